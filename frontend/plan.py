@@ -334,11 +334,12 @@ class _WriteOnly(DiskCache):
 def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCache) -> Plan:
     from hcq.compiler.code_object import CodeObject
     from hcq.compiler.compile import compile_kernels, compile_known
+    from hcq.compiler.loops.matrix_units import narrow_formats
     from hcq.frontend.scheduler.schedule import schedule
 
     debug = config.current().debug
     target = devices.target(device)
-    made = schedule(roots, structure.storages, target.threads)
+    made = schedule(roots, structure.storages, target.threads, narrow_formats(target.arch))
 
     is_shown = bool(debug & COMPILER_WORDS) or kernel_sources.wanted()
     trace = (lambda line: print(line, file=sys.stderr)) if "rules" in debug else None

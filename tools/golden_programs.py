@@ -45,6 +45,11 @@ def _weight_gradient() -> Tensor:
     return weight.grad
 
 
+def _narrow_convolution() -> Tensor:
+    x, weight = memory(2, 64, 16, 16, dtype=dtypes.float16), memory(64, 64, 3, 3, dtype=dtypes.float16)
+    return x.conv2d(weight, padding=1)
+
+
 PROGRAMS: dict[str, Make] = {
     "elementwise_chain": lambda: (memory(1000, 64) * 2 + memory(64)).relu(),
     "cast": lambda: memory(64, 256).cast(dtypes.float16),
@@ -69,6 +74,7 @@ PROGRAMS: dict[str, Make] = {
     "matmul_ragged": _product(dtypes.float16, 100, 70, 50),
     "vector_matrix": _product(dtypes.float32, 1, 512, 512),
     "convolution": lambda: memory(4, 16, 14, 14).conv2d(memory(32, 16, 3, 3), padding=1),
+    "convolution_float16": _narrow_convolution,
     "convolution_gradient": _weight_gradient,
     "padded_window_maximum": lambda: memory(4, 8, 15, 15).max_pool2d(3, stride=2, padding=1),
     "attention": _attention,

@@ -20,6 +20,7 @@ from functools import partial
 from hcq import counters
 from hcq.compiler.assemble.llvm_cpu import toolchain_version
 from hcq.compiler.code_object import CodeObject
+from hcq.compiler.loops.matrix_units import narrow_formats
 from hcq.compiler.pipeline import build
 from hcq.compiler.target import Target, amd_target, nv_target
 from hcq.counters import Counters
@@ -77,7 +78,9 @@ def texts_of(program: str, target_name: str, counted: bool = True) -> list[Secti
     target = TARGETS[target_name]()
     result = PROGRAMS[program]()
     structure = structure_of([result.node])
-    sinks = [kernel.sink for kernel in schedule([result.node], structure.storages, target.threads).kernels]
+    formats = narrow_formats(target.arch)
+    made = schedule([result.node], structure.storages, target.threads, formats)
+    sinks = [kernel.sink for kernel in made.kernels]
     found = [_sections(sink, target) for sink in sinks]
     if counted and target_name in EMULATED:
         device = devices.get(devices.default())

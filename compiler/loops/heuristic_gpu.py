@@ -36,6 +36,9 @@ RUN = 8  # elements of a line side by side in a thread, where many scans of it a
 KEPT = 32  # elements of a row that a thread keeps in registers
 DEPTH = 16  # values along a reduction that are in shared memory at a time
 TILES_AHEAD = 4  # of these, where the GPU copies by itself: three are under way, some hundred cycles
+NEAR = 8  # threads that store 128 bytes together, where each has vectors of 16
+RUN_OF_LINE = 64  # elements in a row that a block copies to shared memory, at least
+MOST_COPIES, MOST_STAGED = 32, 1 << 13  # elements of a thread, of a block, that are read from there
 TILE = 4  # results of a thread along each side, where operands are used again
 
 
@@ -83,6 +86,8 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
     if plan.depth is not None:
         nest.pad(plan.depth.name, depth)
     _apply(nest, shares, plan.blocks)
+    if plan.staged is not None:
+        nest.stage(plan.staged, nest.groups[-1].name if nest.groups else "-")
     if plan.depth is not None:
         nest.split(plan.depth.name, depth)
         bit = nest.axis(plan.depth).bit
@@ -97,6 +102,7 @@ class _Plan:
         self.outputs = [a for a in nest.axes if not a.is_reduce and not a.is_ordered]
         self.reduced = [a for a in nest.axes if a.is_reduce and not a.is_ordered]
         self.blocks = -1  # bits of the output ranges whose outer loops are blocks
+        self.staged: int | None = None  # the load that is copied to shared memory first
         self.depth: Axis | None = (
             None  # the reduced range along which operands are staged, DEPTH values at a time
         )
@@ -111,9 +117,77 @@ class _Plan:
         lanes = self._lanes(inner, self.nest.loads)
         turned = self._read_along(inner)
         block = self._block(self.facts.points // lanes)
-        if turned is not None and turned.size >= 8:
-            return [self._share(inner, 32), self._share(turned, block // 32 or 1)]
-        return self._fill([self._share(inner, block, lanes)], block)
+        if turned is None:
+            return self._fill([self._share(inner, block, lanes)], block)
+        square = self._square(inner, turned)
+        if square > 1:
+            across = self._share(inner, NEAR, square)
+            block = max(self.wave, self._block(self.facts.points // (square * square)))
+            down = Share(
+                turned, min(block // across.threads, _power_above(turned.size // square)), run=square
+            )
+            return self._fill([across, down], block)
+        if shares := self._staged(inner):
+            return shares
+        return [self._share(inner, 32), self._share(turned, block // 32 or 1)]
+
+    def _square(self, inner: Axis, turned: Axis) -> int:
+        """How many neighbours along either range a thread reads and stores at a time, turned in registers; 1: none.
+
+        Each access is a vector along one of the two ranges, and nothing else is in its way.
+        """
+        accesses = [*self.nest.loads, *self.nest.stores]
+        lanes = WIDEST // max(_bytes(access) for access in accesses)
+        if any(_CONDITION[access.op] < len(access.src) for access in accesses):
+            return 1
+        for access in accesses:
+            form = self.nest.affine.of(access.src[1])
+            steps = [form.coefficient(axis.range) for axis in (inner, turned)]
+            if any(form.atoms()) or (1 not in steps and any(steps)):
+                return 1
+            numbers = [
+                form.constant,
+                inner.size,
+                turned.size,
+                *[times for _, times in form.terms if times != 1],
+            ]
+            while any(number % lanes for number in numbers):
+                lanes //= 2
+        return lanes
+
+    def _staged(self, inner: Axis) -> list[Share]:
+        """A block's part of a load that is contiguous along other ranges than the stored one, in shared memory.
+
+        Of the ranges along which the load's neighbours lie nearest to each other it takes enough for whole lines.
+        """
+        nest, loads = self.nest, [load for load in self.nest.loads if not self.nest.never_staged(load)]
+        far = [load for load in loads if self.facts.stride(load, inner) not in (0, 1, -1, None)]
+        if len(far) != 1 or len(nest.loads) != 1 or len(far[0].src) > 2:
+            return []
+        strides = {axis: abs(self.facts.stride(far[0], axis) or 0) for axis in self.outputs}
+        near = sorted([a for a in self.outputs if strides[a] and a is not inner], key=lambda a: strides[a])
+        if inner.size < 8 or not near or strides[near[0]] != 1:
+            return []
+        across = self._share(inner, 64)
+        shares, threads, elements = [across], across.threads, 1
+        for axis in near:
+            if elements >= RUN_OF_LINE or strides[axis] > 2 * elements:
+                break
+            if axis.size <= 16 and axis.size & (axis.size - 1):
+                shares.append(Share(axis, copies=axis.size))
+            else:
+                wanted = _power_above(min(axis.size, RUN_OF_LINE // elements))
+                more = min(wanted, BLOCK // threads)
+                shares.append(Share(axis, more, copies=wanted // more))
+                threads *= more
+            elements *= shares[-1].size
+        if (
+            prod(share.copies for share in shares) > MOST_COPIES
+            or prod(share.size for share in shares) > MOST_STAGED
+        ):
+            return []
+        self.staged = nest.loads.index(far[0])
+        return shares
 
     def _stored_along(self) -> Axis | None:
         """The range along which most of the stores are contiguous."""
@@ -131,7 +205,7 @@ class _Plan:
             if self.facts.stride(load, stored) in (0, 1, -1, None):
                 continue
             for axis in self.outputs:
-                if axis is not stored and self.facts.stride(load, axis) == 1:
+                if axis is not stored and self.facts.stride(load, axis) in (1, -1):
                     return axis
         return None
 
@@ -390,7 +464,9 @@ class _Plan:
         """Threads along reduced ranges, too, where results alone leave cores idle."""
         threads = prod(share.threads for share in shares)
         work = prod(a.size for a in self.reduced)
-        parts = min(FEW_BLOCKS * BLOCK // results, work // 8, 1024 // threads)
+        # conditions of loads take registers, of which a thread of 1024 has 64
+        most = 512 if any(self.facts.is_masked(load) for load in self.nest.loads) else 1024
+        parts = min(FEW_BLOCKS * BLOCK // results, work // 8, most // threads)
         if not self._can_divide():
             return shares
         for axis in sorted(self.reduced, key=lambda a: -a.size):

@@ -25,14 +25,25 @@ from hcq.ir.op import Op
 FEW_BLOCKS = 128  # fewer than this leave cores idle: smaller tiles then
 FEW_THREADS = 128  # a warpgroup alone copies as it goes; several are better not made to wait for each other
 
+Tile = tuple[int, int, int, int]
+
 # rows and columns of a block's tile, and of waves in it: the largest first
-TILES = ((128, 128, 2, 4), (128, 64, 4, 2), (64, 64, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2))
-WIDE_TILES = ((128, 128, 2, 2), (64, 64, 2, 2), (32, 32, 2, 2))  # of waves of 64 threads
-NV_TILES = ((128, 128, 2, 2), (128, 64, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2))
+TILES = ((128, 128, 2, 4), (128, 64, 4, 2), (64, 128, 2, 4), (64, 64, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2))
+WIDE_TILES = ((128, 128, 2, 2), (64, 128, 1, 4), (64, 64, 2, 2), (32, 32, 2, 2))  # of waves of 64 threads
+NV_TILES = (
+    (128, 128, 2, 2),
+    (128, 64, 2, 2),
+    (64, 128, 2, 2),
+    (64, 64, 2, 2),
+    (32, 64, 2, 2),
+    (32, 32, 2, 2),
+)
 
 DEPTH_BYTES = 128  # along k in shared memory at a time, where threads copy them: a cache line of AMD's
 TILES_AHEAD = 1  # in shared memory, and the next in registers: as deep as this, two would fill it
 MOST_PADDED = 1.1  # of what is multiplied beyond the end of k, before fewer values of it are taken at a time
+VECTOR = 8  # numbers of 16 bits that are read at once
+MOST_BEYOND = 1.3  # of results, likewise, before a smaller tile is taken
 SECTOR, LINE = 32, 128  # bytes of memory that are written at once: NVIDIA, AMD
 LANES = 4  # results that a thread stores, once they are put together
 NV_DEPTH_BYTES = 64  # where the GPU copies by itself
@@ -49,6 +60,8 @@ class Product:
     k: Axis
     loads: list[Node]
     factors: list[Node]
+    beside_n: list[Axis]  # other outputs, to be counted by n's range as well
+    along: list[Axis]  # all ranges that are summed over
 
 
 def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
@@ -56,14 +69,13 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     found = _product(nest, facts, target)
     if found is None:
         return False
+    if _join(nest, facts, found):
+        found = _product(nest, facts, target)
+        assert found is not None
     batch = prod(a.size for a in nest.axes if not a.is_reduce and a not in (found.m, found.n))
     wave = prod(found.units[0].digits)
     tiles = NV_TILES if copies_by_itself(target) else WIDE_TILES if wave == 64 else TILES
-    tile = tiles[-1]
-    for tile in tiles:
-        if -(-found.m.size // tile[0]) * -(-found.n.size // tile[1]) * batch >= FEW_BLOCKS:
-            break
-    rows, columns, waves_down, waves_across = tile
+    rows, columns, waves_down, waves_across = _tile(tiles, found.m.size, found.n.size, batch)
     unit = next(
         unit for unit in found.units if rows // waves_down >= 2 * unit.size("m") or unit is found.units[-1]
     )
@@ -111,6 +123,18 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     if _stores_pieces(nest, unit, _axis(nest, n), SECTOR if copies_by_itself(target) else LINE):
         nest.collect()
     return True
+
+
+def _tile(tiles: tuple[Tile, ...], m: int, n: int, batch: int) -> Tile:
+    """The largest tile that leaves no core without work, and computes little beyond the ends of m and n."""
+
+    def computed(tile: Tile) -> int:
+        return _up(m, tile[0]) * _up(n, tile[1])
+
+    enough = [tile for tile in tiles if computed(tile) // (tile[0] * tile[1]) * batch >= FEW_BLOCKS]
+    return next(
+        (tile for tile in enough if computed(tile) <= MOST_BEYOND * min(map(computed, enough))), tiles[-1]
+    )
 
 
 def _stores_pieces(nest: LoopNest, unit: MatrixUnit, n: Axis, whole: int) -> bool:
@@ -198,8 +222,56 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
 
     of_n = max((0, 1), key=lambda i: (facts.store_stride(column(apart[i])) == 1, i))
     m, n = column(apart[1 - of_n]), column(apart[of_n])
-    k = max(both, key=lambda a: a.size)
-    if m.size < 8 or n.size < 8 or k.size < units[-1].size("k") // 2:
-        return None
+    k = max(both, key=lambda a: (_contiguous(nest, a), a.size))
+    beside = _joinable(facts, n, [axis for axis in apart[of_n] if axis is not n])
     loads = [load for load in nest.loads if nest.masks[load] & k.bit]
-    return Product(units, m, n, k, loads, factors)
+    depth, others = k.size, [axis for axis in both if axis is not k]
+    if others and all(_stays_aligned(nest, load, others[-1], k) for load in nest.loads):
+        depth *= others[-1].size
+    if m.size < 8 or prod(axis.size for axis in (n, *beside)) < 8 or depth < units[-1].size("k") // 2:
+        return None
+    return Product(units, m, n, k, loads, factors, beside, both)
+
+
+def _contiguous(nest: LoopNest, axis: Axis) -> int:
+    """How many loads walk memory element by element along a range that is long enough for a vector."""
+    if axis.size < VECTOR:
+        return 0
+    return sum(nest.affine.stride(load.src[1], axis.range) == 1 for load in nest.loads)
+
+
+def _joinable(facts: Accesses, n: Axis, others: list[Axis]) -> list[Axis]:
+    """Outputs that are stored as one walk with n, where that is shorter than a tile: the innermost first."""
+    found: list[Axis] = []
+    stride, size = facts.store_stride(n), n.size
+    for axis in reversed(others):
+        if not stride or size >= TILES[0][1] or facts.store_stride(axis) != size * stride:
+            break
+        found.append(axis)
+        size *= axis.size
+    return found
+
+
+def _join(nest: LoopNest, facts: Accesses, found: Product) -> bool:
+    """Count the places of an image as one range, and the places of a window and its channels as one sum.
+
+    Where rows are shorter than a tile, which then has several. A sum is counted as one where what lies together along
+    it still begins at vectors.
+    """
+    n, k, before = found.n, found.k, len(nest.choices)
+    for axis in found.beside_n:
+        nest.join(axis.name, n.name)
+    for axis in reversed([axis for axis in found.along if axis is not k]):
+        outer, inner = nest.axis(axis), nest.axis(k)
+        if not all(_stays_aligned(nest, load, outer, inner) for load in nest.loads):
+            break
+        nest.join(outer.name, inner.name)
+    return len(nest.choices) > before
+
+
+def _stays_aligned(nest: LoopNest, load: Node, outer: Axis, inner: Axis) -> bool:
+    """Whether a load's vectors along a range are vectors still when that counts another one, too."""
+    at = load.src[1]
+    is_contiguous = nest.affine.step(at, inner.range, VECTOR) == 1
+    is_one_walk = nest.affine.of(at).coefficient(outer.range) == inner.size
+    return not is_contiguous or inner.size % VECTOR == 0 or is_one_walk

@@ -209,3 +209,8 @@ def units_of(arch: str, operand: DType, reads_shared: bool = False) -> list[Matr
     """What an architecture multiplies operands of a dtype with, in registers or in shared memory, largest first."""
     mine = [unit for unit in UNITS.values() if arch in unit.archs and unit.operand is operand]
     return [unit for unit in mine if unit.reads_shared is reads_shared]
+
+
+def narrow_formats(arch: str) -> list[DType]:
+    """The 16-bit floats that an architecture's units multiply, none where it has no units."""
+    return [operand for operand in (dtypes.float16, dtypes.bfloat16) if units_of(arch, operand)]

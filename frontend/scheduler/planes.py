@@ -91,9 +91,9 @@ def _strided_window(operand: Node) -> _Found | None:
     if node.op is not Op.WINDOW or not 1 < node.arg[2] <= _MOST_PLANES:
         return None
     base = node
-    while base.op is Op.WINDOW:
+    while base.op is Op.WINDOW or base.op is Op.PAD:
         base = base.src[0]
-    if node.arg[0] != len(base.shape) - 1:
+    if node.arg[0] != len(base.shape) - 1 or base.op is Op.PERMUTE:
         return None
     places: list[int | None] = [node.arg[0], len(node.shape) - 1]
     for view in reversed(views):

@@ -11,11 +11,12 @@ kernel that reads what was there before. Where both cannot hold, the reader read
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from hcq.frontend.scheduler.channels import in_channels
 from hcq.frontend.scheduler.fuse import Fusion, fuse, is_renamed, reaches, target_base, written_version
 from hcq.frontend.scheduler.gaps import without_gaps
 from hcq.frontend.scheduler.planes import in_planes
@@ -70,14 +71,17 @@ class Schedule:
         return "\n".join([*lines, *(str(kernel) for kernel in self.kernels)])
 
 
-def schedule(roots: Sequence[Node], inputs: Sequence[Any], threads: int = 1) -> Schedule:
+def schedule(
+    roots: Sequence[Node], inputs: Sequence[Any], threads: int = 1, formats: Collection[DType] = ()
+) -> Schedule:
     """Kernels that put every root in memory.
 
     roots    tensor-stage nodes; ASSIGN roots end in their buffer, others in a new output
     inputs   the storages of the graph's BUFFER leaves, in the order that numbers the input values
     threads  how many workers a device has: a reduction to fewer elements than that is done in two steps
+    formats  what its matrix units multiply, if it has any: convolutions of these read channels that lie together
     """
-    roots = simplify_graph(in_planes(without_gaps(roots)), threads)
+    roots = simplify_graph(in_planes(in_channels(without_gaps(roots), formats)), threads)
     fusion = fuse(roots)
     builder = _Builder(fusion, inputs)
     builder.roots.update(roots)

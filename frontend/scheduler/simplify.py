@@ -26,6 +26,7 @@ LONG = 1 << 12  # elements of one result, where cores are many
 LINE = 64  # elements: lines of memory hold at most so many of 2 bytes
 _IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS, Op.BUCKET})
 TILE = 32  # of a product, each way, at least: what a block of a GPU computes
+NARROW_TILE, BLOCKS_OF_CORE = 64, 2  # the same where matrix units multiply: smaller tiles wait for memory
 MIN_OF_PIECE = 1 << 10  # steps of a product's sum that a block has
 WORKERS_OF_CORE = 8  # that a GPU keeps busy, which is more than cores
 LARGE_SCAN = 1 << 18  # a scan of at least this many elements in fewer lines than there are workers, likewise
@@ -153,14 +154,23 @@ def _reduction(node: Node, threads: int) -> Node:
         most = max(PARTIAL_RESULTS, threads) // results
         return _in_two_steps(node, most, is_even=threads <= PARTIAL_RESULTS)
     if threads >= MANY_WORKERS and count >= LONG:
-        tiles = _tiles(node)
-        most = min(threads // WORKERS_OF_CORE // tiles, count // MIN_OF_PIECE) if tiles else 0
+        is_narrow = all(_is_narrow(factor) for factor in source.src)
+        tiles = _tiles(node, NARROW_TILE if is_narrow else TILE)
+        blocks = threads // WORKERS_OF_CORE * (BLOCKS_OF_CORE if is_narrow else 1)
+        most = min(blocks // tiles, count // MIN_OF_PIECE) if tiles else 0
         if most > 1:
             return _in_two_steps(node, most, is_even=True)
     return node
 
 
-def _tiles(node: Node) -> int:
+def _is_narrow(factor: Node) -> bool:
+    """Whether a factor is made of 16-bit numbers or narrower ones, by views and casts."""
+    while factor.op in MOVEMENT or factor.op is Op.CAST:
+        factor = factor.src[0]
+    return factor.dtype.itemsize <= 2
+
+
+def _tiles(node: Node, tile: int) -> int:
     """The tiles of a product, a sum over what two factors share; 0 where it is none.
 
     Each factor is told from the other by ranges along which it is expanded.
@@ -182,7 +192,7 @@ def _tiles(node: Node) -> int:
         if a not in axes and a not in apart[0] and a not in apart[1]:
             tiles *= size
     for mine in apart:
-        tiles *= -(-prod(node.src[0].shape[a] for a in mine) // TILE)
+        tiles *= -(-prod(node.src[0].shape[a] for a in mine) // tile)
     return tiles
 
 
@@ -194,8 +204,10 @@ def _in_two_steps(node: Node, most: int, is_even: bool) -> Node:
     op, axes = node.arg
     source = node.src[0]
     axis = max(axes, key=lambda a: source.shape[a])
+    if source.op is Op.MUL and len(axes) > 1:  # neighbours along the last axis stay together
+        axis = max(axes[:-1], key=lambda a: (_most_pieces(source.shape[a], most), -a))
     size = source.shape[axis]
-    pieces = next((p for p in range(min(most, size), 1, -1) if size % p == 0), 1)
+    pieces = _most_pieces(size, most)
     if pieces < most // 4 and not is_even:
         # the last piece is a little shorter, the others begin where lines do
         length = -(-size // (most * LINE)) * LINE
@@ -213,6 +225,11 @@ def _in_two_steps(node: Node, most: int, is_even: bool) -> Node:
     partial = Node(Op.CONTIGUOUS, node.dtype, (partial,), "partial")
     total = Node(Op.REDUCE_AXIS, node.dtype, (partial,), (op, (axis,)))
     return Node(Op.RESHAPE, node.dtype, (total,), node.shape)
+
+
+def _most_pieces(size: int, most: int) -> int:
+    """Into how many pieces of one size so many elements go, at most."""
+    return next((p for p in range(min(most, size), 1, -1) if size % p == 0), 1)
 
 
 def _scan(node: Node, threads: int) -> Node:

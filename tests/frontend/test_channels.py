@@ -1,0 +1,126 @@
+"""Convolutions of 16-bit numbers on GPUs: matrix units multiply, and no sector is read for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from hcq import Tensor, counters
+from hcq.counters import Counters
+from hcq.frontend.gradient import grad
+from hcq.frontend.scheduler.channels import in_channels
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import toposort
+from hcq.ir.op import Op
+from tests.compiler.building import emulating
+
+GPUS = {"AMD": "amd:gfx942", "AMD:1": "amd:gfx1100", "NV": "nv:sm_80", "NV:1": "nv:sm_90"}
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[None]:
+    with emulating(*GPUS.values()):
+        yield
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, id=word, marks=[pytest.mark.thorough] * (word in ("amd:gfx1100", "nv:sm_90")))
+        for name, word in GPUS.items()
+    ]
+)
+def gpu(request: pytest.FixtureRequest, machine: None) -> str:
+    name: str = request.param
+    return name
+
+
+def numbers(*shape: int) -> np.ndarray:
+    """Small whole numbers: sums of their products are exact in any order."""
+    return np.random.default_rng(shape).integers(-2, 3, shape).astype(np.float16)
+
+
+def results(device: str, x: np.ndarray, w: np.ndarray, stride: int, padding: int) -> list[Tensor]:
+    """Forward and both gradients, not yet computed."""
+    a, b = Tensor(x, device=device).realize(), Tensor(w, device=device).realize()
+    y = a.conv2d(b, stride=stride, padding=padding)
+    return [y, *grad([y], [a, b], [Tensor(numbers(*y.shape), device=device).realize()])]
+
+
+def counted(
+    gpu: str, x: np.ndarray, w: np.ndarray, stride: int = 1, padding: int = 1
+) -> list[list[Counters]]:
+    """What the kernels of forward, of the input's and of the weight's gradient did; all are the CPU's."""
+    made = []
+    expected = results("CPU", x, w, stride, padding)
+    for mine, its in zip(results(gpu, x, w, stride, padding), expected, strict=True):
+        seen: list[Counters] = []
+        end = counters.listen(lambda _, one, seen=seen: seen.append(one))
+        try:
+            got = mine.numpy()
+        finally:
+            end()
+        np.testing.assert_array_equal(got, its.numpy())
+        made.append(seen)
+    return made
+
+
+def test_matrix_units_do_a_convolution_and_its_gradients_and_waste_no_sector(gpu: str) -> None:
+    """64 channels, window 3 x 3. The weight's tiles are small, as the problem is: half a line of AMD's, its last steps
+    for nothing.
+    """
+    forward, of_input, of_weight = counted(gpu, numbers(1, 64, 8, 16), numbers(64, 64, 3, 3))
+    for seen in (forward, of_input, of_weight):
+        (product,) = [one for one in seen if one.matrix_flops]
+        assert product.matrix_flops == {"f16": 2 * 128 * 64 * 64 * 9}
+        assert product.flops == {}
+        assert product.bank_conflicts == 0 and product.local_sectors == 0
+        assert product.sector_ratio <= (2.0 if seen is of_weight else 1.1)
+        copied = [one for one in seen if one is not product]
+        assert sum(one.sectors for one in copied) < product.sectors
+
+
+@pytest.mark.parametrize(
+    "shape, window, stride, padding",
+    [
+        ((2, 16, 9, 11), (24, 16, 3, 3), 2, 1),
+        ((1, 40, 7, 7), (16, 40, 3, 3), 1, 1),
+        ((1, 16, 8, 8), (16, 16, 2, 3), 1, 0),
+    ],
+    ids=["strided", "7x7", "2x3"],
+)
+def test_windows_of_every_kind_give_the_cpus_numbers(
+    gpu: str, shape: tuple[int, ...], window: tuple[int, ...], stride: int, padding: int
+) -> None:
+    for seen in counted(gpu, numbers(*shape), numbers(*window), stride, padding):
+        assert any(one.matrix_flops for one in seen)
+
+
+def copies(x: Tensor, w: Tensor, groups: int = 1) -> int:
+    root = x.conv2d(w, padding=1, groups=groups).node
+    made = in_channels([root], [dtypes.float16])
+    return sum(node.op is Op.CONTIGUOUS for node in toposort(made))
+
+
+def zeros(*shape: int, dtype: object = dtypes.float16) -> Tensor:
+    return Tensor.zeros(*shape, dtype=dtype).contiguous().realize()
+
+
+def test_image_and_weight_are_copied_once_each() -> None:
+    assert copies(zeros(2, 64, 8, 8), zeros(32, 64, 3, 3)) == 2
+
+
+@pytest.mark.parametrize(
+    "x, w, groups",
+    [
+        (zeros(2, 3, 8, 8), zeros(32, 3, 3, 3), 1),
+        (zeros(2, 64, 8, 8), zeros(8, 64, 3, 3), 1),
+        (zeros(2, 64, 8, 8), zeros(64, 1, 3, 3), 64),
+        (zeros(2, 64, 8, 8, dtype=dtypes.float32), zeros(64, 64, 3, 3, dtype=dtypes.float32), 1),
+        (zeros(2, 64, 8, 8), zeros(64, 64, 1, 1), 1),
+    ],
+    ids=["few channels", "few results", "a channel each", "float32", "no window"],
+)
+def test_nothing_is_copied_where_a_matrix_unit_gains_nothing(x: Tensor, w: Tensor, groups: int) -> None:
+    assert copies(x, w, groups) == 0
