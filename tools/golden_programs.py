@@ -68,8 +68,8 @@ PROGRAMS: dict[str, Make] = {
     "matmul_float16": _product(dtypes.float16),
     "matmul_bfloat16": _product(dtypes.bfloat16),
     "matmul_int8": lambda: (
-        memory(64, 128, dtype=dtypes.int8).cast(dtypes.int32)
-        @ memory(128, 64, dtype=dtypes.int8).cast(dtypes.int32)
+        memory(64, 256, dtype=dtypes.int8).cast(dtypes.int32)
+        @ memory(256, 64, dtype=dtypes.int8).cast(dtypes.int32)
     ),
     "matmul_ragged": _product(dtypes.float16, 100, 70, 50),
     "vector_matrix": _product(dtypes.float32, 1, 512, 512),

@@ -52,13 +52,22 @@ class Swizzle:
         return found
 
 
-def swizzle(row: int, rows: int, itemsize: int) -> Swizzle | None:
-    """For `rows` rows of so many elements, powers of two both; None where there is nothing to change."""
+def swizzle(row: int, rows: int, itemsize: int, together: tuple[int, ...] = (0, 1, 2)) -> Swizzle | None:
+    """For `rows` rows of so many elements, powers of two both; None where there is nothing to change.
+
+    together   the bits of a row's number in which rows differ that are read at once
+
+    >>> swizzle(128, 32, 1, (0, 2, 3)).parts  # rows 0, 1, 4, 5, 8, 9, 12 and 13, of 128 bytes each
+    ((3, 16), (4, 96))
+    """
     chunk = CHUNK_BYTES // itemsize
-    across = row // chunk  # chunks of a row
-    if row & (row - 1) or rows & (rows - 1) or across < 2 or rows < 2:
+    if row & (row - 1) or rows & (rows - 1) or row < 2 * chunk or rows < 2:
         return None
     line = CHUNKS * chunk
-    bits = min(across, CHUNKS) - 1
-    shift = max(row, line).bit_length() - chunk.bit_length()
-    return Swizzle(((shift, bits * chunk),))
+    lowest = row.bit_length() - 1  # of a place: the bit that is a row's number's first one
+    bits = [lowest + bit for bit in together]
+    free = [bit for bit in range(chunk.bit_length() - 1, line.bit_length() - 1) if bit not in bits]
+    parts: dict[int, int] = {}
+    for bit, target in zip([bit for bit in bits if 1 << bit >= line], free):
+        parts[bit - target] = parts.get(bit - target, 0) | 1 << target
+    return Swizzle(tuple(parts.items()))

@@ -111,7 +111,7 @@ class ChainedProducts(Scattered):
             here = tile + sum(s * strides[part] for s, (d, part) in zip(steps, order) if d != "k")
             values.append(self._element(root, axis, here, use.k, k, unit))
         wide = self.emit(Op.VECTOR, values[0].dtype.vec(len(values)), tuple(values))
-        return self.emit(Op.CAST, unit.operand.vec(len(values)), (wide,))
+        return self.emit(Op.CAST, unit.a.vec(len(values)), (wide,))
 
     def _element(self, root: Node, axis: Axis, here: int, key: Axis, k: int, unit: MatrixUnit) -> Instruction:
         """One element of it."""

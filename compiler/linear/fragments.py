@@ -119,22 +119,26 @@ class Fragments(BulkCopies):
             value = self.value(root, {axis: (here, 1), k_axis: (k, lanes)})
             value = self.broadcast(value, lanes)
             values += [self.lane(value, lane) for lane in range(lanes)]
-        return self.emit(Op.VECTOR, unit.operand.vec(len(values)), tuple(values))
+        return self.emit(Op.VECTOR, root.dtype.vec(len(values)), tuple(values))
 
     def _rows(
         self, root: Node, axis: Axis, parts: Parts, tile: int, use: MatrixUse, start: int
     ) -> Instruction | None:
         """A fragment of shared memory by rows of 16 bytes, one for each thread, which the unit's own load deals out.
 
-        The squares of 8 by 8 are those with k below 8 and then those above, in each the first 8 places of the other
-        range before the next: thread i has the address of row i % 8 of square i / 8. None where rows lie otherwise.
+        The squares of 8 rows are those with the first half of k and then those with the other, in each those that the
+        unit holds first of the other range: thread i has the address of row i % 8 of square i / 8. Turned bytes come in
+        pairs of neighbours, and a thread has those of two squares, which are 2 steps of k apart: see `LOAD_ROWS` in
+        program.py. None where rows lie otherwise.
         """
         packed = self.packed.get(root)
         if packed is None or packed.address.op is not Op.SHARED:
             return None
         step = _step(packed, axis)
         k_step = _step(packed, use.k)
-        if 1 not in (step, k_step) or max(step, k_step) * use.unit.operand.itemsize % ROW_BYTES:
+        itemsize = root.dtype.itemsize
+        chunk = ROW_BYTES // itemsize
+        if 1 not in (step, k_step) or max(step, k_step) % chunk or (k_step != 1 and itemsize > 2):
             return None
         digits = len(use.unit.digits)
         loops = {
@@ -147,10 +151,14 @@ class Fragments(BulkCopies):
         row, number = self._bits(1, ROWS), [self._bits(ROWS << i, 2) for i in range(2)]
         terms = []
         if k_step == 1:  # rows run along k
-            terms += [(row, step), (number[squares - 1], ROWS)]
+            by_digit = {digit: stride for (_, digit), stride in zip(parts, strides_of(parts), strict=True)}
+            terms += [(row, by_digit[1] * step), (number[squares - 1], chunk)]
             if squares == 2:
-                terms.append((number[0], ROWS * step))
-        else:  # rows run along the other range
+                terms.append((number[0], by_digit[HELD] * step))
+        elif itemsize == 1:  # rows run along the other range, and a thread has four neighbours along k
+            terms += [(self._bits(1, 2), k_step), (self._bits(2, ROWS // 2), 4 * k_step)]
+            terms += [(number[0], 2 * k_step), (number[1], chunk * k_step)]
+        else:
             terms += [(row, k_step), (number[squares - 1], ROWS * k_step)]
             if squares == 2:
                 terms.append((number[0], ROWS))
@@ -159,7 +167,7 @@ class Fragments(BulkCopies):
         )  # of all threads
         spot = self._packed_spot(rest, {axis: (tile, 1), use.k: (start, 1)}, terms)
         base = self.total(spot.terms)
-        kind = use.unit.operand.vec(4 * squares)
+        kind = root.dtype.vec(ROWS * squares // itemsize)
         least = max(spot.least, packed.depth)
         return self.emit(Op.LOAD_ROWS, kind, (packed.address, base), (spot.offset, k_step != 1), least)
 

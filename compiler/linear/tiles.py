@@ -27,7 +27,8 @@ from hcq.compiler.loops.nest import MatrixUse, ScheduleError, Stage
 SPAN = 64  # elements of 16 bits in a row of a tile that a unit reads by itself
 SWIZZLE_ALIGN = 1024  # bytes: eight of them, after which the swizzle begins anew
 BLOCKS_OF_A_LINE = 8  # threads that read 128 bytes together
-RUN_LEAST = 2  # steps of k in a run that is turned
+BLOCK_IN_ORDER = 16  # rows
+RUN_LEAST_BYTES = 4  # of the steps of k in a run that is turned
 
 
 @dataclass
@@ -143,8 +144,9 @@ def tile_of(
     if use is not None and is_square and len(sizes) > 1:
         if not use.unit.has_row_loads and inner is not use.k and use.k in sizes and made.lanes > 1:
             _turn(made, use.k, threads)
-        row = made.sizes[next(reversed(made.sizes))]
-        made.swizzle = swizzle(row, prod(made.sizes.values()) // row, itemsize)
+        row = made.sizes[made.inner]
+        together = _read_together(made, use) if use.unit.has_row_loads else (0, 1, 2)
+        made.swizzle = swizzle(row, prod(made.sizes.values()) // row, itemsize, together)
         if made.swizzle is not None and made.is_turned:
             made.swizzle = _for_columns(made, made.swizzle, row, itemsize)
     count = 1
@@ -153,10 +155,11 @@ def tile_of(
         made.strides[axis] = count
         count *= made.sizes[axis]
         if axis is inner and len(made.sizes) > 1 and made.swizzle is None:
-            # reads down a column then meet different banks
-            count = (
-                _odd(count, itemsize) if use is None and made.lanes == 1 else count + BUFFER_ALIGN // itemsize
-            )
+            # reads down a column then meet different banks; rows of one chunk do as they are
+            if use is None and made.lanes == 1:
+                count = _odd(count, itemsize)
+            elif made.sizes[axis] * itemsize != CHUNK_BYTES:
+                count += BUFFER_ALIGN // itemsize
     made.bytes = count * itemsize
     if not made.parts:
         for axis in reversed(made.sizes):
@@ -171,6 +174,15 @@ def _odd(row: int, itemsize: int) -> int:
     """Elements of a row that is an odd number of banks long."""
     banks = -(-row * itemsize // BANK_BYTES) | 1
     return max(row, banks * BANK_BYTES // itemsize)
+
+
+def _read_together(made: Tile, use: MatrixUse) -> tuple[int, ...]:
+    """Which bits of a row's number count the eight rows of a square that one LOAD_ROWS reads."""
+    if made.stage.value.dtype.itemsize > 1:
+        return (0, 1, 2)
+    if made.inner is use.k:
+        return (1, 2, 3)  # every second row
+    return (0, 2, 3)  # the first two of every four steps of k
 
 
 def _lay_in_spans(made: Tile) -> None:
@@ -206,8 +218,12 @@ def _turn(made: Tile, k: Axis, threads: int) -> None:
     assert vector is not None
     itemsize = made.stage.value.dtype.itemsize
     chunk = CHUNK_BYTES // itemsize
-    run = min(chunk, made.sizes[k], max(RUN_LEAST, prod(made.sizes.values()) // (threads * made.lanes)))
-    if run * itemsize < 4:
+    run = min(
+        chunk,
+        made.sizes[k],
+        max(RUN_LEAST_BYTES // itemsize, prod(made.sizes.values()) // (threads * made.lanes)),
+    )
+    if run * itemsize < RUN_LEAST_BYTES:
         return
     made.run = run
     made.sizes = {axis: size for axis, size in made.sizes.items() if axis is not k} | {k: made.sizes[k]}
@@ -226,14 +242,17 @@ def _for_columns(made: Tile, rows: Swizzle, row: int, itemsize: int) -> Swizzle:
     """What is written at once lies `lanes` rows apart: those blocks of rows, too, go to chunks of their own.
 
     The digits of a block's number the other way round: rows 0 to 3 are read at once with rows 20 to 23, see banks.py.
+    Blocks of 16 rows have theirs as they are, for that reason: row 20 would meet row 0.
     """
     chunk = CHUNK_BYTES // itemsize
     low = max(1, made.parts[0].count * made.run // chunk)  # chunks that the first runs fill
     if low >= CHUNKS or row < low * chunk:
         return rows
     parts = list(rows.parts)
-    block, target = made.lanes * row, CHUNKS * chunk // 2  # a block's lowest digit, a chunk's highest
-    while target >= low * chunk:
+    targets = [target for target in (4 * chunk, 2 * chunk, chunk) if target >= low * chunk]
+    if made.lanes == BLOCK_IN_ORDER:
+        targets.reverse()
+    for number, target in enumerate(targets):
+        block = made.lanes * row << number
         parts.append((block.bit_length() - target.bit_length(), target))
-        block, target = 2 * block, target // 2
     return Swizzle(tuple(parts))

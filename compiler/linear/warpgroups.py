@@ -92,7 +92,7 @@ class Warpgroups(Fragments):
             if loop.digit >= len(unit.digits):  # which warpgroup this is
                 step = tile.place(0, loop.stride) if is_turned else tile.place(loop.stride, 0)
                 terms.append((self.counters[loop], step))
-        leading = tile.place(0, SPAN) * unit.operand.itemsize if is_turned else UNUSED * PIECE
+        leading = tile.place(0, SPAN) * unit.a.itemsize if is_turned else UNUSED * PIECE
         base = self.total(terms)
         src = (packed.address, base)
         arg = (place, leading, SWIZZLE_ALIGN)

@@ -79,7 +79,7 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     unit = next(
         unit for unit in found.units if rows // waves_down >= 2 * unit.size("m") or unit is found.units[-1]
     )
-    depth = (NV_DEPTH_BYTES if copies_by_itself(target) else DEPTH_BYTES) // unit.operand.itemsize
+    depth = (NV_DEPTH_BYTES if copies_by_itself(target) else DEPTH_BYTES) // unit.a.itemsize
     depth = min(depth, -(-found.k.size // unit.size("k")) * unit.size("k"))
     while depth % (2 * unit.size("k")) == 0 and _up(found.k.size, depth) > MOST_PADDED * _up(
         found.k.size, depth // 2
@@ -205,10 +205,7 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     if node.arg is not Op.ADD or node.src[0].op is not Op.MUL:
         return None
     factors = [factor.src[0] if factor.op is Op.CAST else factor for factor in node.src[0].src]
-    if factors[0].dtype is not factors[1].dtype:
-        return None
-    units = units_of(target.arch, factors[0].dtype)
-    if not units:
+    if not units_of(target.arch, factors[0].dtype, factors[1].dtype):
         return None
     outputs = [a for a in nest.axes if not a.is_reduce and not a.is_ordered]
     sees = [nest.masks[factor] for factor in factors]
@@ -224,6 +221,10 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     m, n = column(apart[1 - of_n]), column(apart[of_n])
     k = max(both, key=lambda a: (_contiguous(nest, a), a.size))
     beside = _joinable(facts, n, [axis for axis in apart[of_n] if axis is not n])
+    left, right = factors[1 - of_n].dtype, factors[of_n].dtype
+    units = [unit for unit in units_of(target.arch, left, right) if unit.result is node.dtype]
+    if not units:
+        return None
     loads = [load for load in nest.loads if nest.masks[load] & k.bit]
     depth, others = k.size, [axis for axis in both if axis is not k]
     if others and all(_stays_aligned(nest, load, others[-1], k) for load in nest.loads):

@@ -51,7 +51,8 @@ def warpgroup_tile(
         return None
     if any(axis.is_ordered for axis in nest.axes):
         return None
-    units = {unit.size("n"): unit for unit in units_of(target.arch, factors[0].dtype, reads_shared=True)}
+    a, b = (factor.dtype for factor in factors)
+    units = {unit.size("n"): unit for unit in units_of(target.arch, a, b, reads_shared=True)}
     if not units or k.size < DEPTH:
         return None
     if -(-m.size // TILES[-1][0]) * -(-n.size // TILES[-1][1]) * batch < FEW_BLOCKS:

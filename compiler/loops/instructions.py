@@ -75,17 +75,22 @@ class Instructions(Nest):
         for node in sums:
             if node.arg is not Op.ADD or node.src[0].op is not Op.MUL:
                 raise ScheduleError(f"{text}: {k.name} is not that of one sum of products")
+            if node.dtype is not unit.result:
+                raise ScheduleError(
+                    f"{text}: the sum is of {node.dtype.name}, the unit's of {unit.result.name}"
+                )
             factors = {}
             for factor in node.src[0].src:
                 if factor.op is Op.CAST:
                     factor = factor.src[0]
-                if factor.dtype is not unit.operand:
-                    raise ScheduleError(
-                        f"{text}: a factor is {factor.dtype.name}, the unit takes {unit.operand.name}"
-                    )
                 factors[self.masks[factor] & (m.bit | n.bit)] = factor
             if set(factors) != {m.bit, n.bit}:
                 raise ScheduleError(f"{text}: the factors are not one of {m.name} and one of {n.name}")
+            for bit, dtype in ((m.bit, unit.a), (n.bit, unit.b)):
+                if factors[bit].dtype is not dtype:
+                    raise ScheduleError(
+                        f"{text}: a factor is {factors[bit].dtype.name}, the unit takes {dtype.name}"
+                    )
             uses.append(MatrixUse(unit, node, m, n, k, factors[m.bit], factors[n.bit]))
         return uses
 
@@ -151,8 +156,8 @@ class Instructions(Nest):
         if node.arg is not Op.ADD or len(loaded) != 1 or not made or self.masks[loaded[0]] & row.bit:
             raise ScheduleError(f"{text}: a sum is no product of what was made and what is loaded")
         other = loaded[0].src[0] if loaded[0].op is Op.CAST else loaded[0]
-        if other.op is not Op.LOAD or other.dtype is not unit.operand:
-            raise ScheduleError(f"{text}: the other factor is no load of {unit.operand.name}")
+        if other.op is not Op.LOAD or other.dtype is not unit.a or unit.b is not unit.a:
+            raise ScheduleError(f"{text}: the other factor is no load of {unit.a.name}")
         whole = made[0]
         for factor in made[1:]:
             whole = Node(Op.MUL, whole.dtype, (whole, factor))

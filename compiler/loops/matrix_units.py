@@ -3,8 +3,8 @@
 In       nothing
 Out      `MatrixUnit`, `UNITS` by name; `units_of(arch)`
 Next     loop_nest.py (`matrix`: three loops become one instruction), ../linear/fragments.py, ../render/
-Source   PTX ISA, "Matrix Fragments for mma", "Register Fragments for wgmma.mma_async"; AMD's ISA documents of CDNA 2
-         and 3 (MFMA) and of RDNA 3 and 4 (WMMA)
+Source   PTX ISA, "Matrix Fragments for mma" (m16n8k16, and m16n8k32 of bytes), "Register Fragments for
+         wgmma.mma_async"; AMD's ISA documents of CDNA 2 and 3 (MFMA) and of RDNA 3 and 4 (WMMA)
 
 A thread's number in its wave is written as digits, the fastest first. A dimension of an operand is a list of parts,
 outermost first: so many steps, counted by a digit of the thread's number or by the registers that one thread holds.
@@ -25,6 +25,7 @@ Parts = tuple[tuple[int, int], ...]  # (steps, digit or HELD), outermost first
 class MatrixUnit:
     """D = A @ B + D for one wave; A is m x k, B is k x n.
 
+    a, b, result   what it multiplies, and what it adds up in
     order          which parts count a fragment's registers, outermost first: ("k", 0) is the outermost part of k
     has_row_loads  LOAD_ROWS of a linear program makes its fragments of shared memory (ldmatrix)
     reads_shared   both operands lie in shared memory, where the unit of four warps reads them: no thread holds them
@@ -32,7 +33,8 @@ class MatrixUnit:
 
     name: str
     archs: tuple[str, ...]
-    operand: DType
+    a: DType
+    b: DType
     result: DType
     digits: tuple[int, ...]
     d_m: Parts
@@ -70,6 +72,7 @@ def _mma16(name: str, operand: DType) -> MatrixUnit:
         name,
         AMPERE,
         operand,
+        operand,
         dtypes.float32,
         (4, 8),
         d_m=((2, HELD), (8, 1)),
@@ -83,11 +86,37 @@ def _mma16(name: str, operand: DType) -> MatrixUnit:
     )
 
 
+def _mma8(name: str, archs: tuple[str, ...], a: DType, b: DType, result: DType) -> MatrixUnit:
+    """Two of mma.m16n8k32 of bytes, side by side.
+
+    Which row of A and which column of B is which is ours to say: here pairs of neighbours belong to one thread. Where
+    memory has bytes along m or n, ldmatrix turns squares of such pairs, whose bytes a thread then sorts.
+    """
+    return MatrixUnit(
+        name,
+        archs,
+        a,
+        b,
+        result,
+        (4, 8),
+        d_m=((8, 1), (2, HELD)),
+        d_n=((4, 0), (4, HELD)),
+        a_m=((8, 1), (2, HELD)),
+        b_n=((8, 1), (2, HELD)),
+        k=((2, HELD), (4, 0), (4, HELD)),
+        a_order=(("k", 0), ("m", 1), ("k", 2)),
+        b_order=(("k", 0), ("n", 1), ("k", 2)),
+        d_order=(("m", 1), ("n", 1)),
+        has_row_loads=True,
+    )
+
+
 def _wgmma(columns: int, name: str, operand: DType) -> MatrixUnit:
     """wgmma.mma_async.m64nNk16 of 16-bit floats, sums in float32: a warpgroup, four warps of which each has 16 rows."""
     return MatrixUnit(
         name,
         ("sm_90",),
+        operand,
         operand,
         dtypes.float32,
         (4, 8, 4),
@@ -104,57 +133,67 @@ def _wgmma(columns: int, name: str, operand: DType) -> MatrixUnit:
 
 
 CDNA = ("gfx90a", "gfx942", "gfx950")
+RDNA3 = ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153")
+RDNA4 = ("gfx1200", "gfx1201")
+HELD_BYTES = 16  # of either operand in a thread of CDNA and RDNA 4: one load from shared memory
 
 
-def _mfma16(name: str, operand: DType) -> MatrixUnit:
-    """Two of v_mfma_f32_16x16x16 of 16-bit floats: 64 threads, each of which has 16 bytes of every operand.
+def _sum_of(operand: DType) -> DType:
+    return dtypes.float32 if operand.is_float else dtypes.int32
 
-    Which step of k is which does not matter to a sum, as long as both operands agree: each thread's first four are
-    those of the first instruction.
+
+def _mfma16(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixUnit:
+    """As many of v_mfma_f32_16x16x16 (or v_mfma_i32_16x16x32) as take 16 bytes of every operand from 64 threads.
+
+    Which step of k is which does not matter to a sum, as long as both operands agree: each thread's first four (or
+    eight bytes) are those of the first instruction.
     """
     return MatrixUnit(
         name,
-        CDNA,
+        archs,
         operand,
-        dtypes.float32,
+        operand,
+        _sum_of(operand),
         (16, 4),
         d_m=((4, 1), (4, HELD)),
         d_n=((16, 0),),
         a_m=((16, 0),),
         b_n=((16, 0),),
-        k=((4, 1), (8, HELD)),
+        k=((4, 1), (HELD_BYTES // operand.itemsize, HELD)),
         a_order=(("k", 1),),
         b_order=(("k", 1),),
         d_order=(("m", 1),),
     )
 
 
-def _mfma32(name: str, operand: DType) -> MatrixUnit:
-    """Two of v_mfma_f32_32x32x8 of 16-bit floats, as above."""
+def _mfma32(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixUnit:
+    """The same of v_mfma_f32_32x32x8 and v_mfma_i32_32x32x16."""
     return MatrixUnit(
         name,
-        CDNA,
+        archs,
         operand,
-        dtypes.float32,
+        operand,
+        _sum_of(operand),
         (32, 2),
         d_m=((4, HELD), (2, 1), (4, HELD)),
         d_n=((32, 0),),
         a_m=((32, 0),),
         b_n=((32, 0),),
-        k=((2, 1), (8, HELD)),
+        k=((2, 1), (HELD_BYTES // operand.itemsize, HELD)),
         a_order=(("k", 1),),
         b_order=(("k", 1),),
         d_order=(("m", 0), ("m", 2)),
     )
 
 
-def _wmma11(name: str, operand: DType) -> MatrixUnit:
-    """v_wmma_f32_16x16x16 of RDNA 3: both halves of a wave hold the operands, rows alternate between them."""
+def _wmma11(name: str, a: DType, b: DType) -> MatrixUnit:
+    """v_wmma_f32_16x16x16 (or _i32_) of RDNA 3: both halves of a wave hold the operands, rows alternate."""
     return MatrixUnit(
         name,
-        ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
-        operand,
-        dtypes.float32,
+        RDNA3,
+        a,
+        b,
+        _sum_of(a),
         (16, 2),
         d_m=((8, HELD), (2, 1)),
         d_n=((16, 0),),
@@ -167,47 +206,61 @@ def _wmma11(name: str, operand: DType) -> MatrixUnit:
     )
 
 
-def _wmma12(name: str, operand: DType) -> MatrixUnit:
-    """v_wmma_f32_16x16x16 of RDNA 4: half of k, and half of the rows, in each half of a wave."""
+def _wmma12(name: str, a: DType, b: DType) -> MatrixUnit:
+    """v_wmma_f32_16x16x16 (or two of _i32_) of RDNA 4: half of k, and half of the rows, in each half of a wave."""
     return MatrixUnit(
         name,
-        ("gfx1200", "gfx1201"),
-        operand,
-        dtypes.float32,
+        RDNA4,
+        a,
+        b,
+        _sum_of(a),
         (16, 2),
         d_m=((2, 1), (8, HELD)),
         d_n=((16, 0),),
         a_m=((16, 0),),
         b_n=((16, 0),),
-        k=((2, 1), (8, HELD)),
+        k=((2, 1), (HELD_BYTES // a.itemsize, HELD)),
         a_order=(("k", 1),),
         b_order=(("k", 1),),
         d_order=(("m", 1),),
     )
 
 
+_F16, _BF16, _S8, _U8, _S32 = dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.uint8, dtypes.int32
+_BYTES = {"s8": (_S8, _S8), "u8": (_U8, _U8), "s8u8": (_S8, _U8), "u8s8": (_U8, _S8)}
+
 UNITS = {
     unit.name: unit
     for unit in (
-        _mma16("mma.f16", dtypes.float16),
-        _mma16("mma.bf16", dtypes.bfloat16),
-        *[_wgmma(n, f"wgmma{n}.f16", dtypes.float16) for n in WARPGROUP_COLUMNS],
-        *[_wgmma(n, f"wgmma{n}.bf16", dtypes.bfloat16) for n in WARPGROUP_COLUMNS],
-        _mfma32("mfma32.f16", dtypes.float16),
-        _mfma32("mfma32.bf16", dtypes.bfloat16),
-        _mfma16("mfma16.f16", dtypes.float16),
-        _mfma16("mfma16.bf16", dtypes.bfloat16),
-        _wmma11("wmma11.f16", dtypes.float16),
-        _wmma11("wmma11.bf16", dtypes.bfloat16),
-        _wmma12("wmma12.f16", dtypes.float16),
-        _wmma12("wmma12.bf16", dtypes.bfloat16),
+        _mma16("mma.f16", _F16),
+        _mma16("mma.bf16", _BF16),
+        *[_mma8(f"mma.{name}", AMPERE, a, b, _S32) for name, (a, b) in _BYTES.items()],
+        *[_wgmma(n, f"wgmma{n}.f16", _F16) for n in WARPGROUP_COLUMNS],
+        *[_wgmma(n, f"wgmma{n}.bf16", _BF16) for n in WARPGROUP_COLUMNS],
+        _mfma32("mfma32.f16", _F16),
+        _mfma32("mfma32.bf16", _BF16),
+        _mfma32("mfma32.s8", _S8, ("gfx942", "gfx950")),
+        _mfma32("mfma32x8.s8", _S8, ("gfx90a",)),  # four instructions of 8 along k
+        _mfma16("mfma16.f16", _F16),
+        _mfma16("mfma16.bf16", _BF16),
+        _mfma16("mfma16.s8", _S8, ("gfx942", "gfx950")),
+        _mfma16("mfma16x16.s8", _S8, ("gfx90a",)),  # of 16
+        _wmma11("wmma11.f16", _F16, _F16),
+        _wmma11("wmma11.bf16", _BF16, _BF16),
+        *[_wmma11(f"wmma11.{name}", a, b) for name, (a, b) in _BYTES.items()],
+        _wmma12("wmma12.f16", _F16, _F16),
+        _wmma12("wmma12.bf16", _BF16, _BF16),
+        *[_wmma12(f"wmma12.{name}", a, b) for name, (a, b) in _BYTES.items()],
     )
 }
 
 
-def units_of(arch: str, operand: DType, reads_shared: bool = False) -> list[MatrixUnit]:
-    """What an architecture multiplies operands of a dtype with, in registers or in shared memory, largest first."""
-    mine = [unit for unit in UNITS.values() if arch in unit.archs and unit.operand is operand]
+def units_of(arch: str, a: DType, b: DType | None = None, reads_shared: bool = False) -> list[MatrixUnit]:
+    """What an architecture multiplies operands with, in registers or in shared memory, largest first.
+
+    b   where it is another format than a
+    """
+    mine = [unit for unit in UNITS.values() if arch in unit.archs and unit.a is a and unit.b is (b or a)]
     return [unit for unit in mine if unit.reads_shared is reads_shared]
 
 

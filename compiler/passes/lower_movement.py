@@ -471,8 +471,9 @@ def _zero_unless(condition: Node, value: Node, zero: Node) -> Node:
 def _vanishes(value: Node, inside: Node) -> bool:
     """Whether the value, lowered under the condition, is exactly zero where the condition does not hold.
 
-    A load under the condition reads zero there; sums, products and extremes of zeros are zero. A long value is not
-    searched to its end, so that lowering stays linear: the answer is then no, which costs a select and nothing else.
+    A load under the condition reads zero there; sums, products and extremes of zeros are zero, and so is zero in any
+    format. A long value is not searched to its end, so that lowering stays linear: the answer is then no, which costs
+    a select and nothing else.
     """
     parts = set(flatten(Op.AND, (inside,)))
     stack = [value]

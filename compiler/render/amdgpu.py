@@ -10,6 +10,7 @@ Source   LLVM, "User Guide for AMDGPU Backend": kernel calling convention, workg
 from __future__ import annotations
 
 from hcq.compiler.linear.program import Instruction, Program
+from hcq.compiler.render.byte_units import factors_of
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError
@@ -41,6 +42,10 @@ def _exchange(text: Text, value: str, mask: int) -> str:
 
 
 _MATRIX = {  # the intrinsic, the types of operands and of results, arguments behind them
+    "mfma16.s8": ("llvm.amdgcn.mfma.i32.16x16x32.i8", "i64", "<4 x i32>", 3),
+    "mfma16x16.s8": ("llvm.amdgcn.mfma.i32.16x16x16i8", "i32", "<4 x i32>", 3),
+    "mfma32.s8": ("llvm.amdgcn.mfma.i32.32x32x16.i8", "i64", "<16 x i32>", 3),
+    "mfma32x8.s8": ("llvm.amdgcn.mfma.i32.32x32x8i8", "i32", "<16 x i32>", 3),
     "mfma16.f16": ("llvm.amdgcn.mfma.f32.16x16x16f16", "<4 x half>", "<4 x float>", 3),
     "mfma16.bf16": ("llvm.amdgcn.mfma.f32.16x16x16bf16.1k", "<4 x i16>", "<4 x float>", 3),
     "mfma32.f16": ("llvm.amdgcn.mfma.f32.32x32x8f16", "<4 x half>", "<16 x float>", 3),
@@ -53,6 +58,9 @@ _MATRIX = {  # the intrinsic, the types of operands and of results, arguments be
 
 
 def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
+    factors = factors_of(unit)
+    if factors is not None:
+        return _matrix_of_bytes(text, unit, factors, a, b, d)
     function, operand, result, more = _MATRIX[unit]
     if not unit.startswith("mfma"):
         return text.call(result, function, [(operand, a), (operand, b), (result, d)])
@@ -65,6 +73,44 @@ def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
         arguments = [(operand, halves[0]), (operand, halves[1]), (result, d), *[("i32", "0")] * more]
         d = text.call(result, function, arguments)
     return d
+
+
+def _matrix_of_bytes(text: Text, unit: str, factors: tuple[str, str], a: str, b: str, d: str) -> str:
+    """One instruction after the other takes its part of the 16 bytes that a thread has of each operand."""
+    is_wmma = unit.startswith("wmma")
+    result = "<8 x i32>"
+    if is_wmma:
+        words = 4 if unit.startswith("wmma11") else 2
+        operand = f"<{words} x i32>"
+        function = f"llvm.amdgcn.wmma.i32.16x16x16.iu8.v8i32.v{words}i32"
+    else:
+        function, operand, result, _ = _MATRIX[unit]
+        words = 2 if operand == "i64" else 1
+    signed = [("i1", str(int(factor == "s8"))) for factor in factors]
+    parts = [_parts(text, fragment, operand, 4 // words) for fragment in (a, b)]
+    for left, right in zip(*parts, strict=True):
+        values = [(operand, left), (operand, right)]
+        if is_wmma:  # each behind its sign; then the sum, which wraps around
+            arguments = [signed[0], values[0], signed[1], values[1], (result, d), ("i1", "0")]
+        else:
+            arguments = [*values, (result, d), *[("i32", "0")] * 3]
+        d = text.call(result, function, arguments)
+    return d
+
+
+def _parts(text: Text, fragment: str, kind: str, count: int) -> list[str]:
+    """16 bytes as so many values of a kind."""
+    if count == 1:
+        return [text.let(f"bitcast <16 x i8> {fragment} to {kind}")]
+    if kind.startswith("<"):
+        whole = text.let(f"bitcast <16 x i8> {fragment} to <4 x i32>")
+        picks = ("i32 0, i32 1", "i32 2, i32 3")
+        return [
+            text.let(f"shufflevector <4 x i32> {whole}, <4 x i32> poison, <2 x i32> <{pick}>")
+            for pick in picks
+        ]
+    whole = text.let(f"bitcast <16 x i8> {fragment} to <{count} x {kind}>")
+    return [text.let(f"extractelement <{count} x {kind}> {whole}, i64 {part}") for part in range(count)]
 
 
 def _load_rows(text: Text, pointer: str, dtype: DType, is_turned: bool) -> str:

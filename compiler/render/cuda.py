@@ -18,6 +18,7 @@ from hcq.compiler.linear.program import NOT_NEGATIVE, UNITS_READ, Instruction, P
 from hcq.compiler.render import bulk, cuda_bulk, cuda_warpgroup, warpgroup
 from hcq.compiler.render import cuda_arithmetic as spell
 from hcq.compiler.render.bulk import BULK
+from hcq.compiler.render.byte_units import SORTED, factors_of
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.render.nvptx import MOST_DECLARED
@@ -40,6 +41,7 @@ class _Source:
         self.program = program
         self.lines: list[str] = []
         self.values: dict[Instruction, list[str]] = {}  # an expression for each lane: a variable or a number
+        self.registers: dict[Instruction, list[str]] = {}  # of fragments whose lanes are parts of registers
         self.helpers: dict[str, str] = {}
         self.count = 0
         self.depth = 1
@@ -217,6 +219,10 @@ class _Source:
 
     def matrix(self, it: Instruction) -> None:
         """mma.m16n8k16 of halves in pairs, sums in float."""
+        factors = factors_of(it.arg)
+        if factors is not None:
+            self.matrix_of_bytes(it, factors)
+            return
         kind = it.arg.removeprefix("mma.")
         words = [_pair(*lanes) for place in (0, 1) for lanes in _pairs(self.of(it, place))]
         self.count += 1
@@ -228,12 +234,43 @@ class _Source:
         self.line(f'asm("{text}{_slots(8, 2)}, {_slots(10, 4)};" : {outputs} : {inputs});')
         self.values[it] = names
 
+    def matrix_of_bytes(self, it: Instruction, factors: tuple[str, str]) -> None:
+        """Two of mma.m16n8k32: of B, columns with even numbers and columns with odd ones."""
+        words = [self.words(it.source(place)) for place in (0, 1)]
+        self.count += 1
+        names = [f"m{self.count}_{lane}" for lane in range(8)]
+        self.line(f"i32 {', '.join(names)};")
+        kinds = f"s32.{'.'.join(factors)}.s32"
+        text = f"mma.sync.aligned.m16n8k32.row.col.{kinds} {_slots(0, 4)}, {_slots(4, 4)}, "
+        for column in range(2):
+            places = [4 * row + 2 * pair + column for row in range(2) for pair in range(2)]
+            outputs = ", ".join([f'"=r"({names[place]})' for place in places])
+            inputs = [f'"r"({word})' for word in (*words[0], *words[1][column::2])]
+            inputs += [f'"r"({self.of(it, 2)[place]})' for place in places]
+            self.line(f'asm("{text}{_slots(8, 2)}, {_slots(10, 4)};" : {outputs} : {", ".join(inputs)});')
+        self.values[it] = names
+
+    def words(self, fragment: Instruction) -> list[str]:
+        """A fragment of bytes as registers."""
+        if fragment not in self.registers:
+            lanes = [f"(u32)(u8){lane}" for lane in self.values[fragment]]
+            self.registers[fragment] = [
+                " | ".join(
+                    [
+                        f"{lane} << {8 * at}" if at else lane
+                        for at, lane in enumerate(lanes[first : first + 4])
+                    ]
+                )
+                for first in range(0, len(lanes), 4)
+            ]
+        return self.registers[fragment]
+
     def load_rows(self, it: Instruction) -> None:
         """ldmatrix: the row that each thread names, dealt out."""
         offset, is_turned = it.arg
         at = Instruction(it.op, it.dtype, it.src, offset, it.depth)
         (place,) = self.places(at, 1)
-        words = it.dtype.lanes // 2
+        words = it.dtype.lanes * it.dtype.itemsize // 4
         self.count += 1
         names = [f"m{self.count}_{word}" for word in range(words)]
         self.line(f"u32 {', '.join(names)};")
@@ -241,6 +278,16 @@ class _Source:
         outputs = ", ".join([f'"=r"({name})' for name in names])
         address = f'"r"((u32)__cvta_generic_to_shared(&{place}))'
         self.line(f'asm volatile("{text}, [%{words}];" : {outputs} : {address} : "memory");')
+        if it.dtype.itemsize == 1:
+            if is_turned:
+                pairs = [names[word - word % 2 : word - word % 2 + 2] for word in range(words)]
+                names = [
+                    f"__byte_perm({low}, {high}, {SORTED[word % 2]:#x})"
+                    for word, (low, high) in enumerate(pairs)
+                ]
+            self.registers[it] = names
+            self.values[it] = [f"(u8)({name} >> {8 * at})" for name in names for at in range(4)]
+            return
         self.values[it] = [half for name in names for half in (f"(u16){name}", f"(u16)({name} >> 16)")]
 
     def copy_shared(self, it: Instruction) -> None:

@@ -9,6 +9,7 @@ Source   LLVM, "User Guide for NVPTX Back-end": kernel calling convention, speci
 from __future__ import annotations
 
 from hcq.compiler.render import nvptx_bulk, nvptx_warpgroup, warpgroup
+from hcq.compiler.render.byte_units import SORTED, factors_of
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import register_type
@@ -24,6 +25,9 @@ def _exchange(text: Text, value: str, mask: int) -> str:
 
 
 def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
+    kinds = factors_of(unit)
+    if kinds is not None:
+        return _matrix_of_bytes(text, kinds, a, b, d)
     kind, half = ("float16", "half") if unit == "mma.f16" else ("bf16", "i16")
     word = f"<2 x {half}>" if kind == "float16" else "i32"
     arguments = []
@@ -46,14 +50,42 @@ def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
     return made
 
 
+def _matrix_of_bytes(text: Text, kinds: tuple[str, str], a: str, b: str, d: str) -> str:
+    """Two of m16n8k32: of B, columns with even numbers and columns with odd ones."""
+    function = f"llvm.nvvm.mma.m16n8k32.row.col.{'.'.join(dict.fromkeys(kinds))}"
+    words = [_words(text, fragment, 4) for fragment in (a, b)]
+    made, four = d, "{ i32, i32, i32, i32 }"
+    for column in range(2):
+        places = [4 * row + 2 * pair + column for row in range(2) for pair in range(2)]
+        sums = [text.let(f"extractelement <8 x i32> {d}, i64 {place}") for place in places]
+        operands = [*words[0], *words[1][column::2], *sums]
+        found = text.call(four, function, [("i32", operand) for operand in operands])
+        for number, place in enumerate(places):
+            value = text.let(f"extractvalue {four} {found}, {number}")
+            made = text.let(f"insertelement <8 x i32> {made}, i32 {value}, i64 {place}")
+    return made
+
+
+def _words(text: Text, fragment: str, count: int) -> list[str]:
+    """Bytes as registers."""
+    whole = text.let(f"bitcast <{4 * count} x i8> {fragment} to <{count} x i32>")
+    return [text.let(f"extractelement <{count} x i32> {whole}, i64 {word}") for word in range(count)]
+
+
 def _load_rows(text: Text, pointer: str, dtype: DType, is_turned: bool) -> str:
-    words = dtype.lanes // 2
+    words = dtype.lanes * dtype.itemsize // 4
     function = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{words}{'.trans' if is_turned else ''}.b16.p3"
     several = f"{{ {', '.join(['i32'] * words)} }}"
     found = text.call(several, function, [("ptr addrspace(3)", pointer)])
     made = "poison"
-    for word in range(words):
-        value = text.let(f"extractvalue {several} {found}, {word}")
+    values = [text.let(f"extractvalue {several} {found}, {word}") for word in range(words)]
+    if is_turned and dtype.itemsize == 1:
+        pairs = [values[word - word % 2 : word - word % 2 + 2] for word in range(words)]
+        values = [
+            text.call("i32", "llvm.nvvm.prmt", [("i32", low), ("i32", high), ("i32", str(SORTED[word % 2]))])
+            for word, (low, high) in enumerate(pairs)
+        ]
+    for word, value in enumerate(values):
         made = text.let(f"insertelement <{words} x i32> {made}, i32 {value}, i64 {word}")
     return text.let(f"bitcast <{words} x i32> {made} to {register_type(dtype)}")
 

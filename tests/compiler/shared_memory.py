@@ -99,7 +99,7 @@ def _access(it: Instruction, known: dict[Instruction, Any], everyone: Any, wave:
         condition = it.src[5]
     takes_part = np.zeros(len(everyone), bool) | (True if condition is None else known.get(condition, True))
     if it.op is Op.LOAD_ROWS:
-        takes_part = takes_part & (everyone % wave < 4 * it.dtype.lanes)
+        takes_part = takes_part & (everyone % wave < 2 * it.dtype.lanes * it.dtype.itemsize)
     kind = {Op.STORE: "store", Op.COPY_SHARED: "copy"}.get(it.op, "load")
     return Access(it, kind, np.where(takes_part, start, -1), size)
 

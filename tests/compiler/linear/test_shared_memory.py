@@ -22,7 +22,7 @@ from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 from tests.compiler.building import kernel, matmul, out, param, permute
-from tests.compiler.loops.test_threads import GPU_KERNELS, narrow_product, random_schedule
+from tests.compiler.loops.test_threads import GPU_KERNELS, narrow_product, random_schedule, sum_dtype
 from tests.compiler.shared_memory import BANKS, bank_conflicts, conflicts, race, walk, without
 
 TARGETS = [
@@ -31,7 +31,7 @@ TARGETS = [
 ]
 by_arch = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.arch)
 dtype_names = pytest.mark.parametrize(
-    "dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name
+    "dtype", [dtypes.float16, dtypes.bfloat16, dtypes.int8], ids=lambda dtype: dtype.name
 )
 
 
@@ -48,8 +48,8 @@ def tiled(target: Target, dtype: DType, turned: str = "", steps: int = 5) -> Pro
     def product(m: int, n: int, k: int) -> Node:
         a = permute(param(1, (k, m), dtype), 1, 0) if "a" in turned else param(1, (m, k), dtype)
         b = permute(param(2, (n, k), dtype), 1, 0) if "b" in turned else param(2, (k, n), dtype)
-        wide = [Node(Op.CAST, dtypes.float32, (x,)) for x in (a, b)]
-        return kernel((out(0, (m, 1, n)), matmul(*wide)))
+        wide = [Node(Op.CAST, sum_dtype(dtype), (x,)) for x in (a, b)]
+        return kernel((out(0, (m, 1, n), sum_dtype(dtype)), matmul(*wide)))
 
     chosen_for = nv_target("sm_80") if target.arch == "sm_90" else target  # a warp's unit, not a warpgroup's
     large = LoopNest(lower(product(4096, 4096, 4096), chosen_for))

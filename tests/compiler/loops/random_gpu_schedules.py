@@ -125,7 +125,7 @@ def _bind(nest: LoopNest, shares: dict[str, list[int]], rng: random.Random) -> N
 
 
 def _has_operands(nest: LoopNest, unit: MatrixUnit) -> bool:
-    return any(load.dtype is unit.operand for load in nest.loads)
+    return {unit.a, unit.b} <= {load.dtype for load in nest.loads}
 
 
 def _with_matrix(nest: LoopNest, before: str, unit: MatrixUnit, rng: random.Random) -> str:

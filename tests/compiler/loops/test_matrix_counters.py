@@ -23,9 +23,8 @@ from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Target, amd_target, nv_target
 from hcq.counters import SUMMED, Counters
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import Node
-from hcq.ir.op import Op
-from tests.compiler.building import check, emulating, kernel, matmul, out, param
+from tests.compiler.building import check, emulating
+from tests.compiler.loops.test_threads import narrow_product
 
 M, N, K = 256, 256, 192
 GPUS = {
@@ -34,7 +33,7 @@ GPUS = {
     "amd:gfx942": ("AMD", amd_target("gfx942")),
     "amd:gfx1100": ("AMD:1", amd_target("gfx1100")),
 }
-FORMATS = {"float16": "f16", "bfloat16": "bf16"}
+FORMATS = {"float16": "f16", "bfloat16": "bf16", "int8": "i8"}
 
 
 @pytest.fixture(scope="module")
@@ -43,15 +42,10 @@ def machine() -> Iterator[None]:
         yield
 
 
-def narrow(m: int, n: int, k: int, dtype: DType) -> Node:
-    a, b = (Node(Op.CAST, dtypes.float32, (x,)) for x in (param(1, (m, k), dtype), param(2, (k, n), dtype)))
-    return kernel((out(0, (m, 1, n)), matmul(a, b)))
-
-
 def large(target: Target, dtype: DType) -> str:
     """The schedule of 4096 in each direction; that of a warp's unit on sm_90, too."""
     target = nv_target("sm_80") if target.arch == "sm_90" else target
-    nest = LoopNest(lower(narrow(4096, 4096, 4096, dtype), target))
+    nest = LoopNest(lower(narrow_product(4096, 4096, 4096, dtype), target))
     return codegen(target).choose(nest, target).choice
 
 
@@ -61,7 +55,7 @@ def counted_run(gpu: str, kind: DType, k: int) -> Counters:
     made: list[Counters] = []
     end = counters.listen(lambda _, one: made.append(one))
     try:
-        check(hcq.open(name), narrow(M, N, k, kind), large(target, kind), target=target)
+        check(hcq.open(name), narrow_product(M, N, k, kind), large(target, kind), target=target)
     finally:
         end()
     (counted,) = made
@@ -72,13 +66,16 @@ def counted_run(gpu: str, kind: DType, k: int) -> Counters:
 @pytest.mark.parametrize("gpu", GPUS)
 def test_a_large_product_wastes_nothing(machine: None, gpu: str, dtype: str) -> None:
     """Matrix instructions do all the multiplying; no bank is met twice; of every sector each byte is needed."""
-    counted = counted_run(gpu, getattr(dtypes, dtype), K)
-    assert counted.matrix_flops == {FORMATS[dtype]: 2 * M * N * K}
+    step = 128 // getattr(dtypes, dtype).itemsize  # of k
+    k = 3 * step
+    counted = counted_run(gpu, getattr(dtypes, dtype), k)
+    assert counted.matrix_flops == {FORMATS[dtype]: 2 * M * N * k}
     assert counted.flops == {}
     assert counted.bank_conflicts == 0
     # AMD's threads have the last step in registers a second time
-    steps = K if gpu.startswith("nv") else K + 64
-    assert counted.load_sectors * counted.sector_bytes == 2 * (M // 128 * N + N // 128 * M) * steps
+    steps = k if gpu.startswith("nv") else k + step
+    read = getattr(dtypes, dtype).itemsize * (M // 128 * N + N // 128 * M) * steps
+    assert counted.load_sectors * counted.sector_bytes == read
     assert counted.sector_ratio <= 1.05
     assert not counted.uncounted
 
@@ -134,7 +131,7 @@ def test_4096_is_predicted_to_reach_most_of_the_peak(machine: None, gpu: str) ->
 def test_nothing_is_spilled_on_amd(arch: str, dtype: str) -> None:
     """What the code object says of its kernel."""
     target, kind = amd_target(arch), getattr(dtypes, dtype)
-    code = compile_kernel(narrow(M, N, K, kind), target, schedule=large(target, kind))
+    code = compile_kernel(narrow_product(M, N, K, kind), target, schedule=large(target, kind))
     said = metadata(code)
     for name in (".vgpr_spill_count", ".sgpr_spill_count", ".private_segment_fixed_size"):
         assert said[name] == 0
@@ -148,7 +145,7 @@ def test_nothing_is_spilled_on_nvidia(arch: str, dtype: str, tmp_path: Path) -> 
     if ptxas is None:
         pytest.skip("ptxas, of the CUDA toolkit, is not installed")
     target, kind = nv_target(arch), getattr(dtypes, dtype)
-    code = compile_kernel(narrow(M, N, K, kind), target, schedule=large(target, kind))
+    code = compile_kernel(narrow_product(M, N, K, kind), target, schedule=large(target, kind))
     (tmp_path / "k.ptx").write_bytes(code.image.rstrip(b"\0"))
     command = [ptxas, "-v", "-arch", arch, "k.ptx", "-o", "k.cubin"]
     said = subprocess.run(

@@ -35,6 +35,7 @@ from tests.compiler.building import (
     matmul,
     out,
     param,
+    permute,
     ranked,
     reduce,
     reshape,
@@ -203,13 +204,23 @@ def test_the_threads_of_a_block_place_a_piece_together(gpu: tuple[Any, Any], bit
 # -- matrix units ---------------------------------------------------------------------------------------------------
 
 
-def narrow_product(m: int, n: int, k: int, dtype: DType) -> Node:
-    a, b = param(1, (m, k), dtype), param(2, (k, n), dtype)
-    wide = [Node(Op.CAST, dtypes.float32, (x,)) for x in (a, b)]
-    return kernel((out(0, (m, 1, n)), matmul(*wide)))
+def sum_dtype(dtype: DType) -> DType:
+    return dtypes.float32 if dtype.is_float else dtypes.int32
 
 
-@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
+def narrow_product(
+    m: int, n: int, k: int, dtype: DType, other: DType | None = None, turned: str = ""
+) -> Node:
+    """A product of narrow numbers, added up in 32 bits; turned: "a", "b" or "ab" lie the other way round."""
+    a = permute(param(1, (k, m), dtype), 1, 0) if "a" in turned else param(1, (m, k), dtype)
+    b = permute(param(2, (n, k), other or dtype), 1, 0) if "b" in turned else param(2, (k, n), other or dtype)
+    wide = [Node(Op.CAST, sum_dtype(dtype), (x,)) for x in (a, b)]
+    return kernel((out(0, (m, 1, n), sum_dtype(dtype)), matmul(*wide)))
+
+
+@pytest.mark.parametrize(
+    "dtype", [dtypes.float16, dtypes.bfloat16, dtypes.int8], ids=lambda dtype: dtype.name
+)
 @pytest.mark.parametrize("staged", [0, 1, 2], ids=["from-memory", "staged", "staged-twice"])
 def test_a_matrix_unit_multiplies_with_ragged_edges(gpu: tuple[Any, Any], dtype: DType, staged: int) -> None:
     device, target = gpu

@@ -137,7 +137,7 @@ def test_ptxas_keeps_accumulators_in_registers(
     unit: str, down: int, written_out: int, tiles: int, by: str
 ) -> None:
     """No spills, and no word of products that it makes wait for each other."""
-    columns, dtype = UNITS[unit].size("n"), UNITS[unit].operand
+    columns, dtype = UNITS[unit].size("n"), UNITS[unit].a
     text = schedule(unit, columns, down, written_out, 64, tiles, by)
     code = compile_kernel(narrow_product(512, 512, 512, dtype), HOPPER, schedule=text)
     found = nvjitlink.assemble(code.image.decode(), "sm_90a", ("-verbose",))

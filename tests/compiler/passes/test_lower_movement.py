@@ -206,6 +206,7 @@ def test_padding_costs_no_select_where_the_loads_already_read_zero():
 
     a, b = param(1, 3), param(2, 3)
     assert not selects(node(Op.ADD, node(Op.MUL, a, b), a))
+    assert not selects(Node(Op.CAST, dtypes.float64, (a,)))
     assert 1 == len(selects(node(Op.EXP, a)))
     assert 1 == len(selects(pad(node(Op.EXP, a), (2, 2))))
     assert 1 == len(selects(node(Op.MUL, a, node(Op.EXPAND, param(3, 1), arg=(3,)))))  # infinity * 0 is not 0
