@@ -304,6 +304,43 @@ class Chain(Case):
         return _tinygrad(lambda x: (x * 2 + 1).relu().sum(), inputs["x"])
 
 
+class _Sum(Case):
+    unit = "GB/s"
+    ceiling = "read"
+    amount = 4 * 4096 * 4096 / 1e9
+    axes: ClassVar[int | tuple[int, int]]
+
+    def inputs(self) -> Arrays:
+        return {"x": _random(4096, 4096)}
+
+    def expected(self, inputs: Arrays) -> Any:
+        return inputs["x"].astype("float64").sum(self.axes)
+
+    def hcq(self, inputs: Arrays) -> Run:
+        return _hcq(lambda x: x.sum(self.axes).realize(), inputs["x"])
+
+    def numpy(self, inputs: Arrays) -> Run:
+        return lambda: inputs["x"].sum(self.axes)
+
+    def torch(self, inputs: Arrays) -> Run:
+        return _torch(lambda x: x.sum(self.axes), inputs["x"])
+
+    def tinygrad(self, inputs: Arrays) -> Run:
+        return _tinygrad(lambda x: x.sum(self.axes), inputs["x"])
+
+
+class SumAll(_Sum):
+    name, about, axes = "sum-all", "sum of 4096 x 4096 floats", (0, 1)
+
+
+class SumRows(_Sum):
+    name, about, axes = "sum-rows", "sums of the rows of 4096 x 4096 floats", 1
+
+
+class SumColumns(_Sum):
+    name, about, axes = "sum-columns", "sums of the columns of 4096 x 4096 floats", 0
+
+
 class Softmax(Case):
     name = "softmax-4096"
     about = "softmax over the last axis of 4096 x 4096; counts one read and one write"
@@ -532,6 +569,9 @@ TENSOR_CASES: tuple[type[Case], ...] = (
     Int8Product,
     VectorMatrix,
     Chain,
+    SumAll,
+    SumRows,
+    SumColumns,
     Softmax,
     Attention,
     Conv,

@@ -14,6 +14,7 @@ from typing import Any
 
 from hcq.tools.bench_backward import BACKWARD_CASES
 from hcq.tools.bench_cases import TENSOR_CASES, Arrays, Case, Run, _convolve, hcq_wait
+from hcq.tools.bench_networks import NETWORK_CASES
 from hcq.tools.bench_ordering import ORDERING_CASES
 
 BATCH = 64
@@ -135,7 +136,7 @@ class DigitsStep(Case):
         return run
 
 
-_EVERY: tuple[type[Case], ...] = (*TENSOR_CASES, *BACKWARD_CASES, *ORDERING_CASES, DigitsStep)
+_EVERY: tuple[type[Case], ...] = (*TENSOR_CASES, *BACKWARD_CASES, *ORDERING_CASES, *NETWORK_CASES, DigitsStep)
 ALL_CASES: dict[str, type[Case]] = {case.name: case for case in _EVERY}
 
 
