@@ -63,9 +63,16 @@ class Accesses:
         """Whether a load has a condition."""
         return len(load.src) > 2
 
-    def lanes(self, target: Target) -> int:
-        """Lanes of a full vector of the widest type that memory holds here (4 bytes where all are narrower)."""
-        sizes = [n.dtype.itemsize for n in self.values if n.dtype.kind is not Kind.INDEX]
+    def lanes(self, target: Target, along: Axis | None = None) -> int:
+        """Lanes of a full vector of the widest type that memory holds here (4 bytes where all are narrower).
+
+        along   only what differs along this axis: a row that is folded has lanes, what becomes of its result has none
+        """
+        values = [n for n in self.values if n.dtype.kind is not Kind.INDEX]
+        if along is not None:
+            bit = self.nest.axis(along).bit
+            values = [n for n in values if self.nest.masks[n] & bit]
+        sizes = [n.dtype.itemsize for n in values]
         widest = max([4, *sizes])
         return max(1, target.vector_bits // 8 // widest)
 

@@ -40,7 +40,7 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
         return nest
     lanes = facts.lanes(target)
     if nest.reduces and not nest.scans and (_is_fused_row(nest) or _is_walked_twice(nest, facts)):
-        _fused_row(nest, facts, target, lanes)
+        _fused_row(nest, facts, target)
     elif nest.scans:
         _scan(nest, facts, target, lanes)
     elif nest.reduces:
@@ -121,7 +121,7 @@ def _is_walked_twice(nest: LoopNest, facts: Accesses) -> bool:
     return len(walks) > 1 and all(facts.contiguous_loads(a) for a in nest.axes if a.is_reduce and a.size > 1)
 
 
-def _fused_row(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> None:
+def _fused_row(nest: LoopNest, facts: Accesses, target: Target) -> None:
     """Each reduction in lanes along its own range, the stores along theirs; groups of what all reductions share."""
     shared = -1
     needed = 0
@@ -139,7 +139,7 @@ def _fused_row(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
     for axis in rows:
         if any(nest.needs_both(axis, other) for other in nest.axes if other.loops[-1].kind == "vector"):
             continue
-        width = fit_lanes(axis.size, lanes)
+        width = fit_lanes(axis.size, facts.lanes(target, axis))
         here = max(1, min(copies, axis.size // width))
         if written_out * here * (1 if axis is rows[-1] else width) > MAX_COPIES:
             here = 1  # the next one's lanes count as copies when they are made
@@ -173,7 +173,7 @@ def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         spread(nest, facts.work_ns(), target, column)
         return
     if best_row is not None and not best_row.is_ordered:
-        width = fit_lanes(best_row.size, lanes)
+        width = fit_lanes(best_row.size, facts.lanes(target, best_row))
         copies = max(
             1, min(8 if facts.op_count <= 4 else 4 if facts.op_count <= 24 else 2, best_row.size // width)
         )

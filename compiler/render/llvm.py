@@ -26,7 +26,9 @@ SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
 
 def render(program: Program, arch: str) -> str:
     """The module's text. Raises RenderError for an operation that this target has no spelling for."""
-    return Text(program).module()
+    text = Text(program)
+    text.has_extremes = arch == "x86_64"
+    return text.module()
 
 
 class Text:
@@ -34,6 +36,7 @@ class Text:
 
     pointer = "ptr"  # how the address of a buffer's element is written
     space = "p0"  # and how intrinsics call its address space
+    has_extremes = False
 
     def __init__(self, program: Program):
         self.program = program

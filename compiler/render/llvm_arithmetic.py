@@ -24,6 +24,9 @@ class RenderError(ValueError):
 class Text(Protocol):
     """What spelling needs of the text being written."""
 
+    # whether an instruction gives the greater of two numbers, and the second where one is a NaN, as MAXPS does
+    has_extremes: bool
+
     def let(self, text: str) -> str:
         """A new name for the value of an instruction."""
 
@@ -179,7 +182,9 @@ def _on_float(text: Text, op: Op, dtype: DType, names: list[str], numbers: list[
         if known is not None and known == known:
             return best
         unordered = text.let(f"fcmp uno {kind} {b}, {b}")
-        return text.let(f"select {mask} {unordered}, {kind} {b}, {kind} {best}")
+        # a NaN of ours: if it were `b`, LLVM would make one choice of the two, and the instruction would be lost
+        nan = splat(math.nan, dtype) if text.has_extremes else b
+        return text.let(f"select {mask} {unordered}, {kind} {nan}, {kind} {best}")
     raise RenderError(f"{op.name} on {dtype.scalar.name}: no CPU instruction; decompose it first")
 
 
