@@ -83,7 +83,10 @@ def schedule_nested(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         _into_lanes(nest, column, lanes)
     rows = 1
     if row is not None:
-        most = min(MOST_ROWS, max(1, (target.vector_registers - 6) // vectors))
+        sums = 0 if column is None else sum(bool(nest.masks[node] & column.bit) for node in nest.reduces)
+        # several sums share the weights of a row: to spill some costs less than to make them for fewer rows at a time
+        free = target.vector_registers - (6 if sums < 2 else 0)
+        most = min(MOST_ROWS, max(1, free // (vectors * max(1, sums))))
         rows = _rows(row.size, most)
         if rows > 1:
             if rows < row.size:

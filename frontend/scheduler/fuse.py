@@ -12,7 +12,8 @@ from the users to the sources collects, for each node, every kernel that would c
     reductions                 one per kernel; elementwise work before and after it joins it; what would repeat a
                                reduction (a second user, an expansion, another reduction) makes it a value in memory
     sums of sums               one reduction, when only views that read zero outside lie between
-    thin products              are computed inside of all reductions that read them (nested.py: attention)
+    thin products              are computed inside of all reductions that read them (nested.py: attention); two that
+                               fold them alike, as the gradients of keys and values do, share a kernel
     reductions of a row        stay in the kernel that spreads them over that row again (softmax, layer norm) or folds
                                it once more (logsumexp, argmax, a variance), which reads the row from the cache, not
                                from memory
@@ -29,7 +30,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from hcq.frontend.scheduler.joins import kernels_of_pieces
-from hcq.frontend.scheduler.nested import nested
+from hcq.frontend.scheduler.nested import Fold, is_narrow, nested
 from hcq.frontend.scheduler.rows import (
     Frame,
     are_innermost,
@@ -152,7 +153,7 @@ class _Walk:
         self.forced = {n for n in roots if n.op is not Op.BUFFER}
         self.forced.update(n for n in self.order if n.op in _ALWAYS_REALIZED)
         self.forced.update(cuts)
-        self.nested = nested(self.order, self.forced)
+        self.nested, self.folds = nested(self.order, self.forced)
         self.pieces = kernels_of_pieces(self.order, lambda n: n.op is Op.BUFFER or n in self.forced)
         self.leader = {piece: last for last, pieces in self.pieces.items() for piece in pieces}
         self.roots = set(roots)
@@ -167,6 +168,7 @@ class _Walk:
         self.size = {node: prod(node.shape) for node in self.order if node.op is not Op.SINK}
         self.has_reduction: set[Node] = set()
         self.weight: dict[Node, int] = {}
+        self.over_nested: set[Node] = set()  # what follows from nested values, up to the next reduction
         self._facts()
 
     def _facts(self) -> None:
@@ -176,6 +178,9 @@ class _Walk:
             if node in self.forced or op in _LEAVES or node in self.nested:
                 self.weight[node] = 0
                 continue
+            if self._follows_nested(node):
+                self.over_nested.add(node)
+                self.has_reduction.add(node)
             if op is Op.REDUCE_AXIS:
                 self.has_reduction.add(node)
                 self.weight[node] = 1
@@ -197,6 +202,13 @@ class _Walk:
                 ):
                     self._ends_reduction(node)
 
+    def _follows_nested(self, node: Node) -> bool:
+        """Whether it folds nested values, or is made of such sums element by element."""
+        if node.op is Op.REDUCE_AXIS:
+            return node.src[0] in self.nested
+        above = [s for s in node.src if s in self.nested or s in self.over_nested]
+        return any(self.size[s] == self.size[node] for s in above)
+
     def _ends_reduction(self, node: Node) -> None:
         if node not in self.plain:
             self.has_reduction.add(node)
@@ -206,6 +218,8 @@ class _Walk:
         found = set()
         for node in self.realized:
             if node in self.forced or node.op is Op.REDUCE_AXIS or node not in self.has_reduction:
+                continue
+            if node in self.over_nested:
                 continue
             stack, seen = [node], {node}
             while stack:
@@ -280,6 +294,12 @@ class _Walk:
     def is_in_memory(self, node: Node) -> bool:
         return node.op is Op.BUFFER or node in self.realized
 
+    def fold_of(self, kernel: Node) -> tuple[Fold, Shape] | None:
+        """What a kernel folds of scores that it makes itself, and the shape of what it stores; None for others."""
+        top = self.reduction.get(kernel)
+        fold = self.folds.get(top) if top is not None else None
+        return None if fold is None or kernel in self.rows else (fold, stored_shape(kernel))
+
     def reduces(self, kernel: Node) -> bool:
         """True when a reduction is computed in the kernel."""
         return kernel in self.reduction or kernel in self.rows
@@ -288,7 +308,7 @@ class _Walk:
         """True when the kernel can compute this once per row of its result, and walk the row again from the cache."""
         stored = self._walked(kernel)
         is_taken = kernel in self.reduction and not self.folded.get(kernel)
-        if use.frame is None or is_taken or kernel.op in _ORDERED:
+        if use.frame is None or is_taken or kernel.op in _ORDERED or node in self.over_nested:
             return False
         axes = row_axes(use.frame, stored)
         if not axes or self.rows.get(kernel, axes) != axes or not are_innermost(axes, stored):
@@ -400,6 +420,7 @@ def _group(walk: _Walk) -> list[list[Node]]:
     group_of: dict[Node, int] = {}
     needs: list[set[int]] = []  # group -> groups whose values it reads
     readers: dict[Node, list[int]] = {}  # node -> groups that read it element by element
+    folding: dict[tuple[Fold, Shape], int] = {}  # what is folded of which scores, to what shape -> group
     # kernel -> buffers and realized nodes it reads
     reads: dict[Node, list[Node]] = {n: [] for n in walk.realized}
     for source, uses in walk.uses.items():
@@ -413,7 +434,9 @@ def _group(walk: _Walk) -> list[list[Node]]:
         sources = reads[node]
         needed = {group_of[s] for s in sources if s in group_of} | _assigned_before(node, group_of)
         number = None
-        for candidate in _candidates(node, sources, walk, group_of, readers):
+        fold = walk.fold_of(node)
+        alike = [folding[fold]] if fold in folding and is_narrow(node, len(groups[folding[fold]]) + 1) else []
+        for candidate in [*alike, *_candidates(node, sources, walk, group_of, readers)]:
             if _may_join(node, candidate, sources, groups, needs, needed, reads, walk):
                 number = candidate
                 break
@@ -421,6 +444,8 @@ def _group(walk: _Walk) -> list[list[Node]]:
             number = len(groups)
             groups.append([])
             needs.append(set())
+            if fold is not None:
+                folding[fold] = number
         members = walk.pieces.get(node, [node])
         groups[number].extend(members)
         group_of.update(dict.fromkeys(members, number))

@@ -1,7 +1,8 @@
 """Nested reductions: products of thin matrices that are computed again wherever they are used, and never kept.
 
 In       the nodes of a simplified graph in order, what goes into memory anyway
-Out      the nodes that no kernel may put in memory: such products, and all between them and the reductions above
+Out      the nodes that no kernel may put in memory: such products, and all between them and the reductions above;
+         and of these reductions what they fold
 Changes  nothing
 Next     fuse.py (who asks), compiler/linear/nested.py (who writes such kernels), docs/architecture.md
 
@@ -15,6 +16,7 @@ grows with the length of a sequence, not with its square.
     exp(scores - m) / total @ v      growing (compiler/passes/online.py)
 
 A maximum or a total that a kernel needs that walks the scores along another axis goes into memory, as it is small.
+Gradients of keys and values fold the scores alike, so one kernel makes both of one set of scores.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ SAVED = 2  # times fewer elements below and above than in between
 
 _VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
 Frame = tuple["int | None", ...]  # for each axis of the scores, the axis that runs along it
+Fold = tuple[Node, frozenset[int]]  # the scores, and which of their axes
 
 
 def is_large(shape: Shape, width: int) -> bool:
@@ -41,20 +44,32 @@ def is_large(shape: Shape, width: int) -> bool:
     )
 
 
-def nested(order: Sequence[Node], in_memory: Collection[Node]) -> frozenset[Node]:
-    """The nodes that are computed inside of reductions, although they are reductions or follow from one."""
+def is_narrow(result: Node, count: int) -> bool:
+    """Whether registers hold a row of so many results of this shape, beside scores."""
+    return count * result.shape[-1] <= THIN
+
+
+def nested(order: Sequence[Node], in_memory: Collection[Node]) -> tuple[frozenset[Node], dict[Node, Fold]]:
+    """The nodes that are computed inside of reductions, although they are reductions or follow from one.
+
+    Beside them what the reductions above fold: kernels that fold the same axes of the same scores may be one.
+    """
     sums = [n for n in order if n.op is Op.REDUCE_AXIS and n not in in_memory and _is_thin(n)]
     if not sums:
-        return frozenset()
+        return frozenset(), {}
     users: dict[Node, list[Node]] = {node: [] for node in order}
     for node in order:
         for source in node.src:
             users[source].append(node)
     found: set[Node] = set()
+    folds: dict[Node, Fold] = {}
     for scores in sums:
         if scores not in found:
-            found |= _above(scores, users, in_memory)
-    return frozenset(found)
+            above, ends = _above(scores, users, in_memory)
+            found |= above
+            for end, axes in ends.items():
+                folds.setdefault(end, (scores, axes))
+    return frozenset(found), folds
 
 
 def _is_thin(node: Node) -> bool:
@@ -78,32 +93,37 @@ def _elements(node: Node) -> int:
     return least
 
 
-def _above(scores: Node, users: dict[Node, list[Node]], in_memory: Collection[Node]) -> set[Node]:
-    """The scores and what becomes of them below reductions; nothing where they are wanted for another purpose."""
+def _above(
+    scores: Node, users: dict[Node, list[Node]], in_memory: Collection[Node]
+) -> tuple[set[Node], dict[Node, frozenset[int]]]:
+    """The scores and what becomes of them below reductions; nothing where they are wanted for another purpose.
+
+    Beside it, these reductions, and which axes of the scores each folds.
+    """
     between: dict[Node, Frame] = {scores: tuple(range(len(scores.shape)))}
     ends: dict[Node, frozenset[int]] = {}  # reductions -> the axes of the scores that they fold
     stack = [scores]
     while stack:
         node = stack.pop()
         if not users[node]:
-            return set()
+            return set(), {}
         for user in users[node]:
             if user in between or user in ends:
                 continue
             frame = _frame_above(node, user, between[node])
             if user.op is Op.REDUCE_AXIS:
                 if not _is_end(user, scores):
-                    return set()
+                    return set(), {}
                 ends[user] = frozenset(i for i, axis in enumerate(frame) if axis in user.arg[1])
             elif user in in_memory or (user.op not in ARITHMETIC and user.op not in _VIEWS):
-                return set()
+                return set(), {}
             else:
                 between[user] = frame
                 stack.append(user)
     in_one_pass = _in_one_pass(ends, between, users, in_memory)
     if not any(_meets_another(end, scores, between, in_one_pass) for end in ends):
-        return set()
-    return set(between) | in_one_pass
+        return set(), {}
+    return set(between) | in_one_pass, {end: axes for end, axes in ends.items() if end not in in_one_pass}
 
 
 def _meets_another(end: Node, scores: Node, between: Collection[Node], in_one_pass: set[Node]) -> bool:
