@@ -17,6 +17,7 @@ from math import prod
 from typing import Any
 
 from hcq.frontend.scheduler.channels import in_channels
+from hcq.frontend.scheduler.columns import in_columns
 from hcq.frontend.scheduler.fuse import Fusion, fuse, is_renamed, reaches, target_base, written_version
 from hcq.frontend.scheduler.gaps import without_gaps
 from hcq.frontend.scheduler.planes import in_planes
@@ -81,7 +82,8 @@ def schedule(
     threads  how many workers a device has: a reduction to fewer elements than that is done in two steps
     formats  what its matrix units multiply, if it has any: convolutions of these read channels that lie together
     """
-    roots = simplify_graph(in_planes(in_channels(without_gaps(roots), formats)), threads)
+    roots = in_planes(in_channels(without_gaps(roots), formats))
+    roots = simplify_graph(in_columns(roots, threads), threads)
     fusion = fuse(roots)
     builder = _Builder(fusion, inputs)
     builder.roots.update(roots)
