@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -56,9 +56,8 @@ class Target:
     cpu: str = ""  # LLVM's name; empty: the host's own, with the host's features
     features: str = ""  # LLVM's list, beside a named cpu
     native: frozenset[Op] = CPU_NATIVE
-    flags: frozenset[str] = (
-        frozenset()
-    )  # what a CPU has besides, by the names of /proc/cpuinfo: see loops/dot_units.py
+    # what a CPU has besides, by the names of /proc/cpuinfo: see loops/dot_units.py; of a GPU, what `allowing` says
+    flags: frozenset[str] = frozenset()
     casts: frozenset[DType] = NARROW_CASTS  # narrow formats it converts to and from float32 by itself
     assembler: str = "llvmlite"  # or "comgr", for AMD: see assemble_with in codegen.py
     toolchain: Toolchain | None = None  # or a vendor's, for NVIDIA: see compile_with there
@@ -126,6 +125,17 @@ def nv_target(arch: str, threads: int | None = None) -> Target:
         shared_bytes=NV_SHARED_KIB[arch] << 10,
         features=features,
     )
+
+
+def allowing(target: Target, words: Collection[str]) -> Target:
+    """The same GPU, whose matrix units may do what HCQ_INEXACT has these words for, where it has such units.
+
+    Kernels of the two do not mix in the caches.
+    """
+    more = frozenset(words) - target.flags
+    if target.name not in ("nvptx", "cuda") or not more:
+        return target
+    return replace(target, key="/".join([target.key, *sorted(more)]), flags=target.flags | more)
 
 
 @lru_cache

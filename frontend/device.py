@@ -115,6 +115,10 @@ def target(name: str) -> Target:
             from hcq.compiler.target import Toolchain
 
             found = compile_with(found, Toolchain(*chosen))
+        if device.config.inexact:
+            from hcq.compiler.target import allowing
+
+            found = allowing(found, device.config.inexact)
         _targets[name] = found
     return found
 

@@ -24,6 +24,8 @@ AMD_QUEUES = ("pm4", "aql")
 
 NV_RENDERERS = ("ptx", "cuda")
 
+INEXACT_WORDS = ("tf32",)  # compiler/loops/matrix_units.py: what units need
+
 REPORT_WORDS = ("signal", "off")
 
 ON_WORDS, OFF_WORDS = frozenset(("1", "on", "yes")), frozenset(("0", "off", "no"))
@@ -42,6 +44,8 @@ SWITCHES: dict[str, str] = {
     "HCQ_SEARCH_RESULTS": "FILE: schedules that searches found; used, and added to (default: one in HCQ_CACHE_DIR)",
     "HCQ_SEARCH_SECONDS": "how long the searches of a process may take, all together (default 300)",
     "HCQ_SEARCH_SEED": "a number that decides which candidates are tried first (default 0)",
+    "HCQ_INEXACT": f"words of {', '.join(INEXACT_WORDS)}: products that matrix units may do though they round more"
+    " (default none)",
     "HCQ_JIT_CHECK": "1: compare the first replays of a jit with eager results (default 0)",
     "HCQ_REPORT": "words of signal (report on SIGUSR1) and off (no reports at all); default: on timeouts and faults",
     "HCQ_REPORT_DIR": "folder for reports, the newest 32 of which are kept (default reports/ in HCQ_CACHE_DIR)",
@@ -72,6 +76,7 @@ class Config:
     search_results: Path | None = None
     search_seconds: int = 300
     search_seed: int = 0
+    inexact: frozenset[str] = frozenset()
     jit_check: bool = False
     report: frozenset[str] = frozenset()
     report_dir: Path = Path()
@@ -117,6 +122,7 @@ class Config:
             search_results=_path(environ, "HCQ_SEARCH_RESULTS"),
             search_seconds=_number(environ, "HCQ_SEARCH_SECONDS", 300, 1, 2**40),
             search_seed=_number(environ, "HCQ_SEARCH_SEED", 0, 0, 2**63),
+            inexact=frozenset(_words(environ, "HCQ_INEXACT", INEXACT_WORDS)),
             jit_check=_flag(environ, "HCQ_JIT_CHECK"),
             report=frozenset(_words(environ, "HCQ_REPORT", REPORT_WORDS)),
             report_dir=Path(environ.get("HCQ_REPORT_DIR") or _cache_dir(environ) / "reports"),

@@ -124,6 +124,7 @@ class Op(Enum):
     BARRIER = auto()
     MATRIX = auto()
     LOAD_ROWS = auto()
+    ROUND_TF32 = auto()  # a float32 with 10 bits of fraction, the nearest, of two the one further from zero
     COPY_SHARED = auto()
     COMMIT = auto()
     WAIT = auto()

@@ -52,10 +52,13 @@ class Swizzle:
         return found
 
 
-def swizzle(row: int, rows: int, itemsize: int, together: tuple[int, ...] = (0, 1, 2)) -> Swizzle | None:
+def swizzle(
+    row: int, rows: int, itemsize: int, together: tuple[int, ...] = (0, 1, 2), across: int = 1
+) -> Swizzle | None:
     """For `rows` rows of so many elements, powers of two both; None where there is nothing to change.
 
     together   the bits of a row's number in which rows differ that are read at once
+    across     the chunks of each of these rows that are read at once
 
     >>> swizzle(128, 32, 1, (0, 2, 3)).parts  # rows 0, 1, 4, 5, 8, 9, 12 and 13, of 128 bytes each
     ((3, 16), (4, 96))
@@ -66,7 +69,7 @@ def swizzle(row: int, rows: int, itemsize: int, together: tuple[int, ...] = (0, 
     line = CHUNKS * chunk
     lowest = row.bit_length() - 1  # of a place: the bit that is a row's number's first one
     bits = [lowest + bit for bit in together]
-    free = [bit for bit in range(chunk.bit_length() - 1, line.bit_length() - 1) if bit not in bits]
+    free = [bit for bit in range((across * chunk).bit_length() - 1, line.bit_length() - 1) if bit not in bits]
     parts: dict[int, int] = {}
     for bit, target in zip([bit for bit in bits if 1 << bit >= line], free):
         parts[bit - target] = parts.get(bit - target, 0) | 1 << target

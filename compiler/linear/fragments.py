@@ -97,10 +97,25 @@ class Fragments(BulkCopies):
         order: tuple[tuple[str, int], ...],
         of_k: tuple[Axis, Parts] | None = None,
     ) -> Instruction:
-        """The registers of an operand for one tile, in the unit's order.
+        """The registers of an operand for one tile, in the unit's order, and rounded where it rounds its factors.
 
         of_k  along which range it is read, and its parts, where these are not the ones of the product
         """
+        made = self._fragment(root, axis, parts, tile, use, start, order, of_k)
+        return made if not use.unit.needs else self.emit(Op.ROUND_TF32, made.dtype, (made,))
+
+    def _fragment(
+        self,
+        root: Node,
+        axis: Axis,
+        parts: Parts,
+        tile: int,
+        use: MatrixUse,
+        start: int,
+        order: tuple[tuple[str, int], ...],
+        of_k: tuple[Axis, Parts] | None,
+    ) -> Instruction:
+        """The same as it is in memory."""
         unit = use.unit
         k_axis, k_parts = of_k or (use.k, unit.k)
         can_be_rows = unit.has_row_loads and k_parts == unit.k

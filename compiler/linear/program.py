@@ -28,6 +28,7 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | MATRIX      | a, b, d                      | a MatrixUnit's name      | a @ b + d; each thread holds fragments
 | LOAD_ROWS   | address, base                | offset, is turned        | fragments of squares of 8 rows of 16 bytes;
 |             |                              |                          | turned bytes: of two squares each, sorted
+| ROUND_TF32  | floats                       |                          | with 10 bits of fraction, as units take them
 | COPY_SHARED | shared, base, address, base, | offsets, shared and not  | begins a copy of `dtype` there: zeros
 |             | mask, guard                  |                          | where the mask is off, nothing for the guard
 | COMMIT      |                              |                          | the copies begun since the last are one batch

@@ -145,8 +145,8 @@ def tile_of(
         if not use.unit.has_row_loads and inner is not use.k and use.k in sizes and made.lanes > 1:
             _turn(made, use.k, threads)
         row = made.sizes[made.inner]
-        together = _read_together(made, use) if use.unit.has_row_loads else (0, 1, 2)
-        made.swizzle = swizzle(row, prod(made.sizes.values()) // row, itemsize, together)
+        together, across = _read_together(made, use) if use.unit.has_row_loads else ((0, 1, 2), 1)
+        made.swizzle = swizzle(row, prod(made.sizes.values()) // row, itemsize, together, across)
         if made.swizzle is not None and made.is_turned:
             made.swizzle = _for_columns(made, made.swizzle, row, itemsize)
     count = 1
@@ -176,13 +176,16 @@ def _odd(row: int, itemsize: int) -> int:
     return max(row, banks * BANK_BYTES // itemsize)
 
 
-def _read_together(made: Tile, use: MatrixUse) -> tuple[int, ...]:
-    """Which bits of a row's number count the eight rows of a square that one LOAD_ROWS reads."""
-    if made.stage.value.dtype.itemsize > 1:
-        return (0, 1, 2)
+def _read_together(made: Tile, use: MatrixUse) -> tuple[tuple[int, ...], int]:
+    """The bits of a row's number that count the rows read at once by LOAD_ROWS, or LOAD; how many chunks of each."""
+    itemsize = made.stage.value.dtype.itemsize
+    if itemsize == 4 and made.inner is not use.k:
+        return (0, 1), 2  # four steps of k by eight numbers, for which there is no LOAD_ROWS
+    if itemsize > 1:
+        return (0, 1, 2), 1
     if made.inner is use.k:
-        return (1, 2, 3)  # every second row
-    return (0, 2, 3)  # the first two of every four steps of k
+        return (1, 2, 3), 1  # every second row
+    return (0, 2, 3), 1  # the first two of every four steps of k
 
 
 def _lay_in_spans(made: Tile) -> None:

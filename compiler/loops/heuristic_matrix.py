@@ -205,7 +205,7 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     if node.arg is not Op.ADD or node.src[0].op is not Op.MUL:
         return None
     factors = [factor.src[0] if factor.op is Op.CAST else factor for factor in node.src[0].src]
-    if not units_of(target.arch, factors[0].dtype, factors[1].dtype):
+    if not units_of(target.arch, factors[0].dtype, factors[1].dtype, flags=target.flags):
         return None
     outputs = [a for a in nest.axes if not a.is_reduce and not a.is_ordered]
     sees = [nest.masks[factor] for factor in factors]
@@ -222,7 +222,8 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     k = max(both, key=lambda a: (_contiguous(nest, a), a.size))
     beside = _joinable(facts, n, [axis for axis in apart[of_n] if axis is not n])
     left, right = factors[1 - of_n].dtype, factors[of_n].dtype
-    units = [unit for unit in units_of(target.arch, left, right) if unit.result is node.dtype]
+    known = units_of(target.arch, left, right, flags=target.flags)
+    units = [unit for unit in known if unit.result is node.dtype]
     if not units:
         return None
     loads = [load for load in nest.loads if nest.masks[load] & k.bit]

@@ -3,7 +3,7 @@
 In       nothing
 Out      `MatrixUnit`, `UNITS` by name; `units_of(arch)`
 Next     loop_nest.py (`matrix`: three loops become one instruction), ../linear/fragments.py, ../render/
-Source   PTX ISA, "Matrix Fragments for mma" (m16n8k16, and m16n8k32 of bytes), "Register Fragments for
+Source   PTX ISA, "Matrix Fragments for mma" (m16n8k16, m16n8k8 of tf32, m16n8k32 of bytes), "Register Fragments for
          wgmma.mma_async"; AMD's ISA documents of CDNA 2 and 3 (MFMA) and of RDNA 3 and 4 (WMMA)
 
 A thread's number in its wave is written as digits, the fastest first. A dimension of an operand is a list of parts,
@@ -26,6 +26,7 @@ class MatrixUnit:
     """D = A @ B + D for one wave; A is m x k, B is k x n.
 
     a, b, result   what it multiplies, and what it adds up in
+    needs          a word that the target's flags must have: this unit rounds its factors first
     order          which parts count a fragment's registers, outermost first: ("k", 0) is the outermost part of k
     has_row_loads  LOAD_ROWS of a linear program makes its fragments of shared memory (ldmatrix)
     reads_shared   both operands lie in shared memory, where the unit of four warps reads them: no thread holds them
@@ -47,6 +48,7 @@ class MatrixUnit:
     d_order: tuple[tuple[str, int], ...]
     has_row_loads: bool = False
     reads_shared: bool = False
+    needs: str = ""
 
     def size(self, dimension: str) -> int:
         """How many values of "m", "n" or "k" it multiplies."""
@@ -83,6 +85,29 @@ def _mma16(name: str, operand: DType) -> MatrixUnit:
         **_MMA_ORDER,
         has_row_loads=True,
         reads_shared=False,
+        needs="",
+    )
+
+
+def _mma_tf32() -> MatrixUnit:
+    """mma.m16n8k8 of float32 that is rounded to 10 bits of fraction, sums in float32."""
+    return MatrixUnit(
+        "mma.tf32",
+        AMPERE,
+        dtypes.float32,
+        dtypes.float32,
+        dtypes.float32,
+        (4, 8),
+        d_m=((2, HELD), (8, 1)),
+        d_n=((4, 0), (2, HELD)),
+        a_m=((2, HELD), (8, 1)),
+        b_n=((8, 1),),
+        k=((2, HELD), (4, 0)),
+        a_order=(("k", 0), ("m", 0)),
+        b_order=(("k", 0),),
+        d_order=(("m", 0), ("n", 1)),
+        has_row_loads=True,
+        needs="tf32",
     )
 
 
@@ -234,6 +259,7 @@ UNITS = {
     for unit in (
         _mma16("mma.f16", _F16),
         _mma16("mma.bf16", _BF16),
+        _mma_tf32(),
         *[_mma8(f"mma.{name}", AMPERE, a, b, _S32) for name, (a, b) in _BYTES.items()],
         *[_wgmma(n, f"wgmma{n}.f16", _F16) for n in WARPGROUP_COLUMNS],
         *[_wgmma(n, f"wgmma{n}.bf16", _BF16) for n in WARPGROUP_COLUMNS],
@@ -255,13 +281,20 @@ UNITS = {
 }
 
 
-def units_of(arch: str, a: DType, b: DType | None = None, reads_shared: bool = False) -> list[MatrixUnit]:
+def units_of(
+    arch: str,
+    a: DType,
+    b: DType | None = None,
+    reads_shared: bool = False,
+    flags: frozenset[str] = frozenset(),
+) -> list[MatrixUnit]:
     """What an architecture multiplies operands with, in registers or in shared memory, largest first.
 
-    b   where it is another format than a
+    b      where it is another format than a
+    flags  the target's, which has words for units that round their factors
     """
     mine = [unit for unit in UNITS.values() if arch in unit.archs and unit.a is a and unit.b is (b or a)]
-    return [unit for unit in mine if unit.reads_shared is reads_shared]
+    return [unit for unit in mine if unit.reads_shared is reads_shared and unit.needs in ("", *flags)]
 
 
 def narrow_formats(arch: str) -> list[DType]:

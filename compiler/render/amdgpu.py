@@ -117,6 +117,10 @@ def _load_rows(text: Text, pointer: str, dtype: DType, is_turned: bool) -> str:
     raise RenderError("LOAD_ROWS: AMD GPUs load fragments element by element")
 
 
+def _round_tf32(text: Text, fragment: str, lanes: int) -> str:
+    raise RenderError("ROUND_TF32: AMD GPUs multiply float32 as it is")
+
+
 def _no_copies(text: Text, *_: object) -> None:
     raise RenderError("pipeline: AMD GPUs copy to shared memory through registers: 2 tiles, not more")
 
@@ -142,6 +146,7 @@ DIALECT = Dialect(
     exchange=_exchange,
     matrix=_matrix,
     load_rows=_load_rows,
+    round_tf32=_round_tf32,
     copy=_no_copies,
     wait=_no_copies,
     warpgroup=_warpgroup,

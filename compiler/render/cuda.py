@@ -130,6 +130,8 @@ class _Source:
             self.matrix(it)
         elif op is Op.LOAD_ROWS:
             self.load_rows(it)
+        elif op is Op.ROUND_TF32:
+            self.round_tf32(it)
         elif op is Op.COPY_SHARED:
             self.copy_shared(it)
         elif op is Op.COMMIT:
@@ -218,21 +220,37 @@ class _Source:
     # -- matrix units -----------------------------------------------------------------------------------------------
 
     def matrix(self, it: Instruction) -> None:
-        """mma.m16n8k16 of halves in pairs, sums in float."""
+        """mma.m16n8k16 of halves in pairs, or m16n8k8 of rounded floats; sums in float."""
         factors = factors_of(it.arg)
         if factors is not None:
             self.matrix_of_bytes(it, factors)
             return
         kind = it.arg.removeprefix("mma.")
-        words = [_pair(*lanes) for place in (0, 1) for lanes in _pairs(self.of(it, place))]
+        if kind == "tf32":
+            words = [f"__float_as_uint({lane})" for place in (0, 1) for lane in self.of(it, place)]
+            shape = "m16n8k8"
+        else:
+            words = [_pair(*lanes) for place in (0, 1) for lanes in _pairs(self.of(it, place))]
+            shape = "m16n8k16"
+        a = len(words) * 2 // 3
         self.count += 1
         names = [f"m{self.count}_{lane}" for lane in range(4)]
         self.line(f"f32 {', '.join(names)};")
-        text = f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {_slots(0, 4)}, {_slots(4, 4)}, "
+        text = f"mma.sync.aligned.{shape}.row.col.f32.{kind}.{kind}.f32 {_slots(0, 4)}, {_slots(4, a)}, "
         outputs = ", ".join([f'"=f"({name})' for name in names])
         inputs = ", ".join([f'"r"({word})' for word in words] + [f'"f"({lane})' for lane in self.of(it, 2)])
-        self.line(f'asm("{text}{_slots(8, 2)}, {_slots(10, 4)};" : {outputs} : {inputs});')
+        text += f"{_slots(4 + a, a // 2)}, {_slots(4 + len(words), 4)}"
+        self.line(f'asm("{text};" : {outputs} : {inputs});')
         self.values[it] = names
+
+    def round_tf32(self, it: Instruction) -> None:
+        """Floats as mma takes them."""
+        self.count += 1
+        names = [f"t{self.count}_{lane}" for lane in range(it.dtype.lanes)]
+        self.line(f"u32 {', '.join(names)};")
+        for name, lane in zip(names, self.of(it, 0), strict=True):
+            self.line(f'asm("cvt.rna.tf32.f32 %0, %1;" : "=r"({name}) : "f"({lane}));')
+        self.values[it] = [f"__uint_as_float({name})" for name in names]
 
     def matrix_of_bytes(self, it: Instruction, factors: tuple[str, str]) -> None:
         """Two of mma.m16n8k32: of B, columns with even numbers and columns with odd ones."""
@@ -287,6 +305,9 @@ class _Source:
                 ]
             self.registers[it] = names
             self.values[it] = [f"(u8)({name} >> {8 * at})" for name in names for at in range(4)]
+            return
+        if it.dtype.itemsize == 4:
+            self.values[it] = [f"__uint_as_float({name})" for name in names]
             return
         self.values[it] = [half for name in names for half in (f"(u16){name}", f"(u16)({name} >> 16)")]
 

@@ -41,6 +41,7 @@ class Dialect:
     exchange: Callable[[Text, str, int], str]  # a 32-bit value of the thread whose number differs by a mask
     matrix: Callable[[Text, str, str, str, str], str]  # (text, unit, a, b, d): a @ b + d
     load_rows: Callable[[Text, str, DType, bool], str]  # (text, pointer, dtype, is turned)
+    round_tf32: Callable[[Text, str, int], str]  # (text, floats, how many)
     # (text, shared, global, bytes, condition or None): begins a copy; zeros where the condition is off
     copy: Callable[[Text, str, str, int, str | None], None]
     wait: Callable[[Text, int], None]  # (text, n): until all batches but n are there; -1 ends a batch
@@ -147,6 +148,8 @@ class _KernelText(Text):
             self.dialect.wait(self, it.arg)
         elif it.op is Op.LOAD_ROWS:
             self.names[it] = self.load_rows(it)
+        elif it.op is Op.ROUND_TF32:
+            self.names[it] = self.dialect.round_tf32(self, self.name(it.source(0)), it.dtype.lanes)
         elif it.op is Op.PRODUCER:
             self.producer(it)
         elif it.op in BULK:

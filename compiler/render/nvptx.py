@@ -28,6 +28,8 @@ def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
     kinds = factors_of(unit)
     if kinds is not None:
         return _matrix_of_bytes(text, kinds, a, b, d)
+    if unit == "mma.tf32":
+        return _matrix_of_floats(text, a, b, d)
     kind, half = ("float16", "half") if unit == "mma.f16" else ("bf16", "i16")
     word = f"<2 x {half}>" if kind == "float16" else "i32"
     arguments = []
@@ -38,12 +40,35 @@ def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
                 f"shufflevector <{count} x {half}> {fragment}, <{count} x {half}> poison, {picks}"
             )
             arguments.append((word, pair if word != "i32" else text.let(f"bitcast <2 x i16> {pair} to i32")))
-    for lane in range(4):
-        arguments.append(("float", text.let(f"extractelement <4 x float> {d}, i64 {lane}")))
-    four = "{ float, float, float, float }"
     suffix = "f32.f32" if kind == "float16" else "bf16"
-    found = text.call(four, f"llvm.nvvm.mma.m16n8k16.row.col.{suffix}", arguments)
+    return _summed(text, f"llvm.nvvm.mma.m16n8k16.row.col.{suffix}", arguments, d)
+
+
+def _matrix_of_floats(text: Text, a: str, b: str, d: str) -> str:
+    """m16n8k8, of floats that ROUND_TF32 has rounded."""
+    words = []
+    for fragment, count in ((a, 4), (b, 2)):
+        whole = text.let(f"bitcast <{count} x float> {fragment} to <{count} x i32>")
+        for lane in range(count):
+            words.append(("i32", text.let(f"extractelement <{count} x i32> {whole}, i64 {lane}")))
+    return _summed(text, "llvm.nvvm.mma.m16n8k8.row.col.tf32", words, d)
+
+
+def _round_tf32(text: Text, fragment: str, lanes: int) -> str:
     made = "poison"
+    for lane in range(lanes):
+        value = text.let(f"extractelement <{lanes} x float> {fragment}, i64 {lane}")
+        bits = text.call("i32", "llvm.nvvm.f2tf32.rna", [("float", value)])
+        value = text.let(f"bitcast i32 {bits} to float")
+        made = text.let(f"insertelement <{lanes} x float> {made}, float {value}, i64 {lane}")
+    return made
+
+
+def _summed(text: Text, function: str, arguments: list[tuple[str, str]], d: str) -> str:
+    """What an mma whose sums are four floats gives: `arguments` are its factors."""
+    sums = [("float", text.let(f"extractelement <4 x float> {d}, i64 {lane}")) for lane in range(4)]
+    four, made = "{ float, float, float, float }", "poison"
+    found = text.call(four, function, [*arguments, *sums])
     for lane in range(4):
         value = text.let(f"extractvalue {four} {found}, {lane}")
         made = text.let(f"insertelement <4 x float> {made}, float {value}, i64 {lane}")
@@ -126,6 +151,7 @@ DIALECT = Dialect(
     exchange=_exchange,
     matrix=_matrix,
     load_rows=_load_rows,
+    round_tf32=_round_tf32,
     copy=_copy,
     wait=_wait,
     warpgroup=nvptx_warpgroup.instruction,

@@ -31,7 +31,7 @@ def random_gpu_schedule(make: Callable[[], LoopNest], target: Target, rng: rando
     for _ in range(TRIES):
         nest = make()
         _merge_and_fuse(nest, rng)
-        units = [unit for unit in UNITS.values() if target.arch in unit.archs]
+        units = [unit for unit in UNITS.values() if target.arch in unit.archs and not unit.needs]
         rng.shuffle(units)
         for unit in units if rng.random() < 0.8 else ():
             if _has_operands(nest, unit) and (
