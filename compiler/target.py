@@ -24,6 +24,7 @@ from hcq.ir.op import ARITHMETIC, TRANSCENDENTAL, Op
 
 CPU_NATIVE = ARITHMETIC - TRANSCENDENTAL
 NARROW_CASTS = frozenset({dtypes.float16, dtypes.bfloat16})
+GPU_WIDENS = frozenset({dtypes.fp8e4m3, dtypes.fp8e5m2})  # by way of float16
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Target:
     # what a CPU has besides, by the names of /proc/cpuinfo: see loops/dot_units.py; of a GPU, what `allowing` says
     flags: frozenset[str] = frozenset()
     casts: frozenset[DType] = NARROW_CASTS  # narrow formats it converts to and from float32 by itself
+    widens: frozenset[DType] = frozenset()  # those that it only converts to float32
     assembler: str = "llvmlite"  # or "comgr", for AMD: see assemble_with in codegen.py
     toolchain: Toolchain | None = None  # or a vendor's, for NVIDIA: see compile_with there
     codegen: str = ""  # "module:attribute" of a Codegen, for targets that codegen.py does not know
@@ -91,6 +93,7 @@ def amd_target(arch: str, threads: int | None = None) -> Target:
         vector_bits=32,
         vector_registers=256,
         shared_bytes=AMD_SHARED_BYTES,
+        widens=GPU_WIDENS,
     )
 
 
@@ -124,6 +127,7 @@ def nv_target(arch: str, threads: int | None = None) -> Target:
         vector_registers=255,
         shared_bytes=NV_SHARED_KIB[arch] << 10,
         features=features,
+        widens=GPU_WIDENS,
     )
 
 

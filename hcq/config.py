@@ -24,7 +24,7 @@ AMD_QUEUES = ("pm4", "aql")
 
 NV_RENDERERS = ("ptx", "cuda")
 
-INEXACT_WORDS = ("tf32",)  # compiler/loops/matrix_units.py: what units need
+INEXACT_WORDS = ("tf32", "fp8")  # compiler/loops/matrix_units.py: what units need
 
 REPORT_WORDS = ("signal", "off")
 

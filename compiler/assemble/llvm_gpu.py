@@ -21,11 +21,17 @@ TRIPLES = {"amdgpu": "amdgcn-amd-amdhsa", "nvptx": "nvptx64-nvidia-cuda"}
 # what only one architecture has, its PTX says by another target: PTX ISA, "Target Architectures"
 OWN_ARCH = {"sm_90": ("sm_90a", "+ptx80")}
 OWN_WORDS = ("wgmma.", "cp.async.bulk.tensor.")
-_machines: dict[tuple[str, str], Machine] = {}
+# products of 8-bit floats came later than the architectures that have them: PTX ISA, "mma", notes
+BYTE_FLOATS = (".e4m3.", ".e5m2.")
+BYTE_FLOATS_SINCE = {"sm_89": "+ptx84"}
+_machines: dict[tuple[str, str, str], Machine] = {}
 
 
 def own_target(text: str, target: Target) -> Target:
-    """The target of a kernel: another one where its text has what only this architecture has."""
+    """The target of a kernel: another one where its text has what only this architecture, or a later PTX, has."""
+    since = BYTE_FLOATS_SINCE.get(target.arch)
+    if since and any(word in text for word in BYTE_FLOATS):
+        return replace(target, features=since)
     arch, features = OWN_ARCH.get(target.arch, ("", ""))
     if not arch or not any(word in text for word in OWN_WORDS):
         return target
@@ -33,8 +39,8 @@ def own_target(text: str, target: Target) -> Target:
 
 
 def _machine(target: Target) -> Machine:
-    """Made once for each architecture."""
-    key = (target.name, target.arch)
+    """Made once for each architecture and its features."""
+    key = (target.name, target.arch, target.features)
     machine = _machines.get(key)
     if machine is None:
         llvm = binding()

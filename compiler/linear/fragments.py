@@ -102,7 +102,7 @@ class Fragments(BulkCopies):
         of_k  along which range it is read, and its parts, where these are not the ones of the product
         """
         made = self._fragment(root, axis, parts, tile, use, start, order, of_k)
-        return made if not use.unit.needs else self.emit(Op.ROUND_TF32, made.dtype, (made,))
+        return self.emit(Op.ROUND_TF32, made.dtype, (made,)) if use.unit.rounds else made
 
     def _fragment(
         self,

@@ -26,7 +26,7 @@ class MatrixUnit:
     """D = A @ B + D for one wave; A is m x k, B is k x n.
 
     a, b, result   what it multiplies, and what it adds up in
-    needs          a word that the target's flags must have: this unit rounds its factors first
+    needs          a word that the target's flags must have: this unit rounds more than threads would
     order          which parts count a fragment's registers, outermost first: ("k", 0) is the outermost part of k
     has_row_loads  LOAD_ROWS of a linear program makes its fragments of shared memory (ldmatrix)
     reads_shared   both operands lie in shared memory, where the unit of four warps reads them: no thread holds them
@@ -50,6 +50,11 @@ class MatrixUnit:
     reads_shared: bool = False
     needs: str = ""
 
+    @property
+    def rounds(self) -> bool:
+        """Whether its factors are rounded to tf32 first."""
+        return self.a is dtypes.float32
+
     def size(self, dimension: str) -> int:
         """How many values of "m", "n" or "k" it multiplies."""
         parts = {"m": self.d_m, "n": self.d_n, "k": self.k}[dimension]
@@ -61,6 +66,10 @@ class MatrixUnit:
 
 WARPGROUP_COLUMNS = (64, 128, 192, 256)
 AMPERE = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+ADA = (
+    "sm_89",
+    "sm_120",
+)  # which multiply floats of 8 bits by mma.sync: for others ptxas makes them of halves
 _MMA_ORDER = {
     "a_order": (("k", 0), ("m", 0), ("k", 2)),
     "b_order": (("k", 0), ("k", 2)),
@@ -111,8 +120,8 @@ def _mma_tf32() -> MatrixUnit:
     )
 
 
-def _mma8(name: str, archs: tuple[str, ...], a: DType, b: DType, result: DType) -> MatrixUnit:
-    """Two of mma.m16n8k32 of bytes, side by side.
+def _mma8(name: str, archs: tuple[str, ...], a: DType, b: DType, needs: str = "") -> MatrixUnit:
+    """Two of mma.m16n8k32 of bytes, or of floats of 8 bits, side by side.
 
     Which row of A and which column of B is which is ours to say: here pairs of neighbours belong to one thread. Where
     memory has bytes along m or n, ldmatrix turns squares of such pairs, whose bytes a thread then sorts.
@@ -122,7 +131,7 @@ def _mma8(name: str, archs: tuple[str, ...], a: DType, b: DType, result: DType) 
         archs,
         a,
         b,
-        result,
+        _sum_of(a),
         (4, 8),
         d_m=((8, 1), (2, HELD)),
         d_n=((4, 0), (4, HELD)),
@@ -133,6 +142,7 @@ def _mma8(name: str, archs: tuple[str, ...], a: DType, b: DType, result: DType) 
         b_order=(("k", 0), ("n", 1), ("k", 2)),
         d_order=(("m", 1), ("n", 1)),
         has_row_loads=True,
+        needs=needs,
     )
 
 
@@ -232,7 +242,7 @@ def _wmma11(name: str, a: DType, b: DType) -> MatrixUnit:
 
 
 def _wmma12(name: str, a: DType, b: DType) -> MatrixUnit:
-    """v_wmma_f32_16x16x16 (or two of _i32_) of RDNA 4: half of k, and half of the rows, in each half of a wave."""
+    """v_wmma_f32_16x16x16 (two of bytes) of RDNA 4: half of k, and half of the rows, in each half of a wave."""
     return MatrixUnit(
         name,
         RDNA4,
@@ -251,7 +261,9 @@ def _wmma12(name: str, a: DType, b: DType) -> MatrixUnit:
     )
 
 
-_F16, _BF16, _S8, _U8, _S32 = dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.uint8, dtypes.int32
+_F16, _BF16, _S8, _U8 = dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.uint8
+_E4, _E5 = dtypes.fp8e4m3, dtypes.fp8e5m2
+_FLOATS = {"e4m3": (_E4, _E4), "e5m2": (_E5, _E5), "e4m3e5m2": (_E4, _E5), "e5m2e4m3": (_E5, _E4)}
 _BYTES = {"s8": (_S8, _S8), "u8": (_U8, _U8), "s8u8": (_S8, _U8), "u8s8": (_U8, _S8)}
 
 UNITS = {
@@ -260,7 +272,8 @@ UNITS = {
         _mma16("mma.f16", _F16),
         _mma16("mma.bf16", _BF16),
         _mma_tf32(),
-        *[_mma8(f"mma.{name}", AMPERE, a, b, _S32) for name, (a, b) in _BYTES.items()],
+        *[_mma8(f"mma.{name}", AMPERE, a, b) for name, (a, b) in _BYTES.items()],
+        *[_mma8(f"mma.{name}", ADA, a, b, "fp8") for name, (a, b) in _FLOATS.items()],
         *[_wgmma(n, f"wgmma{n}.f16", _F16) for n in WARPGROUP_COLUMNS],
         *[_wgmma(n, f"wgmma{n}.bf16", _BF16) for n in WARPGROUP_COLUMNS],
         _mfma32("mfma32.f16", _F16),
@@ -276,7 +289,7 @@ UNITS = {
         *[_wmma11(f"wmma11.{name}", a, b) for name, (a, b) in _BYTES.items()],
         _wmma12("wmma12.f16", _F16, _F16),
         _wmma12("wmma12.bf16", _BF16, _BF16),
-        *[_wmma12(f"wmma12.{name}", a, b) for name, (a, b) in _BYTES.items()],
+        *[_wmma12(f"wmma12.{name}", a, b) for name, (a, b) in (_BYTES | _FLOATS).items()],
     )
 }
 

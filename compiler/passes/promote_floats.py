@@ -7,7 +7,7 @@ Next     narrow_floats.py (the conversions), decompose.py (the pass after this o
 float16 and bfloat16 are computed in float32 and rounded after each op. A value that goes on to another op is not
 rounded and widened again where that changes nothing: NEG, MAX, MIN, TRUNC and WHERE of narrow values are narrow values.
 Sums and products over ranges are kept in float32 and rounded once. The 8-bit formats are bits in memory, converted by
-integer operations; after this pass only LOAD, STORE and BITCAST mention them.
+integer operations; after this pass only LOAD, STORE and BITCAST mention them, and CAST where a target widens them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class StorageOnly(ValueError):
 class _Promotion:
     """One run: `done` is what became of each node, `wide` the float32 of the same value for nodes of narrow formats."""
 
-    def __init__(self, casts: frozenset[DType], counts: Counter[str]):
+    def __init__(self, casts: frozenset[DType], widens: frozenset[DType], counts: Counter[str]):
         self.casts = casts
+        self.widens = casts | widens
         self.counts = counts
         self.done: dict[Node, Node] = {}
         self.wide: dict[Node, Node] = {}
@@ -118,7 +119,7 @@ class _Promotion:
         dtype = value.dtype
         return (
             value.cast(dtypes.float32)
-            if dtype in self.casts
+            if dtype in self.widens
             else widen(bitcast(value, bits_dtype(dtype)), dtype)
         )
 
@@ -133,7 +134,7 @@ def _compute_in_float32(sink: Node, target: Target, notes: Notes) -> Node:
     order = toposort((sink,))
     if not any(node.dtype in NARROW for node in order):
         return sink
-    return _Promotion(target.casts, notes.counts).run(order)
+    return _Promotion(target.casts, target.widens, notes.counts).run(order)
 
 
 promote_floats = Pass(

@@ -10,7 +10,7 @@ Source   LLVM, "User Guide for AMDGPU Backend": kernel calling convention, workg
 from __future__ import annotations
 
 from hcq.compiler.linear.program import Instruction, Program
-from hcq.compiler.render.byte_units import factors_of
+from hcq.compiler.render.byte_units import are_floats, factors_of
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError
@@ -75,6 +75,12 @@ def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
     return d
 
 
+BYTE_FLOATS = {
+    "e4m3": "fp8",
+    "e5m2": "bf8",
+}  # AMD's words; on RDNA 4 they are the Open Compute Project's formats
+
+
 def _matrix_of_bytes(text: Text, unit: str, factors: tuple[str, str], a: str, b: str, d: str) -> str:
     """One instruction after the other takes its part of the 16 bytes that a thread has of each operand."""
     is_wmma = unit.startswith("wmma")
@@ -83,6 +89,9 @@ def _matrix_of_bytes(text: Text, unit: str, factors: tuple[str, str], a: str, b:
         words = 4 if unit.startswith("wmma11") else 2
         operand = f"<{words} x i32>"
         function = f"llvm.amdgcn.wmma.i32.16x16x16.iu8.v8i32.v{words}i32"
+        if are_floats(factors):
+            kinds = ".".join([BYTE_FLOATS[factor] for factor in factors])
+            function, result = f"llvm.amdgcn.wmma.f32.16x16x16.{kinds}.v8f32.v2i32", "<8 x float>"
     else:
         function, operand, result, _ = _MATRIX[unit]
         words = 2 if operand == "i64" else 1
@@ -90,7 +99,9 @@ def _matrix_of_bytes(text: Text, unit: str, factors: tuple[str, str], a: str, b:
     parts = [_parts(text, fragment, operand, 4 // words) for fragment in (a, b)]
     for left, right in zip(*parts, strict=True):
         values = [(operand, left), (operand, right)]
-        if is_wmma:  # each behind its sign; then the sum, which wraps around
+        if are_floats(factors):
+            arguments = [*values, (result, d)]
+        elif is_wmma:  # each behind its sign; then the sum, which wraps around
             arguments = [signed[0], values[0], signed[1], values[1], (result, d), ("i1", "0")]
         else:
             arguments = [*values, (result, d), *[("i32", "0")] * 3]

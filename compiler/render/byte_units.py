@@ -8,10 +8,17 @@ Source   PTX ISA, "prmt": a digit of the selector for each byte of the result, 0
 
 from __future__ import annotations
 
-FACTORS = {"s8": ("s8", "s8"), "u8": ("u8", "u8"), "s8u8": ("s8", "u8"), "u8s8": ("u8", "s8")}
+FACTORS = {
+    a if a == b else a + b: (a, b) for kinds in (("s8", "u8"), ("e4m3", "e5m2")) for a in kinds for b in kinds
+}
 
 # two registers of turned pairs have two steps of k each: the first neighbour's four steps, the second one's
 SORTED = (0x6420, 0x7531)
+
+
+def are_floats(factors: tuple[str, str]) -> bool:
+    """Whether their sums are float32, or else int32."""
+    return factors[0].startswith("e")
 
 
 def factors_of(unit: str) -> tuple[str, str] | None:

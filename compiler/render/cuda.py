@@ -18,7 +18,7 @@ from hcq.compiler.linear.program import NOT_NEGATIVE, UNITS_READ, Instruction, P
 from hcq.compiler.render import bulk, cuda_bulk, cuda_warpgroup, warpgroup
 from hcq.compiler.render import cuda_arithmetic as spell
 from hcq.compiler.render.bulk import BULK
-from hcq.compiler.render.byte_units import SORTED, factors_of
+from hcq.compiler.render.byte_units import SORTED, are_floats, factors_of
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.render.nvptx import MOST_DECLARED
@@ -257,14 +257,15 @@ class _Source:
         words = [self.words(it.source(place)) for place in (0, 1)]
         self.count += 1
         names = [f"m{self.count}_{lane}" for lane in range(8)]
-        self.line(f"i32 {', '.join(names)};")
-        kinds = f"s32.{'.'.join(factors)}.s32"
+        kind, letter = ("f32", "f") if are_floats(factors) else ("s32", "r")
+        self.line(f"{'f32' if letter == 'f' else 'i32'} {', '.join(names)};")
+        kinds = f"{kind}.{'.'.join(factors)}.{kind}"
         text = f"mma.sync.aligned.m16n8k32.row.col.{kinds} {_slots(0, 4)}, {_slots(4, 4)}, "
         for column in range(2):
             places = [4 * row + 2 * pair + column for row in range(2) for pair in range(2)]
-            outputs = ", ".join([f'"=r"({names[place]})' for place in places])
+            outputs = ", ".join([f'"={letter}"({names[place]})' for place in places])
             inputs = [f'"r"({word})' for word in (*words[0], *words[1][column::2])]
-            inputs += [f'"r"({self.of(it, 2)[place]})' for place in places]
+            inputs += [f'"{letter}"({self.of(it, 2)[place]})' for place in places]
             self.line(f'asm("{text}{_slots(8, 2)}, {_slots(10, 4)};" : {outputs} : {", ".join(inputs)});')
         self.values[it] = names
 

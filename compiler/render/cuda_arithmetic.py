@@ -245,17 +245,18 @@ def _divide(text: Text, op: Op, dtype: DType, unsigned: bool) -> str:
 def cast(text: Text, source: Operand, to: DType) -> str:
     """The value under another dtype: to bool tests for zero, float to integer saturates and NaN becomes 0.
 
-    Raises RenderError for the 8-bit floats.
+    Raises RenderError for what becomes an 8-bit float.
     """
     name, of = source[0], source[1].scalar
     if of is to:
         return name
-    for dtype in (of, to):
-        if dtype.is_storage_only:
-            raise RenderError(
-                f"CAST {of.name} to {to.name}: 8-bit floats convert through their bits (decompose does)"
-            )
+    if to.is_storage_only:
+        raise RenderError(
+            f"CAST {of.name} to {to.name}: 8-bit floats are made of their bits (decompose does)"
+        )
     single = dtypes.float32
+    if of.is_storage_only:
+        return cast(text, (f"{_from_minifloat(text, of)}({name})", single), to)
     if of is dtypes.bfloat16:
         return cast(text, (f"__uint_as_float((u32){name} << 16)", single), to)
     if of is dtypes.float16:
@@ -275,6 +276,16 @@ def cast(text: Text, source: Operand, to: DType) -> str:
 def _from_half(text: Text) -> str:
     body = '{ f32 r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r; }'
     return _helper(text, "from_f16", "f32", "u16 x", body)
+
+
+def _from_minifloat(text: Text, of: DType) -> str:
+    """By way of float16: e5m2 is its upper half; e4m3 has a bit less of exponent, which counts 8 less."""
+    half = _from_half(text)
+    if of is dtypes.fp8e5m2:
+        return _helper(text, "from_e5m2", "f32", "u8 x", f"{{ return {half}((u16)(x << 8)); }}")
+    value = f"{half}((u16)((x & 0x80) << 8 | (x & 0x7f) << 7)) * 256.0f"
+    nan = "__uint_as_float(0x7fc00000u)"
+    return _helper(text, "from_e4m3", "f32", "u8 x", f"{{ return (x & 0x7f) == 0x7f ? {nan} : {value}; }}")
 
 
 def _to_half(text: Text, name: str, of: DType) -> str:

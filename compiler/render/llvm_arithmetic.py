@@ -282,17 +282,17 @@ def _divide(text: Text, op: Op, dtype: DType, names: list[str], by: Scalar | Non
 def cast(text: Text, source: Operand, to: DType) -> str:
     """The value under another dtype: to bool tests for zero, float to integer saturates and NaN becomes 0.
 
-    Raises RenderError for the 8-bit floats.
+    Raises RenderError for what becomes an 8-bit float.
     """
     name, of = source
     a, b = of.scalar, to.scalar
     if a is b:
         return name
-    for dtype in (a, b):
-        if dtype.is_storage_only:
-            raise RenderError(
-                f"CAST {a.name} to {b.name}: 8-bit floats convert through their bits (decompose does)"
-            )
+    if b.is_storage_only:
+        raise RenderError(f"CAST {a.name} to {b.name}: 8-bit floats are made of their bits (decompose does)")
+    if a.is_storage_only:
+        single = dtypes.float32.vec(of.lanes)
+        return cast(text, (_from_minifloat(text, name, of), single), to)
     if a is dtypes.bfloat16:
         return cast(text, (_from_bfloat16(text, name, of), dtypes.float32.vec(of.lanes)), to)
     if b is dtypes.bfloat16:
@@ -320,6 +320,28 @@ def cast(text: Text, source: Operand, to: DType) -> str:
     if a.bits > b.bits:
         return text.let(f"trunc {kind} {name} to {into}")
     return text.let(f"{'zext' if a.is_unsigned or a.is_bool else 'sext'} {kind} {name} to {into}")
+
+
+def _from_minifloat(text: Text, name: str, of: DType) -> str:
+    """By way of float16: e5m2 is its upper half; e4m3 has a bit less of exponent, which counts 8 less."""
+    bits, half, single = (dtype.vec(of.lanes) for dtype in (dtypes.uint16, dtypes.float16, dtypes.float32))
+    kind = register_type(bits)
+    wide = text.let(f"zext {register_type(of)} {name} to {kind}")
+    shifted = text.let(f"shl {kind} {wide}, {splat(8, bits)}")
+    if of.scalar is dtypes.fp8e5m2:
+        made = text.let(f"bitcast {kind} {shifted} to {register_type(half)}")
+        return cast(text, (made, half), single)
+    sign = text.let(f"and {kind} {shifted}, {splat(0x8000, bits)}")
+    magnitude = text.let(f"and {kind} {wide}, {splat(0x7F, bits)}")
+    rest = text.let(f"shl {kind} {magnitude}, {splat(7, bits)}")
+    whole = text.let(f"or {kind} {sign}, {rest}")
+    made = text.let(f"bitcast {kind} {whole} to {register_type(half)}")
+    wider = cast(text, (made, half), single)
+    value = text.let(f"fmul {register_type(single)} {wider}, {splat(256.0, single)}")
+    is_nan = text.let(f"icmp eq {kind} {magnitude}, {splat(0x7F, bits)}")
+    mask = register_type(dtypes.bool.vec(of.lanes))
+    nan = splat(float("nan"), single)
+    return text.let(f"select {mask} {is_nan}, {register_type(single)} {nan}, {register_type(single)} {value}")
 
 
 def _from_bfloat16(text: Text, name: str, of: DType) -> str:

@@ -9,13 +9,14 @@ Source   LLVM, "User Guide for NVPTX Back-end": kernel calling convention, speci
 from __future__ import annotations
 
 from hcq.compiler.render import nvptx_bulk, nvptx_warpgroup, warpgroup
-from hcq.compiler.render.byte_units import SORTED, factors_of
+from hcq.compiler.render.byte_units import SORTED, are_floats, factors_of
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import register_type
 from hcq.ir.dtype import DType
 
 WARP = 32
+ASM_OPERANDS = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
 MOST_DECLARED = 48 << 10  # ptxas refuses a kernel that declares more
 
 
@@ -79,16 +80,31 @@ def _matrix_of_bytes(text: Text, kinds: tuple[str, str], a: str, b: str, d: str)
     """Two of m16n8k32: of B, columns with even numbers and columns with odd ones."""
     function = f"llvm.nvvm.mma.m16n8k32.row.col.{'.'.join(dict.fromkeys(kinds))}"
     words = [_words(text, fragment, 4) for fragment in (a, b)]
-    made, four = d, "{ i32, i32, i32, i32 }"
+    kind = "float" if are_floats(kinds) else "i32"
+    made, four = d, f"{{ {kind}, {kind}, {kind}, {kind} }}"
     for column in range(2):
         places = [4 * row + 2 * pair + column for row in range(2) for pair in range(2)]
-        sums = [text.let(f"extractelement <8 x i32> {d}, i64 {place}") for place in places]
-        operands = [*words[0], *words[1][column::2], *sums]
-        found = text.call(four, function, [("i32", operand) for operand in operands])
+        sums = [text.let(f"extractelement <8 x {kind}> {d}, i64 {place}") for place in places]
+        factors = [("i32", word) for word in (*words[0], *words[1][column::2])]
+        arguments = [*factors, *[(kind, lane) for lane in sums]]
+        if are_floats(kinds):  # LLVM 22 has no intrinsic for these
+            listed = ", ".join([f"{t} {value}" for t, value in arguments])
+            found = text.let(f'call {four} asm "{_spelled(kinds)}", "{ASM_OPERANDS}"({listed}) convergent')
+        else:
+            found = text.call(four, function, arguments)
         for number, place in enumerate(places):
             value = text.let(f"extractvalue {four} {found}, {number}")
-            made = text.let(f"insertelement <8 x i32> {made}, i32 {value}, i64 {place}")
+            made = text.let(f"insertelement <8 x {kind}> {made}, {kind} {value}, i64 {place}")
     return made
+
+
+def _spelled(kinds: tuple[str, str]) -> str:
+    """PTX of a product of 8-bit floats: sums, A, B, sums."""
+    places = [
+        [f"${place}" for place in places] for places in (range(4), range(4, 8), range(8, 10), range(10, 14))
+    ]
+    listed = ", ".join([f"{{{', '.join(part)}}}" for part in places])
+    return f"mma.sync.aligned.m16n8k32.row.col.f32.{'.'.join(kinds)}.f32 {listed};"
 
 
 def _words(text: Text, fragment: str, count: int) -> list[str]:
