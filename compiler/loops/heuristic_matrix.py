@@ -17,7 +17,7 @@ from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic_warpgroup import warpgroup_tile
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
-from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, units_of
+from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, units_for
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -47,6 +47,7 @@ MOST_BEYOND = 1.3  # of results, likewise, before a smaller tile is taken
 SECTOR, LINE = 32, 128  # bytes of memory that are written at once: NVIDIA, AMD
 LANES = 4  # results that a thread stores, once they are put together
 NV_DEPTH_BYTES = 64  # where the GPU copies by itself
+WIDENED_AHEAD = 2  # where threads widen what they copy: the next step's waits in registers
 NV_TILES_AHEAD = 3  # of which two are under way: some hundred cycles, which a wait for memory takes
 
 
@@ -86,6 +87,8 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     ):
         depth //= 2
     ahead, together = NV_TILES_AHEAD if copies_by_itself(target) else TILES_AHEAD, 1
+    if copies_by_itself(target) and any(factor.dtype not in (unit.a, unit.b) for factor in found.factors):
+        ahead = WIDENED_AHEAD
     wide = warpgroup_tile(nest, found.factors, found.m, found.n, found.k, batch, target)
     if wide is not None:
         unit, rows, columns, waves_down, depth, ahead, together = wide
@@ -205,7 +208,7 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     if node.arg is not Op.ADD or node.src[0].op is not Op.MUL:
         return None
     factors = [factor.src[0] if factor.op is Op.CAST else factor for factor in node.src[0].src]
-    if not units_of(target.arch, factors[0].dtype, factors[1].dtype, flags=target.flags):
+    if not units_for(target.arch, factors[0].dtype, factors[1].dtype, target.flags):
         return None
     outputs = [a for a in nest.axes if not a.is_reduce and not a.is_ordered]
     sees = [nest.masks[factor] for factor in factors]
@@ -222,7 +225,7 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     k = max(both, key=lambda a: (_contiguous(nest, a), a.size))
     beside = _joinable(facts, n, [axis for axis in apart[of_n] if axis is not n])
     left, right = factors[1 - of_n].dtype, factors[of_n].dtype
-    known = units_of(target.arch, left, right, flags=target.flags)
+    known = units_for(target.arch, left, right, target.flags)
     units = [unit for unit in known if unit.result is node.dtype]
     if not units:
         return None

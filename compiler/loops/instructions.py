@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hcq.compiler.loops.dot_units import DOTS, matched
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, Parts
+from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, Parts, widened
 from hcq.compiler.loops.nest import Chained, DotUse, MatrixUse, Nest, ScheduleError
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -83,7 +83,7 @@ class Instructions(Nest):
             for factor in node.src[0].src:
                 if factor.op is Op.CAST:
                     factor = factor.src[0]
-                factors[self.masks[factor] & (m.bit | n.bit)] = factor
+                factors[self.masks[factor] & (m.bit | n.bit)] = self._widened(factor, unit)
             if set(factors) != {m.bit, n.bit}:
                 raise ScheduleError(f"{text}: the factors are not one of {m.name} and one of {n.name}")
             for bit, dtype in ((m.bit, unit.a), (n.bit, unit.b)):
@@ -93,6 +93,14 @@ class Instructions(Nest):
                     )
             uses.append(MatrixUse(unit, node, m, n, k, factors[m.bit], factors[n.bit]))
         return uses
+
+    def _widened(self, factor: Node, unit: MatrixUnit) -> Node:
+        """A factor of 8 bits as a unit takes it that does not take such, from registers."""
+        if factor.dtype in (unit.a, unit.b) or unit.reads_shared or unit.a is not widened(factor.dtype):
+            return factor
+        made = factor.cast(unit.a)
+        self.masks.setdefault(made, self.masks[factor])
+        return made
 
     def chain(self, name: str) -> Self:
         """The sums over one range of what `matrix` computes become products by the same unit.

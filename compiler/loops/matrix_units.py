@@ -310,6 +310,16 @@ def units_of(
     return [unit for unit in mine if unit.reads_shared is reads_shared and unit.needs in ("", *flags)]
 
 
+def widened(dtype: DType) -> DType:
+    """The format as which units take a factor that they do not take as it is: every float of 8 bits is a float16."""
+    return dtypes.float16 if dtype.is_storage_only else dtype
+
+
+def units_for(arch: str, a: DType, b: DType, flags: frozenset[str]) -> list[MatrixUnit]:
+    """What multiplies factors of these formats: units that take them as they are, or else widened."""
+    return units_of(arch, a, b, flags=flags) or units_of(arch, widened(a), widened(b), flags=flags)
+
+
 def narrow_formats(arch: str) -> list[DType]:
     """The 16-bit floats that an architecture's units multiply, none where it has no units."""
     return [operand for operand in (dtypes.float16, dtypes.bfloat16) if units_of(arch, operand)]

@@ -65,6 +65,8 @@ class Operands(Windows):
             and not self.affine.is_index(users[0])
         )
         kept = users[0] if is_cast else node
+        for use in filter(None, (self.unit, *self.beside)):  # 8-bit floats that the unit takes as halves
+            kept = next((f for f in (use.a, use.b) if f.op is Op.CAST and f.src[0] is node), kept)
         for factor in () if self.dots is None else (self.dots.a, self.dots.b):
             kept = factor if read_by(factor) is node else kept
         self.stages.append(Stage(node, kept, loop, is_box))

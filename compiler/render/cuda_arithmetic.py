@@ -256,7 +256,7 @@ def cast(text: Text, source: Operand, to: DType) -> str:
         )
     single = dtypes.float32
     if of.is_storage_only:
-        return cast(text, (f"{_from_minifloat(text, of)}({name})", single), to)
+        return cast(text, (f"{_from_minifloat(text, of)}({name})", dtypes.float16), to)
     if of is dtypes.bfloat16:
         return cast(text, (f"__uint_as_float((u32){name} << 16)", single), to)
     if of is dtypes.float16:
@@ -279,13 +279,17 @@ def _from_half(text: Text) -> str:
 
 
 def _from_minifloat(text: Text, of: DType) -> str:
-    """By way of float16: e5m2 is its upper half; e4m3 has a bit less of exponent, which counts 8 less."""
-    half = _from_half(text)
+    """As float16: e5m2 is its upper half; e4m3 has a bit less of exponent, which counts 8 less."""
     if of is dtypes.fp8e5m2:
-        return _helper(text, "from_e5m2", "f32", "u8 x", f"{{ return {half}((u16)(x << 8)); }}")
-    value = f"{half}((u16)((x & 0x80) << 8 | (x & 0x7f) << 7)) * 256.0f"
-    nan = "__uint_as_float(0x7fc00000u)"
-    return _helper(text, "from_e4m3", "f32", "u8 x", f"{{ return (x & 0x7f) == 0x7f ? {nan} : {value}; }}")
+        return _helper(text, "from_e5m2", "u16", "u8 x", "{ return (u16)(x << 8); }")
+    body = (
+        "{\n"
+        "  u16 r, bits = (u16)((x & 0x80) << 8 | (x & 0x7f) << 7);\n"
+        '  asm("mul.rn.f16 %0, %1, %2;" : "=h"(r) : "h"(bits), "h"((u16)0x5c00));  // 256\n'
+        "  return (x & 0x7f) == 0x7f ? (u16)0x7e00 : r;\n"
+        "}"
+    )
+    return _helper(text, "from_e4m3", "u16", "u8 x", body)
 
 
 def _to_half(text: Text, name: str, of: DType) -> str:

@@ -291,8 +291,8 @@ def cast(text: Text, source: Operand, to: DType) -> str:
     if b.is_storage_only:
         raise RenderError(f"CAST {a.name} to {b.name}: 8-bit floats are made of their bits (decompose does)")
     if a.is_storage_only:
-        single = dtypes.float32.vec(of.lanes)
-        return cast(text, (_from_minifloat(text, name, of), single), to)
+        half = dtypes.float16.vec(of.lanes)
+        return cast(text, (_from_minifloat(text, name, of), half), to)
     if a is dtypes.bfloat16:
         return cast(text, (_from_bfloat16(text, name, of), dtypes.float32.vec(of.lanes)), to)
     if b is dtypes.bfloat16:
@@ -323,25 +323,22 @@ def cast(text: Text, source: Operand, to: DType) -> str:
 
 
 def _from_minifloat(text: Text, name: str, of: DType) -> str:
-    """By way of float16: e5m2 is its upper half; e4m3 has a bit less of exponent, which counts 8 less."""
-    bits, half, single = (dtype.vec(of.lanes) for dtype in (dtypes.uint16, dtypes.float16, dtypes.float32))
-    kind = register_type(bits)
+    """As float16: e5m2 is its upper half; e4m3 has a bit less of exponent, which counts 8 less."""
+    bits, half = dtypes.uint16.vec(of.lanes), dtypes.float16.vec(of.lanes)
+    kind, into = register_type(bits), register_type(half)
     wide = text.let(f"zext {register_type(of)} {name} to {kind}")
     shifted = text.let(f"shl {kind} {wide}, {splat(8, bits)}")
     if of.scalar is dtypes.fp8e5m2:
-        made = text.let(f"bitcast {kind} {shifted} to {register_type(half)}")
-        return cast(text, (made, half), single)
+        return text.let(f"bitcast {kind} {shifted} to {into}")
     sign = text.let(f"and {kind} {shifted}, {splat(0x8000, bits)}")
     magnitude = text.let(f"and {kind} {wide}, {splat(0x7F, bits)}")
     rest = text.let(f"shl {kind} {magnitude}, {splat(7, bits)}")
     whole = text.let(f"or {kind} {sign}, {rest}")
-    made = text.let(f"bitcast {kind} {whole} to {register_type(half)}")
-    wider = cast(text, (made, half), single)
-    value = text.let(f"fmul {register_type(single)} {wider}, {splat(256.0, single)}")
+    made = text.let(f"bitcast {kind} {whole} to {into}")
+    value = text.let(f"fmul {into} {made}, {splat(256.0, half)}")
     is_nan = text.let(f"icmp eq {kind} {magnitude}, {splat(0x7F, bits)}")
     mask = register_type(dtypes.bool.vec(of.lanes))
-    nan = splat(float("nan"), single)
-    return text.let(f"select {mask} {is_nan}, {register_type(single)} {nan}, {register_type(single)} {value}")
+    return text.let(f"select {mask} {is_nan}, {into} {splat(float('nan'), half)}, {into} {value}")
 
 
 def _from_bfloat16(text: Text, name: str, of: DType) -> str:

@@ -79,12 +79,26 @@ def test_products_of_byte_floats_are_the_matrix_units(
     assert f" {unit.name}; " in code.choice and "stage 0" in code.choice
 
 
+@pytest.mark.parametrize(
+    "shape,formats,turned",
+    [
+        (RAGGED, (E4, E4), ""),
+        (LONG, (E4, E5), "b"),
+        (LONG, (E5, dtypes.float16), ""),
+        (LONG, (dtypes.float16, E4), "a"),
+    ],
+    ids=["ragged", "both-turned", "left-wide", "right-wide"],
+)
 @pytest.mark.parametrize("road", GPUS)
-def test_where_there_is_no_unit_threads_multiply(machine: None, road: str) -> None:
-    """gfx942 has units, for formats of its own, in which the same bits are other numbers; NVIDIA's are asked for."""
+def test_units_without_these_formats_take_them_as_halves(
+    machine: None, road: str, shape: Any, formats: tuple[DType, DType], turned: str
+) -> None:
+    """gfx942 has formats of its own, in which the same bits are other numbers; NVIDIA's units are asked for."""
     device, target = hcq.open(GPUS[road][0]), GPUS[road][1]
-    code = check(device, narrow_product(40, 36, 130, E4), target=target)
-    assert ("matrix" in code.choice) is (road == "amd:gfx1201")
+    code = check(device, narrow_product(*shape, *formats, turned), target=target)
+    units = units_of(target.arch, *formats) or units_of(target.arch, dtypes.float16)
+    assert any(f" {unit.name}; " in code.choice for unit in units)
+    assert "stage 0" in code.choice and "stage 1" in code.choice
 
 
 def test_ptxas_takes_a_large_product_and_spills_nothing(tmp_path: Path) -> None:
