@@ -115,6 +115,8 @@ class Instructions(Nest):
         if first is None or first.unit.reads_shared:
             raise ScheduleError(f"{text}: no matrix unit holds a product in registers")
         unit = first.unit
+        if not unit.takes_made:
+            raise ScheduleError(f"{text}: what was made is not rounded to {unit.a.name}")
         key = next((axis for axis in (first.n, first.m) if axis.is_reduce), None)
         if key is None:
             raise ScheduleError(f"{text}: neither {first.m.name} nor {first.n.name} is summed over")

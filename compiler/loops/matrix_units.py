@@ -55,6 +55,11 @@ class MatrixUnit:
         """Whether its factors are rounded to tf32 first."""
         return self.a is dtypes.float32
 
+    @property
+    def takes_made(self) -> bool:
+        """Whether what was computed may be rounded to its format: to a float of 16 bits, no byte, nor an integer."""
+        return self.a is self.b and self.a.is_float and self.a.itemsize == 2
+
     def size(self, dimension: str) -> int:
         """How many values of "m", "n" or "k" it multiplies."""
         parts = {"m": self.d_m, "n": self.d_n, "k": self.k}[dimension]

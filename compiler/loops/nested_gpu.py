@@ -158,7 +158,7 @@ def _unit_for(nest: LoopNest, found: Shapes, target: Target) -> MatrixUnit | Non
         # the unit takes what was made in its narrow format: good enough for a narrow result alone
         if column.size > MOST_COLUMNS or any(store.src[0].dtype.itemsize > 2 for store in nest.stores):
             return None
-    units = units_of(target.arch, operands.pop())
+    units = [unit for unit in units_of(target.arch, operands.pop()) if unit.takes_made]
     return units[0] if units and units[0].result is found.inner[0].dtype else None
 
 

@@ -18,6 +18,7 @@ from hcq.compiler.compile import compile_kernel
 from hcq.compiler.loops.heuristic_gpu import choose
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import units_of
+from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Target, Toolchain, allowing, amd_target, nv_target
 from hcq.ir.dtype import DType, dtypes, from_bits
@@ -25,6 +26,7 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.toolchain import images
 from tests.compiler.building import check, emulating, kernel, out, param, run
+from tests.compiler.loops.test_nested import narrow_attention
 from tests.compiler.loops.test_threads import narrow_product
 from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
@@ -99,6 +101,20 @@ def test_units_without_these_formats_take_them_as_halves(
     units = units_of(target.arch, *formats) or units_of(target.arch, dtypes.float16)
     assert any(f" {unit.name}; " in code.choice for unit in units)
     assert "stage 0" in code.choice and "stage 1" in code.choice
+
+
+@pytest.mark.parametrize("road", ["nv:sm_89", "amd:gfx1201"])
+def test_what_attention_makes_of_scores_is_never_rounded_to_eight_bits(machine: None, road: str) -> None:
+    """Weights are for threads to multiply: the unit would take them in its own format, of three bits."""
+    device, target = on(road)
+    sink = narrow_attention(40, 36, 16, E4, dtypes.float16)
+    assert "chain" not in check(device, sink, target=target).choice
+    (unit,) = units_of(target.arch, E4, flags=target.flags)
+    m, n, k = (unit.size(dimension) for dimension in "mnk")
+    nest = LoopNest(lower(narrow_attention(m, n, k, E4, dtypes.float16), target))
+    nest.apply(f"matrix r0 r2 r3 {unit.name}")
+    with pytest.raises(ScheduleError, match="what was made is not rounded to fp8e4m3"):
+        nest.chain(nest.axes[1].loops[-1].name)
 
 
 def test_ptxas_takes_a_large_product_and_spills_nothing(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.toolchain import images
-from tests.compiler.building import check, emulating, kernel, matmul, out, param, run
+from tests.compiler.building import check, emulating, expand, kernel, matmul, out, param, reduce, reshape, run
 from tests.compiler.loops.test_threads import narrow_product
 from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
@@ -112,6 +112,28 @@ def test_only_sums_in_the_units_own_format_are_its_own() -> None:
         if narrow is S8:
             with pytest.raises(ScheduleError, match="the sum is of float32, the unit's of int32"):
                 nest.matrix("r0.1", "r1.1", "r2.1", "mma.s8")
+
+
+@pytest.mark.parametrize("name", ["nv:sm_80", "amd:gfx1100"])
+def test_weights_that_attention_makes_of_sums_of_bytes_stay_floats(machine: None, name: str) -> None:
+    """The second product is no unit's: that would take the weights, which are at most one, as bytes."""
+    n, m, d = 32, 48, 16
+    q, k, v = (param(i, shape, S8) for i, shape in ((1, (n, d)), (2, (m, d)), (3, (m, d))))
+    wide = [
+        expand(reshape(Node(Op.CAST, dtypes.int32, (x,)), *shape), n, m, d)
+        for x, shape in zip((q, k), ((n, 1, d), (1, m, d)))
+    ]
+    scores = Node(Op.CAST, dtypes.float32, (reduce(wide[0] * wide[1], (2,)),)) * 0.001
+    top = expand(reduce(scores, (1,), Op.MAX), n, m, 1)
+    made = Node(Op.EXP, dtypes.float32, (scores + Node(Op.NEG, dtypes.float32, (top,)),))
+    values = expand(reshape(Node(Op.CAST, dtypes.float32, (v,)), 1, m, d), n, m, d)
+    sums = reduce(expand(made, n, m, d) * values, (1,))
+    mean = Node(Op.DIV, dtypes.float32, (sums, expand(reduce(made, (1,)), n, 1, d)))
+    device, target = hcq.open(GPUS[name][0]), GPUS[name][1]
+    code = check(
+        device, kernel((out(0, (n, 1, d), dtypes.float16), mean.cast(dtypes.float16))), target=target
+    )
+    assert "chain" not in code.choice
 
 
 def test_a_unit_of_other_signs_is_refused() -> None:
