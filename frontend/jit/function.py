@@ -114,16 +114,25 @@ class Jit(Generic[P, R]):
         if thread_modes and watcher() is not None:
             return self.function(*args, **kwargs)  # part of the recording around it
         tensors: list[Tensor] = []
-        key = (_key(args, tensors, self.name), _key(kwargs, tensors, self.name) if kwargs else ())
+        parts: list[Any] = [tuple]
+        for arg in args:
+            if isinstance(arg, Tensor):  # as _key has it, without the call
+                tensors.append(arg)
+                parts.append((Tensor, arg.node.shape, arg.node.dtype, arg.device))
+            else:
+                parts.append(_key(arg, tensors, self.name, 1))
+        key = (tuple(parts), _key(kwargs, tensors, self.name) if kwargs else ())
         for i, tensor in enumerate(tensors):
             if tensor._requires_grad:
                 raise UsageError(
                     f"[jit] {self.name}: tensor argument {i} {tensor.shape} requires a gradient. "
                     "Let the function reach parameters from outside, or pass x.detach()."
                 )
-        if any(t.node.op is not Op.BUFFER for t in tensors):
-            realize(tensors)
-        storages = [storage_of(t) for t in tensors]
+        for tensor in tensors:
+            if tensor.node.op is not Op.BUFFER:
+                realize(tensors)
+                break
+        storages = [t.node.arg if t.node.op is Op.BUFFER else storage_of(t) for t in tensors]
         if len(tensors) > 1 and len(set(storages)) < len(storages):  # one memory under two names
             ids = [id(tensor) for tensor in tensors]
             key = (*key, tuple(map(storages.index, storages)), tuple(map(ids.index, ids)))  # type: ignore[assignment]
