@@ -41,6 +41,7 @@ BLOCK_BYTES = 4 << 20  # of packed rows: each thread has as much scratch
 BLOCK_TILES = (
     8  # tiles of rows that share a panel, at least, where panels are packed once for each block of rows
 )
+FAR_BYTES = 16  # that come in a cycle from the cache which cores share
 TURNED = 0.5  # the same when squares are transposed in registers
 SCATTERED = 3.0  # cycles to store one lane that is not contiguous
 MASKED = 2.0  # cycles to test and read one scalar that may be padding
@@ -471,19 +472,45 @@ def _dot_plan(
 ) -> Plan:
     best: tuple[float, int, int] = (float("inf"), 1, 1)
     masked = sum(facts.is_masked(load) for load in mine), sum(facts.is_masked(load) for load in others)
+    lanes = facts.lanes(target)
+    # neighbouring places of windows are an element apart: their vectors lie across two lines
+    lines = [
+        2 if any((facts.stride(load, axis) or 0) % lanes for load in loads) else 1
+        for axis, loads in ((row, mine), (column, others))
+    ]
+    reduced = [axis for axis in nest.axes if axis.is_reduce]
+
+    def far(axis: Axis, loads: list[Node], count: int) -> int:
+        """Bytes of a step that come from afar, for what a tile reads takes more than its half of the second cache."""
+        each = lanes * sum(load.dtype.itemsize * _apart(facts, load, axis, count, reduced) for load in loads)
+        return each if 2 * each * steps > target.l2_bytes else 0
+
     for rows in (6, 5, 4, 3, 2, 1):
-        for width in (4, 3, 2, 1):
+        for width in (8, 7, 6, 5, 4, 3, 2, 1):
             if rows > row.size or width > column.size or rows * width + rows + 1 > target.vector_registers:
                 continue
             tiles = -(-row.size // rows) * -(-column.size // width)
-            loads = rows * (1 + 2 * masked[0]) + width * (1 + 2 * masked[1])
+            loads = rows * (lines[0] + 2 * masked[0]) + width * (lines[1] + 2 * masked[1])
             per_step = max(rows * width, LATENCY, loads) / 2 + 0.5
+            per_step = max(per_step, (far(row, mine, rows) + far(column, others, width)) / FAR_BYTES)
             cycles = tiles * (steps * per_step + rows * width * 8.0)
             if cycles < best[0]:
                 best = (cycles, rows, width)
     cycles, rows, width = best
     rest = prod(a.size for a in nest.axes if not a.is_reduce and a is not row and a is not column)
     return Plan("dot", vector, column, row, rows, width, others, mine, cycles * rest)
+
+
+def _apart(facts: Accesses, load: Node, axis: Axis, count: int, reduced: list[Axis]) -> int:
+    """How many times as much a load reads for several values of an axis as for one: places of a window overlap."""
+    mine, most = abs(facts.stride(load, axis) or 0), count
+    for other in reduced:
+        step = abs(facts.stride(load, other) or 0)
+        if mine and step and step % mine == 0:  # every second place is another window's
+            most = min(most, step // mine)
+        elif mine and step and mine % step == 0 and mine // step < other.size:
+            most = 1
+    return most
 
 
 def _apply_dot(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) -> None:
