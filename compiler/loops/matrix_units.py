@@ -326,5 +326,5 @@ def units_for(arch: str, a: DType, b: DType, flags: frozenset[str]) -> list[Matr
 
 
 def narrow_formats(arch: str) -> list[DType]:
-    """The 16-bit floats that an architecture's units multiply, none where it has no units."""
-    return [operand for operand in (dtypes.float16, dtypes.bfloat16) if units_of(arch, operand)]
+    """The 16-bit floats and bytes that an architecture's units multiply, none where it has no units."""
+    return [operand for operand in (_F16, _BF16, _S8, _U8) if units_of(arch, operand)]

@@ -1,6 +1,6 @@
 """Channels: what a convolution reads lies in memory as a GPU's matrix unit takes it, channels together.
 
-In       roots, in which sums of products run over windows of 16-bit images
+In       roots, in which sums of products run over windows of narrow images: 16-bit floats, bytes
 Out      the same sums; images and weights are first copied, channels innermost
 Changes  nothing
 Next     gaps.py (gradients of images are such sums, too), ../../compiler/loops/heuristic_matrix.py (who tiles them)
@@ -9,9 +9,9 @@ Next     gaps.py (gradients of images are such sums, too), ../../compiler/loops/
     weight  (out, channels, window)       -> (out, window, channels)
 
 A window's neighbours along x begin at any element, and its channels lie a whole image apart: of what a GPU fetches for
-one of them it needs 2 bytes of 32. With the channels together eight of them are one aligned vector wherever the window
-is. A copy reads and writes an image once; what computes the image goes into it. A sum that runs over the places of
-windows (the gradient of a weight) has its other operand as it lies: that is contiguous along what is summed.
+one of them it needs 1 or 2 bytes of 32. With the channels together 16 bytes of them are one aligned vector wherever the
+window is. A copy reads and writes an image once; what computes the image goes into it. A sum that runs over the places
+of windows (the gradient of a weight) has its other operand as it lies: that is contiguous along what is summed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hcq.ir.dtype import DType
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import MOVEMENT, Op
 
-VECTOR = 8  # elements of 16 bits that are read at once
+VECTOR_BYTES = 16  # that are read at once
 LEAST = 16  # channels, and results that read the same image: fewer are no work for a matrix unit
 
 
@@ -73,10 +73,18 @@ def _operand(factor: Node, formats: Collection[DType]) -> _Operand | None:
     while True:
         if node.op in MOVEMENT:
             views.append(node)
-        elif node.op is not Op.CAST or node.dtype in formats:
+        elif node.op is not Op.CAST or node.dtype in formats or not _widens(node):
             break
         node = node.src[0]
     return _Operand(factor.dtype, views, node) if node.dtype in formats else None
+
+
+def _widens(cast: Node) -> bool:
+    """Whether every number of the source is the same number afterwards."""
+    a, b = cast.src[0].dtype, cast.dtype
+    if a.is_float or b.is_float:
+        return a.is_float and b.is_float and b.itemsize > a.itemsize
+    return b.bits > a.bits and (a.is_unsigned or not b.is_unsigned)
 
 
 def _summed(node: Node, product: Node, channel: int) -> Node:
@@ -180,7 +188,7 @@ def _image(image: _Operand) -> tuple[list[int], int] | None:
     if not others or len(set(windows)) < len(windows):
         return None
     channel = others[-1]
-    if shape[channel] < LEAST or shape[channel] % VECTOR:
+    if shape[channel] < LEAST or shape[channel] * image.base.dtype.itemsize % VECTOR_BYTES:
         return None
     return sorted(windows), channel
 

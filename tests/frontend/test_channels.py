@@ -1,4 +1,4 @@
-"""Convolutions of 16-bit numbers on GPUs: matrix units multiply, and no sector is read for nothing."""
+"""Convolutions of narrow numbers on GPUs: matrix units multiply, and no sector is read for nothing."""
 
 from __future__ import annotations
 
@@ -95,6 +95,37 @@ def test_windows_of_every_kind_give_the_cpus_numbers(
 ) -> None:
     for seen in counted(gpu, numbers(*shape), numbers(*window), stride, padding):
         assert any(one.matrix_flops for one in seen)
+
+
+def test_bytes_are_convolved_by_matrix_units_and_waste_no_sector(gpu: str) -> None:
+    """128 channels, a line of AMD's memory; window 3 x 3, summed in int32."""
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(-128, 128, (1, 128, 8, 16), "int8"), rng.integers(-128, 128, (64, 128, 3, 3), "int8")
+    made, seen = [], list[Counters]()
+    for device in ("CPU", gpu):
+        a, b = (Tensor(array, device=device).realize().cast(dtypes.int32) for array in (x, w))
+        end = counters.listen(lambda _, one: seen.append(one))
+        try:
+            made.append(a.conv2d(b, padding=1).numpy())
+        finally:
+            end()
+    np.testing.assert_array_equal(made[0], made[1])
+    (product,) = [one for one in seen if one.matrix_flops]
+    assert product.matrix_flops == {"i8": 2 * 128 * 64 * 128 * 9} and product.flops == {}
+    assert product.bank_conflicts == 0 and product.local_sectors == 0
+    assert product.sector_ratio <= 1.1
+
+
+def test_what_a_cast_on_the_way_loses_is_lost(gpu: str) -> None:
+    """An image of halves that goes by way of whole numbers is no image of halves."""
+    x, w = numbers(1, 16, 8, 8) / np.float16(2), numbers(16, 16, 3, 3)
+    made = []
+    for device in ("CPU", gpu):
+        a, b = (Tensor(array, device=device).realize() for array in (x, w))
+        made.append(
+            a.cast(dtypes.int32).cast(dtypes.float32).conv2d(b.cast(dtypes.float32), padding=1).numpy()
+        )
+    np.testing.assert_array_equal(made[0], made[1])
 
 
 def copies(x: Tensor, w: Tensor, groups: int = 1) -> int:
