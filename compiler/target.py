@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from hcq.compiler.chips import chip_of
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.op import ARITHMETIC, TRANSCENDENTAL, Op
 
@@ -54,6 +55,7 @@ class Target:
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
     shared_bytes: int = 48 << 10  # of a GPU's group: what one may have at most
+    cores: int = 1  # of a GPU: what its blocks are spread over
     cpu: str = ""  # LLVM's name; empty: the host's own, with the host's features
     features: str = ""  # LLVM's list, beside a named cpu
     native: frozenset[Op] = CPU_NATIVE
@@ -94,6 +96,7 @@ def amd_target(arch: str, threads: int | None = None) -> Target:
         vector_registers=256,
         shared_bytes=AMD_SHARED_BYTES,
         widens=GPU_WIDENS,
+        cores=chip_of(arch).cores,
     )
 
 
@@ -126,6 +129,7 @@ def nv_target(arch: str, threads: int | None = None) -> Target:
         vector_bits=32,
         vector_registers=255,
         shared_bytes=NV_SHARED_KIB[arch] << 10,
+        cores=chip_of(arch).cores,
         features=features,
         widens=GPU_WIDENS,
     )

@@ -503,8 +503,9 @@ class LowerExpr(Emitter):
             start = point[axis][0] // lanes * lanes
             if axis is across or form.coefficient(axis.range) != 1 or self.extent[axis] < start + lanes:
                 continue
-            if axis.loops[-1].stride != 1 or (axis.threads and axis.loops[-1].size < lanes):
-                continue
+            inner = axis.loops[-1]
+            if inner.stride != 1 or inner.kind == "thread" or (axis.threads and inner.size < lanes):
+                continue  # neighbours that other threads have
             rows = []
             for lane in range(lanes):
                 at = {**point, across: (point[across][0] + lane, 1), axis: (start, lanes)}

@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from hcq.compiler.chips import chip_of, spread
 from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic import merge_all
 from hcq.compiler.loops.heuristic_matrix import copies_by_itself, schedule_matrix, stage_along
+from hcq.compiler.loops.heuristic_tiles import register_tile
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nested_gpu import schedule_nested
@@ -40,6 +42,8 @@ NEAR = 8  # threads that store 128 bytes together, where each has vectors of 16
 RUN_OF_LINE = 64  # elements in a row that a block copies to shared memory, at least
 MOST_COPIES, MOST_STAGED = 32, 1 << 13  # elements of a thread, of a block, that are read from there
 TILE = 4  # results of a thread along each side, where operands are used again
+EVEN = 0.9  # of the cores' time that is enough: blocks need not be smaller, to be spread more evenly
+SINGLE = 8  # elements of a reduction that a thread takes before another one is worth the exchange
 
 
 _CONDITION = {Op.LOAD: 2, Op.STORE: 3}  # which source says when an access takes place
@@ -115,6 +119,8 @@ class _Plan:
         if inner is None:
             return self._fill([], self._block(self.facts.points))
         lanes = self._lanes(inner, self.nest.loads)
+        while lanes > 1 and self.facts.points < lanes * self.wave * self.target.cores // 4:
+            lanes //= 2  # so few that it is cores that memory waits for
         turned = self._read_along(inner)
         block = self._block(self.facts.points // lanes)
         if turned is None:
@@ -129,7 +135,7 @@ class _Plan:
             return self._fill([across, down], block)
         if shares := self._staged(inner):
             return shares
-        return [self._share(inner, 32), self._share(turned, block // 32 or 1)]
+        return [self._share(inner, 32), self._share(turned, self._largest_block(self.facts.points) // 32)]
 
     def _square(self, inner: Axis, turned: Axis) -> int:
         """How many neighbours along either range a thread reads and stores at a time, turned in registers; 1: none.
@@ -217,7 +223,11 @@ class _Plan:
         column = self._stored_along()
         row = self._contiguous_reduction()
         if column is not None and (row is None or not self._is_row(row, column)):
-            lanes = self._lanes(column, self.nest.loads) if results >= 32 * WIDEST * FEW_BLOCKS else 1
+            lanes = self._lanes(column, self.nest.loads)
+            if results < BLOCK * FEW_BLOCKS and column.size >= lanes and self._can_divide():
+                return self._few_columns(column, lanes, results)
+            if results < 32 * WIDEST * FEW_BLOCKS:
+                lanes = 1
             across = self._share(column, self._block(results // lanes), lanes)
             block = self._block(results // lanes)
             if across.threads < 32:  # rows so short that neighbours along them are neighbours in memory
@@ -227,11 +237,36 @@ class _Plan:
             return self._fill([], self._block(results))
         lanes = self._lanes(row, [load for load in self.nest.loads if self.nest.masks[load] & row.bit])
         most = BLOCK if results < 4 * FEW_BLOCKS or row.size >= 4096 else self.wave
-        threads = min(most if results > 1 else 1024, _power_above(-(-row.size // lanes)))
+        threads = min(most if results > 1 else 1024, self._threads_of_row(row.size, lanes))
         shares = [Share(row, threads, lanes, self._copies(row, threads * lanes))]
-        if threads < BLOCK:
-            shares = self._fill(shares, BLOCK, threads)
-        return shares
+        block = self._block_of_lines(threads, results)
+        return self._fill(shares, block, threads) if threads < block else shares
+
+    def _threads_of_row(self, size: int, lanes: int) -> int:
+        """Threads that take a row together: each has a few vectors of it, a wave is enough for a short one."""
+        return max(min(self.wave, _power_above(-(-size // lanes))), _power_above(-(-size // (TILE * lanes))))
+
+    def _few_columns(self, column: Axis, lanes: int, results: int) -> list[Share]:
+        """Sums of columns of which each core has a few: a whole sector of each row, where that leaves few cores
+        without any, and threads along the rows.
+        """
+        cores = self.target.cores
+        along = [_bytes(load) for load in self.nest.loads if self.facts.stride(load, column) == 1]
+        widest = max(along, default=4)
+        line = min(chip_of(self.target.arch).sector_bytes // widest, _power_below(4 * results // cores))
+        width = max(lanes, line, min(self.wave, _power_below(results // cores)))
+        width = min(_power_above(column.size), width)
+        across = Share(column, max(1, width // lanes), lanes)
+        down: list[Share] = []
+        left = max(1, BLOCK // across.threads)
+        for axis in sorted(self.reduced, key=lambda a: -a.size):
+            idle = _power_below(min(self.wave // across.threads, axis.size // 2))  # threads of a wave
+            more = min(left, max(idle, _power_above(axis.size // SINGLE)))
+            if more > 1:
+                down.append(Share(axis, more, copies=self._copies(axis, more)))
+                left //= more
+        threads = across.threads * prod(share.threads for share in down)
+        return [*self._fill([across], self.wave, threads), *down]
 
     def _is_row(self, row: Axis, column: Axis) -> bool:
         """Whether the operands are contiguous along the reduced range and jump along the stored one."""
@@ -311,15 +346,13 @@ class _Plan:
             if not shares:
                 steps = -(-axis.size // lanes)
                 most = BLOCK if steps <= BLOCK * KEPT // lanes else 1024
-                shares.append(Share(axis, min(most, _power_above(steps)), lanes))
+                shares.append(Share(axis, min(most, self._threads_of_row(axis.size, lanes)), lanes))
                 if axis.name in nest.whole:
                     shares[0].copies = _power_above(-(-axis.size // shares[0].size))
             elif not any(nest.needs_both(axis, share.axis) for share in shares):
                 shares.append(Share(axis, shares[0].threads, lanes, like=shares[0].axis))
         threads = shares[0].threads if shares else 1
-        # results of one number a row are neighbours in memory: a block that has several writes a whole line
-        stores_rows = all(any(nest.masks[store] & a.bit for a in along) for store in nest.stores)
-        block = self._block_of_lines(threads, prod(a.size for a in rows)) if stores_rows else BLOCK
+        block = self._block_of_lines(threads, prod(a.size for a in rows))
         for axis in rows:
             more = min(block // threads, _power_above(axis.size))
             if more > 1:
@@ -353,29 +386,31 @@ class _Plan:
             return []
         column, row = sides
         results = prod(a.size for a in self.outputs)
-        is_used_again = results >= 64 * BLOCK
-        row_of_sums = self._contiguous_reduction()
-        if row_of_sums is not None and row_of_sums.size >= 64 and not is_used_again:
-            if all(self.facts.stride(load, row_of_sums) == 1 for load in inside):
-                return []  # few long sums of neighbours: the threads of a wave read those together
-        tile = TILE
-        while tile > 1 and results < tile * tile * FEW_BLOCKS * BLOCK // 2:
-            tile //= 2
-        lanes = tile if column.size % tile == 0 and self.facts.store_stride(column) == 1 else 1
-        copies = tile if row.size >= tile else 1
-        across = self._share(column, 16, lanes)
-        if lanes == 1 and column.size >= 16 * tile:
-            across.copies = tile
-        down = Share(row, min(BLOCK // across.threads, _power_above(-(-row.size // copies))), copies=copies)
-        shares = [across, down]
         both = [a for a in self.reduced if all(nest.masks[load] & a.bit for load in inside)]
         deepest = max(both, key=lambda a: (a.size, self.facts.contiguous_loads(a)), default=None)
-        if is_used_again and deepest is not None and deepest.size >= DEPTH // 2 and len(inside) == 2:
+        if results < TILE * TILE * BLOCK * self.target.cores // 2 and deepest is not None:
+            return self._few_tiles(column, row, deepest, inside)
+        lanes = TILE if column.size % TILE == 0 and self.facts.store_stride(column) == 1 else 1
+        copies = TILE if row.size >= TILE else 1
+        across = self._share(column, 16, lanes)
+        if lanes == 1 and column.size >= 16 * TILE:
+            across.copies = TILE
+        down = Share(row, min(BLOCK // across.threads, _power_above(-(-row.size // copies))), copies=copies)
+        shares = [across, down]
+        if deepest is not None and deepest.size >= DEPTH // 2 and len(inside) == 2:
             self.depth = deepest
-            return self._fill(shares, self._block(results // (tile * tile)))
+            return self._fill(shares, self._block(results // (TILE * TILE)))
         return self._divide(
             self._fill(shares, self._block(results // (across.lanes * across.copies * copies))), results
         )
+
+    def _few_tiles(self, column: Axis, row: Axis, deepest: Axis, loads: list[Node]) -> list[Share]:
+        """Tiles of results in registers, which reach as many cores as they can."""
+        sums = [deepest, *[a for a in self.reduced if a is not deepest]]
+        tile = register_tile(self.facts, self.target, column, row, sums, loads, self._can_divide())
+        copies = min(TILE, _power_below(deepest.size // tile.parts))
+        shares = [Share(column, tile.across, tile.lanes), Share(row, tile.down, copies=tile.copies)]
+        return [*shares, Share(deepest, tile.parts, copies=copies)]
 
     def _sides(self, loads: list[Node]) -> tuple[Axis, Axis] | None:
         """(column, row): the outputs that some operands walk, and that the others do. The column is stored along."""
@@ -404,6 +439,13 @@ class _Plan:
 
     def _block(self, points: int) -> int:
         """Threads of a block that so much work asks for: small blocks where large ones would leave cores idle."""
+        block = self._largest_block(points)
+        sizes = [block >> step for step in range(block.bit_length()) if block >> step >= self.wave]
+        cores = self.target.cores
+        even = (size for size in sizes if spread(-(-points // size), cores) >= EVEN)
+        return next(even, max(sizes, key=lambda size: spread(-(-points // size), cores)))
+
+    def _largest_block(self, points: int) -> int:
         return min(BLOCK, max(self.wave, _power_below(points // FEW_BLOCKS)))
 
     def _block_of_lines(self, threads: int, lines: int) -> int:

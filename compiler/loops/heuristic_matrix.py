@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
+from hcq.compiler.chips import PORT_BYTES, SHARED_BYTES, chip_of
 from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic_warpgroup import warpgroup_tile
 from hcq.compiler.loops.loop import Axis, Loop
@@ -22,28 +24,45 @@ from hcq.compiler.target import Target
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
-FEW_BLOCKS = 128  # fewer than this leave cores idle: smaller tiles then
 FEW_THREADS = 128  # a warpgroup alone copies as it goes; several are better not made to wait for each other
 
-Tile = tuple[int, int, int, int]
-
 # rows and columns of a block's tile, and of waves in it: the largest first
-TILES = ((128, 128, 2, 4), (128, 64, 4, 2), (64, 128, 2, 4), (64, 64, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2))
-WIDE_TILES = ((128, 128, 2, 2), (64, 128, 1, 4), (64, 64, 2, 2), (32, 32, 2, 2))  # of waves of 64 threads
-NV_TILES = (
-    (128, 128, 2, 2),
-    (128, 64, 2, 2),
-    (64, 128, 2, 2),
+SMALL_TILES = ((16, 64, 1, 4), (64, 16, 4, 1), (16, 32, 1, 2), (16, 32, 1, 1), (16, 16, 1, 1))
+TILES = (
+    (128, 128, 2, 4),
+    (128, 64, 4, 2),
+    (64, 128, 2, 4),
     (64, 64, 2, 2),
     (32, 64, 2, 2),
     (32, 32, 2, 2),
+    *SMALL_TILES,
 )
+WIDE_TILES = (
+    (128, 128, 2, 2),
+    (64, 128, 1, 4),
+    (64, 64, 2, 2),
+    (32, 32, 2, 2),
+    *SMALL_TILES,
+)  # of waves of 64 threads
+NV_TILES = (
+    *(
+        (128, 128, 2, 2),
+        (128, 64, 2, 2),
+        (64, 128, 2, 2),
+        (64, 64, 2, 2),
+        (32, 64, 2, 2),
+        (32, 32, 2, 2),
+        (32, 32, 1, 1),
+    ),
+    *SMALL_TILES,
+)
+REST = 0.1  # of the time of what does not bound a tile: of two that are bound alike, the one that asks less
+WHOLE_REGISTERS = 96  # of a thread, for all that it reads of a short k: nothing is staged then, nobody waits
 
 DEPTH_BYTES = 128  # along k in shared memory at a time, where threads copy them: a cache line of AMD's
 TILES_AHEAD = 1  # in shared memory, and the next in registers: as deep as this, two would fill it
 MOST_PADDED = 1.1  # of what is multiplied beyond the end of k, before fewer values of it are taken at a time
 VECTOR = 8  # numbers of 16 bits that are read at once
-MOST_BEYOND = 1.3  # of results, likewise, before a smaller tile is taken
 SECTOR, LINE = 32, 128  # bytes of memory that are written at once: NVIDIA, AMD
 LANES = 4  # results that a thread stores, once they are put together
 NV_DEPTH_BYTES = 64  # where the GPU copies by itself
@@ -74,16 +93,18 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         found = _product(nest, facts, target)
         assert found is not None
     batch = prod(a.size for a in nest.axes if not a.is_reduce and a not in (found.m, found.n))
-    wave = prod(found.units[0].digits)
-    tiles = NV_TILES if copies_by_itself(target) else WIDE_TILES if wave == 64 else TILES
-    rows, columns, waves_down, waves_across = _tile(tiles, found.m.size, found.n.size, batch)
+    rows, columns, waves_down, waves_across, is_whole = _tile(found, facts, batch, target)
     unit = next(
         unit for unit in found.units if rows // waves_down >= 2 * unit.size("m") or unit is found.units[-1]
     )
     depth = (NV_DEPTH_BYTES if copies_by_itself(target) else DEPTH_BYTES) // unit.a.itemsize
     depth = min(depth, -(-found.k.size // unit.size("k")) * unit.size("k"))
-    while depth % (2 * unit.size("k")) == 0 and _up(found.k.size, depth) > MOST_PADDED * _up(
-        found.k.size, depth // 2
+    if is_whole:
+        depth = _up(found.k.size, unit.size("k"))
+    while (
+        not is_whole
+        and depth % (2 * unit.size("k")) == 0
+        and _up(found.k.size, depth) > MOST_PADDED * _up(found.k.size, depth // 2)
     ):
         depth //= 2
     ahead, together = NV_TILES_AHEAD if copies_by_itself(target) else TILES_AHEAD, 1
@@ -128,16 +149,60 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     return True
 
 
-def _tile(tiles: tuple[Tile, ...], m: int, n: int, batch: int) -> Tile:
-    """The largest tile that leaves no core without work, and computes little beyond the ends of m and n."""
+class Tile(NamedTuple):
+    """What a block multiplies, its waves, and whether each reads for itself what it needs of all of k."""
 
-    def computed(tile: Tile) -> int:
-        return _up(m, tile[0]) * _up(n, tile[1])
+    rows: int
+    columns: int
+    waves_down: int
+    waves_across: int
+    is_whole: bool
 
-    enough = [tile for tile in tiles if computed(tile) // (tile[0] * tile[1]) * batch >= FEW_BLOCKS]
-    return next(
-        (tile for tile in enough if computed(tile) <= MOST_BEYOND * min(map(computed, enough))), tiles[-1]
-    )
+
+def _tile(found: Product, facts: Accesses, batch: int, target: Target) -> Tile:
+    """The tile with which all blocks are done first, by what the busiest core multiplies, reads of L2 and of shared
+    memory, and by what L2 sends to all of them.
+
+    Wide tiles are used more often, and small ones reach more cores.
+    """
+    chip, size = chip_of(target.arch), found.factors[0].dtype.itemsize
+    wave = prod(found.units[0].digits)
+    tiles = NV_TILES if copies_by_itself(target) else WIDE_TILES if wave == 64 else TILES
+    k = _up(found.k.size, found.units[-1].size("k"))
+    terms = prod(axis.size for axis in found.along)
+    is_only = all(axis.size == 1 or axis is found.k for axis in found.along)
+
+    def least(side: Axis) -> int:
+        """Bytes of an operand that are read at once for each step of k: whole sectors, where it lies otherwise."""
+        loads = [load for load in found.loads if facts.nest.masks[load] & side.bit]
+        return 1 if all(facts.stride(load, found.k) == 1 for load in loads) else chip.sector_bytes
+
+    of_rows, of_columns = least(found.m), least(found.n)
+
+    def clocks(tile: Tile) -> float:
+        blocks = -(-found.m.size // tile.rows) * -(-found.n.size // tile.columns) * batch
+        rounds = -(-blocks // target.cores)
+        sent = _up(tile.rows * size, of_rows) + _up(tile.columns * size, of_columns)
+        fragments = (tile.waves_across * tile.rows + tile.waves_down * tile.columns) * size
+        copied = 0 if tile.is_whole else (tile.rows + tile.columns) * size
+        taken = (
+            rounds * tile.rows * tile.columns * size / chip.matrix_flops,
+            rounds * (fragments + copied) / SHARED_BYTES,
+            rounds * (sent + 4 * tile.rows * tile.columns / terms) / PORT_BYTES,
+            blocks * sent / chip.l2_bytes,
+        )
+        return max(taken) + REST * (sum(taken) - max(taken))
+
+    def fits(rows: int, columns: int, down: int, across: int) -> bool:
+        """Whether a wave's operands of all of k are in registers, and nothing else is summed over. Bytes are turned in
+        shared memory, each would be a load; what is widened or rounded is so on the way there.
+        """
+        if not is_only or size != 2:
+            return False
+        copies = wave // prod(steps for steps, at in (*found.units[-1].b_n, *found.units[-1].k) if at >= 0)
+        return copies * (rows // down + columns // across) * k * size // (4 * wave) <= WHOLE_REGISTERS
+
+    return min((Tile(*tile, fits(*tile)) for tile in tiles), key=clocks)
 
 
 def _stores_pieces(nest: LoopNest, unit: MatrixUnit, n: Axis, whole: int) -> bool:
@@ -233,7 +298,8 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     depth, others = k.size, [axis for axis in both if axis is not k]
     if others and all(_stays_aligned(nest, load, others[-1], k) for load in nest.loads):
         depth *= others[-1].size
-    if m.size < 8 or prod(axis.size for axis in (n, *beside)) < 8 or depth < units[-1].size("k") // 2:
+    sides = m.size, prod(axis.size for axis in (n, *beside))
+    if min(sides) < 2 or max(sides) < 8 or depth < units[-1].size("k") // 2:
         return None
     return Product(units, m, n, k, loads, factors, beside, both)
 

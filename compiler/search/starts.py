@@ -33,7 +33,7 @@ def starts(lowered: Node, target: Target) -> list[str]:
 
 def _other_machines(target: Target) -> list[Target]:
     if target.name != "cpu":
-        return [replace(target, threads=target.threads // 4), replace(target, threads=target.threads * 4)]
+        return [replace(target, cores=max(1, target.cores * part // 16)) for part in (1, 4, 64)]
     return [
         replace(target, vector_bits=target.vector_bits // 2),
         replace(target, vector_bits=target.vector_bits // 4),
