@@ -165,7 +165,8 @@ def _tile(found: Product, facts: Accesses, batch: int, target: Target) -> Tile:
 
     Wide tiles are used more often, and small ones reach more cores.
     """
-    chip, size = chip_of(target.arch), found.factors[0].dtype.itemsize
+    sizes = {factor.dtype.itemsize for factor in found.factors}
+    chip, size = chip_of(target.arch), max(sizes)
     wave = prod(found.units[0].digits)
     tiles = NV_TILES if copies_by_itself(target) else WIDE_TILES if wave == 64 else TILES
     k = _up(found.k.size, found.units[-1].size("k"))
@@ -197,7 +198,7 @@ def _tile(found: Product, facts: Accesses, batch: int, target: Target) -> Tile:
         """Whether a wave's operands of all of k are in registers, and nothing else is summed over. Bytes are turned in
         shared memory, each would be a load; what is widened or rounded is so on the way there.
         """
-        if not is_only or size != 2:
+        if not is_only or sizes != {2}:
             return False
         copies = wave // prod(steps for steps, at in (*found.units[-1].b_n, *found.units[-1].k) if at >= 0)
         return copies * (rows // down + columns // across) * k * size // (4 * wave) <= WHOLE_REGISTERS
