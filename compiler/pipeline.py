@@ -21,6 +21,7 @@ from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.passes.decompose import decompose
 from hcq.compiler.passes.fold_identities import fold_identities
 from hcq.compiler.passes.lower_movement import lower_movement
+from hcq.compiler.passes.masked_weights import masked_weights
 from hcq.compiler.passes.online import online
 from hcq.compiler.passes.promote_floats import promote_floats
 from hcq.compiler.passes.skip_gaps import skip_gaps
@@ -41,6 +42,7 @@ T = TypeVar("T")
 PASSES: tuple[Pass, ...] = (
     lower_movement,
     online,
+    masked_weights,
     skip_gaps,
     split_ranges,
     fold_identities,

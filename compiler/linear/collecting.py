@@ -12,16 +12,20 @@ thread has four and a wave a row, of the result and of whatever else the kernel 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from hcq.compiler.linear.banks import CHUNK_BYTES, CHUNKS, Swizzle
 from hcq.compiler.linear.nested import Nested
 from hcq.compiler.linear.places import Packed, Point
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.nest import MatrixUse, ScheduleError
+from hcq.compiler.loops.nest import Chained, MatrixUse, ScheduleError
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op
 
+MADE_LANES = 4  # of what chained products are made into, in a thread
 ROOM = 32 << 10  # bytes of shared memory at a time, or what the operands had
 
 
@@ -70,8 +74,50 @@ class Collecting(Nested):
             kept = Packed(address, {}, self.depth, swizzle=swizzle)
             walked = [(loop, together if loop is tiles else loop.size, strides[loop]) for loop in rows]
             start = 0 if tiles is None else first * tiles.stride
-            self._store_rows(use, kept, walked, width, start)
+            lanes = CHUNK_BYTES // use.reduce.dtype.itemsize
+            axes = use.m, use.n
+            self._store_rows(self.nest.stores, use.reduce, axes, kept, walked, width, start, lanes)
             self.end_step()
+
+    def store_made(self, link: Chained) -> None:
+        """Write the stores of a kernel with chained products: what is stored is computed where the results are."""
+        row, column = (link.use.m, link.use.n) if link.is_a else (link.use.n, link.use.m)
+        others = [axis for axis in self.nest.axes if axis not in (row, column) and not axis.is_reduce]
+        if any(axis.written_out or axis.threads for axis in others):
+            raise ScheduleError("collect: more is in threads or written out than rows and columns")
+        for store in self.nest.stores:
+            form, made = self.affine.of(store.src[1]), store.src[2]
+            seen = all(self.masks[made] & axis.bit for axis in (row, column))
+            if form.coefficient(column.range) != 1 or any(form.atoms()) or not seen:
+                raise ScheduleError(f"collect: a store is not contiguous along {column.name}")
+            self._store_one(store, row, column, link.is_a)
+
+    def _store_one(self, store: Node, row: Axis, column: Axis, is_a: bool) -> None:
+        made = store.src[2]
+        rows = [loop for loop in row.loops if loop not in row.counted]
+        columns = [loop for loop in column.loops if loop not in column.counted]
+        width, height = prod(loop.size for loop in columns), prod(loop.size for loop in rows)
+        # what the threads of a row write at once: rows beside it then meet other banks
+        near = prod(
+            loop.size for loop in columns if loop.kind == "vector" or (is_a and loop.kind == "thread")
+        )
+        stride = width + max(near, MADE_LANES)
+        size = height * stride * made.dtype.itemsize
+        if size > self.most_shared:
+            raise ScheduleError(f"collect: {size} bytes of shared memory exceed {self.most_shared}")
+        self.shared_bytes = max(self.shared_bytes, size)
+        self.begin_step(0)  # what is read in here is not what was read for another store
+        address = self.emit(Op.SHARED, made.dtype, (), 0)
+        strides = {loop: loop.stride * stride for loop in rows} | {loop: loop.stride for loop in columns}
+        self.place(Op.BARRIER, dtypes.index, ())  # all have read what was here
+        packed = Packed(address, strides, self.depth)
+        for point in self.points(self.masks[made]):
+            self.store_packed(packed, self.value(made, point), point)
+        self.place(Op.BARRIER, dtypes.index, ())
+        walked = [(loop, loop.size, loop.stride * stride) for loop in rows]
+        kept = Packed(address, {}, self.depth)
+        self._store_rows([store], made, (row, column), kept, walked, width, 0, MADE_LANES)
+        self.end_step()
 
     def _check(self, use: MatrixUse) -> None:
         """Raises ScheduleError for what is more than one product and the values made of it."""
@@ -102,19 +148,28 @@ class Collecting(Nested):
             self.place(Op.STORE, dtypes.index, src, spot.offset)
 
     def _store_rows(
-        self, use: MatrixUse, kept: Packed, rows: list[tuple[Loop, int, int]], width: int, start: int
+        self,
+        stores: Sequence[Node],
+        node: Node,
+        axes: tuple[Axis, Axis],
+        kept: Packed,
+        rows: list[tuple[Loop, int, int]],
+        width: int,
+        start: int,
+        lanes: int,
     ) -> None:
         """Compute and store what is kept: a thread has four neighbours, the threads after it those that follow.
 
-        rows    loops of m, how many steps of each there are, and what a step is worth in shared memory
+        node    what is kept, of the two ranges `axes`: rows and columns
+        rows    loops of the first, how many steps of each there are, and what a step is worth in shared memory
         start   where the first row is, in the block's tile
         """
-        lanes = CHUNK_BYTES // use.reduce.dtype.itemsize
+        row, column = axes
         pieces = width // lanes
         for _, count, _ in rows:
             pieces *= count
         threads = self.nest.threads
-        inside = [loop for axis in (use.m, use.n) for loop in axis.threads]
+        inside = [loop for axis in (row, column) for loop in axis.threads]
         stilled = {loop: self.counters[loop] for loop in inside}
         for loop in inside:
             self.counters[loop] = self.number(0)
@@ -123,14 +178,14 @@ class Collecting(Nested):
             mask = None
             if (step + 1) * threads > pieces:
                 mask = self.emit(Op.CMPLT, dtypes.bool, (piece, self.number(pieces)))
-            across = self._row_axis(use.n, width)
+            across = self._row_axis(column, width)
             across.loops = [
                 Loop(f"{across.name}.0", across, width // lanes, lanes),
                 Loop(f"{across.name}.1", across, lanes, 1, "vector"),
             ]
             rest = self._digit_of(across.loops[0], piece, width // lanes)
             self._add_axis(across)
-            down = self._row_axis(use.m, use.m.size)
+            down = self._row_axis(row, row.size)
             strides = {loop: loop.stride for loop in across.loops}
             for loop, count, stride in reversed(rows):
                 if count > 1:
@@ -140,14 +195,16 @@ class Collecting(Nested):
             self._add_axis(down)
             self.moved()
             packed = Packed(kept.address, strides, kept.depth, swizzle=kept.swizzle)
-            point: Point = dict.fromkeys(self.nest.axes, (0, 1)) | {use.m: (start, 1), across: (0, lanes)}
-            self._store_piece(use, packed, down, across, point, mask)
+            point: Point = dict.fromkeys(self.nest.axes, (0, 1)) | {row: (start, 1), across: (0, lanes)}
+            self._store_piece(stores, node, axes, packed, down, across, point, mask)
         self.counters.update(stilled)
         self.moved()
 
     def _store_piece(
         self,
-        use: MatrixUse,
+        stores: Sequence[Node],
+        node: Node,
+        axes: tuple[Axis, Axis],
         packed: Packed,
         down: Axis,
         across: Axis,
@@ -155,13 +212,10 @@ class Collecting(Nested):
         mask: Instruction | None,
     ) -> None:
         """Write the stores of a piece, whose sums are in shared memory."""
-        kept = Node(Op.CAST, use.reduce.dtype, (down.range * across.size + across.range,))
-        mapping = {
-            use.reduce: kept,
-            use.m.range: use.m.range + down.range,
-            use.n.range: use.n.range + across.range,
-        }
-        for store in self.nest.stores:
+        kept = Node(Op.CAST, node.dtype, (down.range * across.size + across.range,))
+        row, column = axes
+        mapping = {node: kept, row.range: row.range + down.range, column.range: column.range + across.range}
+        for store in stores:
             made = store.substitute(mapping)
             self._mask_copies(made)
             self._mask_copies(kept)

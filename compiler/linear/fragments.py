@@ -68,8 +68,9 @@ class Fragments(BulkCopies):
     def results_of(self, use: MatrixUse, node: Node, sums: dict[tuple[int, int], Instruction]) -> None:
         """What each register of a fragment is the value of."""
         unit = use.unit
-        is_vector = use.n.loops[-1].kind == "vector"
-        lanes = use.n.loops[-1].size if is_vector else 1
+        across, down = [
+            axis.loops[-1].size if axis.loops[-1].kind == "vector" else 1 for axis in (use.n, use.m)
+        ]
         m_steps, n_steps = strides_of(unit.d_m), strides_of(unit.d_n)
         for (row, column), total in sums.items():
             places: dict[tuple[int, int], int] = {}
@@ -78,12 +79,12 @@ class Fragments(BulkCopies):
                 m = sum(s * m_steps[part] for s, (d, part) in zip(steps, unit.d_order) if d == "m")
                 n = sum(s * n_steps[part] for s, (d, part) in zip(steps, unit.d_order) if d == "n")
                 places[m, n] = register
-            for (m, n), _ in places.items():
-                if n % lanes:
+            for m, n in places:
+                if n % across or m % down:
                     continue
-                picks = tuple(places[m, n + lane] for lane in range(lanes))
-                value = self.place(Op.LANE, unit.result.vec(lanes), (total,), picks)
-                point = {use.m: (row + m, 1), use.n: (column + n, lanes)}
+                picks = tuple(places[m + i, n + j] for i in range(down) for j in range(across))
+                value = self.place(Op.LANE, unit.result.vec(len(picks)), (total,), picks)
+                point = {use.m: (row + m, down), use.n: (column + n, across)}
                 self.results[node, self.place_in(node, point)] = value
 
     def fragment(

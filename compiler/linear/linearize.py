@@ -126,6 +126,8 @@ class _Writer(Collecting):
             self.begin_scans()
         if at < len(loops):
             self._open(loops[at], lambda: self._outputs(loops, at + 1))
+        elif self.nest.collects and self.nest.chained:
+            self.store_made(self.nest.chained[0])
         elif self.nest.collects and self.nest.unit is not None:
             self.store_collected(self.nest.unit)
         elif (vector := self.walked_axis()) is not None:
@@ -186,8 +188,10 @@ class _Writer(Collecting):
             self.extent[axis] = left
             self._run(loop, self.arithmetic(Op.MAX, here, self.number(whole)), after, body)
         else:
-            end = until(whole)
-            self._run(loop, self.number(0), end, body)
+            low, end = self.number(0), until(whole)
+            if loop in self.limits and not left and not outer:
+                low, end = self.limits[loop]
+            self._run(loop, low, end, body)
             if left:
                 self.extent[axis] = left
                 self._run(loop, self.arithmetic(Op.MAX, end, self.number(0)), until(whole + 1), body)

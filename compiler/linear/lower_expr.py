@@ -48,6 +48,7 @@ class LowerExpr(Emitter):
         self.affine = nest.affine
         self.counters: dict[Loop, Instruction] = {}  # the open loops, and those that are threads
         self.open_reductions: list[LoopFacts] = []
+        self.limits: dict[Loop, tuple[Instruction, Instruction]] = {}  # which steps of a loop do anything
         self.digits: list[Instruction] = []  # of the thread's number
         self.thread = Instruction(Op.SPECIAL, dtypes.index, (), "thread", 0)
         # written-out values of a range at this place: its tile, or what a partial step leaves of it

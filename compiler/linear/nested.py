@@ -20,6 +20,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from hcq.compiler.linear.chained import ChainedProducts
+from hcq.compiler.linear.limits import LimitedLoops
 from hcq.compiler.linear.places import Place, Point
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis
@@ -28,7 +29,7 @@ from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
 
-class Nested(ChainedProducts):
+class Nested(ChainedProducts, LimitedLoops):
     """Reductions around reductions."""
 
     @abstractmethod
@@ -132,7 +133,11 @@ class Nested(ChainedProducts):
                     if mine not in facts.carried:
                         facts.carried.append(mine)
 
+        limited = self.limits_of(group, axes)
+        self.limits |= limited
         self.around(axes, body)
+        for loop in limited:
+            del self.limits[loop]
         self.alone.clear()
         self.before.clear()
         self.forget_orders()

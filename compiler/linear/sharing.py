@@ -67,9 +67,9 @@ class Sharing(Staging):
                 self.place(Op.WAIT, dtypes.index, (), ahead - 1)
             # this step's tiles are there, and those before have been read
             self._all_have_come()
-            counter, end = self.counters[loop], self.number(loop.size)
+            counter, end = self.counters[loop], self.limits.get(loop, (None, self.number(loop.size)))[1]
             after = self._sum(counter, ahead)
-            self.is_at(loop, self.arithmetic(Op.MIN, after, self.number(loop.size - 1)))
+            self.is_at(loop, self.arithmetic(Op.MIN, after, self.arithmetic(Op.ADD, end, self.number(-1))))
             self.under_way[loop] = [
                 (self._packed(tile, after, keep=loop), self._copies(tile)) for tile in tiles
             ]
@@ -112,13 +112,16 @@ class Sharing(Staging):
         """The tiles of a pipelined loop's first steps, before it begins."""
         self._all_have_read()
         buffers = self.nest.pipelined[loop]
+        first = self.limits[loop][0] if loop in self.limits else self.number(0)
         for step in range(self.ahead(loop)):
             if step >= loop.size:
                 self.place(Op.COMMIT, dtypes.index, ())
                 continue
-            self.is_at(loop, self.number(step))
+            at = self.arithmetic(Op.ADD, first, self.number(step))
+            if first.op is not Op.CONST:  # beyond the end for some groups, which do not read it
+                at = self.arithmetic(Op.MIN, at, self.number(loop.size - 1))
+            self.is_at(loop, at)
             tiles = [self._tile(stage, loop) for stage in stages]
-            at = self.number(step)
             copies = [(self._packed(tile, at, keep=loop), self._copies(tile)) for tile in tiles]
             if buffers > 2:
                 self._begin(copies)

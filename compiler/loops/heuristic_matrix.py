@@ -251,9 +251,13 @@ def stage_along(nest: LoopNest, k: str, numbers: list[int], tiles: int) -> None:
     """
     serial = [loop for loop in nest.order if loop.axis.is_reduce]
     along = [loop for loop in serial if loop.axis.name == k]
+    others = [loop for loop in serial if loop.axis.name != k]
+    if not along and not others and nest.groups:  # one step: a block's whole operands
+        for number in numbers:
+            if not nest.never_staged(nest.loads[number]):
+                nest.stage(number, nest.groups[-1].name)
     if not along:
         return
-    others = [loop for loop in serial if loop.axis.name != k]
     if others:
         nest.reorder(*[loop.name for loop in (*others, *along)])
     numbers = [number for number in numbers if not nest.never_staged(nest.loads[number])]

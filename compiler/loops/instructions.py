@@ -145,7 +145,7 @@ class Instructions(Nest):
         for node in sums:
             self.chained.append(Chained(self._chained(text, node, unit, row, column, key, is_a), is_a))
         parts = unit.d_n if is_a else unit.d_m
-        self._take_apart(loop, parts, may_be_vector=is_a)
+        self._take_apart(loop, parts, may_be_vector=True)
         self.choices.append(text)
         return self
 

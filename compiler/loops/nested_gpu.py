@@ -10,7 +10,10 @@ of a step lie in shared memory, which all threads of a block read at the same ti
 
 from __future__ import annotations
 
+from math import prod
+
 from hcq.compiler.loops.accesses import Accesses
+from hcq.compiler.loops.heuristic_matrix import copies_by_itself
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import MatrixUnit, units_of
@@ -29,6 +32,8 @@ TILE_KEYS = 64  # of a step, for each inner product
 FEW_KEYS = 32  # on RDNA, whose compiler would spill
 MOST_TILES = 16  # of an inner reduction, or of columns, that are written out
 TILE_BYTES = 40 << 10  # of shared memory
+ROW_BYTES = 16 << 10  # of it, for rows
+LINE = 128  # bytes
 
 
 def schedule_nested(nest: LoopNest, facts: Accesses, target: Target) -> bool:
@@ -97,6 +102,12 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
     waves = min(WAVES, _power_above(-(-found.row.size // rows)))
     step = max(keys, depth)  # of keys: tiles of the first product make whole operands of the second one
     most = FEW_KEYS if target.arch.startswith(("gfx11", "gfx12")) else TILE_KEYS
+    # RDNA 3 has an operand twice in a wave: rows as wide as these leave no registers for more
+    results = found.column.size * len(nest.stores) if found.column is not None else 0
+    is_wide = target.arch.startswith("gfx11") and results > 64
+    is_backward = not any(node.arg is Op.MAX for node in nest.reduces)
+    if is_wide and is_backward:
+        most = step
     tile = min(max(step, most // len(found.inner)), step * _power_above(-(-found.key.size // step)))
     for name, multiple in ((row, rows * waves), (key, tile), (inner[-1], depth), (column, across)):
         if name:
@@ -114,7 +125,7 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
             nest.unroll(loop.name)
     if has_column:
         nest.chain(_axis(nest, column).loops[-1].name)
-    for name in (inner[-1], column):
+    for name in ("" if is_wide and len(found.inner) > 1 else inner[-1], column):
         for loop in reversed(list(_axis(nest, name).loops)) if name else ():
             if loop.kind == "serial" and loop.size <= MOST_TILES:
                 nest.unroll(loop.name)
@@ -127,6 +138,43 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
             nest.parallel(loop.name)
     if stage_keys(nest, _axis(nest, key), _axis(nest, row)):
         nest.pipeline(_axis(nest, key).loops[0].name)
+    if nest.groups and not copies_by_itself(target):
+        _stage_rows(nest, _axis(nest, row), key)
+    if has_column and _can_collect(nest, _axis(nest, row), _axis(nest, column)):
+        nest.collect()
+    return True
+
+
+def _stage_rows(nest: LoopNest, row: Axis, key: str) -> None:
+    """A block's rows, which its threads read once in pieces of lines, come from shared memory, where there is room."""
+    key_bit = _axis(nest, key).bit
+    room = ROW_BYTES
+    for number, load in enumerate(nest.loads):
+        mask = nest.masks[load]
+        if not mask & row.bit or mask & key_bit or nest.never_staged(load) or len(load.src) > 3:
+            continue
+        width = prod(a.size for a in nest.axes if a is not row and mask & a.bit and not _is_group(a))
+        size = row.loops[0].stride * width * load.dtype.itemsize
+        if width * load.dtype.itemsize >= LINE and size <= room:
+            nest.stage(number, nest.groups[-1].name)
+            room -= size
+
+
+def _is_group(axis: Axis) -> bool:
+    return axis.loops[0].kind == "group" and len(axis.loops) == 1
+
+
+def _can_collect(nest: LoopNest, row: Axis, column: Axis) -> bool:
+    """Whether results lie row after row, so that they are stored so."""
+    if column.counted or len({store.src[0] for store in nest.stores}) < len(nest.stores):
+        return False
+    for store in nest.stores:
+        form = nest.affine.of(store.src[1])
+        steps = [form.constant, *[step for atom, step in form.terms if atom is not column.range]]
+        if form.coefficient(column.range) != 1 or any(form.atoms()) or any(step % 4 for step in steps):
+            return False
+        if any(not nest.masks[store.src[2]] & axis.bit for axis in (row, column)):
+            return False
     return True
 
 

@@ -8,6 +8,9 @@ Next     transcendental.py, trigonometry.py (EXP to COS), narrow_floats.py (the 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from hcq.compiler.passes.transcendental import exp, exp2, log, log2
 from hcq.compiler.passes.trigonometry import cos, sin
 from hcq.compiler.target import Target
@@ -52,11 +55,35 @@ def _unless_nan(a: Node, chosen: Node) -> Node:
     return a.ne(a).where(a, chosen) if a.dtype.is_float else chosen
 
 
+def weight(x: Node) -> Node:
+    """exp(x) by the instruction for 2**x: as good as a narrow result can tell, if not to float32's last bits."""
+    return Node(Op.EXP2, x.dtype, (x * const(math.log2(math.e), x.dtype),))
+
+
+def _is_narrow_attention(order: Sequence[Node]) -> bool:
+    """Whether all that a kernel stores is narrow, and exponentials stand between one reduction and another."""
+    if any(node.op is Op.STORE and node.src[0].dtype.itemsize > 2 for node in order):
+        return False
+    above: set[Node] = set()  # what is computed from a reduction,
+    weights: set[Node] = set()  # and by way of an exponential
+    for node in order:
+        if any(source in weights for source in node.src):
+            if node.op is Op.REDUCE:
+                return True
+            weights.add(node)
+        elif node.op is Op.EXP and node.src[0] in above and node.dtype is dtypes.float32:
+            weights.add(node)
+        elif node.op is Op.REDUCE or any(source in above for source in node.src):
+            above.add(node)
+    return False
+
+
 def _is_data(a: Node) -> bool:
     """Index arithmetic is every target's own affair."""
     return a.dtype is not dtypes.index
 
 
+FAST_EXP2 = ("amdgpu", "nvptx")  # whose instruction for 2**x is good to two units in float32's last place
 x, a, b = any_node("x"), any_node("a"), any_node("b")
 RULES = [
     Rule("exp", op(Op.EXP, x), exp),
@@ -70,15 +97,20 @@ RULES = [
     Rule("max", op(Op.MAX, a, b), maximum),
     Rule("min", op(Op.MIN, a, b), minimum),
 ]
+WEIGHT = Rule("weight", op(Op.EXP, x), weight)
 _BY_OP = rules_by_op(RULES)
 
 
 def _decompose(sink: Node, target: Target, notes: Notes) -> Node:
     """Apply the rules of the ops that the target lacks. Raises ValueError for one that others cannot replace."""
-    missing = ARITHMETIC - target.native
-    if not any(node.op in missing for node in toposort((sink,))):
+    missing, order = ARITHMETIC - target.native, toposort((sink,))
+    if not any(node.op in missing for node in order):
         return sink
-    made = rewrite(sink, {which: rules for which, rules in _BY_OP.items() if which in missing}, notes)
+    rules = {which: rules for which, rules in _BY_OP.items() if which in missing}
+    if target.name in FAST_EXP2 and _is_narrow_attention(order):
+        rules |= {Op.EXP: [WEIGHT], Op.EXP2: []}
+        missing -= {Op.EXP2}
+    made = rewrite(sink, rules, notes)
     for node in toposort((made,)):
         if node.op in missing and _is_data(node):
             raise ValueError(
@@ -87,4 +119,6 @@ def _decompose(sink: Node, target: Target, notes: Notes) -> Node:
     return made
 
 
-decompose = Pass("decompose", "operations that the target lacks become ones that it has", RULES, _decompose)
+decompose = Pass(
+    "decompose", "operations that the target lacks become ones that it has", [*RULES, WEIGHT], _decompose
+)

@@ -168,7 +168,7 @@ def _on_float(text: Text, op: Op, dtype: DType, names: list[str], numbers: list[
         result = text.let(f"{word} {kind} {names[0]}, {names[1]}")
         adds_zero = op is Op.ADD and 0 in numbers
         return text.opaque(dtype, result) if adds_zero else result
-    if op in (Op.SQRT, Op.TRUNC):
+    if op in (Op.SQRT, Op.TRUNC, Op.EXP2):
         return text.call(kind, f"llvm.{op.name.lower()}.{suffix(dtype)}", [(kind, names[0])])
     if op in (Op.MAX, Op.MIN):
         a, b = names

@@ -206,7 +206,7 @@ class _Walk:
         """Whether it folds nested values, or is made of such sums element by element."""
         if node.op is Op.REDUCE_AXIS:
             return node.src[0] in self.nested
-        above = [s for s in node.src if s in self.nested or s in self.over_nested]
+        above = [s for s in node.src if s in self.nested or (s in self.over_nested and not _is_narrowing(s))]
         return any(self.size[s] == self.size[node] for s in above)
 
     def _ends_reduction(self, node: Node) -> None:
@@ -412,6 +412,11 @@ class _Walk:
             repeated_at_most_fourfold = self.size[node.src[0]] <= 4 * self.size[below]
             if below not in self.forced and below.dtype is node.dtype and repeated_at_most_fourfold:
                 self.merged.add(below)
+
+
+def _is_narrowing(node: Node) -> bool:
+    """Whether it rounds to a narrower format, in which a value in memory takes less of that."""
+    return node.op is Op.CAST and node.dtype.itemsize < node.src[0].dtype.itemsize
 
 
 def _group(walk: _Walk) -> list[list[Node]]:

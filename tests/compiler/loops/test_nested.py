@@ -61,9 +61,10 @@ def test_weights_are_rounded_for_a_narrow_result_alone(gpu: tuple[Any, Any]) -> 
     assert "chain" not in code.choice
 
 
+@pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
-def test_attention_spills_nothing_on_amd(arch: str) -> None:
-    said = metadata(compile_kernel(narrow_attention(1024, 1024, 64), amd_target(arch)))
+def test_attention_spills_nothing_on_amd(arch: str, width: int) -> None:
+    said = metadata(compile_kernel(narrow_attention(1024, 1024, width), amd_target(arch)))
     assert said[".vgpr_spill_count"] == said[".sgpr_spill_count"] == said[".private_segment_fixed_size"] == 0
 
 
@@ -133,3 +134,16 @@ def test_a_chain_says_what_it_lacks() -> None:
     assert "lies otherwise" in complaint(
         "split r1 8; split r0 16; split r2 8; split r3 16; matrix r0.1 r2.1 r3.1 mma.f16; chain r1.1", wide
     )
+
+
+def exponentials(result: DType, target: Any) -> set[Op]:
+    """Which ops of exponentials are left in attention of halves with such a result."""
+    lowered = lower(narrow_attention(64, 64, 16, result=result), target)
+    return {node.op for node in lowered.toposort() if node.op in (Op.EXP, Op.EXP2)}
+
+
+def test_a_gpus_own_exponential_makes_weights_of_narrow_results_alone() -> None:
+    assert exponentials(dtypes.float16, nv_target("sm_80")) == {Op.EXP2}
+    assert exponentials(dtypes.float16, amd_target("gfx942")) == {Op.EXP2}
+    assert exponentials(dtypes.float32, nv_target("sm_80")) == set()
+    assert exponentials(dtypes.float16, cpu_target()) == set()

@@ -1,0 +1,102 @@
+"""Limits: which steps of a loop have terms that are not zero, where a condition on ranges says so.
+
+In       reductions over the same ranges, at the place in the program where they belong
+Out      for a counted loop of theirs the first step that matters and the one after the last, by what is counted outside
+Next     nested.py (whose loops these are), linearize.py (who opens them), ../passes/masked_weights.py (who says so)
+
+    sum over key of (weight[row, key] where key <= row, else 0) * value[key]
+
+A block of rows needs the tiles of keys up to its last row: half of all, in causal attention. All threads of a block go
+through the same steps, so what its threads and written-out loops count is taken at its best; the condition itself
+stays. What a term multiplies a zero with is not asked: an infinite value in a tile that is left out does no harm.
+"""
+
+from __future__ import annotations
+
+from hcq.compiler.linear.emitter import Term
+from hcq.compiler.linear.lower_expr import LowerExpr
+from hcq.compiler.linear.program import Instruction
+from hcq.compiler.loops.loop import Axis, Loop
+from hcq.ir.dtype import dtypes
+from hcq.ir.logic import flatten
+from hcq.ir.meaning import identity
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+
+Limits = tuple[Instruction, Instruction]
+
+
+class LimitedLoops(LowerExpr):
+    """Loops that begin late or end early."""
+
+    def limits_of(self, group: list[Node], axes: list[Axis]) -> dict[Loop, Limits]:
+        """The loops of these reductions that need not go through all their steps."""
+        needed = set.intersection(*[_needed(node.src[0], node.arg) for node in group])
+        found: dict[Loop, Limits] = {}
+        for condition in sorted(needed, key=repr):
+            form = _form(condition)
+            for axis in axes if form is not None else ():
+                if len(axis.counted) == 1 and axis.size % axis.counted[0].stride == 0:
+                    assert form is not None
+                    self._limit(axis, axis.counted[0], *form, found)
+        return found
+
+    def _limit(
+        self, axis: Axis, loop: Loop, index: Node, end: int, sign: int, found: dict[Loop, Limits]
+    ) -> None:
+        """Note what `sign * index < end` says of a loop."""
+        form = self.affine.of(index)
+        own = form.coefficient(axis.range) * sign
+        if not own or any(form.atoms()) or loop.kind != "serial":
+            return
+        terms: list[Term] = []
+        least = form.constant * sign  # of what is not counted outside: at its best
+        for atom, coefficient in form.terms:
+            for other in self.axis_of[atom].loops:
+                step = coefficient * sign * other.stride
+                if other is loop:
+                    continue
+                if other in self.counters and other.kind != "thread":
+                    terms.append((self.counters[other], step))
+                else:
+                    least += min(0, step * (other.size - 1))
+        low, high = found.get(loop, (self.number(0), self.number(loop.size)))
+        step = abs(own) * loop.stride
+        if own > 0:  # step * i < end - least - terms
+            room = self.total([(value, -times) for value, times in terms], end - least + step - 1)
+            high = self.arithmetic(Op.MIN, high, self._steps(room, step))
+            high = self.arithmetic(Op.MAX, high, self.number(0))
+        else:  # -step * i < end - least - terms
+            before = self.total(terms, least - end + step)
+            low = self.arithmetic(Op.MAX, low, self._steps(before, step))
+        found[loop] = low, high
+
+    def _steps(self, places: Instruction | None, step: int) -> Instruction:
+        """How many whole steps so many places are."""
+        if places is None:
+            return self.number(0)
+        return self.arithmetic(Op.FLOORDIV, places, self.number(step))
+
+
+def _needed(value: Node, op: Op) -> set[Node]:
+    """Conditions without which a term changes nothing: each alone is enough to leave it out."""
+    if value.op is Op.WHERE:
+        condition, x, otherwise = value.src
+        if otherwise.op is Op.CONST and otherwise.arg == identity(op, value.dtype):
+            return set(flatten(Op.AND, (condition,))) | _needed(x, op)
+        return set()
+    if op is not Op.ADD:
+        return set()
+    if value.op is Op.MUL:
+        return _needed(value.src[0], op) | _needed(value.src[1], op)
+    return _needed(value.src[0], op) if value.op in (Op.CAST, Op.NEG, Op.RESCALE) else set()
+
+
+def _form(condition: Node) -> tuple[Node, int, int] | None:
+    """A comparison as sign * index < end; None for another one."""
+    if condition.op is not Op.CMPLT or condition.src[0].dtype is not dtypes.index:
+        return None
+    a, b = condition.src
+    if b.op is Op.CONST:
+        return a, int(b.arg), 1
+    return (b, -int(a.arg), -1) if a.op is Op.CONST else None

@@ -1,0 +1,101 @@
+"""Attention on emulated GPUs: masked tiles of keys are skipped, and no sector is read or stored for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import hcq
+from hcq import Tensor, counters
+from hcq.compiler.target import Target, amd_target, nv_target
+from hcq.counters import Counters
+from hcq.frontend.gradient import grad
+from hcq.frontend.scheduler import nested
+from hcq.frontend.scheduler.schedule import schedule
+from hcq.frontend.scheduler.structure import structure_of
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node
+from tests.compiler.building import check, emulating
+
+LENGTH, WIDTH, TILE = 256, 64, 64
+GPUS = {
+    "AMD": ("amd:gfx942", amd_target("gfx942")),
+    "AMD:1": ("amd:gfx1100", amd_target("gfx1100")),
+    "NV": ("nv:sm_80", nv_target("sm_80")),
+}
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[None]:
+    with emulating(*[word for word, _ in GPUS.values()]):
+        yield
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, id=word, marks=[pytest.mark.thorough] * (word == "amd:gfx1100"))
+        for name, (word, _) in GPUS.items()
+    ]
+)
+def gpu(request: pytest.FixtureRequest, machine: None) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(autouse=True)
+def never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the scores of short sequences are made tile by tile."""
+    monkeypatch.setattr(nested, "LARGE_SCORES", 1)
+
+
+def operands(count: int) -> list[Tensor]:
+    return [
+        Tensor.zeros(1, 1, LENGTH, WIDTH, dtype=dtypes.float16).contiguous().realize() for _ in range(count)
+    ]
+
+
+def kernels(target: Target, roots: list[Node]) -> list[Node]:
+    made = schedule(roots, structure_of(roots).storages, target.threads, [dtypes.float16])
+    return [kernel.sink for kernel in made.kernels]
+
+
+def counted(gpu: str, sink: Node) -> Counters:
+    """What the kernel did; its result is the interpreter's."""
+    made: list[Counters] = []
+    end = counters.listen(lambda _, one: made.append(one))
+    try:
+        check(hcq.open(gpu), sink, target=GPUS[gpu][1])
+    finally:
+        end()
+    (one,) = made
+    return one
+
+
+def forward(gpu: str, is_causal: bool) -> Counters:
+    q, k, v = operands(3)
+    (sink,) = kernels(GPUS[gpu][1], [q.scaled_dot_product_attention(k, v, is_causal=is_causal).node])
+    return counted(gpu, sink)
+
+
+def test_tiles_of_keys_that_are_masked_for_a_whole_block_are_skipped(gpu: str) -> None:
+    """A block with the rows up to r multiplies with the keys up to there: half of all, and half of the diagonal."""
+    plain, causal = forward(gpu, False), forward(gpu, True)
+    whole = 4 * LENGTH * LENGTH * WIDTH
+    assert plain.matrix_flops == {"f16": whole}
+    assert causal.matrix_flops == {"f16": whole * (plain.blocks + 1) // (2 * plain.blocks)}
+    for one in (plain, causal):
+        assert one.sector_ratio <= 1.15 and one.bank_conflicts == one.local_sectors == 0
+
+
+def test_gradients_of_causal_attention_skip_them_too(gpu: str) -> None:
+    """That of queries ends early; those of keys and values, in one kernel, begin late. Nothing need have run before."""
+    q, k, v, g = operands(4)
+    y = q.scaled_dot_product_attention(k, v, is_causal=True)
+    sinks = kernels(GPUS[gpu][1], [slope.node for slope in grad([y], [q, k, v], [g])])
+    of_query, of_both = [sink for sink in sinks if sink.src[0].src[0].shape[-1] == WIDTH][-2:]
+    product = 2 * LENGTH * LENGTH * WIDTH
+    for sink, count in ((of_query, 3), (of_both, 4)):
+        one = counted(gpu, sink)
+        assert one.matrix_flops == {"f16": count * product * (one.blocks + 1) // (2 * one.blocks)}
+        assert one.bank_conflicts == one.local_sectors == 0
