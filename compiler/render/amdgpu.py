@@ -128,6 +128,21 @@ def _load_rows(text: Text, pointer: str, dtype: DType, is_turned: bool) -> str:
     raise RenderError("LOAD_ROWS: AMD GPUs load fragments element by element")
 
 
+# v_perm_b32: bytes 0 to 3 are the second word's, 4 to 7 the first one's
+_PAIRS = (0x05010400, 0x07030602)  # of two words: their bytes 0 and 1, or 2 and 3, side by side
+_HALVES = (0x05040100, 0x07060302)  # of two such: the lower halves, the upper ones
+
+
+def _column(text: Text, words: list[str], byte: int) -> str:
+    """By three permutations, the first two of which the column beside it has as well: LLVM 22 shifts and masks."""
+
+    def permuted(high: str, low: str, selector: int) -> str:
+        return text.call("i32", "llvm.amdgcn.perm", [("i32", high), ("i32", low), ("i32", str(selector))])
+
+    low, high = (permuted(words[i + 1], words[i], _PAIRS[byte // 2]) for i in (0, 2))
+    return permuted(high, low, _HALVES[byte % 2])
+
+
 def _round_tf32(text: Text, fragment: str, lanes: int) -> str:
     raise RenderError("ROUND_TF32: AMD GPUs multiply float32 as it is")
 
@@ -157,6 +172,7 @@ DIALECT = Dialect(
     exchange=_exchange,
     matrix=_matrix,
     load_rows=_load_rows,
+    column=_column,
     round_tf32=_round_tf32,
     copy=_no_copies,
     wait=_no_copies,

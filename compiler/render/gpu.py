@@ -41,6 +41,8 @@ class Dialect:
     exchange: Callable[[Text, str, int], str]  # a 32-bit value of the thread whose number differs by a mask
     matrix: Callable[[Text, str, str, str, str], str]  # (text, unit, a, b, d): a @ b + d
     load_rows: Callable[[Text, str, DType, bool], str]  # (text, pointer, dtype, is turned)
+    # (text, four words, which byte): the words' bytes of that number, as a word; None: LLVM finds them well by itself
+    column: Callable[[Text, list[str], int], str] | None
     round_tf32: Callable[[Text, str, int], str]  # (text, floats, how many)
     # (text, shared, global, bytes, condition or None): begins a copy; zeros where the condition is off
     copy: Callable[[Text, str, str, int, str | None], None]
@@ -137,6 +139,8 @@ class _KernelText(Text):
             self.names[it] = self.shuffle(it)
         elif it.op is Op.SHL and it.dtype.lanes > 1 and it.dtype.scalar.bits == 64:
             self.names[it] = self.lane_by_lane(it)
+        elif it.op is Op.VECTOR and self.dialect.column is not None and _is_column(it):
+            self.names[it] = self.column(it)
         elif it.op is Op.MATRIX:
             a, b, d = (self.name(it.source(place)) for place in range(3))
             self.names[it] = self.dialect.matrix(self, it.arg, a, b, d)
@@ -241,6 +245,23 @@ class _KernelText(Text):
             made = self.let(f"insertelement {vector} {made}, {one} {number}, i64 {lane}")
         return made
 
+    def column(self, it: Instruction) -> str:
+        """One byte of each of some vectors, four words at a time."""
+        assert self.dialect.column is not None
+        count = len(it.src) // 4
+        made = "poison"
+        for number in range(count):
+            words = []
+            for source in it.src[4 * number : 4 * number + 4]:
+                assert source is not None
+                (lane,), row = source.arg, source.source(0)
+                kind = f"<{row.dtype.lanes // 4} x i32>"
+                whole = self.let(f"bitcast {register_type(row.dtype)} {self.name(row)} to {kind}")
+                words.append(self.let(f"extractelement {kind} {whole}, i64 {lane // 4}"))
+            word = self.dialect.column(self, words, lane % 4)
+            made = self.let(f"insertelement <{count} x i32> {made}, i32 {word}, i64 {number}")
+        return self.let(f"bitcast <{count} x i32> {made} to {register_type(it.dtype)}")
+
     def load_rows(self, it: Instruction) -> str:
         """Fragments of squares in shared memory, whose rows start where the threads say."""
         offset, is_turned = it.arg
@@ -317,3 +338,17 @@ class _KernelText(Text):
         self.line(f"br label %store{number}.done")
         self.block = f"store{number}.done"
         self.lines.append(f"{self.block}:")
+
+
+def _is_column(it: Instruction) -> bool:
+    """Whether a vector of bytes is the same one of each of some vectors: a row of a tile that is turned."""
+    lanes = {source.arg for source in it.src if source is not None and source.op is Op.LANE}
+    rows = [source.source(0) for source in it.src if source is not None and source.op is Op.LANE]
+    return (
+        it.dtype.scalar.itemsize == 1
+        and not it.dtype.is_bool
+        and len(it.src) % 4 == 0
+        and len(rows) == len(it.src)
+        and len(lanes) == 1
+        and all(row.dtype.lanes % 4 == 0 and len(it.source(0).arg) == 1 for row in rows)
+    )

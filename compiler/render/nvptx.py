@@ -167,6 +167,7 @@ DIALECT = Dialect(
     exchange=_exchange,
     matrix=_matrix,
     load_rows=_load_rows,
+    column=None,
     round_tf32=_round_tf32,
     copy=_copy,
     wait=_wait,
