@@ -57,6 +57,7 @@ NV_TILES = (
     *SMALL_TILES,
 )
 REST = 0.1  # of the time of what does not bound a tile: of two that are bound alike, the one that asks less
+WHOLE_RESULTS = 64 * 64  # of a block at most, and
 WHOLE_REGISTERS = 96  # of a thread, for all that it reads of a short k: nothing is staged then, nobody waits
 
 DEPTH_BYTES = 128  # along k in shared memory at a time, where threads copy them: a cache line of AMD's
@@ -113,7 +114,7 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     wide = warpgroup_tile(nest, found.factors, found.m, found.n, found.k, batch, target)
     if wide is not None:
         unit, rows, columns, waves_down, depth, ahead, together = wide
-        waves_across = 1
+        waves_across, is_whole = 1, False
     numbers = [nest.loads.index(load) for load in found.loads]
     m, n, k = found.m.name, found.n.name, found.k.name
     for name, size in ((m, rows), (n, columns), (k, depth)):
@@ -143,7 +144,8 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
             nest.parallel(loop.name)
     if together > 1:
         nest.parallel(_axis(nest, m).loops[1].name)
-    stage_along(nest, k, numbers, ahead)
+    if not is_whole:
+        stage_along(nest, k, numbers, ahead)
     if _stores_pieces(nest, unit, _axis(nest, n), SECTOR if copies_by_itself(target) else LINE):
         nest.collect()
     return True
@@ -198,7 +200,7 @@ def _tile(found: Product, facts: Accesses, batch: int, target: Target) -> Tile:
         """Whether a wave's operands of all of k are in registers, and nothing else is summed over. Bytes are turned in
         shared memory, each would be a load; what is widened or rounded is so on the way there.
         """
-        if not is_only or sizes != {2}:
+        if not is_only or sizes != {2} or rows * columns > WHOLE_RESULTS:
             return False
         copies = wave // prod(steps for steps, at in (*found.units[-1].b_n, *found.units[-1].k) if at >= 0)
         return copies * (rows // down + columns // across) * k * size // (4 * wave) <= WHOLE_REGISTERS
