@@ -104,8 +104,8 @@ class Ranges(Nest):
 
         So a row that is reduced, and then stored or reduced again, stays on the chip. For that all steps of the range
         are made at once: they are threads, lanes and written out; linearize refuses a loop. Raises ScheduleError for
-        ranges of two sizes, for ordered ones, for two whose places some value tells apart, and after other transforms
-        than merges.
+        ranges of two sizes, for ordered ones, for two whose places some value tells apart, for one along which a
+        reduction has results and one that is walked for it, and after other transforms than merges.
         """
         a, b, text = self.loop(name).axis, self.loop(into).axis, f"fuse {name} {into}"
         if any(not choice.startswith(("merge", "join", "fuse")) for choice in self.choices):
@@ -114,11 +114,31 @@ class Ranges(Nest):
             raise ScheduleError(f"{text}: the ranges are not two of one size, or are ordered")
         if self.needs_both(a, b) or any({a.range, b.range} <= set(node.src[1:]) for node in self.reduces):
             raise ScheduleError(f"{text}: some value needs both")
+        if self._differs_inside(a, b) or self._differs_inside(b, a):
+            raise ScheduleError(
+                f"{text}: a reduction that walks one of them makes a result for each place of the other"
+            )
         self.sink = substitute((self.sink,), {a.range: b.range})[0]
         self.whole.add(b.name)
         self._begin()
         self.choices.append(text)
         return self
+
+    def _differs_inside(self, place: Axis, walked: Axis) -> bool:
+        """Whether some reduction has a result for each place of a range, and the other one is walked for it.
+
+        What is stored along a range that is walked for something else, too, would be made inside of that walk.
+        """
+        if not walked.is_reduce:
+            return False
+        for node in self.reduces:
+            if self.masks[node] & place.bit and not place.is_reduce:
+                return True
+            if self.masks[node] & place.bit and any(
+                inner.op is Op.REDUCE and walked.range in inner.src[1:] for inner in toposort(node.src[:1])
+            ):
+                return True
+        return False
 
     def pad(self, name: str, multiple: int) -> Self:
         """Make an untouched range longer, to a multiple: beyond its end nothing is read, added or stored.
