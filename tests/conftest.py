@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 # of a test; one example of Hypothesis has none, as a busy machine stops for longer than an example runs
 DEADLINE_SECONDS = 60
-EMULATED_FACTOR = 5  # under --emulate
+EMULATED_FACTOR = 5  # under --emulate and --random-schedules
+RANDOM_TIMEOUT_MS = 200_000  # under --random-schedules: one thread may have all the work of a kernel
 hypothesis.settings.register_profile("hcq", deadline=None)
 hypothesis.settings.load_profile("hcq")
 GOLDEN = Path(__file__).parent.parent / "kernels_golden"
@@ -88,6 +89,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
     os.environ["HCQ_CACHE_DIR"] = cache
     os.environ["HCQ_VALIDATE"] = "1"
+    if config.getoption("--random-schedules"):
+        os.environ["HCQ_TIMEOUT_MS"] = str(RANDOM_TIMEOUT_MS)
     if emulated := config.getoption("--emulate"):
         os.environ["HCQ_EMULATE"] = emulated
         os.environ["HCQ_DEVICE"] = emulated.partition(":")[0].upper()
@@ -152,7 +155,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A test that takes too long fails where it hangs; one that even a signal cannot stop ends the process."""
     marker = item.get_closest_marker("deadline")
     seconds = float(marker.args[0]) if marker else DEADLINE_SECONDS
-    if item.config.getoption("--emulate"):
+    if item.config.getoption("--emulate") or item.config.getoption("--random-schedules"):
         seconds *= EMULATED_FACTOR
 
     def too_long(signum: int, frame: FrameType | None) -> None:

@@ -19,6 +19,8 @@ from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from tests.compiler.building import emulating
 
+pytestmark = pytest.mark.own_devices
+
 NARROW = ("float16", "bfloat16")
 GPUS = {"CPU": "", "NV": "nv:sm_80", "AMD": "amd:gfx1100", "AMD:1": "amd:gfx942"}
 

@@ -18,6 +18,8 @@ from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from tests.compiler.building import check, emulating
 
+pytestmark = pytest.mark.own_devices
+
 LENGTH, WIDTH, TILE = 256, 64, 64
 GPUS = {
     "AMD": ("amd:gfx942", amd_target("gfx942")),

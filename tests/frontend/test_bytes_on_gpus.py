@@ -14,6 +14,8 @@ from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from tests.compiler.building import emulating
 
+pytestmark = pytest.mark.own_devices
+
 GPUS = {
     "NV": "nv:sm_80",
     "AMD": "amd:gfx1100",

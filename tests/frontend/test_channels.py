@@ -23,6 +23,8 @@ from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 from tests.compiler.building import check, emulating
 
+pytestmark = pytest.mark.own_devices
+
 GPUS = {"AMD": "amd:gfx942", "AMD:1": "amd:gfx1100", "NV": "nv:sm_80", "NV:1": "nv:sm_90"}
 TARGETS = {
     "AMD": amd_target("gfx942"),

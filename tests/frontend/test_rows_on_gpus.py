@@ -12,6 +12,8 @@ from hcq import Tensor, counters
 from hcq.counters import Counters
 from tests.compiler.building import emulating
 
+pytestmark = pytest.mark.own_devices
+
 GPUS = {"AMD": "amd:gfx1100", "AMD:1": "amd:gfx942", "NV": "nv:sm_80", "NV:1": "nv:sm_90"}
 Op = Callable[[Tensor], Tensor]
 
@@ -106,7 +108,7 @@ def test_columns_are_read_once_and_in_whole_lines_where_they_fill_the_cores(
     assert len(seen) == 1
     assert in_memory(seen) <= 1.05 * ideal + left_over(seen[0], ideal - 4 * prod(shape))
     if shape[1] in (4, 16384):
-        assert asked(seen) <= 1.05 * 4 * prod(shape)  # threads beyond the last row read the first line
+        assert asked(seen) <= 1.1 * 4 * prod(shape)  # threads beyond the last row read the first line again
 
 
 @pytest.mark.parametrize("shape", [(1 << 20,), (1_000_003,)], ids=["2**20", "a-prime"])

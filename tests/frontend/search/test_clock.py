@@ -45,6 +45,7 @@ def test_the_cpu_tells_the_time_of_each_run(device: Device) -> None:
     assert bench.one(code) > 0
 
 
+@pytest.mark.own_devices
 def test_a_model_gives_the_same_time_twice_and_a_longer_one_for_scattered_loads(gpu: Device) -> None:
     sink = copy()
     target = nv_target("sm_80")
