@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 Arrays = dict[str, Any]
 Run = Callable[[], Any]
 
-LIBRARIES = ("hcq", "numpy", "torch", "tinygrad")
+LIBRARIES = ("hcq", "numpy", "torch", "torch-kept", "jax", "tinygrad")
 
 
 class Case:
@@ -40,9 +40,16 @@ class Case:
         """The right result, computed in float64 with NumPy."""
         raise KeyError(f"{self.name} has no expected result")
 
+    @classmethod
+    def method(cls, library: str) -> str | None:
+        """The name of the method that prepares this case for a library, or None when there is nothing to compare."""
+        name = library.partition("-")[0]  # torch-kept is torch in another environment
+        return name if hasattr(cls, name) else None
+
     def maker(self, library: str) -> Callable[[Arrays], Run] | None:
-        """The method that prepares this case for a library, or None when there is nothing to compare."""
-        found: Callable[[Arrays], Run] | None = getattr(self, library, None)
+        """That method."""
+        name = self.method(library)
+        found: Callable[[Arrays], Run] | None = getattr(self, name) if name else None
         return found
 
 
@@ -89,6 +96,15 @@ def _torch(function: Callable[..., Any], *arrays: Any) -> Run:
             return function(*tensors)
 
     return run
+
+
+def _jax(function: Callable[..., Any], *arrays: Any) -> Run:
+    """The function compiled by XLA, over arrays that are on its device."""
+    import jax
+
+    operands = [jax.device_put(array) for array in arrays]
+    compiled = jax.jit(function)
+    return lambda: jax.block_until_ready(compiled(*operands))
 
 
 def _tinygrad(function: Callable[..., Any], *arrays: Any) -> Run:
