@@ -50,7 +50,7 @@ help:
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
 	@echo "make reference   write the API reference, made from the docstrings: build/reference/index.html"
-	@echo "make bench    our times beside NumPy's, PyTorch's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
+	@echo "make bench    our times beside NumPy's, PyTorch's, JAX's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
 	@echo "make browser  install selenium, for the tests that drive a browser (apt install chromium chromium-driver)"

@@ -3,13 +3,13 @@
 In       case names, or none for all of them
 Out      a table: per case our figure, each peer's, how many times faster we are, our share of the machine's ceiling
 Changes  nothing; caches used here are temporary
-Next     bench_cases.py, bench_training.py (the work), bench_startup.py (fresh processes), docs/performance.md
+Next     bench_cases.py (what a case is), bench_training.py (the list of all), docs/performance.md
 
 How it measures: each library runs in a process of its own, so that thread pools do not meet; a result that differs from
 NumPy's in float64 is an error, not a time; libraries take turns in short blocks, so that a slow minute of the machine
-falls on all of them; the figure is the median of all runs. Every peer is measured at its best: NumPy's OpenBLAS is told the
-kind of CPU, which it mistakes for an older one; `torch-kept` is PyTorch where the heap keeps what it has, for each large
-result is otherwise mapped and faulted in anew.
+falls on all of them; the figure is the median of all runs. Every peer is measured at its best: NumPy's OpenBLAS is
+told the kind of CPU, which it mistakes for an older one; `torch-kept` is PyTorch where the heap keeps what it has, for
+each large result is otherwise mapped and faulted in anew.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ from hcq.tools.bench_training import ALL_CASES
 ANSWER_SECONDS = 300  # tinygrad compiles for long
 LESS_IS_BETTER = ("us", "s")
 SCALE = {"us": 1e6, "s": 1.0}
-KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(64 << 30), "MALLOC_TOP_PAD_": str(256 << 20)}
+KEEP_MEMORY = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 30),
+    "MALLOC_TOP_PAD_": str(256 << 20),
+}
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ class Worker:
 
 
 def environment_for(library: str) -> dict[str, str]:
-    """The environment of a library's processes: ours plus the checkout, and what each needs to use the CPU at its best."""
+    """The environment of a library's processes: ours, the checkout, and what makes each use the CPU at its best."""
     root = Path(__file__).resolve().parent.parent
     environment = dict(os.environ)
     if (root / "setup.py").is_file():
@@ -149,7 +153,9 @@ def environment_for(library: str) -> dict[str, str]:
             filter(None, [str(root), environment.get("PYTHONPATH", "")])
         )
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # starting again is meant to find compiled modules
-    if library == "numpy" and "avx512bw" in cpu_flags():  # OpenBLAS takes kernels of AVX2 for a CPU newer than itself
+    if (
+        library == "numpy" and "avx512bw" in cpu_flags()
+    ):  # OpenBLAS takes kernels of AVX2 for a CPU newer than itself
         environment.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
     if library == "torch-kept":
         environment |= KEEP_MEMORY
@@ -353,7 +359,7 @@ def parser() -> argparse.ArgumentParser:
         description=(__doc__ or "").split("\n\n")[0]
         + " A peer's cell ends in (how many times faster we are).",
         epilog=f"cases:\n{listing}\n\nexamples:\n"
-        "  python tools/bench.py                            everything, a few minutes\n"
+        "  python tools/bench.py                            everything, an hour\n"
         "  python tools/bench.py sgemm --quick              the three matrix products, roughly\n"
         "  python tools/bench.py conv3x3 --only numpy       hcq and NumPy alone\n"
         "  python tools/bench.py --json before.json         keep every figure with its quartiles\n"

@@ -1,7 +1,8 @@
-"""What the machine can do at most: float32 multiply-adds from registers, reading memory, copying memory.
+"""What the machine can do at most: multiply-adds from registers, reading memory, copying memory.
 
 In       the number of threads
-Out      as a program: {"fma": GFLOP/s, "read": GB/s, "copy": GB/s}
+Out      as a program: {"fma": GFLOP/s of float32, "read": GB/s, "copy": GB/s} and, where the CPU has instructions for
+         them, "bf16" (GFLOP/s) and "int8" (GOP/s)
 Next     bench.py (which prints our share of these)
 
 The loops are LLVM IR of a dozen lines, compiled here, one call per thread: nothing is between them and the machine. The
@@ -24,19 +25,30 @@ FLOATS = 1 << 26  # 256 MiB: beyond any cache
 BLOCKS = 15
 
 
-def _fma_loop() -> str:
+# instruction -> its LLVM name, what it adds up, what it multiplies, and products in a lane
+PRODUCTS = {
+    "fma": ("llvm.fma.v16f32", "<16 x float>", "<16 x float>", 1),
+    "bf16": ("llvm.x86.avx512bf16.dpbf16ps.512", "<16 x float>", "<32 x bfloat>", 2),
+    "int8": ("llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<64 x i8>", 4),
+}
+FEATURES = {"bf16": "avx512bf16", "int8": "avx512vnni"}  # as LLVM calls what the CPU must have
+
+
+def _product_loop(name: str) -> str:
     n = ACCUMULATORS
-    rows = [f"  %a{i} = phi <16 x float> [ zeroinitializer, %entry ], [ %b{i}, %loop ]" for i in range(n)]
-    work = [
-        f"  %b{i} = call <16 x float> @llvm.fma.v16f32(<16 x float> %x, <16 x float> %x, <16 x float> %a{i})"
-        for i in range(n)
-    ]
-    sums = [f"  %s{i} = fadd <16 x float> {'%x' if i == 0 else f'%s{i - 1}'}, %b{i}" for i in range(n)]
+    instruction, sums, factors, _ = PRODUCTS[name]
+    add = "add" if "i32" in sums else "fadd"
+    order = "{x}, {x}, {a}" if name == "fma" else "{a}, {x}, {x}"
+    call = order.format(x=f"{factors} %x", a=sums + " %a{i}")
+    rows = [f"  %a{i} = phi {sums} [ zeroinitializer, %entry ], [ %b{i}, %loop ]" for i in range(n)]
+    work = [f"  %b{i} = call {sums} @{instruction}({call.format(i=i)})" for i in range(n)]
+    total = [f"  %s{i} = {add} {sums} {'%b0' if i == 1 else f'%s{i - 1}'}, %b{i}" for i in range(1, n)]
+    types = ", ".join(part.split(" %")[0] for part in call.split(", "))
     return "\n".join(
         [
-            "define void @fma(ptr %memory, ptr %unused, i64 %count) {",
+            f"define void @{name}(ptr %memory, ptr %unused, i64 %count) {{",
             "entry:",
-            "  %x = load <16 x float>, ptr %memory, align 64",
+            f"  %x = load {factors}, ptr %memory, align 64",
             "  br label %loop",
             "loop:",
             "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
@@ -46,13 +58,21 @@ def _fma_loop() -> str:
             "  %more = icmp slt i64 %next, %count",
             "  br i1 %more, label %loop, label %done",
             "done:",
-            *sums,
-            f"  store <16 x float> %s{n - 1}, ptr %memory, align 64",
+            *total,
+            f"  store {sums} %s{n - 1}, ptr %memory, align 64",
             "  ret void",
             "}",
-            "declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)",
+            f"declare {sums} @{instruction}({types})",
         ]
     )
+
+
+def _products() -> list[str]:
+    """The instructions that this CPU has."""
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    return [name for name in PRODUCTS if name not in FEATURES or features.get(FEATURES[name])]
 
 
 class Loops:
@@ -86,17 +106,21 @@ def measure(threads: int) -> dict[str, float]:
     share = FLOATS // threads
     sources = [aligned(share) for _ in range(threads)]
     targets = [aligned(share) for _ in range(threads)]
-    best = {"fma": 0.0, "read": 0.0, "copy": 0.0}
     memory = Path(__file__).with_name("bench_memory.ll").read_text(encoding="utf-8")
-    loops = Loops(f"{_fma_loop()}\n{memory}")
-    # a short vector for fma: its accumulators must stay finite, and its memory in the nearest cache
-    ones = [aligned(16) for _ in range(threads)]
+    products = _products()
+    loops = Loops("\n".join([*map(_product_loop, products), memory]))
+    # a short vector for products, in the nearest cache, and zeros: as fast as other numbers, and sums stay finite
+    zeros = {name: [aligned(16) for _ in range(threads)] for name in products}
+    for vector in (vector for vectors in zeros.values() for vector in vectors):
+        vector[:] = 0
     steps = 1 << 21
     plans = {
-        "fma": (ones, ones, steps, threads * steps * ACCUMULATORS * 16 * 2),
-        "read": (sources, targets, share, threads * share * 4),
-        "copy": (sources, targets, share, threads * share * 8),
+        name: (zeros[name], zeros[name], steps, threads * steps * ACCUMULATORS * 16 * 2 * PRODUCTS[name][3])
+        for name in products
     }
+    plans["read"] = (sources, targets, share, threads * share * 4)
+    plans["copy"] = (sources, targets, share, threads * share * 8)
+    best = dict.fromkeys(plans, 0.0)
     for _ in range(BLOCKS):
         for name, (inputs, outputs, count, amount) in plans.items():
             workers = [

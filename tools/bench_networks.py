@@ -3,7 +3,7 @@
 In       a case of `NETWORK_CASES` and a library
 Out      see bench_cases.py
 Changes  nothing
-Next     bench_training.py (the list of all), bench_backward.py (convolutions backward)
+Next     bench_training.py (the list of all), bench_convolutions.py (convolutions backward)
 
 A network is one function of a library's `nn`, for names are alike. For the check a few layers of NumPy are such an
 `nn`, too, and compute in float64 what the loss is before the first step.
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from hcq.tools.bench_backward import _Both
 from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _random, hcq_wait
+from hcq.tools.bench_convolutions import _Both
 
 Layers = list[Any]
 Built = tuple[Layers, Callable[[Any], Any]]  # layers with weights, in order, and what they make of an input

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _random, _tinygrad, _torch
+from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _jax, _random, _tinygrad, _torch
 
 
 class _Line(Case):
@@ -44,6 +44,9 @@ class _Line(Case):
 
     def torch(self, inputs: Arrays) -> Run:
         return _torch(self.work, inputs["x"])
+
+    def jax(self, inputs: Arrays) -> Run:
+        return _jax(self.work, inputs["x"])
 
     def tinygrad(self, inputs: Arrays) -> Run:
         return _tinygrad(self.work, inputs["x"])
@@ -148,6 +151,12 @@ class Sort(_Line):
         """Stable, as ours is."""
         return _torch(lambda x: x.sort(stable=True)[0], inputs["x"])
 
+    def jax(self, inputs: Arrays) -> Run:
+        """The numbers alone."""
+        import jax
+
+        return _jax(jax.numpy.sort, inputs["x"])
+
 
 class SortSmall(Sort):
     name = "sort-1k"
@@ -169,6 +178,11 @@ class TopK(_Line):
         import numpy
 
         return numpy.sort(numpy.partition(x, x.size - 64)[-64:])[::-1]
+
+    def jax(self, inputs: Arrays) -> Run:
+        import jax
+
+        return _jax(lambda x: jax.lax.top_k(x, 64)[0], inputs["x"])
 
 
 class TopKSmall(TopK):

@@ -12,10 +12,13 @@ import sys
 import time
 from typing import Any
 
-from hcq.tools.bench_backward import BACKWARD_CASES
-from hcq.tools.bench_cases import TENSOR_CASES, Arrays, Case, Run, _convolve, hcq_wait
+from hcq.tools.bench_cases import Arrays, Case, Run, hcq_wait
+from hcq.tools.bench_convolutions import CONVOLUTION_CASES, _convolve
 from hcq.tools.bench_networks import NETWORK_CASES
 from hcq.tools.bench_ordering import ORDERING_CASES
+from hcq.tools.bench_overheads import OVERHEAD_CASES
+from hcq.tools.bench_products import PRODUCT_CASES
+from hcq.tools.bench_streams import STREAM_CASES
 
 BATCH = 64
 LEARNING_RATE = 2e-3
@@ -136,7 +139,10 @@ class DigitsStep(Case):
         return run
 
 
-_EVERY: tuple[type[Case], ...] = (*TENSOR_CASES, *BACKWARD_CASES, *ORDERING_CASES, *NETWORK_CASES, DigitsStep)
+_EVERY: tuple[type[Case], ...] = (
+    *(*PRODUCT_CASES, *STREAM_CASES, *CONVOLUTION_CASES, *ORDERING_CASES),
+    *(*OVERHEAD_CASES, *NETWORK_CASES, DigitsStep),
+)
 ALL_CASES: dict[str, type[Case]] = {case.name: case for case in _EVERY}
 
 

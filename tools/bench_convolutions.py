@@ -1,15 +1,68 @@
-"""Convolutions backward: the gradients of input and weight, in hcq and PyTorch.
+"""Benchmark cases of convolutions, forward, and backward to the gradients of input and weight.
 
 In       see bench_cases.py
-Out      cases; `BACKWARD_CASES` lists them
-Next     bench_training.py (who puts them among the others), frontend/scheduler/gaps.py (what makes them fast)
+Out      cases; `CONVOLUTION_CASES` lists them
+Next     bench_training.py (the list of all), frontend/scheduler/gaps.py (what makes gradients fast)
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _random
+from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _jax, _random, _tinygrad, _torch
+
+
+class Conv(Case):
+    name = "conv3x3"
+    about = "3x3 convolution, batch 8, 64 to 64 channels, 56 x 56, padding 1"
+    unit = "GFLOP/s"
+    ceiling = "fma"
+    amount = 2 * 8 * 64 * 64 * 56 * 56 * 9 / 1e9
+
+    def inputs(self) -> Arrays:
+        return {"x": _random(8, 64, 56, 56), "w": _random(64, 64, 3, 3)}
+
+    def expected(self, inputs: Arrays) -> Any:
+        return _convolve(inputs["x"].astype("float64"), inputs["w"].astype("float64"))
+
+    def hcq(self, inputs: Arrays) -> Run:
+        return _hcq(lambda x, w: x.conv2d(w, padding=1).realize(), inputs["x"], inputs["w"])
+
+    def numpy(self, inputs: Arrays) -> Run:
+        return lambda: _convolve(inputs["x"], inputs["w"])
+
+    def torch(self, inputs: Arrays) -> Run:
+        import torch
+
+        return _torch(lambda x, w: torch.nn.functional.conv2d(x, w, padding=1), inputs["x"], inputs["w"])
+
+    def jax(self, inputs: Arrays) -> Run:
+        import jax
+
+        return _jax(lambda x, w: jax.lax.conv(x, w, (1, 1), "SAME"), inputs["x"], inputs["w"])
+
+    def tinygrad(self, inputs: Arrays) -> Run:
+        return _tinygrad(lambda x, w: x.conv2d(w, padding=1), inputs["x"], inputs["w"])
+
+
+class DeepConv(Conv):
+    name = "conv3x3-256"
+    about = "3x3 convolution, batch 8, 256 to 256 channels, 14 x 14, padding 1"
+    amount = 2 * 8 * 256 * 256 * 14 * 14 * 9 / 1e9
+
+    def inputs(self) -> Arrays:
+        return {"x": _random(8, 256, 14, 14), "w": _random(256, 256, 3, 3)}
+
+
+def _convolve(x: Any, w: Any) -> Any:
+    """Convolution with padding 1 as one matrix product over unfolded windows, NumPy's best."""
+    import numpy
+
+    n, _, height, width = x.shape
+    padded = numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = numpy.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    unfolded = windows.transpose(1, 4, 5, 0, 2, 3).reshape(w[0].size, n * height * width)
+    return (w.reshape(len(w), -1) @ unfolded).reshape(len(w), n, height, width).transpose(1, 0, 2, 3)
 
 
 class _Both:
@@ -21,7 +74,7 @@ class _Both:
     def numpy(self) -> Any:
         import numpy
 
-        return numpy.concatenate([result.numpy().ravel() for result in self.results])
+        return numpy.concatenate([numpy.asarray(result).ravel() for result in self.results])
 
 
 class ConvBackward(Case):
@@ -96,6 +149,18 @@ class ConvBackward(Case):
 
         return run
 
+    def jax(self, inputs: Arrays) -> Run:
+        """Both gradients of one vector-Jacobian product."""
+        import jax
+
+        around = [(self.padding, self.padding)] * 2
+
+        def forward(x: Any, w: Any) -> Any:
+            return jax.lax.conv_general_dilated(x, w, (self.stride, self.stride), around)
+
+        run = _jax(lambda x, w, g: jax.vjp(forward, x, w)[1](g), *(inputs[name] for name in "xwg"))
+        return lambda: _Both(run())
+
 
 class Conv7x7Backward(ConvBackward):
     name = "conv7x7s2-back"
@@ -115,4 +180,7 @@ class Conv3x3Backward(ConvBackward):
     channels, size, window, stride = (256, 256), 14, 3, 1
 
 
-BACKWARD_CASES: tuple[type[Case], ...] = (Conv7x7Backward, StridedConvBackward, Conv3x3Backward)
+CONVOLUTION_CASES: tuple[type[Case], ...] = (
+    *(Conv, DeepConv),
+    *(Conv7x7Backward, StridedConvBackward, Conv3x3Backward),
+)
