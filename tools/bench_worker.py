@@ -72,7 +72,9 @@ def check(case: Case, result: Any, expected: Any) -> None:
 def fetch(result: Any) -> Any:
     """A library's result as a NumPy array."""
     if "bfloat16" in str(getattr(result, "dtype", "")):  # NumPy has none
-        result = result.float()
+        result = (
+            result.float() if hasattr(result, "float") else result.astype("float32")
+        )  # JAX has no float()
     return result.numpy() if hasattr(result, "numpy") else result
 
 
