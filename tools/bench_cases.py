@@ -31,6 +31,7 @@ class Case:
         None  # the machine's limit that bounds this case: fma, bf16, int8, read or copy
     )
     changes_state: ClassVar[bool] = False  # True when a second run rightly gives another result (training)
+    without: ClassVar[tuple[str, ...]] = ()  # libraries that would take minutes for one run
 
     amount: float  # what one run amounts to: GFLOP, GB, steps; for us, s: how many operations share the time
 
@@ -46,7 +47,7 @@ class Case:
     def method(cls, library: str) -> str | None:
         """The name of the method that prepares this case for a library, or None when there is nothing to compare."""
         name = library.partition("-")[0]  # torch-kept is torch in another environment
-        return name if hasattr(cls, name) else None
+        return name if hasattr(cls, name) and name not in cls.without else None
 
     def maker(self, library: str) -> Callable[[Arrays], Run] | None:
         """That method."""
@@ -123,3 +124,36 @@ def _tinygrad(function: Callable[..., Any], *arrays: Any) -> Run:
         return result
 
     return run
+
+
+# -- work that libraries spell alike -----------------------------------------------------------------------------------
+
+
+class Alike(Case):
+    """One expression of arrays whose operators and methods every library has under the same names."""
+
+    def work(self, *operands: Any) -> Any:
+        """The tensor to compute, of a library's tensors."""
+        raise NotImplementedError
+
+    def in_numpy(self, *operands: Any) -> Any:
+        """The same of NumPy's arrays."""
+        return self.work(*operands)
+
+    def expected(self, inputs: Arrays) -> Any:
+        return self.in_numpy(*(array.astype("float64") for array in inputs.values()))
+
+    def hcq(self, inputs: Arrays) -> Run:
+        return _hcq(lambda *operands: self.work(*operands).realize(), *inputs.values())
+
+    def numpy(self, inputs: Arrays) -> Run:
+        return lambda: self.in_numpy(*inputs.values())
+
+    def torch(self, inputs: Arrays) -> Run:
+        return _torch(self.work, *inputs.values())
+
+    def jax(self, inputs: Arrays) -> Run:
+        return _jax(self.work, *inputs.values())
+
+    def tinygrad(self, inputs: Arrays) -> Run:
+        return _tinygrad(self.work, *inputs.values())

@@ -10,57 +10,24 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _jax, _random, _tinygrad, _torch
+from hcq.tools.bench_cases import Alike, Arrays, Case, Run, _jax, _random, _torch
 
 
-class _Line(Case):
-    """One function of one array, which the libraries name alike."""
+class _Line(Alike):
+    """One function of one array."""
 
     shape: ClassVar[tuple[int, ...]]
     unit = "us"
     amount = 1.0
 
-    @staticmethod
-    def work(x: Any) -> Any:
-        """The tensor to compute, of a tensor."""
-        raise NotImplementedError
-
-    @staticmethod
-    def in_numpy(x: Any) -> Any:
-        """The same of a NumPy array."""
-        raise NotImplementedError
-
     def inputs(self) -> Arrays:
         return {"x": _random(*self.shape)}
-
-    def expected(self, inputs: Arrays) -> Any:
-        return self.in_numpy(inputs["x"].astype("float64"))
-
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda x: self.work(x).realize(), inputs["x"])
-
-    def numpy(self, inputs: Arrays) -> Run:
-        return lambda: self.in_numpy(inputs["x"])
-
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(self.work, inputs["x"])
-
-    def jax(self, inputs: Arrays) -> Run:
-        return _jax(self.work, inputs["x"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(self.work, inputs["x"])
 
 
 class _Running(_Line):
     tolerance = 1e-3
 
-    @staticmethod
-    def work(x: Any) -> Any:
-        return x.cumsum(0)
-
-    @staticmethod
-    def in_numpy(x: Any) -> Any:
+    def work(self, x: Any) -> Any:
         return x.cumsum(0)
 
 
@@ -81,12 +48,7 @@ class CumSumRows(_Running):
     about = "running sums of the rows of 4096 x 4096"
     shape = (4096, 4096)
 
-    @staticmethod
-    def work(x: Any) -> Any:
-        return x.cumsum(1)
-
-    @staticmethod
-    def in_numpy(x: Any) -> Any:
+    def work(self, x: Any) -> Any:
         return x.cumsum(1)
 
 
@@ -102,12 +64,7 @@ class ArgMax(_Line):
     shape = (1 << 24,)
     tolerance = 0.0
 
-    @staticmethod
-    def work(x: Any) -> Any:
-        return x.argmax()
-
-    @staticmethod
-    def in_numpy(x: Any) -> Any:
+    def work(self, x: Any) -> Any:
         return x.argmax()
 
 
@@ -123,12 +80,7 @@ class ArgMaxRows(_Line):
     shape = (4096, 1000)
     tolerance = 0.0
 
-    @staticmethod
-    def work(x: Any) -> Any:
-        return x.argmax(1)
-
-    @staticmethod
-    def in_numpy(x: Any) -> Any:
+    def work(self, x: Any) -> Any:
         return x.argmax(1)
 
 
@@ -137,12 +89,10 @@ class Sort(_Line):
     about = "1M numbers in stable order, with their places; NumPy sorts the numbers alone"
     shape = (1 << 20,)
 
-    @staticmethod
-    def work(x: Any) -> Any:
+    def work(self, x: Any) -> Any:
         return x.sort()[0]
 
-    @staticmethod
-    def in_numpy(x: Any) -> Any:
+    def in_numpy(self, x: Any) -> Any:
         import numpy
 
         return numpy.sort(x)
@@ -169,12 +119,10 @@ class TopK(_Line):
     about = "the 64 greatest of 1M numbers, in order, with their places; NumPy partitions and sorts"
     shape = (1 << 20,)
 
-    @staticmethod
-    def work(x: Any) -> Any:
+    def work(self, x: Any) -> Any:
         return x.topk(64)[0]
 
-    @staticmethod
-    def in_numpy(x: Any) -> Any:
+    def in_numpy(self, x: Any) -> Any:
         import numpy
 
         return numpy.sort(numpy.partition(x, x.size - 64)[-64:])[::-1]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _jax, _random, _tinygrad, _torch, hcq_wait
+from hcq.tools.bench_cases import Alike, Arrays, Case, Run, _hcq, _jax, _random, _tinygrad, _torch, hcq_wait
 
 
-class Sgemm(Case):
+class Sgemm(Alike):
     unit = "GFLOP/s"
-    ceiling = "fma"
+    ceiling: ClassVar[str | None] = "fma"
     n: ClassVar[int]
 
     def __init__(self) -> None:
@@ -23,26 +23,15 @@ class Sgemm(Case):
     def inputs(self) -> Arrays:
         return {"a": _random(self.n, self.n, seed=1), "b": _random(self.n, self.n, seed=2)}
 
-    def expected(self, inputs: Arrays) -> Any:
-        return inputs["a"].astype("float64") @ inputs["b"].astype("float64")
-
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda a, b: (a @ b).realize(), inputs["a"], inputs["b"])
+    def work(self, *operands: Any) -> Any:
+        a, b = operands
+        return a @ b
 
     def numpy(self, inputs: Arrays) -> Run:
         import numpy
 
         a, b, out = inputs["a"], inputs["b"], numpy.empty((self.n, self.n), "float32")
         return lambda: numpy.matmul(a, b, out=out)
-
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(lambda a, b: a @ b, inputs["a"], inputs["b"])
-
-    def jax(self, inputs: Arrays) -> Run:
-        return _jax(lambda a, b: a @ b, inputs["a"], inputs["b"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda a, b: a @ b, inputs["a"], inputs["b"])
 
 
 class Sgemm256(Sgemm):
@@ -68,26 +57,12 @@ class Sgemm4096(Sgemm):
 class TransposedSgemm(Sgemm1024):
     name, about = "transposed-1024", "float32 matrix product whose left operand lies transposed, 1024 x 1024"
 
-    def expected(self, inputs: Arrays) -> Any:
-        return inputs["a"].T.astype("float64") @ inputs["b"].astype("float64")
-
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda a, b: (a.mT @ b).realize(), inputs["a"], inputs["b"])
+    def work(self, *operands: Any) -> Any:
+        a, b = operands
+        return a.T @ b
 
     def numpy(self, inputs: Arrays) -> Run:
-        import numpy
-
-        a, b, out = inputs["a"].T, inputs["b"], numpy.empty((self.n, self.n), "float32")
-        return lambda: numpy.matmul(a, b, out=out)
-
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(lambda a, b: a.T @ b, inputs["a"], inputs["b"])
-
-    def jax(self, inputs: Arrays) -> Run:
-        return _jax(lambda a, b: a.T @ b, inputs["a"], inputs["b"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda a, b: a.T @ b, inputs["a"], inputs["b"])
+        return super().numpy({"a": inputs["a"].T, "b": inputs["b"]})
 
 
 class Bfloat16Product(Case):
@@ -139,26 +114,14 @@ class LargeBfloat16Product(Bfloat16Product):
     amount = 2 * n**3 / 1e9
 
 
-class Float16Product(Case):
-    name, about, unit = "float16-1024", "float16 matrix product, 1024 x 1024", "GFLOP/s"
+class Float16Product(Sgemm1024):
+    name, about = "float16-1024", "float16 matrix product, 1024 x 1024"
     tolerance = 1e-2
-    n = 1024
-    amount = 2 * n**3 / 1e9
+    without = ("numpy", "tinygrad")
+    ceiling = None
 
     def inputs(self) -> Arrays:
-        return {name: _random(self.n, self.n, seed=seed).astype("float16") for seed, name in enumerate("ab")}
-
-    def expected(self, inputs: Arrays) -> Any:
-        return inputs["a"].astype("float64") @ inputs["b"].astype("float64")
-
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda a, b: (a @ b).realize(), inputs["a"], inputs["b"])
-
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(lambda a, b: a @ b, inputs["a"], inputs["b"])
-
-    def jax(self, inputs: Arrays) -> Run:
-        return _jax(lambda a, b: a @ b, inputs["a"], inputs["b"])
+        return {name: array.astype("float16") for name, array in super().inputs().items()}
 
 
 class Int8Product(Case):
@@ -203,33 +166,19 @@ class LargeInt8Product(Int8Product):
     amount = 2 * n**3 / 1e9
 
 
-class VectorMatrix(Case):
+class VectorMatrix(Sgemm):
     name, about, unit = "vector-matrix", "float32 vector times matrix, 4096 x 4096", "GB/s"
     ceiling = "read"
     n = 4096
-    amount = 4 * n * n / 1e9
+
+    def __init__(self) -> None:
+        self.amount = 4 * self.n**2 / 1e9
 
     def inputs(self) -> Arrays:
         return {"v": _random(self.n, seed=1), "m": _random(self.n, self.n, seed=2)}
 
-    def expected(self, inputs: Arrays) -> Any:
-        return inputs["v"].astype("float64") @ inputs["m"].astype("float64")
-
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda v, m: (v @ m).realize(), inputs["v"], inputs["m"])
-
     def numpy(self, inputs: Arrays) -> Run:
-        v, m = inputs["v"], inputs["m"]
-        return lambda: v @ m
-
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(lambda v, m: v @ m, inputs["v"], inputs["m"])
-
-    def jax(self, inputs: Arrays) -> Run:
-        return _jax(lambda v, m: v @ m, inputs["v"], inputs["m"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda v, m: v @ m, inputs["v"], inputs["m"])
+        return lambda: inputs["v"] @ inputs["m"]
 
 
 class Attention(Case):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _jax, _random, _tinygrad, _torch
+from hcq.tools.bench_cases import Alike, Arrays, Case, Run, _hcq, _jax, _random, _tinygrad, _torch
 
 
 class Chain(Case):
@@ -53,7 +53,7 @@ class Chain(Case):
         return _tinygrad(lambda x: (x * 2 + 1).relu().sum(), inputs["x"])
 
 
-class _Sum(Case):
+class _Sum(Alike):
     unit = "GB/s"
     ceiling = "read"
     amount = 4 * 4096 * 4096 / 1e9
@@ -62,23 +62,8 @@ class _Sum(Case):
     def inputs(self) -> Arrays:
         return {"x": _random(4096, 4096)}
 
-    def expected(self, inputs: Arrays) -> Any:
-        return inputs["x"].astype("float64").sum(self.axes)
-
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda x: x.sum(self.axes).realize(), inputs["x"])
-
-    def numpy(self, inputs: Arrays) -> Run:
-        return lambda: inputs["x"].sum(self.axes)
-
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(lambda x: x.sum(self.axes), inputs["x"])
-
-    def jax(self, inputs: Arrays) -> Run:
-        return _jax(lambda x: x.sum(self.axes), inputs["x"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda x: x.sum(self.axes), inputs["x"])
+    def work(self, *operands: Any) -> Any:
+        return operands[0].sum(self.axes)
 
 
 class SumAll(_Sum):
@@ -173,7 +158,7 @@ class LayerNorm(Case):
         return _tinygrad(lambda x, w, b: x.layernorm() * w + b, *(inputs[name] for name in "xwb"))
 
 
-class Transpose(Case):
+class Transpose(Alike):
     name = "transpose-4096"
     about = "4096 x 4096 floats written the other way round; counts one read and one write"
     unit = "GB/s"
@@ -183,11 +168,11 @@ class Transpose(Case):
     def inputs(self) -> Arrays:
         return {"x": _random(4096, 4096)}
 
-    def expected(self, inputs: Arrays) -> Any:
-        return inputs["x"].T.astype("float64")
+    def work(self, *operands: Any) -> Any:
+        return operands[0].T.contiguous()
 
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda x: x.T.contiguous().realize(), inputs["x"])
+    def in_numpy(self, *operands: Any) -> Any:
+        return operands[0].T.copy()
 
     def numpy(self, inputs: Arrays) -> Run:
         import numpy
@@ -200,17 +185,12 @@ class Transpose(Case):
 
         return run
 
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(lambda x: x.T.contiguous(), inputs["x"])
-
     def jax(self, inputs: Arrays) -> Run:
+        """What a compiled function returns is contiguous."""
         return _jax(lambda x: x.T, inputs["x"])
 
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda x: x.T.contiguous(), inputs["x"])
 
-
-class Add(Case):
+class Add(Alike):
     name = "add-4096"
     about = "sum of two tensors of 4096 x 4096 floats; counts two reads and one write"
     unit = "GB/s"
@@ -220,11 +200,9 @@ class Add(Case):
     def inputs(self) -> Arrays:
         return {name: _random(4096, 4096, seed=seed) for seed, name in enumerate("xy")}
 
-    def expected(self, inputs: Arrays) -> Any:
-        return inputs["x"].astype("float64") + inputs["y"]
-
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda x, y: (x + y).realize(), inputs["x"], inputs["y"])
+    def work(self, *operands: Any) -> Any:
+        x, y = operands
+        return x + y
 
     def numpy(self, inputs: Arrays) -> Run:
         import numpy
@@ -232,17 +210,8 @@ class Add(Case):
         x, y, out = inputs["x"], inputs["y"], numpy.empty_like(inputs["x"])
         return lambda: numpy.add(x, y, out=out)
 
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(lambda x, y: x + y, inputs["x"], inputs["y"])
 
-    def jax(self, inputs: Arrays) -> Run:
-        return _jax(lambda x, y: x + y, inputs["x"], inputs["y"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda x, y: x + y, inputs["x"], inputs["y"])
-
-
-class Embedding(Case):
+class Embedding(Alike):
     name = "embedding"
     about = "16384 rows of 512 floats taken from 32768; counts one read and one write"
     unit = "GB/s"
@@ -252,14 +221,14 @@ class Embedding(Case):
     def inputs(self) -> Arrays:
         import numpy
 
-        places = numpy.random.default_rng(0).integers(0, 32768, 16384)
-        return {"w": _random(32768, 512), "i": places}
+        return {"w": _random(32768, 512), "i": numpy.random.default_rng(0).integers(0, 32768, 16384)}
 
     def expected(self, inputs: Arrays) -> Any:
         return inputs["w"][inputs["i"]]
 
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda w, i: w[i].realize(), inputs["w"], inputs["i"])
+    def work(self, *operands: Any) -> Any:
+        w, i = operands
+        return w[i]
 
     def numpy(self, inputs: Arrays) -> Run:
         import numpy
@@ -271,12 +240,6 @@ class Embedding(Case):
         import torch
 
         return _torch(lambda w, i: torch.nn.functional.embedding(i, w), inputs["w"], inputs["i"])
-
-    def jax(self, inputs: Arrays) -> Run:
-        return _jax(lambda w, i: w[i], inputs["w"], inputs["i"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda w, i: w[i], inputs["w"], inputs["i"])
 
 
 STREAM_CASES: tuple[type[Case], ...] = (
