@@ -28,6 +28,7 @@ CASES = tuple(
     for kind in (
         "cases",
         "convolutions",
+        "language",
         "ordering",
         "overheads",
         "products",

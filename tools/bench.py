@@ -304,7 +304,7 @@ def line(row: Row, libraries: Sequence[str]) -> list[str]:
 class Table:
     """Prints rows as they come, in columns as wide as the longest cell expected."""
 
-    WIDTHS = (18, 8)
+    WIDTHS = (20, 10)
 
     def __init__(self, libraries: Sequence[str]) -> None:
         self.libraries = libraries
@@ -353,7 +353,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of the command line."""
     about = {name: case.about for name, case in ALL_CASES.items()}
     about |= {name: case.about for name, case in STARTUP_CASES.items()}
-    listing = "\n".join(f"  {name:18}{text}" for name, text in about.items())
+    listing = "\n".join(f"  {name:20}{text}" for name, text in about.items())
     made = argparse.ArgumentParser(
         prog="bench",
         description=(__doc__ or "").split("\n\n")[0]

@@ -3,20 +3,22 @@
 In       a case of `NETWORK_CASES` and a library
 Out      see bench_cases.py
 Changes  nothing
-Next     bench_training.py (the list of all), bench_convolutions.py (convolutions backward)
+Next     bench_training.py (the list of all), bench_inference.py (forward alone), bench_convolutions.py (backward)
 
-A network is one function of a library's `nn`, for names are alike. For the check a few layers of NumPy are such an
-`nn`, too, and compute in float64 what the loss is before the first step.
+A network is one function of a library's `nn`, for names are alike. bench_layers.py makes such an `nn` of NumPy, which
+computes in float64 what the loss is before the first step, and of JAX.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _random, hcq_wait
 from hcq.tools.bench_convolutions import _Both
+from hcq.tools.bench_layers import NUMPY, Parts, jax_layers, parts_of, softmax, with_parts
 
 Layers = list[Any]
 Built = tuple[Layers, Callable[[Any], Any]]  # layers with weights, in order, and what they make of an input
@@ -172,17 +174,16 @@ class _Training(Case):
         raise NotImplementedError
 
     def expected(self, inputs: Arrays) -> Any:
-        layers, forward = self.build(_NumpyLayers)
-        for layer, weight in zip(layers, _weights(layers), strict=True):
+        layers, forward = self.build(NUMPY)
+        for layer, weight in zip(layers, weights_for(layers), strict=True):
             layer.weight = weight.astype("float64")
-        return self.loss(_NumpyLayers, forward(inputs["x"].astype("float64")), inputs["wanted"])
+        return self.loss(NUMPY, forward(inputs["x"].astype("float64")), inputs["wanted"])
 
     def hcq(self, inputs: Arrays) -> Run:
         from hcq import Tensor, jit, nn
 
         layers, forward = self.build(nn)
-        for layer, weight in zip(layers, _weights(layers), strict=True):
-            layer.weight.assign(Tensor(weight)).realize()
+        fill_hcq(layers)
         optimizer = self.optimizer(nn, [p for layer in layers for p in layer.parameters()])
         x, wanted = (Tensor(inputs[name]).realize() for name in ("x", "wanted"))
 
@@ -208,8 +209,7 @@ class _Training(Case):
         from torch import nn
 
         layers, forward = self.build(nn)
-        for layer, weight in zip(layers, _weights(layers), strict=True):
-            layer.weight.data.copy_(torch.from_numpy(weight))
+        fill_torch(layers)
         parameters = [p for layer in layers for p in layer.parameters()]
         optimizer = self.optimizer(torch, parameters, fused=True)
         x, wanted = torch.from_numpy(inputs["x"]), torch.from_numpy(inputs["wanted"])
@@ -223,9 +223,59 @@ class _Training(Case):
 
         return run
 
+    def jax(self, inputs: Arrays) -> Run:
+        """Loss, gradients and optimizer as one function, whose weights XLA writes over."""
+        import jax
 
-def _weights(layers: Layers) -> list[Any]:
-    """The same start for every library; a norm's scale is one."""
+        nn = jax_layers()
+        layers, forward = self.build(nn)
+        for layer, weight in zip(layers, weights_for(layers), strict=True):
+            layer.weight = weight
+        x, wanted = (jax.device_put(inputs[name]) for name in ("x", "wanted"))
+        parameters = jax.device_put(parts_of(layers))
+        optimizer = self.optimizer(nn, parameters)
+        state = optimizer.state
+
+        def loss(parameters: Parts, x: Any, wanted: Any) -> Any:
+            with_parts(layers, parameters)
+            return self.loss(nn, forward(x), wanted)
+
+        def step(parameters: Parts, state: Any, x: Any, wanted: Any) -> Any:
+            value, slopes = jax.value_and_grad(loss)(parameters, x, wanted)
+            return value, *optimizer.step(parameters, slopes, state)
+
+        compiled = jax.jit(step, donate_argnums=(0, 1))
+
+        def run() -> Any:
+            nonlocal parameters, state
+            value, parameters, state = jax.block_until_ready(compiled(parameters, state, x, wanted))
+            return value
+
+        return run
+
+
+def fill_hcq(layers: Layers) -> None:
+    """Give our layers the weights that every library starts from."""
+    from hcq import Tensor
+
+    for layer, weight in zip(layers, weights_for(layers), strict=True):
+        layer.weight.assign(Tensor(weight)).realize()
+        if layer.bias is not None:
+            layer.bias.assign(Tensor.zeros(*layer.bias.shape)).realize()
+
+
+def fill_torch(layers: Layers) -> None:
+    """Give PyTorch's layers the weights that every library starts from."""
+    import torch
+
+    for layer, weight in zip(layers, weights_for(layers), strict=True):
+        layer.weight.data.copy_(torch.from_numpy(weight))
+        if layer.bias is not None:
+            layer.bias.data.zero_()
+
+
+def weights_for(layers: Layers) -> list[Any]:
+    """The same start for every library; a norm's scale is one, a bias zero."""
     import numpy
 
     draw, found = numpy.random.default_rng(0), []
@@ -235,6 +285,153 @@ def _weights(layers: Layers) -> list[Any]:
         weight = draw.standard_normal(shape, "float32") * numpy.float32((2 / fan_in) ** 0.5)
         found.append(weight if len(shape) > 1 else numpy.ones(shape, "float32"))
     return found
+
+
+class _Mlp(_Training):
+    """784 - 512 - 512 - 10, as for small pictures of digits."""
+
+    batch, widths = 128, (784, 512, 512, 10)
+
+    def inputs(self) -> Arrays:
+        import numpy
+
+        return {
+            "x": _random(self.batch, self.widths[0]),
+            "wanted": numpy.random.default_rng(0).integers(0, self.widths[-1], self.batch),
+        }
+
+    def build(self, nn: Any) -> Built:
+        layers: Layers = [nn.Linear(into, out) for into, out in pairwise(self.widths)]
+        relu = nn.ReLU()
+
+        def forward(x: Any) -> Any:
+            for layer in layers[:-1]:
+                x = relu(layer(x))
+            return layers[-1](x)
+
+        return layers, forward
+
+    def loss(self, nn: Any, y: Any, wanted: Any) -> Any:
+        return nn.CrossEntropyLoss()(y, wanted)
+
+    def numpy(self, inputs: Arrays) -> Run:
+        """Forwards and backwards by hand."""
+        import numpy
+
+        layers, _ = self.build(NUMPY)
+        for layer, weight in zip(layers, weights_for(layers), strict=True):
+            layer.weight = weight
+        move = self.numpy_optimizer(layers)
+        x, wanted, places = inputs["x"], inputs["wanted"], numpy.arange(self.batch)
+
+        def run() -> Any:
+            seen = [x]  # what each layer was given
+            for layer in layers[:-1]:
+                seen.append(numpy.maximum(layer(seen[-1]), 0))
+            slope = softmax(layers[-1](seen[-1]))
+            loss = -numpy.log(slope[places, wanted]).mean()
+            slope[places, wanted] -= 1
+            slope /= self.batch
+            slopes: list[Any] = []
+            for layer, given in zip(reversed(layers), reversed(seen), strict=True):
+                slopes[:0] = [slope.T @ given, slope.sum(0)]
+                if given is not x:
+                    slope = (slope @ layer.weight) * (given > 0)
+            move(slopes)
+            return loss
+
+        return run
+
+    def numpy_optimizer(self, layers: Layers) -> Callable[[list[Any]], None]:
+        """What moves each layer's weight and bias down their slopes, in NumPy."""
+        raise NotImplementedError
+
+
+class MlpSgd(_Mlp):
+    name = "mlp-sgd-step"
+    about = "one training step of a 784-512-512-10 perceptron: batch 128, cross entropy, SGD"
+
+    def optimizer(self, nn: Any, parameters: list[Any], **options: Any) -> Any:
+        return nn.optim.SGD(parameters, lr=1e-3, **options)
+
+    def numpy_optimizer(self, layers: Layers) -> Callable[[list[Any]], None]:
+        parameters = [part for layer in layers for part in (layer.weight, layer.bias)]
+
+        def move(slopes: list[Any]) -> None:
+            for parameter, slope in zip(parameters, slopes, strict=True):
+                slope *= 1e-3
+                parameter -= slope
+
+        return move
+
+
+class MlpAdam(_Mlp):
+    name = "mlp-adam-step"
+    about = "one training step of a 784-512-512-10 perceptron: batch 128, cross entropy, Adam"
+
+    def optimizer(self, nn: Any, parameters: list[Any], **options: Any) -> Any:
+        return nn.optim.Adam(parameters, lr=1e-4, **options)
+
+    def numpy_optimizer(self, layers: Layers) -> Callable[[list[Any]], None]:
+        import numpy
+
+        parameters = [part for layer in layers for part in (layer.weight, layer.bias)]
+        firsts, seconds = ([numpy.zeros_like(part) for part in parameters] for _ in range(2))
+        count = 0
+
+        def move(slopes: list[Any]) -> None:
+            nonlocal count
+            count += 1
+            rate, spread = 1e-4 / (1 - 0.9**count), (1 - 0.999**count) ** 0.5
+            for parameter, slope, m, v in zip(parameters, slopes, firsts, seconds, strict=True):
+                m *= 0.9
+                m += 0.1 * slope
+                v *= 0.999
+                slope *= slope
+                slope *= 0.001
+                v += slope
+                numpy.sqrt(v, out=slope)
+                slope /= spread
+                slope += 1e-8
+                numpy.divide(m, slope, out=slope)
+                slope *= rate
+                parameter -= slope
+
+        return move
+
+
+class LeNet(_Training):
+    name = "lenet-step"
+    about = "one training step of LeNet: batch 128 of 1 x 28 x 28, two 5x5 convolutions, cross entropy, SGD"
+
+    def inputs(self) -> Arrays:
+        import numpy
+
+        return {"x": _random(128, 1, 28, 28), "wanted": numpy.random.default_rng(0).integers(0, 10, 128)}
+
+    def build(self, nn: Any) -> Built:
+        layers: Layers = [
+            nn.Conv2d(1, 6, 5, padding=2),
+            nn.Conv2d(6, 16, 5),
+            *(nn.Linear(into, out) for into, out in pairwise((400, 120, 84, 10))),
+        ]
+        relu, pool = nn.ReLU(), nn.MaxPool2d(2)
+
+        def forward(x: Any) -> Any:
+            for layer in layers[:2]:
+                x = pool(relu(layer(x)))
+            x = x.reshape(x.shape[0], -1)
+            for layer in layers[2:4]:
+                x = relu(layer(x))
+            return layers[4](x)
+
+        return layers, forward
+
+    def loss(self, nn: Any, y: Any, wanted: Any) -> Any:
+        return nn.CrossEntropyLoss()(y, wanted)
+
+    def optimizer(self, nn: Any, parameters: list[Any], **options: Any) -> Any:
+        return nn.optim.SGD(parameters, lr=1e-3, **options)
 
 
 class ResNet18(_Training):
@@ -332,99 +529,7 @@ class Transformer(_Training):
         return nn.optim.Adam(parameters, lr=1e-4, **options)
 
 
-# -- layers in NumPy ---------------------------------------------------------------------------------------------------
-
-
-class _NumpyLayer:
-    """A layer without memory of what it did: `weight` and `forward`."""
-
-    def __init__(self, *shape: int):
-        import numpy
-
-        self.weight = numpy.ones(shape)
-
-    def __call__(self, x: Any) -> Any:
-        raise NotImplementedError
-
-
-class _Linear(_NumpyLayer):
-    def __init__(self, into: int, out: int, bias: bool):
-        super().__init__(out, into)
-
-    def __call__(self, x: Any) -> Any:
-        return x @ self.weight.T
-
-
-class _Conv2d(_NumpyLayer):
-    def __init__(self, into: int, out: int, window: int, stride: int, padding: int, bias: bool):
-        super().__init__(out, into, window, window)
-        self.window, self.stride, self.padding = window, stride, padding
-
-    def __call__(self, x: Any) -> Any:
-        import numpy
-
-        windows = _windows(x, self.window, self.stride, self.padding, 0.0)
-        return numpy.tensordot(self.weight, windows, ((1, 2, 3), (1, 4, 5))).swapaxes(0, 1)
-
-
-class _MaxPool2d:
-    def __init__(self, window: int, stride: int, padding: int):
-        self.window, self.stride, self.padding = window, stride, padding
-
-    def __call__(self, x: Any) -> Any:
-        return _windows(x, self.window, self.stride, self.padding, float("-inf")).max((4, 5))
-
-
-class _BatchNorm2d(_NumpyLayer):
-    axes: tuple[int, ...] = (0, 2, 3)
-
-    def __call__(self, x: Any) -> Any:
-        """With scale one and shift zero, as both norms start."""
-        import numpy
-
-        x = x - x.mean(self.axes, keepdims=True)
-        return x / numpy.sqrt((x * x).mean(self.axes, keepdims=True) + 1e-5)
-
-
-class _LayerNorm(_BatchNorm2d):
-    axes = (-1,)
-
-
-def _windows(x: Any, window: int, stride: int, padding: int, around: float) -> Any:
-    """(n, c, h, w) -> (n, c, h', w', window, window)."""
-    import numpy
-
-    x = numpy.pad(x, ((0, 0), (0, 0), (padding,) * 2, (padding,) * 2), constant_values=around)
-    return numpy.lib.stride_tricks.sliding_window_view(x, (window, window), axis=(2, 3))[
-        :, :, ::stride, ::stride
-    ]
-
-
-def _softmax(x: Any) -> Any:
-    import numpy
-
-    x = numpy.exp(x - x.max(-1, keepdims=True))
-    return x / x.sum(-1, keepdims=True)
-
-
-def _cross_entropy(y: Any, wanted: Any) -> Any:
-    import numpy
-
-    return -numpy.log(_softmax(y)[numpy.arange(len(y)), wanted]).mean()
-
-
-_NumpyLayers = SimpleNamespace(
-    Linear=_Linear,
-    Conv2d=_Conv2d,
-    MaxPool2d=_MaxPool2d,
-    BatchNorm2d=_BatchNorm2d,
-    LayerNorm=_LayerNorm,
-    ReLU=lambda: lambda x: x.clip(0),
-    Softmax=lambda axis: _softmax,
-    CrossEntropyLoss=lambda: _cross_entropy,
-)
-
 NETWORK_CASES: tuple[type[Case], ...] = (
     *(LayerNormBackward, MaxPoolBackward, AttentionBackward),
-    *(Transformer, ResNet18),
+    *(MlpSgd, MlpAdam, LeNet, Transformer, ResNet18),
 )

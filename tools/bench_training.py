@@ -14,6 +14,8 @@ from typing import Any
 
 from hcq.tools.bench_cases import Arrays, Case, Run, hcq_wait
 from hcq.tools.bench_convolutions import CONVOLUTION_CASES, _convolve
+from hcq.tools.bench_inference import INFERENCE_CASES
+from hcq.tools.bench_language import LANGUAGE_CASES
 from hcq.tools.bench_networks import NETWORK_CASES
 from hcq.tools.bench_ordering import ORDERING_CASES
 from hcq.tools.bench_overheads import OVERHEAD_CASES
@@ -141,7 +143,7 @@ class DigitsStep(Case):
 
 _EVERY: tuple[type[Case], ...] = (
     *(*PRODUCT_CASES, *STREAM_CASES, *CONVOLUTION_CASES, *ORDERING_CASES),
-    *(*OVERHEAD_CASES, *NETWORK_CASES, DigitsStep),
+    *(*OVERHEAD_CASES, *NETWORK_CASES, *INFERENCE_CASES, *LANGUAGE_CASES, DigitsStep),
 )
 ALL_CASES: dict[str, type[Case]] = {case.name: case for case in _EVERY}
 

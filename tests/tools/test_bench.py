@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from hcq.tools import bench, bench_worker
+from hcq.tools import bench, bench_language, bench_worker
 from hcq.tools.bench_cases import LIBRARIES
 from hcq.tools.bench_convolutions import _convolve
 from hcq.tools.bench_overheads import TinyAdds
@@ -21,7 +21,8 @@ def row(unit: str, ours: float, theirs: float) -> bench.Row:
 
 
 @pytest.mark.parametrize(
-    ("unit", "ours", "theirs"), [("GFLOP/s", 300, 100), ("GB/s", 30, 10), ("us", 2, 6), ("s", 0.1, 0.3)]
+    ("unit", "ours", "theirs"),
+    [("GFLOP/s", 300, 100), ("GB/s", 30, 10), ("tokens/s", 90, 30), ("us", 2, 6), ("s", 0.1, 0.3)],
 )
 def test_a_ratio_above_one_means_that_we_are_faster(unit: str, ours: float, theirs: float) -> None:
     assert row(unit, ours, theirs).ratio("numpy") == pytest.approx(3)
@@ -87,6 +88,32 @@ def test_a_block_has_three_runs_or_as_many_as_fit_or_one_that_is_too_long(
 
     times = bench_worker.block(run, 8.0, clock)
     assert len(times) == runs
+
+
+@pytest.mark.parametrize("name", ["mlp-sgd-step", "mlp-adam-step"])
+def test_the_gradients_by_hand_are_ours(name: str) -> None:
+    """NumPy's training step has no check but that of its first loss: later ones tell whether the weights move alike."""
+    case = ALL_CASES[name]()
+    inputs = case.inputs()
+    losses = []
+    for library in ("hcq", "numpy"):
+        make = case.maker(library)
+        assert make is not None
+        run = make(inputs)
+        losses.append([float(bench_worker.fetch(run())) for _ in range(4)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert losses[0][-1] < losses[0][0]
+
+
+@pytest.mark.deadline(120)
+@pytest.mark.parametrize("case", bench_language.LANGUAGE_CASES)
+def test_a_language_model_of_small_sizes_is_right(
+    case: type[bench_language._Gpt2], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"VOCABULARY": 50, "CONTEXT": 32, "WIDTH": 32, "DEPTH": 2, "HEADS": 2, "BEFORE": 8, "KEPT": 16}
+    for name, size in small.items():
+        monkeypatch.setattr(bench_language, name, size)
+    bench_worker.prepare(case(), "hcq")
 
 
 def test_a_library_that_cannot_run_a_case_says_why() -> None:
