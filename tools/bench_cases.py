@@ -25,7 +25,7 @@ class Case:
 
     name: ClassVar[str]
     about: ClassVar[str]
-    unit: ClassVar[str]  # GFLOP/s, GB/s, steps/s: more is better; us, s: less is better
+    unit: ClassVar[str]  # us and s: less is better; a rate, as GFLOP/s, GB/s, tokens/s: more is
     tolerance: ClassVar[float] = 1e-4  # largest error allowed, against the largest expected value
     ceiling: ClassVar[str | None] = (
         None  # the machine's limit that bounds this case: fma, bf16, int8, read or copy
