@@ -1,8 +1,8 @@
 """Alignment: by how many bytes the address of an access divides, whatever the thread and the step.
 
 In       a LOAD or STORE of a linear program
-Out      bytes, at most those of the access and of BUFFER_ALIGN
-Next     render/gpu.py, render/cuda.py: a vector whose address divides by its size is one instruction
+Out      bytes, at most those of the access and of what every argument starts at
+Next     render/gpu.py, render/cuda.py: a vector whose address divides by its size is one instruction; llvm_streams.py
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ BUFFER_ALIGN = 16  # bytes: what every argument of a kernel starts at a multiple
 
 
 class Alignment:
-    """What is known of the indices of one program."""
+    """What is known of the indices of one program, whose arguments start at multiples of `start` bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: int = BUFFER_ALIGN) -> None:
+        self.start = start
         self._multiples: dict[Instruction, int] = {}
 
     def bytes(self, it: Instruction, dtype: DType) -> int:
         """What divides the address of an access to `dtype`."""
         base = it.src[1]
         step = gcd(it.arg or 0, 0 if base is None else self._multiple(base)) * dtype.itemsize
-        return gcd(dtype.itemsize * dtype.lanes, step, BUFFER_ALIGN)
+        return gcd(dtype.itemsize * dtype.lanes, step, self.start)
 
     def _multiple(self, it: Instruction) -> int:
         """What divides an index; 0 where it is 0."""

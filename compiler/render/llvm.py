@@ -18,6 +18,7 @@ from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
 from hcq.compiler.render import llvm_dots as dots
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
+from hcq.compiler.render.llvm_streams import FENCE, METADATA, STREAMED, Streams
 from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, Op
 
@@ -27,7 +28,8 @@ SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
 def render(program: Program, arch: str) -> str:
     """The module's text. Raises RenderError for an operation that this target has no spelling for."""
     text = Text(program)
-    text.has_extremes = arch == "x86_64"
+    if arch == "x86_64":
+        text.has_extremes, text.streams = True, Streams(program)
     return text.module()
 
 
@@ -37,6 +39,7 @@ class Text:
     pointer = "ptr"  # how the address of a buffer's element is written
     space = "p0"  # and how intrinsics call its address space
     has_extremes = False
+    streams: Streams | None = None  # stores that go past the caches, where a target has them
 
     def __init__(self, program: Program):
         self.program = program
@@ -48,6 +51,7 @@ class Text:
         self.loops: list[_OpenLoop] = []
         self.declarations: dict[str, None] = {}
         self.scratch: str | None = None
+        self.has_streamed = False
 
     def module(self) -> str:
         """The whole module. Raises RenderError."""
@@ -58,6 +62,9 @@ class Text:
             params.append(f"ptr {facts} %p{param.index}")
         for it in program.instructions:
             self.instruction(it)
+        if self.has_streamed:
+            self.declare(f"declare void @{FENCE}()")
+            self.line(f"call void @{FENCE}()")
         head = [f"; {program.name}: {program.groups} group{'s' if program.groups != 1 else ''}"]
         head += [f"; p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
         head.append(f"define void @{program.name}({', '.join([*params, 'ptr readonly %group'])}) nounwind {{")
@@ -68,6 +75,8 @@ class Text:
         tail = ["  ret void", "}"]
         if self.declarations:
             tail += ["", *self.declarations]
+        if self.has_streamed:
+            tail += ["", METADATA]
         return "\n".join(head + self.lines + tail) + "\n"
 
     # -- lines ------------------------------------------------------------------------------------------------------
@@ -279,8 +288,10 @@ class Text:
         if dtype.is_bool:
             name = self.let(f"zext {register_type(dtype)} {name} to {kind}")
         if mask is None:
-            align = self.alignment(it, dtype)
-            self.line(f"store {kind} {name}, {self.pointer_to(it.source(0))} {pointer}, align {align}")
+            how = f"align {self.alignment(it, dtype)}"
+            if self.streams and self.streams.takes(it, dtype):
+                how, self.has_streamed = STREAMED, True
+            self.line(f"store {kind} {name}, {self.pointer_to(it.source(0))} {pointer}, {how}")
             return
         lanes, masks = dtype.lanes, self.name(mask)
         if lanes == 1:  # a masked store of one lane
