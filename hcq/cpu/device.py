@@ -54,10 +54,10 @@ TIMELINE_BYTES = 4096
 WORKERS_AT = 4096  # the workers' start records, behind the control block
 HUGE_BYTES = 2 << 20
 
-# How long each side looks before it sleeps. With one core left for Python, the command processor may spin over the gap
-# between two eager launches; workers give way sooner, so that they do not take the core that Python records on.
+# How long each side looks before it sleeps: over the gap between two launches, for to be woken takes as long. Workers
+# that look for longer take the core that Python records on.
 PROCESSOR_SPIN_NS = 50_000
-WORKER_SPIN_NS = 10_000
+WORKER_SPIN_NS = 50_000
 HOST_SPIN_NS = 20_000
 
 
