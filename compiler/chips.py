@@ -20,13 +20,15 @@ SHARED_BYTES = 128  # of a core's shared memory, in a clock
 @dataclass(frozen=True)
 class Chip:
     """cores: SMs or CUs. matrix_flops: of 16-bit floats, a core's in a clock. l2_bytes: of all, in a clock.
-    sector_bytes: what memory is asked for at once. issued: instructions that a core's waves begin in a clock."""
+    sector_bytes: what memory is asked for at once. issued: instructions that a core's waves begin in a clock.
+    l2s: L2 caches, each of a die (XCC), to which blocks go in turn."""
 
     cores: int
     matrix_flops: int
     l2_bytes: int
     sector_bytes: int
     issued: int = 4
+    l2s: int = 1
 
 
 CHIPS = {
@@ -37,8 +39,8 @@ CHIPS = {
     "sm_100": Chip(148, 8192, 5120, 32),
     "sm_120": Chip(170, 512, 2048, 32),
     "gfx90a": Chip(104, 1024, 4096, 64),
-    "gfx942": Chip(304, 2048, 16384, 128),
-    "gfx950": Chip(256, 4096, 16384, 128),
+    "gfx942": Chip(304, 2048, 16384, 128, l2s=8),
+    "gfx950": Chip(256, 4096, 16384, 128, l2s=8),
     "gfx1100": Chip(96, 512, 3072, 128, 2),
     "gfx1201": Chip(64, 1024, 2048, 128, 2),
 }

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from hcq.compiler.chips import PORT_BYTES, SHARED_BYTES, chip_of
+from hcq.compiler.chips import PORT_BYTES, SHARED_BYTES, Chip, chip_of
 from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic_warpgroup import warpgroup_tile
 from hcq.compiler.loops.loop import Axis, Loop
@@ -138,9 +138,11 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     for loop in list(_axis(nest, k).loops):
         if loop.kind == "serial" and loop.stride < depth:
             nest.unroll(loop.name)
-    for axis in list(nest.axes):
-        loop = axis.loops[0]
-        if loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered and loop.size > 1:
+    groups = [axis.loops[0] for axis in nest.axes if not axis.is_reduce and not axis.is_ordered]
+    if _is_shared_by_rows(_axis(nest, m).loops[0], _axis(nest, n).loops[0], chip_of(target.arch)):
+        groups.sort(key=lambda loop: loop.axis.name == m)  # rows last: numbered fastest
+    for loop in groups:
+        if loop.kind == "serial" and loop.size > 1:
             nest.parallel(loop.name)
     if together > 1:
         nest.parallel(_axis(nest, m).loops[1].name)
@@ -149,6 +151,16 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     if _stores_pieces(nest, unit, _axis(nest, n), SECTOR if copies_by_itself(target) else LINE):
         nest.collect()
     return True
+
+
+def _is_shared_by_rows(down: Loop, across: Loop, chip: Chip) -> bool:
+    """Whether the dies of a chip would share out rows of blocks evenly, and columns of them not.
+
+    Blocks go to dies in turn, and each has an L2 of its own. Where the count of blocks that are numbered fastest is a
+    multiple of the dies, a die has the same few columns (or rows) of every row (or column), and its L2 what they read;
+    else it has others each time, and reads all.
+    """
+    return across.size % chip.l2s != 0 and down.size % chip.l2s == 0
 
 
 class Tile(NamedTuple):

@@ -17,6 +17,7 @@ def test_figures_are_the_datasheet_s(arch: str) -> None:
     ours, sheet = CHIPS[arch], datasheets.for_arch(arch)
     assert sheet is not None
     assert (ours.cores, ours.sector_bytes, ours.issued) == (sheet.units, sheet.sector_bytes, sheet.schedulers)
+    assert ours.l2s == sheet.l2s
     clock = sheet.clock_hz
     assert ours.l2_bytes == pytest.approx(sheet.l2_bytes_s / clock, rel=0.01)
     assert ours.matrix_flops == pytest.approx(sheet.matrix_flops["f16"] / sheet.units / clock, rel=0.02)
