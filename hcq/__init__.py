@@ -31,12 +31,14 @@ _LAZY = {
     "DriverError": "hcq.errors",
     "DeviceFault": "hcq.errors",
     "WaitTimeout": "hcq.errors",
+    "load_program": "hcq.artefact",
     # the only upward reference of this floor: the tensor layer's names, resolved when first used
     "Tensor": "hcq.frontend.tensor",
     "Device": "hcq.frontend.device",
     "dtypes": "hcq.ir.dtype",
     "nn": "hcq.frontend.nn",
     "jit": "hcq.frontend.jit",
+    "save_program": "hcq.frontend.jit",
     "no_grad": "hcq.frontend.gradient",
 }
 _MODULES = {"nn"}  # names that are modules themselves

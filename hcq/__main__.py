@@ -2,7 +2,7 @@
 
 In       the command line
 Out      text, or JSON; the exit status says whether all is well
-Changes  nothing that stays; `devices` and `doctor` open each device and close it again
+Changes  nothing that stays; `devices` and `doctor` open each device and close it again; `run` runs a program's file
 Next     doctor/ (what both do), device.py (how a device opens), config.py (the switches listed in the help)
 """
 
@@ -71,7 +71,7 @@ the like. It is no sandbox. docs/emulated-programs.md tells how it works and whe
 def main(argv: Sequence[str] | None = None, host: Host | None = None) -> int:
     """The program. Returns its exit status. host: the machine it looks at, instead of this one."""
     words = sys.argv[1:] if argv is None else argv
-    parser = _parser(asks_for_search="search" in words[:1])
+    parser = _parser(words[0] if words else "")
     options = parser.parse_args(argv)
     options.host = host
     if options.verb is None:
@@ -122,23 +122,32 @@ def _search_command() -> Any:
     return importlib.import_module("hcq.frontend.search.command")
 
 
+def _run_command(asked_for: str) -> Any:
+    """The verb `run`, imported only for who asks for it."""
+    if asked_for != "run":
+        return None
+    from hcq.artefact import command
+
+    return command
+
+
 def _emulated(options: argparse.Namespace) -> tuple[str, ...]:
     """The words of --emulated, which may be given often and hold commas; else those of HCQ_EMULATE."""
     given = tuple(word.strip() for text in options.emulated for word in text.split(",") if word.strip())
     return given or config.current().emulate
 
 
-def _parser(asks_for_search: bool = False) -> argparse.ArgumentParser:
+def _parser(asked_for: str = "") -> argparse.ArgumentParser:
     switches = "\n".join(f"  {name:<18} {what}" for name, what in SWITCHES.items())
     parser = argparse.ArgumentParser(
         prog="hcq",
         description="Hardware command queues from Python. This program says what can be used on this machine.",
         epilog=f"examples:\n  python -m hcq devices\n  python -m hcq doctor\n  python -m hcq doctor --help\n"
-        f"  python -m hcq emulate amd:gfx1100 -- rocminfo\n\n"
+        f"  python -m hcq emulate amd:gfx1100 -- rocminfo\n  python -m hcq run step.hcqprog\n\n"
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="devices | doctor | emulate | search")
+    verbs = parser.add_subparsers(dest="verb", metavar="devices | doctor | emulate | run | search")
     devices = verbs.add_parser(
         "devices",
         help="list devices, open each, and say why one cannot be opened",
@@ -181,8 +190,17 @@ def _parser(asks_for_search: bool = False) -> argparse.ArgumentParser:
         "search", help="look at schedules that HCQ_SEARCH found, and merge files of them"
     )
     search.set_defaults(act=_search)
-    if asks_for_search:
+    if asked_for == "search":
         _search_command().add_verb(search)
+    program = verbs.add_parser(
+        "run",
+        help="show what is in a file of hcq.save_program, and run it",
+        description="Show what is in a program's file, run it, and say how long that takes. No compiler is needed.",
+        epilog=artefacts.EPILOG if (artefacts := _run_command(asked_for)) else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if artefacts:
+        artefacts.add_verb(program)
     return parser
 
 

@@ -53,6 +53,7 @@ class Backend:
     doctor        its hcq.doctor.subject.Subject: checks before it opens, and a kernel for one after
     emulation     words of HCQ_EMULATE that begin with its name -> an emulated kernel driver
     foreign       a hcq.foreign.MakeReader: what a program that is none of ours asks of the same kernel driver
+    carried       its hcq.carried.Carried: what a program's file holds besides kernels; "": nothing
     """
 
     name: str
@@ -69,6 +70,7 @@ class Backend:
     doctor: str = ""
     emulation: str = ""
     foreign: str = ""
+    carried: str = ""
 
     def decode(self, words: Sequence[int], arch: str = "", queue: str = "") -> list[Packet]:
         """A queue's words as packets. Raises UsageError for an architecture that it does not know."""

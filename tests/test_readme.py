@@ -51,3 +51,11 @@ def test_the_raw_example_loads_neither_numpy_nor_a_tensor(tmp_path: Path) -> Non
     opened = 'import hcq, sys; hcq.open("CPU").alloc(64)'
     loaded = 'print([name for name in sys.modules if "numpy" in name or "frontend" in name])'
     assert output_of(f"{opened}\n{loaded}", tmp_path) == "[]\n"
+
+
+def test_the_saved_training_step_goes_on_where_jit_was(tmp_path: Path) -> None:
+    both = "\n".join([blocks("python")[0], blocks("python")[2]])
+    lines = output_of(
+        f"{both}\nprint(loss.read() == step(inputs, targets).numpy().tobytes())", tmp_path
+    ).splitlines()
+    assert lines[-1] == "True"

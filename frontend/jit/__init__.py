@@ -4,8 +4,10 @@ In       a function of tensors
 Out      `jit`, and the function that it makes
 Changes  nothing by itself
 Next     function.py (which call is replayed), capture.py (what a call does), replay.py (how it is done again);
-         closure.py (the variables around a function), references.py (who holds a tensor), pytree.py (nested containers)
+         saving.py (a recording as a file), closure.py (the variables around a function),
+         references.py (who holds a tensor), pytree.py (nested containers)
 """
 
 from hcq.frontend.jit.function import Jit as Jit
 from hcq.frontend.jit.function import jit as jit
+from hcq.frontend.jit.saving import save_program as save_program

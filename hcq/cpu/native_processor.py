@@ -9,6 +9,7 @@ Next     processor.py (its text, and compiling it), device.py (who starts its th
 from __future__ import annotations
 
 import functools
+import hashlib
 
 from hcq import confined, native
 from hcq.cache import DiskCache
@@ -16,6 +17,10 @@ from hcq.cpu import processor
 from hcq.cpu.link import link
 from hcq.errors import UsageError
 from hcq.port import LinuxPort
+
+KIND = "cpu-processor"  # of the cache's files
+MAX_OFFERED = 16
+_offered: dict[str, bytes] = {}
 
 
 class NativeProcessor:
@@ -39,17 +44,38 @@ def native_processor(machine: processor.Machine) -> NativeProcessor:
     The key is the IR text alone. The object is for a baseline processor, so the host's model does not matter, and any
     LLVM makes a right object of the same text; asking which one is installed would mean loading it.
     """
-    cache = DiskCache()
-    text = processor.ir_text(machine)
-    image = cache.get("cpu-processor", text)
-    if image is not None:
-        try:
-            return _linked(image, machine)
-        except (UsageError, KeyError):
-            pass  # an object of another version of ours: make it anew
-    image = confined.run(lambda: processor.build(machine), "compiling the CPU device")
-    cache.put("cpu-processor", text, image)
-    return _linked(image, machine)
+    for image in (DiskCache().get(KIND, processor.ir_text(machine)), _offered.get(key_of(machine))):
+        if image is not None:
+            try:
+                return _linked(image, machine)
+            except (UsageError, KeyError):
+                pass  # an object of another version of ours: make it anew
+    return _linked(_made(machine), machine)
+
+
+def key_of(machine: processor.Machine) -> str:
+    """What the object is made from, as a name that is the same everywhere."""
+    return hashlib.sha256(processor.ir_text(machine).encode()).hexdigest()
+
+
+def image_of(machine: processor.Machine) -> bytes:
+    """The object itself, for a file that is to work where nothing can be compiled."""
+    return DiskCache().get(KIND, processor.ir_text(machine)) or _made(machine)
+
+
+def offer(key: str, image: bytes) -> None:
+    """An object that a file holds, for a process whose cache has none. It does not get into the cache.
+
+    key  as of `key_of`: the object is looked at only where it was made from this very text
+    """
+    if len(_offered) < MAX_OFFERED:
+        _offered.setdefault(key, image)
+
+
+def _made(machine: processor.Machine) -> bytes:
+    image: bytes = confined.run(lambda: processor.build(machine), "compiling the CPU device")
+    DiskCache().put(KIND, processor.ir_text(machine), image)
+    return image
 
 
 def _linked(image: bytes, machine: processor.Machine) -> NativeProcessor:

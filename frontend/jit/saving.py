@@ -1,0 +1,485 @@
+"""Saving: the recording of a jitted function as a file that runs without the compiler.
+
+In       functions that `jit` made and that have run, one for each device; a path
+Out      a program's file (hcq/artefact/), for `hcq.load_program`
+Changes  the file, in one step; compiles a kernel for each result that is a view of other memory
+Next     replay.py (what a recording is), hcq/artefact/file.py (every byte), docs/artefact.md
+
+What a recording reads of tensors outside becomes part of the file: as a weight if no launch writes there, else as
+state, which a loaded program keeps from call to call. What a call does to Python, `.grad` apart, no file can hold:
+such a function is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hcq import checks
+from hcq.artefact.file import Beside, Contents, Launch, Memory, ProgramFile, Spec, Variant, is_file_name
+from hcq.artefact.program import carried_of
+from hcq.artefact.writing import Blob, write
+from hcq.errors import UsageError
+from hcq.frontend import names as tensor_names
+from hcq.frontend.device import toolchain
+from hcq.frontend.jit.capture import Role, settle
+from hcq.frontend.jit.function import Jit
+from hcq.frontend.jit.pytree import Argument, New, Same
+from hcq.frontend.jit.replay import Recording
+from hcq.frontend.plan import Plan, plan_for
+from hcq.frontend.realize import lock, storage_of
+from hcq.frontend.scheduler.structure import structure_of
+from hcq.frontend.storage import Storage
+from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+from hcq.safetensors import read_header
+
+PIECE_BYTES = 16 << 20  # of weights, read from a device at a time
+
+
+def save_program(
+    path: str | os.PathLike[str],
+    functions: Jit[Any, Any] | Sequence[Jit[Any, Any]],
+    weights: str | None = None,
+    names: Mapping[str, Tensor] | None = None,
+    add: bool = False,
+) -> None:
+    """Write what a jitted function's last call submitted, as a file for `hcq.load_program`.
+
+    Weights are what the recording reads; tensors that it writes in place (weights that it trains, optimizer state,
+    running statistics, the counter of random numbers) are state, which begins with what they hold now.
+
+    functions  a function that was called often enough to be recorded (twice with the same effect), or several that do
+               the same on devices of several architectures: a file has one program for each
+    weights    the name of a safetensors file in the same folder; weights and state that it holds, byte for byte, are
+               not copied into the program, which asks for that file whenever it is loaded
+    names      what weights and state are called, such as model.state_dict()
+    add        to the file at `path`, which has this program for other architectures; without it, it is replaced
+    Raises     UsageError, one sentence, for a function that has no recording or does what a file cannot hold:
+               keeps tensors in Python, adds to the .grad of a call before; OSError as the system gives it
+    """
+    found: list[Any] = list(functions) if isinstance(functions, (list, tuple)) else [functions]
+    for function in found:
+        if not isinstance(function, Jit):
+            raise UsageError(f"[save_program] {checks.shown(function)}: takes functions that hcq.jit made.")
+    if not found:
+        raise UsageError("[save_program] no function. Give one, or a list of them.")
+    if not isinstance(path, (str, os.PathLike)) or "\0" in os.fspath(path):
+        raise UsageError(f"[save_program] path={checks.shown(path)}; takes the path of a file.")
+    if names is not None and not isinstance(names, Mapping):
+        raise UsageError(f"[save_program] names={checks.shown(names)}; takes names and their tensors.")
+    blobs = _Blobs(Path(path), weights)
+    try:
+        called = _by_storage(names or {})
+        saved = [_Saver(function, blobs, called).contents() for function in found]
+        if add:
+            saved.append(_existing(path, blobs, {one.key for each in saved for one in each.variants}))
+        write(path, _joined(saved), blobs.all)
+    finally:
+        blobs.close()
+
+
+def _joined(saved: Sequence[Contents]) -> Contents:
+    """One program of several architectures. Raises UsageError when they are not one."""
+    first = saved[0]
+    for other in saved[1:]:
+        for what, mine, its in (
+            ("takes", first.inputs, other.inputs),
+            ("gives", first.outputs, other.outputs),
+        ):
+            if [spec[1:] for spec in mine] != [spec[1:] for spec in its]:
+                raise UsageError(
+                    f"[save_program] {first.name} {what} {_listed(mine)}, and {other.name} {_listed(its)}. "
+                    "A file has one program: save them in two."
+                )
+    variants = tuple(one for each in saved for one in each.variants)
+    keys = [one.key for one in variants]
+    for one in variants:
+        if keys.count(one.key) > 1:
+            raise UsageError(
+                f"[save_program] two functions on {one.device} {one.arch}. A file has one for each."
+            )
+    return first._replace(variants=variants)
+
+
+def _listed(specs: Sequence[Spec]) -> str:
+    return ", ".join(map(str, specs)) or "nothing"
+
+
+def _by_storage(names: Mapping[str, Tensor]) -> dict[Storage, str]:
+    found = {}
+    for name, tensor in names.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            raise UsageError(f"[save_program] names: {checks.shown(name)}: takes names and their tensors.")
+        if tensor.node.op is Op.BUFFER:
+            found[storage_of(tensor)] = name
+    return found
+
+
+class _Blobs:
+    """What goes into the file beside its header, each content once, and the tensors of the file of weights."""
+
+    def __init__(self, path: Path, weights: str | None) -> None:
+        self.all: list[Blob] = []
+        self._numbers: dict[str, int] = {}
+        self._beside: dict[tuple[str, int, str], str] = {}
+        self._old: ProgramFile | None = None
+        self.weights = weights
+        if weights is None:
+            return
+        if not isinstance(weights, str) or not is_file_name(weights):
+            raise UsageError(
+                f"[save_program] weights={checks.shown(weights)}; takes the name of a safetensors file in the folder "
+                "of the program, without that folder."
+            )
+        beside = path.parent / weights
+        with open(beside, "rb") as file:
+            for entry in read_header(file, str(beside), "save_program").entries:
+                digest = hashlib.sha256()
+                file.seek(entry.begin)
+                for at in range(entry.begin, entry.end, PIECE_BYTES):
+                    digest.update(file.read(min(PIECE_BYTES, entry.end - at)))
+                key = entry.dtype, entry.end - entry.begin, digest.hexdigest()
+                self._beside.setdefault(key, entry.name)
+
+    def add(self, blob: Blob) -> int:
+        """Its number."""
+        number = self._numbers.setdefault(blob.digest, len(self.all))
+        if number == len(self.all):
+            self.all.append(blob)
+        return number
+
+    def add_bytes(self, data: bytes) -> int:
+        return self.add(Blob.of(lambda: (data,)))
+
+    def source(self, storage: Storage) -> int | Beside:
+        """Where the contents of a tensor are kept."""
+        blob = Blob.of(lambda: _pieces_of(storage))
+        name = self._beside.get((storage.dtype.name, blob.size_bytes, blob.digest))
+        if name is not None and self.weights is not None:
+            return Beside(self.weights, name, blob.digest)
+        return self.add(blob)
+
+    def keep(self, old: ProgramFile) -> None:
+        """A file that is read when the new one is written."""
+        self._old = old
+
+    def close(self) -> None:
+        if self._old is not None:
+            self._old.close()
+
+
+def _pieces_of(storage: Storage) -> Iterator[bytes]:
+    buffer = storage.buffer
+    if buffer is None:
+        if storage.size_bytes:
+            raise UsageError(
+                f"[save_program] a tensor {storage.shape} that it reads has no memory. Realize it first."
+            )
+        return
+    for at in range(0, storage.size_bytes, PIECE_BYTES):
+        yield buffer.read(at, min(PIECE_BYTES, storage.size_bytes - at))
+
+
+def _existing(path: str | os.PathLike[str], blobs: _Blobs, replaced: set[Any]) -> Contents:
+    """What a file holds for other architectures; its blobs are numbered anew."""
+    old = ProgramFile(path, "save_program")
+    blobs.keep(old)
+
+    def moved(number: int) -> int:
+        return blobs.add(Blob.of(lambda: old.pieces(number)))
+
+    variants = []
+    for variant in old.contents.variants:
+        if variant.key in replaced:
+            continue
+        new = {number: moved(number) for number in sorted(variant.blobs())}
+        variants.append(
+            Variant(
+                variant.device,
+                variant.arch,
+                variant.abi,
+                variant.features,
+                None if variant.runtime is None else (variant.runtime[0], new[variant.runtime[1]]),
+                tuple(
+                    one._replace(source=new[one.source]) if one.spec and isinstance(one.source, int) else one
+                    for one in variant.memory
+                ),
+                tuple(one._replace(image=new[one.image]) for one in variant.launches),
+            )
+        )
+    contents = old.contents
+    return Contents(contents.name, "", contents.inputs, contents.outputs, tuple(variants))
+
+
+class _Saver:
+    """One function's recording as the contents of a file with one variant."""
+
+    def __init__(self, function: Jit[Any, Any], blobs: _Blobs, called: Mapping[Storage, str]) -> None:
+        self.function, self.blobs, self.called = function, blobs, called
+        self.memory: list[Memory] = []
+        self.launches: list[Launch] = []
+        self.places: dict[Any, int] = {}  # role, or ("shared", number) -> number of its memory
+        self.used: set[str] = set()  # names of weights and state
+
+    def contents(self) -> Contents:
+        with self.function._lock, lock:
+            settle()
+            return self._contents(self._recording())
+
+    def _recording(self) -> Recording:
+        found = self.function._last
+        if found is None:
+            raise self.refuse(
+                "it has no recording. Call it first, at least twice, with inputs of the shapes to be saved"
+            )
+        if not found.holds():
+            raise self.refuse(
+                "what it was recorded with has changed since its last call. Call it again, and save then"
+            )
+        return found
+
+    def refuse(self, why: str) -> UsageError:
+        return UsageError(f"[save_program] {self.function.name}: {why}.")
+
+    def _contents(self, recording: Recording) -> Contents:
+        seen = recording.seen
+        if seen.slots:
+            raise self.refuse(
+                "it reads the .grad that a call before left, which a file does not keep. Set it to None inside, as "
+                "zero_grad does"
+            )
+        if seen.kept:
+            raise self.refuse(
+                "it keeps a tensor in a variable, a list or an attribute, which a file cannot. Return it, or assign to "
+                "a tensor that stays"
+            )
+        inputs = _inputs_of(self.function, recording)
+        if inputs is None:
+            raise self.refuse("it was called with one tensor as two arguments. Call it with two")
+        leaves = list(_leaves(seen.results, ""))
+        plain = [name for name, leaf in leaves if not isinstance(leaf, (New, Argument, Same))]
+        if plain:
+            raise self.refuse(
+                f"{plain[0] or 'its result'} is a plain value, and a program gives tensors. Return tensors alone"
+            )
+        self.written = set(seen.written)
+        self.owners = {
+            ref.node.arg: tensor_names.name_of(tensor)
+            for ref in seen.externals
+            if ref.node.op is Op.BUFFER and (tensor := ref.ref()) is not None
+        }
+        for number, spec in enumerate(inputs):
+            self.places["argument", number] = self._add(Memory("input", spec.size_bytes, number))
+        outputs, copies = [], []
+        for number, (name, leaf) in enumerate(leaves):
+            role, node, roles = self._result(recording, leaf, inputs)
+            spec = Spec(name or "result", node.dtype.name, tuple(node.shape))
+            at = self._add(Memory("output", spec.size_bytes, number))
+            if role is not None and role not in self.places:
+                self.places[role] = at
+            else:
+                copies.append((node, roles, at))
+            outputs.append(spec)
+        for run in seen.runs:
+            places = {v: self._place(recording, role) for v, role in enumerate(run.inputs)}
+            for value, role in zip(run.plan.results, run.outputs):
+                if value not in places:
+                    places[value] = self._place(recording, role)
+            self._launch(run.plan, places)
+        for node, roles, at in copies:
+            self._copy(recording, node, roles, at)
+        device = recording.opened
+        kind = recording.device.partition(":")[0]
+        carried = carried_of(kind)
+        made = carried.runtime()
+        runtime = None if made is None else (made[0], self.blobs.add_bytes(made[1]))
+        variant = Variant(
+            kind,
+            device.arch,
+            carried.abi,
+            carried.features(),
+            runtime,
+            tuple(self.memory),
+            tuple(self.launches),
+        )
+        name = getattr(self.function.function, "__name__", self.function.name)
+        return Contents(name, "", tuple(inputs), tuple(outputs), (variant,))
+
+    # ------------------------------------------------------------ memory
+
+    def _add(self, one: Memory) -> int:
+        self.memory.append(one)
+        return len(self.memory) - 1
+
+    def _place(self, recording: Recording, role: Role) -> int:
+        """The number of the memory that a role stands for."""
+        if role not in self.places:
+            kind, what = role
+            if kind == "made":
+                self.places[role] = self._add(Memory("temporary", recording.seen.sizes[role]))
+            else:
+                storage = recording.seen.data_storages[what] if kind == "data" else what
+                self.places[role] = self._keep(storage)
+        return self.places[role]
+
+    def _keep(self, storage: Storage) -> int:
+        """Memory of a tensor outside: its contents are part of the file."""
+        kind = "state" if storage in self.written else "weight"
+        source = self.blobs.source(storage)
+        name = self.called.get(storage) or self.owners.get(storage) or ""
+        if not name and isinstance(source, Beside):
+            name = source.tensor
+        if not name and storage.buffer is not None and storage.buffer.name == "random state":
+            name = "random state"
+        base = name or kind
+        number = 0
+        while not name or name in self.used:
+            name = f"{base}{number}" if base == kind else f"{base}.{number}"
+            number += 1
+        self.used.add(name)
+        spec = Spec(name, storage.dtype.name, tuple(storage.shape))
+        return self._add(Memory(kind, spec.size_bytes, 0, spec, source))
+
+    def _shared(self, plan: Plan, number: int) -> int:
+        """Temporary memory of plans: that of one number is shared by all of them."""
+        key = "shared", number
+        size = plan.memory_sizes[number]
+        if key not in self.places:
+            self.places[key] = self._add(Memory("temporary", size))
+        at = self.places[key]
+        if self.memory[at].size_bytes < size:
+            self.memory[at] = Memory("temporary", size)
+        return at
+
+    # ------------------------------------------------------------ launches
+
+    def _launch(self, plan: Plan, places: Mapping[int, int]) -> None:
+        for launch in plan.launches:
+            used = [
+                places[v] if v in places else self._shared(plan, plan.values[v].memory)
+                for v in launch.arguments
+            ]
+            self.launches.append(
+                Launch(
+                    launch.name,
+                    launch.entry,
+                    self.blobs.add_bytes(launch.image),
+                    tuple(used),
+                    "".join("w" if value in launch.writes else "r" for value in launch.arguments),
+                    launch.grid,
+                    launch.block,
+                    launch.scratch_bytes,
+                    launch.dynamic_shared_bytes,
+                    tuple(launch.tensor_maps),
+                )
+            )
+
+    def _result(
+        self, recording: Recording, leaf: Any, inputs: Sequence[Spec]
+    ) -> tuple[Role | None, Node, dict[Storage, Role]]:
+        """The role whose memory a result is all of, or None; its node, and the roles of the memory in that."""
+        seen = recording.seen
+        if isinstance(leaf, New):
+            template = seen.templates[leaf.number]
+            if template.device != recording.device:
+                raise self.refuse(
+                    f"a result is on {template.device}, and it runs on {recording.device}. Leave it there"
+                )
+            roles = {storage: role for role, storage in seen.placeholders.items()}
+            whole = template.whole if template.whole in recording.fresh else None
+            return whole, template.node, roles
+        if isinstance(leaf, Argument):
+            spec = inputs[leaf.number]
+            storage = Storage(recording.device, dtypes.named(spec.dtype), spec.shape)
+            return None, storage.node(), {storage: ("argument", leaf.number)}
+        tensor = leaf.ref()
+        if tensor is None or tensor.device != recording.device:
+            raise self.refuse("it returns a tensor that is gone, or on another device")
+        return None, tensor.node, {}
+
+    def _copy(self, recording: Recording, node: Node, roles: Mapping[Storage, Role], at: int) -> None:
+        """A kernel that writes a view, or what is elsewhere already, into memory of its own."""
+        root = Node(Op.CONTIGUOUS, node.dtype, (node,))
+        structure = structure_of([root])
+        with toolchain():
+            plan = plan_for(structure, [root], recording.device)
+        places = {
+            v: self._place(recording, roles.get(storage) or ("memory", storage))
+            for v, storage in enumerate(structure.storages)
+        }
+        self._launch(plan, {**places, plan.results[0]: at})
+
+
+# -- what goes in, and what comes out ------------------------------------------------------------------------------
+
+
+def _inputs_of(function: Jit[Any, Any], recording: Recording) -> list[Spec] | None:
+    """The tensor arguments of the recorded call, by the names of the parameters; None when two were one tensor."""
+    for key, versions in function._seen.items():
+        if any(version.recording is recording for version in versions.known):
+            args, kwargs, *more = key
+            if any(isinstance(one, tuple) for one in more):
+                return None
+            found: list[Spec] = []
+            words = _parameters(function.function)
+            for number, part in enumerate(args[1:]):
+                found += _tensors(part, words(number))
+            for name, part in kwargs[1:]:
+                found += _tensors(part, name[1])
+            return found
+    raise UsageError(f"[save_program] {function.name}: it has no recording any more. Call it again.")
+
+
+def _parameters(function: Callable[..., Any]) -> Callable[[int], str]:
+    """What the parameter of each positional argument is called."""
+    try:
+        known = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        known = []
+
+    def name_of(number: int) -> str:
+        for place, parameter in enumerate(known):
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                return f"{parameter.name}.{number - place}"
+            if place == number:
+                return parameter.name
+        return f"input{number}"
+
+    return name_of
+
+
+def _tensors(part: Any, name: str) -> Iterator[Spec]:
+    """The tensors in the key of an argument (function.py, `_key`), as `shape` and `dtype` stand there."""
+    kind, *rest = part
+    if kind is Tensor:
+        yield Spec(name, rest[1].name, tuple(rest[0]))
+    elif issubclass(kind, (list, tuple)):
+        for number, item in enumerate(rest):
+            yield from _tensors(item, f"{name}.{number}")
+    elif issubclass(kind, dict):
+        for word, item in rest:
+            yield from _tensors(item, f"{name}.{word[1]}")
+
+
+def _leaves(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The results of a call by their places: "0", "1.loss"; "" for one alone."""
+    if isinstance(tree, (New, Argument, Same)):
+        yield name, tree
+    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        for word, leaf in zip(tree._fields, tree):
+            yield from _leaves(leaf, f"{name}.{word}" if name else word)
+    elif isinstance(tree, (list, tuple)):
+        for number, leaf in enumerate(tree):
+            yield from _leaves(leaf, f"{name}.{number}" if name else str(number))
+    elif isinstance(tree, dict):
+        for word, leaf in tree.items():
+            yield from _leaves(leaf, f"{name}.{word}" if name else str(word))
+    elif tree is not None:
+        yield name, tree
