@@ -166,12 +166,13 @@ def test_free_blocks_give_way_to_other_blocks_and_to_a_programs_memory(llvm_obje
 def test_out_of_memory_is_said_also_when_work_that_does_not_end_holds_the_free_blocks() -> None:
     with own_device(timeout_ms=50) as device:
         gate, buffer = device.signal("gate"), device.alloc(8 << 20)
-        device.queue().wait(gate, 1).fill(buffer).submit()
+        filled = device.queue().wait(gate, 1).fill(buffer).submit()
         buffer.free()
         refuse_while_the_pool_keeps_blocks(device)
         with pytest.raises(DriverError, match="out of memory"):
             device.alloc(100_000)
         gate.set(1)
+        filled.wait(timeout_ms=60_000)  # on a busy machine longer than the device's deadline
         assert device.alloc(100_000).read(0, 0) == b""
 
 
