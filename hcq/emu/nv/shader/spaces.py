@@ -3,7 +3,7 @@
 In       a batch, the threads that access, their addresses
 Out      values; BadAccess with the position of the first address that is out of bounds
 Changes  shared and local memory of the batch, global memory through its Memory
-Next     memory_ops.py (ld, st), atomic_ops.py, machine.py (who owns the arrays)
+Next     memory_ops.py (ld, st), atomic_ops.py, thread_copies.py (what a store meets), machine.py (who owns the arrays)
 Source   PTX ISA, "State Spaces", "Generic Addressing"
 
 Shared memory is one array, a stretch per block; local memory one array, a stretch per thread. Inside the generic window
@@ -94,6 +94,13 @@ class Shared(Stretches):
         _check(at, batch.shared_bytes, size, "the block's shared memory has")
         start = batch.shared_start if lanes is None else batch.shared_start[lanes]
         return batch.shared, (at.view(np.int64) + start) >> (size.bit_length() - 1)
+
+    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+        super().store(batch, lanes, at, values)
+        if batch.thread_copies.are_under_way:
+            start = batch.shared_start if lanes is None else batch.shared_start[lanes]
+            size = values.dtype.itemsize * (1 if values.ndim == 1 else values.shape[1])
+            batch.thread_copies.stored(batch.shared, at.view(np.int64) + start, size)
 
 
 class Local(Stretches):

@@ -1,13 +1,15 @@
 """Copies by threads that are under way: cp.async has read its bytes, and shared memory has them when its thread waits.
 
-In       what threads copy, the ends of their groups, their waits
+In       what threads copy, the ends of their groups, their waits; where threads store meanwhile
 Out      nothing
 Changes  shared memory, when a copy is done
-Next     memory_ops.py (cp.async), mbarrier_ops.py (an arrival that waits for copies), copies.py (bulk copies)
+Next     memory_ops.py (cp.async), mbarrier_ops.py (an arrival that waits for copies), spaces.py (who stores), copies.py
+         (bulk copies)
 Source   PTX ISA, "cp.async", "cp.async.commit_group", "cp.async.wait_group"
 
 As with bulk copies, a copy is done only when it must be: a kernel that forgets to wait, or waits for too few groups,
-sees old bytes.
+sees old bytes. Where a thread stores before that, the copy is done right after the store, which is lost: a kernel that
+gives shared memory other contents too early sees what it copied.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 
 from hcq.emu.nv.shader.types import Lanes
 
+WORD_BYTES = 4  # every copy is of whole words
 ALL = -1  # of groups that may be pending: none, and none that has not ended
 
 
@@ -34,6 +37,11 @@ class _Issued(NamedTuple):
         """Write what some of the threads copied."""
         self.memory[self.index[which]] = self.data[which]
 
+    def words(self) -> tuple[Lanes, int]:
+        """The first word that each thread's copy writes, and how many it writes."""
+        count = self.data.shape[1] // WORD_BYTES
+        return self.index * count, count
+
     def only(self, which: Lanes) -> _Issued:
         """Those of some of the threads."""
         return _Issued(self.lanes[which], self.group[which], self.memory, self.index[which], self.data[which])
@@ -45,6 +53,11 @@ class ThreadCopies:
     def __init__(self, threads: int) -> None:
         self._ended = np.zeros(threads, np.int64)  # groups of each thread
         self._issued: list[_Issued] = []
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether a copy is not done yet."""
+        return bool(self._issued)
 
     def issue(self, lanes: Lanes, memory: Lanes, index: Lanes, data: Lanes) -> None:
         """These threads copy: `memory[index] = data`, before their wait for it ends."""
@@ -60,9 +73,23 @@ class ThreadCopies:
             return
         done = np.full(len(self._ended), -1)
         done[lanes] = self._ended[lanes] + 1 if pending == ALL else self._ended[lanes] - pending
-        rest = []
+        self._finish([one.group < done[one.lanes] for one in self._issued])
+
+    def stored(self, memory: Lanes, start: Lanes, size: int) -> None:
+        """Threads have stored so many bytes from each of these bytes of shared memory on."""
+        is_stored = np.zeros(-(-len(memory) // WORD_BYTES), np.bool_)
+        for word in range(-(-size // WORD_BYTES)):
+            is_stored[start // WORD_BYTES + word] = True
+        found = []
         for one in self._issued:
-            is_done = one.group < done[one.lanes]
+            first, count = one.words()
+            found.append(np.logical_or.reduce([is_stored[first + word] for word in range(count)]))
+        self._finish(found)
+
+    def _finish(self, which: list[Lanes]) -> None:
+        """Of each instruction, some threads' copies are done."""
+        rest = []
+        for one, is_done in zip(self._issued, which, strict=True):
             if is_done.any():
                 one.done(is_done)
             if not is_done.all():

@@ -1,4 +1,4 @@
-"""cp.async: a thread's copies are in shared memory when it has waited for them, and not before."""
+"""cp.async: a thread's copies are in shared memory when it has waited for them, or when something is stored there."""
 
 from __future__ import annotations
 
@@ -48,3 +48,34 @@ def run(lines: str) -> tuple[int, int]:
 )
 def test_a_copy_is_done_when_its_thread_has_waited(lines: str, done: tuple[int, int]) -> None:
     assert run(lines) == done
+
+
+STORE = "mov.u32 %x, 77; st.shared.u32 [%t], %x; "
+BYTE = "mov.u32 %x, 77; st.shared.u8 [%t+3], %x; "
+PAST = "mov.u32 %x, 0; st.shared.u32 [%t+256], %x; "  # beside what is copied to
+NEIGHBOUR = (
+    "xor.b32 %y, %i, 1; shl.b32 %y, %y, 2; mov.u32 %t2, tile; add.u32 %t2, %t2, %y; st.shared.u32 [%t2], %y; "
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "done"),
+    [
+        (FIRST + STORE, (64, 0)),
+        (FIRST + END + STORE + "cp.async.wait_group 0;", (64, 0)),
+        (FIRST + BYTE, (64, 0)),
+        (FIRST + END + SECOND + END + STORE, (64, 0)),
+        (FIRST + PAST, (0, 0)),
+        (".reg .b32 %t2; " + FIRST + NEIGHBOUR, (64, 0)),
+        (f"setp.lt.u32 %p, %i, 40; @%p {FIRST} mov.u32 %x, 0; st.shared.u32 [%t], %x;", (40, 0)),
+        (f"{FIRST} setp.lt.u32 %p, %i, 24; mov.u32 %x, 77; @%p st.shared.u32 [%t], %x;", (24, 0)),
+    ],
+)
+def test_what_is_stored_where_a_copy_is_under_way_is_lost(lines: str, done: tuple[int, int]) -> None:
+    assert run(lines) == done
+
+
+def test_what_is_stored_after_the_wait_stays() -> None:
+    a, b = np.arange(1, 65, dtype=np.uint32), np.zeros(128, np.uint32)
+    run_ptx(HEAD + FIRST + "cp.async.wait_all; " + STORE + TAIL, "k", 1, 64, a, b)
+    assert b[:64].tolist() == [77] * 64
