@@ -154,24 +154,9 @@ class _Writer(Collecting):
     def _open(self, loop: Loop, body: Callable[[], None]) -> None:
         """Run `body` for every step of a counted loop: the full steps, then a partial one with its own extent."""
         axis = loop.axis
-        counted = axis.counted
-        outer = counted[: counted.index(loop)]
-        behind = self.total([(self.counters[o], o.stride // loop.stride) for o in outer])
-        always_whole = bool(outer) and axis.size % outer[-1].stride == 0
+        until = self.ends_of(loop)
         whole, left = divmod(axis.size, loop.stride)
-
-        def until(steps: int) -> Instruction:
-            """Where this loop ends when the range ends after `steps` steps of its kind."""
-            if not outer:
-                return self.number(min(loop.size, steps))
-            if always_whole:
-                return self.number(loop.size)
-            ahead = self.number(steps)
-            if behind is not None:
-                ahead = self.arithmetic(Op.ADD, ahead, self.arithmetic(Op.MUL, behind, self.number(-1)))
-            return self.arithmetic(Op.MIN, self.number(loop.size), ahead)
-
-        if counted[-1] is not loop:  # the loops inside see to the partial step
+        if axis.counted[-1] is not loop:  # the loops inside see to the partial step
             if loop.kind == "group":
                 body()
             else:
@@ -189,7 +174,7 @@ class _Writer(Collecting):
             self._run(loop, self.arithmetic(Op.MAX, here, self.number(whole)), after, body)
         else:
             low, end = self.number(0), until(whole)
-            if loop in self.limits and not left and not outer:
+            if loop in self.limits and not left and loop is axis.counted[0]:
                 low, end = self.limits[loop]
             self._run(loop, low, end, body)
             if left:

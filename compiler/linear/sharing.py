@@ -12,6 +12,8 @@ by itself, some steps ahead. But for that one, a barrier for each step is enough
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hcq.compiler.linear.alignment import BUFFER_ALIGN
 from hcq.compiler.linear.banks import LINE_BYTES
 from hcq.compiler.linear.emitter import Term
@@ -67,7 +69,7 @@ class Sharing(Staging):
                 self.place(Op.WAIT, dtypes.index, (), ahead - 1)
             # this step's tiles are there, and those before have been read
             self._all_have_come()
-            counter, end = self.counters[loop], self.limits.get(loop, (None, self.number(loop.size)))[1]
+            counter, (_, end) = self.counters[loop], self.steps_of(loop)
             after = self._sum(counter, ahead)
             self.is_at(loop, self.arithmetic(Op.MIN, after, self.arithmetic(Op.ADD, end, self.number(-1))))
             self.under_way[loop] = [
@@ -87,6 +89,31 @@ class Sharing(Staging):
         self._all_have_come()
         for tile, (packed, _) in zip(tiles, copies, strict=True):
             self.pack(tile.stage.value, packed)
+
+    def steps_of(self, loop: Loop) -> tuple[Instruction, Instruction]:
+        """The first step of a counted loop, and the one after its last."""
+        if loop in self.limits:
+            return self.limits[loop]
+        return self.number(0), self.ends_of(loop)(-(-loop.axis.size // loop.stride))
+
+    def ends_of(self, loop: Loop) -> Callable[[int], Instruction]:
+        """Where a counted loop ends when its range ends after so many steps of its kind."""
+        counted = loop.axis.counted
+        outer = counted[: counted.index(loop)]
+        behind = self.total([(self.counters[o], o.stride // loop.stride) for o in outer])
+        always_whole = bool(outer) and loop.axis.size % outer[-1].stride == 0
+
+        def until(steps: int) -> Instruction:
+            if not outer:
+                return self.number(min(loop.size, steps))
+            if always_whole:
+                return self.number(loop.size)
+            ahead = self.number(steps)
+            if behind is not None:
+                ahead = self.arithmetic(Op.ADD, ahead, self.arithmetic(Op.MUL, behind, self.number(-1)))
+            return self.arithmetic(Op.MIN, self.number(loop.size), ahead)
+
+        return until
 
     def ahead(self, loop: Loop) -> int:
         """How many steps ahead a pipelined loop copies.
@@ -109,22 +136,35 @@ class Sharing(Staging):
         self.place(Op.BARRIER, dtypes.index, (), UNITS_READ if reads_shared else None)
 
     def share_first(self, stages: list[Stage], loop: Loop) -> None:
-        """The tiles of a pipelined loop's first steps, before it begins."""
+        """The tiles of a pipelined loop's first steps, before it begins.
+
+        Where the loop may end before them, copies of steps that it does not have are not begun: nobody would wait for
+        them, and what comes after the loop may have another use for their memory.
+        """
         self._all_have_read()
         buffers = self.nest.pipelined[loop]
-        first = self.limits[loop][0] if loop in self.limits else self.number(0)
+        first, end = self.steps_of(loop)
+        is_known = first.op is end.op is Op.CONST
+        most = int(end.arg) - int(first.arg) if is_known else loop.size
         for step in range(self.ahead(loop)):
-            if step >= loop.size:
-                self.place(Op.COMMIT, dtypes.index, ())
+            if step >= most:
+                if buffers > 2:
+                    self.place(Op.COMMIT, dtypes.index, ())
                 continue
             at = self.arithmetic(Op.ADD, first, self.number(step))
-            if first.op is not Op.CONST:  # beyond the end for some groups, which do not read it
-                at = self.arithmetic(Op.MIN, at, self.number(loop.size - 1))
+            has_step = None
+            if buffers > 2 and not is_known:
+                has_step = self.emit(Op.CMPLT, dtypes.bool, (at, end))
+            # what is read for a step that the loop does not have is of one that its range has
+            last = self.number(loop.size - 1)
+            if loop not in self.limits:
+                last = self.arithmetic(Op.ADD, end, self.number(-1))
+            at = self.arithmetic(Op.MIN, at, last)
             self.is_at(loop, at)
             tiles = [self._tile(stage, loop) for stage in stages]
             copies = [(self._packed(tile, at, keep=loop), self._copies(tile)) for tile in tiles]
             if buffers > 2:
-                self._begin(copies)
+                self._begin(copies, has_step)
             else:
                 for packed, written in copies:
                     self._store(packed, written)

@@ -1,7 +1,7 @@
 """Shared memory: what each thread of a block does there, found by walking a linear program; conflicts and races.
 
-The walk runs the first block, loop by loop, with a number for every thread and every index. It knows no values: what is
-stored where only depends on numbers of threads and of steps.
+The walk runs one block, the first if not told which, loop by loop, with a number for every thread and every index. It
+knows no values: what is stored where only depends on numbers of threads and of steps.
 
 Banks: 32 of 4 bytes. Lanes that are served at once must meet no bank twice, unless at the same word. Accesses of up to
 4, of 8 and of 16 bytes go by 32, 16 and 8 lanes (16 bytes: PTX ISA, "ldmatrix", and ROCm, "Understanding AMD GPU LDS
@@ -51,8 +51,8 @@ class Access(NamedTuple):
     size: int
 
 
-def walk(program: Program, wave: int) -> Iterator[Access | Instruction]:
-    """Accesses, and the instructions that order them, as the threads of the first block meet them."""
+def walk(program: Program, wave: int, block: int = 0) -> Iterator[Access | Instruction]:
+    """Accesses, and the instructions that order them, as the threads of a block meet them."""
     code, known = program.instructions, dict[Instruction, Any]()
     ends: dict[int, int] = {}
     opened = []
@@ -73,7 +73,7 @@ def walk(program: Program, wave: int) -> Iterator[Access | Instruction]:
                     yield from run(at + 1, ends[at])
                 at = ends[at]
             elif it.op is Op.SPECIAL:
-                known[it] = {"thread": everyone, "first": 0, "last": 1}[it.arg]
+                known[it] = {"thread": everyone, "first": block, "last": block + 1}[it.arg]
             elif it.op is Op.CONST:
                 known[it] = it.arg
             elif it.op in (Op.BARRIER, Op.COMMIT, Op.WAIT):
@@ -151,12 +151,12 @@ class _Marks:
         return bool(((self.low[where] < threads) | (self.high[where] > threads)).any())
 
 
-def race(program: Program, wave: int) -> str:
-    """The first race of a program's first block; "" where there is none."""
+def race(program: Program, wave: int, block: int = 0) -> str:
+    """The first race of a block of a program; "" where there is none."""
     size = program.shared_bytes
     reads, writes, flying = _Marks(size), _Marks(size), np.zeros(size, bool)
     batches: list[list[tuple[Any, Any]]] = [[]]
-    for step in walk(program, wave):
+    for step in walk(program, wave, block):
         if isinstance(step, Instruction):
             if step.op is Op.BARRIER:
                 reads, writes = _Marks(size), _Marks(size)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
 import hcq
 from hcq import Tensor, counters
+from hcq.compiler.linear.linearize import linearize
+from hcq.compiler.loops.heuristic_gpu import choose
+from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Target, amd_target, nv_target
 from hcq.counters import Counters
 from hcq.frontend.gradient import grad
@@ -17,10 +22,11 @@ from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from tests.compiler.building import check, emulating
+from tests.compiler.shared_memory import race
 
 pytestmark = pytest.mark.own_devices
 
-LENGTH, WIDTH, TILE = 256, 64, 64
+LENGTH, WIDTH, TILE, WARP = 256, 64, 64, 32
 GPUS = {
     "AMD": ("amd:gfx942", amd_target("gfx942")),
     "AMD:1": ("amd:gfx1100", amd_target("gfx1100")),
@@ -101,3 +107,27 @@ def test_gradients_of_causal_attention_skip_them_too(gpu: str) -> None:
         one = counted(gpu, sink)
         assert one.matrix_flops == {"f16": count * product * (one.blocks + 1) // (2 * one.blocks)}
         assert one.bank_conflicts == one.local_sectors == 0
+
+
+@pytest.mark.parametrize("tiles", [3, 4, 6])
+def test_blocks_with_fewer_steps_than_tiles_ahead_have_no_copies_under_way_when_they_store(
+    machine: None, tiles: int
+) -> None:
+    """Causal attention: the first block has one tile of keys, and collects its rows where the others would go."""
+    target = GPUS["NV"][1]
+    q, k, v, g = operands(4)
+    y = q.scaled_dot_product_attention(k, v, is_causal=True)
+    roots = [slope.node for slope in grad([y], [q, k, v], [g])]
+    collecting = 0
+    for sink in kernels(target, [y.node]) + kernels(target, roots):
+        text = choose(LoopNest(lower(sink, target)), target).choice
+        deeper = re.sub(r"pipeline (\w+)", rf"pipeline \1 {tiles}", text)
+        if "pipeline" not in text:
+            continue
+        program = linearize(LoopNest(lower(sink, target)).apply(deeper), "k", target.shared_bytes)
+        for block in range(program.groups):
+            assert race(program, WARP, block) == "", deeper
+        if "collect" in text:
+            collecting += 1
+            check(hcq.open("NV"), sink, deeper, target=target)
+    assert collecting >= 3

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hcq.compiler.codegen import codegen
+from hcq.compiler.compile import compile_kernel
 from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.banks import swizzle
 from hcq.compiler.linear.linearize import linearize
@@ -24,6 +26,7 @@ from hcq.ir.op import Op
 from tests.compiler.building import kernel, matmul, out, param, permute
 from tests.compiler.loops.test_threads import GPU_KERNELS, narrow_product, random_schedule, sum_dtype
 from tests.compiler.shared_memory import BANKS, bank_conflicts, conflicts, race, walk, without
+from tests.hcq.emu.nv.shader.running import Launch
 
 TARGETS = [
     *[nv_target(arch) for arch in ("sm_80", "sm_90")],
@@ -149,3 +152,21 @@ def test_tiles_of_any_size_have_the_barriers_that_they_need_and_no_other(seed: i
         for it in program.instructions:
             if it.op in (Op.BARRIER, Op.WAIT) and program.threads > wave:
                 assert race(without(program, it), wave) != "", (text, it.op.name)
+
+
+@pytest.mark.parametrize("k", [16, 32, 48, 112])
+@pytest.mark.parametrize("tiles", [1, 2, 3, 4, 5])
+def test_a_loop_that_its_range_ends_early_copies_nothing_from_beyond(tiles: int, k: int) -> None:
+    """The last 64 of k are cut short. Rows are walked one after the other, so tiles are copied to again."""
+    target, size = nv_target("sm_80"), 64
+    sink = kernel((out(0, (size, 1, size)), matmul(param(1, (size, k)), param(2, (k, size)))))
+    text = "split r0 32; split r0.1 16; thread r0.2; split r1 16; thread r1.1; split r2 64; split r2.1 16; "
+    text += f"split r2.2 4; parallel r0; parallel r1; stage 0 r2.1; stage 1 r2.1; pipeline r2.1 {tiles}"
+    assert race(linearize(LoopNest(lower(sink, target)).apply(text), "k"), 32) == ""
+    code = compile_kernel(sink, target, schedule=text)
+    rng = np.random.default_rng(k)
+    a, b = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((size, k), (k, size)))
+    result = np.zeros((size, size), np.float32)
+    launch = Launch()  # whose arrays end where their memory does
+    launch.run(launch.load(code.image.decode(), code.entry), code.grid, code.block, result, a, b)
+    np.testing.assert_array_equal(result, a @ b)
