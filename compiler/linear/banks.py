@@ -1,8 +1,8 @@
 """Banks: where the elements of a tile lie in shared memory, so that no two threads wait for the same bank.
 
-In       the sizes of a tile's rows
+In       the sizes of a tile's rows; or where a wave's threads store at once
 Out      a `Swizzle` of places
-Next     tiles.py (whose rows these are), lower_expr.py (who spells places)
+Next     tiles.py (whose rows these are), collecting.py (whose threads), lower_expr.py (who spells places)
 Source   32 banks of 4 bytes: CUDA C++ Programming Guide, "Shared Memory", and AMD's CDNA 3 and RDNA 3 ISA, "LDS". Eight
          rows of 16 bytes at once: PTX ISA, "ldmatrix". Which lanes AMD serves at once: ROCm, "Understanding AMD GPU LDS
          and Bank Conflicts". tests/compiler/shared_memory.py has these rules, and asks them of whole programs
@@ -14,6 +14,7 @@ are read at one column meet eight different chunks. What is written in order sti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 BANKS, BANK_BYTES = 32, 4
@@ -74,3 +75,25 @@ def swizzle(
     for bit, target in zip([bit for bit in bits if 1 << bit >= line], free):
         parts[bit - target] = parts.get(bit - target, 0) | 1 << target
     return Swizzle(tuple(parts.items()))
+
+
+def swizzle_of_stores(places: Sequence[int], own: int, itemsize: int) -> Swizzle | None:
+    """For elements that each thread stores by so many at once; None where there is nothing to change.
+
+    places  what each bit of a thread's number is worth, the lowest first; powers of two, in elements
+
+    Bits that are worth whole lines change chunks of a line that no other bit of threads served at once does.
+
+    >>> swizzle_of_stores((2, 4, 16, 32, 64), 2, 4).parts  # pairs of 4 bytes, four threads in a row of 16
+    ((2, 8),)
+    >>> swizzle_of_stores((1, 2, 4, 8, 64, 128), 1, 4).parts  # 16 threads in a row of 64, then the next row
+    ((2, 16),)
+    """
+    chunk, line = CHUNK_BYTES // itemsize, LINE_BYTES // itemsize
+    served = LINE_BYTES // max(own * itemsize, BANK_BYTES)  # threads at once
+    together = places[: served.bit_length() - 1]
+    free = [1 << bit for bit in range(chunk.bit_length() - 1, line.bit_length() - 1)]
+    free = [bit for bit in free if bit >= own and bit not in together]
+    far = sorted(place for place in together if place >= line)
+    parts = [(place.bit_length() - bit.bit_length(), bit) for place, bit in zip(far, free)]
+    return Swizzle(tuple(parts)) if parts else None

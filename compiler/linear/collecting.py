@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hcq.compiler.linear.banks import CHUNK_BYTES, CHUNKS, Swizzle
+from hcq.compiler.linear.banks import BANKS, CHUNK_BYTES, LINE_BYTES, Swizzle, swizzle_of_stores
 from hcq.compiler.linear.nested import Nested
 from hcq.compiler.linear.places import Packed, Point
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
@@ -41,6 +41,8 @@ class Collecting(Nested):
         for loop in columns:
             width *= loop.size
         parts = len(use.unit.d_m)
+        if width * use.reduce.dtype.itemsize < LINE_BYTES:  # rows of threads that store at once fill lines
+            rows[-parts:] = sorted(rows[-parts:], key=lambda loop: loop.kind == "thread")
         tiles = next((loop for loop in rows[:-parts] if loop.is_written_out), None)
         count = 1 if tiles is None else tiles.size
         row_bytes = width * use.reduce.dtype.itemsize
@@ -61,7 +63,7 @@ class Collecting(Nested):
             strides[loop] = stride
             stride *= together if loop is tiles else loop.size
         strides |= {loop: loop.stride for loop in columns}
-        swizzle = _swizzle(use, strides, width)
+        swizzle = _swizzle(use, self.nest.digits, strides)
         for first in range(0, count, together):
             self.begin_step(first)
             address = self.emit(Op.SHARED, use.reduce.dtype, (), 0)
@@ -163,6 +165,8 @@ class Collecting(Nested):
         node    what is kept, of the two ranges `axes`: rows and columns
         rows    loops of the first, how many steps of each there are, and what a step is worth in shared memory
         start   where the first row is, in the block's tile
+
+        What is swizzled is read as it lies, which meets no bank twice: a thread computes which piece it has there.
         """
         row, column = axes
         pieces = width // lanes
@@ -183,7 +187,8 @@ class Collecting(Nested):
                 Loop(f"{across.name}.0", across, width // lanes, lanes),
                 Loop(f"{across.name}.1", across, lanes, 1, "vector"),
             ]
-            rest = self._digit_of(across.loops[0], piece, width // lanes)
+            number = piece if kept.swizzle is None else self._number_of(kept.swizzle, step, lanes)
+            rest = self._digit_of(across.loops[0], number, width // lanes)
             self._add_axis(across)
             down = self._row_axis(row, row.size)
             strides = {loop: loop.stride for loop in across.loops}
@@ -194,7 +199,10 @@ class Collecting(Nested):
                     strides[down.loops[0]] = stride
             self._add_axis(down)
             self.moved()
-            packed = Packed(kept.address, strides, kept.depth, swizzle=kept.swizzle)
+            packed = Packed(kept.address, strides, kept.depth)
+            if kept.swizzle is not None:
+                here = piece if mask is None else self.arithmetic(Op.MIN, piece, self.number(pieces - 1))
+                packed = Packed(kept.address, {across.loops[1]: 1}, kept.depth, terms=[(here, lanes)])
             point: Point = dict.fromkeys(self.nest.axes, (0, 1)) | {row: (start, 1), across: (0, lanes)}
             self._store_piece(stores, node, axes, packed, down, across, point, mask)
         self.counters.update(stilled)
@@ -236,6 +244,19 @@ class Collecting(Nested):
             self.place(Op.STORE, dtypes.index, src, spot.offset)
             self.pack(kept, None)
 
+    def _number_of(self, swizzle: Swizzle, step: int, lanes: int) -> Instruction:
+        """Which piece of so many elements lies where a step's piece would without a swizzle: it is its own inverse."""
+        threads = self.nest.threads
+        pieces = Swizzle(tuple([(shift, mask // lanes) for shift, mask in swizzle.parts]))
+        packed = Packed(self.thread, {}, self.depth, swizzle=pieces)
+        terms, offset = [(self.thread, 1)], step * threads
+        if threads & (threads - 1):  # they have bits in common
+            terms, offset = [(self._sum(self.thread, offset), 1)], 0
+        terms, offset = self.swizzled(packed, terms, offset)
+        found = self.total(terms, offset)
+        assert found is not None
+        return found
+
     def _digit_of(self, loop: Loop, number: Instruction, count: int) -> Instruction:
         """A loop counts the lowest digit of a number; the rest of it."""
         self.counters[loop] = self.emit(Op.MOD, dtypes.index, (number, self.number(count)), NOT_NEGATIVE)
@@ -248,22 +269,19 @@ class Collecting(Nested):
         return Axis(node, f"{axis.name}.row", size, False, False, 1 << bit)
 
 
-def _swizzle(use: MatrixUse, strides: dict[Loop, int], width: int) -> Swizzle | None:
-    """So that threads of a wave that differ by row write to different chunks of a line.
+def _swizzle(use: MatrixUse, digits: Sequence[int], strides: dict[Loop, int]) -> Swizzle | None:
+    """So that threads of a wave that store at once meet no bank twice.
 
-    The first digit of a thread's number counts neighbours in a row, which fill some chunks; the next one counts rows.
+    digits  sizes of the digits of a thread's number, the fastest first
     """
-    itemsize = use.reduce.dtype.itemsize
-    chunk = CHUNK_BYTES // itemsize
-    own = [loop for loop in use.n.loops if loop.kind == "thread" and loop.digit == 0]
-    rows = [loop for loop in use.m.loops if loop.kind == "thread" and loop.digit == 1]
-    if not own or not rows or width & (width - 1) or width < CHUNKS * chunk:
-        return None
-    filled = max(1, own[0].size * own[0].stride // chunk)
-    parts = []
-    step = strides[rows[0]]
-    while filled < CHUNKS:
-        target = filled * chunk
-        parts.append((step.bit_length() - target.bit_length(), target))
-        filled, step = 2 * filled, 2 * step
-    return Swizzle(tuple(parts)) if parts else None
+    own = next((loop.size for loop in use.n.loops if loop.kind == "vector"), 1)
+    places: dict[int, int] = {}
+    for loop in (*use.n.threads, *use.m.threads):
+        number, place = prod(digits[: loop.digit]), strides[loop]
+        if number >= BANKS:
+            continue  # more threads than are served at once
+        if any(size & (size - 1) for size in (number, place, loop.size)):
+            return None
+        for bit in range(loop.size.bit_length() - 1):
+            places[number << bit] = place << bit
+    return swizzle_of_stores([places[number] for number in sorted(places)], own, use.reduce.dtype.itemsize)

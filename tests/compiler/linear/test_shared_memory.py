@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hcq.compiler.codegen import codegen
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.linear.across import lower_across
-from hcq.compiler.linear.banks import swizzle
+from hcq.compiler.linear.banks import Swizzle, swizzle, swizzle_of_stores
 from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.linear.program import Program
 from hcq.compiler.loops.loop_nest import LoopNest
@@ -25,7 +26,7 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 from tests.compiler.building import kernel, matmul, out, param, permute
 from tests.compiler.loops.test_threads import GPU_KERNELS, narrow_product, random_schedule, sum_dtype
-from tests.compiler.shared_memory import BANKS, bank_conflicts, conflicts, race, walk, without
+from tests.compiler.shared_memory import BANKS, Access, bank_conflicts, conflicts, race, walk, without
 from tests.hcq.emu.nv.shader.running import Launch
 
 TARGETS = [
@@ -170,3 +171,98 @@ def test_a_loop_that_its_range_ends_early_copies_nothing_from_beyond(tiles: int,
     launch = Launch()  # whose arrays end where their memory does
     launch.run(launch.load(code.image.decode(), code.entry), code.grid, code.block, result, a, b)
     np.testing.assert_array_equal(result, a @ b)
+
+
+WIDTHS = [  # tiles beside each other in a wave, and waves, along m and along n
+    ((tiles_m, waves_m), (tiles_n, waves_n))
+    for tiles_m, waves_m in ((1, 1), (2, 1), (1, 2))
+    for tiles_n, waves_n in ((1, 1), (2, 1), (4, 1), (8, 1), (1, 2), (2, 2), (1, 4), (4, 4))
+]
+
+
+@by_arch
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.int8], ids=lambda dtype: dtype.name)
+def test_results_of_tiles_of_every_width_are_collected_without_meeting_a_bank_twice(
+    target: Target, dtype: DType
+) -> None:
+    vendor, wave = vendor_and_wave(target)
+    for unit in units_of(target.arch, dtype):
+        for counts in WIDTHS:
+            text, sizes = "", []
+            for name, dimension, (tiles, waves) in zip(("r0", "r1"), "mn", counts, strict=True):
+                own = unit.size(dimension)
+                sizes.append(own * tiles * waves)
+                text += f"split {name} {own * tiles * waves}; split {name}.1 {own * tiles}; split {name}.2 {own}; "
+            text += (
+                f"split r2 {unit.size('k')}; matrix r0.3 r1.3 r2.1 {unit.name}; unroll r0.2; thread r0.1; "
+            )
+            text += "unroll r1.2; thread r1.1; parallel r0; parallel r1; collect"
+            if 4 * math.prod(sizes) > target.shared_bytes:
+                continue
+            sink = narrow_product(*sizes, unit.size("k"), dtype)
+            program = linearize(LoopNest(lower(sink, target)).apply(text), "k", target.shared_bytes)
+            steps = [step for step in walk(program, wave) if isinstance(step, Access)]
+            assert {step.kind for step in steps} == {"load", "store"}
+            assert sum(conflicts(step, vendor, wave) for step in steps) == 0, text
+            assert all(
+                step.size == 16 and not (step.start % 16).any() for step in steps if step.kind == "load"
+            )
+            assert race(program, wave) == "", text
+
+
+SIZES = [
+    *[(16, n, k) for n in (16, 32, 200, 1024, 4096) for k in (64, 512)],
+    *[
+        (512, 64, 64),
+        (64, 1024, 64),
+        (100, 4096, 64),
+        (512, 4096, 64),
+        (4096, 48, 64),
+        (4096, 1024, 64),
+        (4096, 4096, 64),
+    ],
+]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "gfx942", "gfx1100"])
+def test_what_the_heuristic_collects_meets_no_bank_twice(arch: str) -> None:
+    target = nv_target(arch) if arch.startswith("sm_") else amd_target(arch)
+    widths = set()
+    for m, n, k in SIZES:
+        wide = [
+            x.cast(dtypes.float32)
+            for x in (param(1, (m, k), dtypes.float16), param(2, (k, n), dtypes.float16))
+        ]
+        sink = kernel((out(0, (m, 1, n), dtypes.float16), matmul(*wide).cast(dtypes.float16)))
+        nest = codegen(target).choose(LoopNest(lower(sink, target)), target)
+        program = linearize(nest, "k", target.shared_bytes)
+        assert bank_conflicts(program, *vendor_and_wave(target)) == 0, nest.choice
+        if nest.collects and nest.unit is not None:
+            columns = nest.unit.n
+            widths.add(math.prod(loop.size for loop in columns.loops if loop not in columns.counted))
+    assert widths >= {16, 32, 64, 128}
+
+
+@pytest.mark.parametrize("own", [1, 2, 4])
+def test_a_swizzle_of_stores_parts_all_threads_that_are_served_at_once(own: int) -> None:
+    """Wherever bits of a thread's number lie, if those inside a line leave chunks for the others."""
+    checked = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        bits = rng.sample(range(own.bit_length() - 1, 10), 5)
+        places = tuple([1 << bit for bit in bits])
+        found = swizzle_of_stores(places, own, 4) or Swizzle(())
+        assert sorted(map(found, range(1024))) == list(range(1024))
+        assert all(found(found(place)) == place for place in range(1024))
+        served = 32 // own
+        inside = [place for place in places[: served.bit_length() - 1] if place < 32]
+        if any(place < 4 for place in range(own, 4) if place & (place - 1) == 0 and place not in inside):
+            continue  # a chunk is not filled: its places stay together
+        starts = [
+            found(sum(place for bit, place in enumerate(places) if number >> bit & 1))
+            for number in range(served)
+        ]
+        words = {(start + word) % 32 for start in starts for word in range(own)}
+        assert len(words) == 32
+        checked += 1
+    assert checked > 10
