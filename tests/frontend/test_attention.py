@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -17,7 +16,7 @@ from hcq.frontend.scheduler.schedule import schedule
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
-from tests.compiler.building import emulating
+from tests.compiler.emulated_gpus import machine_of
 
 pytestmark = pytest.mark.own_devices
 
@@ -39,10 +38,7 @@ def few_scores_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nested, "LARGE_SCORES", 1 << 10)
 
 
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*filter(None, GPUS.values())):
-        yield
+machine = machine_of(*filter(None, GPUS.values()))
 
 
 def numbers(shape: tuple[int, ...], seed: int) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,7 +20,8 @@ from hcq.frontend.scheduler.schedule import schedule
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
-from tests.compiler.building import check, emulating
+from tests.compiler.building import check
+from tests.compiler.emulated_gpus import machine_of, name_of
 from tests.compiler.shared_memory import race
 
 pytestmark = pytest.mark.own_devices
@@ -33,22 +33,8 @@ GPUS = {
     "NV": ("nv:sm_80", nv_target("sm_80")),
 }
 
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*[word for word, _ in GPUS.values()]):
-        yield
-
-
-@pytest.fixture(
-    params=[
-        pytest.param(name, id=word, marks=[pytest.mark.thorough] * (word == "amd:gfx1100"))
-        for name, (word, _) in GPUS.items()
-    ]
-)
-def gpu(request: pytest.FixtureRequest, machine: None) -> str:
-    name: str = request.param
-    return name
+machine = machine_of(*[word for word, _ in GPUS.values()])
+gpu = name_of({name: word for name, (word, _) in GPUS.items()}, thorough=("amd:gfx1100",))
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from hcq import counters
 from hcq.counters import Counters
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
-from tests.compiler.building import emulating
+from tests.compiler.emulated_gpus import machine_of
 
 pytestmark = pytest.mark.own_devices
 
@@ -25,11 +24,7 @@ GPUS = {
 }
 S8, U8, S32 = dtypes.int8, dtypes.uint8, dtypes.int32
 
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*GPUS.values()):
-        yield
+machine = machine_of(*GPUS.values())
 
 
 def numbers(seed: int, dtype: str, *shape: int) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -21,7 +19,8 @@ from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
-from tests.compiler.building import check, emulating
+from tests.compiler.building import check
+from tests.compiler.emulated_gpus import machine_of, name_of
 
 pytestmark = pytest.mark.own_devices
 
@@ -33,22 +32,14 @@ TARGETS = {
     "NV:1": nv_target("sm_90"),
 }
 
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*GPUS.values()):
-        yield
-
-
-@pytest.fixture(
-    params=[
-        pytest.param(name, id=word, marks=[pytest.mark.thorough] * (word in ("amd:gfx1100", "nv:sm_90")))
-        for name, word in GPUS.items()
-    ]
+machine = machine_of(*GPUS.values())
+gpu = name_of(
+    GPUS,
+    thorough=(
+        "amd:gfx1100",
+        "nv:sm_90",
+    ),
 )
-def gpu(request: pytest.FixtureRequest, machine: None) -> str:
-    name: str = request.param
-    return name
 
 
 def numbers(*shape: int) -> np.ndarray:

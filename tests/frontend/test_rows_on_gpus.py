@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import prod
 
 import numpy as np
@@ -10,29 +10,21 @@ import pytest
 
 from hcq import Tensor, counters
 from hcq.counters import Counters
-from tests.compiler.building import emulating
+from tests.compiler.emulated_gpus import machine_of, name_of
 
 pytestmark = pytest.mark.own_devices
 
 GPUS = {"AMD": "amd:gfx1100", "AMD:1": "amd:gfx942", "NV": "nv:sm_80", "NV:1": "nv:sm_90"}
 Op = Callable[[Tensor], Tensor]
 
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*GPUS.values()):
-        yield
-
-
-@pytest.fixture(
-    params=[
-        pytest.param(name, id=word, marks=[pytest.mark.thorough] * (word in ("amd:gfx1100", "nv:sm_90")))
-        for name, word in GPUS.items()
-    ]
+machine = machine_of(*GPUS.values())
+gpu = name_of(
+    GPUS,
+    thorough=(
+        "amd:gfx1100",
+        "nv:sm_90",
+    ),
 )
-def gpu(request: pytest.FixtureRequest, machine: None) -> str:
-    name: str = request.param
-    return name
 
 
 def root_mean_square(x: Tensor) -> Tensor:

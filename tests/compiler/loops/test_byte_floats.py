@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,8 @@ from hcq.ir.dtype import DType, dtypes, from_bits
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.toolchain import images
-from tests.compiler.building import check, emulating, kernel, out, param, run
+from tests.compiler.building import check, kernel, out, param, run
+from tests.compiler.emulated_gpus import machine_of
 from tests.compiler.loops.test_nested import narrow_attention
 from tests.compiler.loops.test_threads import narrow_product
 from tests.hcq.emu.nv.shader.running import needs_nvrtc
@@ -41,11 +41,7 @@ GPUS = {
 ROADS = [*GPUS, pytest.param("cuda", marks=needs_nvrtc)]
 LONG, RAGGED = (72, 80, 288), (70, 90, 273)
 
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*GPUS):
-        yield
+machine = machine_of(*GPUS)
 
 
 def on(road: str) -> tuple[Any, Target]:

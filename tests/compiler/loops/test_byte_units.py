@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,8 @@ from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.toolchain import images
-from tests.compiler.building import check, emulating, expand, kernel, matmul, out, param, reduce, reshape, run
+from tests.compiler.building import check, expand, kernel, matmul, out, param, reduce, reshape, run
+from tests.compiler.emulated_gpus import machine_of
 from tests.compiler.loops.test_threads import narrow_product
 from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
@@ -37,11 +37,7 @@ SIGNS = [(S8, S8), (U8, U8), (S8, U8), (U8, S8)]
 OF_BYTES = [unit for unit in UNITS.values() if unit.a.itemsize == 1]
 LONG, RAGGED = (72, 80, 288), (70, 90, 273)  # several steps along k, staged
 
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*GPUS):
-        yield
+machine = machine_of(*GPUS)
 
 
 @pytest.fixture(params=ROADS)

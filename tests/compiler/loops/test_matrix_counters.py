@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,8 @@ from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Target, amd_target, nv_target
 from hcq.counters import SUMMED, Counters
 from hcq.ir.dtype import DType, dtypes
-from tests.compiler.building import check, emulating
+from tests.compiler.building import check
+from tests.compiler.emulated_gpus import machine_of
 from tests.compiler.loops.test_threads import narrow_product
 
 M, N, K = 256, 256, 192
@@ -35,11 +35,7 @@ GPUS = {
 }
 FORMATS = {"float16": "f16", "bfloat16": "bf16", "int8": "i8"}
 
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*GPUS):
-        yield
+machine = machine_of(*GPUS)
 
 
 def large(target: Target, dtype: DType) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import hcq
 from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
@@ -20,7 +19,6 @@ from hcq.ir.op import Op
 from tests.compiler.building import (
     check,
     conv,
-    emulating,
     expand,
     kernel,
     matmul,
@@ -31,6 +29,7 @@ from tests.compiler.building import (
     reduce,
     window,
 )
+from tests.compiler.emulated_gpus import gpu_of, machine_of
 from tests.compiler.loops.random_gpu_schedules import random_gpu_schedule, without_copies
 
 GPUS = {
@@ -40,17 +39,8 @@ GPUS = {
     "nv:sm_90": ("NV:1", nv_target("sm_90")),
 }
 
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*GPUS):
-        yield
-
-
-@pytest.fixture(params=GPUS)
-def gpu(request: pytest.FixtureRequest, machine: None) -> tuple[Any, Any]:
-    name, target = GPUS[request.param]
-    return hcq.open(name), target
+machine = machine_of(*GPUS)
+gpu = gpu_of(GPUS)
 
 
 def product() -> Node:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -29,7 +28,6 @@ from hcq.nv.chip import CHIPS
 from hcq.nv.toolchain import images
 from tests.compiler.building import (
     check,
-    emulating,
     expand,
     kernel,
     matmul,
@@ -41,6 +39,7 @@ from tests.compiler.building import (
     reshape,
     run,
 )
+from tests.compiler.emulated_gpus import gpu_of, machine_of
 from tests.compiler.loops.test_loop_nest import KERNELS, product
 from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
@@ -50,17 +49,8 @@ GPUS = {
     "nv:sm_80": ("NV", nv_target("sm_80")),
 }
 
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*GPUS):
-        yield
-
-
-@pytest.fixture(params=GPUS)
-def gpu(request: pytest.FixtureRequest, machine: None) -> tuple[Any, Any]:
-    name, target = GPUS[request.param]
-    return hcq.open(name), target
+machine = machine_of(*GPUS)
+gpu = gpu_of(GPUS)
 
 
 def softmax() -> Node:
