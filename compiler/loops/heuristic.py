@@ -25,6 +25,7 @@ from hcq.compiler.target import Target
 ALONE_NS = 30_000  # less work than this is not worth waking another thread
 PIECE_NS = 40_000  # a group should last about this long
 PIECES_PER_THREAD = 8
+SHORT_SUM = 4  # steps of a reduction of columns that are written out whole, without a loop
 ACCUMULATORS = 8  # of a reduction of columns: two additions begin in a cycle, and one takes four
 
 
@@ -167,8 +168,9 @@ def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         copies = max(1, min(most, column.size // width))
         write_out(nest, column, width, copies)
         innermost = reduced[-1]
-        if facts.op_count * copies <= 24 and innermost.size >= 4 and not innermost.is_ordered:
-            nest.split(innermost.name, 4 if innermost.size % 4 == 0 or innermost.size >= 16 else 2)
+        if facts.op_count * copies <= 24 and innermost.size >= 2 and not innermost.is_ordered:
+            if innermost.size > SHORT_SUM:
+                nest.split(innermost.name, 4 if innermost.size % 4 == 0 or innermost.size >= 16 else 2)
             nest.unroll(nest.axis(innermost).loops[-1].name)
         spread(nest, facts.work_ns(), target, column)
         return
