@@ -5,11 +5,12 @@ Out      the same sums, where a CPU's few workers make them
 Changes  nothing
 Next     simplify.py (other reductions in two steps), rows.py (which axis of what runs along which)
 
-    out[c] = sum over r of x[r, c]          part[p, c] += x[p * length + r, c],  out[c] = sum over p of part[p, c]
+    out[c] = sum over r of x[r, c]          part[p, c] += sum over i of x[p * length + 4 * r + i, c],
+                                            out[c] = sum over p of part[p, c]
 
 A sum in registers walks a strip of a few columns down all rows: from each row it takes a few lines of memory, and the
 next row is pages away. Memory is read twice as fast from one end to the other. So each worker adds whole rows to a row
-of its own, which stays in the nearest cache.
+of its own, which stays in the nearest cache, and takes four at a time: its row is read and written once for them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ ROW_BYTES = (
 PIECES = (
     8  # of the rows, for each worker: as many as the compiler wants groups, or it would divide rows as well
 )
+AT_ONCE = (4, 3, 2, 1)  # rows that are added up before they meet the worker's own
 MANY_WORKERS = 256  # a GPU's
 MOST_NODES = 64  # of what is summed: beyond, time goes into computing it
 
@@ -112,7 +114,10 @@ def _row_by_row(node: Node, threads: int) -> Node:
         return node
     others = [axis for axis in range(len(source.shape)) if axis not in axes]
     matrix = permuted(source, (*others, *axes))
-    parts = reshaped(matrix, (pieces, rows // pieces, columns))
+    length = rows // pieces
+    at_once = next(count for count in AT_ONCE if length % count == 0)
+    few = reduced(Op.ADD, reshaped(matrix, (pieces, length // at_once, at_once, columns)), (2,))
+    parts = reshaped(few, (pieces, length // at_once, columns))
     nothing = filled(0, (pieces, 1, columns), node.dtype)
     where = filled(0, parts.shape, dtypes.int64)
     added = Node(Op.SCATTER_ADD, node.dtype, (nothing, where, parts), 1)

@@ -49,6 +49,7 @@ from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 REPEAT_LIMIT = 1 << 16
 MEMORY_COST = 12
 MAX_STORES = 8
+SHORT_SUM = 4  # elements that are summed where the sum is scattered, as elementwise work is
 MAX_INPUTS = 24
 # elements of a row that a kernel may walk several times: it should stay in the second cache
 MAX_ROW = 1 << 16
@@ -367,15 +368,21 @@ class _Walk:
                 self._use(piece, {node: Use(self.size[piece], False, True, None)})
         elif op in SCATTERS:
             self._use(node.src[0], {node: Use(self.size[node], False, True, None)})
-            inner = {node: Use(self.size[node.src[2]], False, True, None)}
-            self._use(node.src[1], inner)
-            self._use(node.src[2], inner)
+            size = self.size[node.src[2]]
+            self._use(node.src[1], {node: Use(size, False, True, None)})
+            self._use(node.src[2], {node: Use(size, False, not self._is_short_sum(node.src[2]), None)})
         elif op is Op.SCAN_AXIS or op is Op.BUCKET:
             for source in node.src:
                 self._use(source, {node: Use(self.size[source], False, True, None)})
         else:  # GATHER
             for source in node.src:
                 self._use(source, self._below(node, source, uses, 1, True))
+
+    def _is_short_sum(self, node: Node) -> bool:
+        """Whether it is a sum of a few elements, which takes no longer than operations that follow one another."""
+        while node.op in _KEEPS_ELEMENTS:
+            node = node.src[0]
+        return node.op is Op.REDUCE_AXIS and self.size[node.src[0]] <= SHORT_SUM * self.size[node]
 
     def _below(
         self, node: Node, source: Node, uses: dict[Node, Use], factor: int, blocks: bool

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hcq import Tensor, dtypes
+from hcq.compiler.compile import compile_kernel
+from hcq.compiler.target import cpu_target
 from hcq.frontend.scheduler import columns
 from hcq.frontend.scheduler.schedule import schedule
 from hcq.frontend.scheduler.structure import structure_of
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 ROWS, COLUMNS = 48, 512
@@ -46,10 +50,17 @@ def operands(dtype: str = "float32") -> tuple[Any, Any]:
     return draw.integers(-9, 9, (ROWS, COLUMNS)).astype(dtype), draw.integers(-9, 9, ROWS).astype(dtype)
 
 
-def kernels(result: Tensor, threads: int) -> list[Any]:
+def sinks(result: Tensor, threads: int) -> list[Node]:
     roots = [result.node]
-    made = schedule(roots, structure_of(roots).storages, threads).kernels
-    return [any(n.op is Op.SCATTER_ADD for n in kernel.sink.toposort()) for kernel in made]
+    return [kernel.sink for kernel in schedule(roots, structure_of(roots).storages, threads).kernels]
+
+
+def is_row_by_row(sink: Node) -> bool:
+    return any(node.op is Op.SCATTER_ADD for node in sink.toposort())
+
+
+def kernels(result: Tensor, threads: int) -> list[bool]:
+    return [is_row_by_row(sink) for sink in sinks(result, threads)]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 12])
@@ -97,3 +108,32 @@ def test_a_matrix_that_is_computed_first_is_summed_as_before() -> None:
     result = (a.T @ b).sum(0)
     assert not any(kernels(result, 2))
     np.testing.assert_array_equal(result.numpy(), (x[:, :64].T @ x).sum(0))
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize(("rows", "at_once"), [(64, 4), (48, 3), (96, 3), (32, 2), (16, 1)])
+def test_rows_are_added_up_a_few_at_a_time_in_the_kernel_that_adds_them_to_its_own(
+    name: str, rows: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers have sixteen pieces of the rows."""
+    monkeypatch.setitem(globals(), "ROWS", rows)
+    x, v = operands()
+    made = sinks(SUMS[name](*(Tensor(each).realize() for each in (x, v))), 2)
+    (sink,) = [each for each in made if is_row_by_row(each)]
+    taken = [prod(n.src[0].shape) // prod(n.shape) for n in sink.toposort() if n.op is Op.REDUCE_AXIS]
+    assert taken == ([at_once] if at_once > 1 else [])
+    found = SUMS[name](*(Tensor(each).realize() for each in (x, v)))
+    np.testing.assert_array_equal(found.numpy(), SUMS[name](x, v).astype("float32"))
+
+
+@pytest.mark.parametrize("rows", [256, 144, 160])
+def test_the_rows_that_are_taken_at_a_time_are_written_out(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No loop over them is left: what was summed before is read and written once for all."""
+    monkeypatch.setitem(globals(), "ROWS", rows)
+    x, v = operands()
+    made = sinks(SUMS["vector times matrix"](*(Tensor(each).realize() for each in (x, v))), 2)
+    (sink,) = [each for each in made if is_row_by_row(each)]
+    choice = compile_kernel(sink, cpu_target()).choice.split("; ")
+    assert [item for item in choice if item.split()[1].startswith("r3")] == ["unroll r3"]

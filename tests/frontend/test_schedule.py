@@ -239,6 +239,21 @@ def test_a_scatter_leaves_its_base_alone():
     np.testing.assert_allclose(doubled, values[base.arg] * 2)
 
 
+@pytest.mark.parametrize(("length", "count"), [(4, 2), (5, 3)])
+def test_a_sum_of_a_few_elements_is_taken_where_it_is_scattered(length: int, count: int):
+    """Beside the copy of the base; a longer sum is a kernel of its own."""
+    base, added = memory(6).node(), memory(8, length).node()
+    index = Node(Op.CAST, dtypes.int64, (node(Op.MUL, Node(Op.IOTA, F32, (), 8), scalar(0.5)),))
+    sums = node(Op.RESHAPE, total(added, 1), arg=(8,))
+    scattered = Node(Op.SCATTER_ADD, F32, (base, index, sums), 0)
+    assert kernels(scattered) == count
+    values = data(base.arg, added.arg)
+    _, (new,) = run([scattered], values)
+    expected = values[base.arg].copy()
+    np.add.at(expected, np.arange(8) // 2, values[added.arg].sum(1))
+    np.testing.assert_allclose(new, expected, rtol=1e-5)
+
+
 # -- the law, on random graphs ----------------------------------------------------------------------------------------
 
 
