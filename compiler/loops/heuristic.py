@@ -25,6 +25,7 @@ from hcq.compiler.target import Target
 ALONE_NS = 30_000  # less work than this is not worth waking another thread
 PIECE_NS = 40_000  # a group should last about this long
 PIECES_PER_THREAD = 8
+SHORT_AXIS = 4  # steps beside an ordered range that are written out
 SHORT_SUM = 4  # steps of a reduction of columns that are written out whole, without a loop
 ACCUMULATORS = 8  # of a reduction of columns: two additions begin in a cycle, and one takes four
 
@@ -72,6 +73,8 @@ def _elementwise(nest: LoopNest, facts: Accesses, target: Target, lanes: int) ->
         return
     vector = max(nest.axes, key=lambda axis: _elementwise_score(facts, axis, lanes))
     if vector.is_ordered or vector.size < 2 or facts.store_stride(vector) not in (1, -1):
+        if (axis := _read_once(nest, facts, target)) is not None:
+            nest.unroll(axis.name)
         spread(nest, facts.work_ns(), target, None)
         return
     width = fit_lanes(vector.size, lanes)
@@ -88,6 +91,17 @@ def _elementwise(nest: LoopNest, facts: Accesses, target: Target, lanes: int) ->
     copies = max(1, min(copies, vector.size // width))
     write_out(nest, vector, width, copies)
     spread(nest, facts.work_ns(), target, vector)
+
+
+def _read_once(nest: LoopNest, facts: Accesses, target: Target) -> Axis | None:
+    """A short axis that shares what an ordered range walks: written out, its steps read that once; not the last one
+    that threads could divide."""
+    free = [axis for axis in nest.axes if not axis.is_ordered]
+    if len(free) == len(nest.axes) or not free or not 1 < free[-1].size <= SHORT_AXIS:
+        return None
+    is_shared = any(not nest.masks[load] & free[-1].bit for load in nest.loads)
+    is_spare = len(free) > 1 or target.threads < 2 or facts.work_ns() < ALONE_NS
+    return free[-1] if is_shared and is_spare else None
 
 
 def _elementwise_score(facts: Accesses, axis: Axis, lanes: int) -> tuple[bool, int, int]:

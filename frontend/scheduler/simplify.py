@@ -11,13 +11,25 @@ Next     fuse.py, joins.py (what a CAT's readers see)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
-from hcq.frontend.nodes import expanded, filled, minus, ordinal, padded, permuted, reduced, reshaped, shrunk
+from hcq.frontend.nodes import (
+    expanded,
+    filled,
+    iota,
+    minus,
+    ordinal,
+    padded,
+    permuted,
+    reduced,
+    reshaped,
+    shrunk,
+)
 from hcq.frontend.scheduler.joins import inner_joins, joined, parts_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
-from hcq.ir.node import Node, const, toposort
+from hcq.ir.node import Node, binary, const, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
 # a reduction of at least this many elements to fewer elements than there are workers is worth a second kernel
@@ -35,6 +47,7 @@ ALIGNED = 16  # elements: stretches begin where vectors do
 MANY_WORKERS = 256  # a GPU's, which scans a line by many threads of one worker, and is not woken up for more
 STRETCHES = 4  # per worker: a late one holds up no one
 MIN_PER_KIND = 4.0  # elements of a piece for each of its counters, at least
+FEW_PASSES = 3  # of a sort, at least, for which it is worth while to write down first what is sorted
 PIECE = 1 << 12  # elements that a block of a GPU places at a time
 SCANNED_BITS = 4  # of them it can keep apart: a scan of half a word for each kind
 PARTIAL_RESULTS = (
@@ -48,6 +61,7 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
     scatters = joins = 0
     order = toposort(roots)
     inner, written = inner_joins(order, roots)
+    sorts = _sorts(order)
     for node in order:
         src = tuple([new[s] for s in node.src])
         op = node.op
@@ -78,7 +92,9 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
             made = _scan(made, threads)
         elif op is Op.BUCKET:
             scatters += 1
-            made = _bucket(made, threads, scatters)
+            sort = sorts.get(node)
+            alone = None if sort is None else _in_one_piece(node, made, sort, threads, scatters)
+            made = _bucket(made, threads, scatters) if alone is None else alone
         elif op is Op.CONTIGUOUS and src[0].op in _IN_MEMORY_ANYWAY and node.arg is None:
             made = src[0]
         new[node] = made
@@ -268,6 +284,60 @@ def _scan(node: Node, threads: int) -> Node:
     return whole if whole.shape == shape else shrunk(whole, tuple([(0, size, 1) for size in shape]))
 
 
+@dataclass
+class _Sort:
+    """The passes of a sort, each a BUCKET of what the one before it gave."""
+
+    passes: list[Node]
+    counts: Node | None = None  # (rows, passes, kinds): how many elements of each kind a row has
+
+
+def _sorts(order: Sequence[Node]) -> dict[Node, _Sort]:
+    """By pass, the sorts of FEW_PASSES and more, which take as many bits each, one after the other."""
+    found: dict[Node, _Sort] = {}
+    for node in order:
+        if node.op is Op.BUCKET:
+            sort = found.get(node.src[0], _Sort([]))
+            sort.passes.append(node)
+            found[node] = sort
+    for node, sort in list(found.items()):
+        first, bits = sort.passes[0].arg
+        each = [(first + i * bits, bits) for i in range(len(sort.passes))]
+        if len(each) < FEW_PASSES or [one.arg for one in sort.passes] != each:
+            del found[node]
+    return found
+
+
+def _in_one_piece(node: Node, made: Node, sort: _Sort, threads: int, number: int) -> Node | None:
+    """A pass over rows that a CPU's workers do not divide; None for other passes.
+
+    How many elements of a kind a row has does not depend on their order: the counts of all passes are taken at once.
+    """
+    (rows, size), (shift, bits) = made.src[0].shape, made.arg
+    if threads >= MANY_WORKERS or not rows or size < 2 or _pieces(rows, size, bits, threads) > 1:
+        return None
+    x, at, kinds, passes = made.src[0], sort.passes.index(node), 1 << bits, len(sort.passes)
+    if sort.counts is None:
+        if x.op is not Op.BUFFER and x.op not in _IN_MEMORY_ANYWAY:
+            x = Node(Op.CONTIGUOUS, x.dtype, (x,))
+        each = (rows, passes, size)
+        bit = binary(Op.ADD, binary(Op.MUL, iota(passes, 1, each, x.dtype), bits), shift)
+        kind = Node(Op.SHR, x.dtype, (expanded(reshaped(x, (rows, 1, size)), each), bit))
+        kind = Node(Op.AND, x.dtype, (kind, const(kinds - 1, x.dtype)))
+        nothing = filled(0, (rows, passes, kinds), dtypes.int32)
+        nothing = Node(Op.CONTIGUOUS, dtypes.int32, (nothing,), ("counts", number))
+        sort.counts = Node(Op.SCATTER_ADD, dtypes.int32, (nothing, kind, const(1, dtypes.int32)), 2)
+    counts = shrunk(sort.counts, ((0, rows, 1), (at, at + 1, 1), (0, kinds - 1, 1)))
+    before = Node(Op.SCAN_AXIS, dtypes.int32, (padded(counts, ((0, 0), (0, 0), (1, 0))),), (Op.ADD, 2))
+    return Node(Op.BUCKET, x.dtype, (reshaped(x, (rows, 1, size)), before), made.arg)
+
+
+def _pieces(rows: int, size: int, bits: int, threads: int) -> int:
+    """Into how many pieces a CPU's workers divide rows that they sort."""
+    most = min(-(-threads * STRETCHES // rows), int(size / (MIN_PER_KIND * (1 << bits))))
+    return next((p for p in range(most, 1, -1) if size % p == 0), 1)
+
+
 def _bucket(node: Node, threads: int, number: int) -> Node:
     """Count the bits' values in pieces of each row, and sum the counts up: these are the counters to place by.
 
@@ -278,8 +348,7 @@ def _bucket(node: Node, threads: int, number: int) -> Node:
     if not rows or size < 2:
         return x
     if threads < MANY_WORKERS:
-        most = min(-(-threads * STRETCHES // rows), int(size / (MIN_PER_KIND * (1 << bits))))
-        pieces = next((p for p in range(most, 1, -1) if size % p == 0), 1)
+        pieces = _pieces(rows, size, bits, threads)
         return _placed(x, shift, bits, pieces, number, threads)
     about = -(-size // PIECE)
     pieces = next(p for p in range(about, size + 1) if size % p == 0) if size > PIECE else 1

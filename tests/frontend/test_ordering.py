@@ -5,19 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq import Tensor
+from hcq import Device, Tensor
 from hcq.frontend.methods import ordering
 from hcq.frontend.realize import schedule_of
 from hcq.frontend.scheduler import simplify
+from hcq.frontend.scheduler.schedule import schedule
+from hcq.frontend.scheduler.structure import structure_of
+from hcq.ir.op import Op
 
 
-@pytest.fixture(params=["counted", "buckets"])
+@pytest.fixture(params=["counted", "buckets", "buckets of whole rows"])
 def way(request, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of sorting, for axes of any length."""
-    monkeypatch.setattr(ordering, "COUNTED", 1 << 40 if request.param == "counted" else 0)
-    monkeypatch.setattr(ordering, "SHORT", 8 if request.param == "buckets" else 0)
+    """All ways of sorting, for axes of any length."""
+    if request.param == "buckets of whole rows" and Device.default != "CPU":
+        pytest.skip("GPUs have one way of buckets")
+    is_counted, is_whole = request.param == "counted", request.param == "buckets of whole rows"
+    monkeypatch.setattr(ordering, "COUNTED", 1 << 40 if is_counted else 0)
+    monkeypatch.setattr(ordering, "SHORT", 0 if is_counted else 8)
     monkeypatch.setattr(ordering, "LEAST_BLOCK", 2)  # so that topk takes short axes apart, too
-    monkeypatch.setattr(simplify, "MIN_PER_KIND", 0.1)  # and buckets are filled in pieces,
+    monkeypatch.setattr(
+        simplify, "MIN_PER_KIND", 1e9 if is_whole else 0.1
+    )  # and buckets are filled in pieces,
     monkeypatch.setattr(simplify, "PIECE", 40)  # on GPUs, too
     return str(request.param)
 
@@ -37,6 +45,22 @@ def order_of(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     """The stable order, NaN as the greatest: of the ranks of the distinct values."""
     ranks = np.unique(x, return_inverse=True, equal_nan=True)[1].reshape(x.shape)
     return np.argsort(-ranks if descending else ranks, axis, kind="stable")
+
+
+ORDERS = (
+    lambda x: x.argsort(1),
+    lambda x: x.argsort(1, descending=True),
+    lambda x: x.argsort(0),
+    lambda x: x.topk(100, 1)[1],
+    lambda x: x.argsort(1).argsort(1),
+)
+EXPECTED = (
+    lambda x: order_of(x, 1, False),
+    lambda x: order_of(x, 1, True),
+    lambda x: order_of(x, 0, False),
+    lambda x: order_of(x, 1, True)[:, :100],
+    lambda x: order_of(order_of(x, 1, False), 1, False),
+)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +118,34 @@ def test_sorting_takes_time_in_proportion():
 def test_the_greatest_few_are_found_by_reading_the_axis_once():
     (plan,) = schedule_of([Tensor(np.zeros(1 << 20, np.float32)).topk(4)[1]])
     assert sum(launch.traffic_bytes for launch in plan.launches) < 10 * (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "passes", "counts"),
+    [
+        (1, "float32", 4, 1),
+        (40, "int32", 4, 1),
+        (1, "float64", 8, 2),  # the lower halves, then the upper ones
+        (1, "int16", 2, 2),  # two passes are not worth it
+    ],
+)
+def test_rows_in_one_piece_are_counted_once_for_all_passes(rows: int, dtype: str, passes: int, counts: int):
+    roots = [Tensor(np.zeros((rows, 1024), dtype)).realize().sort(1)[1].node]
+    kernels = schedule(roots, structure_of(roots).storages, threads=2).kernels
+    ops = [{node.op for node in kernel.sink.toposort()} for kernel in kernels]
+    assert (sum(Op.BUCKET in some for some in ops), sum(Op.SCATTER_ADD in some for some in ops)) == (
+        passes,
+        counts,
+    )
+
+
+def test_orders_of_one_tensor_do_not_disturb_each_other(way: str):
+    x = some("float32", 3, 130)
+    tensor = Tensor(x)
+    made = [make(tensor) for make in ORDERS]
+    Tensor.realize(*made)
+    for one, expected in zip(made, EXPECTED, strict=True):
+        assert np.array_equal(expected(x), one.numpy())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])

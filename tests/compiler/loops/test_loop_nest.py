@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import cpu_target
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node
+from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 from tests.compiler.building import (
     check,
@@ -158,6 +159,17 @@ def stepped_weight() -> Node:
     return kernel((momentum, moved), (weight, weight + moved * -0.125))
 
 
+def counted_by(shifts: int, rows: int = 1, size: int = 300) -> Node:
+    """Sums of each kind of a row's numbers, by several of their bits."""
+    base, x = out(0, (rows, shifts, 8)), param(1, (rows, size), dtypes.int32)
+    each = (rows, shifts, size)
+    shift = expand(reshape(Node(Op.IOTA, dtypes.int32, (), shifts), 1, shifts, 1), *each)
+    numbers = expand(reshape(x, rows, 1, size), *each)
+    kind = Node(Op.SHR, dtypes.int32, (numbers, shift))
+    kind = Node(Op.AND, dtypes.int32, (kind, const(7, dtypes.int32)))
+    return kernel((base, Node(Op.SCATTER_ADD, base.dtype, (base, kind, numbers.cast(base.dtype)), 2)))
+
+
 def row_by_row() -> Node:
     """Sums of columns as a CPU takes them: three rows at a time, which are added to others wherever these are."""
     base, where = out(0, (5, 37)), param(1, (11, 37), dtypes.int32)
@@ -264,6 +276,23 @@ def test_the_heuristics_choice_replays_from_its_text(make: object) -> None:
     again = nest_of(sink).apply(first.choice)
     assert again.choice == first.choice
     assert str(again) == str(first)
+
+
+@pytest.mark.parametrize(
+    ("sink", "is_read_once"),
+    [
+        (counted_by(4), True),
+        (counted_by(3, rows=5), True),
+        (counted_by(5), False),  # so many counters at a time
+        (counted_by(2, size=1 << 20), False),  # groups, for there is nothing else to divide
+    ],
+)
+def test_what_an_ordered_range_walks_is_read_once_for_a_short_axis(
+    device: Device, sink: Node, is_read_once: bool
+) -> None:
+    nest = choose(nest_of(sink), dataclasses.replace(cpu_target(), threads=2))
+    assert ("unroll" in nest.choice) is is_read_once
+    check(device, sink, nest.choice)
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
