@@ -33,6 +33,10 @@ PRIVATE_START = 1 << 57  # above every address of global memory
 FILLED = np.uint64(1 << 63)
 UNIT_SHIFT = 53  # above the number of any sector
 SPREAD = 0x9E3779B1  # keeps the sectors of units apart in a table, and neighbours together
+HASH, HASHED_SHIFT = (
+    0x9E3779B97F4A7C15,
+    24,
+)  # multiplied by, and which bits of that are taken (Fibonacci hashing)
 LARGEST_TABLE = 1 << 23
 LEAST_STEPS = 500  # of blocks that are looked at only as they begin
 HELD_THREADS = 1 << 16  # run together at most: their registers are in memory all at once
@@ -84,7 +88,9 @@ def passes(warps: Array, lanes: Array, addresses: Array, size_bytes: int) -> tup
 class Cache:
     """Caches of one level, one for each unit: what came first leaves first.
 
-    A table of tags stands for all of them. Where two sectors meet in it, which is rare, one is forgotten early.
+    A table of tags stands for all of them. A sector has two places in it: one beside its neighbours', and one that a
+    hash gives, for when another sector is in the first, which depends on where memory lies. Where both are taken,
+    which is rare, one is forgotten early.
     """
 
     def __init__(self, size_bytes: int, units: int, sector_bytes: int) -> None:
@@ -100,11 +106,20 @@ class Cache:
         """(slot, tag, whether it is there) of different sectors, in order of their units."""
         slots = ((sectors + units.astype(np.uint64) * np.uint64(SPREAD)) & self.slots).astype(np.int64)
         tags = sectors | units.astype(np.uint64) << np.uint64(UNIT_SHIFT) | FILLED
-        return (
-            slots,
-            tags,
-            (self.tags[slots] == tags) & (self.fills[units] - self.came[slots] <= self.sectors),
-        )
+        there = (self.tags[slots] == tags) & self._is_kept(slots)
+        absent = np.flatnonzero(~there)
+        if len(absent):
+            far = (tags[absent] * np.uint64(HASH) >> np.uint64(HASHED_SHIFT) & self.slots).astype(np.int64)
+            is_far = (self.tags[far] == tags[absent]) & self._is_kept(far)
+            there[absent] = is_far
+            moved = is_far | self._is_kept(slots[absent])
+            slots[absent[moved]] = far[moved]
+        return slots, tags, there
+
+    def _is_kept(self, slots: Array) -> Array:
+        """Whether what was put there has not left since."""
+        owners = ((self.tags[slots] & ~FILLED) >> np.uint64(UNIT_SHIFT)).astype(np.int64)
+        return (self.tags[slots] != 0) & (self.fills[owners] - self.came[slots] <= self.sectors)
 
     def fill(self, units: Array, slots: Array, tags: Array) -> None:
         """They come, one after the other. units: in order."""

@@ -64,6 +64,19 @@ def test_a_cache_has_what_came_last_and_drops_what_came_first(
             held[unit] = [*held[unit], sector][-room:]
 
 
+@given(st.integers(0, 1 << 20), st.integers(-300, 300))
+def test_a_cache_has_room_wherever_memory_lies(first: int, offset: int) -> None:
+    """Two buffers of which each sector would be in a place that one of the other's is in, too."""
+    cache = Cache(1024 * 32, 4, 32)
+    one = np.arange(first, first + 400, dtype=np.uint64)
+    other = one + cache.slots + np.uint64(1 + 300 + offset) - np.uint64(300)
+    unit = np.zeros(400, np.int64)
+    for sectors in (one, other):
+        assert cache.load(unit, sectors).all()
+    for sectors in (one, other):
+        assert np.count_nonzero(cache.load(unit, sectors)) <= 40
+
+
 @pytest.mark.parametrize(("arch", "line"), [("sm_90", 32), ("gfx1100", 128), ("gfx942", 128), ("gfx90a", 64)])
 def test_a_warp_that_reads_neighbours_asks_for_each_sector_once(arch: str, line: int) -> None:
     one = tally(arch)
