@@ -23,6 +23,7 @@ from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.lane_access import active, parse_access
 from hcq.emu.amd.shader.lds_ops import lane_addresses, offset16, pair_access
+from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds
 from hcq.emu.amd.shader.memory_ops import (
     INVALIDATES,
     LOWEST_APERTURE,
@@ -32,7 +33,6 @@ from hcq.emu.amd.shader.memory_ops import (
     address_by_thread,
     address_of,
     indices,
-    place_in_lds,
     scratch_of,
 )
 from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step, scalar64
@@ -262,9 +262,9 @@ def is_kept_by_l1(ctx: Context) -> bool:
 def _vector(ctx: Context) -> Count:
     """Global, flat and scratch instructions, those that load into LDS as well."""
     form, tail = ctx.inst.format, ctx.inst.name.split("_", 1)[1]
-    to_lds = tail.startswith("load_lds_")
+    to_lds = is_load_to_lds(ctx.inst)
     by_thread = tail.endswith("addtid_b32")
-    access = parse_access("load_" + tail[len("load_lds_") :] if to_lds else tail.replace("_addtid", ""))
+    access = access_to_lds(ctx.inst) if to_lds else parse_access(tail.replace("_addtid", ""))
     if access is None:
         return _left_out(ctx.inst.name)
     address = address_by_thread(ctx) if by_thread else address_of(ctx)

@@ -175,12 +175,15 @@ def text(isa: Isa, inst: Instruction) -> str:
     """The instruction in one line, without its address."""
     if inst.format == "VOPD":
         return dual_text(isa, inst)
-    names = [operand_name(isa, inst, operand) for operand in inst.opcode.operands]
     fields = inst.fields
+    operands = inst.opcode.operands
+    if fields.get("lds") and inst.format != "MUBUF":  # what is loaded goes to no register
+        operands = tuple(one for one in operands if one.field != "vdst")
+    names = [operand_name(isa, inst, operand) for operand in operands]
     if inst.format in ("GLOBAL", "SCRATCH"):
         off = fields["saddr"] == (127 if isa.has_sdwa else 124)
         saddr = "off" if off else scalar_name(isa, fields["saddr"], 64 if inst.format == "GLOBAL" else 32)
-        at = next((i for i, o in enumerate(inst.opcode.operands) if o.field == "addr"), None)
+        at = next((i for i, o in enumerate(operands) if o.field == "addr"), None)
         if at is not None and inst.format == "GLOBAL" and not off:
             names[at] = f"v{fields['addr']}"
         if at is not None and inst.format == "SCRATCH" and not fields.get("sve", off):

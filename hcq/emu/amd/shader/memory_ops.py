@@ -3,7 +3,8 @@
 In       a Context for one FLAT, GLOBAL, SCRATCH or MUBUF instruction
 Out      a step that moves data for the active lanes
 Changes  VGPRs, memory, scratch, and LDS through flat addresses
-Next     lane_access.py (what moves), memory.py (the address space), lds_ops.py (LDS), scalar_memory_ops.py
+Next     lane_access.py (what moves), memory.py (the address space), lds_ops.py (LDS), scalar_memory_ops.py,
+         loads_to_lds.py (loads whose result is no register's)
 Source   RDNA3 and CDNA3 ISA documents: memory addressing
 
 Scratch is held apart from memory, a part for each resident wave, a word of every lane beside each other; a flat address
@@ -131,8 +132,6 @@ def compile_memory(ctx: Context) -> Step:
     if inst.name in OTHER_CACHES:
         return lambda b: None  # a kernel neither invalidates nor writes back the L2
     tail = inst.name.split("_", 1)[1]
-    if tail.startswith("load_lds_"):
-        return load_to_lds(ctx, tail)
     if tail in ("load_addtid_b32", "store_addtid_b32"):
         return by_thread(ctx, tail)
     access = parse_access(tail)
@@ -326,47 +325,6 @@ def buffer_access(ctx: Context, access: Access) -> Step:
             b.lanes, b.all_lanes = saved
 
     return run
-
-
-def load_to_lds(ctx: Context, tail: str) -> Step:
-    """Memory straight into LDS at M0 + offset + 4 * lane (gfx942)."""
-    access = parse_access("load_" + tail[len("load_lds_") :])
-    if access is None:
-        raise ctx.refuse()
-    address, place = address_of(ctx), place_in_lds(ctx)
-    scratch = ctx.inst.format == "SCRATCH"
-
-    def run(b: Batch) -> None:
-        if not b.lanes.any():
-            return
-        wave, lane = indices(b)
-        addresses = active(b, address(b))
-        store = scratch_of(b, wave, lane) if scratch else b.residents.memory
-
-        def move() -> None:
-            if access.bits == 32:
-                value = store.gather(addresses, 1)[0]
-            else:
-                value = store.gather_bytes(addresses, access.bits // 8)
-                if access.signed:
-                    top = np.uint32(1 << (access.bits - 1))
-                    value = (value ^ top) - top
-            LdsStore(b, wave).scatter(place(b, wave, lane), value[None])
-
-        located(ctx.inst.pc, b, addresses, move)
-
-    return run
-
-
-def place_in_lds(ctx: Context) -> Callable[[Batch, Array, Array], Array]:
-    """Where an instruction that loads into LDS puts what these lanes load: (batch, wave, lane) -> offsets."""
-    base_offset, m0 = signed_offset(ctx), ctx.m0
-
-    def place(b: Batch, wave: Array, lane: Array) -> Array:
-        found: Array = (b.s[wave, m0].astype(np.int64) + base_offset + 4 * lane).astype(np.uint64)
-        return found
-
-    return place
 
 
 def address_by_thread(ctx: Context) -> Callable[[Batch], Array]:

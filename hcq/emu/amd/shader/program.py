@@ -29,6 +29,7 @@ from hcq.emu.amd.shader.errors import PageFault, UnknownInstruction
 from hcq.emu.amd.shader.isa import Instruction, Isa
 from hcq.emu.amd.shader.lane_ops import relative_moves
 from hcq.emu.amd.shader.lds_ops import compile_lds
+from hcq.emu.amd.shader.loads_to_lds import all_arrive, compile_load_to_lds, counted, is_load_to_lds
 from hcq.emu.amd.shader.matrix_ops import compile_matrix
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.memory_ops import compile_memory
@@ -67,6 +68,8 @@ class BasicBlock:
 
 class Program:
     """The code reachable from one entry, for one wave size and accumulation offset, and for counting or not."""
+
+    loads_to_lds = False  # whether it has such loads: then steps count what is under way, and waits wait
 
     def __init__(
         self,
@@ -129,6 +132,7 @@ class Program:
                     raise fault.at(pc, "instruction fetch") from None
         inst = self.isa.decode(words, pc)
         self.instructions[pc] = inst
+        self.loads_to_lds = self.loads_to_lds or is_load_to_lds(inst)
         return inst
 
     def explore(self, entry: int) -> None:
@@ -192,6 +196,9 @@ class Program:
             own.append(ctx)
             ending = compile_ending(ctx)
             if ending is not None:
+                if ending.kind == "end" and self.loads_to_lds:
+                    steps.append(all_arrive)
+                    pcs.append(pc)
                 body = [self.instructions[one] for one in pcs]
                 is_loop = inst.name == "s_cbranch_execnz" and is_retry_loop(body, start, branch_target(inst))
                 return self.counted(BasicBlock(start, steps, pcs, ending, length, is_loop), own)
@@ -215,13 +222,13 @@ class Program:
 
     def compile_step(self, ctx: Context) -> Step:
         """The step of one instruction. Raises IllegalOperation for what is not emulated."""
-        control = compile_control(ctx)
-        if control is not None:
-            return control
-        compiler = COMPILERS.get(ctx.inst.format)
-        if compiler is None:
-            raise ctx.refuse()
-        return compiler(ctx)
+        step = compile_control(ctx)
+        if step is None:
+            compiler = COMPILERS.get(ctx.inst.format)
+            if compiler is None:
+                raise ctx.refuse()
+            step = (compile_load_to_lds if is_load_to_lds(ctx.inst) else compiler)(ctx)
+        return counted(ctx, step) if self.loads_to_lds else step
 
     def text(self, pc: int) -> str:
         """One instruction in words, for reports."""

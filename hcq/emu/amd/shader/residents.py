@@ -3,7 +3,8 @@
 In       a Launch, the workgroups that run together, memory as their instructions see it
 Out      Residents
 Changes  itself: LDS, scratch, and the barriers of its workgroups
-Next     waves.py (the registers of these waves), machine.py (runs them), wave_start.py (Launch and WorkItems)
+Next     waves.py (the registers of these waves), machine.py (runs them), wave_start.py (Launch and WorkItems),
+         arrivals.py (loads into LDS that are under way)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.arrivals import Arrivals
 from hcq.emu.amd.shader.memory import Bytes, Memory
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.traffic import Tally
@@ -67,6 +69,7 @@ class Residents:
         self.lds_size = launch.lds_bytes
         self.lds_stride = -(-max(launch.lds_bytes, 4) // 16) * 16
         self.lds = Bytes.zeros(len(groups) * self.lds_stride)
+        self.arrivals = Arrivals(self.lds, len(group_ids))
         self.scratch_size = 0 if self.scratch_in_memory else -(-launch.scratch_bytes // 4) * 4
         self.scratch = Bytes.zeros(max(4, len(group_ids) * self.scratch_size * self.wave_size))
         self.alive = np.bincount(self.group_of, minlength=len(groups))

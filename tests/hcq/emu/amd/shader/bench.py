@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import pack_lanes
+from hcq.emu.amd.shader.arrivals import Arrivals
 from hcq.emu.amd.shader.memory import AddressSpace, Bytes
 from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.waves import Batch
@@ -63,12 +64,14 @@ def run_words(
         scalars[:, register] = number & 0xFFFFFFFF
     active = np.ones((waves, size), np.bool_) if lanes is None else np.broadcast_to(lanes, (waves, size))
     scalars[:, 126 : 126 + size // 32] = pack_lanes(np.ascontiguousarray(active))
+    lds = Bytes.zeros(max(lds_bytes, 4))
     residents: Any = SimpleNamespace(
         wave_size=size,
         memory=space,
         scalar_memory=space,
         group_of=np.zeros(waves, np.intp),
-        lds=Bytes.zeros(max(lds_bytes, 4)),
+        lds=lds,
+        arrivals=Arrivals(lds, waves),
         lds_size=lds_bytes,
         lds_stride=0,
         scratch=Bytes.zeros(4),

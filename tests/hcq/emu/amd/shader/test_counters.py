@@ -225,10 +225,11 @@ def test_a_copy_through_descriptors_asks_for_what_is_in_their_range(arch: str, s
     assert not found.uncounted
 
 
-def test_what_goes_to_lds_at_once_is_a_load_of_memory_and_a_store_to_lds() -> None:
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_what_goes_to_lds_at_once_is_a_load_of_memory_and_a_store_to_lds(arch: str) -> None:
     x = np.arange(3 * 64, dtype=np.uint32)
     out = np.zeros_like(x)
-    found = launch("gfx942", TO_LDS, 3, 64, x, out)
+    found = launch(arch, TO_LDS, 3, 64, x, out)
     assert (out == x).all()
     assert found.load_sectors == found.store_sectors == x.nbytes // found.sector_bytes
     assert (found.shared_passes, found.bank_conflicts) == (2 * x.nbytes // 128, 0)
