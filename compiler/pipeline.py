@@ -18,6 +18,7 @@ from hcq.compiler.codegen import codegen
 from hcq.compiler.kernel import kernel_flops, kernel_name, kernel_traffic
 from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.passes.decompose import decompose
 from hcq.compiler.passes.fold_identities import fold_identities
 from hcq.compiler.passes.lower_movement import lower_movement
@@ -76,7 +77,10 @@ def build(
     for step in PASSES:
         lowered = table.graph_pass(step, lowered, target, trace)
     nest = table.station("choose", lambda: _chosen(lowered, target, schedule))
-    program = table.station("linearize", lambda: linearize(nest, name, target.shared_bytes))
+    check_copies(nest, target)
+    program = table.station(
+        "linearize", lambda: linearize(nest, name, target.shared_bytes, target.wave_copy_bytes)
+    )
     program.params = _params(sink)
     text = table.station("render", lambda: serves.render(program, target.arch))
     image = table.station("assemble", lambda: serves.assemble(text, target, name))
@@ -100,6 +104,16 @@ def build(
         traffic_bytes=kernel_traffic(sink),
         choice=nest.choice,
     )
+
+
+def check_copies(nest: LoopNest, target: Target) -> None:
+    """Raises ScheduleError where a schedule copies farther ahead than this GPU does by itself."""
+    for loop, tiles in nest.pipelined.items():
+        if tiles > 2 and target.name == "amdgpu" and not target.wave_copy_bytes:
+            raise ScheduleError(
+                f"pipeline {loop.name} {tiles}: {target.arch} copies to shared memory through registers, 1 or 2 tiles: "
+                "3 and more need global_load_lds, which gfx90a, gfx942 and gfx950 have"
+            )
 
 
 def _chosen(lowered: Node, target: Target, schedule: str | None) -> LoopNest:

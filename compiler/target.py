@@ -56,6 +56,7 @@ class Target:
     l2_bytes: int = 512 << 10
     shared_bytes: int = 48 << 10  # of a GPU's group: what one may have at most
     cores: int = 1  # of a GPU: what its blocks are spread over
+    wave_copy_bytes: int = 0  # of a GPU whose waves copy to shared memory by themselves: the most of a lane
     cpu: str = ""  # LLVM's name; empty: the host's own, with the host's features
     features: str = ""  # LLVM's list, beside a named cpu
     native: frozenset[Op] = CPU_NATIVE
@@ -95,12 +96,15 @@ def amd_target(arch: str, threads: int | None = None) -> Target:
         vector_bits=32,
         vector_registers=256,
         shared_bytes=AMD_SHARED_BYTES,
+        wave_copy_bytes=AMD_WAVE_COPY_BYTES.get(arch, 0),
         widens=GPU_WIDENS,
         cores=chip_of(arch).cores,
     )
 
 
 AMD_SHARED_BYTES = 64 << 10
+# LLVM 22, global_load_lds: 1, 2 and 4 bytes of a lane, and since gfx950 12 and 16; gfx11 and gfx12 have none
+AMD_WAVE_COPY_BYTES = {"gfx90a": 4, "gfx942": 4, "gfx950": 16}
 # CUDA C++ Programming Guide, "Compute Capabilities": the most that a block may ask for
 NV_SHARED_KIB = {"sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_90": 227, "sm_100": 227, "sm_120": 99}
 NV_ARCHS = {  # the PTX version that first knows it

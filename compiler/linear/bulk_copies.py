@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from hcq.compiler.linear.emitter import Scope
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
-from hcq.compiler.linear.sharing import Sharing
 from hcq.compiler.linear.tiles import SPAN, Tile
+from hcq.compiler.linear.wave_copies import WaveCopies
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.nest import ScheduleError, Stage
 from hcq.compiler.loops.tensors import tensor_of
@@ -31,7 +31,7 @@ ROWS = 8  # after so many the swizzle begins anew
 WARP, WARPGROUP = 32, 128  # threads
 
 
-class BulkCopies(Sharing):
+class BulkCopies(WaveCopies):
     """Copies of tiles by the GPU's own accelerator."""
 
     def share(self, stages: list[Stage], loop: Loop | None) -> None:

@@ -37,12 +37,15 @@ from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
 
-def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED) -> Program:
+def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED, wave_copy_bytes: int = 0) -> Program:
     """The program of a nest. Raises ScheduleError where the schedule cannot be written down.
 
-    most_shared  bytes of the memory that the threads of a group share, on GPUs
+    most_shared      bytes of the memory that the threads of a group share, on GPUs
+    wave_copy_bytes  where waves copy to it by themselves: the most of a lane; 0 where each thread does
     """
-    return _Writer(nest, most_shared).write(name)
+    writer = _Writer(nest, most_shared)
+    writer.wave_copy_bytes = wave_copy_bytes
+    return writer.write(name)
 
 
 class _Writer(Collecting):

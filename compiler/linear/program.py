@@ -31,8 +31,8 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | ROUND_TF32  | floats                       |                          | with 10 bits of fraction, as units take them
 | COPY_SHARED | shared, base, address, base, | offsets, shared and not  | begins a copy of `dtype` there: zeros
 |             | mask, guard                  |                          | where the mask is off, nothing for the guard
-| COMMIT      |                              |                          | the copies begun since the last are one batch
-| WAIT        |                              | n                        | all batches of this thread but n are there
+| COMMIT      |                              | copies of every wave     | the copies begun since the last are one batch
+| WAIT        | [whether n more were begun]  | n                        | all batches of this thread but n are there
 | DOT         | a, b, d                      | a DotUnit's name         | d + a's numbers * b's, narrow ones in words
 | MBARRIERS   | shared, who                  | what each expects        | makes them; who: the condition for the thread
 | EXPECT_…    | shared, number, who          | bytes                    | …TILES: so many come in the phase that begins

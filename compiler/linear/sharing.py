@@ -3,7 +3,7 @@
 In       the stages of one loop, as a step of it begins, in a kernel with threads
 Out      loads by all threads, a barrier, stores to shared memory, a barrier; from there on the operands are read there
 Next     tiles.py (how an operand lies there), staging.py (the same for one worker's scratch), linearize.py (where
-         stages belong), across.py (the other user)
+         stages belong), wave_copies.py and bulk_copies.py (other ways of copying ahead), across.py (the other user)
 
 Of a pipelined loop there are several tiles. With two, a step computes with one while its threads have the next in
 registers, and then store it into the other; with one, into the same, after one more barrier. With more, the GPU copies
@@ -13,6 +13,7 @@ by itself, some steps ahead. But for that one, a barrier for each step is enough
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from hcq.compiler.linear.alignment import BUFFER_ALIGN
 from hcq.compiler.linear.banks import LINE_BYTES
@@ -28,6 +29,7 @@ from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index
 from hcq.ir.op import Op
 
+T = TypeVar("T")
 MOST_SHARED = 48 << 10  # bytes of a group, which every GPU has
 BEHIND_AT_LEAST = 4  # tiles, of which one may be that of the step before
 STEPS_AT_ONCE = 8  # loads of a thread under way
@@ -35,6 +37,14 @@ STEPS_AT_ONCE = 8  # loads of a thread under way
 
 # where in the tile, what, and under which condition
 Copy = tuple[list[Term], int, Instruction, Instruction | None]
+
+
+class Copied(NamedTuple):
+    """What a thread copies of a tile. by_waves: the threads of a wave copy to places one behind the other."""
+
+    packed: Packed
+    copies: list[Copy]
+    by_waves: bool = False
 
 
 class Sharing(Staging):
@@ -51,9 +61,7 @@ class Sharing(Staging):
         self.tensor_maps: dict[int, str] = {}  # by parameter
         self.producers = 0  # threads that only bring tiles
         self.tile_of: dict[Node, Tile] = {}  # of what is staged, at its last place
-        self.under_way: dict[
-            Loop, list[tuple[Packed, list[Copy]]]
-        ] = {}  # read, and stored when the step ends
+        self.under_way: dict[Loop, list[Copied]] = {}  # read, and stored when the step ends
 
     def share(self, stages: list[Stage], loop: Loop | None) -> None:
         """Write the copies of operands that are staged at one loop; from now on they are read from shared memory.
@@ -65,20 +73,19 @@ class Sharing(Staging):
         if loop is not None and loop in self.nest.pipelined:
             buffers = self.nest.pipelined[loop]
             ahead = self.ahead(loop)
+            counter, (_, end) = self.counters[loop], self.steps_of(loop)
             if buffers > 2:
-                self.place(Op.WAIT, dtypes.index, (), ahead - 1)
+                self._wait_for(loop, counter, end)
             # this step's tiles are there, and those before have been read
             self._all_have_come()
-            counter, (_, end) = self.counters[loop], self.steps_of(loop)
             after = self._sum(counter, ahead)
             self.is_at(loop, self.arithmetic(Op.MIN, after, self.arithmetic(Op.ADD, end, self.number(-1))))
-            self.under_way[loop] = [
-                (self._packed(tile, after, keep=loop), self._copies(tile)) for tile in tiles
-            ]
+            copied = [self._copied(tile, after, loop) for tile in tiles]
             self.is_at(loop, counter)
             if buffers > 2:
                 more = self.emit(Op.CMPLT, dtypes.bool, (after, end))
-                self._begin(self.under_way.pop(loop), more)
+                copied = self._begin(copied, more)
+            self.under_way[loop] = copied
             for tile in tiles:
                 self.pack(tile.stage.value, self._packed(tile, counter, keep=loop))
             return
@@ -162,12 +169,11 @@ class Sharing(Staging):
             at = self.arithmetic(Op.MIN, at, last)
             self.is_at(loop, at)
             tiles = [self._tile(stage, loop) for stage in stages]
-            copies = [(self._packed(tile, at, keep=loop), self._copies(tile)) for tile in tiles]
+            copied = [self._copied(tile, at, loop) for tile in tiles]
             if buffers > 2:
-                self._begin(copies, has_step)
-            else:
-                for packed, written in copies:
-                    self._store(packed, written)
+                copied = self._begin(copied, has_step)
+            for one in copied:
+                self._store(one.packed, one.copies)
         self.is_at(loop, None)
 
     def share_last(self, loop: Loop) -> None:
@@ -175,9 +181,20 @@ class Sharing(Staging):
         if self.is_unit_behind(loop):
             self.place(Op.WARPGROUP_WAIT, dtypes.index, (), 0)
 
-    def _begin(self, copies: list[tuple[Packed, list[Copy]]], condition: Instruction | None = None) -> None:
-        """Begin copies that the GPU does by itself; what is more than a load is stored by the thread."""
-        for packed, written in copies:
+    def _wait_for(self, loop: Loop, counter: Instruction, end: Instruction) -> None:
+        """Wait for the tiles of a step of a loop that copies some steps ahead."""
+        self.place(Op.WAIT, dtypes.index, (), self.ahead(loop) - 1)
+
+    def _copied(self, tile: Tile, at: Instruction, loop: Loop) -> Copied:
+        """What a thread copies of a step's tile to that step's buffer."""
+        return Copied(self._packed(tile, at, keep=loop), self._copies(tile))
+
+    def _begin(self, copied: list[Copied], condition: Instruction | None = None) -> list[Copied]:
+        """Begin copies that the GPU does by itself; what is more than a load is stored by the thread.
+
+        The rest, which the threads are to store when this step ends, is returned.
+        """
+        for packed, written, _ in copied:
             for copy in written:
                 terms, offset, value, guard = copy
                 source = _plain_load(value)
@@ -194,13 +211,14 @@ class Sharing(Staging):
                 src = (packed.address, to, load.src[0], load.src[1], mask, guard)
                 self.place(Op.COPY_SHARED, load.dtype, src, (offset, load.arg))
         self.place(Op.COMMIT, dtypes.index, ())
+        return []
 
     def share_ahead(self, loop: Loop) -> None:
         """The step ends: the next one's tiles, which were read while it computed, are stored."""
         tiles = self.under_way.pop(loop, [])
         if tiles and self.nest.pipelined[loop] == 1:  # their places are those of this step's
             self.place(Op.BARRIER, dtypes.index, ())
-        for packed, copies in tiles:
+        for packed, copies, _ in tiles:
             self._store(packed, copies)
 
     def _all_have_read(self) -> None:
@@ -262,6 +280,21 @@ class Sharing(Staging):
             raise ScheduleError(
                 f"stage: {steps} steps of {threads} threads copy one tile; stage less at a time"
             )
+
+        def copy_all() -> list[Copy]:
+            made = []
+            for step in range(steps):
+                piece = self._sum(self.thread, step * threads)
+                mask = None
+                if (step + 1) * threads > tile.pieces:
+                    mask = self.emit(Op.CMPLT, dtypes.bool, (piece, self.number(tile.pieces)))
+                made += self._copy(tile, piece, mask)
+            return made
+
+        return self.from_the_start(tile, copy_all)
+
+    def from_the_start(self, tile: Tile, write: Callable[[], T]) -> T:
+        """What is written where the tile's ranges are at the begin of the step."""
         stilled = {
             loop: self.counters.get(loop)
             for axis in tile.seen
@@ -270,13 +303,7 @@ class Sharing(Staging):
         }
         for loop in stilled:  # the tile starts where the step does
             self.counters[loop] = self.number(0)
-        made = []
-        for step in range(steps):
-            piece = self._sum(self.thread, step * threads)
-            mask = None
-            if (step + 1) * threads > tile.pieces:
-                mask = self.emit(Op.CMPLT, dtypes.bool, (piece, self.number(tile.pieces)))
-            made += self._copy(tile, piece, mask)
+        made = write()
         for loop, before in stilled.items():
             if before is None:
                 del self.counters[loop]
@@ -291,12 +318,14 @@ class Sharing(Staging):
         walks = {axis: self._walk(tile, axis) for axis in tile.sizes}
         rest, left = piece, tile.pieces
         for part in tile.parts:
-            here = rest
-            if left > part.count:
-                here = self.emit(Op.MOD, dtypes.index, (rest, self.number(part.count)), NOT_NEGATIVE)
-                rest = self.emit(Op.FLOORDIV, dtypes.index, (rest, self.number(part.count)), NOT_NEGATIVE)
-                left //= part.count
-            elif mask is not None:  # beyond the last piece: anywhere inside
+            here, room = rest, part.count + part.gap
+            if left > room:
+                here = self.emit(Op.MOD, dtypes.index, (rest, self.number(room)), NOT_NEGATIVE)
+                rest = self.emit(Op.FLOORDIV, dtypes.index, (rest, self.number(room)), NOT_NEGATIVE)
+                left //= room
+                if part.gap:  # what is read for a gap matters to nobody
+                    here = self.arithmetic(Op.MIN, here, self.number(part.count - 1))
+            elif mask is not None or part.gap:  # beyond the last piece: anywhere inside
                 here = self.arithmetic(Op.MIN, rest, self.number(part.count - 1))
             walk = walks[part.axis]
             self.counters[next(loop for loop in walk.counted if loop.stride == part.step)] = here

@@ -36,12 +36,14 @@ class Part:
     """Some digits of a piece's number: they count so many steps of an axis, of so many values each.
 
     stride   elements of the tile from one step to the next
+    gap      steps more that the digits count, between which and the next number nothing lies
     """
 
     axis: Axis
     count: int
     step: int
     stride: int = 0
+    gap: int = 0
 
 
 @dataclass
@@ -70,8 +72,8 @@ class Tile:
 
     @property
     def pieces(self) -> int:
-        """Pieces that fill it."""
-        return prod(part.count for part in self.parts)
+        """Pieces that fill it, with its gaps."""
+        return prod(part.count + part.gap for part in self.parts)
 
     @property
     def is_turned(self) -> bool:

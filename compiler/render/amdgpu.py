@@ -4,7 +4,8 @@ In       nothing
 Out      the `Dialect` of gpu.py for amdgcn
 Next     ../assemble/llvm_gpu.py (who makes the object)
 Source   LLVM, "User Guide for AMDGPU Backend": kernel calling convention, workgroup and workitem ids, attributes, the
-         memory model of a workgroup; the ISA documents for ds_bpermute_b32, which reads another lane's register
+         memory model of a workgroup; the ISA documents for ds_bpermute_b32, which reads another lane's register, and
+         for s_waitcnt and global_load_lds (CDNA3, 4.4 and 10.3)
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from hcq.ir.dtype import DType
 from hcq.ir.op import Op
 
 MOST_DECLARED = 64 << 10  # bytes of LDS of a workgroup
+COPIES = (4, 16)  # bytes that global_load_lds brings for a lane
+# s_waitcnt of gfx9: vmcnt in bits 3:0 and 15:14, expcnt in 6:4, lgkmcnt in 11:8
+MOST_COUNTED, NO_EXPORTS = 63, 7 << 4
 
 
 def wave_size(arch: str) -> int:
@@ -147,8 +151,38 @@ def _round_tf32(text: Text, fragment: str, lanes: int) -> str:
     raise RenderError("ROUND_TF32: AMD GPUs multiply float32 as it is")
 
 
-def _no_copies(text: Text, *_: object) -> None:
-    raise RenderError("pipeline: AMD GPUs copy to shared memory through registers: 2 tiles, not more")
+def _copy(text: Text, to: str, source: str, size: int, on: str | None) -> None:
+    """A wave's lanes write side by side, from where its first thread copies to: LLVM keeps that in M0.
+
+    LLVM is to know nothing of the address that they read: of addresses near each other LLVM 22 makes one and offsets
+    of instructions (gfx90a), which are offsets in LDS as well (llvm/llvm-project, pull request 176816).
+    """
+    if size not in COPIES or on is not None:
+        raise RenderError(f"COPY_SHARED: a wave copies {COPIES} bytes of a lane, without zeros, not {size}")
+    spaces, counts = ("ptr addrspace(1)", "ptr addrspace(3)"), (size, 0, 0)
+    text.declare(f"declare void @llvm.amdgcn.global.load.lds({', '.join([*spaces, 'i32', 'i32', 'i32'])})")
+    source = text.let(f'call {spaces[0]} asm "", "=v,0"({spaces[0]} {source})')
+    values = [f"{spaces[0]} {source}", f"{spaces[1]} {to}", *[f"i32 {count}" for count in counts]]
+    text.line(f"call void @llvm.amdgcn.global.load.lds({', '.join(values)}){text.copy_facts}")
+
+
+def _first(text: Text, thread: str) -> str:
+    return text.call("i32", "llvm.amdgcn.readfirstlane.i32", [("i32", thread)])
+
+
+def _wait(text: Text, left: int) -> None:
+    """Until only so many vector memory instructions are under way, and LDS has what was stored there.
+
+    A barrier behind it needs no fence of the workgroup then, for which LLVM 22 waits for all of them; this fence keeps
+    accesses on their sides.
+    """
+    if left < 0:  # the end of a batch, which nothing marks
+        return
+    left = min(left, MOST_COUNTED)
+    bits = left & 0xF | left >> 4 << 14 | NO_EXPORTS
+    text.line('fence syncscope("wavefront") release')
+    text.declare("declare void @llvm.amdgcn.s.waitcnt(i32)")
+    text.line(f"call void @llvm.amdgcn.s.waitcnt(i32 {bits})")
 
 
 def _attributes(program: Program) -> str:
@@ -174,12 +208,14 @@ DIALECT = Dialect(
     load_rows=_load_rows,
     column=_column,
     round_tf32=_round_tf32,
-    copy=_no_copies,
-    wait=_no_copies,
+    copy=_copy,
+    first=_first,
+    wait=_wait,
     warpgroup=_warpgroup,
     bulk=_bulk,
     shared_fence=lambda text: None,
     declared_shared=MOST_DECLARED,
+    bare_barrier=("call void @llvm.amdgcn.s.barrier()", 'fence syncscope("wavefront") acquire'),
     barrier=(
         'fence syncscope("workgroup") release',
         "call void @llvm.amdgcn.s.barrier()",

@@ -22,10 +22,11 @@ from hcq.compiler.render.bulk import BULK, MAP_ALIGN, MAP_BYTES, others_meet
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError, arithmetic, memory_type, register_type
 from hcq.compiler.render.warpgroup import WARPGROUP
-from hcq.ir.dtype import DType
+from hcq.ir.dtype import DType, dtypes
 from hcq.ir.op import Op
 
 SHARED = "ptr addrspace(3)"
+SAME_IN_A_WAVE = {Op.LOOP, Op.SHARED, Op.PARAM, Op.CONST, Op.SPECIAL}  # but for the number of the thread
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,15 @@ class Dialect:
     round_tf32: Callable[[Text, str, int], str]  # (text, floats, how many)
     # (text, shared, global, bytes, condition or None): begins a copy; zeros where the condition is off
     copy: Callable[[Text, str, str, int, str | None], None]
-    wait: Callable[[Text, int], None]  # (text, n): until all batches but n are there; -1 ends a batch
+    # of copies by waves, to where their first threads copy: (text, a thread's number): that of its wave's first one
+    first: Callable[[Text, str], str] | None
+    # (text, n): until all batches but n are there; -1 ends a batch. Of copies by waves: all copies but n
+    wait: Callable[[Text, int], None]
     warpgroup: Callable[[Text, Instruction], str]  # the name of what one of WARPGROUP gives
     bulk: Callable[[Text, Instruction], None]  # one of BULK
     shared_fence: Callable[[Text], None]  # stores to shared memory are seen by matrix units that read it
     declared_shared: int  # bytes of shared memory that an object can declare
+    bare_barrier: tuple[str, ...]  # behind a wait that leaves some copies under way
     barrier: tuple[str, ...]  # lines; and what they call is declared so
     barrier_declarations: tuple[str, ...]
 
@@ -72,11 +77,22 @@ class _KernelText(Text):
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
         self.aligned = Alignment()
         self.is_without_producers = False
-        self.ranges: list[str] = []  # metadata: the values of numbers of blocks and threads
+        self.metadata: list[str] = []
+        self.batch = 0  # copies of every wave in the last batch
+        self.has_waited = False  # the instruction before is a wait
+        self.first: Instruction | None = None  # the number of the wave's first thread
+        self.guard: Instruction | None = None  # the condition for copies that stand here
+        self.guarded = ""  # their block
+        self.other_facts = ""
+        if dialect.first is not None and any(it.op is Op.COPY_SHARED for it in program.instructions):
+            self.first = Instruction(Op.SPECIAL, dtypes.index, (), "wave", 0)
+            self.copy_facts, self.other_facts = self._scopes()
 
     def module(self) -> str:
         program, dialect = self.program, self.dialect
         for it in program.instructions:
+            if it.op is not Op.COPY_SHARED or it.src[5] is not self.guard:
+                self._end_guard()
             self.instruction(it)
         params = []
         for param, _ in program.params:
@@ -97,7 +113,7 @@ class _KernelText(Text):
         head.append("entry:")
         tail = ["  ret void", "}", "", *self.declarations, ""]
         tail.append(f"attributes #0 = {{ {dialect.attributes(program)} }}")
-        return "\n".join([*head, *self.lines, *tail, *self.ranges]) + "\n"
+        return "\n".join([*head, *self.lines, *tail, *self.metadata]) + "\n"
 
     def before_narrowing(self, dtype: DType, name: str) -> str:
         return self.opaque(dtype, name)
@@ -147,9 +163,10 @@ class _KernelText(Text):
         elif it.op is Op.COPY_SHARED:
             self.copy_shared(it)
         elif it.op is Op.COMMIT:
+            self.batch = it.arg or 0
             self.dialect.wait(self, -1)
         elif it.op is Op.WAIT:
-            self.dialect.wait(self, it.arg)
+            self.wait(it)
         elif it.op is Op.LOAD_ROWS:
             self.names[it] = self.load_rows(it)
         elif it.op is Op.ROUND_TF32:
@@ -166,12 +183,13 @@ class _KernelText(Text):
         elif it.op is Op.BARRIER:
             if it.arg == UNITS_READ:
                 self.dialect.shared_fence(self)
-            for text in self.dialect.barrier:
+            for text in self.dialect.bare_barrier if self.has_waited else self.dialect.barrier:
                 self.line(text)
             for text in self.dialect.barrier_declarations:
                 self.declare(text)
         else:
             super().instruction(it)
+        self.has_waited = it.op is Op.WAIT
 
     def special(self, it: Instruction) -> str:
         """The number of the block or of the thread in it. The range of groups ends at nobody's."""
@@ -180,10 +198,35 @@ class _KernelText(Text):
         function = self.dialect.thread_id if it.arg == "thread" else self.dialect.block_id
         count = self.program.launched if it.arg == "thread" else self.program.groups
         self.declare(f"declare i32 @{function}()")
-        self.ranges.append(f"!{len(self.ranges)} = !{{i32 0, i32 {count}}}")
-        number = self.let(f"call i32 @{function}(), !range !{len(self.ranges) - 1}")
+        known = self.fact(f"!{{i32 0, i32 {count}}}")
+        number = self.let(f"call i32 @{function}(), !range {known}")
         kind = register_type(it.dtype)
+        if it.arg == "thread" and self.first is not None and self.dialect.first is not None:
+            first = self.dialect.first(self, number)
+            self.first = Instruction(it.op, it.dtype, (), "wave", it.depth)
+            self.names[self.first] = first if kind == "i32" else self.let(f"zext i32 {first} to {kind}")
         return number if kind == "i32" else self.let(f"zext i32 {number} to {kind}")
+
+    def fact(self, what: str) -> str:
+        """The name of a piece of metadata."""
+        self.metadata.append(f"!{len(self.metadata)} = {what}")
+        return f"!{len(self.metadata) - 1}"
+
+    def _scopes(self) -> tuple[str, str]:
+        """Facts of copies by waves, and of all other accesses to shared memory.
+
+        None meets the other at the time: waits and barriers see to that. LLVM would wait for all copies that are under
+        way before it reads anything there.
+        """
+        domain = self.fact('distinct !{!"shared memory"}')
+        copies, others = (self.fact(f'!{{!{{!"{name}", {domain}}}}}') for name in ("copies", "others"))
+        return (
+            f", !alias.scope {copies}, !noalias {others}",
+            f", !alias.scope {others}, !noalias {copies}",
+        )
+
+    def facts_of(self, address: Instruction) -> str:
+        return self.other_facts if address.op is Op.SHARED else ""
 
     def producer(self, it: Instruction) -> None:
         """Part the producers, of whom one does what stands here, from the threads that compute."""
@@ -277,12 +320,13 @@ class _KernelText(Text):
             Instruction(it.op, it.dtype, src, at, depth) for src, at in zip((to, source), it.arg, strict=True)
         ]
         size = min([self.aligned.bytes(place, it.dtype) for place in places])
+        if self.first is not None:
+            self._begin_guard(guard)
+            places[0] = self._of_first(places[0], {})
         pointers = [self.place(place, memory_type(it.dtype.scalar), mask is None) for place in places]
         on = None if mask is None else self.name(mask)
-        number, self.count = self.count, self.count + 1
-        if guard is not None:
-            self.line(f"br i1 {self.name(guard)}, label %copy{number}, label %copy{number}.done")
-            self.lines.append(f"copy{number}:")
+        if self.first is None:
+            self._begin_guard(guard)
         for start in range(0, it.dtype.itemsize * it.dtype.lanes, size):
             here = pointers
             if start:
@@ -292,10 +336,60 @@ class _KernelText(Text):
                     for kind, pointer in zip(kinds, pointers, strict=True)
                 ]
             self.dialect.copy(self, here[0], here[1], size, on)
+        if self.first is None:
+            self._end_guard()
+
+    def _begin_guard(self, guard: Instruction | None) -> None:
+        """What follows is done where a condition holds, until it ends. Copies by waves with one condition share it."""
+        if guard is self.guard is not None:
+            return
+        number, self.count = self.count, self.count + 1
         if guard is not None:
-            self.line(f"br label %copy{number}.done")
-            self.block = f"copy{number}.done"
+            self.line(f"br i1 {self.name(guard)}, label %copy{number}, label %copy{number}.done")
+            self.lines.append(f"copy{number}:")
+            self.guard, self.guarded = guard, f"copy{number}"
+
+    def _end_guard(self) -> None:
+        if self.guard is not None:
+            self.guard = None
+            self.line(f"br label %{self.guarded}.done")
+            self.block = f"{self.guarded}.done"
             self.lines.append(f"{self.block}:")
+
+    def _of_first(self, it: Instruction, known: dict[Instruction, Instruction]) -> Instruction:
+        """An index, or a place, as the first thread of the wave has it: one number, which needs no vector register."""
+        if it.op is Op.SPECIAL and it.arg == "thread":
+            assert self.first is not None
+            return self.first
+        if it.op in SAME_IN_A_WAVE:
+            return it
+        if it not in known:
+            src = tuple([source and self._of_first(source, known) for source in it.src])
+            known[it] = it
+            if src != it.src:
+                known[it] = Instruction(it.op, it.dtype, src, it.arg, it.depth)
+                if it.op is not Op.COPY_SHARED:
+                    self.instruction(known[it])
+        return known[it]
+
+    def wait(self, it: Instruction) -> None:
+        """Until all batches but some are there. Copies by waves are counted, so only if all of these were begun."""
+        if self.first is None:
+            self.dialect.wait(self, it.arg)
+            return
+        begun = it.src[0] if it.src else None
+        left = it.arg * self.batch
+        if begun is None or not left:
+            self.dialect.wait(self, 0)
+            return
+        number, self.count = self.count, self.count + 1
+        self.line(f"br i1 {self.name(begun)}, label %wait{number}.some, label %wait{number}.all")
+        for what, few in (("some", left), ("all", 0)):
+            self.lines.append(f"wait{number}.{what}:")
+            self.dialect.wait(self, few)
+            self.line(f"br label %wait{number}.done")
+        self.block = f"wait{number}.done"
+        self.lines.append(f"{self.block}:")
 
     # -- memory -----------------------------------------------------------------------------------------------------
 

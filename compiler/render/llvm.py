@@ -39,6 +39,7 @@ class Text:
     pointer = "ptr"  # how the address of a buffer's element is written
     space = "p0"  # and how intrinsics call its address space
     has_extremes = False
+    copy_facts = ""  # metadata of copies that waves begin
     streams: Streams | None = None  # stores that go past the caches, where a target has them
 
     def __init__(self, program: Program):
@@ -245,6 +246,10 @@ class Text:
         """The type of an address."""
         return self.pointer
 
+    def facts_of(self, address: Instruction) -> str:
+        """Metadata of accesses to what begins there."""
+        return ""
+
     def alignment(self, it: Instruction, dtype: DType) -> int:
         """What divides the address of an access to `dtype`, in bytes."""
         return dtype.itemsize
@@ -257,7 +262,8 @@ class Text:
         pointer = self.place(it, memory_type(dtype.scalar), mask is None)
         align = self.alignment(it, dtype)
         if mask is None:
-            value = self.let(f"load {kind}, {self.pointer_to(it.source(0))} {pointer}, align {align}")
+            how = f"align {align}{self.facts_of(it.source(0))}"
+            value = self.let(f"load {kind}, {self.pointer_to(it.source(0))} {pointer}, {how}")
         elif dtype.lanes == 1:
             address = self.name(it.source(0))
             safe = self.let(
@@ -288,7 +294,7 @@ class Text:
         if dtype.is_bool:
             name = self.let(f"zext {register_type(dtype)} {name} to {kind}")
         if mask is None:
-            how = f"align {self.alignment(it, dtype)}"
+            how = f"align {self.alignment(it, dtype)}{self.facts_of(it.source(0))}"
             if self.streams and self.streams.takes(it, dtype):
                 how, self.has_streamed = STREAMED, True
             self.line(f"store {kind} {name}, {self.pointer_to(it.source(0))} {pointer}, {how}")

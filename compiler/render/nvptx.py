@@ -170,11 +170,13 @@ DIALECT = Dialect(
     column=None,
     round_tf32=_round_tf32,
     copy=_copy,
+    first=None,
     wait=_wait,
     warpgroup=nvptx_warpgroup.instruction,
     bulk=nvptx_bulk.instruction,
     shared_fence=lambda text: nvptx_warpgroup.statement(text, warpgroup.SHARED_FENCE),
     declared_shared=MOST_DECLARED,
+    bare_barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     barrier_declarations=("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) convergent",),
 )

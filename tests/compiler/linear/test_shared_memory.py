@@ -15,6 +15,7 @@ from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.banks import Swizzle, swizzle, swizzle_of_stores
 from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.linear.program import Program
+from hcq.compiler.linear.sharing import MOST_SHARED
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import units_of
 from hcq.compiler.loops.nest import ScheduleError
@@ -140,7 +141,8 @@ def test_tiles_of_any_size_have_the_barriers_that_they_need_and_no_other(seed: i
             ]
             text = text + "; ".join(cuts) + "; "
         depth = unit.size("k") * rng.choice([1, 2])
-        tiles = rng.choice([0, 1, 2] + [3, 4] * target.arch.startswith("sm_"))
+        is_ahead = target.arch.startswith("sm_") or target.wave_copy_bytes > 0
+        tiles = rng.choice([0, 1, 2] + [3, 4] * is_ahead)
         text = "; ".join(
             sorted((text + f"pad r2 {depth}").split("; "), key=lambda item: not item.startswith("pad"))
         )
@@ -148,7 +150,7 @@ def test_tiles_of_any_size_have_the_barriers_that_they_need_and_no_other(seed: i
         text += "unroll r0.2; thread r0.1; unroll r1.2; thread r1.1; parallel r0; parallel r1; stage 0 r2; stage 1 r2"
         text += f"; pipeline r2 {tiles}" * bool(tiles) + "; collect" * rng.randrange(2)
         nest = LoopNest(lower(narrow_product(*sizes, 5 * depth, dtypes.float16), target)).apply(text)
-        program, wave = linearize(nest, "k"), vendor_and_wave(target)[1]
+        program, wave = linearize(nest, "k", MOST_SHARED, target.wave_copy_bytes), vendor_and_wave(target)[1]
         assert race(program, wave) == "", text
         for it in program.instructions:
             if it.op in (Op.BARRIER, Op.WAIT) and program.threads > wave:

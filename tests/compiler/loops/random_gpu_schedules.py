@@ -41,7 +41,7 @@ def random_gpu_schedule(make: Callable[[], LoopNest], target: Target, rng: rando
                 break
         else:
             _bind(nest, _padded(nest, rng), rng)
-        _finish(nest, rng, copies_by_itself(target))
+        _finish(nest, rng, copies_by_itself(target) or target.wave_copy_bytes > 0)
         places = prod(axis.size for axis in nest.axes)
         if places // (nest.group_count * nest.threads) <= MOST_ALONE:
             return nest.choice
@@ -59,7 +59,8 @@ def choose_at_random(seed: int) -> None:
         text = random_gpu_schedule(lambda: LoopNest(lowered), target, rng)
         for tried in dict.fromkeys((text, without_copies(text))):
             with suppress(ScheduleError):
-                linearize(LoopNest(lowered).apply(tried), "k", target.shared_bytes)
+                nest = LoopNest(lowered).apply(tried)
+                linearize(nest, "k", target.shared_bytes, target.wave_copy_bytes)
                 return LoopNest(lowered).apply(tried)
         return heuristic(lowered, target, schedule)
 

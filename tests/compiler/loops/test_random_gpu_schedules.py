@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hcq.compiler.linear.linearize import linearize
+from hcq.compiler.linear.sharing import MOST_SHARED
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
@@ -133,7 +134,8 @@ def run_random(gpu: tuple[Any, Any], make: Callable[[], Node], seed: int) -> Non
     text = random_gpu_schedule(lambda: LoopNest(lower(sink, target)), target, rng)
     for tried in (text, without_copies(text)):
         try:
-            linearize(LoopNest(lower(sink, target)).apply(tried), "k")
+            nest = LoopNest(lower(sink, target)).apply(tried)
+            linearize(nest, "k", MOST_SHARED, target.wave_copy_bytes)
         except (
             ScheduleError
         ) as refusal:  # tiles that are too large or cut short, ranges that a unit's do not hold
