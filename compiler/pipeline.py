@@ -77,7 +77,7 @@ def build(
     for step in PASSES:
         lowered = table.graph_pass(step, lowered, target, trace)
     nest = table.station("choose", lambda: _chosen(lowered, target, schedule))
-    check_copies(nest, target)
+    _check_copies(nest, target)
     program = table.station(
         "linearize", lambda: linearize(nest, name, target.shared_bytes, target.wave_copy_bytes)
     )
@@ -106,10 +106,10 @@ def build(
     )
 
 
-def check_copies(nest: LoopNest, target: Target) -> None:
+def _check_copies(nest: LoopNest, target: Target) -> None:
     """Raises ScheduleError where a schedule copies farther ahead than this GPU does by itself."""
     for loop, tiles in nest.pipelined.items():
-        if tiles > 2 and target.name == "amdgpu" and not target.wave_copy_bytes:
+        if tiles > 2 and not target.copies_ahead:
             raise ScheduleError(
                 f"pipeline {loop.name} {tiles}: {target.arch} copies to shared memory through registers, 1 or 2 tiles: "
                 "3 and more need global_load_lds, which gfx90a, gfx942 and gfx950 have"

@@ -73,6 +73,11 @@ class Target:
         """Lanes of float32 in one vector register."""
         return self.vector_bits // 32
 
+    @property
+    def copies_ahead(self) -> bool:
+        """Whether a GPU copies to shared memory by itself, so that more than the next step's tiles are on their way."""
+        return self.name in ("nvptx", "cuda") or self.wave_copy_bytes > 0
+
 
 GPU_GROUPS = 1 << 10  # blocks that keep a large GPU busy: a hundred cores, several on each
 AMD_ARCHS = (

@@ -28,6 +28,7 @@ COUNTED = (4, 16, 64)  # steps of a loop that keeps operands in a cache
 THREADS = (16, 32, 64)
 CHUNKS = (2, 4, 16)  # steps that a group does one after another
 MOST_TILES = 4  # of a pipeline
+THROUGH_REGISTERS = 2  # of one on GPUs that do not copy by themselves
 COPIERS = ("", "bulk", "producer")  # who copies the tiles of a pipeline
 MOST_LEVELS = 6  # loops of a range
 GPU_LANES = (2, 4, 8)
@@ -43,6 +44,7 @@ class Moves:
     def __init__(self, lowered: Node, target: Target) -> None:
         self.lowered = lowered
         self.is_gpu = target.name != "cpu"
+        self.most_tiles = MOST_TILES if target.copies_ahead else THROUGH_REGISTERS
         self._sizes: dict[tuple[str, ...], dict[str, int]] = {}
         lanes = target.vector_bits // 8
         self.lanes = GPU_LANES if self.is_gpu else tuple(n for n in (4, 8, 16, 32, 64) if n <= lanes)
@@ -92,7 +94,7 @@ class Moves:
             *self._tilings(found, nest),
             *_orders(found),
             *_stagings(found, nest),
-            *_pipelines(found),
+            *_pipelines(found, self.most_tiles),
             *_last(found),
         ]
         return list(dict.fromkeys(write(move) for move in moves))
@@ -247,7 +249,7 @@ def _staged(found: Decisions, stages: tuple[tuple[str, int, str], ...]) -> Decis
     return replace(found, stages=stages, pipelines=tuple(one for one in found.pipelines if one[0] in kept))
 
 
-def _pipelines(found: Decisions) -> Iterator[Decisions]:
+def _pipelines(found: Decisions, most: int) -> Iterator[Decisions]:
     """What is staged in a reduction is copied a step ahead, or more, or not."""
     tiles = {at: (count, by) for at, count, by in found.pipelines}
     for at in dict.fromkeys(
@@ -256,7 +258,7 @@ def _pipelines(found: Decisions) -> Iterator[Decisions]:
         others = tuple(one for one in found.pipelines if one[0] != at)
         if at in tiles:
             yield replace(found, pipelines=others)
-        for count in range(1, MOST_TILES + 1):
+        for count in range(1, most + 1):
             for by in COPIERS:
                 if (count, by) != tiles.get(at):
                     yield replace(found, pipelines=(*others, (at, count, by)))

@@ -141,8 +141,7 @@ def test_tiles_of_any_size_have_the_barriers_that_they_need_and_no_other(seed: i
             ]
             text = text + "; ".join(cuts) + "; "
         depth = unit.size("k") * rng.choice([1, 2])
-        is_ahead = target.arch.startswith("sm_") or target.wave_copy_bytes > 0
-        tiles = rng.choice([0, 1, 2] + [3, 4] * is_ahead)
+        tiles = rng.choice([0, 1, 2] + [3, 4] * target.copies_ahead)
         text = "; ".join(
             sorted((text + f"pad r2 {depth}").split("; "), key=lambda item: not item.startswith("pad"))
         )

@@ -6,6 +6,7 @@ import random
 import re
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from math import isqrt
 from typing import Any
 
@@ -25,10 +26,13 @@ from hcq.compiler.pipeline import lower
 from hcq.compiler.search.moves import Moves
 from hcq.compiler.target import Target, amd_target
 from hcq.counters import Counters
+from hcq.emu.amd.shader.architectures import ISAS
+from hcq.emu.amd.shader.errors import UnknownInstruction
+from hcq.emu.amd.shader.loads_to_lds import is_load_to_lds
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-from tests.compiler.building import check, emulating, kernel, matmul, out, param, parameters, permute
+from tests.compiler.building import check, emulating, kernel, matmul, out, param, parameters
 from tests.compiler.loops.test_threads import narrow_product
 from tests.compiler.shared_memory import Access, bank_conflicts, race, walk, without
 
@@ -265,6 +269,28 @@ def test_a_loop_waits_for_what_it_reads_and_leaves_the_rest_under_way(gpu: str) 
     assert sorted(left for _, left in waits(code.image)) == [0, batch]
 
 
+@by_gpu
+def test_no_copy_has_an_offset_of_its_own(gpu: str) -> None:
+    """It would be one in LDS as well. LLVM makes some of addresses that lie near each other, where it knows them."""
+    _, target = GPUS[gpu]
+    isa = ISAS[target.arch]
+    text = (
+        "split r0 64; split r0.1 32; split r0.2 16; split r1 64; split r1.1 32; split r1.2 16; split r2 64; "
+        "split r2.1 32; matrix r0.3 r1.3 r2.2 mfma16.f16; unroll r0.2; thread r0.1; unroll r1.2; thread r1.1; "
+        "unroll r2.1; parallel r0; parallel r1; stage 0 r2; stage 1 r2; pipeline r2 3"
+    )
+    sink = narrow_product(64, 64, 256, dtypes.float16, turned="b")
+    code = compile_kernel(sink, target, schedule=text)
+    image, found = code.image[: len(code.image) // 4 * 4], []
+    words = struct.unpack(f"<{len(image) // 4}I", image)
+    for at in range(len(words) - 3):
+        with suppress(UnknownInstruction):
+            inst = isa.decode(words[at : at + 4])
+            if inst.format == "GLOBAL" and is_load_to_lds(inst):
+                found.append(inst.fields["offset"])
+    assert len(found) == 3 * 2 * 8 and not any(found)
+
+
 # -- who has them ---------------------------------------------------------------------------------------------------
 
 
@@ -300,8 +326,11 @@ def test_a_search_may_try_them_and_the_heuristic_does_not_choose_them(gpu: str) 
     assert all(compile_kernel(sink, target, schedule=text).choice == text for text in deeper)
 
 
-def test_a_turned_operand_is_a_view() -> None:
-    """The words of this file: "b" lies along k, as a unit of CDNA wants it."""
-    sink = narrow_product(8, 8, 16, dtypes.float16, turned="b")
-    expected = permute(param(2, (8, 16), dtypes.float16), 1, 0)
-    assert expected in sink.toposort()
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx1201"])
+def test_a_search_does_not_try_what_a_gpu_has_not(arch: str) -> None:
+    target = amd_target(arch)
+    lowered = lower(narrow_product(512, 512, 512, dtypes.float16), target)
+    chosen = codegen(target).choose(LoopNest(lowered), target).choice
+    moves = list(Moves(lowered, target).neighbours(chosen, random.Random(1)))
+    assert any("pipeline" in text for text in moves)
+    assert not any(re.search(r"pipeline \S+ [3-9]", text) for text in moves)

@@ -14,7 +14,6 @@ from math import prod
 
 from hcq.compiler import pipeline
 from hcq.compiler.linear.linearize import linearize
-from hcq.compiler.loops.heuristic_matrix import copies_by_itself
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import UNITS, MatrixUnit
@@ -41,7 +40,7 @@ def random_gpu_schedule(make: Callable[[], LoopNest], target: Target, rng: rando
                 break
         else:
             _bind(nest, _padded(nest, rng), rng)
-        _finish(nest, rng, copies_by_itself(target) or target.wave_copy_bytes > 0)
+        _finish(nest, rng, target.copies_ahead)
         places = prod(axis.size for axis in nest.axes)
         if places // (nest.group_count * nest.threads) <= MOST_ALONE:
             return nest.choice
