@@ -28,6 +28,8 @@ TRIPLE = "amdgcn-amd-amdhsa"
 NAMES = ("libamd_comgr.so.3", "libamd_comgr.so.2")
 INSTALL = "Install it: apt install libamd-comgr2 (Debian, Ubuntu), or take ROCm's."
 OPTIONS = ("-O2",)
+# seen with Debian 12's 2.4: illegal instruction in a pass over machine code, for a loop around such a copy
+COPY, ENDS_AT_COPIES = "llvm.amdgcn.global.load.lds", (2, 4)
 HIP_OPTIONS = ("-O2", "-std=c++17", "-nogpuinc", "-nogpulib")
 ARCHITECTURE = re.compile(r"gfx[0-9a-f]+(?::(?:sramecc|xnack)[+-])*")
 
@@ -196,7 +198,13 @@ def disassemble(image: bytes, arch: str, name: str = "kernel") -> str:
 
 
 def assemble(text: str, target: Target, name: str) -> bytes:
-    """What llvm_gpu.assemble does, by comgr. Raises ComgrError."""
+    """What llvm_gpu.assemble does, by comgr. Raises ComgrError, also for what ends the process in an old one."""
+    found = library()
+    if COPY in text and found.version <= ENDS_AT_COPIES:
+        raise ComgrError(
+            f"{found}: {name} for {target.arch} copies to LDS by {COPY}, at which LLVM 15 ends the process; "
+            "pipeline with 2 tiles, or take the assembler llvmlite."
+        )
     return compile_ir(_old_splats(_old_masks(text)), target.arch, name)
 
 

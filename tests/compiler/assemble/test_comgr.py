@@ -60,6 +60,17 @@ def test_text_that_is_no_llvm_ir_is_told_with_the_log():
 
 
 @needs_comgr
+def test_copies_to_lds_that_would_end_the_process_are_refused(monkeypatch):
+    text = "call void @llvm.amdgcn.global.load.lds("
+    old = comgr.library()._replace(version=(2, 4))
+    monkeypatch.setattr(comgr, "library", lambda: old)
+    with pytest.raises(
+        comgr.ComgrError, match=r"copied for gfx90a copies to LDS .*; pipeline with 2 tiles, or"
+    ):
+        comgr.assemble(text, amd_target("gfx90a"), "copied")
+
+
+@needs_comgr
 def test_what_is_no_object_does_not_link():
     with pytest.raises(comgr.ComgrError, match=r"(?s)kernel does not link.*\(1\).*lld: error"):
         comgr.link([b"abc"], known_arch())
