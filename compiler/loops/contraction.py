@@ -2,7 +2,7 @@
 
 In       a LoopNest with a reduction, its accesses, a Target
 Out      True and a schedule, where two operands each ignore an output axis that the other one walks
-Next     heuristic.py (who asks first), loop_nest.py (`stage`: packed panels)
+Next     heuristic.py (who asks first), loop_nest.py (`stage`: packed panels), shared_boxes.py (convolutions' loops)
 
 Two ways to fill the registers with accumulators:
 
@@ -25,6 +25,7 @@ from hcq.compiler.loops.dot_units import DotUnit, dots_of, matched
 from hcq.compiler.loops.flipping import FLIPPED
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.shared_boxes import BOXED, FAR_BYTES, Costs, share_boxes
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -41,10 +42,10 @@ BLOCK_BYTES = 4 << 20  # of packed rows: each thread has as much scratch
 BLOCK_TILES = (
     8  # tiles of rows that share a panel, at least, where panels are packed once for each block of rows
 )
-FAR_BYTES = 16  # that come in a cycle from the cache which cores share
 TURNED = 0.5  # the same when squares are transposed in registers
 SCATTERED = 3.0  # cycles to store one lane that is not contiguous
 MASKED = 2.0  # cycles to test and read one scalar that may be padding
+MASKED_VECTOR = 14.0  # cycles to find out which lanes of a vector are padding
 NEAR_ROW_BYTES = 16384  # rows further apart are many pages at once
 NOTABLE_ROW_BYTES = 256  # rows of a matrix further apart than this cost a page or a cache set each
 
@@ -70,6 +71,8 @@ class Plan:
     )
     pack_vectors: bool = False
     pack_scalars: bool = False
+    packs: float = 0.0  # cycles to pack all panels once
+    panel_bytes: int = 0
 
 
 def schedule_contraction(nest: LoopNest, facts: Accesses, target: Target) -> bool:
@@ -142,7 +145,7 @@ def _outer_plan(
     for load in vectors:
         whole = steps * vector.size * row_tiles * others  # elements read when nothing is packed
         each = 0.0 if facts.stride(load, vector) == 1 else STRIDED
-        each += 2.0 / lanes if facts.is_masked(load) else 0.0
+        each += MASKED_VECTOR / lanes if facts.is_masked(load) else 0.0
         each += 3.0 / lanes if load.dtype.itemsize < 4 else 0.0  # widened on the way
         reads += whole * each
         if each >= STRIDED and facts.run(load) >= lanes and not facts.is_masked(load):
@@ -157,6 +160,7 @@ def _outer_plan(
     can_pack = not any(nest.never_staged(load) for load in vectors)
     if can_pack and panel_bytes <= target.l2_bytes and reuse >= 2 and packs < reads:
         plan.pack_vectors = True
+        plan.packs, plan.panel_bytes = packs, panel_bytes
         reads = packs
     plan.cycles += reads
     masked = [load for load in scalars if facts.is_masked(load)]
@@ -164,10 +168,10 @@ def _outer_plan(
         direct = MASKED * steps * row.size * panels * others * len(masked)
         windows = [(load, a, b) for load in masked for a, b, _ in nest.overlaps(load)]
         runs = any(a is row and facts.stride(load, b) in (1, -1) for load, a, b in windows)
-        packed = steps * row.size * panels * others * (0.2 if runs else MASKED)
         if all(nest.overlaps(load) and not nest.never_staged(load) for load in masked):
             plan.pack_scalars = True
-            direct = packed
+            boxes = BOXED * sum(nest.box_size(load, {}) for load in masked)
+            direct = boxes if runs else direct
         plan.cycles += direct
     narrow = [load for load in scalars if load.dtype.itemsize < 4 and not facts.is_masked(load)]
     if narrow:
@@ -357,6 +361,14 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
     last = [a for a in outputs if a is vector]
     outside = [*last, *outside] if _shares_lines(nest, facts, vector, outside) else [*outside, *last]
     inside = [a for a in outputs if not seen & a.bit and a is not row] + [a for a in outputs if a is row]
+    if plan.pack_vectors and plan.pack_scalars and plan.unit is None and outside == [vector]:
+        boxed = [load for load in plan.scalars if facts.is_masked(load)]
+        costs = Costs(plan.cycles - plan.packs, plan.packs, plan.panel_bytes)
+        threads = 1 if plan.cycles < ALONE_CYCLES else target.threads
+        if len(boxed) == 1 and share_boxes(
+            nest, target, plan.vectors, boxed[0], vector, inside, costs, threads
+        ):
+            return
     _bind_groups(nest, target, plan.cycles, outside, inside, packs=plan.pack_vectors)
     _order(nest, [*outside, *inside])
     if plan.pack_vectors:

@@ -7,7 +7,7 @@ Next     operands.py (who asks), ../linear/staging.py (who copies windows once)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.nest import Nest
@@ -77,15 +77,19 @@ class Windows(Nest):
 
     def box_bytes(self, load: Node, opened: Sequence[Loop]) -> int:
         """Scratch that `stage` would take for a load inside the given loops."""
-        count = load.dtype.itemsize
+        return self.box_size(load, {axis: _inside(axis, opened) for axis in self.axes}) * load.dtype.itemsize
+
+    def box_size(self, load: Node, tiles: Mapping[Axis, int]) -> int:
+        """Elements in the box of a load for so many values of each axis; all of those of an axis that is not named."""
+        count = 1
         windows = {b: (a, factor) for a, b, factor in self.overlaps(load)}
         paired = {a for a, _ in windows.values()}
         for axis in self.axes:
             if not self.masks[load] & axis.bit or axis in paired:
                 continue
-            inner = _inside(axis, opened)
+            inner = tiles.get(axis, axis.size)
             if axis in windows:
                 a, factor = windows[axis]
-                inner += abs(factor) * (_inside(a, opened) - 1)
+                inner += abs(factor) * (tiles.get(a, a.size) - 1)
             count *= inner
         return count
