@@ -2,13 +2,13 @@
 
 In       a LoopNest with a reduction, its accesses, a Target
 Out      True and a schedule, where two operands each ignore an output axis that the other one walks
-Next     heuristic.py (who asks first), loop_nest.py (`stage`: packed panels), shared_boxes.py (convolutions' loops)
+Next     heuristic.py (who asks first), accumulators.py (tiles), shared_boxes.py (convolutions' loops)
 
 Two ways to fill the registers with accumulators:
 
-*outer*  `rows` values of one output axis by `width` vectors of another. Each step of the reduction loads `width`
-         vectors and `rows` scalars, and multiplies each with each. The vector operand is packed once per panel;
-         panels stay outside the loops that reuse them.
+*outer*  `rows` values of one output axis, or of two short ones, by `width` vectors of another. Each step of the
+         reduction loads `width` vectors and `rows` scalars, and multiplies each with each. The vector operand is
+         packed once per panel; panels stay outside the loops that reuse them.
 *dot*    `rows` by `width` scalars, each a vector of partial sums along a reduced axis that is contiguous in both
          operands. Nothing is packed; every tile ends in a fold.
 
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hcq.compiler.loops.accesses import Accesses
+from hcq.compiler.loops.accumulators import LATENCY, tile, tile_two
 from hcq.compiler.loops.dot_units import DotUnit, dots_of, matched
 from hcq.compiler.loops.flipping import FLIPPED
 from hcq.compiler.loops.loop import Axis
@@ -35,7 +36,6 @@ PIECE_CYCLES = 150_000  # a group should last about this long
 GROUPS_PER_THREAD = 8
 MAX_WINDOW_COPIES = 100  # multiplications in the innermost body
 MOST_ROWS = 16
-LATENCY = 8  # accumulators that keep the multipliers busy
 STRIDED = 1.6  # cycles to move one lane that is not contiguous
 FAR = 1.3  # how much longer a step takes whose scalars lie a page or more from those of the step before
 BLOCK_BYTES = 4 << 20  # of packed rows: each thread has as much scratch
@@ -73,6 +73,7 @@ class Plan:
     pack_scalars: bool = False
     packs: float = 0.0  # cycles to pack all panels once
     panel_bytes: int = 0
+    beside: Axis | None = None  # another axis that is all rows: its values are written out, too
 
 
 def schedule_contraction(nest: LoopNest, facts: Accesses, target: Target) -> bool:
@@ -126,15 +127,16 @@ def _outer_plan(
     lanes = facts.lanes(target)
     steps = prod(axis.size for axis in nest.axes if axis.is_reduce)
     others = prod(a.size for a in nest.axes if not a.is_reduce and a is not vector and a is not row)
-    width, rows, per_step = _tile(
-        vector.size, _most_rows(facts, row, scalars, target), row.size, lanes, target
-    )
-    plan = Plan("outer", vector, vector, row, rows, width, vectors, scalars)
+    seen = _seen(nest, vectors)
+    beside = [a for a in nest.axes if not a.is_reduce and a not in (vector, row) and not seen & a.bit]
+    beside = [a for a in beside if a.size > 1 and all(nest.masks[load] & a.bit for load in scalars)]
+    best = tile_two(vector.size, _most_rows(facts, row, scalars, target), row, beside, lanes, target)
+    width, rows, per_step = best.width, best.rows, best.per_step
+    plan = Plan("outer", vector, vector, row, rows, width, vectors, scalars, beside=best.beside)
     row_tiles = -(-row.size // rows)
     panels = -(-vector.size // (lanes * width))
     plan.cycles = per_step * steps * others
     # the panel is read again by every output that the vector operands ignore
-    seen = _seen(nest, vectors)
     reuse = row_tiles * prod(
         a.size for a in nest.axes if not a.is_reduce and a is not row and not seen & a.bit
     )
@@ -252,7 +254,8 @@ def _narrow_plans(
             continue
         # a word of the vector operand holds some of the reduction in each lane
         most = _most_rows(facts, row, scalars, target)
-        width, rows, per_step = _tile(vector.size, most, row.size, min(lanes, unit.lanes[0]), target)
+        best = tile(vector.size, most, row.size, min(lanes, unit.lanes[0]), target)
+        width, rows, per_step = best.width, best.rows, best.per_step
         plan = Plan(
             "outer", vector, vector, row, rows, width, vectors, scalars, unit=unit, deep=deep, flips=flips
         )
@@ -295,31 +298,6 @@ def _most_rows(facts: Accesses, row: Axis, scalars: list[Node], target: Target) 
     return MOST_ROWS
 
 
-def _tile(across: int, most: int, down: int, lanes: int, target: Target) -> tuple[int, int, float]:
-    """(width, rows, cycles per step of the reduction): what wastes least of the work and of the registers."""
-    best = (1, 1, float("inf"))
-    for width in (3, 2, 1):
-        if width > 1 and across < lanes * width:
-            continue
-        whole, left = divmod(across, lanes * width)
-        parts = left // lanes + bin(left % lanes).count("1")
-        for rows in range(min(down, most), 0, -1):
-            if rows * width + width + 1 > target.vector_registers - 1 and rows > 1:
-                continue
-            full, rest = divmod(down, rows)
-            cost = whole * (full * _step(rows, width) + (_step(rest, width) if rest else 0.0))
-            if parts:
-                cost += full * _step(rows, parts) + (_step(rest, parts) if rest else 0.0)
-            if cost < best[2] * 0.995:
-                best = (width, rows, cost)
-    return best
-
-
-def _step(rows: int, width: int) -> float:
-    """Cycles for one step: two multiplications or two loads at a time, or what latency leaves idle."""
-    return max(rows * width, LATENCY, (rows + width) * 0.95) / 2 + 0.3
-
-
 def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) -> None:
     lanes = facts.lanes(target)
     if plan.unit is not None:
@@ -336,6 +314,8 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
         nest.unroll(row.loops[-1].name)
     else:
         _tile_axis(nest, row, plan.rows)
+    if plan.beside is not None:
+        nest.unroll(nest.axis(plan.beside).loops[-1].name)
     if lanes * plan.width < vector.size:
         nest.split(vector.name, lanes * plan.width)
     panel = vector.loops[-1]
@@ -421,9 +401,10 @@ def _decide_windows(nest: LoopNest, plan: Plan) -> None:
     """Write a window out where the sum has a condition on the place in it: most of that is decided here and now."""
     if not any(node.src[0].op is Op.WHERE for node in nest.reduces):
         return
+    copies = plan.rows * plan.width * (1 if plan.beside is None else plan.beside.size)
     for load in plan.scalars:
         for a, b, _ in nest.overlaps(load):
-            if a is plan.row and len(b.loops) == 1 and b.size * plan.rows * plan.width <= MAX_WINDOW_COPIES:
+            if a is plan.row and len(b.loops) == 1 and b.size * copies <= MAX_WINDOW_COPIES:
                 nest.unroll(b.loops[0].name)
                 return
 
