@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.target import Target
 
+WIDEST = 3  # vectors across
 LATENCY = 8  # accumulators that keep the multipliers busy
 
 
@@ -26,10 +27,12 @@ class Tile:
     beside: Axis | None = None  # another axis, all of which is rows, too; `rows` are those of the first one
 
 
-def tile(across: int, most: int, down: int, lanes: int, target: Target, least: int = 1) -> Tile:
+def tile(
+    across: int, most: int, down: int, lanes: int, target: Target, widest: int = WIDEST, least: int = 1
+) -> Tile:
     """What wastes least of the work and of the registers, with `least` to `most` rows where any fit."""
     best = Tile(1, 1, float("inf"))
-    for width in (3, 2, 1):
+    for width in range(widest, 0, -1):
         if width > 1 and across < lanes * width:
             continue
         whole, left = divmod(across, lanes * width)
@@ -46,17 +49,25 @@ def tile(across: int, most: int, down: int, lanes: int, target: Target, least: i
     return best
 
 
-def tile_two(across: int, most: int, row: Axis, others: Sequence[Axis], lanes: int, target: Target) -> Tile:
+def tile_two(
+    across: int,
+    most: int,
+    row: Axis,
+    others: Sequence[Axis],
+    lanes: int,
+    target: Target,
+    widest: int = WIDEST,
+) -> Tile:
     """`tile`, or one that has all of the row's axis and all of another one: both are short, as a window's places are.
 
     Its cycles are for one step of the other axis, as those of the first one.
     """
-    best = tile(across, most, row.size, lanes, target)
+    best = tile(across, most, row.size, lanes, target, widest)
     for other in others:
         both = row.size * other.size
         if both > most:
             continue
-        found = tile(across, most, both, lanes, target, both)
+        found = tile(across, most, both, lanes, target, widest, both)
         if found.per_step / other.size < best.per_step * 0.995:
             best = Tile(found.width, row.size, found.per_step / other.size, other)
     return best

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hcq.compiler.loops.accesses import Accesses
-from hcq.compiler.loops.accumulators import LATENCY, tile, tile_two
+from hcq.compiler.loops.accumulators import LATENCY, WIDEST, tile, tile_two
 from hcq.compiler.loops.dot_units import DotUnit, dots_of, matched
 from hcq.compiler.loops.flipping import FLIPPED
 from hcq.compiler.loops.loop import Axis
@@ -45,6 +45,7 @@ BLOCK_TILES = (
 TURNED = 0.5  # the same when squares are transposed in registers
 SCATTERED = 3.0  # cycles to store one lane that is not contiguous
 MASKED = 2.0  # cycles to test and read one scalar that may be padding
+MASKED_LOAD = 3.0  # cycles for a vector with padding that is used as it comes, among multiplications
 MASKED_VECTOR = 14.0  # cycles to find out which lanes of a vector are padding
 NEAR_ROW_BYTES = 16384  # rows further apart are many pages at once
 NOTABLE_ROW_BYTES = 256  # rows of a matrix further apart than this cost a page or a cache set each
@@ -110,7 +111,11 @@ def _outer_plans(nest: LoopNest, facts: Accesses, target: Target) -> list[Plan]:
         for row in outputs:
             if row is vector or row.size < 2 or seen & row.bit or not nest.masks[scalars[0]] & row.bit:
                 continue
-            plans.append(_outer_plan(nest, facts, target, vector, row, vectors, scalars))
+            plan = _outer_plan(nest, facts, target, vector, row, vectors, scalars)
+            plans.append(plan)
+            if plan.panel_bytes > target.l2_bytes:  # a narrower one may fit
+                for width in range(1, plan.width):
+                    plans.append(_outer_plan(nest, facts, target, vector, row, vectors, scalars, width))
             plans += _narrow_plans(nest, facts, target, vector, row, vectors, scalars)
     return plans
 
@@ -123,6 +128,7 @@ def _outer_plan(
     row: Axis,
     vectors: list[Node],
     scalars: list[Node],
+    widest: int = WIDEST,
 ) -> Plan:
     lanes = facts.lanes(target)
     steps = prod(axis.size for axis in nest.axes if axis.is_reduce)
@@ -130,7 +136,7 @@ def _outer_plan(
     seen = _seen(nest, vectors)
     beside = [a for a in nest.axes if not a.is_reduce and a not in (vector, row) and not seen & a.bit]
     beside = [a for a in beside if a.size > 1 and all(nest.masks[load] & a.bit for load in scalars)]
-    best = tile_two(vector.size, _most_rows(facts, row, scalars, target), row, beside, lanes, target)
+    best = tile_two(vector.size, _most_rows(facts, row, scalars, target), row, beside, lanes, target, widest)
     width, rows, per_step = best.width, best.rows, best.per_step
     plan = Plan("outer", vector, vector, row, rows, width, vectors, scalars, beside=best.beside)
     row_tiles = -(-row.size // rows)
@@ -141,6 +147,7 @@ def _outer_plan(
         a.size for a in nest.axes if not a.is_reduce and a is not row and not seen & a.bit
     )
     panel_bytes = steps * lanes * width * sum(load.dtype.itemsize for load in vectors)
+    plan.panel_bytes = panel_bytes
     reads = 0.0
     packs = 0.0
     far = False
@@ -162,7 +169,7 @@ def _outer_plan(
     can_pack = not any(nest.never_staged(load) for load in vectors)
     if can_pack and panel_bytes <= target.l2_bytes and reuse >= 2 and packs < reads:
         plan.pack_vectors = True
-        plan.packs, plan.panel_bytes = packs, panel_bytes
+        plan.packs = packs
         reads = packs
     plan.cycles += reads
     masked = [load for load in scalars if facts.is_masked(load)]
@@ -483,8 +490,9 @@ def _dot_plan(
             if rows > row.size or width > column.size or rows * width + rows + 1 > target.vector_registers:
                 continue
             tiles = -(-row.size // rows) * -(-column.size // width)
-            loads = rows * (lines[0] + 2 * masked[0]) + width * (lines[1] + 2 * masked[1])
+            loads = rows * lines[0] + width * lines[1]
             per_step = max(rows * width, LATENCY, loads) / 2 + 0.5
+            per_step += MASKED_LOAD * (rows * masked[0] + width * masked[1])
             per_step = max(per_step, (far(row, mine, rows) + far(column, others, width)) / FAR_BYTES)
             cycles = tiles * (steps * per_step + rows * width * 8.0)
             if cycles < best[0]:

@@ -17,7 +17,19 @@ from hcq.compiler.target import Target, cpu_target
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index
 from hcq.ir.op import Op
-from tests.compiler.building import check, expand, kernel, out, pad, param, permute, reduce, reshape, window
+from tests.compiler.building import (
+    check,
+    expand,
+    kernel,
+    matmul,
+    out,
+    pad,
+    param,
+    permute,
+    reduce,
+    reshape,
+    window,
+)
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -75,3 +87,19 @@ def test_all_places_of_a_small_window_are_in_registers_where_there_are_many() ->
     written_out = [loop for axis in nest.axes for loop in axis.loops if loop.kind == "unroll"]
     assert [loop.size for loop in written_out if loop.axis.size == 3 and not loop.axis.is_reduce] == [3, 3]
     assert prod(loop.size for loop in written_out) >= 18
+
+
+def test_a_panel_that_the_second_cache_would_not_hold_is_narrower(device: Device) -> None:
+    sink = kernel((out(0, (320, 1, 96)), matmul(param(1, (320, 1500)), param(2, (1500, 96)))))
+    sizes = {}
+    for l2_bytes in (1 << 20, 64 << 10):
+        target = replace(machine("avx2"), l2_bytes=l2_bytes)
+        nest = choose(LoopNest(lower(sink, target)), target)
+        (panel,) = nest.stages
+        column = next(axis for axis in nest.axes if axis.loops[-1].kind == "vector")
+        sizes[l2_bytes] = 4 * 1500 * column.tile
+        assert sizes[l2_bytes] <= l2_bytes
+        assert column.counted
+        assert panel.at is not None
+        check(device, sink, nest.choice)
+    assert len(set(sizes.values())) == 2
