@@ -71,6 +71,8 @@ class AmdDevice(HostAccess):
     _cells: Allocation
 
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
+        self.rings: dict[str, Ring] = {}  # before any step: `unwind` asks for them whichever was cut short
+        self._ending: list[Ring] = []
         super().__init__(name, port, config)
         self._announce_cells()
 
@@ -89,8 +91,6 @@ class AmdDevice(HostAccess):
 
     def open_driver(self) -> None:
         """Step: open /dev/kfd. Raises DriverError for a version of its interface that is not ours."""
-        self.rings: dict[str, Ring] = {}
-        self._ending: list[Ring] = []
         self.process = process_of(self.port)
         self.kfd_fd = self.process.open_kfd(self.port)
         version = call(self.port, self.kfd_fd, kfd.GET_VERSION)
