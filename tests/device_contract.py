@@ -1,9 +1,9 @@
 """The contract of a device: what hcq expects of every kind, as tests that any of them can run, in whatever package.
 
 In       a subclass of DeviceContract, which says what the device is called
-Out      a test for each promise, in the order in which a device is built
+Out      a test for each promise, in the order in which a device is built; docs/adding-a-device.md tells of each
 Changes  opens devices of that kind, and closes them; programs of tensors run in processes of their own
-Next     test_device_contract.py (the devices of this tree), CONTRIBUTING.md (how one is added),
+Next     test_device_contract.py (the devices of this tree), examples/custom_device/ (one of another package),
          device_contract_tensors.py (the program of tensors)
 
     from tests.device_contract import DeviceContract

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -136,3 +138,9 @@ def test_a_device_that_breaks_a_promise_is_found(
     with pytest.raises((AssertionError, IndexError, pytest.fail.Exception)):
         getattr(contract, promise)(device, *case)
     device.close(timeout_ms=1000)
+
+
+def test_the_page_on_adding_a_device_names_every_promise() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "adding-a-device.md").read_text(encoding="utf-8")
+    promises = {name for name in vars(DeviceContract) if name.startswith("test_")}
+    assert set(re.findall(r"`(test_\w+)`", text)) == promises
