@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import struct
-from collections.abc import Iterator
 from contextlib import suppress
 from math import isqrt
 from typing import Any
@@ -32,7 +31,8 @@ from hcq.emu.amd.shader.loads_to_lds import is_load_to_lds
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-from tests.compiler.building import check, emulating, kernel, matmul, out, param, parameters
+from tests.compiler.building import check, kernel, matmul, out, param, parameters
+from tests.compiler.emulated_gpus import machine_of
 from tests.compiler.loops.test_threads import narrow_product
 from tests.compiler.shared_memory import Access, bank_conflicts, race, walk, without
 
@@ -45,10 +45,7 @@ WAITCNT, NO_LOADS = (
 by_gpu = pytest.mark.parametrize("gpu", GPUS)
 
 
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with emulating(*GPUS):
-        yield
+machine = machine_of(*GPUS)
 
 
 def tiled(target: Target, dtype: DType, tiles: int, turned: str = "b", size: int = 512) -> str:
