@@ -119,7 +119,8 @@ class Cache:
     def _is_kept(self, slots: Array) -> Array:
         """Whether what was put there has not left since."""
         owners = ((self.tags[slots] & ~FILLED) >> np.uint64(UNIT_SHIFT)).astype(np.int64)
-        return (self.tags[slots] != 0) & (self.fills[owners] - self.came[slots] <= self.sectors)
+        kept: Array = (self.tags[slots] != 0) & (self.fills[owners] - self.came[slots] <= self.sectors)
+        return kept
 
     def fill(self, units: Array, slots: Array, tags: Array) -> None:
         """They come, one after the other. units: in order."""
