@@ -30,6 +30,7 @@ PLACES: dict[str, str] = {
     "CPU": "hcq.cpu.backend:BACKEND",
     "AMD": "hcq.amd.backend:BACKEND",
     "NV": "hcq.nv.backend:BACKEND",
+    "METAL": "hcq.metal.backend:BACKEND",
 }
 ENTRY_POINTS = "hcq.backends"
 EMULATED_PORT = "hcq.emu.port:port_for"

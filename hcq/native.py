@@ -201,3 +201,103 @@ def text_bytes(va: int) -> bytes:
 def text_at(place: Any) -> str:
     """The zero-terminated text that a char pointer points to."""
     return str(_border()[0].string(place).decode("utf-8", "replace"))
+
+
+def encoded_function(va: int, encoding: str) -> Any:
+    """The function at an address by the types of its result and arguments, as Objective-C encodes them: "v@:Q".
+
+    It takes and gives plain numbers, tuples for structures; for pointers also bytes, or a bytearray to be written.
+    Raises  DriverError for a type that is not known here
+    """
+    result, *given = split_encoding(encoding)
+    kinds = [_c_type(one) for one in given]
+    call = _border()[0].cast(_function_type(encoding), va)
+    gives_address = result[0] in _POINTERS
+
+    def called(*arguments: Any) -> Any:
+        converted = [
+            _argument(one, kind, value) for one, kind, value in zip(given, kinds, arguments, strict=True)
+        ]
+        found = call(*converted)
+        return address(found) if gives_address else found
+
+    return called
+
+
+def encoded_callback(encoding: str, function: Any) -> Any:
+    """A C function pointer of these types that calls a Python function; valid for as long as it is kept."""
+    return _border()[0].callback(_function_type(encoding), function)
+
+
+@functools.cache
+def split_encoding(encoding: str) -> tuple[str, ...]:
+    """The types of a result and its arguments, one by one.
+
+    >>> split_encoding("v@:^@{_NSRange=QQ}C")
+    ('v', '@', ':', '^@', '{_NSRange=QQ}', 'C')
+    """
+    found, at = [], 0
+    while at < len(encoding):
+        end = at + (encoding[at] == "^")
+        end = encoding.index("}", end) + 1 if encoding[end] == "{" else end + 1
+        found.append(encoding[at:end])
+        at = end
+    return tuple(found)
+
+
+_POINTERS = "@:#*^"
+# Source: Objective-C Runtime Programming Guide, "Type Encodings"
+_C_TYPES = {
+    "c": "signed char",
+    "C": "unsigned char",
+    "s": "short",
+    "S": "unsigned short",
+    "i": "int",
+    "I": "unsigned int",
+    "q": "long long",
+    "Q": "unsigned long long",
+    "f": "float",
+    "d": "double",
+    "B": "_Bool",
+}
+
+
+@functools.cache
+def _c_type(one: str) -> Any:
+    import _cffi_backend
+
+    if one == "v":
+        return _cffi_backend.new_void_type()
+    if one[0] in _POINTERS:
+        return _cffi_backend.new_pointer_type(_cffi_backend.new_void_type())
+    if one[0] == "{":
+        name, _, fields = one[1:-1].partition("=")
+        made = _cffi_backend.new_struct_type(f"struct {name}")
+        types = [(f"field{number}", _c_type(letter), -1) for number, letter in enumerate(fields)]
+        _cffi_backend.complete_struct_or_union(made, types)
+        return made
+    if one not in _C_TYPES:
+        raise DriverError(f"{one!r}: not a type encoding that is known here. Known: {', '.join(_C_TYPES)}.")
+    return _cffi_backend.new_primitive_type(_C_TYPES[one])
+
+
+@functools.cache
+def _function_type(encoding: str) -> Any:
+    import _cffi_backend
+
+    result, *given = split_encoding(encoding)
+    return _cffi_backend.new_function_type(tuple([_c_type(one) for one in given]), _c_type(result), False)
+
+
+def _argument(one: str, kind: Any, value: Any) -> Any:
+    ffi = _border()[0]
+    if one[0] in _POINTERS:
+        return ffi.cast(kind, value) if isinstance(value, int) else ffi.cast(kind, ffi.from_buffer(value))
+    return ffi.new(_pointer_to(kind), list(value))[0] if one[0] == "{" else value
+
+
+@functools.cache
+def _pointer_to(kind: Any) -> Any:
+    import _cffi_backend
+
+    return _cffi_backend.new_pointer_type(kind)

@@ -12,6 +12,7 @@ users run the same code and nothing is patched.
 from __future__ import annotations
 
 import errno as errno_names
+import functools
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -75,6 +76,17 @@ class Port(Protocol):
         """madvise(2). Advice only: a refusal is not an error."""
         ...
 
+    def invoke(self, library: str, function: str, encoding: str, *arguments: Any) -> Any:
+        """Call a function of a library of the system.
+
+        library    by path or name
+        encoding   the types of its result and its arguments, as Objective-C writes them: "@@:Q"
+        arguments  numbers, tuples for structures passed by value; for pointers an address, or bytes that are read and a
+                   bytearray that is written
+        Returns    a number; addresses are numbers, too
+        """
+        ...
+
     def read_file(self, path: str) -> bytes:
         """The contents of a file, such as one in sysfs."""
         ...
@@ -136,6 +148,9 @@ class LinuxPort(Port):
         # advice only: a refusal changes nothing
         native.libc().madvise(native.pointer(va), size_bytes, advice)
 
+    def invoke(self, library: str, function: str, encoding: str, *arguments: Any) -> Any:
+        return _function(library, function, encoding)(*arguments)
+
     def read_file(self, path: str) -> bytes:
         try:
             with open(path, "rb") as file:
@@ -181,6 +196,9 @@ class AroundPort(Port):
 
     def madvise(self, va: int, size_bytes: int, advice: int) -> None:
         self.through("madvise", va, size_bytes, advice)
+
+    def invoke(self, library: str, function: str, encoding: str, *arguments: Any) -> Any:
+        return self.through("invoke", library, function, encoding, *arguments)
 
     def read_file(self, path: str) -> bytes:
         return bytes(self.through("read_file", path))
@@ -256,6 +274,22 @@ class FaultyPort(AroundPort):
         if count > allowed:
             raise refused(f"{call}{arguments[:2] if call == 'ioctl' else arguments}", number)
         return super().through(call, *arguments)
+
+
+@functools.cache
+def _function(library: str, function: str, encoding: str) -> Callable[..., Any]:
+    """A function of a library, as it is called with arguments of these types."""
+    handle = native.library(library)
+    if not handle:
+        raise DriverError(f"dlopen({library!r}): there is no such library here. {_OF_MACS}")
+    found = native.library_symbol(handle, function)
+    if not found:
+        raise DriverError(f"dlsym({library!r}, {function!r}): the library has no such function. {_OF_MACS}")
+    made: Callable[..., Any] = native.encoded_function(found, encoding)
+    return made
+
+
+_OF_MACS = "Metal's are part of macOS; elsewhere it is emulated: HCQ_EMULATE=metal:m3."
 
 
 def root_of(port: Port) -> Any:

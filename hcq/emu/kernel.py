@@ -16,9 +16,10 @@ import errno
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 from hcq import native
+from hcq.errors import DriverError
 from hcq.kernel_observer import KernelObserver
 
 if TYPE_CHECKING:
@@ -153,10 +154,12 @@ class Kernel(Protocol):
 
     folders       what lies below these is this driver's alone: a path there that is not in files() does not exist
     environment   variables with which the vendor's libraries run well on it
+    libraries     of the system, which it is in place of
     """
 
     folders: tuple[str, ...]
     environment: ClassVar[Mapping[str, str]]
+    libraries: ClassVar[tuple[str, ...]] = ()
 
     def open(self, path: str, process: Process) -> File | None:
         """An open file, or None when the path is no device node of this driver's."""
@@ -185,6 +188,14 @@ class Kernel(Protocol):
     def log(self) -> list[str]:
         """What this driver has written to the kernel's log."""
         ...
+
+    def invoke(self, library: str, function: str, encoding: str, *arguments: Any) -> Any:
+        """Call a function of one of its libraries; what it answers, as Port.invoke says."""
+        return _no_library(library, function)
+
+
+def _no_library(library: str, function: str) -> NoReturn:
+    raise DriverError(f"{function} of {library}: the emulated driver is in place of no library.")
 
 
 class _OwnPages:

@@ -22,6 +22,7 @@ import errno
 import functools
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from hcq.emu.kernel import File, Kernel, OwnProcess, Refusal
 from hcq.emu.machine import kernels_for
@@ -95,6 +96,12 @@ class EmulatedPort(Port):
 
     def madvise(self, va: int, size_bytes: int, advice: int) -> None:
         self.real.madvise(va, size_bytes, advice)
+
+    def invoke(self, library: str, function: str, encoding: str, *arguments: Any) -> Any:
+        for kernel in self.kernels:
+            if library in kernel.libraries:
+                return kernel.invoke(library, function, encoding, *arguments)
+        return self.real.invoke(library, function, encoding, *arguments)
 
     def read_file(self, path: str) -> bytes:
         for kernel in self.kernels:

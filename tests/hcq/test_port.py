@@ -6,10 +6,11 @@ import dataclasses
 import errno
 import os
 import time
+from typing import Any
 
 import pytest
 
-from hcq import config
+from hcq import config, native
 from hcq.cpu.device import CpuDevice
 from hcq.errors import DriverError
 from hcq.port import (
@@ -116,3 +117,39 @@ def test_a_load_that_gets_no_pages_is_a_driver_error_and_leaks_none(llvm_object:
     assert len(unmaps) == attempts == 2  # the second after the pool has made room
     assert all(maps[va] == size for va, size in unmaps)
     device.close()
+
+
+def test_a_function_is_called_with_the_types_it_is_encoded_with() -> None:
+    seen: list[object] = []
+
+    def answer(receiver: object, selector: object, size: Any, count: int, yes: int) -> object:
+        seen.extend([native.address(receiver), native.address(selector)])
+        seen.extend([size.field0, size.field1, size.field2, count, yes])
+        return native.pointer(77)
+
+    encoding = "@@:{MTLSize=QQQ}qB"
+    kept = native.encoded_callback(encoding, answer)
+    called = native.encoded_function(native.address(kept), encoding)
+    assert called(2**63, 6, (1, 2, 2**64 - 1), -5, True) == 77
+    assert seen == [2**63, 6, 1, 2, 2**64 - 1, -5, True]
+
+
+def test_a_library_is_called_with_bytes_that_are_read_and_a_bytearray_that_is_written() -> None:
+    port, target = LinuxPort(), bytearray(4)
+    assert port.invoke("libc.so.6", "strlen", "Q*", b"hello\0") == 5
+    port.invoke("libc.so.6", "memcpy", "^v^v^vQ", target, b"abcd", 3)
+    assert target == b"abc\0"
+    for library, function in (("libnothing.so", "strlen"), ("libc.so.6", "no_such_function")):
+        with pytest.raises(DriverError, match=f"{library}.*no such"):
+            port.invoke(library, function, "Q*", b"")
+
+
+def test_a_call_of_a_library_is_recorded_and_refused_as_any_other() -> None:
+    heard: list[Any] = []
+    port = RecordingPort(
+        FaultyPort(LinuxPort(), {"invoke": (1, errno.ENOMEM)}), lambda *what: heard.append(what)
+    )
+    assert port.invoke("libc.so.6", "strlen", "Q*", b"x\0") == 1
+    with pytest.raises(DriverError, match=r"invoke.*ENOMEM"):
+        port.invoke("libc.so.6", "strlen", "Q*", b"x\0")
+    assert [call for call, _, _ in heard] == ["invoke", "invoke"]

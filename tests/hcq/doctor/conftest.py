@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from hcq.doctor.host import FileFacts
+from hcq.errors import DriverError
 from hcq.port import LinuxPort, refused
 
 STATUS = "Uid:\t{uid}\t{uid}\nGid:\t1000\t1000\nGroups:\t{groups}\nCapEff:\t{caps}\nSeccomp:\t{seccomp}\n"
@@ -104,6 +105,9 @@ class FakeHost:
         start = folder.rstrip("/") + "/"
         paths = [*self.files, *self.looks]
         return sorted({path[len(start) :].partition("/")[0] for path in paths if path.startswith(start)})
+
+    def invoke(self, library: str, function: str, encoding: str, *arguments: object) -> object:
+        raise DriverError(f"dlopen({library!r}): this machine has no such library.")
 
     def read_file(self, path: str) -> bytes:
         if path not in self.files:

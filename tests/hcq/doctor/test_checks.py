@@ -133,7 +133,7 @@ def test_emulated_neighbours_read_each_others_memory(host: FakeHost) -> None:
 def test_emulated_devices_stand_beside_real_ones(host: FakeHost) -> None:
     found = examine(host, emulated=["amd:gfx1100"], briefly=True)
     assert [(run.device, run.is_emulated) for run in found.runs] == [("CPU", False), ("AMD", True)]
-    assert list(found.absent) == ["AMD", "NV"]
+    assert list(found.absent) == ["AMD", "NV", "METAL"]
 
 
 def test_a_security_policy_against_new_code_is_named(host: FakeHost) -> None:

@@ -69,7 +69,7 @@ def test_the_json_has_these_fields(host: FakeHost) -> None:
     assert list(cpu["checks"][0]) == ["name", "status", "text", "fix", "figures"]
     assert (cpu["status"], amd["status"]) == ("ok", "failed")
     assert [check["status"] for check in amd["checks"]] == ["ok", "failed"] + ["skipped"] * 8
-    assert list(found["absent"]) == ["NV"]
+    assert list(found["absent"]) == ["NV", "METAL"]
 
 
 def test_neither_report_names_a_user_or_a_home_folder(

@@ -1,0 +1,26 @@
+"""The GPU behind all of Metal's objects: its figures, what is allocated, and who is told of changes.
+
+In       a Spec
+Out      Gpu, which every object of a device has
+Changes  nothing
+Next     device.py (the same with its messages), resources.py, commands.py, processor.py (who need it)
+"""
+
+from __future__ import annotations
+
+import threading
+
+from hcq.emu.metal.runtime import Object, Runtime
+from hcq.emu.metal.spec import Spec
+
+
+class Gpu(Object):
+    """One GPU. `changed` is notified when an event is set, and when a command buffer is committed or ends."""
+
+    kind = "MTLDevice"
+
+    def __init__(self, runtime: Runtime, spec: Spec) -> None:
+        super().__init__(runtime)
+        self.spec = spec
+        self.allocated_bytes = 0
+        self.changed = threading.Condition()

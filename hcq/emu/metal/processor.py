@@ -1,0 +1,85 @@
+"""The thread of a command queue: command buffers in the order of commit, each step finished before the next.
+
+In       command buffers that were committed
+Out      their work done, or the error they end with
+Changes  memory, events, the status of command buffers
+Next     commands.py (the steps), shader/program.py (what a launch runs)
+Source   MTLCommandBuffer.h: after an error those behind it in the queue may be ignored
+         (MTLCommandBufferErrorNotPermitted and its neighbours); here all that were committed by then are
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from hcq.emu.metal.shader.errors import KernelFault
+from hcq.metal.abi.messages import Status
+
+if TYPE_CHECKING:
+    from hcq.emu.metal.commands import CommandBuffer
+    from hcq.emu.metal.gpu import Gpu
+
+
+class Processor:
+    """One thread, started with the first command buffer."""
+
+    def __init__(self, device: Gpu) -> None:
+        self.device = device
+        self._todo: deque[CommandBuffer] = deque()
+        self._is_stopped = False
+        self._thread: threading.Thread | None = None
+
+    def take(self, buffer: CommandBuffer) -> None:
+        """It is committed."""
+        buffer.retain()
+        with self.device.changed:
+            self._todo.append(buffer)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="emulated Metal queue", daemon=True)
+                self._thread.start()
+            self.device.changed.notify_all()
+
+    def stop(self) -> None:
+        """There is no queue any more, so nothing is left to do: command buffers keep their queue."""
+        with self.device.changed:
+            self._is_stopped = True
+            self.device.changed.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self.device.changed:
+                self.device.changed.wait_for(lambda: self._todo or self._is_stopped)
+                if not self._todo:
+                    return
+                buffer = self._todo[0]
+                buffer.status = Status.SCHEDULED
+            why = self._run(buffer)
+            now = time.monotonic_ns() / 1e9
+            with self.device.changed:
+                ended = [buffer]
+                self._todo.popleft()
+                if why:  # those behind it are ignored
+                    ended += self._todo
+                    self._todo.clear()
+            for one in ended:
+                ignored = "Ignored (for causing prior/excessive GPU errors)" if one is not buffer else why
+                one.end(Status.ERROR if why else Status.COMPLETED, now, ignored if why else "")
+                one.release()
+
+    def _run(self, buffer: CommandBuffer) -> str:
+        """Its steps; why it failed, or ""."""
+        for step in buffer.steps:
+            if isinstance(step, tuple):
+                event, value = step
+                with self.device.changed:
+                    self.device.changed.wait_for(lambda: event.value >= value)  # noqa: B023
+                continue
+            try:
+                step()
+            except KernelFault as fault:
+                self.device.runtime.lines.append(str(fault))
+                return str(fault)
+        return ""

@@ -1,0 +1,14 @@
+"""Metal's entry in the registry of backends. Next: hcq/backends.py (what each line means)."""
+
+from hcq.backends import Backend
+
+BACKEND = Backend(
+    "METAL",
+    device="hcq.metal.device:MetalDevice",
+    decoder="hcq.metal.encode:decoder",
+    layouts=("hcq.metal.packets",),
+    rules="hcq.metal.validate:MetalModel",
+    disassembler="hcq.tools.disassembly.metal:disassemble",
+    doctor="hcq.metal.doctor:DOCTOR",
+    emulation="hcq.emu.metal.driver:emulate",
+)
