@@ -17,7 +17,7 @@ from hcq.compiler.linear.program import Program
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.target import Target, Toolchain
 
-GPU_TARGETS = ("amdgpu", "nvptx", "cuda")
+GPU_TARGETS = ("amdgpu", "nvptx", "cuda", "metal")
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,12 @@ def _made(name: str) -> Codegen:
         known = ", ".join(("cpu", *GPU_TARGETS))
         raise ValueError(f"no code generation for target {name!r}; known: {known}")
     from hcq.compiler.loops import heuristic_gpu
-    from hcq.compiler.render import amdgpu, cuda, gpu, nvptx
+    from hcq.compiler.render import amdgpu, cuda, gpu, metal, nvptx
 
     if name == "cuda":
         return Codegen(heuristic_gpu.choose, cuda.render, _make)
+    if name == "metal":
+        return Codegen(heuristic_gpu.choose, metal.render, _as_text)
     dialect = amdgpu.DIALECT if name == "amdgpu" else nvptx.DIALECT
     return Codegen(heuristic_gpu.choose, partial(gpu.render, dialect=dialect), _assemble_gpu)
 
@@ -99,6 +101,11 @@ def compile_with(target: Target, toolchain: Toolchain) -> Target:
         )
     key = f"{target.arch}/{toolchain.takes}-{toolchain.name}"
     return replace(target, name=names[toolchain.takes], key=key, toolchain=toolchain)
+
+
+def _as_text(text: str, target: Target, name: str) -> bytes:
+    """Metal's own compiler takes the text, when it is loaded."""
+    return text.encode()
 
 
 def _make(text: str, target: Target, name: str) -> bytes:

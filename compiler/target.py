@@ -64,6 +64,8 @@ class Target:
     flags: frozenset[str] = frozenset()
     casts: frozenset[DType] = NARROW_CASTS  # narrow formats it converts to and from float32 by itself
     widens: frozenset[DType] = frozenset()  # those that it only converts to float32
+    has_float64: bool = True
+    most_arguments: int = 64  # buffers that a kernel reads; it writes a few besides
     assembler: str = "llvmlite"  # or "comgr", for AMD: see assemble_with in codegen.py
     toolchain: Toolchain | None = None  # or a vendor's, for NVIDIA: see compile_with there
     codegen: str = ""  # "module:attribute" of a Codegen, for targets that codegen.py does not know
@@ -141,6 +143,31 @@ def nv_target(arch: str, threads: int | None = None) -> Target:
         cores=chip_of(arch).cores,
         features=features,
         widens=GPU_WIDENS,
+    )
+
+
+METAL_ARCHS = ("apple7", "apple8", "apple9")  # GPU families: M1, M2, from M3 on
+METAL_ARGUMENTS = 16  # of the 31 entries of its buffer argument table: the rest is for what a kernel writes
+METAL_SHARED_BYTES = 32 << 10  # Metal Feature Set Tables, "Maximum total threadgroup memory allocation"
+
+
+@lru_cache
+def metal_target(arch: str, threads: int | None = None) -> Target:
+    """An Apple GPU by its family, whatever the host. Raises ValueError listing those we generate code for."""
+    if arch not in METAL_ARCHS:
+        raise ValueError(f"no code generation for {arch!r}; known Apple families: {', '.join(METAL_ARCHS)}")
+    return Target(
+        "metal",
+        arch,
+        arch,
+        threads=GPU_GROUPS,
+        vector_bits=32,
+        vector_registers=128,
+        shared_bytes=METAL_SHARED_BYTES,
+        cores=chip_of(arch).cores,
+        widens=GPU_WIDENS,
+        has_float64=False,
+        most_arguments=METAL_ARGUMENTS,
     )
 
 

@@ -339,7 +339,9 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
 
     debug = config.current().debug
     target = devices.target(device)
-    made = schedule(roots, structure.storages, target.threads, narrow_formats(target.arch))
+    made = schedule(
+        roots, structure.storages, target.threads, narrow_formats(target.arch), target.most_arguments
+    )
 
     is_shown = bool(debug & COMPILER_WORDS) or kernel_sources.wanted()
     trace = (lambda line: print(line, file=sys.stderr)) if "rules" in debug else None

@@ -79,7 +79,7 @@ def texts_of(program: str, target_name: str, counted: bool = True) -> list[Secti
     result = PROGRAMS[program]()
     structure = structure_of([result.node])
     formats = narrow_formats(target.arch)
-    made = schedule([result.node], structure.storages, target.threads, formats)
+    made = schedule([result.node], structure.storages, target.threads, formats, target.most_arguments)
     sinks = [kernel.sink for kernel in made.kernels]
     found = [_sections(sink, target) for sink in sinks]
     if counted and target_name in EMULATED:

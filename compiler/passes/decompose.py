@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from hcq.compiler.passes.transcendental import exp, exp2, log, log2
-from hcq.compiler.passes.trigonometry import cos, sin
+from hcq.compiler.passes.trigonometry import cos, cos_single, sin, sin_single
 from hcq.compiler.target import Target
 from hcq.ir.dtype import dtypes, truncate
 from hcq.ir.node import Node, binary, const, toposort
@@ -97,6 +97,7 @@ RULES = [
     Rule("max", op(Op.MAX, a, b), maximum),
     Rule("min", op(Op.MIN, a, b), minimum),
 ]
+SINGLE = {Op.SIN: [Rule("sin", op(Op.SIN, x), sin_single)], Op.COS: [Rule("cos", op(Op.COS, x), cos_single)]}
 WEIGHT = Rule("weight", op(Op.EXP, x), weight)
 _BY_OP = rules_by_op(RULES)
 
@@ -107,6 +108,8 @@ def _decompose(sink: Node, target: Target, notes: Notes) -> Node:
     if not any(node.op in missing for node in order):
         return sink
     rules = {which: rules for which, rules in _BY_OP.items() if which in missing}
+    if not target.has_float64:
+        rules |= {which: rule for which, rule in SINGLE.items() if which in missing}
     if target.name in FAST_EXP2 and _is_narrow_attention(order):
         rules |= {Op.EXP: [WEIGHT], Op.EXP2: []}
         missing -= {Op.EXP2}

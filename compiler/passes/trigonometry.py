@@ -3,7 +3,8 @@
 In       a float32 or float64 value of the kernel stage
 Out      a graph of arithmetic, comparisons, shifts and bit casts; no tables in memory, no branches
 Next     transcendental.py, decompose.py (who asks), tests/compiler/passes/fit_polynomials.py (the coefficients)
-Source   M. Payne and R. Hanek, "Radian reduction for trigonometric functions" (1983); Cody and Waite for the short way
+Source   M. Payne and R. Hanek, "Radian reduction for trigonometric functions" (1983); Cody and Waite for the short
+         way
 
 |x| = n pi/2 + r with |r| <= pi/4, and n modulo 4 says which of sin(r), cos(r), -sin(r), -cos(r) is asked for. Two ways
 lead to r:
@@ -14,8 +15,9 @@ the exact way   multiply the mantissa with the 96 bits of 2/pi (192 for float64)
                 integers. Taken everywhere else, since a value's size is known only at run time: about 80 instructions
                 in float32, and no argument that gives garbage.
 
-Worst errors over dense samples are 1.6 ulp for float32 and 1.7 ulp for float64, near multiples of pi/2 too. The
-polynomials are our own minimax fits (Remez exchange in 60-digit arithmetic, relative error, rounded to the format).
+Worst errors over dense samples are 1.6 ulp for float32 and 1.7 ulp for float64, near multiples of pi/2 too; where
+there is no float64 to keep the rest of the exact way in, 2.7 ulp. The polynomials are our own minimax fits (Remez
+exchange in 60-digit arithmetic, relative error, rounded to the format).
 """
 
 from __future__ import annotations
@@ -74,12 +76,25 @@ def cos(x: Node) -> Node:
     return _sine_or_cosine(x, is_cosine=True)
 
 
-def _sine_or_cosine(x: Node, is_cosine: bool) -> Node:
+def sin_single(x: Node) -> Node:
+    """The sine, for a target without float64: the rest is a float32 at once."""
+    return _sine_or_cosine(x, is_cosine=False, has_double=False)
+
+
+def cos_single(x: Node) -> Node:
+    """The cosine, the same way."""
+    return _sine_or_cosine(x, is_cosine=True, has_double=False)
+
+
+def _sine_or_cosine(x: Node, is_cosine: bool, has_double: bool = True) -> Node:
     form = format_of(x)
     unsigned, sign_bit = form.unsigned, 1 << (8 * form.dtype.itemsize - 1)
     bits = bitcast(x, unsigned)
     size = binary(Op.AND, bits, sign_bit - 1)
-    turns, r = _short_way(form, size) if largest(x) <= SHORT_WAY_LIMIT[form.dtype] else _exact_way(form, size)
+    if largest(x) <= SHORT_WAY_LIMIT[form.dtype]:
+        turns, r = _short_way(form, size)
+    else:
+        turns, r = _exact_way(form, size, has_double)
     square = r * r
     sine = (r * square) * polynomial(_SIN[form.dtype], square) + r
     cosine = (square * square) * polynomial(_COS[form.dtype], square) + (square * -0.5 + 1.0)
@@ -108,7 +123,7 @@ def _short_way(form: Format, size: Node) -> tuple[Node, Node]:
     return bitcast(shifted, form.unsigned), r + (n * -third + dropped)
 
 
-def _exact_way(form: Format, size: Node) -> tuple[Node, Node]:
+def _exact_way(form: Format, size: Node, has_double: bool) -> tuple[Node, Node]:
     """Quarter turns and the rest, of any positive number given by its bits.
 
     x = m 2**k with an integer m. Bits of 2/pi so high that m times them is a multiple of four quarter turns are left
@@ -118,23 +133,29 @@ def _exact_way(form: Format, size: Node) -> tuple[Node, Node]:
     mantissa = binary(Op.OR, binary(Op.AND, size, (1 << form.mantissa) - 1), 1 << form.mantissa).cast(
         dtypes.uint64
     )
-    product = _product_float32 if form.dtype is dtypes.float32 else _product_float64
-    turns, rest = product(window, mantissa)
+    if form.dtype is dtypes.float32:
+        turns, rest = _product_float32(window, mantissa, has_double)
+    else:
+        turns, rest = _product_float64(window, mantissa)
     is_small = size < to_bits(math.pi / 4, form.dtype)
     turns = is_small.where(const(0, form.unsigned), turns.cast(form.unsigned))
     return turns, is_small.where(bitcast(size, form.dtype), rest.cast(form.dtype))
 
 
-def _product_float32(window: list[Node], mantissa: Node) -> tuple[Node, Node]:
+def _product_float32(window: list[Node], mantissa: Node, has_double: bool) -> tuple[Node, Node]:
     """Quarter turns and the rest (float64), from three words and 24 bits: the upper 64 of the 96 bits are enough.
 
     No float32 comes closer to a multiple of pi/2 than 2**-30 of it, so a fraction of 62 bits keeps 32 good ones.
+    has_double   without it the rest is float32, rounded twice more
     """
     product = binary(Op.SHL, window[0] * mantissa, 32) + window[1] * mantissa
     product = product + binary(Op.SHR, window[2] * mantissa, 32)
     turns = binary(Op.SHR, product + (1 << 61), 62)  # to the nearest
     fraction = bitcast(binary(Op.SHL, product, 2), dtypes.int64)
     size = bitcast(binary(Op.XOR, fraction, binary(Op.SHR, fraction, 63)), dtypes.uint64)
+    if not has_double:
+        total = size.cast(dtypes.float32) * (math.pi / 2 * 2.0**-64)
+        return turns, (fraction < 0).where(Node(Op.NEG, dtypes.float32, (total,)), total)
     high = _small_to_float64(binary(Op.SHR, size, 32)) * (math.pi / 2 * 2.0**-32)
     total = _small_to_float64(binary(Op.AND, size, 0xFFFFFFFF)) * (math.pi / 2 * 2.0**-64) + high
     return turns, (fraction < 0).where(Node(Op.NEG, dtypes.float64, (total,)), total)

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from hcq.frontend.scheduler.joins import kernels_of_pieces
+from hcq.frontend.scheduler.joins import MAX_PIECES, kernels_of_pieces
 from hcq.frontend.scheduler.nested import Fold, is_narrow, nested
 from hcq.frontend.scheduler.rows import (
     Frame,
@@ -41,7 +41,7 @@ from hcq.frontend.scheduler.rows import (
     runs_along,
     whole,
 )
-from hcq.frontend.scheduler.split import too_much
+from hcq.frontend.scheduler.split import MAX_ARGUMENTS, too_much
 from hcq.ir.node import Node, Shape, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
@@ -117,17 +117,20 @@ class Fusion:
         return all(uses[member].aligned for member in group if member in uses)
 
 
-def fuse(roots: Sequence[Node]) -> Fusion:
-    """Choose the realized nodes and group them. `roots` are always realized, unless they are buffers already."""
-    walk = _Walk(roots)
+def fuse(roots: Sequence[Node], most_arguments: int = MAX_ARGUMENTS) -> Fusion:
+    """Choose the realized nodes and group them. `roots` are always realized, unless they are buffers already.
+
+    most_arguments   how many buffers a kernel reads
+    """
+    walk = _Walk(roots, most_arguments=most_arguments)
     walk.run()
     while True:
         if idle := walk.kept_for_no_reduction():
-            walk = _Walk(roots, walk.plain | idle, walk.cuts, walk.near)
-        elif cuts := too_much(walk.order, walk.kernels_of, walk.is_in_memory) - walk.cuts:
-            walk = _Walk(roots, walk.plain, walk.cuts | cuts, walk.near)
+            walk = _Walk(roots, walk.plain | idle, walk.cuts, walk.near, most_arguments)
+        elif cuts := too_much(walk.order, walk.kernels_of, walk.is_in_memory, most_arguments) - walk.cuts:
+            walk = _Walk(roots, walk.plain, walk.cuts | cuts, walk.near, most_arguments)
         elif near := walk.ends_in_memory() - walk.near:
-            walk = _Walk(roots, walk.plain, walk.cuts, walk.near | near)
+            walk = _Walk(roots, walk.plain, walk.cuts, walk.near | near, most_arguments)
         else:
             break
         walk.run()
@@ -144,6 +147,7 @@ class _Walk:
         plain: frozenset[Node] = frozenset(),
         cuts: frozenset[Node] = frozenset(),
         near: frozenset[Node] = frozenset(),
+        most_arguments: int = MAX_ARGUMENTS,
     ):
         self.plain = plain  # nodes above a reduction that another value in memory already cuts off
         self.near = (
@@ -155,7 +159,9 @@ class _Walk:
         self.forced.update(n for n in self.order if n.op in _ALWAYS_REALIZED)
         self.forced.update(cuts)
         self.nested, self.folds = nested(self.order, self.forced)
-        self.pieces = kernels_of_pieces(self.order, lambda n: n.op is Op.BUFFER or n in self.forced)
+        self.pieces = kernels_of_pieces(
+            self.order, lambda n: n.op is Op.BUFFER or n in self.forced, min(MAX_PIECES, most_arguments)
+        )
         self.leader = {piece: last for last, pieces in self.pieces.items() for piece in pieces}
         self.roots = set(roots)
         self.users = Counter(source for node in self.order for source in node.src)

@@ -54,10 +54,13 @@ def is_piece(node: Node) -> bool:
     return node.op is Op.CONTIGUOUS and type(node.arg) is tuple and node.arg[0] == PIECE
 
 
-def kernels_of_pieces(order: Sequence[Node], is_read: Callable[[Node], bool]) -> dict[Node, list[Node]]:
+def kernels_of_pieces(
+    order: Sequence[Node], is_read: Callable[[Node], bool], most: int = MAX_PIECES
+) -> dict[Node, list[Node]]:
     """Which pieces share a kernel: its last piece in order -> all of them, in order.
 
     is_read  True for what a kernel reads from memory
+    most     pieces in one kernel, and buffers that these read
     Those of one CAT and one shape do, as long as all that they read fits a launch, unless they reduce.
     """
     kernels: dict[Node, list[Node]] = {}
@@ -71,7 +74,7 @@ def kernels_of_pieces(order: Sequence[Node], is_read: Callable[[Node], bool]) ->
         if reads is None:
             kernels[node] = [node]
             continue
-        if not pieces or len(pieces) == MAX_PIECES or len(known | reads) > MAX_PIECES:
+        if not pieces or len(pieces) >= most or len(known | reads) > most:
             pieces, known = [], set()
             open_now[key] = pieces, known
         else:

@@ -22,6 +22,7 @@ from hcq.frontend.scheduler.fuse import Fusion, fuse, is_renamed, reaches, targe
 from hcq.frontend.scheduler.gaps import without_gaps
 from hcq.frontend.scheduler.planes import in_planes
 from hcq.frontend.scheduler.simplify import simplify_graph
+from hcq.frontend.scheduler.split import MAX_ARGUMENTS
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape
 from hcq.ir.op import MOVEMENT, SCATTERS, Op
@@ -73,7 +74,11 @@ class Schedule:
 
 
 def schedule(
-    roots: Sequence[Node], inputs: Sequence[Any], threads: int = 1, formats: Collection[DType] = ()
+    roots: Sequence[Node],
+    inputs: Sequence[Any],
+    threads: int = 1,
+    formats: Collection[DType] = (),
+    most_arguments: int = MAX_ARGUMENTS,
 ) -> Schedule:
     """Kernels that put every root in memory.
 
@@ -81,10 +86,11 @@ def schedule(
     inputs   the storages of the graph's BUFFER leaves, in the order that numbers the input values
     threads  how many workers a device has: a reduction to fewer elements than that is done in two steps
     formats  what its matrix units multiply, if it has any: convolutions of these read channels that lie together
+    most_arguments  how many buffers a kernel reads
     """
     roots = in_planes(in_channels(without_gaps(roots), formats))
     roots = simplify_graph(in_columns(roots, threads), threads)
-    fusion = fuse(roots)
+    fusion = fuse(roots, most_arguments)
     builder = _Builder(fusion, inputs)
     builder.roots.update(roots)
     for root in roots:

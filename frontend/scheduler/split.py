@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hcq.ir.node import Node
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
 
-# that a kernel reads: every device's launches take more, and addresses should stay in registers
+# that a kernel reads, unless a target says less: others' launches take more, and addresses should stay in registers
 MAX_ARGUMENTS = 64
 MAX_OPERATIONS = 512  # of a kernel that can be cut
 MAX_ALIVE = 16  # values across a cut
@@ -46,12 +46,14 @@ def too_much(
     order: Sequence[Node],
     kernels_of: Callable[[Node], Iterable[Node]],
     in_memory: Callable[[Node], bool],
+    most: int = MAX_ARGUMENTS,
 ) -> frozenset[Node]:
     """The nodes to put in memory, none when every kernel is small enough.
 
     order       all nodes, sources first
     kernels_of  the kernels that compute or read a node
     in_memory   whether a node is in memory already
+    most        how many buffers a kernel reads
     """
     reads: dict[Node, int] = {}
     operations: dict[Node, int] = {}
@@ -60,7 +62,7 @@ def too_much(
         add = 1 if in_memory(node) else _operations(node)
         for kernel in kernels_of(node):
             counts[kernel] = counts.get(kernel, 0) + add
-    crowded = {k for k, count in reads.items() if count > MAX_ARGUMENTS and k.op is not Op.CAT}
+    crowded = {k for k, count in reads.items() if count > most and k.op is not Op.CAT}
     long = {k for k, count in operations.items() if count > MAX_OPERATIONS} - crowded
     if not crowded and not long:
         return frozenset()
@@ -73,7 +75,7 @@ def too_much(
             insides[node].append(node)
     found: set[Node] = set()
     for kernel, inside in insides.items():
-        found |= _by_arguments(inside) if kernel in crowded else _by_operations(inside)
+        found |= _by_arguments(inside, most) if kernel in crowded else _by_operations(inside)
     return frozenset(found)
 
 
@@ -85,7 +87,7 @@ def _operations(node: Node) -> int:
     return 1 if node.op in ARITHMETIC or node.op in MOVEMENT else 0
 
 
-def _by_arguments(inside: Sequence[Node]) -> set[Node]:
+def _by_arguments(inside: Sequence[Node], most_read: int) -> set[Node]:
     """Nodes of one kernel to put in memory, so that none is computed from too many buffers."""
     found: set[Node] = set()
     below: dict[Node, frozenset[Node]] = {}  # node of the kernel -> what is read for it
@@ -98,7 +100,7 @@ def _by_arguments(inside: Sequence[Node]) -> set[Node]:
     for node in inside:
         parts = [read_for(source) for source in node.src]
         whole = frozenset().union(*parts)
-        while len(whole) > MAX_ARGUMENTS and max(map(len, parts)) > 1:
+        while len(whole) > most_read and max(map(len, parts)) > 1:
             most = max(range(len(parts)), key=lambda i: len(parts[i]))
             cut = node.src[most]
             while cut.op in MOVEMENT and cut.src[0] in below:

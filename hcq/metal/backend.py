@@ -7,6 +7,7 @@ BACKEND = Backend(
     device="hcq.metal.device:MetalDevice",
     decoder="hcq.metal.encode:decoder",
     layouts=("hcq.metal.packets",),
+    target="hcq.compiler.target:metal_target",
     rules="hcq.metal.validate:MetalModel",
     disassembler="hcq.tools.disassembly.metal:disassemble",
     doctor="hcq.metal.doctor:DOCTOR",
