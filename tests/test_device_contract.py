@@ -15,6 +15,7 @@ from hcq.command import Copy, Fill
 from tests.device_contract import DeviceContract
 from tests.hcq.gpu.kernels import image
 from tests.hcq.gpu.vendors import AMD, NV, Vendor
+from tests.hcq.metal.conftest import fresh_metal
 
 pytestmark = [pytest.mark.own_devices, pytest.mark.deadline(240)]
 
@@ -51,6 +52,20 @@ class TestNv(Gpu):
     vendor = NV
     switches: ClassVar[dict[str, str]] = {"HCQ_EMULATE": f"nv:{NV.arch}"}
     survives_faults = NV.survives_faults
+
+
+class TestMetal(DeviceContract):
+    name = "METAL"
+    switches: ClassVar[dict[str, str]] = {"HCQ_EMULATE": "metal:m3"}
+
+    def port(self) -> Any:
+        return fresh_metal("metal:m3", "metal:m1")
+
+    def submit_a_fault(self, device: Any) -> Any:
+        store = (
+            b"kernel void store(device uint *p [[buffer(0)]], constant ulong &i [[buffer(1)]]) { p[i] = 1; }"
+        )
+        return device.queue().dispatch(device.load(store, "store"), [device.alloc(64), 1 << 40]).submit()
 
 
 # ------------------------------------------------------------ the contract finds devices that break it

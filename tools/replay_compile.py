@@ -24,13 +24,13 @@ if __name__ == "__main__" and __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hcq.compiler.pipeline import build
-from hcq.compiler.target import Target, amd_target, cpu_target, nv_target
+from hcq.compiler.target import Target, amd_target, cpu_target, metal_target, nv_target
 from hcq.errors import HcqError
 from hcq.ir import text
 from hcq.ir.verify import VerifyError, verify
 from hcq.trace.file import Code, Trace
 
-TARGETS = {"CPU": cpu_target, "AMD": amd_target, "NV": nv_target}
+TARGETS = {"CPU": cpu_target, "AMD": amd_target, "NV": nv_target, "METAL": metal_target}
 
 
 @dataclass(frozen=True)
