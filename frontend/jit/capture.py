@@ -16,13 +16,25 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
 from hcq.frontend import varying_numbers
 from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
-from hcq.frontend.jit.pytree import Argument, New, Ref, Same, comparable, filled, mapped, shape_of, tensors_in
+from hcq.frontend.jit.pytree import (
+    Argument,
+    Gradient,
+    New,
+    Ref,
+    Same,
+    comparable,
+    filled,
+    leaves_of,
+    mapped,
+    shape_of,
+    tensors_in,
+)
 from hcq.frontend.jit.references import IN_A_TUPLE, Reference, references_to
 from hcq.frontend.plan import Plan
 from hcq.frontend.realize import Recorder, give_memory, realize, unwatched
@@ -82,6 +94,17 @@ class External(NamedTuple):
     requires_grad: bool
 
 
+class Slot(NamedTuple):
+    """A .grad that the call read: a replay reads the tensor that is there then, when it is like this one."""
+
+    owner: Ref
+    gradient: Ref  # the tensor that was there
+    shape: Any
+    dtype: Any
+    device: str
+    is_shared: bool  # something else reaches it too, and the call may have read it by that way
+
+
 class State(NamedTuple):
     """Python state that decided what was computed: the attribute of an object, and its value."""
 
@@ -116,12 +139,26 @@ class CallRecord:
         self.templates: list[Template] = []  # of what is New in results, gradients and kept tensors
         self.results: Any = None
         self.gradients: list[tuple[Ref, Any]] = []  # whose .grad the call set, and to what
-        self.slots: dict[int, Ref] = {}  # id of a tensor whose .grad the call read -> the tensor
+        self.slots: dict[int, Slot] = {}  # by the id of the tensor whose .grad the call read
+        self.pins: list[tuple[Ref, Ref]] = []  # a tensor, and the very .grad that the call's memory is of
         self.kept: list[tuple[list[Reference], int]] = []  # where a tensor was left, and its template
 
     def is_stale(self) -> bool:
         """True when no call can be like it any more: a tensor that it read is gone."""
         return any(external.node.op is Op.BUFFER and external.ref() is None for external in self.externals)
+
+    def pinned(self, before: CallRecord) -> list[tuple[Ref, Ref]]:
+        """The tensors whose .grad must be the very one of this call, which did what the call before did.
+
+        What two calls read of two gradients, they read of `.grad`. Of one gradient that is reached by other ways as
+        well, nobody knows.
+        """
+        known = before.slots
+        return self.pins + [
+            (slot.owner, slot.gradient)
+            for key, slot in self.slots.items()
+            if slot.is_shared and (key not in known or known[key].gradient is slot.gradient)
+        ]
 
     def _kept_keys(self) -> list[Any]:
         return [([place.key_of for place in places], self.templates[n].key) for places, n in self.kept]
@@ -172,6 +209,12 @@ class Capture(Recorder):
         self.state: dict[tuple[int, str], State | None] = {}
         self.start: list[tuple[Ref, Node, bool]] = []
         self.grads: dict[int, tuple[Ref, Core | None]] = {}
+        self.set_grads: set[int] = set()  # ids of the tensors whose .grad was set
+        self.counts: dict[int, int] = {}  # references to these gradients before the call
+        self.slots: dict[
+            int, Slot
+        ] = {}  # of those gradients that the call may have read; seen.slots: that it did
+        self.slot_of: dict[int, int] = {}  # id of a gradient -> the key of its slot
         self.templates: dict[int, Template] = {}  # of what is alive at the end, by the id of its tensor
         self.numbers: dict[int, int] = {}  # theirs in seen.templates
         self.count = 0
@@ -204,6 +247,8 @@ class Capture(Recorder):
 
     def reads_state(self, thing: Any, name: str, value: object) -> None:
         key = (id(thing), name)
+        if name == "grad" and value is None:
+            self.set_grads.add(id(thing))
         if key in self.state or (
             isinstance(thing, Core) and self.owns(thing) and id(thing) not in self.touched
         ):
@@ -264,12 +309,16 @@ class Capture(Recorder):
                 self.start.append((ref, tensor.node, tensor._requires_grad))
                 if tensor._requires_grad or tensor._grad is not None:
                     self.grads[id(tensor)] = (ref, tensor._grad)
+        tensor = None  # which can be a gradient
+        for key, (_, gradient) in self.grads.items():
+            if gradient is not None:
+                self.counts[key] = sys.getrefcount(gradient)
 
     def after_call(self, result: Any, own: dict[Node, Node]) -> Any:
         """Compute what the call left, and note how things are after it.
 
         own      the nodes of the stand-ins, each with the node of the argument it stands for
-        Returns  the results as Same, Argument and New, in the containers they were in
+        Returns  the results as Same, Argument, Gradient and New, in the containers they were in
         """
         left = [tensor for ref in self.tensors if (tensor := ref()) is not None]
         touched = list(self.touched.values())
@@ -283,8 +332,7 @@ class Capture(Recorder):
             for key, (ref, before) in self.grads.items():
                 tensor = ref()
                 # what the call set is set by every replay, also where it was the same already
-                is_set = (key, "grad") in self.state and self.state[key, "grad"] is None
-                if tensor is not None and (is_set or tensor._grad is not before):
+                if tensor is not None and (key in self.set_grads or tensor._grad is not before):
                     now = None if tensor._grad is None else self._leaf(tensor._grad)
                     self.seen.gradients.append((ref, now))
             self._see_externals()
@@ -293,12 +341,14 @@ class Capture(Recorder):
             for tensor in (*left, *touched):
                 tensor.node = tensor.node.substitute(own)
 
-    def _leaf(self, tensor: Core) -> Same | Argument | New:
+    def _leaf(self, tensor: Core) -> Same | Argument | Gradient | New:
         stand_in = self.stand_ins.get(id(tensor))
         if stand_in is not None and stand_in[0]() is tensor:
             return Argument(stand_in[1])
         if id(tensor) in self.templates:
             return New(self._number(id(tensor)))
+        if id(tensor) in self.slot_of:
+            return Gradient(self.slot_of[id(tensor)])
         ref = live.ref(tensor)
         self.seen.externals.append(External(ref, tensor.node, tensor._requires_grad))
         return Same(id(tensor), ref)
@@ -311,14 +361,7 @@ class Capture(Recorder):
 
     def _see_roles(self) -> None:
         """The runs in roles; memory that comes from a .grad is known by whose gradient it is."""
-        owners: dict[Storage, list[int]] = {}
-        for key, (_, gradient) in self.grads.items():
-            if gradient is not None and gradient.node.op is Op.BUFFER:
-                owners.setdefault(gradient.node.arg, []).append(key)
-        for storage, keys in owners.items():
-            if len(keys) == 1 and storage in self.roles and storage not in self.written:
-                self.roles[storage] = ("grad", keys[0])
-                self.seen.slots[keys[0]] = self.grads[keys[0]][0]
+        self._see_slots()
         known = _origins(node for _, node, _ in self.start)
         for storage, role in self.roles.items():
             if role[0] == "made":
@@ -334,13 +377,81 @@ class Capture(Recorder):
         if any(self.roles[storage][0] == "data" for storage in self.written):
             self.unsettle("it writes to an index")
 
+    def _read_gradients(self) -> Iterator[tuple[int, Ref, Core]]:
+        """The gradients from before the call that were looked at in it, and whose they are."""
+        for key, (ref, gradient) in self.grads.items():
+            state = self.state.get((key, "grad"))
+            if gradient is not None and state is not None and state.value:
+                yield key, ref, gradient
+
+    def _see_slots(self) -> None:
+        """Which memory is that of one .grad alone, which a replay may find replaced."""
+        owners: dict[Storage, list[tuple[int, Ref, Core]]] = {}
+        for key, ref, gradient in self._read_gradients():
+            node = gradient.node
+            if node.op is Op.BUFFER and not node.arg.tracked and node.arg not in self.written:
+                owners.setdefault(node.arg, []).append((key, ref, gradient))
+        alone = {storage: found[0] for storage, found in owners.items() if len(found) == 1}
+        if not alone:
+            return
+        gradients = {id(gradient) for _, _, gradient in alone.values()}
+        others = _origins(node for ref, node, _ in self.start if ref.key not in gradients)  # type: ignore[attr-defined]
+        for storage, (key, ref, gradient) in alone.items():
+            self.roles[storage] = ("grad", key)
+            self.slot_of[id(gradient)] = key
+            is_shared = self.counts[key] > IN_A_TUPLE + 1 or storage in others
+            like = storage.shape, storage.dtype, gradient.device
+            self.slots[key] = Slot(ref, live.ref(gradient), *like, is_shared)
+
+    def _keep_slots(self) -> None:
+        """Of the gradients that the call may have read, those that it read, or gave away."""
+        seen = self.seen
+        leaves = [*leaves_of(seen.results), *[leaf for _, leaf in seen.gradients]]
+        used: set[Role] = {role for run in seen.runs for role in (*run.inputs, *run.outputs)}
+        used.update(role for template in seen.templates for role in template.roles)
+        used.update(("grad", leaf.key) for leaf in leaves if isinstance(leaf, Gradient))
+        same = {leaf.id for leaf in leaves if isinstance(leaf, Same)}
+        for key, ref, gradient in self._read_gradients():
+            slot, node = self.slots.get(key), gradient.node
+            if slot is not None:
+                if slot.is_shared or ("grad", key) in used:
+                    seen.slots[key] = slot
+            elif (
+                node.op is not Op.BUFFER
+                or node.arg.tracked
+                or ("memory", node.arg) in used
+                or id(gradient) in same
+            ):
+                seen.pins.append((ref, live.ref(gradient)))
+
+    def _see_kept_gradients(self) -> None:
+        """A gradient from before the call that is put where a replay does not put the next one is no recording."""
+        read = [key for key, _, _ in self._read_gradients()]
+        if any(self._is_kept(key) for key in read):
+            gc.collect()  # what only a cycle of references holds is not kept
+            if any(self._is_kept(key) for key in read):
+                self.unsettle(
+                    "it keeps the .grad of a tensor that was there before it: return it, or keep a clone() of it"
+                )
+
+    def _is_kept(self, key: int) -> bool:
+        """Whether there are more references to a gradient than before, but for .grad and results."""
+        _, gradient = self.grads[key]
+        count = sys.getrefcount(gradient) - self.counts[key]
+        slot = self.slot_of.get(id(gradient))
+        for leaf in leaves_of(self.seen.results):
+            is_it = isinstance(leaf, Gradient) and leaf.key == slot
+            count -= is_it or (isinstance(leaf, Same) and leaf.id == id(gradient))
+        count += sum(before is gradient for _, before in self.grads.values())
+        count -= sum(getattr(ref(), "_grad", None) is gradient for ref, _ in self.grads.values())
+        return count > 0
+
     def _see_externals(self) -> None:
         """Which tensors outside were read; each must mean after the call the memory that it meant before."""
-        slots = {id(self.grads[key][1]) for key in self.seen.slots}
         for ref, node, requires_grad in self.start:
             tensor = ref()
             is_touched = tensor is not None and id(tensor) in self.touched
-            if (node not in self.executed and not is_touched) or id(tensor) in slots:
+            if (node not in self.executed and not is_touched) or id(tensor) in self.slot_of:
                 continue
             if tensor is None:
                 if node.op is Op.BUFFER:
@@ -358,7 +469,7 @@ class Capture(Recorder):
         seen = self.seen
         gradients = {id(owner._grad) for ref, _ in seen.gradients if (owner := ref()) is not None}
         self.touched.clear()
-        self.grads.clear()
+        self._see_kept_gradients()
         alive = [ref for ref in self.tensors if (t := ref()) is not None and id(t) not in gradients]
         t = None
         if alive:
@@ -375,6 +486,8 @@ class Capture(Recorder):
                     )
                 else:
                     seen.kept.append((places, self._number(key)))
+        self._keep_slots()
+        self.grads.clear()
         # an index that nobody else holds is a literal: it cannot change
         seen.indices = [(item, copy) for item, copy in seen.indices if sys.getrefcount(item) > IN_A_TUPLE]
         return seen
@@ -432,9 +545,12 @@ def capture(
     with unwatched():
         found: dict[Role, Storage] = {("argument", n): s for n, s in enumerate(storages)}
         found |= {role: s for s, role in watch.roles.items() if role[0] == "made" or role[0] == "grad"}
-        result = deliver(tree, watch.seen, tensors, found)
+        before = {key: gradient for key, (_, gradient) in watch.grads.items()}
+        result = deliver(tree, watch.seen, tensors, found, before)
+        del before
     del found, tree
-    return result, watch.close()
+    seen = watch.close()  # not in the line below, where Python holds the result twice
+    return result, seen
 
 
 def deliver(
@@ -442,10 +558,12 @@ def deliver(
     seen: CallRecord,
     tensors: Sequence[Tensor],
     found: dict[Role, Storage],
+    before: Mapping[int, Any],
     gradients: Sequence[tuple[Ref, Any]] | None = None,
 ) -> Any:
     """Results and kept tensors of a call, made of this call's memory.
 
+    before     the gradients that were there when it began, by the id of whose they are
     gradients  what to set; None when the function itself ran: it has set gradients, and kept tensors
     """
     made: dict[int, Tensor] = {}
@@ -460,7 +578,9 @@ def deliver(
                     tensor.requires_grad_()
                 made[leaf.number] = tensor
             return tensor
-        return tensors[leaf.number] if isinstance(leaf, Argument) else leaf.ref()
+        if isinstance(leaf, Argument):
+            return tensors[leaf.number]
+        return before[leaf.key] if isinstance(leaf, Gradient) else leaf.ref()
 
     if gradients is not None:
         for ref, leaf in gradients:

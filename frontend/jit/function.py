@@ -203,14 +203,15 @@ class Jit(Generic[P, R]):
         assert self._around is not None
         known.unlike += 1
         whys = []
-        for before in [v for v in known.known if v.recording is None]:
+        # a recording of one gradient alone serves others, when another is read as that one was
+        for before in [v for v in known.known if v.recording is None or v.recording.pinned]:
             name = self._around.changed(before.around, around)
             why = f"{name!r}, a variable that it uses, has another value" if name else ""
             why = why or before.seen.unsettled or seen.unsettled or before.seen.difference(seen)
             whys.append(why)
             if not why:
                 known.known.remove(before)
-                version.recording = self._last = Recording(self.name, seen)
+                version.recording = self._last = Recording(self.name, seen, before.seen)
                 known.unlike = 0
                 break
         known.why = whys[0] if whys else ""
@@ -246,7 +247,8 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
     call in values, not in shape or dtype; a new shape or plain value is a new recording. The first two calls run the
     function; when they did the same, the third submits the recording, and no Python of the function runs any more.
     Tensors that it assigns to (weights, optimizer state, running statistics, random counters), gradients, and a tensor
-    that it keeps and replaces in each call, go on changing as they would.
+    that it keeps and replaces in each call, go on changing as they would. A `.grad` that it reads is the one that is
+    there at the call.
 
     Writes to its tensors from outside, a module's train() and eval(), gradients that are there or not, and other values
     of the variables that its code names are seen, and it is called and recorded again. What else Python holds, as a

@@ -3,13 +3,13 @@
 In       a tree: a tensor, or a list, tuple or dict of trees
 Out      its tensors; the same tree of other things; what the trees of two calls can be compared by
 Changes  nothing
-Next     capture.py (whose results are trees of Same, Argument and New)
+Next     capture.py (whose results are trees of Same, Argument, Gradient and New)
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
@@ -30,6 +30,12 @@ class Argument(NamedTuple):
     """In results: the tensor argument itself."""
 
     number: int
+
+
+class Gradient(NamedTuple):
+    """In results: the tensor that was the .grad of a tensor outside when the call began."""
+
+    key: int  # the id of whose it is
 
 
 class New(NamedTuple):
@@ -69,18 +75,23 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 def numbers_in(tree: Any) -> list[int]:
     """The numbers of what is New in results."""
-    if isinstance(tree, New):
-        return [tree.number]
-    if isinstance(tree, (Same, Argument)):
-        return []
+    return [leaf.number for leaf in leaves_of(tree) if isinstance(leaf, New)]
+
+
+def leaves_of(tree: Any) -> Iterator[Any]:
+    """Every Same, Argument, Gradient and New in results, as often as it is there."""
+    if isinstance(tree, (New, Same, Argument, Gradient)):
+        yield tree
+        return
     items = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (list, tuple)) else ()
-    return [number for item in items for number in numbers_in(item)]
+    for item in items:
+        yield from leaves_of(item)
 
 
 def filled(tree: Any, tensor_of: Callable[[Any], Any]) -> Any:
-    """The other way: tensors for Same, Argument and New."""
+    """The other way: tensors for Same, Argument, Gradient and New."""
     kind = type(tree)
-    if kind is New or kind is Argument or kind is Same:
+    if kind is New or kind is Argument or kind is Same or kind is Gradient:
         return tensor_of(tree)
     if kind is list:
         return [filled(leaf, tensor_of) for leaf in tree]
@@ -96,7 +107,7 @@ def comparable(tree: Any, templates: Sequence[Any]) -> Any:
     """What two results are compared by."""
     if isinstance(tree, New):
         return ("new", tree.number, templates[tree.number].key)
-    if isinstance(tree, (Same, Argument)):
+    if isinstance(tree, (Same, Argument, Gradient)):
         return (type(tree).__name__, tree[0])
     if isinstance(tree, (list, tuple)):
         return (type(tree), *[comparable(leaf, templates) for leaf in tree])

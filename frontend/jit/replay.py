@@ -40,9 +40,10 @@ CHECKED_REPLAYS = 2  # with HCQ_JIT_CHECK=1: the first replays of a recording ar
 class Recording:
     """A call that can be submitted again."""
 
-    def __init__(self, name: str, seen: CallRecord):
+    def __init__(self, name: str, seen: CallRecord, before: CallRecord):
         self.name = name
         self.seen = seen
+        self.pinned = seen.pinned(before)  # the tensors whose .grad must be the very one of the call
         self.device = seen.device or devices.default()
         self.opened = devices.get(self.device)
         self.kernels = sum(len(run.plan.launches) for run in seen.runs)
@@ -142,9 +143,8 @@ class Recording:
         for state in seen.state:
             if state.name == "grad" and not state.holds():
                 return False
-        for ref in seen.slots.values():
-            if getattr(ref(), "_grad", None) is None:
-                return False
+        if (seen.slots or self.pinned) and not self._gradients_fit():
+            return False
         for places, _ in seen.kept:
             if not all(place.is_there() for place in places):
                 return False
@@ -169,6 +169,26 @@ class Recording:
             if not self._is_as_it_was():  # two names of one memory that is written to: now they are apart
                 return False
         self.clean_at = core.changes()
+        return True
+
+    def _gradients_fit(self) -> bool:
+        """Whether the gradients that a replay reads are there, and like those that the call read."""
+        for owner, gradient in self.pinned:
+            now = getattr(owner(), "_grad", None)
+            if now is None or now is not gradient():
+                return False
+        for slot in self.seen.slots.values():
+            now = getattr(slot.owner(), "_grad", None)
+            if now is None or now.device != slot.device:
+                return False
+            if now.node.op is not Op.BUFFER:
+                self.has_moved |= now.node.op is Op.ASSIGN
+                give_memory((now,))
+            storage = now.node.arg
+            if storage.shape != slot.shape or storage.dtype != slot.dtype or storage.tracked:
+                return False
+            if id(storage.buffer) in self.written_buffers:
+                return False
         return True
 
     def _is_as_it_was(self) -> bool:
@@ -208,10 +228,12 @@ class Recording:
             self._assign_gradients()
         found: dict[Role, Storage] = {("argument", n): s for n, s in enumerate(storages)}
         places: dict[Any, Any] = {role: found[role].buffer for role in self._arguments}
-        for key, ref in seen.slots.items():
-            owner: Any = ref()
-            gradient = owner._grad
-            give_memory((gradient,))
+        before: dict[int, Any] = {}
+        for key, slot in seen.slots.items():
+            owner: Any = slot.owner()
+            gradient = before[key] = owner._grad
+            if gradient.node.op is not Op.BUFFER:  # what was computed meanwhile can have made it lazy
+                give_memory((gradient,))
             storage = found["grad", key] = gradient.node.arg
             if ("grad", key) in self.named:
                 places["grad", key] = storage.buffer
@@ -234,7 +256,7 @@ class Recording:
                 storage.version = now
         if self._only_result is not None:
             return Tensor._of(found[self._only_result].node(), self.device)
-        return deliver(seen.results, seen, tensors, found, self.other_gradients)
+        return deliver(seen.results, seen, tensors, found, before, self.other_gradients)
 
     def _assign_gradients(self) -> None:
         """Every .grad is the tensor whose memory this replay writes; who holds the one before keeps what it was."""

@@ -250,7 +250,7 @@ class _Saver:
 
     def _contents(self, recording: Recording) -> Contents:
         seen = recording.seen
-        if seen.slots:
+        if seen.slots or seen.pins:
             raise self.refuse(
                 "it reads the .grad that a call before left, which a file does not keep. Set it to None inside, as "
                 "zero_grad does"
