@@ -293,6 +293,18 @@ def test_a_function_that_adds_to_gradients_of_the_call_before_is_refused(tmp_pat
     assert "it reads the .grad that a call before left" in refusal(tmp_path, function)
 
 
+@pytest.mark.parametrize(
+    "reads", [lambda w, x: w.grad, lambda w, x: x + w.grad, lambda w, x: w.grad.assign(w.grad * 0.5) + x]
+)
+def test_a_function_that_reads_a_gradient_from_outside_is_refused(tmp_path, reads):
+    w = Tensor([1.0, 2.0]).realize().requires_grad_()
+    w.grad = Tensor([8.0, 4.0]).realize()
+    function = jit(lambda x: reads(w, x))
+    for _ in range(3):
+        function(Tensor([1.0, 2.0]))
+    assert "it reads the .grad that a call before left" in refusal(tmp_path, function)
+
+
 def test_a_function_that_returns_a_number_is_refused(tmp_path):
     assert "n is a plain value" in refusal(tmp_path, called(lambda x: {"y": x + 1, "n": 3}, X))
 
