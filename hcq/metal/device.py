@@ -364,7 +364,23 @@ class MetalDevice(Device):
         return found
 
     def signal_set(self, va: int, value: int) -> None:
-        self.cell_of(va)[0] = value
+        cell = self.cell_of(va)
+        if value < cell.signaled:
+            self._lower(cell, va, value)
+        else:
+            cell[0] = value
+
+    def _lower(self, cell: EventCell, va: int, value: int) -> None:
+        """A signal becomes another event. Raises UsageError while work in flight names the one it is."""
+        with self.lock, self._flight_lock:
+            before = cell.signaled
+            _ = self.timeline._cell[0]  # what is done counts no more as in flight
+            if any(used is cell for _, _, cells in self._in_flight for used in cells):
+                raise UsageError(
+                    f"{self.signals[va].name}.set({value}): it is {before}, and work in flight waits for it or "
+                    "signals it. Metal's events only rise. Wait for that work first, or make another signal."
+                )
+            cell[0] = value
 
     def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
         cell = self.cell_of(va)

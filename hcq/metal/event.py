@@ -5,13 +5,16 @@ Out      EventCell: what a Signal reads its value and its time from
 Changes  shared events
 Next     hcq/signal.py (what a signal is), commands.py (encodeSignalEvent, encodeWaitForEvent)
 
-A shared event has a value and no time, so the time is when the host set it, or first saw it.
+A shared event has a value and no time, so the time is when the host set it, or first saw it. Its value only rises:
+Metal ignores a smaller one, the host's as well as a queue's (the rule signal-backwards). When the host sets less, a
+signal becomes another event, which the device allows while nothing in flight names the old one.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -30,32 +33,51 @@ class EventCell:
         self.objc, self.device = objc, device
         self.event = objc.make(device, messages.NEW_SHARED_EVENT)
         self._seen = self._time_ns = 0
+        self._lock = threading.Lock()  # of the event: nobody asks one that was given back
 
     def __getitem__(self, index: int) -> int:
-        value = int(self.objc.send(self.event, messages.SIGNALED_VALUE))
+        value = self.signaled
         if value != self._seen:
             self._seen, self._time_ns = value, time.monotonic_ns()
         return self._time_ns if index else value
 
+    @property
+    def signaled(self) -> int:
+        """What the event says."""
+        with self._lock:
+            return int(self.objc.send(self.event, messages.SIGNALED_VALUE))
+
     def __setitem__(self, index: int, value: int) -> None:
-        """Set the value, from the host; the time comes with it."""
+        """Set the value, from the host; the time comes with it. For less than there is, be another event."""
         if index == 0:
+            if value < self.signaled:
+                self.objc.release(self._renew(value))
             self._seen, self._time_ns = value, time.monotonic_ns()
             self.objc.send(self.event, messages.SET_SIGNALED_VALUE, value)
 
     def wait(self, value: int, timeout_ms: int) -> int:
         """Sleep until it is at least `value`, at most so long. Returns what it is then."""
-        self.objc.send(self.event, messages.WAIT_SIGNALED, value, timeout_ms)
+        with self._lock:
+            event = self.objc.retain(self.event)  # which another thread may give back meanwhile
+        try:
+            self.objc.send(event, messages.WAIT_SIGNALED, value, timeout_ms)
+        finally:
+            self.objc.release(event)
         return self[0]
 
     def leave(self) -> None:
         """Let go whoever waits for it, whatever for, and be another event, with the value there was."""
-        old = self.event
-        before = int(self.objc.send(old, messages.SIGNALED_VALUE))
-        self.event = self.objc.make(self.device, messages.NEW_SHARED_EVENT)
-        self.objc.send(self.event, messages.SET_SIGNALED_VALUE, before)
+        old = self._renew(self.signaled)
         self.objc.send(old, messages.SET_SIGNALED_VALUE, EVERYTHING)
         self.objc.release(old)
+
+    def _renew(self, value: int) -> int:
+        """Be another event, with this value. Returns the one it was, to be released."""
+        made = self.objc.make(self.device, messages.NEW_SHARED_EVENT)
+        self.objc.send(made, messages.SET_SIGNALED_VALUE, value)
+        with self._lock:
+            old, self.event = self.event, made
+        return old
 
     def close(self) -> None:
         """Give the event back; command buffers in flight keep it for themselves."""

@@ -4,7 +4,8 @@ In       messages
 Out      their answers
 Changes  memory of buffers, values of events
 Next     device.py (who makes them), commands.py (who uses them), shader/ (MSL)
-Source   MTLBuffer.h, MTLEvent.h, MTLLibrary.h, MTLComputePipeline.h
+Source   MTLBuffer.h, MTLEvent.h, MTLLibrary.h, MTLComputePipeline.h; Apple's documentation of
+         MTLSharedEvent.signaledValue: it changes for a larger value only
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Buffer(Object):
 
 
 class SharedEvent(Object):
-    """MTLSharedEvent: a value that all queues of a process and the host set and await."""
+    """MTLSharedEvent: a value that all queues of a process and the host set and await. It only rises."""
 
     kind = "MTLSharedEvent"
 
@@ -65,9 +66,9 @@ class SharedEvent(Object):
         self.value = 0
 
     def set(self, value: int) -> None:
-        """Set it and wake whoever waits."""
+        """Set it and wake whoever waits; a smaller value than there is has no effect, whoever sets it."""
         with self.device.changed:
-            self.value = value
+            self.value = max(self.value, value)
             self.device.changed.notify_all()
 
     @answers(messages.SIGNALED_VALUE)

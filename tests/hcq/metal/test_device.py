@@ -122,6 +122,33 @@ def test_a_queue_waits_for_what_the_host_sets_and_signals_what_the_host_awaits(o
     assert before <= ready.timestamp_ns <= done.timestamp_ns <= time.monotonic_ns()
 
 
+def test_a_signal_that_nothing_in_flight_names_is_set_to_less(open_metal: Open) -> None:
+    device = open_metal()
+    signal = device.signal("again")
+    for turn in range(3):
+        completion = device.queue().wait(signal, 3).signal(signal, 4).submit()
+        assert not completion.is_done
+        signal.set(3)
+        completion.wait()
+        assert signal.value == 4
+        signal.set(turn)
+        assert signal.value == turn
+
+
+def test_a_signal_that_work_in_flight_waits_for_is_not_set_to_less(open_metal: Open) -> None:
+    device = open_metal()
+    signal = device.signal("gate")
+    signal.set(5)
+    waiting = device.queue().wait(signal, 6).submit()
+    with pytest.raises(UsageError, match=r"gate\.set\(2\): it is 5, and work in flight waits for it"):
+        signal.set(2)
+    assert signal.value == 5 and not waiting.is_done
+    signal.set(6)
+    waiting.wait()
+    signal.set(2)
+    assert signal.value == 2
+
+
 def test_two_gpus_have_queues_of_their_own_and_their_signals_do_not_mix() -> None:
     from hcq.emu.metal.driver import emulate
     from hcq.emu.port import EmulatedPort

@@ -253,6 +253,20 @@ def test_events_order_the_work_of_two_queues(raw: Raw) -> None:
     assert raw.send(event, messages.WAIT_SIGNALED, 2, 0)
 
 
+def test_the_value_of_a_shared_event_only_rises(raw: Raw) -> None:
+    event, seen = raw.make(raw.gpu, messages.NEW_SHARED_EVENT), []
+    for value in (5, 3):
+        raw.send(event, messages.SET_SIGNALED_VALUE, value)
+        seen.append(raw.send(event, messages.SIGNALED_VALUE))
+    for value in (4, 6):
+        command_buffer = raw.command_buffer()
+        raw.send(command_buffer, messages.SIGNAL_EVENT, event, value)
+        raw.send(command_buffer, messages.COMMIT)
+        raw.send(command_buffer, messages.WAIT_UNTIL_COMPLETED)
+        seen.append(raw.send(event, messages.SIGNALED_VALUE))
+    assert seen == [5, 5, 5, 6]
+
+
 def test_a_command_buffer_keeps_what_it_names_until_it_has_ended(raw: Raw) -> None:
     event, buffer = raw.make(raw.gpu, messages.NEW_SHARED_EVENT), raw.buffer(bytes(8))
     command_buffer = raw.command_buffer()
