@@ -156,7 +156,7 @@ class _Source:
         self.values[it] = [f"{name}_number"]
 
     def shuffle(self, lane: str, it: Instruction) -> str:
-        """Words of 32 bits and less are exchanged; longer ones in two."""
+        """Words of 32 bits and less are exchanged; longer ones in two, and a bool as a number: MSL has neither."""
         kind = register_type(it.dtype)
         if kind == "bool":
             return f"simd_shuffle_xor((uint){lane}, (ushort){it.arg}) != 0"

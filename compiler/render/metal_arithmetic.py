@@ -3,12 +3,13 @@
 In       an operation, its dtype, the expressions and dtypes of its sources; one lane at a time
 Out      an expression; what MSL has no word for is a small function, written once above the kernel
 Next     metal.py (statements, loops, memory), cuda_arithmetic.py (the same meanings in CUDA C's words)
-Source   Metal Shading Language Specification 3.1: scalar types, conversions, "Precise" functions and their errors
+Source   Metal Shading Language Specification 3.1 and 4: scalar types, math mode and contraction, "Numerical Compliance"
 
 MSL is C++ without float64. Signed overflow, long shifts and division by zero are asked about first, as for C. float16
 is its bits in a ushort and computes in float: a sum, product or quotient of halves rounds from there to the same
 half. Metal's GPUs take float32 below 2**-126 as zero; fast math, which would take more liberties, is off
-(hcq/metal/device.py).
+(hcq/metal/device.py). Without it a product and a sum are fused within one statement only, so each statement of metal.py
+has one operation on floats. How integers round to floats, MSL leaves open: to nearest even or towards zero.
 """
 
 from __future__ import annotations
@@ -255,7 +256,7 @@ def cast(text: Text, source: Operand, to: DType) -> str:
         return cast(text, (f"(float)as_type<half>({name})", single), to)
     if to is dtypes.bfloat16:
         return f"{_to_bfloat16(text)}({cast(text, source, single)})"
-    if to is dtypes.float16:  # rounded once, to nearest even: also from integers
+    if to is dtypes.float16:  # to nearest even; from integers MSL leaves the rounding open
         return f"as_type<ushort>((half)({name}))"
     if to.is_bool:
         return f"({name}) != 0"

@@ -4,9 +4,12 @@ In       a command buffer that was committed, and where its GPUEndTime is to be 
 Out      the value of an event that the next command buffer waits for
 Changes  memory; a thread, made when the first stamp is asked for
 Next     commands.py (who ends a command buffer where the time is asked for)
+Source   MTLCommandBuffer.h: GPUEndTime is the host's time in seconds, 0 until the host was told of the end; Apple's
+         documentation: it is relative to mach time, which is time.monotonic's on macOS
 
 Metal tells when a command buffer ended only once it has, and to the host. So the host stores it, and what comes after
-is held back until it has: time that is measured this way has a gap of some ten microseconds at each stamp.
+is held back until it has: time that is measured this way has a gap at each stamp, as long as the host takes to hear of
+the end and the GPU to hear of the event.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ class Stamps:
             with self.objc.pool():
                 self.objc.send(command_buffer, messages.WAIT_UNTIL_COMPLETED)
                 seconds = self.objc.send(command_buffer, messages.GPU_END_TIME)
-                now = int(seconds * 1e9) or time.monotonic_ns()  # one without work has none
+                now = int(seconds * 1e9) or time.monotonic_ns()  # one without work may have none
                 native.write(address, struct.pack("<Q", now), 8)
                 self.objc.release(command_buffer)
                 self.event[0] = value

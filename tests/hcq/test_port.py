@@ -127,7 +127,7 @@ def test_a_function_is_called_with_the_types_it_is_encoded_with() -> None:
         seen.extend([size.field0, size.field1, size.field2, count, yes])
         return native.pointer(77)
 
-    encoding = "@@:{MTLSize=QQQ}qB"
+    encoding = "@@:{?=QQQ}qB"
     kept = native.encoded_callback(encoding, answer)
     called = native.encoded_function(native.address(kept), encoding)
     assert called(2**63, 6, (1, 2, 2**64 - 1), -5, True) == 77

@@ -21,6 +21,8 @@ from hcq.emu.metal.shader.program import Program
 from hcq.errors import DriverError
 from hcq.metal.abi import messages
 
+FIRST_FAMILY = 1001  # MTLGPUFamilyApple1; those of Apple's include the ones before them
+
 
 class Device(Gpu):
     """One GPU."""
@@ -31,7 +33,7 @@ class Device(Gpu):
 
     @answers(messages.SUPPORTS_FAMILY)
     def _supports_family(self, number: int) -> int:
-        return int(messages.Family.APPLE7 <= number <= self.spec.family)
+        return int(FIRST_FAMILY <= number <= self.spec.family)
 
     @answers(messages.MAX_BUFFER_LENGTH)
     def _max_buffer_length(self) -> int:

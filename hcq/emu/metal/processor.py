@@ -4,8 +4,8 @@ In       command buffers that were committed
 Out      their work done, or the error they end with
 Changes  memory, events, the status of command buffers
 Next     commands.py (the steps), shader/program.py (what a launch runs)
-Source   MTLCommandBuffer.h: after an error those behind it in the queue may be ignored
-         (MTLCommandBufferErrorNotPermitted and its neighbours); here all that were committed by then are
+Source   MTLCommandBuffer.h: after too many errors Metal ignores what it is given
+         (MTLCommandBufferErrorAccessRevoked); here after one: all that were committed by then
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ Out      Spec
 Changes  nothing
 Next     device.py (who answers with these figures)
 Source   Metal Feature Set Tables: families, threads and memory of a threadgroup, length of a buffer. Memory is as
-         large as the smallest Mac of each; recommendedMaxWorkingSetSize is two thirds of it, as such Macs say
+         large as the smallest Mac of each; recommendedMaxWorkingSetSize is two thirds of it, and maxBufferLength half
+         of it, as such Macs say
 
     metal:m3    one GPU of that generation; the same word twice makes two
 """

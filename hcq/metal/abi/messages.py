@@ -4,13 +4,17 @@ In       nothing
 Out      Message and Function, one object for each that the driver uses; numbers
 Changes  nothing
 Next     ../objc.py (who sends them), hcq/emu/metal/runtime.py (who answers where there is no Mac)
-Source   metal-cpp's MTLDevice.hpp, MTLCommandQueue.hpp, MTLCommandBuffer.hpp, MTLComputeCommandEncoder.hpp,
-         MTLBlitCommandEncoder.hpp, MTLBuffer.hpp, MTLEvent.hpp, MTLLibrary.hpp, MTLComputePipeline.hpp, NSString.hpp;
+Source   metal-cpp's MTLDevice.hpp, MTLCommandQueue.hpp, MTLCommandBuffer.hpp, MTLCommandEncoder.hpp,
+         MTLComputeCommandEncoder.hpp, MTLBlitCommandEncoder.hpp, MTLBuffer.hpp, MTLResource.hpp, MTLTypes.hpp,
+         MTLLibrary.hpp, MTLComputePipeline.hpp, NSString.hpp, NSArray.hpp, NSError.hpp; MTLEvent.h; objc/runtime.h;
          "Objective-C Runtime Programming Guide", "Type Encodings"; Metal Feature Set Tables (figures of families)
 
 An encoding is the type of the result, then those of the receiver (@), of the selector (:) and of each argument: @ an
 object, Q an unsigned number of 64 bits, B a bool, C a byte, d a double, ^ a pointer, * a text, {...} a structure by
-value.
+value; ? is one without a name. Offsets and qualifiers (const, oneway) of the runtime's own encodings are left out: no
+call depends on them. BOOL is B on arm64; where it is a signed char, on Intel's Macs, 0 and 1 are passed the same way.
+
+The newest of these messages, waitUntilSignaledValue:timeoutMS:, came with macOS 12.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ from enum import IntEnum
 
 LIBOBJC = "/usr/lib/libobjc.A.dylib"
 METAL = "/System/Library/Frameworks/Metal.framework/Metal"
-FOUNDATION = "/System/Library/Frameworks/Foundation.framework/Foundation"
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ SET_BYTES = Message("MTLComputeCommandEncoder", "setBytes:length:atIndex:", "v@:
 DISPATCH = Message(
     "MTLComputeCommandEncoder",
     "dispatchThreadgroups:threadsPerThreadgroup:",
-    "v@:{MTLSize=QQQ}{MTLSize=QQQ}",
+    "v@:{?=QQQ}{?=QQQ}",
 )
 COPY = Message(
     "MTLBlitCommandEncoder", "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:", "v@:@Q@QQ"
@@ -106,6 +109,7 @@ SIGNALED_VALUE = Message("MTLSharedEvent", "signaledValue", "Q@:")
 SET_SIGNALED_VALUE = Message("MTLSharedEvent", "setSignaledValue:", "v@:Q")
 WAIT_SIGNALED = Message("MTLSharedEvent", "waitUntilSignaledValue:timeoutMS:", "B@:QQ")
 
+# macOS 15 prefers mathMode; NO is its MTLMathModeSafe
 SET_FAST_MATH = Message("MTLCompileOptions", "setFastMathEnabled:", "v@:B")
 NEW_FUNCTION = Message("MTLLibrary", "newFunctionWithName:", "@@:@")
 MAX_THREADS = Message("MTLComputePipelineState", "maxTotalThreadsPerThreadgroup", "Q@:")
@@ -124,7 +128,7 @@ class Status(IntEnum):
 
 
 class Family(IntEnum):
-    """MTLGPUFamily, of Apple's own GPUs: M1, M2, and from M3 on."""
+    """MTLGPUFamily, of Apple's own GPUs: M1, M2, M3 and M4. Later ones, such as M5 (Apple10), support these, too."""
 
     APPLE7 = 1007
     APPLE8 = 1008

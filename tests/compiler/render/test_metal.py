@@ -5,6 +5,7 @@ That the text computes what it should is asked on an emulated GPU: make test-emu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -56,6 +57,14 @@ def test_the_msl_is_of_the_subset_that_is_emulated(program: Callable[[], Tensor]
         made = Program(source, kernel)
         assert made.shared_bytes <= TARGET.shared_bytes
         assert 0 < made.most_threads <= 1024
+
+
+def test_no_statement_has_two_operations_on_floats_that_could_be_fused() -> None:
+    lines = [line for program in PROGRAMS for text in msl_of(program()) for line in text.splitlines()]
+    operations = {line: len(re.findall(r" [-+*/] ", re.sub(r"\[.*?\]", "", line))) for line in lines}
+    made = [operations[line] for line in lines if line.lstrip().startswith(("const float ", "float "))]
+    assigned = [operations[line] for line in lines if re.match(r" *a\d+ = ", line)]
+    assert (max(made), max(assigned)) == (1, 0)
 
 
 def test_float64_is_refused_with_the_way_out() -> None:
