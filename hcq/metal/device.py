@@ -432,9 +432,18 @@ class MetalDevice(Device):
                     f"command buffers did not end within {END_SECONDS} s after nothing was waited for"
                 )
             )
+        else:
+            self._exchange_queue()
         self._fault = ""
         self._cut = 0
         self._abandoned = False
+
+    def _exchange_queue(self) -> None:
+        """Metal may ignore all that a queue is given after errors, so what comes is for another one."""
+        made = self.objc.make(self.gpu, messages.NEW_QUEUE, MAX_COMMAND_BUFFERS)
+        old, self.queue_object = self.queue_object, made
+        self._owned[self._owned.index(old)] = made
+        self.objc.release(old)
 
     def _leave_events(self) -> None:
         """Nothing in flight waits any more, and what it signals nobody sees."""

@@ -5,7 +5,7 @@ Out      their work done, or the error they end with
 Changes  memory, events, the status of command buffers
 Next     commands.py (the steps), shader/program.py (what a launch runs)
 Source   MTLCommandBuffer.h: after too many errors Metal ignores what it is given
-         (MTLCommandBufferErrorAccessRevoked); here after one: all that were committed by then
+         (MTLCommandBufferErrorAccessRevoked); here a queue does so after one
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from hcq.emu.metal.commands import CommandBuffer
     from hcq.emu.metal.gpu import Gpu
 
+IGNORED = "Ignored (for causing prior/excessive GPU errors)"
+
 
 class Processor:
     """One thread, started with the first command buffer."""
@@ -29,7 +31,7 @@ class Processor:
     def __init__(self, device: Gpu) -> None:
         self.device = device
         self._todo: deque[CommandBuffer] = deque()
-        self._is_stopped = False
+        self._is_stopped = self._has_failed = False
         self._thread: threading.Thread | None = None
 
     def take(self, buffer: CommandBuffer) -> None:
@@ -56,18 +58,13 @@ class Processor:
                     return
                 buffer = self._todo[0]
                 buffer.status = Status.SCHEDULED
-            why = self._run(buffer)
+            why = IGNORED if self._has_failed else self._run(buffer)
             now = time.monotonic_ns() / 1e9
             with self.device.changed:
-                ended = [buffer]
                 self._todo.popleft()
-                if why:  # those behind it are ignored
-                    ended += self._todo
-                    self._todo.clear()
-            for one in ended:
-                ignored = "Ignored (for causing prior/excessive GPU errors)" if one is not buffer else why
-                one.end(Status.ERROR if why else Status.COMPLETED, now, ignored if why else "")
-                one.release()
+                self._has_failed = bool(why)
+            buffer.end(Status.ERROR if why else Status.COMPLETED, now, why)
+            buffer.release()
 
     def _run(self, buffer: CommandBuffer) -> str:
         """Its steps; why it failed, or ""."""

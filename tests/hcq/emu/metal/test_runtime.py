@@ -283,7 +283,7 @@ def test_a_command_buffer_keeps_what_it_names_until_it_has_ended(raw: Raw) -> No
         raw.send(command_buffer, messages.WAIT_UNTIL_COMPLETED)
 
 
-def test_after_an_error_what_was_committed_behind_it_is_ignored(raw: Raw) -> None:
+def test_after_an_error_a_queue_ignores_what_was_committed_behind_it_and_what_comes(raw: Raw) -> None:
     event, buffer = raw.make(raw.gpu, messages.NEW_SHARED_EVENT), raw.buffer(bytes(16))
     first, encoder = raw.encoder(raw.pipeline(ADD), buffer, packed(1))
     raw.send(encoder, messages.DISPATCH, (99, 1, 1), (1, 1, 1))
@@ -297,6 +297,12 @@ def test_after_an_error_what_was_committed_behind_it_is_ignored(raw: Raw) -> Non
     states = [raw.send(one, messages.STATUS) for one in (gate, first, behind)]
     assert states == [Status.COMPLETED, Status.ERROR, Status.ERROR]
     assert "k: reads p[98] of 4 elements" in raw.explain(raw.send(first, messages.ERROR))
+    raw.send(later := committed(raw), messages.WAIT_UNTIL_COMPLETED)
+    assert raw.send(later, messages.STATUS) == Status.ERROR
+    assert raw.explain(raw.send(later, messages.ERROR)).startswith("Ignored (for causing prior")
+    raw.queue = raw.make(raw.gpu, messages.NEW_QUEUE, 16)
+    raw.send(other := committed(raw), messages.WAIT_UNTIL_COMPLETED)
+    assert raw.send(other, messages.STATUS) == Status.COMPLETED
 
 
 def test_buffers_longer_than_the_gpu_has_are_nil(raw: Raw) -> None:
