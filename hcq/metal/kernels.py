@@ -4,7 +4,8 @@ In       nothing
 Out      the source of two kernels, one byte for each thread; when a blit encoder can do it
 Changes  nothing
 Next     commands.py (who launches them)
-Source   MTLBlitCommandEncoder.h: on macOS offsets and sizes of copies and ranges of fills are multiples of four bytes
+Source   Apple's documentation of MTLBlitCommandEncoder: on macOS offsets and sizes of copies and ranges of fills are
+         multiples of four bytes
 """
 
 from __future__ import annotations

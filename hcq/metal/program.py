@@ -4,7 +4,8 @@ In       the text of a kernel and its name
 Out      a MetalProgram whose entry is its MTLComputePipelineState
 Changes  a library and a pipeline, which go when the program is dropped
 Next     hcq/gpu/program.py (how arguments are checked and packed), commands.py (who sets them)
-Source   Metal Shading Language Specification, "Address Spaces", "Attributes to Locate Buffers"
+Source   Metal Shading Language Specification, "Address Spaces", "Locating Buffer, Texture, and Sampler
+         Arguments"
 
 An image is the text itself, as Metal's own compiler takes it. Its parameters are read from the head of the kernel:
 `device` pointers are buffers, `constant T &` is a number of that type, and what has another attribute than

@@ -4,7 +4,7 @@ In       a parsed kernel; then a grid, a block and what is bound
 Out      memory as the kernel leaves it
 Changes  what is bound
 Next     translate.py (what is run), machine.py (a batch), ../commands.py (who checks and binds)
-Source   Metal Shading Language Specification, "Attributes for Kernel Function Input Arguments"
+Source   Metal Shading Language Specification, "Kernel Function Input Attributes"
 """
 
 from __future__ import annotations
