@@ -94,13 +94,13 @@ def test_a_device_that_cannot_start_a_thread_stops_those_it_started(monkeypatch:
         started.append(argument)
         return int(real(handle, attributes, start, argument)) if len(started) <= 2 else errno.EAGAIN
 
-    threads_before = len(os.listdir("/proc/self/task"))
+    threads_before = set(os.listdir("/proc/self/task"))  # of which some, of devices before, may be ending
     monkeypatch.setattr(native.libc(), "pthread_create", only_two)
     with pytest.raises(
         DriverError, match=r"step 5/5 \"start the threads\" failed: pthread_create\(worker_main\)"
     ):
         CpuDevice("CPU:many", config=dataclasses.replace(ONE_THREAD, threads=4))
-    assert len(os.listdir("/proc/self/task")) == threads_before
+    assert set(os.listdir("/proc/self/task")) <= threads_before
 
 
 def test_a_load_that_gets_no_pages_is_a_driver_error_and_leaks_none(llvm_object: bytes) -> None:
