@@ -2,29 +2,27 @@
 
 In       a Program
 Out      CUDA C: extern "C" __global__ void NAME(pointers), one group of the program per block, no header included
-Next     cuda_arithmetic.py (one expression per operation), gpu.py (the same kernel in LLVM's words)
+Next     c_source.py (what dialects share), cuda_arithmetic.py (expressions), gpu.py (the same in LLVM's words)
 
-A second opinion on the road through LLVM: the same program, another vendor's compiler. An instruction is a statement, a
-vector's lanes are variables of their own, and an accumulator is a variable that is assigned. Products and sums may
-become FMAs (nvrtc's default, as `contract` allows it to LLVM); division and square root round to nearest.
+A second opinion on the road through LLVM: the same program, another vendor's compiler. Products and sums may become
+FMAs (nvrtc's default, as `contract` allows it to LLVM); division and square root round to nearest.
 """
 
 from __future__ import annotations
 
 from hcq.compiler.linear.across import lower_across
-from hcq.compiler.linear.alignment import Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
-from hcq.compiler.linear.program import NOT_NEGATIVE, UNITS_READ, Instruction, Program
+from hcq.compiler.linear.program import UNITS_READ, Instruction, Program
 from hcq.compiler.render import bulk, cuda_bulk, cuda_warpgroup, warpgroup
-from hcq.compiler.render import cuda_arithmetic as spell
 from hcq.compiler.render.bulk import BULK
 from hcq.compiler.render.byte_units import SORTED, are_floats, factors_of
-from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
+from hcq.compiler.render.c_source import CSource
+from hcq.compiler.render.cuda_arithmetic import CUDA, PRELUDE
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.render.nvptx import MOST_DECLARED
 from hcq.compiler.render.warpgroup import WARPGROUP
 from hcq.ir.dtype import DType
-from hcq.ir.op import ARITHMETIC, Op
+from hcq.ir.op import Op
 
 WARP = 32
 
@@ -36,28 +34,22 @@ def render(program: Program, arch: str) -> str:
     return _Source(program).module()
 
 
-class _Source:
+class _Source(CSource):
+    spell = CUDA
+    group = "group"
+
     def __init__(self, program: Program) -> None:
-        self.program = program
-        self.lines: list[str] = []
-        self.values: dict[Instruction, list[str]] = {}  # an expression for each lane: a variable or a number
+        super().__init__(program)
         self.registers: dict[Instruction, list[str]] = {}  # of fragments whose lanes are parts of registers
-        self.helpers: dict[str, str] = {}
-        self.count = 0
-        self.depth = 1
-        self.aligned = Alignment()
-        self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
         self.is_without_producers = False
 
-    def module(self) -> str:
+    def head(self) -> list[str]:
         program = self.program
-        for it in program.instructions:
-            self.instruction(it)
         head = [f"// {program.name}: {program.groups} blocks of {program.launched} threads"]
         head += [f"// p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
         params = []
         for param, dtype in program.params:
-            what = f"{'' if param.writable else 'const '}{memory_type(dtype)} *__restrict__"
+            what = f"{'' if param.writable else 'const '}{CUDA.memory_type(dtype)} *__restrict__"
             if param.index in program.tensor_maps:
                 what = "const __grid_constant__ TensorMap"
                 self.helper("TensorMap", cuda_bulk.MAP_TYPE)
@@ -71,47 +63,16 @@ class _Source:
             asks = program.ask_for_shared(MOST_DECLARED)
             where, size = ("extern ", "") if asks else ("", program.shared_bytes)
             head.append(f"  {where}__shared__ __align__({program.shared_align}) u8 shared[{size}];")
-        return "\n".join([*head, *self.lines, "}"]) + "\n"
-
-    # -- lines ------------------------------------------------------------------------------------------------------
-
-    def line(self, text: str) -> None:
-        self.lines.append("  " * self.depth + text)
-
-    def helper(self, name: str, text: str) -> str:
-        """A function that the kernel calls, written once above it."""
-        self.helpers[name] = text
-        return name
-
-    def let(self, it: Instruction, lanes: list[str]) -> None:
-        """New variables for the lanes of an instruction's value."""
-        kind = register_type(it.dtype)
-        names = []
-        for lane in lanes:
-            self.count += 1
-            names.append(f"v{self.count}")
-            self.line(f"const {kind} {names[-1]} = {lane};")
-        self.values[it] = names
-
-    def same(self, it: Instruction, lanes: list[str]) -> None:
-        """The lanes are other values; those of an accumulator as it is now, since it will be assigned again."""
-        if any(source is not None and source.op is Op.ACCUMULATOR for source in it.src):
-            self.let(it, lanes)
-        else:
-            self.values[it] = lanes
+        return head
 
     # -- instructions -----------------------------------------------------------------------------------------------
 
     def instruction(self, it: Instruction) -> None:
         op = it.op
-        if op is Op.CONST:
-            self.values[it] = [literal(it.arg, it.dtype.scalar)] * it.dtype.lanes
-        elif op is Op.PARAM:
-            self.values[it] = [f"p{it.arg.index}"]
-        elif op is Op.SPECIAL:
+        if op is Op.SPECIAL:
             self.special(it)
         elif op is Op.SHARED:
-            self.values[it] = [f"(({memory_type(it.dtype)} *)(shared + {it.arg}))"]
+            self.values[it] = [f"(({CUDA.memory_type(it.dtype)} *)(shared + {it.arg}))"]
         elif op is Op.SHUFFLE:
             self.let(it, [f"__shfl_xor_sync(0xffffffffu, {lane}, {it.arg})" for lane in self.of(it, 0)])
         elif op is Op.PRODUCER:
@@ -138,31 +99,9 @@ class _Source:
             self.line('asm volatile("cp.async.commit_group;" ::: "memory");')
         elif op is Op.WAIT:
             self.line(f'asm volatile("cp.async.wait_group {it.arg};" ::: "memory");')
-        elif op is Op.ACCUMULATOR:
-            self.accumulator(it)
-        elif op is Op.UPDATE:
-            for variable, value in zip(self.of(it, 0), self.of(it, 1)):
-                self.line(f"{variable} = {value};")
-        elif op is Op.LOOP:
-            self.begin_loop(it)
-        elif op is Op.ENDLOOP:
-            self.end_loop(it)
-        elif op is Op.LOAD:
-            self.let(it, self.load(it))
-        elif op is Op.STORE:
-            self.store(it)
-        elif op is Op.BROADCAST:
-            self.same(it, self.of(it, 0) * it.dtype.lanes)
-        elif op is Op.VECTOR:
-            self.same(it, [self.of(it, lane)[0] for lane in range(len(it.src))])
-        elif op is Op.LANE:
-            lanes = [lane for source in range(len(it.src)) for lane in self.of(it, source)]
-            self.let(it, [lanes[lane] for lane in it.arg])
-        elif op in ARITHMETIC:
-            self.let(it, self.arithmetic(it))
         elif op is Op.SCRATCH:
             raise RenderError("a kernel for a GPU was given packed operands: stage and box are for CPUs")
-        else:
+        elif not self.common(it):
             raise RenderError(f"{op.name}: not an instruction of a linear program")
 
     def special(self, it: Instruction) -> None:
@@ -171,51 +110,8 @@ class _Source:
             self.values[it] = [""]
             return
         name, word = ("thread", "threadIdx") if it.arg == "thread" else ("group", "blockIdx")
-        self.line(f"const {register_type(it.dtype)} {name} = {word}.x;")
+        self.line(f"const {CUDA.register_type(it.dtype)} {name} = {word}.x;")
         self.values[it] = [name]
-
-    def of(self, it: Instruction, number: int) -> list[str]:
-        """The lanes of a source."""
-        return self.values[it.source(number)]
-
-    def arithmetic(self, it: Instruction) -> list[str]:
-        sources = [(self.values[s], s.dtype) for s in it.src if s is not None]
-        unsigned = it.arg == NOT_NEGATIVE
-        known = it.src[1].number if len(it.src) > 1 and it.src[1] is not None else None
-        lanes = []
-        for lane in range(it.dtype.lanes):
-            operands = [(values[lane], dtype) for values, dtype in sources]
-            lanes.append(spell.arithmetic(self, it.op, it.dtype, operands, unsigned, known))
-        return lanes
-
-    # -- loops ------------------------------------------------------------------------------------------------------
-
-    def accumulator(self, it: Instruction) -> None:
-        names = []
-        for value in self.of(it, 0):
-            self.count += 1
-            names.append(f"a{self.count}")
-            self.line(f"{register_type(it.dtype)} {names[-1]} = {value};")
-        self.values[it] = names
-
-    def begin_loop(self, it: Instruction) -> None:
-        if it.src[0] is not None and it.src[0].op is Op.SPECIAL:
-            self.own_group = it
-            self.values[it] = ["group"]
-            return
-        low, high = self.of(it, 0)[0], self.of(it, 1)[0]
-        self.count += 1
-        name = f"{it.arg.name.replace('.', '_')}_{self.count}"
-        self.values[it] = [name]
-        self.line(f"for ({register_type(it.dtype)} {name} = {low}; {name} < {high}; ++{name}) {{")
-        self.depth += 1
-
-    def end_loop(self, it: Instruction) -> None:
-        if it.src[0] is self.own_group is not None:
-            self.own_group = None
-            return
-        self.depth -= 1
-        self.line("}")
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
@@ -327,7 +223,7 @@ class _Source:
             self.depth += 1
         for lane in range(0, it.dtype.lanes, max(1, size // scalar)):
             if size < 4:
-                zero = literal(0, it.dtype.scalar)
+                zero = CUDA.literal(0, it.dtype.scalar)
                 self.line(f"{to[lane]} = {f'{mask} ? {source[lane]} : {zero}' if mask else source[lane]};")
                 continue
             word = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global [%0], [%1], {size}"
@@ -395,26 +291,12 @@ class _Source:
 
     # -- memory -----------------------------------------------------------------------------------------------------
 
-    def places(self, it: Instruction, lanes: int) -> list[str]:
-        """The elements of an access, one for each lane."""
-        address = self.of(it, 0)[0]
-        base = self.of(it, 1)[0] if it.src[1] is not None else ""
-        found = []
-        for lane in range(lanes):
-            offset = (it.arg or 0) + lane
-            if base and offset:
-                index = f"{base} {'+' if offset > 0 else '-'} {abs(offset)}"
-            else:
-                index = base or str(offset)
-            found.append(f"{address}[{index}]")
-        return found
-
     def whole(self, it: Instruction, dtype: DType) -> str:
         """A vector of memory as one value, where its address divides by its size; "" where it does not."""
         size = dtype.itemsize * dtype.lanes
         if dtype.lanes == 1 or self.aligned.bytes(it, dtype) < size:
             return ""
-        kind = memory_type(dtype)
+        kind = CUDA.memory_type(dtype)
         name = f"{kind}x{dtype.lanes}"
         self.helper(name, f"struct __align__({size}) {name} {{ {kind} lane[{dtype.lanes}]; }};")
         return name
@@ -429,10 +311,7 @@ class _Source:
             lanes = [f"m{self.count}.lane[{lane}]" for lane in range(it.dtype.lanes)]
         if it.dtype.is_bool:
             lanes = [f"{lane} != 0" for lane in lanes]
-        if mask is not None:
-            zero = literal(0, it.dtype.scalar)
-            lanes = [f"{mask} ? {lane} : {zero}" for mask, lane in zip(self.of(it, 2), lanes)]
-        return lanes
+        return self.masked(it, lanes)
 
     def store(self, it: Instruction) -> None:
         values = self.of(it, 2)

@@ -15,7 +15,7 @@ import hcq
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
-from hcq.compiler.render.cuda_arithmetic import literal
+from hcq.compiler.render.cuda_arithmetic import CUDA
 from hcq.compiler.target import NV_ARCHS, Target, Toolchain, amd_target, cpu_target, nv_target
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, const
@@ -192,10 +192,10 @@ def test_bits_keep_their_value_under_another_dtype() -> None:
 
 
 def test_numbers_are_written_exactly() -> None:
-    assert literal(-(2**31), dtypes.int32) == "(-2147483647 - 1)"
-    assert literal(float("inf"), dtypes.float32) == "__uint_as_float(0x7f800000u)"
-    assert literal(-0.0, dtypes.float32) == "-0.0f"
-    assert np.float32(literal(0.1, dtypes.float32).rstrip("f")) == np.float32(0.1)
+    assert CUDA.literal(-(2**31), dtypes.int32) == "(-2147483647 - 1)"
+    assert CUDA.literal(float("inf"), dtypes.float32) == "__uint_as_float(0x7f800000u)"
+    assert CUDA.literal(-0.0, dtypes.float32) == "-0.0f"
+    assert np.float32(CUDA.literal(0.1, dtypes.float32).rstrip("f")) == np.float32(0.1)
 
 
 # -- kernels ----------------------------------------------------------------------------------------------------------

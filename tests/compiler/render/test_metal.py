@@ -94,10 +94,10 @@ def test_an_architecture_that_is_no_apple_family_is_refused() -> None:
 
 
 def test_numbers_are_written_so_that_they_are_read_back() -> None:
-    from hcq.compiler.render.metal_arithmetic import literal
+    from hcq.compiler.render.metal_arithmetic import METAL
 
     for number in (0.1, -0.0, 1e-45, 3.4028235e38, 16777216.0):
-        assert np.float32(literal(number, dtypes.float32).rstrip("f")) == np.float32(number)
-    assert literal(float("inf"), dtypes.float32) == "as_type<float>(0x7f800000u)"
-    assert literal(-(2**31), dtypes.int32) == "(-2147483647 - 1)"
-    assert literal(-(2**63), dtypes.int64) == "(-9223372036854775807L - 1)"
+        assert np.float32(METAL.literal(number, dtypes.float32).rstrip("f")) == np.float32(number)
+    assert METAL.literal(float("inf"), dtypes.float32) == "as_type<float>(0x7f800000u)"
+    assert METAL.literal(-(2**31), dtypes.int32) == "(-2147483647 - 1)"
+    assert METAL.literal(-(2**63), dtypes.int64) == "(-9223372036854775807L - 1)"
