@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hcq.compiler.passes.fold_identities import fold_identities, holds
@@ -124,10 +124,17 @@ def graphs(draw: st.DrawFn, dtype: DType, depth: int = 4) -> Node:
     return node(draw(st.sampled_from(ops)), a, a if draw(st.integers(0, 5)) == 0 else draw(sub))
 
 
+def shows_an_open_sign(graph: Node) -> bool:
+    """Whether something is divided by what a MAX or MIN may have made: they leave the sign of a zero open."""
+    divisors = [n.src[1] for n in toposort((graph,)) if n.op is Op.DIV]
+    return any(n.op in (Op.MAX, Op.MIN) and n.dtype.is_float for n in toposort(divisors))
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_no_value_changes(data: st.DataObject):
     before = data.draw(graphs(data.draw(st.sampled_from(FORMATS))))
+    assume(not shows_an_open_sign(before))
     after = fold_identities.run(before)
     values = {
         n: truncate(data.draw(st.sampled_from(SPECIAL)), n.dtype)
