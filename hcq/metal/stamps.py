@@ -32,7 +32,7 @@ class Stamps:
         self.objc = objc
         self.event = EventCell(objc, device)
         self._asked = 0
-        self._todo: queue.SimpleQueue[tuple[int, int, int] | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[int, int, int] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def after(self, command_buffer: int, address: int) -> int:
@@ -42,12 +42,12 @@ class Stamps:
             self._thread = threading.Thread(target=self._work, name="hcq metal stamps", daemon=True)
             self._thread.start()
         self._asked += 1
-        self._todo.put((self.objc.retain(command_buffer), address, self._asked))
+        self._requests.put((self.objc.retain(command_buffer), address, self._asked))
         return self._asked
 
     def _work(self) -> None:
-        while (todo := self._todo.get()) is not None:
-            command_buffer, address, value = todo
+        while (asked := self._requests.get()) is not None:
+            command_buffer, address, value = asked
             with self.objc.pool():
                 self.objc.send(command_buffer, messages.WAIT_UNTIL_COMPLETED)
                 seconds = self.objc.send(command_buffer, messages.GPU_END_TIME)
@@ -59,7 +59,7 @@ class Stamps:
     def close(self, timeout_ms: float) -> bool:
         """End the thread; False when it still waits for a command buffer."""
         if self._thread is not None:
-            self._todo.put(None)
+            self._requests.put(None)
             self._thread.join(timeout_ms / 1000)
             if self._thread.is_alive():
                 return False
