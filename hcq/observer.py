@@ -3,7 +3,7 @@
 In       a device that opens, and what the configuration asks for
 Out      `Observer`, with a method for every kind of event; the observers of a device
 Changes  nothing; hcq.observe is imported when something is watched, or has gone wrong and must be explained
-Next     observe/ (who watches), base.py (what a device is), device.py, memory.py, signal.py, queue.py (who notify)
+Next     observe/ (who watches), base.py (what a device is); device.py, memory.py, signal.py, queue.py, spans.py notify
 
 `Device.observers` is empty unless something was asked for, so that a hot path asks one question. They are called
 in their order: a validator, which may refuse a submission, before the trace, which writes it down before the doorbell.
@@ -20,6 +20,7 @@ from hcq.callsite import Site
 from hcq.command import Command, Indirect, PatchPoint
 from hcq.counters import Counters
 from hcq.program import Program
+from hcq.spans import Span
 
 
 class Observer:
@@ -108,6 +109,9 @@ class Observer:
 
     def stamped(self, entries: Sequence[tuple[int, int]]) -> None:
         """What timestamp packets stored: addresses and ticks of the device's clock."""
+
+    def span(self, span: Span) -> None:
+        """A stretch of time that the program gave a name, a collective perhaps, is over (spans.py)."""
 
     # -- what emulated hardware says --
 

@@ -30,6 +30,7 @@ from hcq.observe.trace_writer import TraceWriter
 from hcq.observer import Observer
 from hcq.port import RecordingPort
 from hcq.program import Program
+from hcq.spans import Span
 from hcq.trace import calls
 from hcq.trace.records import (
     Alloc,
@@ -315,6 +316,9 @@ class Trace(Observer):
 
     def counted(self, made: Counters) -> None:
         self.writer.record(Kind.COUNTERS, {"device": self.number, "counters": made.as_fields()})
+
+    def span(self, span: Span) -> None:
+        self.writer.record(Kind.SPAN, {"device": self.number, **span._asdict()})
 
     # ------------------------------------------------------------ when the device ran what
 

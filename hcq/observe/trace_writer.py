@@ -19,8 +19,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from hcq import ranks
 from hcq.callsite import Site, where
 from hcq.errors import DriverError
+from hcq.ranks import Place
 from hcq.trace.records import MAGIC, Kind, pack_record
 
 FLUSH_BYTES = 1 << 16  # explaining records wait for the next submission, up to this much
@@ -43,10 +45,14 @@ class TraceWriter:
         self._pending_bytes = 0
         self._strings: dict[str, int] = {}
         self._sites: dict[tuple[int, int], tuple[Any, int]] = {}
+        is_ours = about is None
         if about is None:
             about = {"argv": sys.argv, "python": sys.version.split()[0]}
+        machine = {"host": ranks.host_name(), "clock": ranks.clock_name()}
         clocks = {"monotonic_ns": _clock(), "unix_ns": time.time_ns()}
-        self.record(Kind.PROCESS, {"pid": self.process, **about, **clocks})
+        self.record(Kind.PROCESS, {"pid": self.process, **about, **machine, **clocks})
+        if is_ours and (place := ranks.here()) is not None:
+            self.place(place)
         self.flush()
 
     @staticmethod
@@ -107,6 +113,10 @@ class TraceWriter:
                     os.close(self._fd)
                     self._fd = -1
 
+    def place(self, place: Place) -> None:
+        """Which rank the process is from now on."""
+        self.record(Kind.PLACE, place._asdict())
+
     def close(self) -> None:
         """Write nothing more, and nothing of what is kept."""
         self._lock = threading.RLock()
@@ -151,7 +161,14 @@ def _after_fork() -> None:
     _writers.clear()
 
 
+def _placed(place: Place) -> None:
+    for writer in _writers.values():
+        writer.place(place)
+        writer.flush()
+
+
 os.register_at_fork(after_in_child=_after_fork)
+ranks.on_set(_placed)
 
 
 def _opened(path: str) -> tuple[int, bytes]:

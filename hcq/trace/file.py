@@ -19,10 +19,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hcq import backends
+from hcq import backends, ranks
 from hcq.counters import Counters
 from hcq.errors import UsageError
 from hcq.layout import Packet
+from hcq.spans import Span
 from hcq.trace.calls import ioctl_of
 from hcq.trace.frames import Record as Record
 from hcq.trace.frames import read_records as read_records
@@ -117,6 +118,25 @@ class ResultSeen:
     size_bytes: int
     value: int
     digest: bytes
+
+
+@dataclass(frozen=True)
+class PlaceSeen:
+    """Which rank a process was from this moment on, and how its clock stood to rank 0's."""
+
+    record: int
+    process: int
+    time_ns: int
+    place: ranks.Place
+
+
+@dataclass(frozen=True)
+class SpanSeen:
+    """A stretch of time that the program gave a name, reported to the observers of a device."""
+
+    record: int
+    device: TraceDevice
+    span: Span
 
 
 class Submission:
@@ -228,7 +248,7 @@ class Trace:
 
     records      every whole record, in order
     processes    what each process said of itself when it began to write
-    devices, submissions, code, signals, faults, contents, results, calls   in order
+    devices, submissions, code, signals, faults, contents, results, calls, places, spans   in order
     counters     (device, Counters) of launches that an emulated GPU counted, in order
     renamed      what buffers were called later than when they were made, by the record of that
     cut_bytes    what is left after the last whole record: 0 unless the file is cut off or damaged; cut_why says which
@@ -250,6 +270,8 @@ class Trace:
         self.calls: list[Record] = []
         self.stamps: list[tuple[int, TraceDevice, int, int]] = []  # record, device, address, nanoseconds
         self.counters: list[tuple[TraceDevice, Counters]] = []  # of launches on emulated GPUs, in order
+        self.places: list[PlaceSeen] = []
+        self.spans: list[SpanSeen] = []
         self._strings: dict[int, dict[int, str]] = {}
         self._device: dict[tuple[int, int], TraceDevice] = {}
         self._by_value: dict[tuple[str, int], Submission] = {}
@@ -473,6 +495,12 @@ class Trace:
             self.stamps += [(record.index, self._of(record), va, ns) for va, ns in _entries(record, "<2Q")]
         elif kind == Kind.COUNTERS:
             self.counters.append((self._of(record), Counters.from_fields(fields["counters"])))
+        elif kind == Kind.PLACE:
+            numbers = [int(fields[name]) for name in ("rank", "ranks", "offset_ns", "error_ns")]
+            place = ranks.Place(*numbers[:2], str(fields["host"]), *numbers[2:])
+            self.places.append(PlaceSeen(record.index, record.process, record.time_ns, place))
+        elif kind == Kind.SPAN:
+            self.spans.append(SpanSeen(record.index, self._of(record), _span(fields)))
         elif kind == Kind.FAULT:
             self._of(record)
             self.faults.append(record)
@@ -562,6 +590,14 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"Trace({self.path!r}, {len(self.devices)} devices, {len(self.submissions)} submissions)"
+
+
+def _span(fields: dict[str, Any]) -> Span:
+    peers = tuple(peer if isinstance(peer, int) else str(peer) for peer in fields["peers"])
+    times = int(fields["started_ns"]), int(fields["ended_ns"])
+    if times[1] < times[0]:
+        raise ValueError("it ends before it starts")
+    return Span(str(fields["name"]), *times, int(fields["size_bytes"]), peers, str(fields["lane"]))
 
 
 def _entries(record: Record, layout: str) -> Iterator[tuple[int, ...]]:

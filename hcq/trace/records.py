@@ -55,6 +55,8 @@ class Kind(IntEnum):
     RESULT = 21  # what submissions left in a buffer (only with HCQ_TRACE=file,data): Result
     NAME = 22  # a buffer got another name, which holds for all of its life: text
     COUNTERS = 23  # what a launch did, as an emulated GPU counted (only with HCQ_PROFILE=counters): text
+    PLACE = 24  # which rank of a job the process is, and how its clock stands to rank 0's from now on: text
+    SPAN = 25  # a stretch of time that the program gave a name, a collective perhaps: text
 
 
 class Frame(Packet, words=7):
