@@ -72,7 +72,7 @@ class Live:
     def since(self, mark: Core) -> list[Core]:
         """The tensors made after this one and still held; as many steps as there are of those."""
         found: list[Core] = []
-        for count in (FEW, len(_refs)):  # copies, for other threads change it meanwhile
+        for count in (FEW, MORE, len(_refs)):  # copies, for other threads change it meanwhile
             found = []
             for ref in list(itertools.islice(reversed(_refs.values()), count)):
                 tensor = ref()
@@ -82,8 +82,13 @@ class Live:
                     found.append(tensor)
         return found
 
+    def renew(self, mark: Core) -> None:
+        """A tensor that stands for nothing but a moment now counts as the one made last."""
+        key = id(mark)
+        _refs[key] = _refs.pop(key)
 
-FEW = 32
+
+FEW, MORE = 8, 64
 live = Live()
 
 

@@ -14,7 +14,7 @@ those who still mean the old values, as realize.py does it for a call.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -63,7 +63,8 @@ class Recording:
         self.owners |= {id(gradient) for _, gradient, _ in self.gradients}
         self.has_moved = False  # whether looking gave tensors other memory
         self.clean_at = -1  # the clock of changes when everything was last looked at
-        self._mark: Tensor | None = None
+        # when tensors were looked at last, and before that: only their places among all tensors mean something
+        self._mark, self._mark_before = (Tensor._of(const(False, dtypes.bool), self.device) for _ in range(2))
         self._made = sorted(self.fresh)
         self._arguments = sorted(role for role in self.named if role[0] == "argument")
         self._only_result = self._find_only_result()
@@ -153,7 +154,7 @@ class Recording:
                 return False
         if core.changes() == self.clean_at:
             if self.written_nodes:
-                self._compute_readers(live.since(self._mark))  # type: ignore[arg-type]
+                self._compute_readers(is_first=False)
             return True
         if devices.get(self.device) is not self.opened or not all(state.holds() for state in seen.state):
             return False
@@ -165,7 +166,7 @@ class Recording:
         if not self._is_as_it_was():
             return False
         if self.written_nodes:
-            self._compute_readers(live)
+            self._compute_readers(is_first=True)
             if not self._is_as_it_was():  # two names of one memory that is written to: now they are apart
                 return False
         self.clean_at = core.changes()
@@ -201,17 +202,19 @@ class Recording:
                 return False
         return True
 
-    def _compute_readers(self, tensors: Iterable[Any]) -> None:
-        """Compute what still means the old values of memory that the replay overwrites."""
-        # before the look, for other threads make tensors
-        mark = Tensor._of(const(False, dtypes.bool), self.device)
-        found = readers(tensors, self.written_nodes, self.owners)
+    def _compute_readers(self, is_first: bool) -> None:
+        """Compute what still means the old values of memory that the replay overwrites.
+
+        is_first   look at all tensors, not only at those made since the last look
+        """
+        mark = self._mark_before
+        live.renew(mark)  # before the look, for other threads make tensors
+        found = readers(live if is_first else live.since(self._mark), self.written_nodes, self.owners)
         if found:
             compute_readers(found)
             self.has_moved = True
-        self._mark = mark
-        if found:
             self.clean_at = core.changes()
+        self._mark, self._mark_before = mark, self._mark
 
     # -- replaying it --
 
