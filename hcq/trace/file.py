@@ -496,9 +496,9 @@ class Trace:
         elif kind == Kind.COUNTERS:
             self.counters.append((self._of(record), Counters.from_fields(fields["counters"])))
         elif kind == Kind.PLACE:
-            numbers = [int(fields[name]) for name in ("rank", "ranks", "offset_ns", "error_ns")]
-            place = ranks.Place(*numbers[:2], str(fields["host"]), *numbers[2:])
-            self.places.append(PlaceSeen(record.index, record.process, record.time_ns, place))
+            rank, count, offset, error = (int(fields[n]) for n in ("rank", "ranks", "offset_ns", "error_ns"))
+            said = ranks.Place(rank, count, str(fields["host"]), offset, error)
+            self.places.append(PlaceSeen(record.index, record.process, record.time_ns, said))
         elif kind == Kind.SPAN:
             self.spans.append(SpanSeen(record.index, self._of(record), _span(fields)))
         elif kind == Kind.FAULT:
