@@ -28,7 +28,7 @@ Counts = Sequence[Sequence[int]]
 
 
 class Step(NamedTuple):
-    """One rank takes `count` elements from another, or from itself.
+    """One rank takes `length` elements from another, or from itself.
 
     adds  whether they are joined with what is there, by the collective's operation
     """
@@ -39,7 +39,7 @@ class Step(NamedTuple):
     peer: int
     peer_space: str
     peer_at: int
-    count: int
+    length: int
     adds: bool = False
 
 
@@ -59,7 +59,7 @@ def steps(kind: str, way: str, counts: Counts, pieces: int = 1) -> Rounds:
     if make is None:
         raise UsageError(f"collective {kind!r} by {way!r}: known are {sorted(_WAYS)}.")
     made = _broadcast_ring(counts, pieces) if make is _broadcast_ring else make(counts)
-    return [kept for round_ in made if (kept := [step for step in round_ if step.count])]
+    return [kept for round_ in made if (kept := [step for step in round_ if step.length])]
 
 
 def chunks(count: int, ranks: int) -> list[int]:

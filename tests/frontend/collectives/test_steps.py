@@ -25,9 +25,9 @@ def run(
         "transit": [[0] * big for _ in sources],
     }
     for made in rounds:
-        taken = [memory[s.peer_space][s.peer][s.peer_at : s.peer_at + s.count] for s in made]
+        taken = [memory[s.peer_space][s.peer][s.peer_at : s.peer_at + s.length] for s in made]
         for step, values in zip(made, taken):
-            assert len(values) == step.count
+            assert len(values) == step.length
             place = memory[step.space][step.rank]
             for i, value in enumerate(values):
                 place[step.at + i] = place[step.at + i] + value if step.adds else value
@@ -70,9 +70,9 @@ def test_every_collective_does_what_its_name_says(way: str, n: int) -> None:
 def test_a_rank_writes_nothing_that_another_reads_in_the_same_round(way: str, n: int) -> None:
     for kind in cost.KINDS:
         for made in steps.steps(kind, way, [[64] * n] * n):
-            writes = [(s.rank, s.space, s.at, s.at + s.count) for s in made]
+            writes = [(s.rank, s.space, s.at, s.at + s.length) for s in made]
             for s in made:
-                reads = (s.peer, s.peer_space, s.peer_at, s.peer_at + s.count)
+                reads = (s.peer, s.peer_space, s.peer_at, s.peer_at + s.length)
                 assert not any(w[:2] == reads[:2] and w[2] < reads[3] and reads[2] < w[3] for w in writes)
 
 
@@ -89,7 +89,7 @@ def test_the_cost_model_counts_the_rounds_and_bytes_of_the_steps(kind: str, way:
         between = [[s for s in round_ if s.peer != s.rank] for round_ in made]
         between = [round_ for round_ in between if round_]
         assert len(between) == cost.seconds(kind, way, n, count, link)
-        sent = sum(s.count for round_ in between for s in round_)
+        sent = sum(s.length for round_ in between for s in round_)
         if (kind, way) in (("all-gather", "tree"), ("reduce-scatter", "tree")):
             assert sent <= cost.sent_bytes(
                 kind, way, n, count
