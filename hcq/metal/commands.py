@@ -64,13 +64,14 @@ class Commands:
     made      its command buffers so far, retained; the last one is not committed yet
     cells     the signals that it waits for or sets
     launches  of programs
+    packets   that were encoded
     """
 
     def __init__(self, device: Submitter) -> None:
         self.device, self.objc = device, device.objc
         self.made: list[int] = []
         self.cells: list[EventCell] = []
-        self.launches = 0
+        self.launches = self.packets = 0
         self.encoder = 0
         self._kind = ""
         self._pipeline = 0
@@ -125,6 +126,7 @@ class Commands:
 
     def packet(self, packet: Packet) -> None:
         """Encode one packet. Raises UsageError for one that names nothing this device has."""
+        self.packets += 1
         match packet:
             case packets.DispatchThreadgroups():
                 self._dispatch(packet)

@@ -64,7 +64,7 @@ class MetalDevice(Device):
         self._retired: deque[tuple[int, int]] = deque()
         self._in_flight: deque[tuple[int, list[int], list[EventCell]]] = deque()
         self._flight_lock = threading.RLock()
-        self._sent = self._dispatches = 0
+        self._sent = self._dispatches = self._packets = 0
         self._fault = ""
         self._abandoned = False
         self.asks_device = True
@@ -298,6 +298,7 @@ class MetalDevice(Device):
                     self._in_flight.append((value, commands.made, commands.cells))
                     self._sent = value
                     self._dispatches += commands.launches
+                    self._packets += commands.packets
             except BaseException:
                 self._stop_halfway(commands, value)
                 raise
@@ -486,6 +487,7 @@ class MetalDevice(Device):
     def stats(self) -> dict[str, int]:
         return {
             "submissions": self.timeline.submitted,
+            "packets": self._packets,
             "dispatches": self._dispatches,
             "mapped_bytes": self.memory.mapped_bytes,
         }

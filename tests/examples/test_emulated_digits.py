@@ -77,3 +77,9 @@ def test_nvidia_gpus_give_the_cpus_losses(arch: str, renderer: str) -> None:
             pytest.skip(str(error))
     found = losses(HCQ_DEVICE="NV", HCQ_EMULATE=f"nv:{arch}", HCQ_NV_RENDERER=renderer)
     assert found == pytest.approx(on_the_cpu(), rel=1e-4)
+
+
+@pytest.mark.deadline(420)
+def test_apples_gpus_give_the_cpus_losses() -> None:
+    found = losses(HCQ_DEVICE="METAL", HCQ_EMULATE="metal:m3")
+    assert found == pytest.approx(on_the_cpu(), rel=1e-4)

@@ -81,7 +81,9 @@ class Device(Gpu):
             return None
         try:
             read = parse(source.text)
-            return Library(self, {name: Program(read, one) for name, one in read.kernels.items()})
+            return Library(
+                self, {name: Program(read, one, self.spec.kernels) for name, one in read.kernels.items()}
+            )
         except MslError as problem:
             self._fail(error, str(problem))
             return None

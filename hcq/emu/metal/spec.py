@@ -9,13 +9,15 @@ Source   Metal Feature Set Tables: families, threads and memory of a threadgroup
          of it, as such Macs say
 
     metal:m3    one GPU of that generation; the same word twice makes two
+    metal:m3:kernels=interpreted    by NumPy alone; "compiled" by machine code wherever it can be done; else by cost
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from hcq.emu.metal.shader.program import WAYS
 from hcq.emu.words import parse_word
 from hcq.metal.abi.messages import Family
 
@@ -30,6 +32,7 @@ class Spec:
     max_threads: int = 1024  # of a threadgroup
     shared_bytes: int = 32 << 10
     simd_width: int = 32
+    kernels: str = ""  # how all of them are run: one of WAYS; "" by cost
 
     @property
     def working_set_bytes(self) -> int:
@@ -51,4 +54,14 @@ CHIPS = {
 
 def parse_all(words: Sequence[str]) -> list[Spec]:
     """The GPUs of these words. Raises UsageError naming what is wrong with one."""
-    return [parse_word(word, CHIPS, {}, "none")[0] for word in words]
+    return [_parse(word) for word in words]
+
+
+def _parse(word: str) -> Spec:
+    help_ = "kernels=interpreted (by NumPy), kernels=compiled (to machine code); by default by cost"
+    chip, options = parse_word(word, CHIPS, {"kernels": _way}, help_)
+    return replace(chip, kernels=options.get("kernels", ""))
+
+
+def _way(text: str) -> str | None:
+    return text if text in WAYS else None

@@ -1,12 +1,19 @@
-"""MSL on a CPU: the text of a kernel, parsed, translated to NumPy over all threads at once, and run.
+"""MSL on a CPU: the text of a kernel, parsed, translated to NumPy or to machine code, and run.
 
-errors.py      what stops a kernel
-types.py       scalar types, how C joins two of them
-lexer.py       words of the text
-syntax.py      the tree; parser.py makes it
-translate.py   the tree as a function of Python: each statement for all threads, under the mask of those that are there
-machine.py     what that function calls: memory, masks, barriers, what threads of a SIMD group exchange
-program.py     a kernel ready to run: groups in batches
+The text
+    errors.py       what stops a kernel
+    types.py        scalar types, how C joins two of them
+    syntax.py       the tree; parser.py makes it
+    typed.py        C's types over that tree, whatever it is translated to
+By NumPy, all threads at once
+    translate.py    the tree as a function of Python: each statement for all threads, under a mask
+    machine.py      what that function calls: memory, masks, barriers, what threads of a SIMD group exchange
+By machine code, one thread after the other
+    expressions.py  what one thread computes, as LLVM IR
+    groups.py       threads and groups around it: slots, masks, barriers, races
+    compiled.py     the machine code of that, and its launch
+Both
+    program.py      a kernel ready to run, either way
 
 A subset of MSL 2.4, which is what compiler/render/metal.py writes and the kernels of tests: numbers and vectors of
 them, loops that count, conditions, functions, device and threadgroup memory, barriers. What is not in it is refused

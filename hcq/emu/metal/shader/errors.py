@@ -1,9 +1,9 @@
 """What stops MSL: text that is refused, and kernels that do what hardware would not survive.
 
 In       nothing
-Out      MslError, KernelFault
+Out      MslError, KernelFault, NotCompiled
 Changes  nothing
-Next     parser.py, translate.py (who refuse), machine.py (who finds faults)
+Next     parser.py, typed.py (who refuse), machine.py, compiled.py (who find faults)
 """
 
 from __future__ import annotations
@@ -15,3 +15,7 @@ class MslError(Exception):
 
 class KernelFault(Exception):
     """A thread did what it must not: left its buffer, raced, parted at a barrier."""
+
+
+class NotCompiled(Exception):
+    """The text is right, and has what is interpreted only; the message says what."""

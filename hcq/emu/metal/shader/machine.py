@@ -22,6 +22,7 @@ from hcq.emu.metal.shader.errors import KernelFault
 
 SIMD = 32
 NOBODY, SEVERAL = -1, -2
+UNTOUCHED = 0xCD  # each byte of threadgroup memory that nobody has written
 
 
 class Memory:
@@ -50,7 +51,7 @@ class SharedMemory(Memory):
 
     def __init__(self, name: str, size_bytes: int, groups: int) -> None:
         self.stride = -(-size_bytes // 16) * 16
-        super().__init__(name, np.full(self.stride * groups, 0xCD, np.uint8), True)
+        super().__init__(name, np.full(self.stride * groups, UNTOUCHED, np.uint8), True)
         self.size_bytes = size_bytes
         self.writer = np.full(self.stride * groups, NOBODY, np.int32)
         self.reader = np.full(self.stride * groups, NOBODY, np.int32)

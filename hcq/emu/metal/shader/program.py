@@ -3,26 +3,38 @@
 In       a parsed kernel; then a grid, a block and what is bound
 Out      memory as the kernel leaves it
 Changes  what is bound
-Next     translate.py (what is run), machine.py (a batch), ../commands.py (who checks and binds)
+Next     translate.py and machine.py (NumPy), compiled.py (machine code), ../commands.py (who checks and binds)
 Source   Metal Shading Language Specification, "Kernel Function Input Attributes"
+
+A kernel is run by NumPy or by machine code, and tests hold the one against the other. To compile one takes longer than
+to interpret it a few times on little data, so a kernel is compiled once its launches have come, by estimate, to what
+that takes. The estimate is of the text and the launch, not of a clock: runs repeat.
 """
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hcq.emu.metal.shader.errors import MslError
+from hcq.emu.metal.shader import syntax
+from hcq.emu.metal.shader.compiled import Compiled
+from hcq.emu.metal.shader.errors import MslError, NotCompiled
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory, SharedMemory
 from hcq.emu.metal.shader.parser import Source
 from hcq.emu.metal.shader.syntax import Function, Parameter
 from hcq.emu.metal.shader.translate import translate
-from hcq.emu.metal.shader.types import SIZES
+from hcq.emu.metal.shader.types import SIZES, Type
 
 BATCH = 1 << 16  # threads that take each step together
+WAYS = ("interpreted", "compiled")  # how kernels are run, where it is not by cost
+UNKNOWN_TIMES = 8  # a loop is taken to go round, where no number says
+STEP_NS = 8000  # NumPy: a statement of a batch,
+THREAD_NS = 2.0  # and of each thread in it
+COMPILED_NS = 600_000  # LLVM: a statement of the text
 Size = tuple[int, int, int]
 Binding = NDArray[np.uint8] | bytes
 
@@ -37,10 +49,17 @@ class Entry(NamedTuple):
 
 
 class Program:
-    """A kernel. `table`: by index, what has to be bound; `text`: what it was translated to."""
+    """A kernel. `table`: by index, what has to be bound; `text`: what it was translated to for NumPy.
 
-    def __init__(self, source: Source, kernel: Function) -> None:
-        self.kernel = kernel
+    way   one of WAYS, or "" to compile what would take longer to interpret
+    """
+
+    def __init__(self, source: Source, kernel: Function, way: str = "") -> None:
+        self.source, self.kernel, self.way = source, kernel, way
+        self.compiled: Compiled | None = None
+        self.why_not = "interpreted, as was asked" if way == "interpreted" else ""  # it is never compiled
+        self._statements, self._steps = _count(kernel.body, source)
+        self._spent_ns = 0.0
         self.most_threads = kernel.most_threads
         self.shared_bytes = sum(-(-size // 16) * 16 for _, size in kernel.shared.values())
         self.table: dict[int, Entry] = {}
@@ -57,6 +76,25 @@ class Program:
 
     def run(self, grid: Size, block: Size, bindings: dict[int, Binding]) -> None:
         """All threadgroups of a grid. Raises KernelFault."""
+        if self.compiled is None and not self.why_not and self._is_worth_it(prod(grid), prod(block)):
+            try:
+                self.compiled = Compiled(self.source, self.kernel)
+            except NotCompiled as problem:
+                self.why_not = str(problem)
+        if self.compiled is None:
+            self.interpret(grid, block, bindings)
+            return
+        places = (_index(one) for one in self.kernel.parameters)
+        self.compiled.run(grid, block, [bindings[index] for index in places if index is not None])
+
+    def _is_worth_it(self, groups: int, threads: int) -> bool:
+        """Whether NumPy would have spent, with this launch, what it takes to compile the kernel."""
+        batches = -(-groups // max(1, BATCH // threads))
+        self._spent_ns += self._steps * (STEP_NS * batches + THREAD_NS * groups * threads)
+        return self.way == "compiled" or self._spent_ns > COMPILED_NS * self._statements
+
+    def interpret(self, grid: Size, block: Size, bindings: dict[int, Binding]) -> None:
+        """The same by NumPy."""
         groups, threads = prod(grid), prod(block)
         at_once = max(1, BATCH // threads)
         memories = {}
@@ -80,6 +118,28 @@ class Program:
                     for one in self.kernel.parameters
                 ]
                 self._run(machine, *given, *machine.shared)
+
+
+def _count(it: object, source: Source) -> tuple[int, int]:
+    """The statements of a tree, functions where they are called among them, and how many are executed."""
+    if isinstance(it, list):
+        found = [_count(one, source) for one in it]
+        return sum(written for written, _ in found), sum(done for _, done in found)
+    if not is_dataclass(it) or isinstance(it, Type):
+        return 0, 0
+    written, done = _count(list(vars(it).values()), source)
+    if isinstance(it, syntax.For):
+        low, condition = it.low, it.condition
+        high = condition.right if isinstance(condition, syntax.Binary) else None
+        times: float = UNKNOWN_TIMES
+        if isinstance(low, syntax.Number) and isinstance(high, syntax.Number):
+            times = max(0, high.value - low.value)
+        done = int(done * times)
+    if isinstance(it, syntax.Call) and it.name in source.functions:
+        inside = _count(source.functions[it.name].body, source)
+        written, done = written + inside[0], done + inside[1]
+    is_statement = isinstance(it, syntax.Statement)
+    return written + is_statement, done + is_statement
 
 
 def _index(one: Parameter) -> int | None:

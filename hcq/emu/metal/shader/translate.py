@@ -4,7 +4,7 @@ In       a Source, one of its kernels
 Out      a function (machine, memories and numbers by parameter), and its text; MslError for what does not fit
          together
 Changes  nothing
-Next     machine.py (what the text calls), types.py (how C joins types), program.py (who runs it)
+Next     typed.py (C's types), machine.py (what the text calls), program.py (who runs it)
 
 A value is an array with a number for each thread, or one number that all have. Where threads part, a statement has a
 mask: conditions and loops narrow it, assignments and accesses of memory obey it.
@@ -13,51 +13,24 @@ mask: conditions and loops narrow it, assignments and accesses of memory obey it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from hcq.emu.metal.shader import syntax
-from hcq.emu.metal.shader.errors import MslError
 from hcq.emu.metal.shader.parser import Source
-from hcq.emu.metal.shader.syntax import Expression, Function, Statement
-from hcq.emu.metal.shader.types import BOOL, INT, SIZES, UINT, Type, joined, promoted
+from hcq.emu.metal.shader.syntax import Function, Statement
+from hcq.emu.metal.shader.typed import BARRIERS, COMPARES, Made, Pointer, Typed, Value, reads
+from hcq.emu.metal.shader.types import BOOL, Type, joined
 
-_ARITHMETIC = {"+", "-", "*", "/", "%", "&", "|", "^"}
-_COMPARES = {"==", "!=", "<", ">", "<=", ">="}
-_FLOAT_FUNCTIONS = {
+_FUNCTIONS = {
     "sqrt": "np.sqrt",
-    "precise::sqrt": "np.sqrt",
     "trunc": "np.trunc",
     "floor": "np.floor",
     "ceil": "np.ceil",
     "fabs": "np.abs",
     "isnan": "np.isnan",
 }
-_LANES = "xyzw"
-_BARRIERS = ("threadgroup_barrier",)
-
-
-@dataclass(frozen=True)
-class Value:
-    """Text of Python, and the type of what it computes."""
-
-    text: str
-    kind: Type
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """A place in memory: numbers of `kind`, from an index on that is counted in scalars."""
-
-    memory: str
-    kind: Type
-    index: Value | None = None
-    is_const: bool = False
-
-
-Made = Value | Pointer
 
 
 def translate(source: Source, kernel: Function) -> tuple[Callable[..., None], str]:
@@ -74,22 +47,17 @@ def translate(source: Source, kernel: Function) -> tuple[Callable[..., None], st
     return made, text
 
 
-class _Writer:
+class _Writer(Typed):
     def __init__(self, source: Source) -> None:
-        self.source = source
+        super().__init__(source)
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {}
         self._constant_names: dict[tuple[str, str], str] = {}
-        self.scopes: list[dict[str, Made]] = []
         self.count = 0
         self.depth = 0
         self.mask = "m0"
-        self.at = 0  # the line of the text
         self.result: Type | None = None
         self.loops = 0
-
-    def fail(self, what: str) -> NoReturn:
-        raise MslError(f"program_source:{self.at}: {what}")
 
     def say(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
@@ -111,7 +79,7 @@ class _Writer:
         if name is None:
             name = self._constant_names[key] = f"K{len(self.constants)}"
             self.constants[name] = made
-        return Value(name, kind)
+        return Value(name, kind, made.item())
 
     # ------------------------------------------------------------ functions
 
@@ -155,13 +123,6 @@ class _Writer:
 
     # ------------------------------------------------------------ statements
 
-    def statements(self, body: list[Statement]) -> None:
-        self.scopes.append({})
-        for one in body:
-            self.at = one.line
-            self.statement(one)
-        self.scopes.pop()
-
     def statement(self, it: Statement) -> None:
         match it:
             case syntax.Declare():
@@ -176,24 +137,20 @@ class _Writer:
             case syntax.Return():
                 self.give(it)
             case syntax.Do():
-                if it.value.name not in _BARRIERS:
+                if it.value.name not in BARRIERS:
                     self.fail(f"{it.value.name} is not a call that is known here for what it does")
                 self.say(f"M.barrier({self.mask})")
 
     def assign(self, it: syntax.Assign) -> None:
         if isinstance(it.target, syntax.Name):
-            place = self.find(it.target.name)
-            if not isinstance(place, Value):
-                self.fail(f"{it.target.name} cannot be assigned")
-            value = self.converted(self.value(it.value), place.kind)
-            new = value.text if self.mask == "m0" else f"M.assign({self.mask}, {value.text}, {place.text})"
-            self.say(f"{place.text} = {new}")
+            one = self.variable(it.target.name)
+            value = self.converted(self.value(it.value), one.kind)
+            new = value.text if self.mask == "m0" else f"M.assign({self.mask}, {value.text}, {one.text})"
+            self.say(f"{one.text} = {new}")
             return
-        place = self.place(it.target)
-        if place.is_const:
-            self.fail("what is const cannot be assigned")
+        place = self.written(it.target)
         value = self.converted(self.value(it.value), place.kind)
-        index = self.index_of(place)
+        index = self.index_of(place).text
         verb = "store" if place.kind.lanes == 1 else "store_vector"
         self.say(f"M.{verb}({self.mask}, {place.memory}, {place.kind.numpy!r}, {index}, {value.text})")
 
@@ -255,79 +212,21 @@ class _Writer:
         else:
             self.say(f"returned = {self.mask}, {value.text}, returned")
 
-    # ------------------------------------------------------------ places in memory
-
-    def find(self, name: str) -> Made:
-        for scope in reversed(self.scopes):
-            if name in scope:
-                return scope[name]
-        self.fail(f"use of undeclared identifier {name!r}")
-
-    def index_of(self, place: Pointer) -> str:
-        return place.index.text if place.index is not None else self.constant(0, INT).text
-
-    def moved(self, place: Pointer, by: Value) -> Pointer:
-        """So many elements further."""
-        if by.kind.is_float:
-            self.fail("an index is a whole number")
-        by = self.converted(by, promoted(by.kind))
-        if place.kind.lanes > 1:
-            by = self.binary("*", by, self.constant(place.kind.lanes, by.kind))
-        index = by if place.index is None else self.binary("+", place.index, by)
-        return replace(place, index=index)
-
-    def pointer(self, it: Expression) -> Pointer:
-        """An expression that is an address."""
-        if isinstance(it, syntax.Unary) and it.sign == "&":
-            return self.place(it.value)
-        if isinstance(it, syntax.Cast) and it.kind.space:
-            inner = self.pointer(it.value)
-            index, kind = inner.index, it.kind.element
-            old, new = SIZES[inner.kind.scalar], SIZES[kind.scalar]
-            if index is not None and old != new:
-                wide = self.binary("*", index, self.constant(old, index.kind))
-                index = Value(f"({wide.text} // {self.constant(new, wide.kind).text})", wide.kind)
-            return Pointer(inner.memory, kind, index, inner.is_const)
-        if isinstance(it, syntax.Binary) and it.sign == "+":
-            return self.moved(self.pointer(it.left), self.value(it.right))
-        if isinstance(it, syntax.Name):
-            found = self.find(it.name)
-            if isinstance(found, Pointer):
-                return found
-        self.fail("expected an address")
-
-    def place(self, it: Expression) -> Pointer:
-        """An expression that stands for a place: what & takes, and what is assigned."""
-        if isinstance(it, syntax.Index):
-            return self.moved(self.pointer(it.base), self.value(it.index))
-        if isinstance(it, syntax.Unary) and it.sign == "*":
-            return self.pointer(it.value)
-        self.fail("this cannot be assigned, and has no address")
-
-    def load(self, place: Pointer) -> Value:
-        index = self.index_of(place)
-        if place.kind.lanes == 1:
-            text = f"M.load({self.mask}, {place.memory}, {place.kind.numpy!r}, {index})"
-        else:
-            text = f"M.load_vector({self.mask}, {place.memory}, {place.kind.numpy!r}, {index}, {place.kind.lanes})"
-        return Value(text, place.kind)
-
     # ------------------------------------------------------------ values
 
-    def converted(self, value: Value, kind: Type) -> Value:
-        """As C converts it."""
-        if value.kind == kind:
-            return value
-        if value.kind.lanes != kind.lanes:
-            self.fail(f"a {value.kind} where a {kind} is expected")
-        if kind.lanes > 1:
-            self.fail(f"a {value.kind} does not become a {kind} by itself")
-        if value.text in self.constants:
-            held = self.constants[value.text]
-            if not value.kind.is_float:
-                return self.constant(int(held) if kind != BOOL else int(held != 0), kind)
-            if kind.is_float:
-                return Value(self.constant(float(held), kind).text, kind)
+    def rescaled(self, size_bytes: Value, unit_bytes: int) -> Value:
+        return Value(
+            f"({size_bytes.text} // {self.constant(unit_bytes, size_bytes.kind).text})", size_bytes.kind
+        )
+
+    def load(self, place: Pointer) -> Value:
+        index, kind = self.index_of(place).text, place.kind
+        if kind.lanes == 1:
+            return Value(f"M.load({self.mask}, {place.memory}, {kind.numpy!r}, {index})", kind)
+        text = f"M.load_vector({self.mask}, {place.memory}, {kind.numpy!r}, {index}, {kind.lanes})"
+        return Value(text, kind)
+
+    def cast(self, value: Value, kind: Type) -> Value:
         if kind == BOOL:
             return Value(f"({value.text} != {self.constant(0, value.kind).text})", kind)
         if value.kind.is_float and not kind.is_float:
@@ -336,61 +235,36 @@ class _Writer:
             return Value(f"({value.text}).astype('float64').astype('float16')", kind)
         return Value(f"({value.text}).astype({kind.numpy!r})", kind)
 
-    def value(self, it: Expression) -> Value:
-        match it:
-            case syntax.Number():
-                return self.constant(it.value, it.kind)
-            case syntax.Name():
-                found = self.find(it.name)
-                if isinstance(found, Pointer):
-                    self.fail(f"{it.name} is an address")
-                return found
-            case syntax.Unary():
-                return self.unary(it)
-            case syntax.Binary():
-                return self.both(it)
-            case syntax.Choice():
-                return self.choice(it)
-            case syntax.Cast():
-                return self.converted(self.value(it.value), it.kind)
-            case syntax.Index():
-                base = it.base
-                if isinstance(base, syntax.Name) and isinstance(self.find(base.name), Value):
-                    return self.lane(self.value(base), it.index)
-                return self.load(self.place(it))
-            case syntax.Member():
-                if it.name not in _LANES:
-                    self.fail(f"{it.name!r} is no lane of a vector")
-                return self.lane(self.value(it.base), syntax.Number(_LANES.index(it.name), INT))
-            case syntax.Call():
-                return self.call(it)
+    def lane(self, vector: Value, number: int) -> Value:
+        return Value(f"{vector.text}[{number}]", Type(vector.kind.scalar))
 
-    def lane(self, vector: Value, index: Expression) -> Value:
-        if not isinstance(index, syntax.Number) or not 0 <= index.value < vector.kind.lanes:
-            self.fail(f"a lane of a {vector.kind} is a number below {vector.kind.lanes}")
-        return Value(f"{vector.text}[{index.value}]", Type(vector.kind.scalar))
+    def vector(self, lanes: list[Value], kind: Type) -> Value:
+        return Value(f"[{', '.join(one.text for one in lanes)}]", kind)
 
-    def unary(self, it: syntax.Unary) -> Value:
-        if it.sign == "*":
-            return self.load(self.pointer(it.value))
-        if it.sign == "&":
-            self.fail("an address where a number is expected")
-        value = self.value(it.value)
-        if it.sign == "!":
-            return Value(f"np.logical_not({self.converted(value, BOOL).text})", BOOL)
-        value = self.converted(value, promoted(value.kind))
-        if it.sign == "~" and value.kind.is_float:
-            self.fail("~ of a float")
-        if it.sign == "-" and value.text in self.constants:
-            held = self.constants[value.text]
-            return self.constant(-float(held) if value.kind.is_float else -int(held), value.kind)
-        return Value(f"({it.sign}{value.text})", value.kind)
+    def bits_as(self, value: Value, kind: Type) -> Value:
+        return Value(f"({value.text}).view({kind.numpy!r})", kind)
+
+    def signed(self, sign: str, value: Value) -> Value:
+        if sign == "!":
+            return Value(f"np.logical_not({value.text})", BOOL)
+        return Value(f"({sign}{value.text})", value.kind)
+
+    def shifted(self, sign: str, value: Value, by: Value) -> Value:
+        return Value(f"M.shift({value.text}, {by.text}, {sign == '<<'})", value.kind)
+
+    def operated(self, sign: str, a: Value, b: Value) -> Value:
+        if sign in COMPARES:
+            return Value(f"({a.text} {sign} {b.text})", BOOL)
+        if sign in ("/", "%") and not a.kind.is_float:
+            return Value(f"M.divide({a.text}, {b.text}, {sign == '%'})", a.kind)
+        return Value(f"({a.text} {sign} {b.text})", a.kind)
+
+    def float_function(self, name: str, value: Value) -> Value:
+        return Value(f"{_FUNCTIONS[name]}({value.text})", BOOL if name == "isnan" else value.kind)
 
     def both(self, it: syntax.Binary) -> Value:
-        if it.sign not in ("&&", "||"):
-            return self.binary(it.sign, self.value(it.left), self.value(it.right))
         left = Value(self.keep(self.converted(self.value(it.left), BOOL).text), BOOL)
-        if not _reads(it.right):
+        if not reads(it.right):
             right = self.converted(self.value(it.right), BOOL)
         else:  # only those read that come there
             before = self.mask
@@ -400,30 +274,12 @@ class _Writer:
             self.mask = before
         return Value(f"({left.text} {it.sign[0]} {right.text})", BOOL)
 
-    def binary(self, sign: str, left: Value, right: Value) -> Value:
-        if left.kind.lanes > 1 or right.kind.lanes > 1:
-            self.fail("arithmetic of vectors is not in the subset that is run here")
-        if sign in ("<<", ">>"):
-            left, right = (self.converted(one, promoted(one.kind)) for one in (left, right))
-            return Value(f"M.shift({left.text}, {right.text}, {sign == '<<'})", left.kind)
-        kind = joined(left.kind, right.kind)
-        if sign in ("&", "|", "^") and left.kind == right.kind == BOOL:
-            kind = BOOL
-        a, b = self.converted(left, kind), self.converted(right, kind)
-        if sign in _COMPARES:
-            return Value(f"({a.text} {sign} {b.text})", BOOL)
-        if sign not in _ARITHMETIC or (kind.is_float and sign in "%&|^"):
-            self.fail(f"{left.kind} {sign} {right.kind}")
-        if sign in ("/", "%") and not kind.is_float:
-            return Value(f"M.divide({a.text}, {b.text}, {sign == '%'})", kind)
-        return Value(f"({a.text} {sign} {b.text})", kind)
-
     def choice(self, it: syntax.Choice) -> Value:
         condition = Value(self.keep(self.converted(self.value(it.condition), BOOL).text, "c"), BOOL)
         arms = []
         before = self.mask
         for arm, verb in ((it.yes, "narrow"), (it.no, "without")):
-            if _reads(arm):
+            if reads(arm):
                 self.mask = self.keep(f"M.{verb}({before}, {condition.text})", "m")
                 made = self.value(arm)
                 made = Value(self.keep(made.text), made.kind)
@@ -436,33 +292,14 @@ class _Writer:
         yes, no = self.converted(yes, kind), self.converted(no, kind)
         return Value(f"M.pick({condition.text}, {yes.text}, {no.text})", kind)
 
-    def call(self, it: syntax.Call) -> Value:
-        if it.name == "vector":
-            assert it.kind is not None
-            element = it.kind.element
-            lanes = [self.converted(self.value(one), element).text for one in it.arguments]
-            if len(lanes) != it.kind.lanes:
-                self.fail(f"{it.kind} of {len(lanes)} numbers")
-            return Value(f"[{', '.join(lanes)}]", it.kind)
-        values = [self.value(one) for one in it.arguments]
-        if it.name == "as_type":
-            assert it.kind is not None
-            if it.kind.size_bytes != values[0].kind.size_bytes:
-                self.fail(f"as_type<{it.kind}> of a {values[0].kind}")
-            return Value(f"({values[0].text}).view({it.kind.numpy!r})", it.kind)
-        if it.name in _FLOAT_FUNCTIONS and len(values) == 1 and values[0].kind.is_float:
-            result = BOOL if it.name == "isnan" else values[0].kind
-            return Value(f"{_FLOAT_FUNCTIONS[it.name]}({values[0].text})", result)
-        if it.name == "simd_shuffle_xor" and len(values) == 2:
-            if values[0].kind.bits > 32 or values[0].kind == BOOL:
-                self.fail(f"simd_shuffle_xor of a {values[0].kind}")
-            value, by = values[0], self.converted(values[1], UINT)
-            return Value(f"M.shuffle_xor({self.mask}, {value.text}, {by.text})", value.kind)
-        function = self.source.functions.get(it.name)
-        if function is None or function.result is None or len(function.parameters) != len(values):
-            self.fail(f"{it.name} of {', '.join(str(one.kind) for one in values)} is not known here")
-        given = [self.converted(one, to.kind).text for one, to in zip(values, function.parameters)]
-        return Value(f"f_{it.name}(M, {self.mask}, {', '.join(given)})", function.result)
+    def shuffle(self, it: syntax.Call, value: Value, by: Value) -> Value:
+        return Value(f"M.shuffle_xor({self.mask}, {value.text}, {by.text})", value.kind)
+
+    def called(self, it: syntax.Call, function: Function, given: list[Value]) -> Value:
+        assert function.result is not None
+        return Value(
+            f"f_{function.name}(M, {self.mask}, {', '.join(one.text for one in given)})", function.result
+        )
 
 
 def _wrapped(value: int, kind: Type) -> Any:
@@ -470,17 +307,3 @@ def _wrapped(value: int, kind: Type) -> Any:
     if kind.is_float or kind == BOOL:
         return np.array(value).astype(kind.numpy)[()]
     return np.array(value % (1 << kind.bits), f"uint{kind.bits}").astype(kind.numpy)[()]
-
-
-def _reads(it: Expression) -> bool:
-    """Whether an expression reads memory, or asks other threads."""
-    match it:
-        case syntax.Index() | syntax.Call():
-            return True
-        case syntax.Unary() | syntax.Cast():
-            return getattr(it, "sign", "") == "*" or _reads(it.value)
-        case syntax.Binary():
-            return _reads(it.left) or _reads(it.right)
-        case syntax.Choice():
-            return _reads(it.condition) or _reads(it.yes) or _reads(it.no)
-    return False

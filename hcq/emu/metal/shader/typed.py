@@ -1,0 +1,332 @@
+"""C's types over a kernel's tree: what converts to what, what an operation computes in, where an address points.
+
+In       expressions of a Source
+Out      Value and Pointer, whose text is in the words of a subclass; MslError for what does not fit together
+Changes  nothing
+Next     translate.py (the words of NumPy), expressions.py (those of LLVM), types.py (how C joins types)
+Source   C++14: usual arithmetic conversions, pointer arithmetic; Metal Shading Language Specification, "Operators"
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from hcq.emu.metal.shader import syntax
+from hcq.emu.metal.shader.errors import MslError
+from hcq.emu.metal.shader.parser import Source
+from hcq.emu.metal.shader.syntax import Expression, Function, Statement
+from hcq.emu.metal.shader.types import BOOL, INT, SIZES, UINT, Type, joined, promoted
+
+ARITHMETIC = {"+", "-", "*", "/", "%", "&", "|", "^"}
+COMPARES = {"==", "!=", "<", ">", "<=", ">="}
+FLOAT_FUNCTIONS = {"sqrt", "precise::sqrt", "trunc", "floor", "ceil", "fabs", "isnan"}
+BARRIERS = ("threadgroup_barrier",)
+LANES = "xyzw"
+
+
+@dataclass(frozen=True)
+class Value:
+    """Text, and the type of what it computes. number: which one, where it is written as one."""
+
+    text: str
+    kind: Type
+    number: float | None = None
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A place in memory: numbers of `kind`, from an index on that is counted in scalars."""
+
+    memory: str
+    kind: Type
+    index: Value | None = None
+    is_const: bool = False
+
+
+Made = Value | Pointer
+
+
+class Typed(ABC):
+    """Expressions with their types. What a subclass says is at the end."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.scopes: list[dict[str, Made]] = []
+        self.at = 0  # the line of the text
+
+    def fail(self, what: str) -> NoReturn:
+        """The text is refused."""
+        raise MslError(f"program_source:{self.at}: {what}")
+
+    # ------------------------------------------------------------ statements
+
+    def statements(self, body: list[Statement]) -> None:
+        """A block, with names of its own."""
+        self.scopes.append({})
+        for one in body:
+            self.at = one.line
+            self.statement(one)
+        self.scopes.pop()
+
+    @abstractmethod
+    def statement(self, it: Statement) -> None:
+        """One of them."""
+
+    # ------------------------------------------------------------ places in memory
+
+    def find(self, name: str) -> Made:
+        """What a name stands for."""
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        self.fail(f"use of undeclared identifier {name!r}")
+
+    def index_of(self, place: Pointer) -> Value:
+        """Counted in scalars."""
+        return place.index if place.index is not None else self.constant(0, INT)
+
+    def moved(self, place: Pointer, by: Value) -> Pointer:
+        """So many elements further."""
+        if by.kind.is_float:
+            self.fail("an index is a whole number")
+        by = self.converted(by, promoted(by.kind))
+        if place.kind.lanes > 1:
+            by = self.binary("*", by, self.constant(place.kind.lanes, by.kind))
+        index = by if place.index is None else self.binary("+", place.index, by)
+        return replace(place, index=index)
+
+    def pointer(self, it: Expression) -> Pointer:
+        """An expression that is an address."""
+        if isinstance(it, syntax.Unary) and it.sign == "&":
+            return self.place(it.value)
+        if isinstance(it, syntax.Cast) and it.kind.space:
+            inner = self.pointer(it.value)
+            index, kind = inner.index, it.kind.element
+            old, new = SIZES[inner.kind.scalar], SIZES[kind.scalar]
+            if index is not None and old != new:
+                index = self.rescaled(self.binary("*", index, self.constant(old, index.kind)), new)
+            return Pointer(inner.memory, kind, index, inner.is_const)
+        if isinstance(it, syntax.Binary) and it.sign == "+":
+            return self.moved(self.pointer(it.left), self.value(it.right))
+        if isinstance(it, syntax.Name):
+            found = self.find(it.name)
+            if isinstance(found, Pointer):
+                return found
+        self.fail("expected an address")
+
+    def place(self, it: Expression) -> Pointer:
+        """An expression that stands for a place: what & takes, and what is assigned."""
+        if isinstance(it, syntax.Index):
+            return self.moved(self.pointer(it.base), self.value(it.index))
+        if isinstance(it, syntax.Unary) and it.sign == "*":
+            return self.pointer(it.value)
+        self.fail("this cannot be assigned, and has no address")
+
+    def written(self, it: Expression) -> Pointer:
+        """A place that an assignment may change."""
+        place = self.place(it)
+        if place.is_const:
+            self.fail("what is const cannot be assigned")
+        return place
+
+    def variable(self, name: str) -> Value:
+        """A variable that an assignment may change."""
+        found = self.find(name)
+        if not isinstance(found, Value):
+            self.fail(f"{name} cannot be assigned")
+        return found
+
+    # ------------------------------------------------------------ values
+
+    def converted(self, value: Value, kind: Type) -> Value:
+        """As C converts it."""
+        if value.kind == kind:
+            return value
+        if value.kind.lanes != kind.lanes:
+            self.fail(f"a {value.kind} where a {kind} is expected")
+        if kind.lanes > 1:
+            self.fail(f"a {value.kind} does not become a {kind} by itself")
+        if value.number is not None:
+            if not value.kind.is_float:
+                return self.constant(int(value.number) if kind != BOOL else int(value.number != 0), kind)
+            if kind.is_float:
+                return self.constant(float(value.number), kind)
+        return self.cast(value, kind)
+
+    def value(self, it: Expression) -> Value:
+        """An expression that is a number, or several."""
+        match it:
+            case syntax.Number():
+                return self.constant(it.value, it.kind)
+            case syntax.Name():
+                return self.named(it.name)
+            case syntax.Unary():
+                return self.unary(it)
+            case syntax.Binary():
+                if it.sign in ("&&", "||"):
+                    return self.both(it)
+                return self.binary(it.sign, self.value(it.left), self.value(it.right))
+            case syntax.Choice():
+                return self.choice(it)
+            case syntax.Cast():
+                return self.converted(self.value(it.value), it.kind)
+            case syntax.Index():
+                base = it.base
+                if isinstance(base, syntax.Name) and isinstance(self.find(base.name), Value):
+                    return self.lane_of(self.value(base), it.index)
+                return self.load(self.place(it))
+            case syntax.Member():
+                if it.name not in LANES:
+                    self.fail(f"{it.name!r} is no lane of a vector")
+                return self.lane_of(self.value(it.base), syntax.Number(LANES.index(it.name), INT))
+            case syntax.Call():
+                return self.call(it)
+
+    def named(self, name: str) -> Value:
+        """What a variable has."""
+        found = self.find(name)
+        if isinstance(found, Pointer):
+            self.fail(f"{name} is an address")
+        return found
+
+    def lane_of(self, vector: Value, index: Expression) -> Value:
+        """One of its numbers."""
+        if not isinstance(index, syntax.Number) or not 0 <= index.value < vector.kind.lanes:
+            self.fail(f"a lane of a {vector.kind} is a number below {vector.kind.lanes}")
+        return self.lane(vector, int(index.value))
+
+    def unary(self, it: syntax.Unary) -> Value:
+        """- ! ~ *"""
+        if it.sign == "*":
+            return self.load(self.pointer(it.value))
+        if it.sign == "&":
+            self.fail("an address where a number is expected")
+        value = self.value(it.value)
+        if it.sign == "!":
+            return self.signed("!", self.converted(value, BOOL))
+        value = self.converted(value, promoted(value.kind))
+        if it.sign == "~" and value.kind.is_float:
+            self.fail("~ of a float")
+        if it.sign == "-" and value.number is not None:
+            return self.constant(-value.number, value.kind)
+        return self.signed(it.sign, value)
+
+    def binary(self, sign: str, left: Value, right: Value) -> Value:
+        """Two numbers, in the type that C joins theirs to."""
+        if left.kind.lanes > 1 or right.kind.lanes > 1:
+            self.fail("arithmetic of vectors is not in the subset that is run here")
+        if sign in ("<<", ">>"):
+            left, right = (self.converted(one, promoted(one.kind)) for one in (left, right))
+            return self.shifted(sign, left, right)
+        kind = joined(left.kind, right.kind)
+        if sign in ("&", "|", "^") and left.kind == right.kind == BOOL:
+            kind = BOOL
+        a, b = self.converted(left, kind), self.converted(right, kind)
+        if sign not in COMPARES and (sign not in ARITHMETIC or (kind.is_float and sign in "%&|^")):
+            self.fail(f"{left.kind} {sign} {right.kind}")
+        return self.operated(sign, a, b)
+
+    def call(self, it: syntax.Call) -> Value:
+        """A function, a built-in one, or a vector made of its lanes."""
+        if it.name == "vector":
+            assert it.kind is not None
+            element = it.kind.element
+            lanes = [self.converted(self.value(one), element) for one in it.arguments]
+            if len(lanes) != it.kind.lanes:
+                self.fail(f"{it.kind} of {len(lanes)} numbers")
+            return self.vector(lanes, it.kind)
+        values = [self.value(one) for one in it.arguments]
+        if it.name == "as_type":
+            assert it.kind is not None
+            if it.kind.size_bytes != values[0].kind.size_bytes:
+                self.fail(f"as_type<{it.kind}> of a {values[0].kind}")
+            return self.bits_as(values[0], it.kind)
+        if it.name in FLOAT_FUNCTIONS and len(values) == 1 and values[0].kind.is_float:
+            return self.float_function(it.name.removeprefix("precise::"), values[0])
+        if it.name == "simd_shuffle_xor" and len(values) == 2:
+            if values[0].kind.bits > 32 or values[0].kind == BOOL:
+                self.fail(f"simd_shuffle_xor of a {values[0].kind}")
+            return self.shuffle(it, values[0], self.converted(values[1], UINT))
+        function = self.source.functions.get(it.name)
+        if function is None or function.result is None or len(function.parameters) != len(values):
+            self.fail(f"{it.name} of {', '.join(str(one.kind) for one in values)} is not known here")
+        given = [self.converted(one, to.kind) for one, to in zip(values, function.parameters)]
+        return self.called(it, function, given)
+
+    # ------------------------------------------------------------ what a subclass says
+
+    @abstractmethod
+    def constant(self, value: float, kind: Type) -> Value:
+        """A number of a type; a whole one as C wraps it."""
+
+    @abstractmethod
+    def rescaled(self, size_bytes: Value, unit_bytes: int) -> Value:
+        """An index counted in units."""
+
+    @abstractmethod
+    def cast(self, value: Value, kind: Type) -> Value:
+        """One scalar type to another one."""
+
+    @abstractmethod
+    def lane(self, vector: Value, number: int) -> Value:
+        """One of a vector's numbers."""
+
+    @abstractmethod
+    def vector(self, lanes: list[Value], kind: Type) -> Value:
+        """A vector of these."""
+
+    @abstractmethod
+    def bits_as(self, value: Value, kind: Type) -> Value:
+        """The same bits under another type of that size."""
+
+    @abstractmethod
+    def signed(self, sign: str, value: Value) -> Value:
+        """! of a bool; - or ~ of a number in a type that C computes in."""
+
+    @abstractmethod
+    def shifted(self, sign: str, value: Value, by: Value) -> Value:
+        """<< or >>; only the low bits of a count matter."""
+
+    @abstractmethod
+    def operated(self, sign: str, a: Value, b: Value) -> Value:
+        """Arithmetic or a comparison of two numbers of one type."""
+
+    @abstractmethod
+    def float_function(self, name: str, value: Value) -> Value:
+        """One of FLOAT_FUNCTIONS."""
+
+    @abstractmethod
+    def both(self, it: syntax.Binary) -> Value:
+        """&& or ||: the right side is read where the left one leaves it open."""
+
+    @abstractmethod
+    def choice(self, it: syntax.Choice) -> Value:
+        """condition ? yes : no, of which one is read."""
+
+    @abstractmethod
+    def load(self, place: Pointer) -> Value:
+        """What is there."""
+
+    @abstractmethod
+    def shuffle(self, it: syntax.Call, value: Value, by: Value) -> Value:
+        """What another thread of the SIMD group has."""
+
+    @abstractmethod
+    def called(self, it: syntax.Call, function: Function, given: list[Value]) -> Value:
+        """A function of the text."""
+
+
+def reads(it: Expression) -> bool:
+    """Whether an expression reads memory, or asks other threads."""
+    match it:
+        case syntax.Index() | syntax.Call():
+            return True
+        case syntax.Unary() | syntax.Cast():
+            return getattr(it, "sign", "") == "*" or reads(it.value)
+        case syntax.Binary():
+            return reads(it.left) or reads(it.right)
+        case syntax.Choice():
+            return reads(it.condition) or reads(it.yes) or reads(it.no)
+    return False

@@ -1,0 +1,259 @@
+"""MSL by NumPy and by machine code: two translations of the same text, which have to agree bit for bit."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hcq.emu.metal.shader.compiled import Compiled
+from hcq.emu.metal.shader.errors import KernelFault
+from hcq.emu.metal.shader.parser import parse
+from hcq.emu.metal.shader.program import Program
+
+GOLDEN = Path(__file__).resolve().parents[4] / "kernels_golden" / "metal"
+HEAD = (
+    "kernel void k(device int *out [[buffer(0)]], device const int *p [[buffer(1)]], "
+    "constant int &n [[buffer(2)]],\n"
+)
+PLACES = (
+    "  uint g [[threadgroup_position_in_grid]], uint i [[thread_position_in_threadgroup]],\n"
+    "  uint all [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {\n"
+)
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
+
+
+def both(text: str, groups: int, threads: int, *data: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+    """What a kernel leaves in memory, the same by NumPy and by machine code."""
+    source = parse(text)
+    (kernel,) = source.kernels.values()
+    first, second = ([one.copy() for one in data] for _ in range(2))
+    Program(source, kernel).interpret((groups, 1, 1), (threads, 1, 1), dict(enumerate(first)))
+    Compiled(source, kernel).run((groups, 1, 1), (threads, 1, 1), second)
+    for a, b in zip(first, second):
+        np.testing.assert_array_equal(a, b)
+    return second
+
+
+def ints(*values: int) -> NDArray[np.uint8]:
+    return np.array(values, np.int32).view(np.uint8)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.txt")), ids=lambda path: path.name.partition(".")[0])
+def test_reviewed_kernels_leave_the_same_bits(path: Path) -> None:
+    text, rng = path.read_text(), np.random.default_rng(1)
+    groups, threads = (int(found) for found in re.search(r"(\d+) threadgroups of (\d+)", text).groups())  # type: ignore[union-attr]
+    shapes = re.findall(r"// p\d+: float32 \[(.*)\]", text)
+    sizes = [np.prod([int(size) for size in shape.split(",")]) for shape in shapes]
+    data = [rng.standard_normal(size).astype(np.float32).view(np.uint8) for size in sizes]
+    assert both(text, int(groups), int(threads), *data)[0].any()
+
+
+TYPES = ("int", "uint", "char", "uchar", "short", "ushort", "long", "ulong", "float", "half", "bool")
+EDGES = (0, 1, -1, 2, 3, 7, 31, 32, 127, 128, 255, 32767, 65535, 65536, 2**31 - 1, -(2**31))
+
+
+class Expressions:
+    """Random ones, each with its type; what C and MSL leave open (floats out of range of an integer) may be in them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def of(self, kind: str, depth: int) -> str:
+        pick = self.random.choice
+        if not depth or self.random.random() < 0.1:
+            if kind in ("float", "half"):
+                return f"({kind}){pick(('a', 'b', 'f', 'h', '0.5f', '3.0f', '1e-3f'))}"
+            return f"({kind}){pick(('a', 'b', 'c', 'f', str(self.random.randrange(100)), '0xffffffffu'))}"
+        less = depth - 1
+        if kind == "bool":
+            other = pick(TYPES)
+            sign = pick(("<", "<=", "==", "!=", ">", ">="))
+            return pick(
+                (
+                    f"({self.of(other, less)} {sign} {self.of(other, less)})",
+                    f"({self.of('bool', less)} {pick(('&&', '||', '&', '^'))} {self.of('bool', less)})",
+                    f"!{self.of('bool', less)}",
+                    f"isnan({self.of('float', less)})",
+                )
+            )
+        x, y = self.of(kind, less), self.of(pick((kind, pick(TYPES))), less)
+        forms = [
+            f"({kind})({x} {pick('+-*/')} {y})",
+            f"({kind})(-{x})",
+            f"({self.of('bool', less)} ? {x} : {self.of(kind, less)})",
+            f"({kind}){y}",
+            f"({self.of('bool', less)} ? ({kind})p[(i + 1u) % 16u] : {x})",
+        ]
+        if kind in ("float", "half"):
+            forms += [
+                f"{pick(('trunc', 'floor', 'ceil', 'fabs', 'sqrt'))}({x})",
+                f"({kind})as_type<float>({self.of('uint', less)})",
+            ]
+        else:
+            whole = self.of(pick([one for one in TYPES if one not in ("float", "half", "bool")]), less)
+            forms += [
+                f"({kind})({x} {pick(('%', '&', '|', '^', '<<', '>>'))} {whole})",
+                f"({kind})(~{x})",
+                f"({kind})as_type<int>({self.of('float', less)})",
+            ]
+        return pick(forms)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [*range(4), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(4, 60))],
+)
+def test_arithmetic_of_every_type_agrees_on_every_bit(seed: int) -> None:
+    """But for the bits of what is no number, which become one and the same here."""
+    made, lines = Expressions(seed), []
+    for number in range(24):
+        kind = TYPES[number % len(TYPES)]
+        value = made.of(kind, 3)
+        if kind in ("float", "half"):
+            lines.append(f"  const {kind} x{number} = {value};")
+            value = f"isnan(x{number}) ? 7 : as_type<int>((float)x{number})"
+            lines.append(f"  out[16 * {2 * number} + (int)i] = {value};")
+        else:
+            lines.append(f"  const long x{number} = (long)({value});")
+            lines.append(f"  out[16 * {2 * number} + (int)i] = (int)x{number};")
+            lines.append(f"  out[16 * {2 * number + 1} + (int)i] = (int)(x{number} >> 32);")
+    values = "  const int a = p[i]; const int b = p[15u - i]; const int c = (int)i; const half h = (half)(b % 100);\n"
+    values += "  const float f = (float)a / (float)(b + 3);\n"
+    text = HEAD + PLACES + values + "\n".join(lines) + "\n}\n"
+    both(text, 1, 16, ints(*[0] * 16 * 48), ints(*EDGES), ints(5))
+
+
+FUNCTIONS = """static inline ulong shuffle_long(ulong x, ushort by) {
+  const uint low = simd_shuffle_xor((uint)x, by);
+  const uint high = simd_shuffle_xor((uint)(x >> 32), by);
+  return (ulong)high << 32 | (ulong)low;
+}
+static inline int early(int x) { if (x < 4) return -x; if (x == 9) { return 100; } return x * 2; }
+"""
+
+
+BODIES = {
+    "loops of each thread's own length, and functions that return early": """
+        int s = 0;
+        for (int j = 0; j < (int)lane; ++j) { if (j % 3 == 0) { s = s + early(j); } else s = s ^ j; }
+        out[all] = s;""",
+    "threads meet in a loop whose length is a number": """
+        t[i] = p[all];
+        for (int j = 0; j < 3; ++j) { BARRIER const int x = t[63u - i]; BARRIER t[i] = x + j; }
+        out[all] = t[i];""",
+    "threads meet in a loop whose length is passed": """
+        t[i] = p[all];
+        for (int j = 0; j < n; ++j) { BARRIER const int x = t[i ^ 1u]; BARRIER t[i] = x * 3; }
+        out[all] = t[i];""",
+    "all threads of a group take a branch in which they meet, or none": """
+        int x = 1;
+        if (g == 1u) { t[i] = p[all]; BARRIER x = t[63u - i]; } else { x = -1; }
+        out[all] = x;""",
+    "some SIMD groups exchange, and others do not": """
+        int x = p[all];
+        if (i < 32u) { x = x + simd_shuffle_xor(x, (ushort)3); x = x + simd_shuffle_xor(x, (ushort)16); }
+        out[all] = x;""",
+    "a bool is exchanged as a number": """
+        bool f = p[all] > 7;
+        f = f & (simd_shuffle_xor((uint)f, (ushort)1) != 0u);
+        out[all] = (int)f;""",
+    "functions exchange": """
+        const ulong x = shuffle_long((ulong)p[all] << 30, (ushort)2) >> 20;
+        out[all] = (int)x - (int)shuffle_long((ulong)i, (ushort)1);""",
+    "threads that have ended": """
+        if (g == 1u) { out[all] = 5; return; }
+        t[i] = p[all];
+        BARRIER
+        out[all] = t[63u - i];""",
+    "vectors in threadgroup memory": """
+        if (i < 16u) *(threadgroup int4 *)&t[4 * i] = *(device const int4 *)&p[4 * i];
+        BARRIER
+        out[all] = t[i];""",
+    "threadgroup memory under two types": """
+        ((threadgroup short *)t)[i] = (short)p[all];
+        BARRIER
+        out[all] = (int)((threadgroup short *)t)[63u - i];""",
+    "what nobody wrote": "out[all] = t[i] + ((threadgroup char *)t)[i];",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_threads_that_part_and_meet_agree(body: str) -> None:
+    text = FUNCTIONS + HEAD + PLACES + f"  threadgroup int t[64];\n{body}\n}}\n".replace("BARRIER", BARRIER)
+    rng = np.random.default_rng(2)
+    data = rng.integers(-50, 50, 192, np.int32).view(np.uint8)
+    found = both(text, 3, 64, ints(*[0] * 192), data, ints(4))
+    assert found[0].any()
+
+
+def test_each_thread_knows_its_place_in_three_dimensions() -> None:
+    text = """kernel void k(device uint *out [[buffer(0)]], uint3 g [[threadgroup_position_in_grid]],
+      uint3 i [[thread_position_in_threadgroup]], uint3 whole [[thread_position_in_grid]],
+      uint3 sizes [[threads_per_threadgroup]], uint3 groups [[threadgroups_per_grid]],
+      ushort s [[simdgroup_index_in_threadgroup]], uint flat [[thread_index_in_threadgroup]]) {
+        const uint at = ((g.z * groups.y + g.y) * groups.x + g.x) * sizes.x * sizes.y * sizes.z + flat;
+        out[at] = whole.x + 100u * whole.y + 10000u * whole.z + 1000000u * (uint)s + i.x + i.y + i.z;
+    }"""
+    source = parse(text)
+    (kernel,) = source.kernels.values()
+    first, second = (np.zeros(4 * 12 * 60, np.uint8) for _ in range(2))
+    Program(source, kernel).interpret((2, 3, 2), (5, 4, 3), {0: first})
+    Compiled(source, kernel).run((2, 3, 2), (5, 4, 3), [second])
+    np.testing.assert_array_equal(first, second)
+    words = first.view(np.uint32)
+    assert words[-1] == 9 + 100 * 11 + 10000 * 5 + 1000000 + 4 + 3 + 2
+
+
+def test_a_kernel_is_compiled_once_it_has_been_run_often_enough() -> None:
+    source = parse(HEAD + PLACES + "out[all] = p[all] + n;\n}")
+    (kernel,) = source.kernels.values()
+    program = Program(source, kernel)
+    out, data, number = ints(*[0] * 64), ints(*range(64)), ints(3)
+    ways = []
+    for _ in range(300):
+        out[:] = 0
+        program.run((2, 1, 1), (32, 1, 1), {0: out, 1: data, 2: number})
+        assert out.view(np.int32).tolist() == list(range(3, 67))
+        ways.append(program.compiled is not None)
+    assert ways[0] is False
+    assert ways[-1] is True
+    assert ways == sorted(ways)
+
+
+def test_what_machine_code_is_not_made_of_is_interpreted() -> None:
+    source = parse(HEAD + PLACES + "out[all] = simd_shuffle_xor(p[all], (ushort)n);\n}")
+    (kernel,) = source.kernels.values()
+    program = Program(source, kernel, "compiled")
+    out = ints(*[0] * 32)
+    program.run((1, 1, 1), (32, 1, 1), {0: out, 1: ints(*range(32)), 2: ints(6)})
+    assert out.view(np.int32).tolist() == [one ^ 6 for one in range(32)]
+    assert program.compiled is None
+    assert program.why_not == "simd_shuffle_xor by a number that is not written"
+
+
+def test_a_thread_that_leaves_its_buffer_leaves_the_memory_beside_it_alone() -> None:
+    source = parse(HEAD + PLACES + "out[all] = 1;\n}")
+    (kernel,) = source.kernels.values()
+    memory = np.zeros(4 * 64, np.uint8)
+    with pytest.raises(KernelFault, match=r"k: writes out\[32\] of 32 elements of int32"):
+        Compiled(source, kernel).run((2, 1, 1), (32, 1, 1), [memory[:128], ints(0), ints(0)])
+    assert memory[:128].view(np.int32).tolist() == [1] * 32
+    assert not memory[128:].any()
+
+
+def test_races_are_found_after_so_many_barriers_that_counting_begins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hcq.emu.metal.shader.groups.EPOCHS", 3)
+    body = f"for (int j = 0; j < 20; ++j) {{ {BARRIER} t[i] = j; {BARRIER} out[all] = t[31u - i]; }}"
+    text = HEAD + PLACES + f"threadgroup int t[32]; {body}\n}}"
+    both(text, 2, 32, ints(*[0] * 64), ints(0), ints(0))
+    source = parse(text.replace(f"t[i] = j; {BARRIER}", "t[i] = j;"))
+    (kernel,) = source.kernels.values()
+    with pytest.raises(KernelFault, match="a race"):
+        Compiled(source, kernel).run((1, 1, 1), (32, 1, 1), [ints(*[0] * 32), ints(0), ints(0)])
