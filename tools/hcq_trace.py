@@ -2,7 +2,7 @@
 
 In       a file recorded with HCQ_TRACE=FILE (or `hcq-trace record -o FILE -- CMD`)
 Out      text, or JSON with --json; exit status 0, 1 when something was found or differs, 2 when it could not be done
-Changes  nothing, except that record, export -o, assemble, minimise and edit write the files named
+Changes  nothing, except that record, export -o, join, assemble, minimise and edit write the files named
 Next     trace/ (one file a verb), hcq/trace/file.py (the reader), docs/trace.md (a tutorial)
 """
 
@@ -48,6 +48,7 @@ then:
   hcq-trace graph run.hcqtrace                           who waits for whom, and deadlocks
   hcq-trace record --data -o capsule.hcqtrace -- CMD     also record memory, so that
   hcq-trace replay capsule.hcqtrace                      the work can be run again and compared bit for bit
+  hcq-trace serve rank*.hcqtrace                         the ranks of a job on one timeline
   hcq-trace decode strace.txt                            a log of ioctls that somebody else recorded
   hcq-trace edit run.hcqtrace > run.txt                  change a packet with an editor, then
   hcq-trace assemble run.txt -o changed.hcqtrace         make it a trace again
@@ -99,7 +100,8 @@ def parser() -> argparse.ArgumentParser:
     )
     verb.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command with its arguments")
 
-    verb = _verb(verbs, "show", _show, "print submissions packet by packet")
+    verb = _verb(verbs, "show", _show, "print submissions packet by packet", has_file=False)
+    _files(verb)
     _filters(verb)
     verb.add_argument("--last", metavar="N", type=int, help="only the last N submissions that are left")
     verb.add_argument("--ioctls", action="store_true", help="calls to the kernel driver and the system, too")
@@ -127,7 +129,8 @@ def parser() -> argparse.ArgumentParser:
     _limit(verb)
     _json(verb, "one object")
 
-    verb = _verb(verbs, "stats", _stats, "kernels, times, how busy each queue was, gaps")
+    verb = _verb(verbs, "stats", _stats, "kernels, times, how busy each queue was, gaps", has_file=False)
+    _files(verb)
     _json(verb, "one object")
 
     verb = _verb(verbs, "roofline", _roofline, "how long kernels would take on a chip, what bounds them")
@@ -140,11 +143,19 @@ def parser() -> argparse.ArgumentParser:
     )
     _json(verb, "a list of predictions")
 
-    verb = _verb(verbs, "graph", _graph, "signals and waits between submissions; deadlocks")
+    verb = _verb(verbs, "graph", _graph, "signals and waits between submissions; deadlocks", has_file=False)
+    _files(verb)
     verb.add_argument("--dot", action="store_true", help="for Graphviz: | dot -Tsvg > graph.svg")
     _json(verb, "one object")
 
-    verb = _verb(verbs, "export", _export, "the trace for other programs")
+    verb = _verb(
+        verbs, "join", _join, "the traces of several ranks as one file, on one clock", has_file=False
+    )
+    _files(verb)
+    verb.add_argument("-o", "--output", metavar="FILE", required=True, help="where the whole trace goes")
+
+    verb = _verb(verbs, "export", _export, "the trace for other programs", has_file=False)
+    _files(verb)
     form = verb.add_mutually_exclusive_group(required=True)
     form.add_argument(
         "--perfetto", dest="form", action="store_const", const="perfetto", help="for ui.perfetto.dev"
@@ -175,7 +186,10 @@ def parser() -> argparse.ArgumentParser:
         "--tries", metavar="N", type=int, default=2000, help="ask at most N times; default 2000"
     )
 
-    verb = _verb(verbs, "serve", _serve, "the trace as a page in the browser; it may still be growing")
+    verb = _verb(
+        verbs, "serve", _serve, "the trace as a page in the browser; it may still be growing", has_file=False
+    )
+    _files(verb)
     verb.add_argument("--port", metavar="N", type=int, default=0, help="default 0: any free one")
     verb.add_argument("--open", action="store_true", help="open the page in your browser")
 
@@ -246,6 +260,18 @@ def _filters(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _files(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="a trace; several, of ranks or hosts, become one, on one clock",
+    )
+    verb.add_argument(
+        "--offset", metavar="FILE=NS", action="append", default=[], help="add so much to the times of a file"
+    )
+
+
 def _limit(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--limit", metavar="N", type=int, default=20, help="print at most N of them; default 20"
@@ -283,7 +309,7 @@ def _show(options: argparse.Namespace) -> int:
         options.ioctls,
         options.memory,
     )
-    trace = _read(options.file)
+    trace = _read_all(options)
     color = Color.for_stdout()
     for view in show.select(trace, wanted):
         _print([show.as_json(view)] if options.json else show.lines(view, color, options.hex))
@@ -295,7 +321,7 @@ def _show(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from hcq.tools.trace import serve
 
-    return serve.run(options.file, options.port, options.open)
+    return serve.run(options.files, _offsets(options), options.port, options.open)
 
 
 def _disasm(options: argparse.Namespace) -> int:
@@ -351,13 +377,18 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _stats(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import stats
+    from hcq.tools.trace import overlap, stats
 
-    found = stats.collect(_read(options.file))
+    trace = _read_all(options)
+    found, talks = stats.collect(trace), overlap.talks(trace)
     if options.json:
-        _print_json(found)
+        _print_json({**found, "communication": overlap.as_json(talks)})
     else:
         _print(stats.lines(found, Color.for_stdout()))
+        _print(overlap.lines(talks, Color.for_stdout()))
+    for record in trace.joined:
+        if not record.fields.get("aligned"):
+            print(f"hcq-trace: {clean(record.fields['text'])}", file=sys.stderr)
     return 0
 
 
@@ -378,7 +409,7 @@ def _roofline(options: argparse.Namespace) -> int:
 def _graph(options: argparse.Namespace) -> int:
     from hcq.tools.trace import graph
 
-    found = graph.Graph(_read(options.file))
+    found = graph.Graph(_read_all(options))
     if options.json:
         _print_json(graph.as_json(found))
     else:
@@ -386,10 +417,22 @@ def _graph(options: argparse.Namespace) -> int:
     return FOUND if found.stuck else 0
 
 
+def _join(options: argparse.Namespace) -> int:
+    from hcq.trace import join
+
+    sources = [join.source_of(path, _bytes(path)) for path in options.files]
+    joined = join.join(sources, _offsets(options))
+    _write(options.output, join.content_of(joined))
+    _print(str(record.fields["text"]) for record in joined.records if record.name == "JOINED")
+    if joined.cut_bytes:
+        print(f"{joined.cut_bytes} bytes are left out: {joined.cut_why}.", file=sys.stderr)
+    return 0
+
+
 def _export(options: argparse.Namespace) -> int:
     from hcq.tools.trace import export
 
-    _write(options.output, export.export(_read(options.file), options.form))
+    _write(options.output, export.export(_read_all(options), options.form))
     return 0
 
 
@@ -461,6 +504,26 @@ def _read(path: str) -> Any:
     from hcq.trace.file import Trace
 
     return Trace.read(path)
+
+
+def _read_all(options: argparse.Namespace) -> Any:
+    from hcq.trace.file import Trace
+
+    return Trace.read_all(options.files, _offsets(options))
+
+
+def _offsets(options: argparse.Namespace) -> dict[str, int]:
+    """What --offset says: file -> nanoseconds."""
+    found: dict[str, int] = {}
+    for text in options.offset:
+        name, _, number = text.rpartition("=")
+        try:
+            found[name] = int(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise UsageError(f"--offset {text}: takes a file and nanoseconds, as in rank1.hcqtrace=-52114.")
+    return found
 
 
 def _bytes(path: str) -> bytes:

@@ -99,7 +99,7 @@ class _Replayed:
             return made is None or made.finished_ns is None or made.finished_ns < self.now_ns
 
         timeline = int(device.facts.get("timeline", 0))
-        self.devices[number] = DeviceState(device.name, model, timeline, finished)
+        self.devices[number] = DeviceState(device.key, model, timeline, finished)
 
     def _submit(self, made: Submission) -> Iterator[Finding]:
         if made.dropped:

@@ -3,8 +3,8 @@
 In       a file written with HCQ_TRACE=FILE, whole or cut off
 Out      Trace: `submissions` with decoded packets and commands as data, `code`, `signals`, `faults`, `memory_at`
 Changes  nothing
-Next     frames.py (bytes to records), memory.py (addresses and blocks over time), backends.py (whose decoder
-         reads which words), tools/hcq_trace.py (shows it)
+Next     frames.py (bytes to records), join.py (several files), memory.py (addresses and blocks over time),
+         backends.py (whose decoder reads which words), tools/hcq_trace.py (shows it)
 
 Reading is two passes: `read_records` checks frames and checksums and stops at the first that is cut off or damaged;
 Trace goes through the records once and keeps what later records refer to. Packets are decoded when asked for.
@@ -12,11 +12,11 @@ Trace goes through the records once and keeps what later records refer to. Packe
 
 from __future__ import annotations
 
-import bisect
 import gc
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from hcq import backends, ranks
@@ -27,7 +27,8 @@ from hcq.spans import Span
 from hcq.trace.calls import ioctl_of
 from hcq.trace.frames import Record as Record
 from hcq.trace.frames import read_records as read_records
-from hcq.trace.memory import BlockHistory
+from hcq.trace.join import join, source_of
+from hcq.trace.memory import BlockHistory, MemoryHistory
 from hcq.trace.memory import BlockImage as BlockImage
 from hcq.trace.memory import MemoryMap as MemoryMap
 from hcq.trace.memory import Place as Place
@@ -250,6 +251,7 @@ class Trace:
     processes    what each process said of itself when it began to write
     devices, submissions, code, signals, faults, contents, results, calls, places, spans   in order
     counters     (device, Counters) of launches that an emulated GPU counted, in order
+    joined       of a trace made of several files, what was done with their clocks: `text` is a sentence
     renamed      what buffers were called later than when they were made, by the record of that
     cut_bytes    what is left after the last whole record: 0 unless the file is cut off or damaged; cut_why says which
     """
@@ -272,17 +274,16 @@ class Trace:
         self.counters: list[tuple[TraceDevice, Counters]] = []  # of launches on emulated GPUs, in order
         self.places: list[PlaceSeen] = []
         self.spans: list[SpanSeen] = []
+        self.joined: list[Record] = []
         self._strings: dict[int, dict[int, str]] = {}
         self._device: dict[tuple[int, int], TraceDevice] = {}
         self._by_value: dict[tuple[str, int], Submission] = {}
         self._blocks: dict[tuple[str, int], list[BlockHistory]] = {}
         self._code_at: dict[tuple[str, int], Code] = {}
         self.renamed: dict[int, str] = {}  # record of an allocation -> what the buffer was called later
-        self._last_alloc: dict[tuple[str, int], int] = {}  # device and address -> place in `_events`
-        self._events: list[tuple[int, str, Range]] = []  # record, what happened, to which range
-        self._moment = 0  # how many of the events `_live`, `_freed` and `_mapped` have seen
-        self._now: MemoryMap | None = None
-        self._reset_memory()
+        self._memory: dict[int, MemoryHistory] = {}  # of each process
+        self._ranks = {r.process: r.fields.get("rank") for r in records if r.kind == Kind.PLACE}
+        self._is_of_many = len({r.process for r in records if r.kind == Kind.PROCESS}) > 1
         for record in records:
             try:
                 self._take(record)
@@ -305,11 +306,7 @@ class Trace:
     @staticmethod
     def read(path: str) -> Trace:
         """Read a file. Raises UsageError, one sentence, when it cannot be read or is no trace."""
-        try:
-            with open(path, "rb") as file:
-                content = file.read()
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
+        content = _content(path)
         try:
             trace = Trace.parse(content)
         except UsageError as error:
@@ -328,6 +325,38 @@ class Trace:
         finally:
             if collects:
                 gc.enable()
+
+    @staticmethod
+    def read_all(paths: Sequence[str], offsets: Mapping[str, int] | None = None) -> Trace:
+        """Several files as one trace, on one clock (join.py). Raises UsageError naming the file that is at fault.
+
+        offsets  file -> nanoseconds to add to its times, whatever was recorded
+        """
+        if len(paths) == 1 and not offsets:
+            return Trace.read(paths[0])
+        joined = join([source_of(path, _content(path)) for path in paths], offsets)
+        trace = Trace(joined.records, joined.cut_bytes, joined.cut_why)
+        trace.path = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        return trace
+
+    def process_name(self, process: int) -> str:
+        """A process as people call it: its rank and host, or its number."""
+        return self._names_of_processes.get(process) or f"process {process}"
+
+    @cached_property
+    def _names_of_processes(self) -> dict[int, str]:
+        fields = {record.process: record.fields for record in self.processes}
+        hosts = {said.get("host") for said in fields.values()}
+        found = {}
+        for process, said in fields.items():
+            host = f" on {said['host']}" if len(hosts) > 1 and said.get("host") else ""
+            found[process] = f"process {said.get('pid', process)}{host}"
+        ranks_said = {seen.process: seen.place for seen in self.places}
+        called = {process: f"rank {place.rank} on {place.host}" for process, place in ranks_said.items()}
+        for process, name in called.items():
+            is_twin = sum(other == name for other in called.values()) > 1
+            found[process] = f"{name}, {found[process]}" if is_twin and process in found else name
+        return found
 
     def string(self, process: int, number: int) -> str:
         """The text that a process called `number`; "" for 0. Raises ValueError for a number it never introduced."""
@@ -374,50 +403,19 @@ class Trace:
             raise UsageError(f"{device.key}: no block at {va:#x} was written down before record {record}.")
         return found[-1].image(va, record)
 
-    def memory_at(self, when: Submission | Record | int) -> MemoryMap:
-        """What was where when a submission was made or a record was written. Asking in order is cheap."""
-        record = (
-            when if isinstance(when, int) else when.record if isinstance(when, Submission) else when.index
-        )
-        wanted = bisect.bisect_left(self._events, record, key=lambda event: event[0])
-        if wanted < self._moment:
-            self._reset_memory()
-        if wanted > self._moment:
-            for _, what, span in self._events[self._moment : wanted]:
-                self._happen(what, span)
-            self._moment = wanted
-            self._now = None
-        if self._now is None:
-            self._now = MemoryMap(dict(self._live), dict(self._freed), dict(self._mapped))
-        return self._now
+    def memory_at(self, when: Submission | Record | int, after: bool = False) -> MemoryMap:
+        """What was where in a process when it submitted something or wrote a record, or after that."""
+        if isinstance(when, Submission):
+            index, process = when.record, when.device.process
+        else:
+            record = self.records[when] if isinstance(when, int) else when
+            index, process = record.index, record.process
+        return self._history(process).before(index + after)
+
+    def _history(self, process: int) -> MemoryHistory:
+        return self._memory.get(process) or self._memory.setdefault(process, MemoryHistory(process))
 
     # ------------------------------------------------------------ what records mean
-
-    def _reset_memory(self) -> None:
-        self._moment = 0
-        self._now = None
-        self._live: dict[int, Range] = {}
-        self._freed: dict[int, Range] = {}
-        self._mapped: dict[int, Range] = {}
-
-    def _happen(self, what: str, span: Range) -> None:
-        if what == "alloc":
-            self._live[span.start] = span
-            self._freed.pop(span.start, None)
-        elif what == "free":
-            old = self._live.pop(span.start, None)
-            if old is not None:
-                self._freed[span.start] = Range(
-                    old.start, old.size_bytes, old.name, "freed", span.since, old.device
-                )
-        elif what == "map":
-            self._mapped[span.start] = span
-        else:
-            old = self._mapped.pop(span.start, None)
-            if old is not None:
-                self._mapped[span.start] = Range(
-                    old.start, old.size_bytes, old.name, "unmapped", span.since, old.device
-                )
 
     def name_kernel(self, command: dict[str, Any], device: TraceDevice) -> None:
         """Give a dispatch the name of the program at its entry, and its untyped arguments their kinds."""
@@ -501,6 +499,9 @@ class Trace:
             self.places.append(PlaceSeen(record.index, record.process, record.time_ns, said))
         elif kind == Kind.SPAN:
             self.spans.append(SpanSeen(record.index, self._of(record), _span(fields)))
+        elif kind == Kind.JOINED:
+            str(fields["text"])
+            self.joined.append(record)
         elif kind == Kind.FAULT:
             self._of(record)
             self.faults.append(record)
@@ -508,8 +509,12 @@ class Trace:
     def _take_device(self, record: Record) -> None:
         fields = record.fields
         name, number = str(fields["name"]), int(fields["device"])
-        known = sum(device.name == name for device in self.devices)
-        key = name if not known else f"{name}@{record.process}"
+        rank = self._ranks.get(record.process)
+        if rank is not None and self._is_of_many:
+            key = f"{name}@rank{rank}"
+        else:
+            known = sum(device.name == name for device in self.devices)
+            key = name if not known else f"{name}@{record.process}"
         while any(device.key == key for device in self.devices):
             key += "'"
         facts = fields["facts"]
@@ -539,15 +544,11 @@ class Trace:
         else:
             name = str(fields.get("name") or f"mapping@{start:x}")
             span = Range(start, int(fields["size_bytes"]), name, "mapped", record.index, device.key)
-        if record.kind == Kind.ALLOC:
-            self._last_alloc[device.key, start] = len(self._events)
-        self._events.append((record.index, record.name.lower(), span))
+        self._history(record.process).add(record.name.lower(), span)
 
     def _rename(self, device: TraceDevice, va: int, name: str) -> None:
-        at = self._last_alloc.get((device.key, va))
-        if at is not None:
-            index, what, span = self._events[at]
-            self._events[at] = index, what, replace(span, name=name)
+        index = self._history(device.process).rename(device.key, va, name)
+        if index is not None:
             self.renamed[index] = name
 
     def _take_code(self, record: Record) -> None:
@@ -590,6 +591,14 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"Trace({self.path!r}, {len(self.devices)} devices, {len(self.submissions)} submissions)"
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
 def _span(fields: dict[str, Any]) -> Span:

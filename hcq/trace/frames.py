@@ -58,7 +58,7 @@ def read_records(content: bytes) -> tuple[list[Record], int, str]:
         if at + _FRAME.size > len(content):
             why = "cut off in the middle of a record"
             break
-        checksum, kind, _, text_bytes, data_bytes, process, time_ns = _FRAME.unpack_from(content, at)
+        checksum, _, _, text_bytes, data_bytes, _, _ = _FRAME.unpack_from(content, at)
         end = at + _FRAME.size + text_bytes + data_bytes
         if end > len(content):
             why = "cut off in the middle of a record, or its length is damaged"
@@ -67,16 +67,16 @@ def read_records(content: bytes) -> tuple[list[Record], int, str]:
         if zlib.crc32(raw[4:]) != checksum:
             why = "damaged: a record's checksum is wrong"
             break
-        found.append(_record(len(found), kind, process, time_ns, text_bytes, raw, at))
+        found.append(record_of(len(found), raw, at))
         at = end
     if not found and at < len(content):
         raise UsageError(f"no trace: it begins like one, but its first record is {why}.")
     return found, len(content) - at, why
 
 
-def _record(
-    index: int, kind: int, process: int, time_ns: int, text_bytes: int, raw: bytes, at: int
-) -> Record:
+def record_of(index: int, raw: bytes, at: int) -> Record:
+    """A whole record whose checksum is right. Raises UsageError when its bytes contradict each other."""
+    _, kind, _, text_bytes, _, process, time_ns = _FRAME.unpack_from(raw)
     data = raw[_FRAME.size + text_bytes :]
     fields: dict[str, Any] = {}
     try:
@@ -92,6 +92,19 @@ def _record(
     except (ValueError, struct.error, RecursionError) as error:
         raise UsageError(f"record {index} (at byte {at}) cannot mean anything: {error}.") from None
     return Record(index, known, process, time_ns, fields, data, at, raw)
+
+
+def first_fields(start: bytes) -> dict[str, Any]:
+    """The text of the first record of a trace that begins like this; empty when it is not whole, or there is none."""
+    rest = start[len(MAGIC) :]
+    if len(rest) < _FRAME.size:
+        return {}
+    _, _, _, text_bytes, data_bytes, _, _ = _FRAME.unpack_from(rest)
+    raw = rest[: _FRAME.size + text_bytes + data_bytes]
+    try:
+        return record_of(0, raw, len(MAGIC)).fields
+    except UsageError:
+        return {}
 
 
 def _no_trace(content: bytes) -> str:

@@ -1,7 +1,8 @@
 """Trace memory: what was where at one moment, and what a recorded block held when a submission ran it.
 
 In       ranges and block records, put in order by file.py
-Out      MemoryMap: `find` says what an address is; BlockHistory: words and commands of a block at any moment
+Out      MemoryHistory: a MemoryMap at any moment, whose `find` says what an address is; BlockHistory: words
+         and commands of a block at any moment
 Changes  nothing outside itself
 Next     file.py (who fills these)
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import bisect
 import math
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -43,9 +44,12 @@ class Range:
 
 
 class MemoryMap:
-    """What was where at one moment. `ranges` are buffers and mappings, `find` says what an address is."""
+    """What was where at one moment, in one process. `ranges` are its buffers, `find` says what an address is."""
 
-    def __init__(self, live: dict[int, Range], freed: dict[int, Range], mapped: dict[int, Range]) -> None:
+    def __init__(
+        self, process: int, live: dict[int, Range], freed: dict[int, Range], mapped: dict[int, Range]
+    ) -> None:
+        self.process = process
         self.live = live
         self.freed = freed
         self.mapped = mapped
@@ -75,6 +79,68 @@ class MemoryMap:
         before = self.live[starts[at - 1]] if at else None
         after = self.live[starts[at]] if at < len(starts) else None
         return before, after
+
+
+class MemoryHistory:
+    """The buffers and mappings of one process over time. Asking for moments in order is cheap."""
+
+    def __init__(self, process: int) -> None:
+        self.process = process
+        self._events: list[tuple[int, str, Range]] = []  # record, what happened, to which range
+        self._last_alloc: dict[tuple[str, int], int] = {}  # device and address -> place in `_events`
+        self._moment = 0  # how many of the events `_live`, `_freed` and `_mapped` have seen
+        self._now: MemoryMap | None = None
+        self._live: dict[int, Range] = {}
+        self._freed: dict[int, Range] = {}
+        self._mapped: dict[int, Range] = {}
+
+    def add(self, what: str, span: Range) -> None:
+        """An event ("alloc", "free", "map", "unmap") of the record `span.since`, which comes after all before it."""
+        if what == "alloc":
+            self._last_alloc[span.device, span.start] = len(self._events)
+        self._events.append((span.since, what, span))
+
+    def rename(self, device: str, va: int, name: str) -> int | None:
+        """The buffer that was handed out there last is called something else for all of its life; its record."""
+        at = self._last_alloc.get((device, va))
+        if at is None:
+            return None
+        index, what, span = self._events[at]
+        self._events[at] = index, what, replace(span, name=name)
+        return index
+
+    def before(self, record: int) -> MemoryMap:
+        """What was where when a record was written."""
+        wanted = bisect.bisect_left(self._events, record, key=lambda event: event[0])
+        if wanted < self._moment:
+            self._reset()
+        if wanted > self._moment:
+            for _, what, span in self._events[self._moment : wanted]:
+                self._happen(what, span)
+            self._moment = wanted
+            self._now = None
+        if self._now is None:
+            self._now = MemoryMap(self.process, dict(self._live), dict(self._freed), dict(self._mapped))
+        return self._now
+
+    def _reset(self) -> None:
+        self._moment, self._now = 0, None
+        self._live, self._freed, self._mapped = {}, {}, {}
+
+    def _happen(self, what: str, span: Range) -> None:
+        if what == "alloc":
+            self._live[span.start] = span
+            self._freed.pop(span.start, None)
+        elif what == "free":
+            old = self._live.pop(span.start, None)
+            if old is not None:
+                self._freed[span.start] = replace(old, state="freed", since=span.since)
+        elif what == "map":
+            self._mapped[span.start] = span
+        else:
+            old = self._mapped.pop(span.start, None)
+            if old is not None:
+                self._mapped[span.start] = replace(old, state="unmapped", since=span.since)
 
 
 @dataclass(frozen=True)

@@ -50,5 +50,11 @@ def clean(text: str) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """ "1 submission", "2 submissions"."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    """ "1 submission", "2 submissions", "3 copies"."""
+    return (
+        f"{number} {what}"
+        if number == 1
+        else f"{number} {what[:-1]}ies"
+        if what.endswith("y")
+        else f"{number} {what}s"
+    )

@@ -145,7 +145,7 @@ class _Side:
 
     def place(self, memory: MemoryMap, va: int) -> tuple[object, int, int, str]:
         """Identity, offset, size and state of what an address is in."""
-        owner = timelines(self.trace).get(va)
+        owner = timelines(self.trace, memory.process).get(va)
         if owner is not None:
             return f"timeline {owner.name}", 0, 16, "live"
         place = memory.find(va)

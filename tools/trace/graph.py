@@ -105,7 +105,7 @@ class Graph:
         return _Step(submission, cell, command["value"], command["verb"] == "wait", name)
 
     def _cell(self, memory: Any, device: str, va: int) -> Cell:
-        owner = timelines(self.trace).get(va)
+        owner = timelines(self.trace, memory.process).get(va)
         if owner is not None:
             return Cell(owner.key, -1, va)
         place = memory.find(va)

@@ -1,9 +1,9 @@
 """Serve: a trace as a page in the browser: timeline, packets, kernels, memory. Nothing leaves this machine.
 
-In       a trace file; a port
+In       trace files; a port
 Out      http://127.0.0.1:PORT/SECRET/ until Ctrl-C. The address is a secret of whoever started it: other users of the
          machine, and other pages in the browser, cannot ask for what they cannot name
-Changes  nothing; the file is read again when it has grown
+Changes  nothing; the files are read again when one has grown
 Next     page_data.py (what is handed out), page/index.html (who asks)
 
 The files that can be had are a fixed table: no path of a request ever reaches the file system.
@@ -17,7 +17,7 @@ import secrets
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -56,16 +56,17 @@ HEADERS = {
 
 
 class PageServer(ThreadingHTTPServer):
-    """Answers for one trace file. `url` is where; serve_forever() answers, shutdown() ends."""
+    """Answers for a trace in one file or several. `url` is where; serve_forever() answers, shutdown() ends."""
 
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, path: str, port: int = 0) -> None:
-        self.path = path
+    def __init__(self, *paths: str, port: int = 0, offsets: Mapping[str, int] | None = None) -> None:
+        self.paths = paths
+        self.offsets = offsets
         self.lock = threading.Lock()
         self.rules_lock = threading.Lock()
-        self._size = -1
+        self._sizes: list[int] = []
         self._data = self.data(read_again=True)
         self.secret = secrets.token_urlsafe(12)
         try:
@@ -83,23 +84,30 @@ class PageServer(ThreadingHTTPServer):
     def data(self, read_again: bool = False) -> PageData:
         """The trace as it was when a page was last opened; read again when the file has grown since."""
         if read_again:
-            try:
-                size = os.stat(self.path).st_size
-            except OSError as error:
-                raise UsageError(f"{self.path}: cannot be read ({error.strerror}).") from None
-            if size != self._size:
-                self._data = PageData(Trace.read(self.path))
-                self._size = size
+            sizes = [_size(path) for path in self.paths]
+            if sizes != self._sizes:
+                self._data = PageData(self._read())
+                self._sizes = sizes
         return self._data
+
+    def _read(self) -> Trace:
+        return Trace.read_all(self.paths, self.offsets)
 
     def answer(self, name: str, query: dict[str, list[str]]) -> Json:
         """The data of one address. Raises KeyError for one that does not exist, UsageError for a bad number."""
         # the rules take their time: meanwhile the page goes on with a reader of its own
         if name == "data/findings":
             with self.rules_lock:
-                return PageData(Trace.read(self.path)).findings
+                return PageData(self._read()).findings
         with self.lock:
             return _ROUTES[name](self.data(read_again=name == "data/timeline"), query)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
 def _number(query: dict[str, list[str]], name: str) -> int:
@@ -174,10 +182,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: the terminal shows the address and stays quiet."""
 
 
-def run(path: str, port: int = 0, is_opened: bool = False) -> int:
+def run(paths: Sequence[str], offsets: Mapping[str, int], port: int = 0, is_opened: bool = False) -> int:
     """The verb: print the address, answer until Ctrl-C. Returns the exit status."""
-    with PageServer(path, port) as server:
-        print(f"{path} is at {server.url}", flush=True)
+    with PageServer(*paths, port=port, offsets=offsets) as server:
+        print(f"{', '.join(paths)} is at {server.url}", flush=True)
         print(
             "Ctrl-C ends. From another machine: ssh -L PORT:127.0.0.1:PORT, with the port above.",
             file=sys.stderr,

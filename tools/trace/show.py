@@ -161,6 +161,21 @@ def lines(view: View, color: Color, with_words: bool = False) -> Iterator[str]:
     elif kind in ("fault", "dropped"):
         text = view.get("text") or view.get("why") or view.get("message") or _rest(view)
         yield f"{when}  {on}{color(f'{kind}: {text}', 'wrong')}"
+    elif kind == "place":
+        off = f", {view['offset_ns']} ns behind rank 0's clock, give or take {view['error_ns']}"
+        yield color(
+            f"process {view['process']} is rank {view['rank']} of {view['ranks']} on {view['host']}"
+            + (off if view["offset_ns"] or view["error_ns"] else ""),
+            "heading",
+        )
+    elif kind == "span":
+        peers = f" with {', '.join(map(str, view['peers']))}" if view["peers"] else ""
+        size = f", {view['size_bytes']} bytes" if view["size_bytes"] else ""
+        took = f"{(view['finished'] - view['started']) * 1e6:.1f} us"
+        when = color(_when(view["started"]), "note")
+        yield f"{when}  {on}{color(view['name'], 'kernel')} for {took}{size}{peers}"
+    elif kind == "joined":
+        yield color(view["text"], "heading" if view.get("aligned") else "wrong")
     else:
         yield f"{when}  {on}{kind} {color(_rest(view), 'note')}".rstrip()
 

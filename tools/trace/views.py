@@ -77,7 +77,7 @@ def record_view(trace: Trace, record: Record) -> View:
             "hash": code_hash(record.data),
         }
     if record.kind in (Kind.ALLOC, Kind.FREE):
-        before = trace.memory_at(record.index if record.kind == Kind.FREE else record.index + 1)
+        before = trace.memory_at(record, after=record.kind == Kind.ALLOC)
         place = before.find(fields["va"])
         return {**head, "va": fields["va"], "size_bytes": place.size_bytes, "name": place.name}
     if record.kind == Kind.SIGNAL:
@@ -121,6 +121,15 @@ def record_view(trace: Trace, record: Record) -> View:
             **fields,
             "device": head.get("device"),
             "text": f"{fields.get('what')}: {fields.get('why')}",
+        }
+    if record.kind == Kind.PLACE:
+        return {**head, "process": record.process, **fields}
+    if record.kind == Kind.SPAN:
+        times = {"started": "started_ns", "finished": "ended_ns"}
+        return {
+            **head,
+            **{key: fields[key] for key in ("name", "size_bytes", "peers", "lane")},
+            **{key: seconds(trace, int(fields[name])) for key, name in times.items()},
         }
     if isinstance(record.kind, Kind):
         return {**head, **{name: value for name, value in fields.items() if name not in head}}
@@ -365,7 +374,7 @@ def packet_view(trace: Trace, memory: MemoryMap, packet: Packet, at: int) -> Vie
         value = packet.values[name]
         if field.width * field.unit >= POINTER_BITS and value > 0xFFFF:
             place = memory.find(value)
-            if place.state != "unknown" or value in timelines(trace):
+            if place.state != "unknown" or value in timelines(trace, memory.process):
                 names[name] = name_of(trace, memory, value)
     view: View = {
         "at": at,
@@ -443,7 +452,7 @@ def argument_text(trace: Trace, memory: MemoryMap, argument: dict[str, Any]) -> 
 
 def name_of(trace: Trace, memory: MemoryMap, va: int) -> str:
     """What lies at an address: name+offset, with its state when it is not live."""
-    device = timelines(trace).get(va)
+    device = timelines(trace, memory.process).get(va)
     if device is not None:
         return "timeline" if len(trace.devices) == 1 else f"timeline of {device.key}"
     place = memory.find(va)
@@ -453,12 +462,12 @@ def name_of(trace: Trace, memory: MemoryMap, va: int) -> str:
     return f"{place.name}{f'+{place.offset:#x}' if place.offset else ''}{state}"
 
 
-def timelines(trace: Trace) -> dict[int, TraceDevice]:
-    """Where each device's timeline is."""
+def timelines(trace: Trace, process: int) -> dict[int, TraceDevice]:
+    """Where the timeline of each device of a process is."""
     found: dict[int, TraceDevice] = {}
     for device in trace.devices:
         where = device.facts.get("timeline")
-        if isinstance(where, int):
+        if isinstance(where, int) and device.process == process:
             found[where] = device
     return found
 

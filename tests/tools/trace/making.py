@@ -18,6 +18,8 @@ from pathlib import Path
 from hcq.command import Command, Signal, Wait
 from hcq.counters import Counters
 from hcq.cpu import packets
+from hcq.ranks import Place
+from hcq.spans import Span
 from hcq.trace.records import MAGIC, Alloc, Free, Kind, SignalSeen, Submit, Times, pack_commands, pack_record
 
 PROCESS = 7
@@ -46,18 +48,19 @@ assert out.read(0, 8) and other.read()
 
 
 class Maker:
-    """Writes a trace record by record. `at_ns` moves by 1000 with each."""
+    """Writes a trace record by record. `at_ns` moves by 1000 with each; `about` is said of the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, process: int = PROCESS, at_ns: int = 0, **about: object) -> None:
         self.parts = [MAGIC]
-        self.at_ns = 0
+        self.process = process
+        self.at_ns = at_ns
         self.strings: dict[str, int] = {}
         self.values: dict[int, int] = {}
-        self.text(Kind.PROCESS, {"pid": PROCESS})
+        self.text(Kind.PROCESS, {"pid": process, **about})
 
     def raw(self, kind: int, text: bytes = b"", data: bytes = b"") -> Maker:
         self.at_ns += 1000
-        self.parts.append(pack_record(kind, PROCESS, self.at_ns, text, data))
+        self.parts.append(pack_record(kind, self.process, self.at_ns, text, data))
         return self
 
     def text(self, kind: Kind, fields: dict[str, object], data: bytes = b"") -> Maker:
@@ -106,6 +109,12 @@ class Maker:
     def host_sets(self, va: int, value: int, device: int = 0) -> Maker:
         head = SignalSeen(device=device, is_set=1, va=va, value=value, timestamp_ns=self.at_ns)
         return self.raw(Kind.SIGNAL, b"", head.to_bytes())
+
+    def place(self, place: Place) -> Maker:
+        return self.text(Kind.PLACE, place._asdict())
+
+    def span(self, span: Span, device: int = 0) -> Maker:
+        return self.text(Kind.SPAN, {"device": device, **span._asdict()})
 
     def counted(self, made: Counters, device: int = 0, loads: bool = True) -> Maker:
         """Launches of a kernel as an emulated GPU counts them, perhaps with the program that they were of."""

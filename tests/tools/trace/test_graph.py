@@ -9,6 +9,9 @@ import subprocess
 import pytest
 
 from hcq.command import Signal, Wait
+from hcq.tools.trace.graph import Graph
+from hcq.trace.file import Trace
+from hcq.trace.records import MAGIC
 from tests.tools.trace.making import CELL, TIMELINE, Maker
 
 A, B, C = CELL, CELL + 16, CELL + 32
@@ -126,3 +129,24 @@ def test_dot_is_read_by_graphviz_and_shows_every_arrow(two, trace, tmp_path):
     assert text.count("{") == text.count("}")
     if shutil.which("dot"):
         assert subprocess.run(["dot", "-Tsvg"], input=text, text=True, capture_output=True).returncode == 0
+
+
+def test_processes_that_have_the_same_addresses_are_kept_apart() -> None:
+    """Each has a signal of its own at CELL, and waits for what it sets itself; nobody waits for another's."""
+    content = b""
+    for process in (7, 8):
+        maker = Maker(process)
+        maker.device()
+        maker.alloc(CELL, name=f"cell of {process}")
+        maker.submit(Signal(CELL, 1))
+        maker.submit(Wait(CELL, 1))
+        content += maker.content if not content else maker.content[len(MAGIC) :]
+    trace = Trace.parse(content)
+    assert [str(made.memory().find(CELL)) for made in trace.submissions[::2]] == ["cell of 7", "cell of 8"]
+    found = Graph(trace)
+    assert [(wait.name, wait.by) for wait in found.waits] == [
+        ("cell of 7", trace.submissions[0]),
+        ("cell of 8", trace.submissions[2]),
+    ]
+    assert not found.stuck
+    assert {device.key for device in trace.devices} == {"CPU", "CPU@8"}

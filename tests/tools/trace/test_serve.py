@@ -125,7 +125,7 @@ def test_reloading_the_page_shows_what_was_added_to_the_file(server: PageServer)
     more.alloc(CELL, 64, "a buffer")
     more.submit()
     more.submit()
-    more.write(Path(server.path))
+    more.write(Path(server.paths[0]))
     assert count() == 2
 
 
@@ -136,12 +136,12 @@ def test_a_connection_that_says_nothing_holds_nobody_up(server: PageServer) -> N
 
 def test_a_port_that_is_taken_is_one_sentence(server: PageServer) -> None:
     with pytest.raises(DriverError, match=r"cannot listen on 127\.0\.0\.1:.*Leave --port out"):
-        PageServer(server.path, int(server.server_address[1]))
+        PageServer(*server.paths, port=int(server.server_address[1]))
 
 
 def test_a_port_that_cannot_exist_is_one_sentence(server: PageServer) -> None:
     with pytest.raises(DriverError, match="Leave --port out"):
-        PageServer(server.path, 99_999)
+        PageServer(*server.paths, port=99_999)
 
 
 def test_a_file_that_is_no_trace_is_one_sentence(tmp_path: Path) -> None:

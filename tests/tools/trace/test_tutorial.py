@@ -85,7 +85,7 @@ def test_every_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> No
     ):
         (programs / name).write_text(f'#!/bin/sh\nexec {what} "$@"\n')
         (programs / name).chmod(0o755)
-    for name in ("two.py", "small.py"):
+    for name in ("two.py", "both.py", "small.py"):
         (program,) = re.findall(rf"`{name}`:?\n\n```python\n(.*?)```", PAGE, flags=re.S)
         (tmp_path / name).write_text(program)
     # what kernels there are depends on how many threads share the work
