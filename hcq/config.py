@@ -35,7 +35,8 @@ SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
     "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100, nv:sm_90, ... (default none)",
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
-    "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace",
+    "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace;"
+    " %r in FILE is the rank, %p the process, %h the host",
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
     "HCQ_PROFILE": "words of 1 (timestamp every dispatch) and counters (count what kernels do on emulated GPUs;"
     " counters:N runs only N blocks of each launch, so results are wrong): print a table when the device closes"

@@ -9,7 +9,7 @@ Next     hcq/observer.py (what all of them are)
     debug.py                   HCQ_DEBUG=push,sync,alloc: a line for each
     profile.py                 HCQ_PROFILE=1: how long each program ran
     counters.py                HCQ_PROFILE=counters: what each program did, on an emulated GPU
-    trace.py, contents.py      HCQ_TRACE: what happens, into a file
+    trace.py, contents.py      HCQ_TRACE: what happens, into a file (trace_writer.py), whose path trace_paths.py knows
     ledger.py                  which submission each timeline value stands for, in words
     report.py                  a page about a hang or a fault
 

@@ -11,18 +11,22 @@ process that is killed, or that its own kernel brings down, leaves it in the fil
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from hcq import ranks
 from hcq.callsite import Site, where
 from hcq.errors import DriverError
+from hcq.observe.trace_paths import path_of
 from hcq.ranks import Place
+from hcq.trace.frames import first_fields
 from hcq.trace.records import MAGIC, Kind, pack_record
 
 FLUSH_BYTES = 1 << 16  # explaining records wait for the next submission, up to this much
@@ -36,15 +40,15 @@ class TraceWriter:
     """
 
     def __init__(self, path: str, process: int | None = None, about: Mapping[str, Any] | None = None) -> None:
-        self._fd, start = _opened(path)
         self.path = path
         self.process = os.getpid() if process is None else process
         self.devices = 0
         self._lock = threading.RLock()
-        self._pending: list[bytes] = [] if start else [MAGIC]
+        self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._strings: dict[str, int] = {}
         self._sites: dict[tuple[int, int], tuple[Any, int]] = {}
+        self._fd = _opened(path)
         is_ours = about is None
         if about is None:
             about = {"argv": sys.argv, "python": sys.version.split()[0]}
@@ -53,23 +57,37 @@ class TraceWriter:
         self.record(Kind.PROCESS, {"pid": self.process, **about, **machine, **clocks})
         if is_ours and (place := ranks.here()) is not None:
             self.place(place)
-        self.flush()
+        self._begin()
+
+    def _begin(self) -> None:
+        """The first records, after the line that a file begins with: one process at a time looks for that."""
+        try:
+            with _alone(self._fd):
+                if not _beginning(self._fd, self.path):
+                    self._pending.insert(0, MAGIC)
+                self.flush()
+        except DriverError:
+            self.close()
+            raise
 
     @staticmethod
     def check(path: str) -> None:
         """Whether a trace could be written there. Raises DriverError; leaves no file that was not there."""
         was_there = os.path.exists(path)
-        fd, _ = _opened(path)
-        os.close(fd)
-        if not was_there:
-            os.unlink(path)
+        fd = _opened(path)
+        try:
+            _beginning(fd, path)
+        finally:
+            os.close(fd)
+            if not was_there:
+                os.unlink(path)
 
     @staticmethod
     def of(path: str) -> TraceWriter:
-        """The writer for a file, shared by all devices of the process."""
+        """The writer for a file, shared by all devices of the process. The path is a pattern of trace_paths.py."""
         writer = _writers.get(path)
         if writer is None or writer.process != os.getpid():
-            writer = _writers[path] = TraceWriter(path)
+            writer = _writers[path] = TraceWriter(path_of(path))
         return writer
 
     def record(self, kind: Kind, fields: Mapping[str, Any], data: bytes = b"") -> None:
@@ -171,24 +189,45 @@ os.register_at_fork(after_in_child=_after_fork)
 ranks.on_set(_placed)
 
 
-def _opened(path: str) -> tuple[int, bytes]:
-    """The file's descriptor, and how it begins: empty, or as a trace."""
+def _opened(path: str) -> int:
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise DriverError(
             f"HCQ_TRACE={path}: cannot be written ({error.strerror}). Name another file."
         ) from None
+
+
+@contextmanager
+def _alone(fd: int) -> Iterator[None]:
+    """No other process begins to write meanwhile. Some network file systems have no locks: there each rank needs
+    a file of its own anyway."""
+    with suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_EX)
     try:
-        start = os.pread(fd, len(MAGIC), 0)
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def _beginning(fd: int, path: str) -> bytes:
+    """How the file begins: with nothing, or as a trace that this process may add to. Raises DriverError."""
+    try:
+        start = os.pread(fd, 1 << 16, 0)
     except OSError as error:
-        os.close(fd)
         raise DriverError(
             f"HCQ_TRACE={path}: cannot be read back ({error.strerror}). Name another file."
         ) from None
-    if start not in (b"", MAGIC):
-        os.close(fd)
+    if start[: len(MAGIC)] not in (b"", MAGIC):
         raise DriverError(
             f"HCQ_TRACE={path}: holds something else than a trace of this version. Name another file, or remove it."
         )
-    return fd, start
+    fields = first_fields(start)
+    ours, theirs = ranks.clock_name(), fields.get("clock")
+    if ours is not None and theirs is not None and ours != theirs:
+        raise DriverError(
+            f"HCQ_TRACE={path}: holds a trace of {fields.get('host')} with another clock: of another machine, or of"
+            " before it was started again. Name a file for each, as in HCQ_TRACE=run-%h-%r.hcqtrace, or remove it."
+        )
+    return start

@@ -18,13 +18,14 @@ from pathlib import Path
 
 from hcq import config
 from hcq.errors import DriverError, UsageError
+from hcq.observe.trace_paths import files_of, letters_of
 from hcq.trace.records import MAGIC
 
 
 def record(command: Sequence[str], output: str, with_data: bool) -> int:
     """Run a command and record what it submits.
 
-    output     the trace file; a trace that is there already is replaced
+    output     the trace file, or a pattern of trace_paths.py; traces that are there already are replaced
     with_data  also record contents of memory
     Raises     UsageError when the command cannot be started, or the file is something else than a trace
     """
@@ -32,25 +33,37 @@ def record(command: Sequence[str], output: str, with_data: bool) -> int:
     if not words:
         raise UsageError("give a command after --, as in: hcq-trace record -- python x.py")
     path = Path(output)
-    _make_room(path)
-    environment = {**os.environ, "HCQ_TRACE": str(path.absolute()) + (",data" if with_data else "")}
+    pattern = str(path.absolute())
+    letters = letters_of(pattern)
+    if not letters:
+        _make_room(path)
+    elif letters == {
+        "r"
+    }:  # the ranks of this run have the names of those before; processes and hosts may be others
+        for old in files_of(pattern):
+            _make_room(old)
+    before = {one: one.stat().st_size for one in files_of(pattern)}
+    environment = {**os.environ, "HCQ_TRACE": pattern + (",data" if with_data else "")}
     try:
         child = subprocess.Popen(words, env=environment)
     except OSError as error:
         raise UsageError(f"{words[0]} cannot be started ({error.strerror}).") from None
     status = _wait(child)
-    if not path.exists():
+    written = [one for one in files_of(pattern) if one.stat().st_size != before.get(one)]
+    if not written:
         print(f"hcq-trace record: {words[0]} opened no hcq device; nothing was recorded", file=sys.stderr)
-    elif status < 0:
+        return status if status >= 0 else 128 - status
+    names = " ".join(str(one) if letters else output for one in written)
+    if status < 0:
         name = signal.Signals(-status).name
         print(
-            f"hcq-trace record: {words[0]} was ended by {name}; {path} holds what came before",
+            f"hcq-trace record: {words[0]} was ended by {name}; {names} holds what came before",
             file=sys.stderr,
         )
     elif sys.stderr.isatty():
-        size = path.stat().st_size / 1e6
+        size = sum(one.stat().st_size for one in written) / 1e6
         print(
-            f"hcq-trace record: {path}, {size:.1f} MB; look at it: hcq-trace show {path} --last 3",
+            f"hcq-trace record: {names}, {size:.1f} MB; look at it: hcq-trace show {names} --last 3",
             file=sys.stderr,
         )
     return status if status >= 0 else 128 - status

@@ -28,6 +28,7 @@ from hcq.observe.foreign.counters import ForeignCounting
 from hcq.observe.foreign.judge import Judge
 from hcq.observe.foreign.report import Reports
 from hcq.observe.foreign.trace import ForeignTrace
+from hcq.observe.trace_paths import path_of
 from hcq.observe.trace_writer import TraceWriter
 
 LOOK_SECONDS = 0.5  # work that is late is looked for so often
@@ -70,7 +71,8 @@ class _Process:
         if settings.trace is not None:
             if self.writer is None:
                 about = {"argv": argv_of(self.client.pid), "foreign": True}
-                self.writer = TraceWriter(settings.trace, self.client.pid, about)
+                pid = self.client.pid
+                self.writer = TraceWriter(path_of(settings.trace, pid), pid, about)
             found.append(ForeignTrace(device, self.writer, len(self.devices) - 1))
         if settings.validate:
             found.append(Judge(device, self.session.say))
@@ -109,7 +111,7 @@ class Session(KernelObserver):
     def __init__(self, settings: Config | None = None, say: Say = _say) -> None:
         self.settings = config.current() if settings is None else settings
         if self.settings.trace is not None:
-            TraceWriter.check(self.settings.trace)
+            TraceWriter.check(path_of(self.settings.trace))
         self.say = say
         self.kind = ""
         self.gpus: Mapping[int, str] = {}
