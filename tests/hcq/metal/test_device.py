@@ -333,7 +333,6 @@ def test_a_trace_of_metal_shows_what_its_command_buffers_held(open_metal: Open, 
     a, b = device.alloc(256, "a"), device.alloc(256, "b")
     device.run(device.load(TRIPLE, "triple"), [b, a, 4], block=(4, 1, 1))
     device.queue().fill(a, 1).copy(b, a).submit().wait()
-    counted = device.stats()["packets"]
     device.close()
     first, second = Trace.read(str(tmp_path / "metal.hcqtrace")).submissions
     launch, signal = first.packets()[0], first.packets()[-1]
@@ -344,7 +343,13 @@ def test_a_trace_of_metal_shows_what_its_command_buffers_held(open_metal: Open, 
     assert isinstance(signal, packets.EncodeSignalEvent) and signal.value == 1
     names = [type(one).__name__ for one in second.packets()]
     assert names[:2] == ["FillBuffer", "CopyFromBuffer"] and names[-1] == "EncodeSignalEvent"
-    assert counted == len(first.packets()) + len(second.packets())
+
+
+def test_packets_are_counted_with_the_signal_that_ends_a_submission(open_metal: Open) -> None:
+    device = open_metal()
+    a, b = device.alloc(256, "a"), device.alloc(256, "b")
+    device.queue().fill(a, 1).copy(b, a).submit().wait()
+    assert device.stats()["packets"] == 3
 
 
 def test_parameters_are_read_from_the_head_of_the_kernel() -> None:
