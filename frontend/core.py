@@ -20,6 +20,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.checks import is_whole, shown
+from hcq.frontend import sizes, variable
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape
@@ -194,6 +195,11 @@ class Core:
 
     def _like(self, node: Node) -> Self:
         """A new tensor on this one's device."""
+        if variable.in_use:
+            for source in node.src:
+                if source.src:  # memory and numbers are whole
+                    sizes.sizes_of(node)  # refuses, here and not when it runs
+                    break
         if thread_modes:
             return self._like_in_mode(node)
         tensor = object.__new__(type(self))
@@ -247,8 +253,8 @@ class Core:
 
     @property
     def shape(self) -> Shape:
-        """Sizes by axis, a tuple of ints."""
-        return self.node.shape
+        """Sizes by axis, a tuple of ints; a `Bound` stands for the size of an axis that a Variable cut."""
+        return self.node.shape if not variable.in_use else sizes.shape_of(self.node)
 
     @property
     def dtype(self) -> DType:
@@ -266,11 +272,11 @@ class Core:
 
     def numel(self) -> int:
         """How many elements: the product of the shape."""
-        return prod(self.node.shape)
+        return prod(self.shape)
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one axis. Raises OutOfRange for an axis that is not there."""
-        return self.node.shape if dim is None else self.node.shape[self._axis("size", dim)]
+        return self.shape if dim is None else self.shape[self._axis("size", dim)]
 
     def element_size(self) -> int:
         """Bytes of one element."""
@@ -347,7 +353,18 @@ def shape_args(call: str, args: tuple[Any, ...]) -> tuple[int, ...]:
     return found
 
 
+def room_args(call: str, args: tuple[Any, ...]) -> tuple[int, ...]:
+    """`shape_args` where a size may be a Bound of an axis that is there: how many elements it has room for."""
+    found = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+    return shape_args(call, (tuple([n.high if isinstance(n, variable.Bound) else n for n in found]),))
+
+
 def _plain_size(call: str, item: Any, found: Any) -> int:
+    if isinstance(item, variable.Bound):
+        raise UsageError(
+            f"[{call}] {shown(found)}: the size {item} is known only when the work runs. Take a size with room for "
+            f"{item.high}, and cut what comes of it: x[:{item}]."
+        )
     if isinstance(item, Core) or not is_whole(item):
         raise UsageError(
             f"[{call}] {shown(found)}: {shown(item)} is not an int. Give ints, loose or in one tuple."

@@ -158,3 +158,17 @@ def nested(flat: list[Scalar], shape: Shape) -> Any:
         return flat
     step = prod(shape[1:])
     return [nested(flat[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0])]
+
+
+def cut(raw: Any, room: tuple[int, ...], shape: tuple[int, ...], itemsize: int) -> bytes:
+    """The first elements along each axis, of row-major elements that fill `room`."""
+    if room == shape:
+        return bytes(raw)
+    if 0 in shape:
+        return b""
+    inner = itemsize
+    for size in room[1:]:
+        inner *= size
+    view = memoryview(raw)
+    rows = [view[at * inner : (at + 1) * inner] for at in range(shape[0])]
+    return b"".join([cut(row, room[1:], shape[1:], itemsize) for row in rows])

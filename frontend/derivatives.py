@@ -30,6 +30,7 @@ from hcq.frontend.nodes import (
     shrunk,
     spread,
 )
+from hcq.frontend.sizes import unnamed_beyond, with_counts, zeroed
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
@@ -312,8 +313,13 @@ def _moved(x: Node, axis: int, by: int, value: float) -> Node:
     return padded(shrunk(x, tuple(keep)), tuple(pads), value)
 
 
+def _first(node: Node, g: Node) -> Node:
+    """What is beyond the count has no part in the result."""
+    return zeroed(with_counts(g, [(node.arg, node.src[1])]))
+
+
 def _gather(node: Node, g: Node) -> Node:
-    x, index = node.src
+    x, index = node.src[0], unnamed_beyond(node.src[1])
     return Node(Op.SCATTER_ADD, g.dtype, (filled(0.0, x.shape, g.dtype), index, g), node.arg)
 
 
@@ -441,6 +447,7 @@ DERIVATIVES: dict[Op, tuple[Rule | Flat | None, ...]] = {
     Op.SCAN_AXIS: (_scan,),  # with a start only after gradients: simplify.py
     Op.CONTIGUOUS: (_same,),
     Op.DETACH: (None,),
+    Op.FIRST: (_first, None),
     Op.FUNCTION: (None,),  # the value; the rules of the arguments are the node's own
     Op.ASSIGN: (None, _assigned),
     Op.COPY: (_copy,),

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hcq.checks import shown
+from hcq.frontend import sizes
 from hcq.frontend.errors import UsageError
 from hcq.ir.dtype import DType, Scalar, dtypes, truncate
 from hcq.ir.node import Node, Shape, binary, const
@@ -211,6 +212,7 @@ def reduced(op: Op, x: Node, axes: Sequence[int]) -> Node:
     """ADD, MUL, MAX or MIN over some axes, which stay with size 1; sums of 16-bit floats are taken in float32."""
     if not axes:
         return x
+    x = sizes.masked(op, x, tuple(axes))
     dtype = x.dtype
     if dtype.itemsize < 4 and dtype.is_float and op in (Op.ADD, Op.MUL):
         wide = dtypes.float32

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend import names, short, varying_numbers
+from hcq.frontend import names, short, sizes, varying_numbers
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.nodes import expanded
@@ -33,6 +33,8 @@ from hcq.ir.op import MOVEMENT, Op
 
 # one thread schedules at a time: it reads the nodes of all live tensors, and changes them
 lock = threading.RLock()
+
+_SAME_ORDER = frozenset({Op.RESHAPE, Op.DETACH, Op.FIRST})  # the elements of a value lie as its source's do
 
 
 def _after_fork() -> None:
@@ -176,12 +178,14 @@ def storage_of(tensor: Any) -> Storage:
     """The memory that holds the tensor's elements in row-major order; computed, or copied into order, when needed."""
     realize((tensor,))
     node = tensor.node
-    while node.op is Op.RESHAPE or node.op is Op.DETACH:
+    while node.op in _SAME_ORDER:
         node = node.src[0]
     if node.op is not Op.BUFFER:
         copy = tensor._like(Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,)))
         realize((copy,))
         node = copy.node
+        while node.op is Op.FIRST:
+            node = node.src[0]
     storage = node.arg
     assert isinstance(storage, Storage)
     return storage
@@ -192,7 +196,7 @@ def _root(node: Node) -> Node | None:
     if node.op is Op.BUFFER:
         return None
     base = node
-    while base.op in MOVEMENT or base.op is Op.DETACH:
+    while base.op in MOVEMENT or base.op in _SAME_ORDER:
         base = base.src[0]
     if base.op is Op.BUFFER:
         return None
@@ -237,7 +241,10 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
             storage.history = root
             storage.noted = before
             storage.tracked = True
-        in_memory[root] = storage.node()
+        leaf = storage.node()
+        if root.op is not Op.ASSIGN and (counts := sizes.counts_of(root)):
+            leaf = sizes.with_counts(leaf, counts)
+        in_memory[root] = leaf
     if all(root in holders for root in roots):
         for root, leaf in in_memory.items():
             if holders[root].node is root:  # else another thread gave it a new meaning meanwhile
@@ -427,7 +434,7 @@ def _written_over(roots: Sequence[Node]) -> tuple[dict[Node, Node], Node | None]
 
 
 def _base(view: Node) -> Node:
-    while view.op in MOVEMENT or view.op is Op.DETACH:
+    while view.op in MOVEMENT or view.op in _SAME_ORDER:
         view = view.src[0]
     return view
 

@@ -8,7 +8,7 @@ Next     realize.py (who fills storages), hcq/memory.py (the buffers behind them
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from hcq.ir.dtype import DType
@@ -49,6 +49,7 @@ class Storage:
     noted    when the history was noted, on the clock of writes in place; or REPLAYED
     kind     one object for all storages alike in device, dtype and shape; None until asked for
     leaf     the node that stands for it, while somebody holds that
+    number   the `Leaf` of variable.py whose number it holds, None for all other memory
     version  when it was last written in place, on that clock: a gradient of values since overwritten is refused
     """
 
@@ -60,6 +61,7 @@ class Storage:
         "kind",
         "leaf",
         "noted",
+        "number",
         "shape",
         "size_bytes",
         "tracked",
@@ -80,6 +82,7 @@ class Storage:
         self.kind: object = None
         self.leaf: ref[Node] | None = None
         self.noted = 0
+        self.number: Any = None
         self.version = 0
 
     def node(self) -> Node:

@@ -22,11 +22,12 @@ A tensor is a value: no change of one is ever seen through another. `x += 1` mak
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend import data as formats
 from hcq.frontend import device as devices
-from hcq.frontend import overdue
+from hcq.frontend import overdue, sizes, variable
 from hcq.frontend.arguments import check_methods
 from hcq.frontend.core import Core, changed, live, watcher
 from hcq.frontend.errors import UsageError
@@ -97,9 +98,11 @@ class Tensor(
             self.device = source.device
             self.node = source.node if dtype is None else source.cast(dtype).node
         else:
+            if device is None and type(data) is variable.Bound:
+                device = data.device
             self.device = devices.canonical(device)
             watching = watcher()
-            if watching is not None and type(data) not in (float, int, bool):
+            if watching is not None and type(data) not in (float, int, bool, variable.Bound):
                 watching.forbids(
                     "Tensor(data)", "new host data is not part of a recording. Make the tensor outside"
                 )
@@ -110,6 +113,9 @@ class Tensor(
 
     def _node_of(self, data: Any, dtype: DType | None) -> Node:
         kind = type(data)
+        if kind is variable.Bound:
+            node = data.node(self.device)
+            return node if dtype is None else node.cast(dtype)
         if kind is float or kind is int or kind is bool:
             dtype = dtype or scalar_dtype(data)
             return constant("Tensor", data, dtype)
@@ -184,16 +190,22 @@ class Tensor(
         code: Any = struct_code(self.dtype)
         if code is None or code == "e" or raw.nbytes == 0:
             return raw
-        return raw.cast(code, self.shape) if self.shape else raw.cast(code)
+        return raw.cast(code, self._shape_now()) if self.node.shape else raw.cast(code)
 
     def _bytes(self, call: str) -> bytes:
         if self.node.op is Op.CONST:
             return formats.pack([self.node.arg], self.dtype)
-        if not self.numel():
+        room = self.node.shape
+        if not prod(room):
             return b""
-        raw = bytearray(self.nbytes)
+        raw = bytearray(prod(room) * self.dtype.itemsize)
         overdue.read(self._buffer(call), raw)
+        if variable.in_use and (now := sizes.shape_now(self.node)) != room:
+            return formats.cut(raw, room, now, self.dtype.itemsize)
         return bytes(raw)
+
+    def _shape_now(self) -> tuple[int, ...]:
+        return sizes.shape_now(self.node) if variable.in_use else self.node.shape
 
     def _buffer(self, call: str) -> Any:
         """The device memory that holds the elements in row-major order; computed now."""
@@ -215,18 +227,21 @@ class Tensor(
 
         if struct_code(self.dtype) is None:
             raise UsageError(f"[numpy] NumPy has no {self.dtype.name}. Convert first: x.float().numpy().")
-        array = np.empty(self.shape, dtype=self.dtype.name)
+        array = np.empty(self.node.shape, dtype=self.dtype.name)
         if self.node.op is Op.CONST:
             array.fill(self.node.arg)
         elif array.size:
             overdue.read(self._buffer("numpy"), array)
+        if variable.in_use and (now := sizes.shape_now(self.node)) != self.node.shape:
+            array = array[tuple(map(slice, now))].copy()
         return array
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for shape (). Waits."""
-        if 0 in self.shape:
-            return _empty(self.shape)
-        return formats.nested(formats.unpack(self._bytes("tolist"), self.dtype), self.shape)
+        shape = self._shape_now()
+        if 0 in shape:
+            return _empty(shape)
+        return formats.nested(formats.unpack(self._bytes("tolist"), self.dtype), shape)
 
     def item(self) -> Scalar:
         """The one value, as a Python number. Waits. Raises UsageError unless there is one element."""
@@ -263,11 +278,17 @@ class Tensor(
     def __len__(self) -> int:
         if not self.shape:
             raise UsageError("[len] a tensor of shape () has no length. Use numel().")
+        if isinstance(self.shape[0], variable.Bound):
+            raise UsageError(
+                f"[len] axis 0 has the size {self.shape[0]}, which is known only when the work runs. "
+                "Use x.shape[0], which stands for it."
+            )
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Self]:
         if not self.shape:
             raise UsageError("[iter] a tensor of shape () has no elements to walk through. Use item().")
+        len(self)  # refuses a size that is not known yet
         return iter(self.unbind(0))
 
     def __contains__(self, value: Any) -> bool:
@@ -398,6 +419,10 @@ class Tensor(
             self._requires_grad = False
             changed()
             return self
+        if sizes.has_counts(self.node):
+            raise UsageError(
+                f"[requires_grad] a tensor of shape {self.shape}, a part of another: ask for the gradient of the whole."
+            )
         if not self.dtype.is_float:
             raise UsageError(
                 f"[requires_grad] {self.dtype.name} has no gradient. Cast to a floating-point dtype first."
@@ -425,7 +450,7 @@ class Tensor(
 
 
 # what shows the elements of a tensor in another order, or some of them
-_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.DETACH})
+_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.DETACH, Op.FIRST})
 
 check_methods(Tensor)
 

@@ -35,6 +35,7 @@ _LAZY = {
     # the only upward reference of this floor: the tensor layer's names, resolved when first used
     "Tensor": "hcq.frontend.tensor",
     "Device": "hcq.frontend.device",
+    "Variable": "hcq.frontend.variable",
     "dtypes": "hcq.ir.dtype",
     "nn": "hcq.frontend.nn",
     "jit": "hcq.frontend.jit",

@@ -150,6 +150,10 @@ class Op(Enum):
     RESCALE = auto()
     FORMER = auto()  # src: REDUCE; what that reduction was before this step of its ranges
 
+    # tensor stage, before it is scheduled: src: x, count; arg: axis; x, of which the first `count` elements along the
+    # axis mean something. The shape is x's: it says for how many there is room
+    FIRST = auto()
+
     def __repr__(self) -> str:
         return self.name
 

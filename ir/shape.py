@@ -236,6 +236,13 @@ def _cat(arg: Any, shapes: Shapes) -> Shape:
     return (*first[:axis], total, *first[axis + 1 :])
 
 
+def _first_elements(arg: Any, shapes: Shapes) -> Shape:
+    x, count = shapes
+    if count or not 0 <= arg < len(x):
+        raise ValueError("it needs a count of shape () and an axis that the value has")
+    return x
+
+
 def _scatter(arg: Any, shapes: Shapes) -> Shape:
     base, index, x = shapes[0], shapes[1], shapes[2]
     axis = arg
@@ -288,6 +295,7 @@ _RULES: dict[Op, Callable[[Any, Shapes], Shape]] = {
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
     Op.FUNCTION: _first,
+    Op.FIRST: _first_elements,
     Op.COPY: _same,
     Op.ASSIGN: _assigned,
     Op.STORE: _written,

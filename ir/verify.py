@@ -342,6 +342,7 @@ STAGES: dict[str, Stage] = {
             Op.CONTIGUOUS: _shaped,
             Op.DETACH: _shaped,
             Op.FUNCTION: _shaped,
+            Op.FIRST: _shaped,
             Op.COPY: _shaped,
             Op.ASSIGN: _shaped,
             Op.GATHER: _gather,

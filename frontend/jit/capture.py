@@ -41,6 +41,7 @@ from hcq.frontend.realize import Recorder, give_memory, realize, unwatched
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
+from hcq.frontend.variable import Bound, Leaf
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
@@ -74,6 +75,7 @@ class Template:
                     placeholders[role] = Storage(storage.device, storage.dtype, storage.shape)
                     # a gradient could flow on from here in the call; through a replay it cannot
                     placeholders[role].tracked = storage.history is not None
+                    placeholders[role].number = storage.number
                 stand_ins[storage.node()] = placeholders[role].node()
         self.node = tensor.node.substitute(stand_ins)
         self.whole = self.roles[0] if self.node.op is Op.BUFFER else None  # the usual case
@@ -519,6 +521,7 @@ def capture(
     for s in storages:
         if s not in own:
             own[s] = Storage(s.device, s.dtype, s.shape, s.buffer)
+            own[s].number = s.number
     watch = Capture(name, [own[s] for s in storages], is_first)
     watch.before_call()
     mode = mode_of_thread()
@@ -611,14 +614,21 @@ def _stand_ins(
     """The arguments with other tensors for its tensors; one that is given twice is one tensor."""
     made: dict[int, Tensor] = {}
     numbers = iter(range(len(tensors)))
+    leaves: dict[Leaf, Leaf] = {}  # of bound variables: their numbers are the last tensors
+    for storage in own:
+        leaf = storage.number
+        if leaf is not None:
+            leaves[leaf] = Leaf(leaf.variable, leaf.now, storage)
 
-    def stand_in(tensor: Tensor) -> Tensor:
+    def stand_in(tensor: Any) -> Any:
+        if isinstance(tensor, Bound):
+            return tensor.with_leaves(lambda leaf: leaves[leaf])
         number = next(numbers)
         known = made.get(id(tensor))
         if known is None:
             node = own[number].node()
-            if node.shape != tensor.shape:
-                node = Node(Op.RESHAPE, node.dtype, (node,), tensor.shape)
+            if node.shape != tensor.node.shape:
+                node = Node(Op.RESHAPE, node.dtype, (node,), tensor.node.shape)
             known = made[id(tensor)] = Tensor._of(node, tensor.device)
             watch.stand_ins[id(known)] = (live.ref(known), number)
         return known

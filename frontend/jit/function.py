@@ -18,7 +18,7 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Number
 from threading import get_ident
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -31,8 +31,10 @@ from hcq.frontend.jit.capture import CallRecord, capture, settle
 from hcq.frontend.jit.closure import Closure
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.realize import lock, realize, storage_of
+from hcq.frontend.sizes import has_counts
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
+from hcq.frontend.variable import Bound, Leaf
 from hcq.ir.op import Op
 
 P = ParamSpec("P")
@@ -114,14 +116,17 @@ class Jit(Generic[P, R]):
         if thread_modes and watcher() is not None:
             return self.function(*args, **kwargs)  # part of the recording around it
         tensors: list[Tensor] = []
+        bounds: list[Bound] = []
         parts: list[Any] = [tuple]
         for arg in args:
             if isinstance(arg, Tensor):  # as _key has it, without the call
                 tensors.append(arg)
                 parts.append((Tensor, arg.node.shape, arg.node.dtype, arg.device))
             else:
-                parts.append(_key(arg, tensors, self.name, 1))
-        key = (tuple(parts), _key(kwargs, tensors, self.name) if kwargs else ())
+                parts.append(_key(arg, tensors, bounds, self.name, 1))
+        key = (tuple(parts), _key(kwargs, tensors, bounds, self.name) if kwargs else ())
+        if bounds:
+            key = (*key, tuple(_numbers(bounds, tensors)))  # type: ignore[assignment]
         for i, tensor in enumerate(tensors):
             if tensor._requires_grad:
                 raise UsageError(
@@ -130,6 +135,7 @@ class Jit(Generic[P, R]):
                 )
         for tensor in tensors:
             if tensor.node.op is not Op.BUFFER:
+                self._refuse_cut(tensors)
                 realize(tensors)
                 break
         storages = [t.node.arg if t.node.op is Op.BUFFER else storage_of(t) for t in tensors]
@@ -140,6 +146,14 @@ class Jit(Generic[P, R]):
             key = (*key, "no_grad")  # type: ignore[assignment]
         with self._lock:
             return self._call(key, args, kwargs, tensors, storages)
+
+    def _refuse_cut(self, tensors: list[Tensor]) -> None:
+        for i, tensor in enumerate(tensors):
+            if has_counts(tensor.node):
+                raise UsageError(
+                    f"[jit] {self.name}: tensor argument {i} {tensor.shape} has a size that a variable says. Pass the "
+                    "whole tensor and the variable, as step(x, n.bind(5)), and cut it inside: x[:n]."
+                )
 
     def _call(self, key: Any, args: Any, kwargs: Any, tensors: list[Tensor], storages: list[Storage]) -> R:
         known = self._seen.get(key)
@@ -244,11 +258,11 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
     """Record a function of tensors and replay it.
 
     The function's tensors, in arguments and results (alone, or in lists, tuples and dicts), may differ from call to
-    call in values, not in shape or dtype; a new shape or plain value is a new recording. The first two calls run the
-    function; when they did the same, the third submits the recording, and no Python of the function runs any more.
-    Tensors that it assigns to (weights, optimizer state, running statistics, random counters), gradients, and a tensor
-    that it keeps and replaces in each call, go on changing as they would. A `.grad` that it reads is the one that is
-    there at the call.
+    call in values, not in shape or dtype; a new shape or plain value is a new recording, and all numbers of a Variable,
+    as in step(x, n.bind(5)), are served by one. The first two calls run the function; when they did the same, the
+    third submits the recording, and no Python of the function runs any more. Tensors that it assigns to (weights,
+    optimizer state, running statistics, random counters), gradients, and a tensor that it keeps and replaces in each
+    call, go on changing as they would. A `.grad` that it reads is the one that is there at the call.
 
     Writes to its tensors from outside, a module's train() and eval(), gradients that are there or not, and other values
     of the variables that its code names are seen, and it is called and recorded again. What else Python holds, as a
@@ -269,8 +283,17 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
     return Jit(function)
 
 
-def _key(value: Any, tensors: list[Tensor], name: str, depth: int = 0) -> Any:
-    """What an argument is compared by; its tensors are collected and stand there as shapes."""
+def _numbers(bounds: list[Bound], tensors: list[Tensor]) -> Iterator[Any]:
+    """What bounds are compared by; their numbers in memory follow the tensors."""
+    device = tensors[0].device if tensors else devices.default()
+    leaves: dict[Leaf, int] = {}
+    for bound in bounds:
+        yield bound.key(leaves)
+    tensors.extend([Tensor._of(leaf.node(device), device) for leaf in leaves])
+
+
+def _key(value: Any, tensors: list[Tensor], bounds: list[Bound], name: str, depth: int = 0) -> Any:
+    """What an argument is compared by; tensors are collected and stand there as shapes, bound variables likewise."""
     kind = type(value)
     if depth > MAX_DEPTH:
         raise UsageError(
@@ -279,16 +302,19 @@ def _key(value: Any, tensors: list[Tensor], name: str, depth: int = 0) -> Any:
     if isinstance(value, Tensor):
         tensors.append(value)
         return (Tensor, value.node.shape, value.node.dtype, value.device)
+    if kind is Bound:
+        bounds.append(value)
+        return (Bound,)
     if isinstance(value, (list, tuple)):
-        return (kind, *[_key(item, tensors, name, depth + 1) for item in value])
+        return (kind, *[_key(item, tensors, bounds, name, depth + 1) for item in value])
     if isinstance(value, dict):
         inside = depth + 1
-        pairs = [(_key(k, tensors, name, inside), _key(v, tensors, name, inside)) for k, v in value.items()]
-        return (kind, *pairs)
+        keyed = [_key(each, tensors, bounds, name, inside) for pair in value.items() for each in pair]
+        return (kind, *zip(keyed[::2], keyed[1::2], strict=True))
     if isinstance(value, Number) and kind is not int and kind is not bool:
         return (kind, repr(value))  # 0.0 and -0.0 are equal and differ, NaN is not equal to itself
     if isinstance(value, frozenset):
-        return (kind, frozenset(_key(item, tensors, name, depth + 1) for item in value))
+        return (kind, frozenset(_key(item, tensors, bounds, name, depth + 1) for item in value))
     try:
         hash(value)
     except TypeError:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
+from hcq.frontend.variable import Bound
 
 Ref = weakref.ref[Any]
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -61,8 +62,8 @@ def tensors_in(value: Any, name: str) -> list[Tensor]:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same tree of lists, tuples and dicts with every tensor changed."""
-    if isinstance(value, Tensor):
+    """The same tree of lists, tuples and dicts with every tensor, and every bound variable, changed."""
+    if isinstance(value, (Tensor, Bound)):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*[mapped(item, change) for item in value])

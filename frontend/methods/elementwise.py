@@ -25,6 +25,7 @@ from hcq.frontend.nodes import (
     refuse_storage_only,
     scalar_dtype,
 )
+from hcq.frontend.variable import Bound
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -90,6 +91,8 @@ class Elementwise(Methods):
         if isinstance(other, (bool, int, float)):
             other = _plain(other)
             return self._like(constant(call, other, scalar_dtype(other)))
+        if isinstance(other, Bound):
+            return self._like(other.node(self.device))
         is_data = (
             isinstance(other, (list, tuple)) or hasattr(other, "__array__") or hasattr(other, "__index__")
         )

@@ -19,6 +19,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
+from hcq.frontend import variable
 from hcq.frontend.core import Core, thread_modes, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import OutOfRange, UsageError
@@ -36,8 +37,10 @@ from hcq.frontend.nodes import (
     spread,
 )
 from hcq.frontend.scheduler.structure import structure_of
+from hcq.frontend.sizes import bounded, with_counts
+from hcq.frontend.variable import Bound
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, Shape
+from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ class Indexing(Methods):
     def __getitem__(self, key: Any) -> Self:
         if type(key) is int:  # the usual case: one slice of the first axis
             shape = self.node.shape
-            if shape:
+            if shape and not variable.in_use:
                 start = _whole_index(key, 0, shape)
                 parts = ((start, start + 1, 1), *[(0, size, 1) for size in shape[1:]])
                 return self._like(reshaped(shrunk(self.node, parts), shape[1:]))
@@ -71,6 +74,7 @@ class Indexing(Methods):
         flips: list[int] = []
         sizes: list[int] = []  # the view's shape
         picks: list[tuple[int, Self]] = []
+        cuts: list[tuple[int, Node]] = []
         axis = 0
         for entry in entries:
             if entry is None:
@@ -82,6 +86,11 @@ class Indexing(Methods):
                     flips.append(axis)
                 sizes.append(count)
                 axis += 1
+            elif isinstance(entry, _Cut):
+                parts.append((0, entry.room, 1))
+                cuts.append((len(sizes), entry.count))
+                sizes.append(entry.room)
+                axis += 1
             elif isinstance(entry, int):
                 start = _whole_index(entry, axis, shape)
                 parts.append((start, start + 1, 1))
@@ -92,7 +101,7 @@ class Indexing(Methods):
                 sizes.append(shape[axis])
                 axis += 1
         node = flipped(shrunk(self.node, tuple(parts)), tuple(flips))
-        return self._like(reshaped(node, tuple(sizes))), picks
+        return self._like(with_counts(reshaped(node, tuple(sizes)), cuts)), picks
 
     def _complete(self, key: Any) -> list[Any]:
         """One entry per axis (None for new ones): Ellipsis filled in, masks turned into picks, lists into tensors."""
@@ -108,7 +117,7 @@ class Indexing(Methods):
                 raise UsageError(
                     "[index] True and False are not indices. Use x[None], or a bool tensor as a mask."
                 )
-            elif isinstance(item, int):
+            elif isinstance(item, (int, Bound)):
                 entries.append(item)
                 used += 1
             else:
@@ -131,8 +140,70 @@ class Indexing(Methods):
         for place, entry in enumerate(entries):
             if isinstance(entry, _Pick):
                 entries[place] = self._checked(entry, axis)
+            elif variable.in_use and entry is not None:
+                entries[place] = self._at_bounds(entry, axis)
             axis += entry is not None
         return entries
+
+    def _at_bounds(self, entry: Any, axis: int) -> Any:
+        """An int or a slice of an axis where a Bound is met: a cut (x[:n]), or places as a pick; else as it is."""
+        size = self.shape[axis]
+        if isinstance(entry, slice):
+            return self._slice_of_bounds(entry, axis, size)
+        if not isinstance(size, Bound) and not isinstance(entry, Bound):
+            return entry
+        if not isinstance(entry, Bound):
+            if 0 <= entry < size.low:
+                return entry
+            entry = size + entry if entry < 0 else entry
+        low, high = (entry.low, entry.high) if isinstance(entry, Bound) else (entry, entry)
+        last = size - 1 - entry
+        if low < 0 or (last.low if isinstance(last, Bound) else last) < 0:
+            raise OutOfRange(
+                f"[index] {entry} ({low} to {high}) on axis {axis} of size {size}: not inside it for all its numbers. "
+                "Give the variable another range, or index by a tensor, which reads zero outside."
+            )
+        place = entry.node(self.device) if isinstance(entry, Bound) else const(entry, dtypes.int32)
+        return self._like(place)
+
+    def _slice_of_bounds(self, part: slice, axis: int, size: Any) -> Any:
+        """A slice with a Bound in it, or of an axis whose size is one."""
+        given = (part.start, part.stop, part.step)
+        if not any(isinstance(each, Bound) for each in (*given, size)):
+            return part
+        start, stop = (0 if part.start is None else part.start), (size if part.stop is None else part.stop)
+        for end in (start, stop, 1 if part.step is None else part.step):
+            if not isinstance(end, Bound) and not is_whole(end):
+                raise UsageError(
+                    f"[index] slice bound {shown(end)} on axis {axis} is not an int. Convert it."
+                )
+        if part.step is not None and part.step != 1:
+            raise UsageError(f"[index] a slice of axis {axis} by {size} with a step. Take every element.")
+        start, stop = (size + end if not isinstance(end, Bound) and end < 0 else end for end in (start, stop))
+        if stop is size or stop == size:
+            stop = size
+        length, rest = stop - start, size - stop
+        if _least(start) < 0 or _least(length) < 0 or _least(rest) < 0:
+            raise OutOfRange(
+                f"[index] {start}:{stop} on axis {axis} of size {size}: not inside it for all their numbers. "
+                "Give them a narrower range."
+            )
+        if start == 0 and stop is size:
+            return FULL
+        if not isinstance(start, Bound) and not isinstance(stop, Bound):
+            return slice(int(start), int(stop))
+        room = length.high if isinstance(length, Bound) else length
+        if isinstance(length, Bound) and room < 2:
+            raise UsageError(
+                f"[index] {start}:{stop} on axis {axis} is at most {room} long: give the variable a wider range."
+            )
+        if start == 0:
+            return _Cut(room, length.node(self.device))
+        base = start.node(self.device) if isinstance(start, Bound) else const(start, dtypes.int32)
+        places = iota(room, 0, (room,), dtypes.int32) + base
+        if isinstance(length, Bound):
+            places = with_counts(places, [(0, length.node(self.device))])
+        return self._like(places)
 
     def _picked(self, item: Any, used: int) -> list[Any]:
         """A list, array or tensor as picks: one for integers, one per axis of a mask."""
@@ -206,7 +277,9 @@ class Indexing(Methods):
                 return index
         if pick.is_mask or index.node.dtype.is_unsigned:
             return index
-        return (index < 0).where(index.cast(dtypes.int64) + size, index)
+        known = self.shape[axis]
+        end = self._like(known.node(self.device).cast(dtypes.int64)) if isinstance(known, Bound) else size
+        return (index < 0).where(index.cast(dtypes.int64) + end, index)
 
     # -- picks --
 
@@ -227,7 +300,7 @@ class Indexing(Methods):
         axes = [axis for axis, _ in picks]
         if len(picks) == 1:
             axis, index = picks[0]
-            line = self._gather_line(axis, index._reshape((index.numel(),)))
+            line = self._gather_line(axis, index._reshape((prod(index.node.shape),)))
             return line._reshape(shape[:axis] + index_shape + shape[axis + 1 :])
         first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
         rest = [axis for axis in range(len(shape)) if axis not in axes]
@@ -258,7 +331,7 @@ class Indexing(Methods):
         count = index.node.shape[0]
         ones = tuple(count if d == axis else 1 for d in range(len(shape)))
         full = (*shape[:axis], count, *shape[axis + 1 :])
-        wide = expanded(reshaped(index.node, ones), full)
+        wide = expanded(reshaped(bounded(index.node, self.node, axis), ones), full)
         return self._like(Node(Op.GATHER, self.node.dtype, (self.node, wide), axis))
 
     # -- writing --
@@ -437,6 +510,20 @@ class Indexing(Methods):
                 f"larger except axis {axis}."
             )
         return index
+
+
+class _Cut:
+    """The elements of an axis before a count; `room` is how many that can be."""
+
+    __slots__ = ("count", "room")
+
+    def __init__(self, room: int, count: Node):
+        self.room = room
+        self.count = count
+
+
+def _least(size: Any) -> int:
+    return size.low if isinstance(size, Bound) else size  # type: ignore[no-any-return]
 
 
 class _Pick:

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import Core, check_count, shape_args
+from hcq.frontend import variable
+from hcq.frontend.core import Core, check_count, room_args, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import expanded, flipped, joined, padded, permuted, reshaped, shrunk
+from hcq.frontend.sizes import FREE, shape_of, sizes_of, with_counts
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 
@@ -38,11 +40,11 @@ class Movement(Methods):
         >>> Tensor.arange(6).reshape(2, -1).tolist()
         [[0, 1, 2], [3, 4, 5]]
         """
-        return self._reshape(_completed("reshape", self.node.shape, shape_args("reshape", shape)))
+        return self._reshape(_completed("reshape", self.node.shape, room_args("reshape", shape)))
 
     def view(self, *shape: Any) -> Self:
         """Same as `reshape`: views cost nothing here, so none is refused."""
-        return self._reshape(_completed("view", self.node.shape, shape_args("view", shape)))
+        return self._reshape(_completed("view", self.node.shape, room_args("view", shape)))
 
     def _reshape(self, shape: Shape) -> Self:
         return self._like(reshaped(self.node, shape))
@@ -136,7 +138,7 @@ class Movement(Methods):
         >>> Tensor([[1], [2]]).expand(2, 3).tolist()
         [[1, 1, 1], [2, 2, 2]]
         """
-        wanted, shape = shape_args("expand", sizes), self.node.shape
+        wanted, shape = room_args("expand", sizes), self.node.shape
         extra = len(wanted) - len(shape)
         if extra < 0:
             raise UsageError(
@@ -151,11 +153,15 @@ class Movement(Methods):
                     f"Use repeat() to tile whole axes."
                 )
         check_count("expand", full)
-        return self._like(expanded(self.node, full))
+        node = expanded(self.node, full)
+        if variable.in_use:
+            given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+            node = _cut_to("expand", node, given, self.device)
+        return self._like(node)
 
     def expand_as(self, other: Core) -> Self:
         """Expanded to the shape of another tensor; see `expand`."""
-        return self.expand(*other.node.shape)
+        return self.expand(*other.shape)
 
     broadcast_to = expand
 
@@ -384,6 +390,21 @@ class Movement(Methods):
         shape = self.node.shape
         rest = shape[:axis] + shape[axis + 1 :]
         return tuple(self._part(axis, i, i + 1)._reshape(rest) for i in range(shape[axis]))
+
+
+def _cut_to(call: str, node: Node, given: Sequence[Any], device: str) -> Node:
+    """A value expanded to sizes, some of which are Bounds: so many of its elements count."""
+    have = sizes_of(node)
+    counts = []
+    for axis, size in enumerate(given):
+        if isinstance(size, variable.Bound):
+            count = size.node(device)
+            if have[axis] is not FREE and have[axis] is not count:
+                raise UsageError(
+                    f"[{call}] axis {axis} has the size {shape_of(node)[axis]}, not {size}. Cut it: x[:{size}]."
+                )
+            counts.append((axis, count))
+    return with_counts(node, counts)
 
 
 def _completed(call: str, old: Shape, new: tuple[int, ...]) -> Shape:

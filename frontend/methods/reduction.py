@@ -33,6 +33,7 @@ from hcq.frontend.nodes import (
     reshaped,
     scanned,
 )
+from hcq.frontend.sizes import number_of
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, Shape, const
@@ -92,10 +93,10 @@ class Reduction(Methods):
                 "dtype=dtypes.float32."
             )
         axes = x._axes("mean", dim)
-        count = prod([x.node.shape[axis] for axis in axes])
         wide = x.cast(dtypes.float32) if x.node.dtype.itemsize < 4 else x
+        count = number_of(x.node, axes, wide.node.dtype)
         total = wide._reduce(Op.ADD, axes, keepdim)
-        return (total / count).cast(x.node.dtype)
+        return (total / (self._like(count) if isinstance(count, Node) else count)).cast(x.node.dtype)
 
     def var(
         self, dim: Axes = None, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None
@@ -110,9 +111,13 @@ class Reduction(Methods):
         if not self.node.dtype.is_float:
             raise UsageError(f"[var] {self.node.dtype.name} has no fractions. Cast first: x.float().var().")
         axes = self._axes("var", dim)
-        count = prod([self.node.shape[axis] for axis in axes])
         wide = self.cast(dtypes.float32) if self.node.dtype.itemsize < 4 else self
-        divisor = const(max(0.0, count - correction), wide.node.dtype)
+        count = number_of(self.node, axes, wide.node.dtype)
+        if isinstance(count, Node):
+            left = count + -float(correction)
+            divisor = (left < 0.0).where(const(0.0, left.dtype), left)
+        else:
+            divisor = const(max(0.0, count - correction), wide.node.dtype)
         distance = _distance(wide.node, axes)
         total = reduced(Op.ADD, distance * distance, axes)
         value = VARIANCE.of(divided(total, divisor), wide.node, divisor)
@@ -198,7 +203,7 @@ class Reduction(Methods):
         if dim is None or not self.node.shape:
             if dim is not None:
                 self._axis(call, dim)
-            found = self._like(reshaped(self.node, (self.numel(),)))._where_is_along(op, call, 0)
+            found = self._like(reshaped(self.node, (prod(self.node.shape),)))._where_is_along(op, call, 0)
             return found._reshape((1,) * len(self.node.shape) if keepdim else ())
         axis = self._axis(call, dim)
         found = self._where_is_along(op, call, axis)
@@ -296,8 +301,8 @@ def _distance(x: Node, axes: tuple[int, ...]) -> Node:
     """How far each element is from the mean."""
     if not axes:
         return minus(x, x)
-    count = prod([x.shape[axis] for axis in axes])
-    mean = divided(reduced(Op.ADD, x, axes), const(count, x.dtype))
+    count = number_of(x, axes, x.dtype)
+    mean = divided(reduced(Op.ADD, x, axes), count if isinstance(count, Node) else const(count, x.dtype))
     return x + expanded(negated(mean), x.shape)
 
 

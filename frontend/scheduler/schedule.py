@@ -23,6 +23,7 @@ from hcq.frontend.scheduler.gaps import without_gaps
 from hcq.frontend.scheduler.planes import in_planes
 from hcq.frontend.scheduler.simplify import simplify_graph
 from hcq.frontend.scheduler.split import MAX_ARGUMENTS
+from hcq.frontend.sizes import without_counts
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape
 from hcq.ir.op import MOVEMENT, SCATTERS, Op
@@ -88,7 +89,7 @@ def schedule(
     formats  what its matrix units multiply, if it has any: convolutions of these read channels that lie together
     most_arguments  how many buffers a kernel reads
     """
-    roots = in_planes(in_channels(without_gaps(roots), formats))
+    roots = in_planes(in_channels(without_gaps(without_counts(roots)), formats))
     roots = simplify_graph(in_columns(roots, threads), threads)
     fusion = fuse(roots, most_arguments)
     builder = _Builder(fusion, inputs)

@@ -1,0 +1,339 @@
+"""Sizes that are known only when the work runs: what NumPy gives for each, from one kernel and one recording.
+
+What lies in memory beyond a size is NaN in these tests: none of it gets into a result.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from hcq import Tensor, Variable, jit
+from hcq.errors import UsageError
+from hcq.frontend import plan as plans
+from tests.compiler.emulated_gpus import machine_of, name_of
+
+pytestmark = pytest.mark.own_devices
+
+ROOM, WIDTH = 6, 4
+GPUS = {"AMD": "amd:gfx1100", "NV": "nv:sm_90", "METAL": "metal:m3"}
+machine = machine_of(*GPUS.values())
+gpu = name_of({"CPU": "cpu", **GPUS}, thorough=("metal:m3",))
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def with_junk(array: Any, room: int, device: str) -> Tensor:
+    """An array in a tensor with room for more rows, which are NaN, or a number that no table has."""
+    junk = np.nan if array.dtype.kind == "f" else 99
+    rest = np.full((room - len(array), *array.shape[1:]), junk, array.dtype)
+    return Tensor(np.concatenate([array, rest]), device=device).realize()
+
+
+def close(actual: Any, expected: Any) -> None:
+    expected = np.asarray(expected)
+    found = actual.numpy()
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+
+
+def softmax(x: Any, axis: int) -> Any:
+    weights = np.exp(x - x.max(axis, keepdims=True))
+    return weights / weights.sum(axis, keepdims=True)
+
+
+def normed(x: Any, axis: int) -> Any:
+    return (x - x.mean(axis, keepdims=True)) / np.sqrt(x.var(axis, keepdims=True) + 1e-5)
+
+
+# -- one recording for all sizes --------------------------------------------------------------------------------------
+
+
+def of_tensors(x: Tensor, w: Tensor, table: Tensor, ids: Tensor, n: Any) -> list[Tensor]:
+    y, ids = x[:n], ids[:n]
+    return [
+        y,
+        y * 2 + 1,
+        y.sum(),
+        y.sum(0),
+        y.mean(0),
+        y.mean(),
+        y.var(0, correction=0),
+        y.amax(0),
+        y.prod(0),
+        y.argmax(0),
+        y.cumsum(0),
+        y.softmax(0),
+        y.logsumexp(0),
+        y.layer_norm((WIDTH,)),
+        y.T - y.T.mean(1, keepdim=True),
+        y @ w,
+        y.T @ y,
+        y @ y.T,
+        y.reshape(n, 2, 2).transpose(0, 1),
+        y.reshape(-1)[n * WIDTH - 1],
+        y[-1],
+        y[n - 1 : n],
+        y[(n - 1) // 2],
+        y[:, 1:3],
+        y[:, None].expand(n, 2, WIDTH),
+        ids.embedding(table),
+        table[ids] * Tensor(n),
+        y[ids % n],
+        y.scaled_dot_product_attention(y, y),
+        y.scaled_dot_product_attention(y, y, is_causal=True),
+    ]
+
+
+def of_arrays(x: Any, w: Any, table: Any, ids: Any, n: int) -> list[Any]:
+    scores = x @ x.T / np.sqrt(WIDTH)
+    below = np.where(np.tri(n, dtype=bool), scores, -np.inf)
+    return [
+        x,
+        x * 2 + 1,
+        x.sum(),
+        x.sum(0),
+        x.mean(0),
+        x.mean(),
+        x.var(0),
+        x.max(0),
+        x.prod(0),
+        x.argmax(0),
+        x.cumsum(0),
+        softmax(x, 0),
+        np.log(np.exp(x).sum(0)),
+        normed(x, 1),
+        x.T - x.T.mean(1, keepdims=True),
+        x @ w,
+        x.T @ x,
+        x @ x.T,
+        x.reshape(n, 2, 2).swapaxes(0, 1),
+        x[-1, -1],
+        x[-1],
+        x[n - 1 : n],
+        x[(n - 1) // 2],
+        x[:, 1:3],
+        np.broadcast_to(x[:, None], (n, 2, WIDTH)),
+        table[ids],
+        table[ids] * n,
+        x[ids % n],
+        softmax(scores, 1) @ x,
+        softmax(below, 1) @ x,
+    ]
+
+
+def test_one_recording_gives_what_numpy_gives_for_every_size(machine: None, gpu: str) -> None:
+    n, calls = Variable("n", 1, ROOM), []
+    w, table = numbers(WIDTH, 3, seed=1), numbers(7, WIDTH, seed=2)
+    weights = [Tensor(array, device=gpu).realize() for array in (w, table)]
+
+    @jit
+    def step(x: Tensor, ids: Tensor, n: Any) -> Any:
+        calls.append(1)
+        return of_tensors(x, *weights, ids, n)
+
+    compiled = None
+    for size in (3, 5, *(range(1, ROOM + 1) if gpu == "CPU" else (1, ROOM))):
+        x, ids = numbers(size, WIDTH, seed=size), np.arange(2, 2 + size) % 7
+        found = step(with_junk(x, ROOM, gpu), with_junk(ids, ROOM, gpu), n.bind(size))
+        for actual, expected in zip(found, of_arrays(x, w, table, ids, size), strict=True):
+            close(actual, expected)
+        compiled = compiled or len(plans._plans)
+        assert len(plans._plans) <= compiled + 1  # the kernel that brings x.T into order to be read
+    assert len(calls) == 2
+
+
+def test_without_jit_one_kernel_serves_every_size() -> None:
+    n = Variable("n", 0, ROOM)
+    known = set[int]()
+    for size in range(ROOM + 1):
+        x = numbers(size, WIDTH, seed=size)
+        cut = with_junk(x, ROOM, "CPU")[: n.bind(size)]
+        assert cut.tolist() == x.tolist()
+        assert bytes(cut.data().cast("B")) == x.tobytes()
+        kept = (cut + 1.0).realize()  # in memory, and still of that size
+        assert kept.shape == (n.bind(size), WIDTH)
+        close(kept.sum(0), (x + 1).sum(0))
+        known.add(len(plans._plans))
+    assert len(known) == 1
+
+
+# -- random programs --------------------------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """What one kind of value becomes: rows (n, WIDTH), columns (WIDTH, n), square (n, n), line (WIDTH,)."""
+
+    kinds: tuple[str, ...]
+    result: str
+    tensor: Callable[..., Any]
+    array: Callable[..., Any]
+
+
+def both(kinds: str, result: str, function: Callable[..., Any]) -> Step:
+    """The same words do for both."""
+    return Step(tuple(kinds.split()), result, function, function)
+
+
+STEPS = [
+    *[both(f"{kind} {kind}", kind, lambda a, b: a + b) for kind in ("rows", "columns", "square", "line")],
+    *[both(f"{kind} {kind}", kind, lambda a, b: a * b) for kind in ("rows", "columns", "square", "line")],
+    both("rows line", "rows", lambda a, b: a * b),
+    both("rows", "columns", lambda a: a.T),
+    both("columns", "rows", lambda a: a.T),
+    both("rows columns", "square", lambda a, b: (a @ b) * 0.5),
+    both("square rows", "rows", lambda a, b: (a @ b) * 0.5),
+    both("rows", "line", lambda a: a.sum(0) * 0.5),
+    both("rows", "line", lambda a: a.mean(0)),
+    both("columns", "line", lambda a: a.mean(1)),
+    both("rows", "line", lambda a: a[-1]),
+    both("columns", "line", lambda a: a[:, -1]),
+    both("square", "square", lambda a: a.T),
+    both("rows", "rows", lambda a: a - a.mean(0)),
+    Step(("rows",), "line", lambda a: a.amax(0), lambda a: a.max(0)),
+    Step(("columns",), "columns", lambda a: a.softmax(1), lambda a: softmax(a, 1)),
+    Step(("rows",), "rows", lambda a: a.softmax(0), lambda a: softmax(a, 0)),
+    Step(("square",), "square", lambda a: a.softmax(-1), lambda a: softmax(a, -1)),
+    Step(("rows",), "rows", lambda a: a.tanh().cumsum(0), lambda a: np.tanh(a).cumsum(0)),
+    Step(("rows",), "rows", lambda a: a.layer_norm((WIDTH,)), lambda a: normed(a, 1)),
+    Step(("square",), "square", lambda a: a.tanh(), np.tanh),
+]
+
+
+def random_program(draw: random.Random, length: int) -> list[tuple[Step, tuple[int, ...]]]:
+    """Steps, each with the numbers of the values that it takes: 0 is rows, 1 a line."""
+    kinds = ["rows", "line"]
+    program = []
+    while len(program) < length:
+        step = draw.choice(STEPS)
+        places = [[i for i, kind in enumerate(kinds) if kind == wanted] for wanted in step.kinds]
+        if all(places):
+            program.append((step, tuple(draw.choice(found[-3:]) for found in places)))
+            kinds.append(step.result)
+    return program
+
+
+def run(program: list[tuple[Step, tuple[int, ...]]], values: list[Any], is_tensor: bool) -> Any:
+    for step, places in program:
+        made = (step.tensor if is_tensor else step.array)(*[values[place] for place in places])
+        values.append(made.tanh() if is_tensor else np.tanh(made))
+    return values[2:]
+
+
+QUICK = [("CPU", 0), ("CPU", 1), ("AMD", 2), ("NV", 3)]
+ALL = [(gpu, seed) for gpu in ("CPU", *GPUS) for seed in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "seed"),
+    [pytest.param(*one, marks=() if one in QUICK else pytest.mark.thorough) for one in ALL],
+)
+def test_random_programs_of_random_sizes_are_numpys(machine: None, gpu: str, seed: int) -> None:
+    draw = random.Random(seed)
+    room = draw.choice((5, 8, 16, 33))
+    n, calls = Variable("n", 1, room), []
+    program = random_program(draw, 6)
+    line = numbers(WIDTH, seed=seed)
+    kept = Tensor(line, device=gpu).realize()
+
+    @jit
+    def step(x: Tensor, n: Any) -> Any:
+        calls.append(1)
+        return run(program, [x[:n], kept], True)
+
+    for size in draw.sample(range(1, room + 1), 4):
+        x = numbers(size, WIDTH, seed=size)
+        found = step(with_junk(x, room, gpu), n.bind(size))
+        for actual, expected in zip(found, run(program, [x, line], False), strict=True):
+            close(actual, expected)
+    assert len(calls) == 2
+
+
+# -- gradients --------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_are_those_of_the_elements_that_count() -> None:
+    n = Variable("n", 1, ROOM)
+
+    def loss(x: Tensor, w: Tensor) -> Tensor:
+        y = (x @ w).softmax(0) * x.layer_norm((WIDTH,))
+        return (y.scaled_dot_product_attention(y, x) + y.mean(0)).square().mean()
+
+    for size in (2, 5):
+        array, weight = numbers(size, WIDTH, seed=size), numbers(WIDTH, WIDTH)
+        x, w = Tensor(array, requires_grad=True), Tensor(weight, requires_grad=True)
+        loss(x, w).backward()
+        room, v = with_junk(array, ROOM, "CPU").requires_grad_(), Tensor(weight, requires_grad=True)
+        loss(room[: n.bind(size)], v).backward()
+        assert x.grad is not None and w.grad is not None and room.grad is not None and v.grad is not None
+        close(v.grad, w.grad.numpy())
+        close(room.grad[:size], x.grad.numpy())
+        close(room.grad[size:], np.zeros((ROOM - size, WIDTH)))
+
+
+def test_the_gradient_of_a_table_is_that_of_the_rows_that_were_read() -> None:
+    n = Variable("n", 1, ROOM)
+    ids = np.array([2, 0, 2], np.int64)
+    table = Tensor(numbers(7, WIDTH), requires_grad=True)
+    found = with_junk(ids, ROOM, "CPU")[: n.bind(3)].embedding(table)
+    found.sum().backward()
+    wanted = np.zeros((7, WIDTH))
+    np.add.at(wanted, ids, 1.0)
+    assert table.grad is not None
+    close(table.grad, wanted)
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (lambda n, x: n.bind(9), "n = 9 is outside of its range, 1 to 6"),
+        (lambda n, x: n.bind(0), "n = 0 is outside of its range, 1 to 6"),
+        (lambda n, x: n.bind(2.5), "give an int"),
+        (lambda n, x: x[: n.bind(3)] + x, "axis 0 is n in one and 6 in the other"),
+        (lambda n, x: x[: n.bind(3)].T @ x, "in one and"),
+        (lambda n, x: x[: n.bind(3)].flip(0), "flip.*size n"),
+        (lambda n, x: x[: n.bind(3)].cat(x), "cat.*size n"),
+        (lambda n, x: x[: n.bind(3)].pad((0, 0, 1, 1)), "pad.*size n"),
+        (lambda n, x: x[: n.bind(3)].sort(0), "size n"),
+        (lambda n, x: x[: n.bind(3)].T.reshape(-1), "reshape.*size n"),
+        (lambda n, x: x[: n.bind(3)][:2], "not inside it for all"),
+        (lambda n, x: x[n.bind(3)], "not inside it for all"),
+        (lambda n, x: x[n.bind(3) - 2], "not inside it for all"),
+        (lambda n, x: len(x[: n.bind(3)]), "len.*size n"),
+        (lambda n, x: list(x[: n.bind(3)]), "size n"),
+        (lambda n, x: Tensor.zeros(n.bind(3), 2), "room for 6"),
+        (lambda n, x: x.narrow(0, 0, n.bind(3)), "int"),
+        (lambda n, x: x[: n.bind(3)].requires_grad_(), "ask for the gradient of the whole"),
+        (lambda n, x: n.bind(3) < 4, "for some of its numbers"),
+        (lambda n, x: Variable("n", 3, 2), "Swap"),
+        (lambda n, x: Variable("n", -1, 2), "bounds"),
+        (lambda n, x: Variable("no name", 0, 2), "name"),
+        (lambda n, x: jit(lambda y: y + 1)(x[: n.bind(3)]), "Pass the whole tensor and the variable"),
+        (lambda n, x: jit(lambda y, m: y * int(m.value))(x, n.bind(3)), "serves all values"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(program: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        program(Variable("n", 1, ROOM), Tensor(numbers(ROOM, WIDTH)).realize())
+
+
+def test_numbers_of_variables_are_counted_with() -> None:
+    n, m = Variable("n", 0, 9).bind(7), Variable("m", 1, 4).bind(2)
+    assert [(b.value, b.low, b.high) for b in (n + 1, 2 * n - m, (n + 1) // 2, n % 4, -m + 5)] == [
+        (8, 1, 10),
+        (12, -4, 17),
+        (4, 0, 5),
+        (3, 0, 3),
+        (3, 1, 4),
+    ]
+    assert n + 1 - 1 == n and (4 * n) // 2 == 2 * n and n - n == 0 and str((n + 1) // 2) == "(n + 1) // 2"
+    assert Tensor((n + 1) // 2 + 3 * m).item() == 10
