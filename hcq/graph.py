@@ -6,33 +6,38 @@ Changes  only the bytes of changed arguments (patch points), in one of two comma
 Next     queue.py (the verbs), cpu/packets.py (Indirect); amd/graph.py and nv/graph.py (how their work is laid out)
 
     record   dispatch, copy, ...     as in a queue; a Symbol's place in its packet is remembered
-    seal     lay_out    (twice)      the recorded words in device memory, and what a replay of them submits
+    seal     split                   which of it runs on another hardware queue, if that pays (lanes.py)
+             lay_out    (twice)      the recorded words in device memory, and what a replay of them submits
     replay   patch                   the bytes of arguments that changed since this command buffer's last replay
              announce                observers are notified
              submit                  of the device, once
 
-`lay_out`, `patch` and `announce` are the hooks of a device's own graph; here a device runs its packets by one
-Indirect. A command buffer in flight is never written: there are two, taken in turn, and one is waited for before it is
-patched.
+`split`, `lay_out`, `patch` and `announce` are the hooks of a device's own graph; here a device has one hardware queue,
+and runs its packets by one Indirect. A command buffer in flight is never written: there are two, taken in turn, and
+one is waited for before it is patched.
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hcq import checks, command
 from hcq.base import Base, Grid
 from hcq.command import PatchPoint
+from hcq.dependences import Dependences, Use, Uses, uses_of
 from hcq.errors import UsageError
+from hcq.lanes import Split
 from hcq.memory import Buffer
 from hcq.program import Program, Slot, Store, check_dispatch
 from hcq.queue import ONE, Queue
-from hcq.signal import Completion
+from hcq.signal import Completion, Signal
 
 COPIES = 2
 MAX_WORDS = 1 << 26
+EVERYWHERE = 1 << 64  # behind the last address
 
 
 class Symbol:
@@ -65,12 +70,19 @@ class CommandBuffer:
     meaning   the same as a command; patch points count from its address
     commands  nothing but the meaning
     starts    for each recorded command, where its arguments are counted from, in bytes behind that address
+    signals   of its lanes, where it is split: each replay counts them up from 0
     """
 
     def __init__(
-        self, buffer: Buffer, words: list[bytes], meaning: command.Indirect, starts: Sequence[int]
+        self,
+        buffer: Buffer,
+        words: list[bytes],
+        meaning: command.Indirect,
+        starts: Sequence[int],
+        signals: Sequence[Signal] = (),
     ) -> None:
         self.buffer, self.words, self.meaning, self.starts = buffer, words, meaning, starts
+        self.signals = signals
         self.commands: list[command.Command] = [meaning]
         self.host = buffer.host[meaning.address - buffer.address :]
         self.written: dict[Any, int | float] = {}
@@ -84,6 +96,8 @@ class Graph(Queue):
     then.
     patch_points  key -> the places its value goes to: in the recorded command, once sealed in the command buffer
     broken        why it cannot be replayed any more, or ""
+    is_apart      whoever replays it promises that what a symbol names shares no bytes with what another one names or
+                  what was recorded, where one of them is written: then work on them may run side by side
 
     >>> dev = hcq.open("CPU")
     >>> total = dev.alloc(4, "total")
@@ -105,6 +119,8 @@ class Graph(Queue):
         self._next = 0
         self._stand_in_buffer: Buffer | None = None
         self.broken = ""  # why it cannot be replayed any more
+        self.is_apart = False
+        self._uses: dict[int, Uses] = {}  # of each dispatch
 
     def dispatch(
         self,
@@ -131,6 +147,7 @@ class Graph(Queue):
         number = next(
             at for at in range(first, len(self.commands)) if isinstance(self.commands[at], command.Dispatch)
         )
+        self._uses[number] = _uses_of_dispatch(program, args)
         for index, arg in enumerate(args):
             if isinstance(arg, Symbol):
                 slot = self.device.argument_slot(program, plain, index)
@@ -196,6 +213,8 @@ class Graph(Queue):
                 if isinstance(thing, Buffer):
                     thing.check_poison(f"replay of {self.name!r}")
         held = (self._held, *values.values())
+        if copy.signals:
+            self._set_back(copy.signals)
         if device.observers:
             self.announce(copy, held)
         done: Completion = device.submit(copy.words, copy.commands, held)
@@ -208,11 +227,33 @@ class Graph(Queue):
                 observer.replayed()
         return done
 
+    def _set_back(self, signals: Sequence[Signal]) -> None:
+        """Before a replay of a command buffer that is not in flight: nobody waits for its signals."""
+        for signal in signals:
+            signal._cell[0] = 0
+            for observer in self.device.observers:
+                observer.host_set(signal.va, 0, time.monotonic_ns())
+
+    def dependences(self) -> Dependences:
+        """Which of the recorded commands need which."""
+        uses: list[Uses] = []
+        for number, what in enumerate(self.commands):
+            own = self._uses[number] if number in self._uses else uses_of(what)
+            if own is not None and not self.is_apart:  # what a symbol names may be any memory
+                own = [use if use.place is None else Use(0, EVERYWHERE, use.is_write) for use in own]
+            uses.append(own)
+        return Dependences(uses)
+
     # ------------------------------------------------------------ hooks of a device's own graph
 
-    def lay_out(self, recorded: Sequence[bytes]) -> CommandBuffer:
+    def split(self) -> Split | None:
+        """How the work is shared out over hardware queues; None where all of it is best done in order on one."""
+        return None
+
+    def lay_out(self, recorded: Sequence[bytes], split: Split | None) -> CommandBuffer:
         """Write one copy of the recorded words into memory, and say what a replay of it submits and means.
 
+        split   what `split` said
         Raises  UsageError when the words are more than one packet can run
         """
         words = b"".join(recorded)
@@ -284,7 +325,8 @@ class Graph(Queue):
         """Lay the recorded work out; from here on nothing can be recorded."""
         if not self._words:
             raise UsageError(f"graph {self.name!r}: nothing was recorded. Dispatch something first.")
-        copies = [self.lay_out(self._words) for _ in range(COPIES)]
+        split = self.split()
+        copies = [self.lay_out(self._words, split) for _ in range(COPIES)]
         starts = copies[0].starts
         placed = {
             key: [
@@ -370,3 +412,18 @@ class Graph(Queue):
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.commands)} commands, keys {list(self.patch_points)})"
+
+
+def _uses_of_dispatch(program: Program, args: Sequence[Any]) -> Uses:
+    """The bytes that a launch reads and writes, as far as its loader said what it does; None where nobody did."""
+    if program.access is None:
+        return None
+    found: list[Use] = []
+    for access, arg in zip(program.access, args):
+        if isinstance(arg, Buffer):
+            found.append(Use(arg.address, arg.address + arg.size_bytes, access != "read"))
+        elif isinstance(arg, Symbol) and arg.kind == "buffer":
+            found.append(Use(0, EVERYWHERE, access != "read", ("symbol", arg.key)))
+        elif access:  # a number that is an address, of nobody knows how much
+            return None
+    return found

@@ -442,6 +442,33 @@ class DeviceContract:
             values = expected(values)
         assert struct.unpack("<256I", a.read()) == tuple(values)
 
+    def test_a_graph_of_branches_leaves_what_the_same_commands_leave_one_after_the_other(
+        self, device: Any
+    ) -> None:
+        """Whichever hardware queues it uses: copies beside a chain of kernels, views that overlap, and a join."""
+        program, tiny = self.kernel(device)
+        size = 1 << 20  # so large that a copy is worth a queue of its own
+        a, b, c, joined = (device.alloc(1024) for _ in range(4))
+        large, other = device.alloc(size), device.alloc(size)
+        for buffer in (a, b, c, joined):
+            buffer.write(bytes(1024))
+        large.write(bytes(range(256)) * (size // 256))
+        graph = device.graph("branches").fill(other, 7).copy(other, large, size // 2, dst_offset=size // 2)
+        graph.dispatch(program, **tiny.launch(b, a, 256)).dispatch(program, **tiny.launch(c, b, 256))
+        graph.copy(large.view(256, size // 4), other.view(0, size // 4))
+        graph.copy(joined, c, 512).copy(joined, large, 512, dst_offset=512).copy(a, c)
+        content, values = bytearray(large.read()), [0] * 256
+        for _ in range(3):
+            graph.replay()
+            filled = bytes([7]) * (size // 2) + content[: size // 2]
+            values = expected(expected(values))
+            content[256 : 256 + size // 4] = filled[: size // 4]
+        device.synchronize(PATIENCE_MS)
+        assert other.read() == filled
+        assert large.read() == bytes(content)
+        assert struct.unpack("<128I", joined.read(0, 512)) == tuple(values[:128])
+        assert joined.read(512, 512) == bytes(content[:512])
+
     def test_a_replay_takes_its_own_arguments_though_others_are_in_flight(self, device: Any) -> None:
         program, tiny = self.kernel(device)
         ins, outs = ([device.alloc(1024) for _ in range(6)] for _ in range(2))

@@ -25,8 +25,9 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 
 import numpy as np
 
-from hcq import Tensor, jit, nn
+from hcq import Tensor, jit
 from hcq.frontend import device as devices
+from hcq.frontend import nn
 
 BATCH = 64
 

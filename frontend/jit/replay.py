@@ -96,6 +96,8 @@ class Recording:
         """The device graph of the runs."""
         device = self.opened
         graph = device.graph(self.name)
+        # arguments that are written to are refused, and results and gradients are in memory of their own
+        graph.is_apart = True
         memories: list[Any] = []
         for run in self.seen.runs:
             for number, size in enumerate(run.plan.memory_sizes):

@@ -40,6 +40,7 @@ class Piece(bytes):
     buffers: tuple[tuple[int, int], ...] = ()  # of a dispatch: (argument, address), for the rules
     dispatches: int = 0
     runs_upload: bool = False  # the upload is a block of PM4 that the packet runs
+    is_free: bool = False  # it waits by itself for what must come before it on another ring
 
     @property
     def all_words(self) -> bytes:
@@ -148,15 +149,22 @@ class Encoder:
         if ring == COPY:
             poll = self._poll(self.ring_fence_va, number, pm4.Function.GREATER_THAN_OR_EQUAL)
             return piece(poll + self._invalidate(), COPY)
-        wait = pm4.WaitRegMem(
-            function=pm4.Function.GREATER_THAN_OR_EQUAL,
-            mem_space=pm4.MemSpace.MEMORY,
-            address=self.ring_fence_va,
-            reference=number,
-            mask=0xFFFFFFFF,
-            poll_interval=4,
-        )
-        return self.compute(wait.to_bytes())
+        return self.compute(self._wait_32(self.ring_fence_va, number))
+
+    # ------------------------------------------------------------ between the lanes of a graph
+
+    def lane_signal(self, ring: str, va: int, value: int) -> Piece:
+        """Everything on this ring so far is done and visible once the cell has this value."""
+        if ring == COPY:
+            return piece(self._write_back() + self._fence(va, value), COPY)
+        store = self.chip.release(data_sel=pm4.DataSel.SEND_64_BIT_DATA, address=va, data=value)
+        return self.compute(self._once(store.to_bytes()))
+
+    def lane_wait(self, ring: str, va: int, value: int) -> Piece:
+        """Go on once the cell has this value, and see what was written before."""
+        if ring == COPY:
+            return piece(self._poll(va, value, pm4.Function.GREATER_THAN_OR_EQUAL) + self._invalidate(), COPY)
+        return self.compute(self._wait_32(va, value) + self.chip.acquire().to_bytes())
 
     @property
     def acquire(self) -> Piece:
@@ -197,6 +205,17 @@ class Encoder:
                 f"wait for {what.value}: {self.chip.arch} compares 32 bits of a signal. Use values below 2**32."
             )
         return pm4.WaitRegMem(mask=0xFFFFFFFF, **fields).to_bytes()
+
+    def _wait_32(self, va: int, value: int) -> bytes:
+        """Go on once the 32 bits there are at least this value."""
+        return pm4.WaitRegMem(
+            function=pm4.Function.GREATER_THAN_OR_EQUAL,
+            mem_space=pm4.MemSpace.MEMORY,
+            address=va,
+            reference=value,
+            mask=0xFFFFFFFF,
+            poll_interval=4,
+        ).to_bytes()
 
     def _signal(self, va: int, value: int) -> tuple[bytes, tuple[int, int, int]]:
         """Time, value, interrupt; and where in it the two addresses and the value are."""

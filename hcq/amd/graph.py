@@ -8,6 +8,9 @@ Next     hcq/graph.py (recording and replaying), encode.py (pieces), device.py (
 A block holds the packets of all pieces, in order (behind an AQL packet the PM4 that it runs), and after them what they
 point at: kernel arguments above all. On a PM4 ring each run of compute packets is one INDIRECT_BUFFER; AQL packets and
 copies go into their rings as they are.
+
+Where the graph is split, the compute ring has the main lane and the copy ring the other, each with the waits and
+signals that it needs among its packets, and no fence of RingSync between the two: what is `is_free` goes its own way.
 """
 
 from __future__ import annotations
@@ -16,24 +19,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq import command
-from hcq.amd.encode import COMPUTE, Encoder, Piece, piece
+from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece, piece
 from hcq.gpu.device import GpuDevice
-from hcq.graph import CommandBuffer, Graph
+from hcq.gpu.graph import SIGNAL_NS, WAIT_NS, GpuGraph
+from hcq.graph import CommandBuffer
+from hcq.lanes import COPIES, Costs, Split
 from hcq.memory import Buffer
+from hcq.signal import Signal
 
 MAX_BLOCK_WORDS = (1 << 20) - 1  # ib_size has 20 bits
 UPLOAD_ALIGNMENT = 64
 
 
-class AmdGraph(Graph):
+class AmdGraph(GpuGraph):
     """A queue whose packets stay in memory."""
+
+    costs = Costs(SIGNAL_NS, WAIT_NS, is_all_or_none=True)  # copies have a ring of their own in any case
 
     def __init__(self, device: GpuDevice, encoder: Encoder, name: str = "graph") -> None:
         super().__init__(device, name)
         self.encoder = encoder
 
-    def lay_out(self, recorded: Sequence[bytes]) -> CommandBuffer:
-        pieces = [what if isinstance(what, Piece) else Piece(what) for what in recorded]
+    def lay_out(self, recorded: Sequence[bytes], split: Split | None) -> CommandBuffer:
+        signals = self.lane_signals(split)
+        plain = [what if isinstance(what, Piece) else Piece(what) for what in recorded]
+        pieces, numbers = plain, list(range(len(plain)))
+        if split is not None:
+            pieces, numbers = self._in_lanes(plain, split, signals)
         words = sum(len(what.all_words) for what in pieces) // 4
         places, at = [], -(-4 * words // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT
         end = 0  # of the packets so far
@@ -49,7 +61,33 @@ class AmdGraph(Graph):
         image, ring_pieces = self._place(pieces, places, buffer.address + base)
         buffer.write(image, base)
         meaning = command.Indirect(buffer.address, words, self.name, tuple(self.commands))
-        return CommandBuffer(buffer, [*ring_pieces], meaning, [base + place for place in places])
+        starts = [base + places[number] for number in numbers]
+        return CommandBuffer(buffer, [*ring_pieces], meaning, starts, signals)
+
+    def _in_lanes(
+        self, recorded: Sequence[Piece], split: Split, signals: Sequence[Signal]
+    ) -> tuple[list[Piece], list[int]]:
+        """The pieces of the main lane and then those of the copies, and where among them each command is."""
+        encoder, behind = self.encoder, self.dependences().behind
+        lanes: dict[int, list[Piece]] = {lane: [] for lane in range(split.lanes)}
+        places: dict[int, tuple[int, int]] = {}
+        since = 0  # copies since the last fence between two of them, as bits
+        for number, lane, waits, value in split.steps:
+            pieces, ring = lanes[lane], COPY if lane == COPIES else COMPUTE
+            pieces += [encoder.lane_wait(ring, signals[wait.lane].va, wait.value) for wait in waits]
+            if 0 <= number < len(recorded):
+                if lane == COPIES:
+                    if since & behind[number]:
+                        pieces.append(encoder.copy_fence)
+                        since = 0
+                    since |= 1 << number
+                places[number] = lane, len(pieces)
+                pieces.append(recorded[number])
+            if value:
+                pieces.append(encoder.lane_signal(ring, signals[lane].va, value))
+        main = len(lanes[0])
+        numbers = [index + main if lane == COPIES else index for _, (lane, index) in sorted(places.items())]
+        return [*lanes[0], *map(_freed, lanes[COPIES])], numbers
 
     def announce(self, copy: CommandBuffer, held: Sequence[Any]) -> None:
         """Rules do not see in these packets what the kernels write, so observers are notified of it."""
@@ -87,6 +125,7 @@ class AmdGraph(Graph):
                 else:
                     ring_pieces.append(piece(bytes(packets), what.ring))
                     ring_pieces[-1].dispatches = what.dispatches
+                    ring_pieces[-1].is_free = what.is_free
             at += len(what.all_words)
         self._close_run(ring_pieces, va, run_start, run_end, run_dispatches)
         return image, ring_pieces
@@ -95,3 +134,10 @@ class AmdGraph(Graph):
         if end > start:
             ring_pieces.append(self.encoder.indirect(va + start, (end - start) // 4))
             ring_pieces[-1].dispatches = dispatches
+
+
+def _freed(what: Piece) -> Piece:
+    """The same packets, which no fence orders with those of other rings."""
+    made = piece(bytes(what), what.ring, what.upload, what.patches)
+    made.is_free = True
+    return made

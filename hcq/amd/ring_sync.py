@@ -37,10 +37,16 @@ class RingSync:
     def pieces(
         self, encoder: Encoder, words: Sequence[bytes], timeline_va: int, value: int
     ) -> Iterator[Numbered]:
-        """What a submission puts into the rings. What ends it has the number after its last entry's."""
+        """What a submission puts into the rings. What ends it has the number after its last entry's.
+
+        What is free goes into its ring as it is: the compute ring, on which the entries around it end, waits for it.
+        """
         yield 0, encoder.acquire if self.active == COMPUTE else encoder.acquire_copies
         for number, what in enumerate(words):
             here = what if isinstance(what, Piece) else Piece(what)
+            if here.is_free:
+                yield number, here
+                continue
             if here.ring != self.active:
                 self.fences += 1
                 yield number, encoder.ring_fence_signal(self.active, self.fences)

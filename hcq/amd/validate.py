@@ -46,6 +46,10 @@ FENCES = (sdma.Fence, sdma.FenceV4, sdma.FenceV7)
 CLOCKS = (pm4.DataSel.SEND_GPU_CLOCK_COUNTER, pm4.DataSel.SEND_SYSTEM_CLOCK_COUNTER)
 CLOCK_BYTES = 8
 
+POLLS = (sdma.PollRegmem, sdma.PollRegmemV4, sdma.PollRegmemV7)
+COPY_FENCE_BEHIND = 64  # the ring fence: where device.py has it
+COPY_QUEUE = "copy"
+
 Registers = dict[int, int]
 
 
@@ -70,10 +74,48 @@ class AmdModel(Model):
         # what another program's queues wait for is said in ways that no rule follows: signals that count down, the host
         self.knows_order = not self.facts.get("foreign")
         fence = self.facts.get("ring_fence", self.facts.get("relay"))  # "relay": in older traces
-        self._own_cells = frozenset(() if fence is None else (fence,))  # cells between the device's own rings
+        # cells between the device's own rings, and between copies
+        self._own_cells = frozenset(() if fence is None else (fence, fence + COPY_FENCE_BEHIND))
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
         return queue_decoder(self.arch, queue)(words)
+
+    def lanes(self, words: Sequence[bytes]) -> Sequence[tuple[str, Sequence[tuple[int, bytes]]]]:
+        """Packets of the copy ring are a queue of their own in a graph that is split; RingSync orders all others.
+
+        Their pieces are marked. In a trace, where one blob has all, a cell that is not the driver's shows it: the copy
+        ring polls one, or sets one as no end of a submission does.
+        """
+        if len(words) == 1 and not isinstance(words[0], Piece) and self.knows_order:
+            return self._lanes_of_blob(words[0])
+        found: dict[str, list[tuple[int, bytes]]] = {"": []}
+        at = 0
+        for blob in words:
+            queue = COPY_QUEUE if isinstance(blob, Piece) and blob.is_free else ""
+            found.setdefault(queue, []).append((at, blob))
+            at += len(blob) // 4
+        return list(found.items())
+
+    def _lanes_of_blob(self, words: bytes) -> Sequence[tuple[str, Sequence[tuple[int, bytes]]]]:
+        found: dict[str, list[tuple[int, bytes]]] = {"": []}
+        packets: list[Any] = self.decode(memoryview(bytes(words)).cast("I"), "")
+        is_split = any(
+            isinstance(packet, (*POLLS, *FENCES))
+            and packet.address not in self._own_cells
+            and not any(isinstance(later, sdma.Trap) for later in packets[index + 1 : index + 4])
+            for index, packet in enumerate(packets)
+        )
+        at = 0
+        for packet in packets:
+            is_copy = isinstance(packet, sdma.Sdma)
+            end = at + len(packet.words)
+            runs = found.setdefault(COPY_QUEUE if is_copy else "", [])
+            if runs and runs[-1][0] + len(runs[-1][1]) // 4 == at:
+                runs[-1] = runs[-1][0], runs[-1][1] + words[4 * at : 4 * end]
+            else:
+                runs.append((at, words[4 * at : 4 * end]))
+            at = end
+        return list(found.items()) if is_split else [("", [(0, words)])]
 
     def malformed(self, packet: Packet) -> tuple[str, str] | None:
         if isinstance(packet, HEADERS):
@@ -99,7 +141,9 @@ class AmdModel(Model):
                 does = [_with_buffers(effect, words.buffers) for effect in does]
             found.append(Step(at, packet, does))
             at += len(packet.words)
-        return _signals_at_their_interrupts(_without_stamps(found)) if self.knows_order else found
+        if not self.knows_order:
+            return found
+        return _set_by_one_fence(_signals_at_their_interrupts(_without_stamps(found)), self._own_cells)
 
 
 def _with_buffers(effect: Effect, buffers: tuple[tuple[int, int], ...]) -> Effect:
@@ -146,6 +190,17 @@ def _set_by_fences(before: Sequence[Step]) -> list[Effect]:
     return [Signal(fences[0].address, fences[1].data << 32 | fences[0].data)]
 
 
+def _set_by_one_fence(steps: list[Step], own_cells: frozenset[int]) -> list[Step]:
+    """Between queues, a signal of the copy ring is a fence that is none of those three."""
+    found = list(steps)
+    for index, step in enumerate(steps):
+        packet: Any = step.packet
+        if isinstance(packet, FENCES) and packet.address not in own_cells:
+            if not any(isinstance(later.packet, sdma.Trap) for later in steps[index + 1 : index + 4]):
+                found[index] = step._replace(effects=[*step.effects, Signal(packet.address, packet.data)])
+    return found
+
+
 def _effects(packet: Any, state: Registers) -> Iterator[Effect]:
     """What one packet does. `state` holds the compute registers that were set before it."""
     if isinstance(packet, COPIES):
@@ -162,6 +217,8 @@ def _effects(packet: Any, state: Registers) -> Iterator[Effect]:
             yield Access(packet.address, CLOCK_BYTES, True, "timestamp", alignment=CLOCK_BYTES)
     elif isinstance(packet, (pm4.WaitRegMem, pm4.WaitRegMem64)):
         yield Wait(packet.address, packet.reference)
+    elif isinstance(packet, POLLS) and packet.mem_poll:
+        yield Wait(packet.address, packet.value)
     elif isinstance(packet, pm4.SetShReg):
         state.update((packet.reg_offset + index, word) for index, word in enumerate(packet.tail_words))
     elif isinstance(packet, pm4.DispatchDirect):

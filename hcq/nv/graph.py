@@ -17,6 +17,7 @@ from hcq import command
 from hcq.errors import UsageError
 from hcq.gpu.device import GpuDevice
 from hcq.graph import CommandBuffer, Graph
+from hcq.lanes import Split
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.encode import Piece, note_block
 from hcq.nv.pushbuffer import place, plan
@@ -30,7 +31,7 @@ class NvGraph(Graph):
 
     device: GpuDevice
 
-    def lay_out(self, recorded: Sequence[bytes]) -> CommandBuffer:
+    def lay_out(self, recorded: Sequence[bytes], split: Split | None) -> CommandBuffer:
         pieces = [what if isinstance(what, Piece) else Piece(what) for what in recorded]
         how = plan(pieces)
         words = (how.size_bytes - how.methods) // 4

@@ -114,9 +114,12 @@ class _Replayed:
         images = {image.va: image for image in made.blocks}
 
         def read_block(va: int, size_bytes: int) -> bytes:
-            image = images.get(va)
-            words = () if image is None else image.words
-            return b"".join(word.to_bytes(4, "little") for word in words)[:size_bytes]
+            for start, image in images.items():
+                if start <= va < start + 4 * len(image.words):  # a part of it, perhaps
+                    at = (va - start) // 4
+                    words = image.words[at : at + size_bytes // 4]
+                    return b"".join(word.to_bytes(4, "little") for word in words)
+            return b""
 
         labels = [image.label for image in images.values()]
         words = b"".join(word.to_bytes(4, "little") for word in made.words)

@@ -16,20 +16,21 @@ from typing import Any, ClassVar
 
 from hcq import callsite, native, open_devices
 from hcq.callsite import Site
-from hcq.command import Command, Indirect
+from hcq.command import Command, Dispatch, Indirect, PatchPoint
 from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.observer import Observer
 from hcq.program import Program
 from hcq.rules import blocks, waits
-from hcq.rules.effects import ProgramFacts
+from hcq.rules.effects import Argument, ProgramFacts
 from hcq.rules.examine import examine, examine_packets, model_of
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import DeviceState, State
-from hcq.rules.submission_check import SubmissionCheck
+from hcq.rules.submission_check import KnownArguments, SubmissionCheck
 from hcq.signal import CELL_BYTES
 
 MAX_WARNINGS = 1000
+MAX_PATCHED = 1024  # blocks
 
 
 class Validator(Observer):
@@ -51,6 +52,8 @@ class Validator(Observer):
                 self.wrote(buffer.address)
         self.findings: list[Finding] = []  # of the last submission
         self._check: SubmissionCheck | None = None
+        # block -> (command, argument) -> the address that its last replay has put there
+        self._patched: dict[int, dict[tuple[int, int], int]] = {}
 
     # ------------------------------------------------------------ submissions
 
@@ -65,6 +68,8 @@ class Validator(Observer):
         labels = [what.label for what in commands if type(what) is Indirect]
         with _lock:
             check = SubmissionCheck(self.process, self.state, self.device.queue_name, value, callsite.site())
+            if labels:
+                check.arguments = self._arguments(commands)
             try:
                 if not model.declares_effects:
                     self.device.validate(words)
@@ -76,6 +81,39 @@ class Validator(Observer):
                 raise
             self._check = check
         return words
+
+    def _arguments(self, commands: Sequence[Command]) -> KnownArguments:
+        """The buffers of every launch in blocks: packets of a block need not have them."""
+        found: KnownArguments = []
+        for block in commands:
+            if not isinstance(block, Indirect):
+                continue
+            patched = self._patched.get(block.address, {})
+            for number, what in enumerate(block.commands):
+                if not isinstance(what, Dispatch):
+                    continue
+                buffers = []
+                for position, (access, value) in enumerate(zip(what.program.access or (), what.args)):
+                    va = patched.get((number, position), value)
+                    if access and isinstance(va, int):
+                        buffers.append(Argument(position, "buffer", va, access))
+                found.append((what.program.entry, tuple(buffers)))
+        return found
+
+    def patch(
+        self,
+        what: Indirect,
+        written: Mapping[Any, int | float],
+        points: Mapping[Any, Sequence[PatchPoint]],
+    ) -> None:
+        if len(self._patched) >= MAX_PATCHED:
+            self._patched.clear()  # each replay says it again, right before it is submitted
+        self._patched[what.address] = {
+            (point.command_index, point.argument_index): int(number)
+            for key, number in written.items()
+            for point in points[key]
+            if point.kind == "buffer"
+        }
 
     def sent(self, value: int) -> None:
         check, self._check = self._check, None

@@ -233,6 +233,19 @@ class Model(ABC):
         """
         return [words]
 
+    def lanes(self, words: Sequence[bytes]) -> Sequence[tuple[str, Sequence[tuple[int, bytes]]]]:
+        """Which words of a submission go to which queue of the device: (queue, [(where in the submission, words)]).
+
+        Queue "" is the one that submissions are made to; it comes first. Another one is an agent of its own: only what
+        its packets wait for is before it. What the device itself keeps in order, whatever rings it goes to, is one.
+        """
+        found: list[tuple[int, bytes]] = []
+        at = 0
+        for blob in words:
+            found.append((at, blob))
+            at += len(blob) // 4
+        return [("", found)]
+
     def steps(self, words: bytes, queue: str, programs: Programs) -> list[Step]:
         """What a piece does. Override it where one packet's meaning depends on those before."""
         found: list[Step] = []

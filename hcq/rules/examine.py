@@ -76,11 +76,49 @@ def examine(
     label       how to call that block
     ends        the last packet is the one that ends the submission
     """
-    at = 0
-    for number, blob in enumerate(words):
-        is_last_blob = ends and number == len(words) - 1
-        yield from _run(submission, blob, at, read_block, label, is_last_blob)
-        at += len(blob) // 4
+    lanes = [
+        (queue, _lane(submission, placed, read_block, label, ends and not queue))
+        for queue, placed in submission.model.lanes(words)
+    ]
+    if len(lanes) > 1:
+        yield from _side_by_side(submission, lanes)
+        return
+    for _, lane in lanes:
+        yield from (finding for finding in lane if finding is not None)
+
+
+def _side_by_side(
+    submission: SubmissionCheck, lanes: Sequence[tuple[str, Iterator[Finding | None]]]
+) -> Iterator[Finding]:
+    """Packets of several queues in an order that is possible: none goes past a wait before the signal is seen."""
+    left = dict(lanes)
+    while left:
+        has_moved = False
+        for queue, lane in list(left.items()):
+            submission.enter(queue)
+            before = submission.agent.at
+            for finding in lane:
+                if finding is None:
+                    break
+                yield finding
+            else:
+                del left[queue]
+                has_moved = True
+            has_moved |= submission.agent.at != before
+        submission.goes_past_waits = not has_moved
+    submission.enter("")
+
+
+def _lane(
+    submission: SubmissionCheck,
+    placed: Sequence[tuple[int, bytes]],
+    read_block: ReadBlock,
+    label: str,
+    ends: bool,
+) -> Iterator[Finding | None]:
+    """Look at the packets of one queue. None, each time that another queue's packets come first."""
+    for number, (at, blob) in enumerate(placed):
+        yield from _run(submission, blob, at, read_block, label, ends and number == len(placed) - 1)
 
 
 def examine_packets(submission: SubmissionCheck, words: bytes) -> Iterator[Finding]:
@@ -94,7 +132,7 @@ def examine_packets(submission: SubmissionCheck, words: bytes) -> Iterator[Findi
 
 def _run(
     submission: SubmissionCheck, blob: bytes, at: int, read_block: ReadBlock, label: str, ends: bool
-) -> Iterator[Finding]:
+) -> Iterator[Finding | None]:
     pieces = _pieces(submission, blob)
     for number, (offset, steps) in enumerate(pieces):
         for index, (step, problems) in enumerate(steps):
@@ -109,8 +147,10 @@ def _run(
 
 def _effect(
     submission: SubmissionCheck, effect: Effect, read_block: ReadBlock, label: str
-) -> Iterator[Finding]:
+) -> Iterator[Finding | None]:
     kind = type(effect)
+    while submission.must_wait(effect):
+        yield None
     submission.agent.at += 1
     if kind is Launch:
         assert isinstance(effect, Launch)

@@ -4,6 +4,9 @@ In       the state before it, its device and its queue
 Out      what checks ask: ranges, the current kernel, what came before; `commit` or `undo` at the end
 Changes  the state, so that later packets see earlier ones; all of it is taken back when the submission is refused
 Next     validate.py (makes one for each submission), addresses.py and its neighbours (the checks)
+
+A submission may give work to several queues of its device. Each is an agent of its own, and `enter` says whose packets
+are looked at now; what one of them waits for, and another one will signal, is looked at first.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hcq.callsite import Site, where
-from hcq.rules.effects import Argument, Launch, ProgramFacts, Step
+from hcq.rules.effects import Argument, Effect, Launch, ProgramFacts, Step, Wait
 from hcq.rules.memory import Allocation, PastAccess
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import Agent, Clock, DeviceState, GraphBlock, OpenWait, Promise, State
@@ -57,12 +60,48 @@ class SubmissionCheck:
         self.arguments: KnownArguments = []
         self.label = ""  # of that block
         self.is_last = False  # the packet that ends the submission
-        self.signals: list[tuple[int, int, Clock, tuple[OpenWait, ...]]] = []
+        self.signals: list[tuple[int, int, Clock, tuple[OpenWait, ...], Agent]] = []
         self.blocks: list[GraphBlock] = []
         self.log: list[tuple[Agent, int, int, bool, Where]] = []
-        self._agent_before = self.agent.save()
+        self.goes_past_waits = (
+            False  # one wait: all queues wait, and none of what this submission signals is left
+        )
+        self._main = queue
+        self._places: dict[str, tuple[Step | None, ProgramFacts | None, int, str, bool]] = {}
+        self._agents_before = {self.agent: self.agent.save()}
         self._touched: list[tuple[Allocation, tuple[PastAccess, ...], bool]] = []
         self.agent.join(state.host.snapshot() if state.host.at else state.host.clock)
+
+    # ------------------------------------------------------------ several queues
+
+    @property
+    def is_split(self) -> bool:
+        """Whether packets of another queue than the first one have been looked at."""
+        return bool(self._places)
+
+    def enter(self, queue: str) -> None:
+        """Go on with the packets of this queue, where they were left."""
+        queue = queue or self._main
+        if queue == self.queue and queue in self._places:
+            return
+        self._places[self.queue] = self.step, self.kernel, self.depth, self.label, self.is_last
+        self.queue, agent = queue, self.device.agent(queue)
+        self.agent = agent
+        self.step, self.kernel, self.depth, self.label, self.is_last = self._places.setdefault(
+            queue, (None, None, 0, "", False)
+        )
+        if agent not in self._agents_before:
+            self._agents_before[agent] = agent.save()
+            host = self.state.host
+            agent.join(host.snapshot() if host.at else host.clock)
+
+    def must_wait(self, effect: Effect) -> bool:
+        """Whether another queue's packets come first: of a wait for what none of those seen so far has signalled."""
+        if not isinstance(effect, Wait) or not self.is_split or self._promise(effect.cell, effect.value):
+            return False
+        is_first = not self.goes_past_waits
+        self.goes_past_waits = False
+        return is_first
 
     # ------------------------------------------------------------ what the effects do to the state
 
@@ -82,30 +121,39 @@ class SubmissionCheck:
     def signal(self, va: int, value: int) -> None:
         """Note that a signal is set."""
         agent = self.agent
-        self.signals.append((va, value, agent.snapshot(), agent.open))
+        self.signals.append((va, value, agent.snapshot(), agent.open, agent))
         if self.state.log is not None:
             self.log.append((agent, va, value, False, self.where()))
 
     def promised(self, va: int) -> int | None:
         """What this submission itself last set a signal to."""
         found: int | None = None
-        for cell, value, _, _ in self.signals:
+        for cell, value, *_ in self.signals:
             found = value if cell == va else found
         return found
 
+    def _promise(self, va: int, value: int) -> tuple[int, int, Clock, tuple[OpenWait, ...], Agent] | None:
+        """The first signal of this submission that reaches a value."""
+        return next((made for made in self.signals if made[0] == va and made[1] >= value), None)
+
     def wait(self, va: int, value: int) -> None:
         """Note a wait, and what it makes visible when this submission does not itself set the value."""
-        own = self.promised(va)
-        if own is None or own < value:
+        own = self._promise(va, value)
+        if own is None:
             self.state.wait(self.agent, va, value, self.where())
+        elif own[4] is not self.agent:
+            self.agent.join(own[2])
+            if own[3]:
+                self.agent.open = (*self.agent.open, *own[3])
+                self.state.waiting.add(self.agent)
         if self.state.log is not None:
             self.log.append((self.agent, va, value, True, self.where()))
 
     def commit(self) -> None:
         """It was submitted."""
         state, agent = self.state, self.agent
-        for va, value, clock, still in self.signals:
-            state.promise(va, Promise(value, clock, still, agent, self.value))
+        for va, value, clock, still, by in self.signals:
+            state.promise(va, Promise(value, clock, still, by, self.value))
         timeline = self.device.timeline
         if self.promised(timeline) != self.value:
             state.promise(timeline, Promise(self.value, agent.snapshot(), agent.open, agent, self.value))
@@ -119,18 +167,29 @@ class SubmissionCheck:
 
     def undo(self) -> None:
         """It was refused, or did not reach the device."""
-        self.agent.restore(self._agent_before)
-        if not self.agent.open:
-            self.state.waiting.discard(self.agent)
+        for agent, before in self._agents_before.items():
+            agent.restore(before)
+            if not agent.open:
+                self.state.waiting.discard(agent)
         for block, touches, is_written in reversed(self._touched):
             block.touches = touches
             block.is_written = is_written
 
     def with_arguments(self, launch: Launch) -> Launch:
-        """A launch with the buffers it is given, where its packets do not have them and someone else knows."""
-        if launch.arguments or not self.arguments or self.arguments[0][0] != launch.entry:
-            return launch
-        return launch._replace(arguments=self.arguments.pop(0)[1])
+        """A launch with the buffers it is given, where its packets do not have them and someone else knows.
+
+        What the kernel does with each is what its loader said.
+        """
+        arguments = launch.arguments
+        if not arguments and self.arguments and self.arguments[0][0] == launch.entry:
+            arguments = self.arguments.pop(0)[1]
+        facts = self.device.programs.get(launch.entry)
+        if facts is not None and facts.access is not None and arguments:
+            access = dict(enumerate(facts.access))
+            arguments = tuple(
+                arg if arg.access else arg._replace(access=access.get(arg.position, "")) for arg in arguments
+            )
+        return launch if arguments is launch.arguments else launch._replace(arguments=arguments)
 
     # ------------------------------------------------------------ words
 

@@ -1,0 +1,55 @@
+"""Graphs of GPUs: a recording is split over compute and copy queues where a small model of costs says that it pays.
+
+In       recorded commands, and how much memory each of them uses
+Out      a Split (lanes.py), or None: in order
+Changes  nothing
+Next     hcq/lanes.py (how waits are found), amd/graph.py and nv/graph.py (how lanes become packets), docs/graphs.md
+
+The model is of orders of magnitude, for a wrong choice costs microseconds and never a result. A command takes what it
+takes to start one and its memory once through: a kernel at the speed of device memory, a copy at a copy engine's. An
+edge between queues takes a signal behind caches that are written back, and a poll that sees it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from hcq import command
+from hcq.dependences import Uses, uses_of
+from hcq.gpu.device import GpuDevice
+from hcq.graph import EVERYWHERE, Graph
+from hcq.lanes import Costs, Split, choose
+from hcq.signal import Signal
+
+COMMAND_NS = 3_000  # the least that a command takes
+KERNEL_BYTES_PER_NS, COPY_BYTES_PER_NS = 1_000, 100  # a terabyte, and a tenth of it, a second
+SIGNAL_NS, WAIT_NS = 2_000, 2_000
+
+
+class GpuGraph(Graph):
+    """A recording for a device with a queue for kernels and one for copies."""
+
+    device: GpuDevice
+    costs: ClassVar[Costs] = Costs(SIGNAL_NS, WAIT_NS)
+
+    def split(self) -> Split | None:
+        movable = [isinstance(what, (command.Copy, command.Fill)) for what in self.commands]
+        if not any(movable):
+            return None
+        times = [
+            time_ns(what, self._uses.get(number) if number in self._uses else uses_of(what))
+            for number, what in enumerate(self.commands)
+        ]
+        return choose(self.dependences(), times, movable, self.costs)
+
+    def lane_signals(self, split: Split | None) -> list[Signal]:
+        """A signal for each lane of one command buffer."""
+        lanes = 0 if split is None else split.lanes
+        return [self.device.signal(f"{self.name} lane {number}") for number in range(lanes)]
+
+
+def time_ns(what: command.Command, uses: Uses) -> int:
+    """How long a command takes, about. What nobody knows counts as nothing."""
+    size = sum(use.high - use.low for use in uses or () if use.high != EVERYWHERE)
+    speed = KERNEL_BYTES_PER_NS if isinstance(what, command.Dispatch) else COPY_BYTES_PER_NS
+    return COMMAND_NS + size // speed
