@@ -339,6 +339,12 @@ class Trace:
         trace.path = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
         return trace
 
+    def process_order(self, process: int) -> tuple[int, int]:
+        """What processes are put in order by for people: ranks by their number, then others as they come."""
+        rank = self._ranks.get(process)
+        first = next((at for at, device in enumerate(self.devices) if device.process == process), -1)
+        return (1, first) if rank is None else (0, int(rank))
+
     def process_name(self, process: int) -> str:
         """A process as people call it: its rank and host, or its number."""
         return self._names_of_processes.get(process) or f"process {process}"

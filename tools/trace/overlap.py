@@ -56,9 +56,13 @@ class Idle:
 
 
 def talks(trace: Trace, stamps: Stamps | None = None, graph: Graph | None = None) -> list[Talk]:
-    """The processes that communicated, in the order in which they come in the trace."""
+    """The processes that communicated, by rank."""
     stamps = stamps_of(trace) if stamps is None else stamps
-    sizes = {made.number: size for made in trace.submissions if (size := bytes_between_devices(made))}
+    sizes = {
+        made.number: sum(size for _, _, size in between)
+        for made in trace.submissions
+        if (between := copies_between_devices(made))
+    }
     has_waits = any(
         command["verb"] == "wait" for number in sizes for command in trace.submissions[number].commands
     )
@@ -89,8 +93,7 @@ def talks(trace: Trace, stamps: Stamps | None = None, graph: Graph | None = None
         busy = union(one.intervals)
         one.busy_ns = length(busy)
         one.hidden_ns = length(common(busy, union(kernels.get(process, []))))
-    order = {device.process: at for at, device in reversed(list(enumerate(trace.devices)))}
-    return sorted(found.values(), key=lambda one: order[one.process])
+    return sorted(found.values(), key=lambda one: trace.process_order(one.process))
 
 
 def idle(trace: Trace) -> list[Idle]:
@@ -109,21 +112,32 @@ def idle(trace: Trace) -> list[Idle]:
     return found
 
 
-def bytes_between_devices(made: Submission) -> int:
-    """What a submission copies from one device's memory to another's; 0 when it does anything else besides."""
+def copies_between_devices(made: Submission) -> list[tuple[str, str, int]]:
+    """From which device to which, and how many bytes; nothing when it does anything but copy."""
     commands = made.commands
     if not any(command["verb"] == "copy" for command in commands):
-        return 0
+        return []
     if any(command["verb"] not in (*SILENT, "copy") for command in commands):
-        return 0
+        return []
     memory = made.memory()
-    total = 0
+    found = []
     for command in commands:
         if command["verb"] == "copy":
-            ends = [memory.live.get(memory.find(command[end]).start) for end in ("dst", "src")]
-            if ends[0] is not None and ends[1] is not None and ends[0].device != ends[1].device:
-                total += int(command["size_bytes"])
-    return total
+            src, dst = (memory.live.get(memory.find(command[end]).start) for end in ("src", "dst"))
+            if src is not None and dst is not None and src.device != dst.device:
+                found.append((src.device, dst.device, int(command["size_bytes"])))
+    return found
+
+
+def rows_of(intervals: Sequence[Interval]) -> list[int]:
+    """For each of these, in the order of their starts, a row in which no two overlap."""
+    ends: list[int] = []
+    found = []
+    for start, end in intervals:
+        row = next((row for row, until in enumerate(ends) if until <= start), len(ends))
+        ends[row:] = [end, *ends[row + 1 :]]
+        found.append(row)
+    return found
 
 
 def _kernels(made: Submission, stamps: Stamps) -> Iterator[Interval]:

@@ -19,7 +19,8 @@ from typing import Any
 
 from hcq import backends
 from hcq.errors import HcqError, UsageError
-from hcq.tools.trace import counters_view, disasm, lint
+from hcq.spans import Span
+from hcq.tools.trace import counters_view, disasm, lint, overlap
 from hcq.tools.trace.graph import Graph
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of
 from hcq.tools.trace.views import all_packets, code_hash, code_of, device_of, start_ns, submission_view
@@ -58,17 +59,29 @@ class PageData:
 
     @cached_property
     def timeline(self) -> Json:
-        """Lanes, submissions, what the host saw, arrows from signal to wait, faults."""
+        """Lanes, submissions, spans, what the host saw, arrows from signal to wait, faults, how clocks stand."""
         trace = self.trace
         queues = sorted({(s.device.opened, s.device.key, s.queue) for s in trace.submissions})
         known = {key for _, key, _ in queues}
         queues += [(d.opened, d.key, "main") for d in trace.devices if d.key not in known]
-        lane_of = {(key, queue): number for number, (_, key, queue) in enumerate(queues)}
         devices = {device.key: device for device in trace.devices}
+        order = {process: trace.process_order(process) for process in {d.process for d in trace.devices}}
+        queues.sort(key=lambda queue: order[devices[queue[1]].process])
+        lane_of = {(key, queue): number for number, (_, key, queue) in enumerate(queues)}
+        idle = {(one.device, one.queue): one for one in overlap.idle(trace)}
         lanes = [
-            {"device": key, "queue": queue, "arch": devices[key].arch, "process": devices[key].process}
+            {
+                "device": key,
+                "name": devices[key].name,
+                "queue": queue,
+                "arch": devices[key].arch,
+                "process": devices[key].process,
+                "busy": idle[key, queue].busy_ns if (key, queue) in idle else 0,
+                "idle": idle[key, queue].share if (key, queue) in idle else None,
+            }
             for _, key, queue in queues
         ]
+        span_lanes, spans = self._spans()
         first_lane = {key: number for (key, _), number in reversed(lane_of.items())}
         rows = [self._row(s, lane_of[s.device.key, s.queue]) for s in trace.submissions]
         seen = [
@@ -82,9 +95,31 @@ class PageData:
             else "",
             "end": self._end,
             "processes": [
-                {key: record.fields.get(key) for key in ("pid", "argv", "python", "unix_ns")}
+                {
+                    "process": record.process,
+                    "name": trace.process_name(record.process),
+                    **{key: record.fields.get(key) for key in ("pid", "argv", "python", "unix_ns", "host")},
+                }
                 for record in trace.processes
             ],
+            "clocks": [
+                {"text": str(record.fields["text"]), "aligned": bool(record.fields.get("aligned"))}
+                for record in trace.joined
+            ],
+            "talks": [
+                {
+                    "process": one.process,
+                    "name": one.name,
+                    "spans": one.spans,
+                    "copies": one.copies,
+                    "size_bytes": one.size_bytes,
+                    "busy": one.busy_ns,
+                    "hidden": one.share,
+                }
+                for one in overlap.talks(trace, self._stamps, self.graph)
+            ],
+            "span_lanes": span_lanes,
+            "spans": _columns(("lane", "from", "until", "label", "size", "peers", "talks"), spans),
             "devices": [
                 {"key": d.key, "arch": d.arch, "process": d.process, "facts": d.facts} for d in trace.devices
             ],
@@ -138,6 +173,24 @@ class PageData:
             len(submission.commands),
             int(submission.dropped),
         ]
+
+    def _spans(self) -> tuple[list[Json], list[list[Any]]]:
+        """Lanes of what processes report as spans, and the spans by their starts. Those that overlap are in rows."""
+        groups: dict[tuple[int, str], list[Span]] = {}
+        for seen in self.trace.spans:
+            groups.setdefault((seen.device.process, seen.span.lane), []).append(seen.span)
+        lanes: list[Json] = []
+        found: list[list[Any]] = []
+        for (process, name), spans in groups.items():
+            spans.sort(key=lambda span: (span.started_ns, -span.ended_ns))
+            rows = overlap.rows_of([(span.started_ns, span.ended_ns) for span in spans])
+            found += [
+                [len(lanes) + row, self._ns(span.started_ns), self._ns(span.ended_ns), self._label(span.name),
+                 span.size_bytes, ", ".join(map(str, span.peers)), int(bool(span.peers))]
+                for span, row in zip(spans, rows)
+            ]  # fmt: skip
+            lanes += [{"process": process, "name": name} for _ in range(max(rows) + 1)]
+        return lanes, found
 
     def _label(self, text: str) -> int:
         return self._labels.setdefault(text, len(self._labels))
@@ -513,6 +566,7 @@ class PageData:
     def _end(self) -> int:
         last = [record.time_ns for record in self.trace.records[-1:]]
         last += [s.finished_ns for s in self.trace.submissions if s.finished_ns is not None]
+        last += [seen.span.ended_ns for seen in self.trace.spans]
         return max((self._ns(time) or 0 for time in last), default=0)
 
     def _ns(self, time_ns: int | None) -> int | None:

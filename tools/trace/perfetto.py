@@ -6,9 +6,10 @@ Changes  nothing
 Next     export.py (who writes them to a file), stats.py (the same as numbers)
 Source   protos/perfetto/trace/trace_packet.proto, track_event/*.proto of Perfetto; protobuf's wire format
 
-Tracks: for each process its threads (a submission is an instant) and its queues (a submission is a slice, with its
-kernels in it when they have times of their own), and the bytes of live buffers as a counter. Arrows go from a
-submission on the host to its slice, and from a signal to the wait that it ends.
+Tracks: for each process (a rank, perhaps on another host) its threads (a submission is an instant), its spans, and for
+each device its queues (a submission is a slice, with its kernels in it when they have times of their own) and the bytes
+of live buffers as a counter. Arrows go from a submission on the host to its slice, from a signal to the wait that it
+ends, on another device perhaps, and through the ranks that have a collective together.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from hcq.spans import Span
 from hcq.tools.trace.graph import Graph
+from hcq.tools.trace.overlap import copies_between_devices, rows_of
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of
 from hcq.tools.trace.views import argument_text, command_view
 from hcq.trace.file import Submission, Trace
@@ -74,16 +78,71 @@ def _clocks(trace: Trace) -> bytes:
 
 def _tracks(trace: Trace) -> Iterator[bytes]:
     for process in dict.fromkeys(device.process for device in trace.devices):
-        head = _number(1, process) + _text(6, f"process {process}")
-        yield _descriptor(_uuid("process", process), f"process {process}", 0, _message(3, head))
+        name = trace.process_name(process)
+        head = _number(1, process) + _text(6, name)
+        yield _descriptor(_uuid("process", process), name, 0, _message(3, head))
+    several = {one.process for one in trace.devices if one.key != _first_of(trace, one.process)}
     for device in trace.devices:
         parent = _uuid("process", device.process)
-        yield _descriptor(_uuid("memory", device.key), f"{device.key} live bytes", parent, _message(8, b""))
-    for key, queue in dict.fromkeys((s.device.key, s.queue) for s in trace.submissions):
-        parent = _uuid("process", trace.device(key).process)
-        yield _descriptor(_uuid("queue", key, queue), f"{key} {queue}", parent)
+        if device.process in several:
+            yield _descriptor(_uuid("device", device.key), f"{device.name}, {device.arch}", parent)
+            parent = _uuid("device", device.key)
+        yield _descriptor(_uuid("memory", device.key), f"{device.name} live bytes", parent, _message(8, b""))
+    queues = dict.fromkeys((s.device.key, s.queue, s.device) for s in trace.submissions)
+    for key, queue, device in queues:
+        is_one_of_several = device.process in several
+        parent = _uuid("device", key) if is_one_of_several else _uuid("process", device.process)
+        yield _descriptor(_uuid("queue", key, queue), f"{device.name} {queue}", parent)
+    for track, lane, process in dict.fromkeys((one.track, one.lane, one.process) for one in _placed(trace)):
+        yield _descriptor(track, lane, _uuid("process", process))
     for process, thread in dict.fromkeys((s.device.process, s.thread) for s in trace.submissions):
         yield _descriptor(_uuid("host", process, thread), f"host {thread}", _uuid("process", process))
+
+
+def _first_of(trace: Trace, process: int) -> str:
+    return next(device.key for device in trace.devices if device.process == process)
+
+
+class _Placed(NamedTuple):
+    """A span on the track where it is drawn, with the flow through the same collective on other ranks; 0 for none."""
+
+    track: int
+    lane: str
+    process: int
+    span: Span
+    flow: int
+
+
+def _placed(trace: Trace) -> list[_Placed]:
+    """Every span. Those of one lane that overlap go into rows; the nth of a name on each rank belong together."""
+    lanes: dict[tuple[int, str], list[Span]] = {}
+    for seen in trace.spans:
+        lanes.setdefault((seen.device.process, seen.span.lane), []).append(seen.span)
+    counts: dict[tuple[int, str, str], int] = {}
+    flows: dict[tuple[str, str, int], int] = {}
+    found = []
+    for (process, lane), spans in lanes.items():
+        spans.sort(key=lambda span: (span.started_ns, -span.ended_ns))
+        for span, row in zip(spans, rows_of([(span.started_ns, span.ended_ns) for span in spans])):
+            nth = counts[process, lane, span.name] = counts.get((process, lane, span.name), 0) + 1
+            is_shared = any(isinstance(peer, int) for peer in span.peers)
+            flow = flows.setdefault((lane, span.name, nth), (3 << 32) + len(flows)) if is_shared else 0
+            found.append(_Placed(_uuid("spans", process, lane, row), lane, process, span, flow))
+    return found
+
+
+def _spans(trace: Trace) -> Iterator[bytes]:
+    for one in _placed(trace):
+        span = one.span
+        body = _text(23, span.name) + _text(22, "communication" if span.peers else "span")
+        if span.size_bytes:
+            body += _note("bytes", span.size_bytes)
+        if span.peers:
+            body += _note("peers", ", ".join(map(str, span.peers)))
+        if one.flow:
+            body += _fixed64(47, one.flow)
+        yield _event(span.started_ns, BEGIN, one.track, body)
+        yield _event(span.ended_ns, END, one.track)
 
 
 def _descriptor(uuid: int, name: str, parent: int, extra: bytes = b"") -> bytes:
@@ -116,6 +175,7 @@ def _events(trace: Trace) -> Iterator[bytes]:
             flow = (2 << 32) + number
             begun.setdefault(wait.by.number, []).append(flow)
             flows.setdefault(wait.submission.number, []).append(flow)
+    yield from _spans(trace)
     stamps = stamps_of(trace)
     live_before: dict[str, int] = {}
     for submission in trace.submissions:
@@ -136,6 +196,9 @@ def _submission(
     kernels = [command["kernel"] for command in commands if command["verb"] == "dispatch"]
     work = kernels or [command["verb"] for command in commands] or ["nothing"]
     name = work[0] if len(work) == 1 else f"{work[0]} and {len(work) - 1} more"
+    if between := copies_between_devices(submission):
+        sources, targets = {source for source, _, _ in between}, {target for _, target, _ in between}
+        name = f"copy {', '.join(sorted(sources))} -> {', '.join(sorted(targets))}"
     notes = [_note("submission", submission.value), _note("words", len(submission.words))]
     notes += [_note("site", submission.site)] if submission.site else []
     for index, command in enumerate(commands[:16]):

@@ -33,6 +33,18 @@ def test_unions_and_what_they_have_in_common_are_those_of_sets(
     assert overlap.length(overlap.common(a, b)) == len(moments(one) & moments(other))
 
 
+@given(found=intervals)
+def test_rows_hold_no_two_that_overlap_and_are_as_few_as_can_be(found: list[tuple[int, int]]) -> None:
+    found.sort()
+    rows = overlap.rows_of(found)
+    for row in set(rows):
+        own = [one for one, at in zip(found, rows) if at == row]
+        assert all(before[1] <= after[0] for before, after in zip(own, own[1:]))
+    deepest = max((sum(start <= moment < end for start, end in found) for moment in range(80)), default=0)
+    if all(end > start for start, end in found):
+        assert len(set(rows)) == deepest
+
+
 def two_devices() -> Maker:
     made = Maker()
     made.device("CPU")

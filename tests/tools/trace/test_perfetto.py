@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
+from hcq.command import Copy, Signal, Wait
+from hcq.ranks import Place
 from hcq.tools.trace.perfetto import encode
 from hcq.trace.file import Trace
-from tests.tools.trace.making import PROGRAM, record
+from hcq.trace.join import join, source_of
+from tests.tools.trace.making import CELL, PROGRAM, record
 from tests.tools.trace.processor import Processor
 from tests.tools.trace.test_export import timed
+from tests.tools.trace.test_join import rank
+from tests.tools.trace.test_overlap import A, B, two_devices
 from tests.tools.trace.test_page import driver as driver  # a fixture of ours, too
 from tests.tools.trace.test_tensor_layer import TRAINING
 
@@ -102,3 +107,49 @@ def test_a_training_run_opens(opened: Callable[[Trace], Processor], tmp_path: Pa
         "select count(*) from slice join track on slice.track_id = track.id where track.name = 'CPU main'"
     )
     assert count == len(trace.submissions)
+
+
+def test_ranks_are_processes_and_a_collective_is_an_arrow_through_them(
+    opened: Callable[[Trace], Processor],
+) -> None:
+    places = [Place(0, 2, "node7"), Place(1, 2, "node8", 10**6, 50)]
+    contents = [rank(number, place=place).content for number, place in enumerate(places)]
+    joined = join([source_of(f"rank{number}", content) for number, content in enumerate(contents)])
+    trace = Trace(joined.records)
+    processor = opened(trace)
+    is_clean(processor)
+    assert processor.query("select name from process where pid > 0 order by name") == [
+        ("rank 0 on node7",),
+        ("rank 1 on node8",),
+    ]
+    spans = processor.query(
+        "select slice.ts, slice.dur, slice.name, process.name from slice "
+        "join process_track on track_id = process_track.id join process using (upid) "
+        "where slice.category = 'communication' order by ts"
+    )
+    assert [(ts, ts + dur, name) for ts, dur, name, _ in spans] == [
+        (seen.span.started_ns, seen.span.ended_ns, "all_reduce") for seen in trace.spans
+    ]
+    assert [process for *_, process in spans] == ["rank 0 on node7", "rank 1 on node8"]
+    assert spans[1][0] - spans[0][0] == 10**6
+    flows = processor.query(
+        "select a.ts, b.ts from flow join slice a on flow.slice_out = a.id join slice b on flow.slice_in = b.id "
+        "where a.category = 'communication'"
+    )
+    assert flows == [(spans[0][0], spans[1][0])]
+
+
+def test_a_copy_between_devices_is_named_after_them_and_an_arrow_leads_to_who_waited(
+    opened: Callable[[Trace], Processor],
+) -> None:
+    made = two_devices()
+    copying = made.submit(Copy(B, A, 64), Signal(CELL, 1), words=bytes(16))
+    made.times((copying, 1000, 2000))
+    made.times((made.submit(Wait(CELL, 1), device=1), 1500, 2500), device=1)
+    processor = opened(Trace.parse(made.content))
+    is_clean(processor)
+    flows = processor.query(
+        "select a.name, b.name from flow join slice a on flow.slice_out = a.id join slice b on flow.slice_in = b.id "
+        "where a.name not like 'submit%'"
+    )
+    assert flows == [("copy CPU -> CPU:1", "wait")]

@@ -5,7 +5,7 @@
 // Changes  the address after # (a submission, a kernel and a tab: it can be kept and opened again)
 // Next     kit.js (what views share), timeline.js, list.js, submission.js, kernel.js, memory.js, search.js
 
-import { ask, duration, element, empty, find, hex, moment, on, plural, set, state, table } from "./kit.js";
+import { ask, bytes, duration, element, empty, find, hex, moment, on, plural, set, state, table } from "./kit.js";
 import { startKernel } from "./kernel.js";
 import { startList, step } from "./list.js";
 import { startMemory } from "./memory.js";
@@ -49,13 +49,14 @@ async function start() {
       .querySelector("main")
       .replaceChildren(empty("This trace cannot be shown.", error.message));
   }
-  const { file, end } = state.trace;
+  const { file, end, clocks } = state.trace;
   const count = state.trace.submissions.value.length;
   const name = file.split("/").pop();
   document.title = `${name} · hcq-trace`;
   find("file").replaceChildren(
     element("b", { title: file }, name),
     ` ${plural(count, "submission")} in ${duration(end)}`,
+    clocks.every(({ aligned }) => aligned) ? "" : element("b", { class: "wrong" }, " clocks are not aligned"),
   );
   legend();
   help();
@@ -132,11 +133,18 @@ function swatches(list) {
 }
 
 function legend() {
+  const { talks, spans } = state.trace;
   const present = new Set(state.trace.submissions.work.map((work) => state.trace.work[work]));
+  const busy = talks.reduce((sum, one) => sum + one.busy, 0);
+  const hidden = talks.reduce((sum, one) => sum + one.busy * one.hidden, 0);
   find("legend").replaceChildren(
     ...swatches(COLOURS.filter(([work]) => present.has(work))),
+    ...(spans.from.length ? swatches([["talk", "communication"]]) : []),
     element("span", {}, element("i", { class: "mark saw" }), "the host saw a signal"),
     element("span", {}, element("i", { class: "mark arrow" }), "signal to wait"),
+    busy
+      ? element("b", {}, `communication ${((100 * hidden) / busy).toFixed(0)} % hidden`)
+      : "",
     element("span", { class: "keys" }, "wheel: zoom · drag: move · click: select · ?: keys"),
   );
 }
@@ -163,6 +171,13 @@ function help() {
       "Ticks on the host's line are submissions; a thin line leads to where the device began. Triangles are ",
       "moments when the host saw a signal; a dotted line comes from the work that it waited for.",
     ),
+    element(
+      "p",
+      {},
+      "Below the host's line are the spans that it reported: communication is filled. It is hidden as far as ",
+      "kernels of the same process run beside it. A queue is idle in what it leaves of the time from the first ",
+      "work of the whole trace to the last.",
+    ),
     element("p", {}, "Drag on the time axis to move the moment that the memory map shows."),
     element("form", { method: "dialog" }, element("button", {}, "close")),
   );
@@ -172,12 +187,14 @@ function help() {
 // ---------------------------------------------------------------- the trace as a whole
 
 function showTrace() {
-  const { processes, devices, faults, cut, submissions, lanes, stuck } = state.trace;
+  const { processes, devices, faults, cut, submissions, lanes, stuck, clocks, talks } = state.trace;
   const parts = [];
   if (cut)
     parts.push(
       element("p", { class: "warning" }, `The file ends early. ${cut}. Everything before it is shown.`),
     );
+  for (const { text, aligned } of clocks)
+    parts.push(element("p", { class: aligned ? "note" : "warning" }, text));
   for (const fault of faults) {
     parts.push(
       element(
@@ -191,11 +208,15 @@ function showTrace() {
   for (const { number, text } of stuck) parts.push(problem("deadlock", text, number));
   const findings = element("div", { id: "findings" });
   parts.push(findings);
-  for (const { pid, argv, python } of processes) {
+  for (const { pid, argv, python, name } of processes) {
     const command = Array.isArray(argv) ? argv.map(String).join(" ") : "";
     parts.push(
       element("h2", {}, command || "a program"),
-      element("p", { class: "note" }, `process ${pid}, Python ${python ?? "unknown"}`),
+      element(
+        "p",
+        { class: "note" },
+        `${name.startsWith("process ") ? "" : `${name}, `}process ${pid}, Python ${python ?? "unknown"}`,
+      ),
     );
   }
   if (!submissions.value.length) {
@@ -218,19 +239,31 @@ function showTrace() {
   }
   parts.push(
     table(
-      ["queue", "arch", "submissions", "busy", "of the trace"],
-      lanes.map((lane, index) => {
-        const busy = busyOf(index);
-        return [
-          `${lane.device} ${lane.queue}`,
-          lane.arch,
-          busy.count.toLocaleString("en"),
-          duration(busy.ns),
-          `${((100 * busy.ns) / Math.max(1, state.trace.end)).toFixed(1)} %`,
-        ];
-      }),
+      ["queue", "arch", "submissions", "busy", "idle"],
+      lanes.map((lane, index) => [
+        `${lane.device} ${lane.queue}`,
+        lane.arch,
+        submissions.lane.filter((own) => own === index).length.toLocaleString("en"),
+        duration(lane.busy),
+        lane.idle === null ? "" : `${(100 * lane.idle).toFixed(1)} %`,
+      ]),
     ),
   );
+  if (talks.length)
+    parts.push(
+      table(
+        ["told others", "spans", "copies", "data", "time", "hidden behind kernels"],
+        talks.map((one) => [
+          one.name,
+          one.spans.toLocaleString("en"),
+          one.copies.toLocaleString("en"),
+          bytes(one.size_bytes),
+          duration(one.busy),
+          `${(100 * one.hidden).toFixed(1)} %`,
+        ]),
+        { class: "talks" },
+      ),
+    );
   for (const device of devices) {
     const rows = Object.entries(device.facts).map(([name, value]) => [name, factText(value)]);
     parts.push(
@@ -296,27 +329,6 @@ async function showFindings(box) {
 function factText(value) {
   if (typeof value === "number" && value > 0xffffffff) return hex(value);
   return value !== null && typeof value === "object" ? JSON.stringify(value) : String(value);
-}
-
-// How long a queue was working: overlapping submissions count once.
-function busyOf(lane) {
-  const { submissions } = state.trace;
-  const found = { count: 0, ns: 0 };
-  const times = [];
-  for (let number = 0; number < submissions.value.length; number++) {
-    if (submissions.lane[number] !== lane) continue;
-    found.count += 1;
-    if (submissions.started[number] !== null && submissions.finished[number] !== null) {
-      times.push([submissions.started[number], submissions.finished[number]]);
-    }
-  }
-  times.sort((a, b) => a[0] - b[0]);
-  let until = -Infinity;
-  for (const [from, to] of times) {
-    found.ns += Math.max(0, to - Math.max(from, until));
-    until = Math.max(until, to);
-  }
-  return found;
 }
 
 start();

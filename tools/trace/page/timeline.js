@@ -8,6 +8,7 @@
 import {
   beginOf,
   bisect,
+  bytes,
   colour,
   context,
   duration,
@@ -44,6 +45,7 @@ import {
 
 const HOST = 26;
 const LANE = 36;
+const SPAN = 22; // a row of stretches of time that the program gave names, below the host's line
 const STEPS = 18; // a row of kernels with times of their own, below the bars of a lane that has some
 const GAP = 6;
 const WHOLE = 30;
@@ -51,6 +53,7 @@ const FEW = 300; // with more in sight, thin lines would only be a grey surface
 
 let lanes = []; // {top, order: submission numbers by begin, begins, longest, steps, host}
 let hosts = []; // {top, process, submitted, seen}
+let spanLanes = []; // {top, spans: indices by begin, name}
 let width = 0;
 let height = 0;
 let drawLanes;
@@ -86,12 +89,19 @@ function arrange(trace) {
   for (let step = 0; step < trace.steps.of.length; step++)
     (stepsOf[submissions.lane[trace.steps.of[step]]] ??= []).push(step);
   for (const steps of stepsOf) steps?.sort((a, b) => trace.steps.from[a] - trace.steps.from[b]);
+  const spansOf = trace.span_lanes.map(() => []);
+  for (let span = 0; span < trace.spans.from.length; span++) spansOf[trace.spans.lane[span]].push(span);
   const processes = [...new Set(trace.lanes.map((lane) => lane.process))];
   let top = AXIS;
   for (const process of processes) {
     const host = { top, process, submitted: [], seen: [] };
     hosts.push(host);
     top += HOST;
+    for (const [number, { process: owner, name }] of trace.span_lanes.entries()) {
+      if (owner !== process) continue;
+      spanLanes.push({ top, name, spans: spansOf[number] });
+      top += SPAN;
+    }
     for (const [number, lane] of trace.lanes.entries()) {
       if (lane.process !== process) continue;
       const steps = stepsOf[number] ?? [];
@@ -134,6 +144,7 @@ function draw() {
   ink.rect(GUTTER - 1, 0, width - GUTTER - RIGHT + 6, height);
   ink.clip();
   for (const host of hosts) drawHost(ink, host, inSight);
+  for (const lane of spanLanes) drawSpans(ink, lane);
   for (const lane of lanes) {
     drawLane(ink, lane);
     drawSteps(ink, lane);
@@ -261,6 +272,35 @@ function drawLane(ink, lane) {
       ink.lineWidth = 2;
       ink.strokeRect(left - 1.5, top - 2, (isTimed ? wide : 6) + 2.5, tall + 4);
       ink.lineWidth = 1;
+    }
+  }
+}
+
+// What the program gave a name: a collective, perhaps. Communication is filled, anything else has an outline.
+function drawSpans(ink, lane) {
+  const { spans, labels } = state.trace;
+  const [top, tall] = [lane.top + 3, SPAN - 7];
+  let lastX = -1;
+  ink.fillStyle = ink.strokeStyle = colour("talk");
+  const first = bisect(lane.spans, state.view.from, (span) => spans.until[span]);
+  for (let place = first; place < lane.spans.length; place++) {
+    const span = lane.spans[place];
+    const [x, right] = [xOf(spans.from[span]), xOf(spans.until[span])];
+    if (spans.from[span] > state.view.until) break;
+    if (right - x < 1 && Math.floor(x) === lastX) continue;
+    lastX = Math.floor(x);
+    const left = Math.max(x, GUTTER - 4);
+    const wide = Math.max(Math.min(right, width + 4) - left, 1.5);
+    ink.fillStyle = colour("talk");
+    if (spans.talks[span]) ink.fillRect(left, top, Math.max(wide - 0.75, 1), tall);
+    else ink.strokeRect(left + 0.5, top + 0.5, Math.max(wide - 1.75, 0.5), tall - 1);
+    if (wide > 26) {
+      ink.fillStyle = colour(spans.talks[span] ? "on-work" : "text");
+      ink.fillText(
+        fitted(ink, labels[spans.label[span]], wide - 8),
+        Math.max(left, GUTTER) + 4,
+        top + tall / 2 + 0.5,
+      );
     }
   }
 }
@@ -408,14 +448,24 @@ function drawNames(ink) {
     ink.fillStyle = colour("text");
     const shown = fitted(ink, text, GUTTER - 18);
     ink.fillText(shown, 12, middle);
-    const at = 12 + ink.measureText(shown).width + 6;
+    const at = 12 + (shown ? ink.measureText(shown).width + 6 : 0);
     ink.fillStyle = colour("dim");
     ink.fillText(fitted(ink, note, GUTTER - at - 6), at, middle);
   };
-  for (const host of hosts) name("host", several ? String(host.process) : "", host.top + HOST / 2 + 2);
+  for (const host of hosts) {
+    const named = state.trace.processes.find(({ process }) => process === host.process)?.name ?? "";
+    const isPlain = !several && named.startsWith("process ");
+    const [who, where] = isPlain ? ["host", ""] : named.split(" on ");
+    name(who, where ?? "", host.top + HOST / 2 + 2);
+  }
+  for (const lane of spanLanes) name("", lane.name, lane.top + SPAN / 2);
   for (const [number, lane] of lanes.entries()) {
-    const { device, queue, arch } = state.trace.lanes[number];
-    name(laneName(state.trace.lanes[number]), device === queue ? arch : "", lane.top + LANE / 2 - 2);
+    const { device, name: short, queue, arch, idle } = state.trace.lanes[number];
+    const full = laneName(state.trace.lanes[number]);
+    const isIdleKnown = idle !== null;
+    const middle = lane.top + LANE / 2 - 2;
+    name(full.replace(device, short), device === queue ? arch : "", isIdleKnown ? middle - 6 : middle);
+    if (isIdleKnown) name("", `idle ${(100 * idle).toFixed(0)} %`, middle + 8);
   }
 }
 
@@ -540,6 +590,15 @@ function stepAt(x, y) {
   return null;
 }
 
+// The span drawn at a point.
+function spanAt(x, y) {
+  const { spans } = state.trace;
+  const lane = spanLanes.find(({ top }) => x >= GUTTER && y >= top && y < top + SPAN);
+  if (!lane) return null;
+  const at = bisect(lane.spans, timeOf(x - 2), (span) => spans.until[span]);
+  return at < lane.spans.length && spans.from[lane.spans[at]] <= timeOf(x + 2) ? lane.spans[at] : null;
+}
+
 function nearest(numbers, distance) {
   let best = null;
   let closest = 5;
@@ -578,6 +637,20 @@ function hover(event) {
       labels[steps.label[step]],
       `${duration(steps.until[step] - steps.from[step])} between its timestamps`,
       `in ${nameOf(steps.of[step])}, at ${moment(steps.from[step])}`,
+    );
+  }
+  const span = spanAt(event.offsetX, event.offsetY);
+  if (span !== null) {
+    const { spans, labels } = state.trace;
+    const took = spans.until[span] - spans.from[span];
+    return showTip(
+      event,
+      labels[spans.label[span]],
+      `${duration(took)}, at ${moment(spans.from[span])}`,
+      spans.size[span]
+        ? `${bytes(spans.size[span])}, ${bytes((1e9 * spans.size[span]) / Math.max(1, took))}/s`
+        : "",
+      spans.peers[span] ? `with ${spans.peers[span]}` : "",
     );
   }
   const host = hosts.find(({ top }) => event.offsetY >= top && event.offsetY < top + HOST);
