@@ -39,14 +39,48 @@ def canonical(name: str | None) -> str:
         return default()
     known = _canonical.get(name) if isinstance(name, str) else None
     if known is None:
-        known = _canonical[name] = drivers.open(name).name
+        known = (
+            _group_of(name.split(",")) if isinstance(name, str) and "," in name else drivers.open(name).name
+        )
+        _canonical[name] = known
     return known
+
+
+def group(names: Any) -> str:
+    """The one name of several devices, in their order; opens them. Raises UsageError for none, or one named twice."""
+    if isinstance(names, str):
+        return canonical(names)
+    if not isinstance(names, (list, tuple)) or not names:
+        raise UsageError(f'devices {names!r}: give a list of names, as ["CPU:0", "CPU:1"].')
+    return canonical(names[0]) if len(names) == 1 else _group_of(names)
+
+
+def _group_of(names: Any) -> str:
+    found = [canonical(name.strip() if isinstance(name, str) else name) for name in names]
+    for place, name in enumerate(found):
+        if is_group(name) or name in found[:place]:
+            raise UsageError(
+                f"devices {list(names)}: {name} is named twice, or several at once. Name each once."
+            )
+    return ",".join(found)
+
+
+def is_group(name: str) -> bool:
+    """Whether a canonical name stands for several devices."""
+    return "," in name
+
+
+def members(name: str) -> tuple[str, ...]:
+    """The devices that a canonical name stands for."""
+    return tuple(name.split(","))
 
 
 def get(name: str) -> Any:
     """The open device of that canonical name; opened when first asked for."""
     device = _open.get(name)
     if device is None:
+        if is_group(name):
+            raise UsageError(f"{name}: several devices have no one memory or queue. Name one of them.")
         device = _open[name] = drivers.open(name)
         if device.dead:
             _forget(device)  # another thread has closed it meanwhile, and did not see that we have it

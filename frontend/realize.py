@@ -27,6 +27,8 @@ from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watche
 from hcq.frontend.nodes import expanded
 from hcq.frontend.plan import Plan
 from hcq.frontend.scheduler.structure import Structure, structure_of
+from hcq.frontend.sharding.plan import group_plan
+from hcq.frontend.sharding.transfer import brought
 from hcq.frontend.storage import Storage, kind_of, next_write, written_so_far
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import MOVEMENT, Op
@@ -155,17 +157,20 @@ def _with_number(step: Node, storages: list[Storage]) -> tuple[tuple[Any, ...], 
     return key, [other, kept] if place else [kept, other]
 
 
-def schedule_of(tensors: Iterable[Any]) -> list[Plan]:
+def schedule_of(tensors: Iterable[Any]) -> list[Any]:
     """What `realize` would run for these tensors, compiled but not run: a plan per device, which prints as a table."""
     by_device: dict[str, dict[Node, None]] = {}
     for tensor in tensors:
         node = _root(tensor.node)
         if node is not None:
             by_device.setdefault(tensor.device, {})[node] = None
-    found = []
+    found: list[Any] = []
     for device, nodes in by_device.items():
         roots = list(nodes)
         structure = structure_of(roots)
+        if devices.is_group(device) and not structure.copies:
+            found.append(group_plan(structure, roots, device))
+            continue
         if structure.copies:
             raise UsageError(
                 "[schedule] a value comes from another device, which happens on realizing. Realize that value first."
@@ -180,7 +185,7 @@ def storage_of(tensor: Any) -> Storage:
     node = tensor.node
     while node.op in _SAME_ORDER:
         node = node.src[0]
-    if node.op is not Op.BUFFER:
+    if node.op is not Op.BUFFER or (node.shape != tensor.node.shape and type(node.arg) is not Storage):
         copy = tensor._like(Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,)))
         realize((copy,))
         node = copy.node
@@ -217,7 +222,9 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
         roots, structure = _with_readers(roots, structure)
     tracked_roots = structure.tracked
     general = None
-    plan = plans.kept(structure.key)
+    plan: Any = (
+        group_plan(structure, roots, device) if devices.is_group(device) else plans.kept(structure.key)
+    )
     if plan is None:
         general = varying_numbers.as_arguments(structure, roots, device)
         if general is None:
@@ -263,31 +270,30 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
 
 
 def _bring_copies(roots: list[Node]) -> list[Node]:
-    """Values of other devices, moved here through the host; the graph then reads them from this device's memory."""
-    brought: dict[Node, Node] = {}
+    """Values of other devices, moved here; the graph then reads them from this device's memory."""
+    found: dict[Node, Node] = {}
     for node in toposort(roots):
-        if node.op is not Op.COPY:
+        if node.op is not Op.COPY or getattr(node.arg, "is_here", False):
             continue
-        source = node.src[0].substitute(brought)
+        source = node.src[0].substitute(found)
         leaf = next((n for n in source.toposort() if n.op is Op.BUFFER), None)
         if leaf is None:
-            brought[node] = source  # computed from constants: every device can do that itself
+            found[node] = source  # computed from constants: every device can do that itself
             continue
         recorder = watcher()
         if recorder is not None:
             recorder.forbids(
                 f"moving a tensor from {leaf.arg.device} to {node.arg}",
-                "a recording is of one device. Move it outside",
+                "a recording is of one device, or of one group of devices. Move it outside",
             )
-        there = storage_of(Core._of(source, leaf.arg.device))
-        here = Storage(
-            node.arg, node.dtype, node.shape, devices.get(node.arg).alloc(there.size_bytes, "moved")
-        )
-        assert there.buffer is not None and here.buffer is not None
-        here.buffer.write(there.buffer.read(0, there.size_bytes))
-        brought[node] = here.node()
-    _replace(brought)
-    return [_root(node) or node for node in substitute(roots, brought)]
+        found[node] = brought(_on(source, leaf.arg.device), node.arg, _on)
+    _replace(found)
+    return [_root(node) or node for node in substitute(roots, found)]
+
+
+def _on(node: Node, device: str) -> Storage:
+    """A node of that device, in memory."""
+    return storage_of(Core._of(node, device))
 
 
 def _replace(in_memory: dict[Node, Node]) -> None:

@@ -30,6 +30,8 @@ from hcq.frontend import device as devices
 from hcq.frontend import overdue, sizes, variable
 from hcq.frontend.arguments import check_methods
 from hcq.frontend.core import Core, changed, live, watcher
+from hcq.frontend.device import group as group_of
+from hcq.frontend.device import is_group, members
 from hcq.frontend.errors import UsageError
 from hcq.frontend.gradient import backward
 from hcq.frontend.methods.activation import Activation
@@ -52,6 +54,8 @@ from hcq.frontend.methods.reduction import Reduction
 from hcq.frontend.methods.window import Window
 from hcq.frontend.nodes import constant, expanded, scalar_dtype
 from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of
+from hcq.frontend.sharding.placement import Placement, split_evenly
+from hcq.frontend.sharding.storage import stored
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
 from hcq.ir.node import Node
@@ -129,13 +133,16 @@ class Tensor(
         return node if dtype is None else node.cast(dtype)
 
     def _upload(self, shape: tuple[int, ...], dtype: DType, raw: Any) -> Node:
-        storage = Storage(self.device, dtype, shape)
-        device = devices.get(self.device)
-        if overdue.late:
-            overdue.drop(device)
-        storage.buffer = device.alloc(storage.size_bytes, f"data {shape}")
-        if storage.size_bytes:
-            storage.buffer.write(raw)
+        if is_group(self.device):
+            storage = stored(self.device, dtype, shape, raw, f"data {shape}")
+        else:
+            storage = Storage(self.device, dtype, shape)
+            device = devices.get(self.device)
+            if overdue.late:
+                overdue.drop(device)
+            storage.buffer = device.alloc(storage.size_bytes, f"data {shape}")
+            if storage.size_bytes:
+                storage.buffer.write(raw)
         watching = watcher()
         if watching is not None:
             watching.uploaded(storage, bytes(raw))
@@ -178,6 +185,44 @@ class Tensor(
             x = self._of(node, name)
         return x if dtype is None else x.cast(dtype)
 
+    def shard(self, devices: Any, axis: int | None = None) -> Self:
+        """On several devices of this machine: split along an axis, as evenly as can be; without one, a copy on each.
+
+        devices  their names: ["AMD:0", "AMD:1"], or "AMD:0,AMD:1"
+        Raises   UsageError for an axis with fewer elements than there are devices
+
+        What is computed from it stays on them. Work that fits the split is done where the values are; sums over the
+        split axis, and what is split otherwise, is exchanged between the devices (docs/devices.md).
+
+        >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]]).shard(["CPU:0", "CPU:1"], axis=0)
+        >>> x.device, x.sum(dim=0).tolist()
+        ('CPU,CPU:1', [4.0, 6.0])
+        """
+        name = group_of(devices)
+        place = None if axis is None else self._axis_of("shard", axis)
+        if not is_group(name):
+            return self.to(name)
+        if place is not None:
+            split_evenly("shard", self.shape, place, members(name))
+        if self.node.op is Op.CONST:
+            return self._of(self.node, name)
+        where = Placement(name, place, name == self.device)
+        return self._of(Node(Op.COPY, self.dtype, (self.node,), where), name)
+
+    def shard_(self, devices: Any, axis: int | None = None) -> Self:
+        """`shard`, in place: this very tensor is on those devices then, as a parameter that modules hold.
+
+        Its gradient, if it has one, goes with it. An optimizer made before knows it where it was: make that after.
+        """
+        placed = self.detach().shard(devices, axis).clone().realize()
+        if self._grad is not None:
+            self._grad.shard_(devices, axis)
+        self._before_change()
+        self.node, self.device = placed.node, placed.device
+        self.node.arg.tracked = self._requires_grad
+        changed()
+        return self
+
     def cpu(self) -> Self:
         """On the CPU: x.to("CPU")."""
         return self.to("CPU")
@@ -214,6 +259,8 @@ class Tensor(
             watching.forbids(
                 call, "values are not known while a recording is made. Return the tensor and read it after"
             )
+        if is_group(self.device):
+            return self.to(members(self.device)[0])._buffer(call)
         storage = storage_of(self)
         if storage.buffer is not None and storage.buffer.device.dead:
             from hcq.frontend.device import check_values

@@ -223,6 +223,12 @@ class Base(ABC):
         """Whether work of this device can be given another device's buffer."""
         return False
 
+    has_companions = False  # whether the hardware takes a second channel beside this one
+
+    def can_watch(self, other: Any) -> bool:
+        """Whether this device can wait for another one's timeline by itself."""
+        return other is self
+
     # ------------------------------------------------------------ waiting
 
     @abstractmethod

@@ -213,6 +213,7 @@ class Device(Recovery):
         name: str | None = None,
         access: Sequence[str] | None = None,
         sources: Mapping[str, str] | None = None,
+        extents: Sequence[int] | None = None,
     ) -> Program:
         """Load a code object and find its entry.
 
@@ -224,6 +225,7 @@ class Device(Recovery):
         access         what it does with each argument's memory ("read", "write", "both", ""): validation then judges
                        the order of its launches, too
         sources        what it was made from, "source" or "ir", for readers of a trace
+        extents        beside `access`: how many bytes of each argument's memory it uses, 0 for all of it
         Raises         UsageError saying what is wrong with the object
         """
         self.check_alive()
@@ -235,7 +237,7 @@ class Device(Recovery):
         scratch = checks.whole(f"load({label!r})", "scratch_bytes", scratch_bytes, 0, MAX_SCRATCH_BYTES)
         program = self.memory.with_room(lambda: self.make_program(image, entry, kinds, scratch, label))
         if access is not None:
-            program.set_access(access)
+            program.set_access(access, extents)
         if self.observers:
             self.loaded[program] = entry, image, sources
             for observer in self.observers:

@@ -68,6 +68,7 @@ class Program:
     args           kinds of the arguments in order ("buffer", "int", "float"), or None when nobody said
     scratch_bytes  private memory of each worker that it was loaded with
     access         what it does with each buffer, for the rules ("read", "write", "both", ""); None when nobody said
+    extents        how many bytes of each it uses, 0 for all; None when nobody said
     shapes         device-private: argument types seen -> how to pack them
     packed         the same for the trace, once it has seen a dispatch
     first_site     the line that first dispatched it
@@ -93,17 +94,19 @@ class Program:
         self.args = args
         self.scratch_bytes = scratch_bytes
         self.access: tuple[str, ...] | None = None
+        self.extents: tuple[int, ...] | None = None
         self.shapes: dict[tuple[type, ...], Any] = {}
         self.first_site: Site = None
         self.packed: tuple[Callable[..., bytes], int, str] | None = None
         self._release = release
 
-    def set_access(self, access: Sequence[str]) -> None:
+    def set_access(self, access: Sequence[str], extents: Sequence[int] | None = None) -> None:
         """Say what the program does with the memory of each argument, so that validation can judge the order of its
         launches.
 
-        access  "read", "write", "both" or "" (no memory) for each argument
-        Raises  UsageError for another word, or another number of them than the program has arguments
+        access   "read", "write", "both" or "" (no memory) for each argument
+        extents  how many bytes it uses from the address on; None, or 0 for one of them, means to the buffer's end
+        Raises   UsageError for another word, or another number of them than the program has arguments
         """
         access = checks.words(f"load({self.name!r})", "access", access)
         count = len(access) if self.args is None else len(self.args)
@@ -112,7 +115,16 @@ class Program:
                 f'load({self.name!r}): access={access!r}; takes "read", "write", "both" or "" for each of the '
                 f"{count} arguments."
             )
+        if extents is not None and len(extents) != count:
+            raise UsageError(
+                f"load({self.name!r}): {len(extents)} extents for {count} arguments. Give one for each."
+            )
         self.access = tuple(access)
+        self.extents = (
+            None
+            if extents is None
+            else tuple(checks.whole(f"load({self.name!r})", "extents", extent) for extent in extents)
+        )
 
     def __del__(self) -> None:
         release = getattr(self, "_release", None)

@@ -21,7 +21,7 @@ from hcq.frontend import device as devices
 from hcq.frontend.core import check_count, shape_args
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import expanded, ordinal, reduced, reshaped
-from hcq.frontend.storage import Storage
+from hcq.frontend.sharding.storage import stored
 from hcq.ir.dtype import DType, Kind, dtypes
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import Op
@@ -76,7 +76,7 @@ class _State:
     __slots__ = ("counter", "opened", "seed")
 
     def __init__(self, kind: type[Methods], device: str, seed: int):
-        self.opened = devices.get(device)
+        self.opened = [devices.get(name) for name in devices.members(device)]
         self.seed = _scalar(kind, device, seed)
         self.counter = _scalar(kind, device, 0)
 
@@ -86,7 +86,8 @@ _seed = DEFAULT_SEED
 
 
 def _forget(device: str) -> None:
-    _states.pop(device, None)
+    for name in [name for name in _states if device in devices.members(name)]:
+        _states.pop(name, None)
 
 
 devices.on_close.append(_forget)
@@ -94,9 +95,7 @@ devices.on_close.append(_forget)
 
 def _scalar(kind: type[Methods], device: str, value: int) -> Methods:
     """A uint64 in the device's memory."""
-    storage = Storage(device, dtypes.uint64, ())
-    storage.buffer = devices.get(device).alloc(8, "random state")
-    storage.buffer.write(struct.pack("<Q", value))
+    storage = stored(device, dtypes.uint64, (), struct.pack("<Q", value), "random state")
     return kind._of(storage.node(), device)
 
 
@@ -104,7 +103,7 @@ def _state(kind: type[Methods], device: str) -> _State:
     state = _states.get(device)
     if state is None:
         state = _states[device] = _State(kind, device, _seed)
-        if devices.get(device) is not state.opened:
+        if [devices.get(name) for name in devices.members(device)] != state.opened:
             _forget(device)  # another thread has closed it meanwhile
     return state
 

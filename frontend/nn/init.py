@@ -9,12 +9,13 @@ Next     layers.py (which rule each layer uses), ../methods/initial.py (how wide
 from __future__ import annotations
 
 import math
+from math import prod
 
 from hcq.frontend import device as devices
 from hcq.frontend.arguments import checked
 from hcq.frontend.methods.initial import calculate_gain as calculate_gain
 from hcq.frontend.methods.initial import kaiming_std, xavier_std
-from hcq.frontend.storage import Storage
+from hcq.frontend.sharding.storage import stored
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes, to_bits
 from hcq.ir.node import Shape
@@ -24,10 +25,8 @@ from hcq.ir.node import Shape
 def constant(shape: Shape, value: float, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """A tensor of one number in memory of its own, float32 unless given: two of them are never the same."""
     where, kind = devices.canonical(device), dtype or dtypes.float32
-    storage = Storage(where, kind, tuple(shape))
-    storage.buffer = devices.get(where).alloc(max(1, storage.size_bytes))
     element = to_bits(value, kind).to_bytes(kind.itemsize, "little")
-    storage.buffer.write(element * (storage.size_bytes // kind.itemsize))
+    storage = stored(where, kind, tuple(shape), element * prod(shape), "constant")
     return Tensor._of(storage.node(), where)
 
 

@@ -174,6 +174,16 @@ class Module:
             parameter.requires_grad_(requires_grad)
         return self
 
+    def shard(self, devices: Any, axis: int | None = None) -> Self:
+        """Put every parameter and buffer on several devices: a copy on each, or split along an axis. Returns itself.
+
+        Batches that are split along axis 0 of the same devices are then trained on by all of them at once. Make the
+        optimizer afterwards: its state is placed as the parameters are.
+        """
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.shard_(devices, axis)
+        return self
+
     def zero_grad(self) -> None:
         """Forget every parameter's gradient."""
         for parameter in self.parameters():

@@ -338,7 +338,9 @@ class _Shared:
 
 
 def _zeros(parameter: Tensor) -> Tensor:
-    return constant(parameter.shape, 0.0, parameter.dtype, parameter.device)
+    zeros = constant(parameter.shape, 0.0, parameter.dtype, parameter.device)
+    split = getattr(parameter.node.arg, "split", None)
+    return zeros if split is None else zeros.shard_(parameter.device, split.axis)
 
 
 def _scalar_dtype(parameter: Tensor) -> DType:

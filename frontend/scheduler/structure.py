@@ -69,13 +69,14 @@ def structure_of(roots: Sequence[Node]) -> Structure:
                 elif op is Op.DETACH:
                     is_cut = True
                 elif op is Op.COPY:
-                    copies = True
+                    copies = copies or not getattr(node.arg, "is_here", False)
                 words.append((op, node.dtype, node.arg, *at))
                 tracked.append(not is_cut and any(tracked[i] for i in at))
             elif node.op is Op.BUFFER:
                 storage = node.arg
                 storages.append(storage)
-                words.append((Op.BUFFER, node.dtype, storage.shape, storage.device))
+                place = storage.device if type(storage) is Storage else storage.place
+                words.append((Op.BUFFER, node.dtype, storage.shape, place))
                 tracked.append(storage.tracked)
             else:
                 words.append((node.op, node.dtype, _constant(node.arg)))

@@ -248,6 +248,14 @@ class CpuDevice(Forkable):
     def unmap_memory(self, va: int, size_bytes: int) -> None:
         self.port.munmap(va, -(-size_bytes // 4096) * 4096)
 
+    def can_reach(self, buffer: Buffer) -> bool:
+        """Another CPU device's memory is this process's, too."""
+        return isinstance(buffer.device, CpuDevice) and not buffer.device.dead
+
+    def can_watch(self, other: Any) -> bool:
+        """Its timeline is in this process's memory, and the command processor looks again now and then."""
+        return self.port is other.port or isinstance(other, CpuDevice)
+
     # ------------------------------------------------------------ programs
 
     def make_program(

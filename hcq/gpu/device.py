@@ -157,6 +157,18 @@ class GpuDevice(Device):
             return False
         return True
 
+    has_companions = True
+
+    def can_watch(self, other: Any) -> bool:
+        """Of the same kernel driver: its page of cells is mapped here, too."""
+        if not isinstance(other, GpuDevice) or other.process is not self.process or other.dead:
+            return False
+        try:
+            other._cells = other.gpu_memory.map_for(other.gpu_memory.live[other._cells.va], self.peer_id)
+        except (DriverError, KeyError):
+            return False
+        return True
+
     # ------------------------------------------------------------ reading
 
     def read_memory(self, va: int, size_bytes: int) -> bytes:

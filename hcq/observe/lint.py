@@ -65,12 +65,13 @@ class _Replayed:
         elif record.name == "CODE":
             code = self.code[record.index]
             device = self.devices[fields["device"]]
-            access = code.facts.get("access")
+            access, extents = code.facts.get("access"), code.facts.get("extents")
             facts = ProgramFacts(
                 code.name,
                 code.va,
                 code.args,
                 None if access is None else tuple(access),
+                None if extents is None else tuple(extents),
                 scratch_bytes=code.scratch_bytes,
             )
             device.load(device.model.program(facts, code.image))

@@ -184,7 +184,9 @@ class Trace(Observer):
         writer.later(_pack_checksum(_crc32(body)) + body)
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
-        access = {} if program.access is None else {"access": program.access}
+        access: dict[str, Any] = {} if program.access is None else {"access": program.access}
+        if program.extents is not None:
+            access["extents"] = program.extents
         fields = {
             "device": self.number,
             "name": program.name,

@@ -200,6 +200,7 @@ class Validator(Observer):
             program.entry,
             program.args,
             program.access,
+            program.extents,
             scratch_bytes=program.scratch_bytes,
         )
         self.state.load(self.state.model.program(facts, image))

@@ -172,6 +172,7 @@ class ProgramFacts:
     entry: int
     args: tuple[str, ...] | None = None
     access: tuple[str, ...] | None = None  # of each argument: "read", "write", "both" or ""
+    extents: tuple[int, ...] | None = None  # of each argument: bytes that it uses, 0 for all
     argument_bytes: int | None = None
     block: Size | None = None  # the one block size it was compiled for
     threads: int | None = None  # the largest block it was compiled for

@@ -1,0 +1,65 @@
+"""Sharded storage: the memory of a tensor on several devices, as one leaf of a graph.
+
+In       a group of devices, and a storage on each
+Out      `ShardedStorage`, which stands in a BUFFER node as any storage does
+Changes  device memory, where values of the host are put on every device
+Next     placement.py (which part is where), plan.py (who makes these), ../storage.py (what it is on one device)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcq.frontend import device as devices
+from hcq.frontend.sharding.placement import Split
+from hcq.frontend.storage import Storage, kind_of
+from hcq.ir.dtype import DType
+from hcq.ir.node import Shape
+
+
+class ShardedStorage(Storage):
+    """`shape` elements on a group of devices.
+
+    parts   one storage per device, of the shape that the device has
+    split   how they are split; None where each device has all of them
+    """
+
+    __slots__ = ("parts", "split")
+
+    def __init__(self, group: str, dtype: DType, shape: Shape, parts: list[Storage], split: Split | None):
+        super().__init__(group, dtype, shape)
+        self.parts = parts
+        self.split = split
+
+    @property
+    def place(self) -> tuple[str, Split | None]:
+        """Where it is, for keys."""
+        return self.device, self.split
+
+    def kind_of(self) -> object:
+        """As of any storage; another split is another kind."""
+        self.kind = kind_of(f"{self.device}/{self.split}", self.dtype, self.shape)
+        return self.kind
+
+    def __repr__(self) -> str:
+        return f"ShardedStorage({self.device}, {self.dtype.name}, {self.shape}, {self.split})"
+
+
+def stored(device: str, dtype: DType, shape: Shape, raw: Any, name: str) -> Storage:
+    """New memory that holds these bytes: on that device, or on each device of that group."""
+    if devices.is_group(device):
+        parts = [stored(member, dtype, shape, raw, name) for member in devices.members(device)]
+        return ShardedStorage(device, dtype, shape, parts, None)
+    storage = Storage(device, dtype, shape)
+    storage.buffer = devices.get(device).alloc(max(1, storage.size_bytes), name)
+    if storage.size_bytes:
+        storage.buffer.write(raw)
+    return storage
+
+
+def new_parts(group: str, dtype: DType, shape: Shape, split: Split | None) -> list[Storage]:
+    """Storages without memory, one per device."""
+    shapes = [
+        shape if split is None else split.shape(shape, rank) for rank in range(len(devices.members(group)))
+    ]
+    return [Storage(member, dtype, own) for member, own in zip(devices.members(group), shapes)]
