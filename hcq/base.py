@@ -212,10 +212,16 @@ class Base(ABC):
     write_memory: Callable[[int, Any, int], None] = staticmethod(native.write)
     read_memory = staticmethod(native.read)
     read_memory_into = staticmethod(native.read_into)
+    # what is there now, for observers: submits nothing and waits for nothing
+    peek_memory: Callable[[int, int], bytes] = staticmethod(native.read)
 
     @abstractmethod
     def alloc(self, size_bytes: int, name: str | None = None) -> Any:
         """A Buffer of at least this size."""
+
+    def visible(self, size_bytes: int, name: str) -> Any:
+        """A Buffer that the host sees, whatever its size: what the driver and observers themselves write and read."""
+        return self.alloc(size_bytes, name)
 
     shares_memory = False  # whether `can_reach` may be true
 

@@ -263,7 +263,7 @@ class Graph(Queue):
             )
         for observer in self.device.observers:
             observer.sealing(words)
-        buffer = self.device.alloc(len(words), f"{self.name} block")
+        buffer = self.device.visible(len(words), f"{self.name} block")
         buffer.write(words)
         meaning = command.Indirect(buffer.address, len(words) // 4, self.name, tuple(self.commands))
         starts = itertools.accumulate((len(each) for each in recorded), initial=0)

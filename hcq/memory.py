@@ -31,6 +31,7 @@ T = TypeVar("T")
 ALIGNMENT = 64
 SLAB_BYTES = 2 << 20  # small blocks are cut from slabs of this size
 LARGE_BYTES = 64 << 10  # from here on a block has a mapping of its own
+APART_BYTES = 16  # more than whole pages: such capacities tell memory of another kind from the pool's own
 MAX_BUFFER_BYTES = 1 << 46
 
 
@@ -334,6 +335,25 @@ class Pool:
         self._tell(buffer)
         return buffer
 
+    def alloc_apart(self, size_bytes: int, name: str, map_memory: Callable[[int], int]) -> Buffer:
+        """A buffer of memory of another kind, which no work in flight uses any more.
+
+        map_memory  maps so many bytes of it, for this buffer alone; `Base.unmap_memory` takes them back. They never
+                    become other buffers than those of this call, whose capacities no others have
+        """
+        self.device.check_alive()
+        capacity = max(LARGE_BYTES, (size_bytes + 4095) // 4096 * 4096) + APART_BYTES
+        va = self.take_idle(capacity)
+        if va is None:
+            with self.lock:
+                va = self._map(capacity, size_bytes, name, map_memory)
+        else:
+            self.free_large_bytes -= capacity
+        buffer = Buffer(self.device, va, size_bytes, capacity, 0, name)
+        self._live[va] = weakref.ref(buffer)
+        self._tell(buffer)
+        return buffer
+
     def take_idle(self, capacity: int) -> int | None:
         """Take the block of this size that was freed first out of the pool, unless work in flight may still use it."""
         try:
@@ -491,12 +511,19 @@ class Pool:
         self._tell(buffer)
         return buffer
 
-    def _map(self, capacity: int, size_bytes: int, name: str | None) -> int:
+    def _map(
+        self,
+        capacity: int,
+        size_bytes: int,
+        name: str | None,
+        map_memory: Callable[[int], int] | None = None,
+    ) -> int:
+        take = map_memory or self.device.map_memory
         open_devices.unmap_closed()
         if self.free_large_bytes > self.limit_bytes:
             self.trim(self.limit_bytes // 2)
         try:
-            va = self.with_room(lambda: self.device.map_memory(capacity))
+            va = self.with_room(lambda: take(capacity))
         except DriverError as refusal:
             raise self._out_of_memory(size_bytes, refusal) from None
         self.mapped_bytes += capacity

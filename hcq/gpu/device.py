@@ -109,10 +109,6 @@ class GpuDevice(Device):
         self.memory.regions[area.va] = area.size_bytes
         return area
 
-    def visible(self, size_bytes: int, name: str) -> Buffer:
-        """A buffer of so many bytes that the host sees, whatever its size: what the driver itself writes to."""
-        return self.alloc(size_bytes, name)
-
     def _begin_uploads(self, size_bytes: int, place: Any, alignment: int) -> None:
         self.uploads = Uploads(self._own_region(size_bytes, place).va, size_bytes, alignment)
 

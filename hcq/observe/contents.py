@@ -18,7 +18,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from hcq import native
 from hcq.command import Command, Indirect, Signal, Timestamp
 from hcq.device import Device
 from hcq.memory import Buffer
@@ -104,7 +103,9 @@ class TraceContents:
         if not self.device.failures:
             for buffer in self.device.memory.owners():
                 if buffer.va in self._known:
-                    self._bytes(Why.AT_CLOSE, buffer.va, native.read(buffer.va, buffer.size_bytes))
+                    self._bytes(
+                        Why.AT_CLOSE, buffer.va, self.device.peek_memory(buffer.va, buffer.size_bytes)
+                    )
 
     # ------------------------------------------------------------ records
 
@@ -116,7 +117,7 @@ class TraceContents:
             last = owner.timeline.submitted if whole.is_recorded else max(whole.last, whole.fence)
             if last > owner.timeline.value:
                 owner.drain(last)
-            data = native.read(va, whole.size_bytes)
+            data = owner.peek_memory(va, whole.size_bytes)
             checksum = zlib.crc32(data)
             if self._known.get(va) != checksum:
                 self._bytes(Why.HOST_WROTE if va in self._known else Why.BEFORE_USE, va, data)
@@ -144,7 +145,7 @@ class TraceContents:
             return False
         failed = any(first <= value <= last for first, last, _ in self.device.failures)
         if not failed and va not in self._exposed:
-            found = struct.unpack("<QQ", digest(native.read(va, buffer.size_bytes)))
+            found = struct.unpack("<QQ", digest(buffer.device.peek_memory(va, buffer.size_bytes)))
             data = _RESULT(self.number, 0, va, buffer.size_bytes, value, *found)
             self._tell(Kind.RESULT, data)
         return True

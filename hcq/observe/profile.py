@@ -49,7 +49,7 @@ class Profile(Observer):
         if not self._free:
             self.collect()
         if not self._free:
-            buffer = self.device.alloc(CELLS * CELL_BYTES, "profile")
+            buffer = self.device.visible(CELLS * CELL_BYTES, "profile")
             buffer.write(bytes(CELLS * CELL_BYTES))
             self._buffers.append(buffer)
             self._free = [buffer.address + CELL_BYTES * index for index in range(CELLS)]

@@ -329,7 +329,7 @@ class Trace(Observer):
         if self._cells is not None:
             self.harvest()
             return
-        buffer = self.device.memory.alloc(16 * CELLS, "trace times")
+        buffer = self.device.visible(16 * CELLS, "trace times")
         self._cells_va = buffer.address
         self._cells = native.view(buffer.address, 16 * CELLS, buffer).cast("Q")
         self._free.extend(range(CELLS))

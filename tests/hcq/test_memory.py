@@ -220,3 +220,32 @@ def test_bytes_are_read_straight_into_memory_of_the_host(device):
         buffer.read_into(bytes(8))
     with pytest.raises(UsageError):
         buffer.read_into(bytearray(65))
+
+
+def test_memory_of_another_kind_is_used_again_for_such_buffers_alone(cpu: CpuDevice) -> None:
+    mapped: list[int] = []
+
+    def map_memory(size_bytes: int) -> int:
+        mapped.append(cpu.map_memory(size_bytes))
+        return mapped[-1]
+
+    first, other = cpu.memory.alloc_apart(16, "first", map_memory), cpu.alloc(70_000)
+    large = cpu.memory.alloc_apart(1 << 20, "large", map_memory)
+    assert [first.va, large.va] == mapped
+    first.free()
+    large.free()
+    plain = [cpu.alloc(size) for size in (16, 1 << 16, 1 << 20)]
+    assert not {other.va, *(buffer.va for buffer in plain)} & set(mapped)
+    free = cpu.memory.free_large_bytes
+    again = [cpu.memory.alloc_apart(size, "again", map_memory) for size in (1, 1 << 20)]
+    assert [buffer.va for buffer in again] == mapped
+    assert cpu.memory.free_large_bytes == free - sum(buffer.capacity for buffer in again)
+
+
+def test_memory_of_another_kind_is_given_back_when_the_device_closes() -> None:
+    device = CpuDevice("CPU")
+    kept = device.memory.alloc_apart(16, "kept", device.map_memory)
+    device.memory.alloc_apart(16, "dropped", device.map_memory)
+    assert len(device.memory.regions) == 2
+    device.close()
+    assert list(device.memory.regions) == [kept.va]
