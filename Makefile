@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv docs reference bench clean
+.PHONY: help demo test golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -53,6 +53,7 @@ help:
 	@echo "make bench    our times beside NumPy's, PyTorch's, JAX's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
+	@echo "make webgpu   install wgpu, for the tests of examples/custom_device_webgpu (apt install mesa-vulkan-drivers libvulkan1)"
 	@echo "make browser  install selenium, for the tests that drive a browser (apt install chromium chromium-driver)"
 	@echo "make clean    remove $(VENV) and everything built"
 	@echo "PYTHON=python3.12 picks another Python"
@@ -127,6 +128,8 @@ browser: $(VENV)/browser.stamp
 
 nv: $(VENV)/nv.stamp
 
+webgpu: $(VENV)/webgpu.stamp
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -177,6 +180,11 @@ $(VENV)/nv.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing NVIDIA's compilers and disassemblers into $(VENV)"
 	@$(PIP) install --editable '.[nv,nv-tools]'
 	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/webgpu.stamp: $(VENV)/made.stamp
+	@echo "installing wgpu into $(VENV)"
+	@$(PIP) install 'wgpu>=0.32'
+	@touch $@
 
 $(VENV)/bench.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing what the benchmarks compare with into $(VENV)"
