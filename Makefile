@@ -28,6 +28,7 @@ EMULATE      ?= amd:gfx1100
 SOAK_SECONDS ?= 3600
 SOAK_FLAGS   ?=
 DEMO_FLAGS   ?=
+CONFORMANCE_FLAGS ?=
 BENCH_FLAGS  ?=
 
 # images of containers set it, and then each of the suite's thousand processes compiles every module again
@@ -35,11 +36,16 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
+<<<<<<< HEAD
 .PHONY: help demo test golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv webgpu docs reference bench clean
+=======
+.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv docs reference bench clean
+>>>>>>> d5b84c1 (operators: make conformance runs PyTorch's own samples; methods are functions of hcq; inverse angles, signs, bits, logarithms, gates; arguments PyTorch has)
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
+	@echo "make conformance   PyTorch's own samples of its operators, on us: docs/conformance.md; CONFORMANCE_FLAGS='--only cumsum'"
 	@echo "make golden   what the compiler makes of some twenty programs on nine targets is what was reviewed"
 	@echo "make test-thorough   what 'make test' leaves out: its laws over more seeds, machines and formats"
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
@@ -69,6 +75,10 @@ test-thorough: $(VENV)/test.stamp
 
 test-emulated: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)
+
+# every operator that PyTorch describes, values and gradients; some minutes, and no part of the tests
+conformance: $(VENV)/conformance.stamp
+	@$(BIN)/python tools/conformance.py --jobs $(JOBS) $(CONFORMANCE_FLAGS)
 
 golden: $(VENV)/test.stamp
 	@$(BIN)/python tools/golden.py check --jobs $(JOBS)
@@ -170,6 +180,11 @@ $(VENV)/torch.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing PyTorch into $(VENV)"
 	@$(PIP) install $(TORCH_FLAGS) --editable '.[torch]'
 	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/conformance.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing PyTorch and what its database of operators imports"
+	@$(PIP) install $(TORCH_FLAGS) --editable '.[torch]' 'expecttest>=0.3' 'setuptools>=77'
+	@touch $@ $(VENV)/demo.stamp $(VENV)/torch.stamp
 
 $(VENV)/browser.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing selenium"

@@ -291,6 +291,8 @@ def _scan(node: Node, g: Node) -> Node:
     """A sum: the sum of what comes after. A product p: d x[i] = p[i-1] * s[i], where s[i] = g[i] + x[i+1] * s[i+1]."""
     op, axis = node.arg
     size = node.shape[axis]
+    if 0 in node.shape:
+        return g
     if op is Op.ADD:
         return flipped(Node(Op.SCAN_AXIS, g.dtype, (flipped(g, (axis,)),), (op, axis)), (axis,))
     factor, total = _moved(node.src[0], axis, -1, 0.0), g

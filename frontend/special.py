@@ -86,7 +86,7 @@ def _number(value: float, x: Node) -> Node:
     return constant("float", value, x.dtype)
 
 
-def _polynomial(x: Node, singles: Sequence[float], doubles: Sequence[float], low: float, high: float) -> Node:
+def polynomial(x: Node, singles: Sequence[float], doubles: Sequence[float], low: float, high: float) -> Node:
     """The polynomial whose coefficients are for u = -1..1, at x = low..high. Horner's order."""
     first, second, *rest = reversed(doubles if x.dtype is dtypes.float64 else singles)
     u = x * _number(2.0 / (high - low), x) + _number(-(high + low) / (high - low), x)
@@ -105,10 +105,10 @@ def _clamped(x: Node, low: float, high: float) -> Node:
 def erf(x: Node) -> Node:
     """The error function."""
     inside = _clamped(x, -ERF_LIMIT, ERF_LIMIT)
-    small = _polynomial(inside * inside, ERF_SMALL, ERF_SMALL_DOUBLE, 0.0, ERF_LIMIT * ERF_LIMIT)
+    small = polynomial(inside * inside, ERF_SMALL, ERF_SMALL_DOUBLE, 0.0, ERF_LIMIT * ERF_LIMIT)
     top = 6.0 if x.dtype is dtypes.float64 else 4.0
     size = absolute(x)
-    rest = _polynomial(_clamped(size, ERF_LIMIT, top), ERF_LARGE, ERF_LARGE_DOUBLE, ERF_LIMIT, top)
+    rest = polynomial(_clamped(size, ERF_LIMIT, top), ERF_LARGE, ERF_LARGE_DOUBLE, ERF_LIMIT, top)
     large = negated(exponential(rest)) + 1.0
     value = (size < ERF_LIMIT).where(inside + inside * small, (x < 0.0).where(negated(large), large))
     return ERF.of(value, x)
@@ -118,7 +118,7 @@ def tanh(x: Node) -> Node:
     """Hyperbolic tangent."""
     inside = _clamped(x, -TANH_LIMIT, TANH_LIMIT)
     square = inside * inside
-    small = inside * (square * _polynomial(square, TANH, TANH_DOUBLE, 0.0, TANH_LIMIT * TANH_LIMIT) + 1.0)
+    small = inside * (square * polynomial(square, TANH, TANH_DOUBLE, 0.0, TANH_LIMIT * TANH_LIMIT) + 1.0)
     size = absolute(x)
     shrunk = exponential(size * -2.0)
     large = divided(negated(shrunk) + 1.0, shrunk + 1.0)
@@ -164,7 +164,7 @@ def softplus(x: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
 
 def _log1p_of_unit(x: Node) -> Node:
     """log(1 + x) for x = 0..1, precise near zero, without a logarithm or a division."""
-    return LOG1P_OF.of(x * _polynomial(x, LOG1P, LOG1P_DOUBLE, 0.0, 1.0), x)
+    return LOG1P_OF.of(x * polynomial(x, LOG1P, LOG1P_DOUBLE, 0.0, 1.0), x)
 
 
 def log1p(x: Node) -> Node:

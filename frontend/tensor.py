@@ -14,6 +14,9 @@ Next     core.py, methods/ (the groups), realize.py (what realize does), gradien
     functions   // % exp, log, floor          random         rand, randn
     power       **                            initial        kaiming_uniform, xavier_normal
     activation  relu, tanh, gelu              attention      scaled_dot_product_attention
+    angles      asin, atan2, hypot            logarithms     logaddexp, xlogy
+    signs       copysign, nan_to_num, fmax    bits           bitwise_and, gcd
+    gates       glu, prelu, softshrink
 
 A tensor is a value: no change of one is ever seen through another. `x += 1` makes a new tensor; `x.assign(y)` and
 `x[...] = y` write into the memory that x has, and tensors made from x before that keep what they meant.
@@ -35,14 +38,18 @@ from hcq.frontend.device import is_group, members
 from hcq.frontend.errors import UsageError
 from hcq.frontend.gradient import backward
 from hcq.frontend.methods.activation import Activation
+from hcq.frontend.methods.angles import Angles
 from hcq.frontend.methods.attention import Attention
+from hcq.frontend.methods.bits import Bits
 from hcq.frontend.methods.conversion import Conversion
 from hcq.frontend.methods.creation import Creation
 from hcq.frontend.methods.elementwise import Elementwise
 from hcq.frontend.methods.functions import Functions
+from hcq.frontend.methods.gates import Gates
 from hcq.frontend.methods.indexing import Indexing
 from hcq.frontend.methods.initial import Initial
 from hcq.frontend.methods.joining import Joining
+from hcq.frontend.methods.logarithms import Logarithms
 from hcq.frontend.methods.loss import Loss
 from hcq.frontend.methods.movement import Movement
 from hcq.frontend.methods.normalisation import Normalisation
@@ -51,6 +58,7 @@ from hcq.frontend.methods.power import Power
 from hcq.frontend.methods.product import Product
 from hcq.frontend.methods.random import Random
 from hcq.frontend.methods.reduction import Reduction
+from hcq.frontend.methods.signs import Signs
 from hcq.frontend.methods.window import Window
 from hcq.frontend.nodes import constant, expanded, scalar_dtype
 from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of
@@ -68,6 +76,7 @@ if TYPE_CHECKING:
 class Tensor(
     Movement, Indexing, Joining, Ordering,
     Conversion, Elementwise, Functions, Power, Activation,
+    Angles, Logarithms, Signs, Bits, Gates,
     Reduction, Product, Window, Normalisation, Attention, Loss,
     Creation, Random, Initial,
 ):  # fmt: skip
@@ -174,10 +183,28 @@ class Tensor(
         """A copy in memory of its own; gradients flow through it."""
         return self._like(Node(Op.CONTIGUOUS, self.node.dtype, (self.node,)))
 
-    def to(self, target: str | DType, dtype: DType | None = None) -> Self:
-        """On another device, in another dtype, or both: x.to("CPU"), x.to(dtypes.float16), x.to("AMD", dtypes.int8)."""
+    def to(
+        self,
+        target: str | DType | Self | None = None,
+        dtype: DType | bool | None = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+    ) -> Self:
+        """On another device, in another dtype, or both: x.to("CPU"), x.to(dtypes.float16), x.to("AMD", dtypes.int8).
+
+        target         may be a tensor, whose device and dtype are meant
+        non_blocking   may be given and says nothing: no copy waits
+        copy           True: memory of its own even where nothing changes
+        """
+        if copy:
+            return self.to(target, dtype, non_blocking).clone()
+        if isinstance(target, Core):
+            return self.to(target.device, target.dtype)
         if isinstance(target, DType):
             return self.cast(target)
+        dtype = None if isinstance(dtype, bool) else dtype
+        if target is None:
+            return self if dtype is None else self.cast(dtype)
         name = devices.canonical(target)
         x = self
         if name != self.device:

@@ -9,6 +9,7 @@ Next     device.py (how a device opens), queue.py (commands to packets), docs/ar
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +47,14 @@ _MODULES = {"nn"}  # names that are modules themselves
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name in _LAZY:
+        module = importlib.import_module(_LAZY[name])
+        value = module if name in _MODULES else getattr(module, name)
+    elif name.startswith("_") or importlib.machinery.PathFinder.find_spec(f"hcq.{name}", __path__):
+        # no name of ours; or a module, for which `from hcq import config` asks here before it imports it
         raise AttributeError(f"module 'hcq' has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
-    value = module if name in _MODULES else getattr(module, name)
+    else:  # hcq.relu, hcq.float32: PyTorch's functions and dtypes
+        value = importlib.import_module("hcq.frontend.functions").named(name)
     globals()[name] = value
     return value
 

@@ -20,7 +20,7 @@ from hcq.frontend.derivatives import FLAT
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
 from hcq.frontend.methods.base import Methods, in_float
-from hcq.frontend.nodes import exponential
+from hcq.frontend.nodes import constant, exponential
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
 
@@ -115,7 +115,9 @@ class Activation(Methods):
 
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Self:
         """min_val or max_val beyond them, x between; unlike clamp, at them its slope is 0, as in PyTorch."""
-        return (self <= min_val).where(min_val, (self >= max_val).where(max_val, self))
+        dtype = self.node.dtype
+        low, high = (self._like(constant("hardtanh", bound, dtype)) for bound in (min_val, max_val))
+        return (self <= low).where(low, (self >= high).where(high, self))
 
     def hardsigmoid(self) -> Self:
         """relu6(x + 3) / 6."""

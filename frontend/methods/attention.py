@@ -51,6 +51,7 @@ class Attention(Methods):
         key: Self,
         value: Self,
         attn_mask: Self | None = None,
+        dropout_p: float = 0.0,
         is_causal: bool = False,
         scale: float | None = None,
         enable_gqa: bool = False,
@@ -58,6 +59,7 @@ class Attention(Methods):
         """softmax(q @ k.T * scale + mask) @ v: (..., n, d), (..., m, d), (..., m, v) -> (..., n, v).
 
         attn_mask   (..., n, m): bool, True where a query may look, or numbers to add
+        dropout_p   each weight becomes zero with this probability, and the others grow; then scores are kept
         is_causal   query i looks at the keys 0 to i
         scale       1 / sqrt(d) unless given
         enable_gqa  axis -3 counts heads: each head of keys and values serves several heads of queries in a row
@@ -73,8 +75,10 @@ class Attention(Methods):
         factor = 1.0 / math.sqrt(self.node.shape[-1]) if scale is None else scale
         if enable_gqa:
             key, value = (_for_each_head(call, self, side) for side in (key, value))
-        if not _is_worth_it(self, key, value, attn_mask):
-            return self._kept_scores(key, value, attn_mask, is_causal, factor)
+        if not 0.0 <= dropout_p <= 1.0:
+            raise UsageError(f"[{call}] dropout_p={dropout_p}: a probability is between 0 and 1.")
+        if dropout_p or not _is_worth_it(self, key, value, attn_mask):
+            return self._kept_scores(key, value, attn_mask, is_causal, factor, dropout_p)
         dtype = self.node.dtype
         wide = dtypes.float32 if dtype.itemsize < 4 else dtype
         how = How(factor, is_causal, wide)
@@ -84,7 +88,13 @@ class Attention(Methods):
         return self._like(_attention(how).of(_forwards(how, *arguments).cast(dtype), *arguments))
 
     def _kept_scores(
-        self, key: Self, value: Self, attn_mask: Self | None, is_causal: bool, factor: float
+        self,
+        key: Self,
+        value: Self,
+        attn_mask: Self | None,
+        is_causal: bool,
+        factor: float,
+        dropout_p: float = 0.0,
     ) -> Self:
         """Step by step: with few scores, it is less work to keep them for the way back."""
         scores = self.matmul(key.mT) * factor
@@ -93,7 +103,11 @@ class Attention(Methods):
         if attn_mask is not None:
             is_bool = attn_mask.node.dtype.is_bool
             scores = attn_mask.where(scores, -math.inf) if is_bool else scores + attn_mask
-        return scores.softmax(-1).matmul(value)
+        weights = scores.softmax(-1)
+        if dropout_p:
+            keep = self.bernoulli(scores.node.shape, p=1.0 - dropout_p, device=self.device)
+            weights = keep.where(weights / max(1.0 - dropout_p, 1e-30), 0.0)
+        return weights.matmul(value)
 
 
 def _for_each_head(call: str, query: T, side: T) -> T:

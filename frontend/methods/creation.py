@@ -16,7 +16,7 @@ from hcq.frontend import device as devices
 from hcq.frontend.core import check_count, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
-from hcq.frontend.nodes import constant, expanded, iota, ordinal, scalar_dtype
+from hcq.frontend.nodes import constant, expanded, iota, ordinal, permuted, scalar_dtype
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -203,26 +203,64 @@ class Creation(Methods):
         inside = (column <= row + diagonal) if lower else (column >= row + diagonal)
         return self._zero_unless(inside)
 
-    def diagonal(self) -> Self:
-        """The main diagonal of a matrix: (n, m) -> (min(n, m),). Raises UsageError for other tensors."""
-        if len(self.node.shape) != 2:
-            raise UsageError(f"[diagonal] shape {self.node.shape}: give a matrix.")
-        n, m = self.node.shape
-        size = min(n, m)
-        if size == 0:
-            return self._reshape((0,)) if n * m == 0 else self
-        square = self._part(0, 0, size)._part(1, 0, size)
-        # rows one longer than the matrix is wide: each row's diagonal element comes to stand first
-        return square.flatten().pad((0, size))._reshape((size, size + 1))._part(1, 0, 1)._reshape((size,))
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
+        """The diagonal of two axes, which becomes the last axis: (n, m) -> (min(n, m),).
 
-    def diag(self) -> Self:
-        """A matrix with this vector on its diagonal, (n,) -> (n, n); or the diagonal of a matrix."""
+        offset   how many columns right of the main diagonal; negative, rows below it
+        Raises   UsageError unless dim1 and dim2 are two axes
+
+        >>> Tensor([[1, 2], [3, 4]]).diagonal(1).tolist()
+        [2]
+        """
+        first, second = self._axis_of("diagonal", dim1), self._axis("diagonal", dim2)
+        if first == second:
+            raise UsageError(f"[diagonal] dim1 {dim1} and dim2 {dim2} are one axis. Name two.")
+        rest = [axis for axis in range(len(self.node.shape)) if axis not in (first, second)]
+        x = self._like(permuted(self.node, (*rest, first, second)))
+        *lead, n, m = x.node.shape
+        rows, columns = max(0, -offset), max(0, offset)
+        size = max(0, min(n - rows, m - columns))
+        axis = len(lead)
+        if size == 0:
+            return x._part(axis, 0, 0)._part(axis + 1, 0, 0)._reshape((*lead, 0))
+        square = x._part(axis, rows, rows + size)._part(axis + 1, columns, columns + size)
+        # rows one longer than the matrix is wide: each row's diagonal element comes to stand first
+        flat = square._reshape((*lead, size * size)).pad((0, size))
+        return flat._reshape((*lead, size, size + 1))._part(axis + 1, 0, 1)._reshape((*lead, size))
+
+    def diag(self, diagonal: int = 0) -> Self:
+        """A matrix with this vector on a diagonal, (n,) -> (n, n) for the main one; or that diagonal of a matrix."""
         if len(self.node.shape) != 1:
-            return self.diagonal()
-        n = self.node.shape[0]
-        shape = (n, n)
-        same = self._like(ordinal(n, 0, shape)) == self._like(ordinal(n, 1, shape))
-        return self.unsqueeze(1)._zero_unless(same)
+            if len(self.node.shape) != 2:
+                raise UsageError(f"[diag] shape {self.node.shape}: give a vector or a matrix.")
+            return self.diagonal(diagonal)
+        return self.diag_embed(diagonal)
+
+    def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Self:
+        """The last axis on a diagonal of two new axes, zero around it: the inverse of `diagonal`."""
+        if not self.node.shape:
+            raise UsageError("[diag_embed] a tensor of shape () has no axis for a diagonal.")
+        *lead, size = self.node.shape
+        full = size + abs(offset)
+        first, second = self._axis("diag_embed", dim1, extra=1), self._axis("diag_embed", dim2, extra=1)
+        if first == second:
+            raise UsageError(f"[diag_embed] dim1 {dim1} and dim2 {dim2} are one axis. Name two.")
+        if first > second:
+            first, second, offset = second, first, -offset
+        grown = self.pad((max(0, -offset), max(0, offset)))._reshape((*lead, full, 1))
+        shape = (full, full)
+        row, column = self._like(iota(full, 0, shape)), self._like(iota(full, 1, shape))
+        inside = (column == row + offset) & (row >= max(0, -offset)) & (row < max(0, -offset) + size)
+        matrix = grown._zero_unless(inside)
+        rank = len(lead) + 2
+        order = list(range(rank - 2))
+        order.insert(first, rank - 2)
+        order.insert(second, rank - 1)
+        return self._like(permuted(matrix.node, tuple(order)))
+
+    def diagflat(self, offset: int = 0) -> Self:
+        """A matrix with all elements, in row-major order, on a diagonal."""
+        return self.flatten().diag_embed(offset)
 
     def _zero_unless(self, condition: Self) -> Self:
         """This tensor where the condition holds, elsewhere zero, or False."""

@@ -137,7 +137,23 @@ class Elementwise(Methods):
         """
         return self._binary(Op.ADD, other)
 
-    add = __add__
+    def add(self, other: Any, alpha: Any = 1) -> Self:
+        """self + alpha * other; shapes broadcast, dtypes promote."""
+        return self._binary(Op.ADD, self._weighed("add", other, alpha))
+
+    def _weighed(self, call: str, other: Any, alpha: Any) -> Any:
+        """alpha * other, which keeps its dtype; whole tensors have no fractions."""
+        if type(alpha) is int and alpha == 1:
+            return other
+        other = self._operand(call, other)
+        kinds = (self.node.dtype, other.node.dtype)
+        if isinstance(alpha, float) and not any(dtype.is_float for dtype in kinds):
+            raise UsageError(
+                f"[{call}] alpha={alpha} for {kinds[0].name} and {kinds[1].name}: give a whole one."
+            )
+        if other.node.dtype.is_bool:
+            return other & alpha if isinstance(alpha, bool) else other * alpha
+        return other * alpha
 
     def __radd__(self, other: Any) -> Self:
         return self._binary(Op.ADD, other, reverse=True)
@@ -159,7 +175,9 @@ class Elementwise(Methods):
             other = other.cast(promote(self.node.dtype, other.node.dtype))
         return self._binary(Op.ADD, other._unary(Op.NEG))
 
-    sub = __sub__
+    def sub(self, other: Any, alpha: Any = 1) -> Self:
+        """self - alpha * other; shapes broadcast, dtypes promote. Raises UsageError for two bools."""
+        return self - self._weighed("sub", other, alpha)
 
     def __rsub__(self, other: Any) -> Self:
         self._refuse_bool("-")
@@ -181,7 +199,27 @@ class Elementwise(Methods):
         """self / other: shapes broadcast; integers are divided as float32. By zero it is an infinity or NaN."""
         return self._divide(other, reverse=False)
 
-    div = __truediv__
+    def div(self, other: Any, rounding_mode: str | None = None) -> Self:
+        """self / other; or the quotient rounded down ("floor": self // other), or towards zero ("trunc").
+
+        >>> Tensor([-7, 7]).div(2, rounding_mode="trunc").tolist()
+        [-3, 3]
+        """
+        if rounding_mode is None:
+            return self._divide(other, reverse=False)
+        if rounding_mode == "floor":
+            return self.__floordiv__(other)
+        if rounding_mode != "trunc":
+            raise UsageError(
+                f"[div] rounding_mode={rounding_mode!r} is unknown. Use None, 'floor' or 'trunc'."
+            )
+        other = self._operand("div", other)
+        if self.node.dtype.is_float or other.node.dtype.is_float:
+            return self._divide(other, reverse=False).trunc()
+        down, rest = self.__floordiv__(other), self.__mod__(other)
+        return ((rest != 0) & (down < 0)).where(down + 1, down)
+
+    true_divide = __truediv__
 
     def __rtruediv__(self, other: Any) -> Self:
         return self._divide(other, reverse=True)

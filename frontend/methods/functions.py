@@ -61,6 +61,10 @@ class Functions(Methods):
 
     remainder = __mod__
 
+    def floor_divide(self, other: Any) -> Self:
+        """self // other: the quotient rounded down. Shapes broadcast, dtypes promote."""
+        return self._floor_divide(other, reverse=False)
+
     def __rmod__(self, other: Any) -> Self:
         return self._modulo(other, reverse=True)
 
@@ -247,6 +251,8 @@ class Functions(Methods):
     def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Self:
         """True where |self - other| <= atol + rtol * |other|; equal infinities are close, NaN to NaN if `equal_nan`."""
         other = self._operand("isclose", other)
+        if self.node.dtype.is_bool or other.node.dtype.is_bool:
+            return self == other
         near = ((self - other).abs() <= other.abs() * rtol + atol) & other.isfinite()
         near = near | (self == other)
         return near | (self.isnan() & other.isnan()) if equal_nan else near

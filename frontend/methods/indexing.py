@@ -256,8 +256,20 @@ class Indexing(Methods):
         columns = [type(self)(places[:, axis], device=self.device) for axis in range(len(shape))]
         return [_Pick(column, None, True) for column in columns]
 
-    def nonzero(self) -> Self:
-        """The places of the elements that are not zero: (count, axes), int64. Computes and reads back."""
+    def nonzero(self, as_tuple: bool = False) -> Any:
+        """The places of the elements that are not zero: (count, axes), int64. Computes and reads back.
+
+        as_tuple   a vector for each axis instead, one for a tensor of shape ()
+        """
+        places = self._nonzero()
+        if not as_tuple:
+            return type(self)(places, device=self.device)
+        if not self.node.shape:
+            return (type(self)(places.sum(1), device=self.device),)
+        return tuple(type(self)(places[:, axis], device=self.device) for axis in range(len(self.node.shape)))
+
+    def argwhere(self) -> Self:
+        """The places of the elements that are not zero, as `nonzero` gives them."""
         return type(self)(self._nonzero(), device=self.device)
 
     def _nonzero(self) -> Any:
@@ -440,8 +452,13 @@ class Indexing(Methods):
                 x = x._part(d, 0, size)
         return self._like(Node(Op.GATHER, self.node.dtype, (x.node, index.node), axis))
 
-    def take_along_dim(self, indices: Self, dim: int) -> Self:
-        """`gather` whose indices broadcast on the other axes, and count from the end where they are negative."""
+    def take_along_dim(self, indices: Self, dim: int | None = None) -> Self:
+        """`gather` whose indices broadcast with the other axes, and count from the end where they are negative.
+
+        dim   None takes from the flattened tensor
+        """
+        if dim is None:
+            return self.flatten().take_along_dim(indices.flatten(), 0)
         axis = self._axis_of("take_along_dim", dim)
         shape = self.node.shape
         if len(indices.node.shape) != len(shape):
@@ -449,13 +466,19 @@ class Indexing(Methods):
                 f"[take_along_dim] indices {indices.node.shape} for a tensor of shape {shape}: they need "
                 f"{len(shape)} axes."
             )
-        wide = tuple(indices.node.shape[d] if d == axis else size for d, size in enumerate(shape))
+        ours = tuple([1 if d == axis else size for d, size in enumerate(shape)])
+        its = tuple([1 if d == axis else size for d, size in enumerate(indices.node.shape)])
+        others = broadcast_shape("take_along_dim", ours, its)
+        wide = tuple(indices.node.shape[d] if d == axis else size for d, size in enumerate(others))
+        x = self.expand(tuple(shape[d] if d == axis else size for d, size in enumerate(others)))
         if indices.node.dtype.is_integer and not indices.node.dtype.is_unsigned:
             indices = (indices < 0).where(indices.cast(dtypes.int64) + shape[axis], indices)
-        return self.gather(axis, indices.expand(wide))
+        return x.gather(axis, indices.expand(wide))
 
     def index_select(self, dim: int, index: Self) -> Self:
         """The slices of an axis that a vector of k indices names: its size becomes k."""
+        if not self.node.shape:
+            return self._reshape((1,)).index_select(dim, index)._reshape(())
         axis = self._axis_of("index_select", dim)
         if len(index.node.shape) > 1:
             raise UsageError(f"[index_select] index of shape {index.node.shape}: give a vector.")
@@ -494,7 +517,7 @@ class Indexing(Methods):
 
     def masked_select(self, mask: Self) -> Self:
         """A vector of the elements where the mask is true, in row-major order. Computes the mask and reads it back."""
-        shape = broadcast_shape("masked_select", self.node.shape, mask.node.shape)
+        shape = broadcast_shape("masked_select", self.node.shape, mask.node.shape) or (1,)
         return self.expand(shape)[mask.expand(shape)]
 
     def _index_like(self, call: str, index: Self, axis: int) -> Self:

@@ -101,12 +101,22 @@ class Movement(Methods):
 
     swapaxes = transpose
 
-    def movedim(self, source: int, destination: int) -> Self:
-        """One axis taken out and put back at another place. (2, 3, 4) with 0 to -1 -> (3, 4, 2)."""
-        a, b = self._axis("movedim", source), self._axis("movedim", destination)
-        order = [axis for axis in range(len(self.node.shape)) if axis != a]
-        order.insert(b, a)
+    def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
+        """Axes taken out and put back at other places. (2, 3, 4) with 0 to -1 -> (3, 4, 2)."""
+        sources = (source,) if isinstance(source, int) else tuple(source)
+        places = (destination,) if isinstance(destination, int) else tuple(destination)
+        taken = [self._axis("movedim", axis) for axis in sources]
+        wanted = [self._axis("movedim", axis) for axis in places]
+        if len(taken) != len(wanted) or len(set(taken)) < len(taken) or len(set(wanted)) < len(wanted):
+            raise UsageError(
+                f"[movedim] {sources} to {places}: name as many places as axes, and each of them once."
+            )
+        order = [axis for axis in range(len(self.node.shape)) if axis not in taken]
+        for place, axis in sorted(zip(wanted, taken)):
+            order.insert(place, axis)
         return self._like(permuted(self.node, tuple(order)))
+
+    moveaxis = movedim
 
     def t(self) -> Self:
         """The transpose of a matrix; a vector or a scalar is left alone. Raises UsageError for more axes."""
@@ -186,18 +196,37 @@ class Movement(Methods):
         times = shape_args("tile", repeats)
         return self.repeat((1,) * (len(self.node.shape) - len(times)) + times)
 
-    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
+    def repeat_interleave(self, repeats: Any, dim: int | None = None, output_size: int | None = None) -> Self:
         """Each element of the flattened tensor, or each slice along `dim`, `repeats` times in a row.
+
+        repeats       an int; or a vector of one for each slice, which is computed and read back first
+        output_size   the sum of `repeats`, which PyTorch wants to know
 
         >>> Tensor([1, 2]).repeat_interleave(2).tolist()
         [1, 1, 2, 2]
         """
+        x = self.flatten() if dim is None else self
+        if isinstance(repeats, (Core, list, tuple)):
+            return x._each_repeated(self._operand("repeat_interleave", repeats), 0 if dim is None else dim)
         if not isinstance(repeats, int) or repeats < 0:
             raise UsageError(f"[repeat_interleave] repeats={repeats!r}: give one int, 0 or more.")
-        x = self.flatten() if dim is None else self
         axis, shape = x._axis("repeat_interleave", 0 if dim is None else dim), x.node.shape
         wide = x.unsqueeze(axis + 1).expand((*shape[: axis + 1], repeats, *shape[axis + 1 :]))
         return wide._reshape((*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]))
+
+    def _each_repeated(self, repeats: Self, dim: int) -> Self:
+        """Each slice along an axis as often as a vector says."""
+        axis = self._axis_of("repeat_interleave", dim)
+        size = self.node.shape[axis]
+        counts = [int(count) for count in repeats.flatten().numpy()]
+        counts = counts * size if len(counts) == 1 else counts
+        if len(counts) != size or min(counts, default=0) < 0 or not repeats.node.dtype.is_integer:
+            raise UsageError(
+                f"[repeat_interleave] {len(counts)} repeats for axis {axis} of size {size}: give a whole number, 0 or "
+                "more, for each."
+            )
+        places = [place for place, count in enumerate(counts) for _ in range(count)]
+        return self[(slice(None),) * axis + (places,)] if places else self._part(axis, 0, 0)
 
     # -- parts and surroundings --
 
@@ -267,14 +296,17 @@ class Movement(Methods):
             )
         x = self
         for axis, (low, high) in enumerate(pads):
+            if low < 0 or high < 0:  # cropped first
+                x = x._part(axis, max(0, -low), max(max(0, -low), x.node.shape[axis] - max(0, -high)))
+                low, high = max(0, low), max(0, high)
             size = x.node.shape[axis]
+            if low == 0 and high == 0:
+                continue
             most = {"reflect": size - 1, "replicate": low + high, "circular": size}[mode]
-            if low < 0 or high < 0 or low > most or high > most or (size == 0 and low + high):
+            if low > most or high > most or (size == 0 and low + high):
                 raise UsageError(
                     f"[pad] mode {mode!r}: axis {axis} of size {size} cannot be padded by {low, high}."
                 )
-            if low + high == 0:
-                continue
             if mode == "circular":
                 before, after = x._part(axis, size - low, size), x._part(axis, 0, high)
             elif mode == "reflect":
@@ -297,9 +329,11 @@ class Movement(Methods):
         shape = self.node.shape
         return self._like(expanded(self.node, (*shape[:axis], size, *shape[axis + 1 :])))
 
-    def flip(self, *dims: Any) -> Self:
-        """Backwards along those axes. The shape stays."""
-        axes = self._axes("flip", shape_args("flip", dims))
+    def flip(self, *axes: Any, dims: int | Sequence[int] | None = None) -> Self:
+        """Backwards along those axes, `flip(0, 1)` or `flip(dims=(0, 1))`. The shape stays."""
+        if dims is not None:
+            axes = (dims,) if isinstance(dims, int) else tuple(dims)
+        axes = self._axes("flip", shape_args("flip", axes))
         return self._like(flipped(self.node, axes))
 
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
@@ -334,6 +368,8 @@ class Movement(Methods):
         >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
         [[1, 2], [2, 3], [3, 4]]
         """
+        if not self.node.shape:
+            return self._reshape((1,)).unfold(dimension, size, step, dilation)._reshape((size,))
         axis = self._axis_of("unfold", dimension)
         length, reach = self.node.shape[axis], dilation * (size - 1) + 1
         if size < 1 or step < 1 or dilation < 1:

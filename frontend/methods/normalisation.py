@@ -15,7 +15,7 @@ from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
 from hcq.frontend.methods.base import Methods, in_float
 from hcq.frontend.nodes import expanded, iota, minus, reduced
-from hcq.ir.dtype import dtypes
+from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 
@@ -30,27 +30,39 @@ class Normalisation(Methods):
 
     __slots__ = ()
 
-    @in_float
-    def softmax(self, dim: int = -1) -> Self:
-        """exp(x) / sum(exp(x)) along an axis, without overflow. The shape stays; integers become float32.
+    def softmax(self, dim: int = -1, dtype: DType | None = None) -> Self:
+        """exp(x) / sum(exp(x)) along an axis, without overflow. The shape stays; integers become float32, all `dtype`.
 
         >>> Tensor([0.0, 0.0]).softmax(0).tolist()
         [0.5, 0.5]
         """
+        return (self if dtype is None else self.cast(dtype))._softmax(dim)
+
+    @in_float
+    def _softmax(self, dim: int) -> Self:
+        if 0 in self.node.shape:
+            self._axes("softmax", dim)
+            return self
         weights, axes = self._exponentials("softmax", dim)
         result = weights / weights._reduce(Op.ADD, axes, keepdim=True)
         return self._like(_softmax(axes).of(result.node, self.node))
 
+    def log_softmax(self, dim: int = -1, dtype: DType | None = None) -> Self:
+        """log(softmax(x)) along an axis, without overflow. The shape stays; integers become float32, all `dtype`."""
+        return (self if dtype is None else self.cast(dtype))._log_softmax(dim)
+
     @in_float
-    def log_softmax(self, dim: int = -1) -> Self:
-        """log(softmax(x)) along an axis, without overflow. The shape stays; integers become float32."""
+    def _log_softmax(self, dim: int) -> Self:
+        if 0 in self.node.shape:
+            self._axes("log_softmax", dim)
+            return self
         axes = self._axes("log_softmax", dim)
         shifted = self - self._reduce(Op.MAX, self._not_empty("log_softmax", axes), keepdim=True).detach()
         return shifted - shifted.exp()._reduce(Op.ADD, axes, keepdim=True).log()
 
-    def softmin(self, dim: int = -1) -> Self:
+    def softmin(self, dim: int = -1, dtype: DType | None = None) -> Self:
         """softmax(-x) along an axis."""
-        return (-self).softmax(dim)
+        return (-self).softmax(dim, dtype)
 
     def _exponentials(self, call: str, dim: int) -> tuple[Self, tuple[int, ...]]:
         axes = self._axes(call, dim)

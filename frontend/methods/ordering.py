@@ -43,21 +43,25 @@ class Ordering(Methods):
 
     __slots__ = ()
 
-    def sort(self, dim: int = -1, descending: bool = False) -> ValuesIndices:
+    def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices:
         """(values, indices) of the same shape, sorted along an axis; equal elements keep their order, NaN is greatest.
+
+        stable   may be left out or False: the order of equal elements is kept all the same
 
         >>> Tensor([3, 1, 2]).sort().values.tolist()
         [1, 2, 3]
         """
         return self._ordered("sort", dim, descending, None)
 
-    def argsort(self, dim: int = -1, descending: bool = False) -> Self:
+    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Self:
         """The indices, int64, that sort an axis; see `sort`."""
         indices: Self = self.sort(dim, descending).indices
         return indices
 
-    def topk(self, k: int, dim: int = -1, largest: bool = True) -> ValuesIndices:
+    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
         """(values, indices) of the k greatest, or least, along an axis, in order. (..., n) -> (..., k).
+
+        sorted   may be False: they are in order all the same
 
         Raises  UsageError unless k is 0 to the axis's size
 
@@ -65,6 +69,8 @@ class Ordering(Methods):
         [0, 2]
         """
         axis = self._axis("topk", dim)
+        if not self.node.shape and k in (0, 1):
+            return self._ordered("topk", dim, largest, None)
         if not self.node.shape or not 0 <= k <= self.node.shape[axis]:
             raise UsageError(
                 f"[topk] k={k} of shape {self.node.shape}, axis {axis}: k must be 0 to the axis's size."

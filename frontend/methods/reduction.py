@@ -99,13 +99,19 @@ class Reduction(Methods):
         return (total / (self._like(count) if isinstance(count, Node) else count)).cast(x.node.dtype)
 
     def var(
-        self, dim: Axes = None, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None
+        self,
+        dim: Axes | bool = None,
+        correction: float | bool | None = 1,
+        keepdim: bool = False,
+        unbiased: bool | None = None,
     ) -> Self:
         """Variance over axes: squared distances from the mean, divided by count - correction (never less than 0).
 
         unbiased  PyTorch's older word: True is correction 1, False is 0
         Raises    UsageError for integers and bool
         """
+        dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)  # var(True)
+        correction = 1 if correction is None else correction
         if unbiased is not None:
             correction = 1 if unbiased else 0
         if not self.node.dtype.is_float:
@@ -125,7 +131,11 @@ class Reduction(Methods):
         return found if keepdim else found._reshape(self._without(axes))
 
     def std(
-        self, dim: Axes = None, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None
+        self,
+        dim: Axes | bool = None,
+        correction: float | bool | None = 1,
+        keepdim: bool = False,
+        unbiased: bool | None = None,
     ) -> Self:
         """Square root of the variance; see `var`."""
         return self.var(dim, correction, keepdim, unbiased)._root()
@@ -135,16 +145,46 @@ class Reduction(Methods):
         is_zero = self == 0.0
         return is_zero.where(0.0, is_zero.where(1.0, self).sqrt())
 
-    def var_mean(self, dim: Axes = None, correction: float = 1, keepdim: bool = False) -> tuple[Self, Self]:
+    def var_mean(
+        self,
+        dim: Axes | bool = None,
+        correction: float | bool | None = 1,
+        keepdim: bool = False,
+        unbiased: bool | None = None,
+    ) -> tuple[Self, Self]:
         """The variance and the mean over axes; see `var`."""
-        return self.var(dim, correction, keepdim), self.mean(dim, keepdim)
+        axes = None if isinstance(dim, bool) else dim
+        return self.var(dim, correction, keepdim, unbiased), self.mean(axes, keepdim)
 
-    def norm(self, p: float = 2.0, dim: Axes = None, keepdim: bool = False) -> Self:
+    def std_mean(
+        self,
+        dim: Axes | bool = None,
+        correction: float | bool | None = 1,
+        keepdim: bool = False,
+        unbiased: bool | None = None,
+    ) -> tuple[Self, Self]:
+        """The standard deviation and the mean over axes; see `var`."""
+        axes = None if isinstance(dim, bool) else dim
+        return self.std(dim, correction, keepdim, unbiased), self.mean(axes, keepdim)
+
+    def norm(
+        self, p: float | str | None = 2.0, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None
+    ) -> Self:
         """sum(|x| ** p) ** (1 / p) over axes; inf is the largest size, -inf the least, 0 counts what is not zero.
+
+        "fro" is 2; "nuc", the sum of the singular values of matrices, is `hcq.linalg.norm`'s.
 
         >>> Tensor([3.0, 4.0]).norm().item()
         5.0
         """
+        if dtype is not None:
+            return self.cast(dtype).norm(p, dim, keepdim)
+        if p is None or p == "fro":
+            p = 2.0
+        if isinstance(p, str):
+            raise UsageError(
+                f"[norm] p={p!r}: give a number, or 'fro'. Use hcq.linalg.norm for norms of matrices."
+            )
         if math.isinf(p):
             return self.abs().amax(dim, keepdim) if p > 0 else self.abs().amin(dim, keepdim)
         if p == 0:
@@ -280,17 +320,17 @@ class Reduction(Methods):
 
     # -- running --
 
-    def cumsum(self, dim: int) -> Self:
-        """Running sum along an axis, of the same shape; integers and bool in int64.
+    def cumsum(self, dim: int, dtype: DType | None = None) -> Self:
+        """Running sum along an axis, of the same shape; integers and bool in int64, or all in `dtype`.
 
         >>> Tensor([1, 2, 3]).cumsum(0).tolist()
         [1, 3, 6]
         """
-        return self._accumulated(None)._running(Op.ADD, "cumsum", dim)
+        return self._accumulated(dtype)._running(Op.ADD, "cumsum", dim)
 
-    def cumprod(self, dim: int) -> Self:
-        """Running product along an axis, of the same shape; integers and bool in int64."""
-        return self._accumulated(None)._running(Op.MUL, "cumprod", dim)
+    def cumprod(self, dim: int, dtype: DType | None = None) -> Self:
+        """Running product along an axis, of the same shape; integers and bool in int64, or all in `dtype`."""
+        return self._accumulated(dtype)._running(Op.MUL, "cumprod", dim)
 
     def _running(self, op: Op, call: str, dim: int) -> Self:
         axis = self._axis(call, dim)

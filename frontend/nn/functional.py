@@ -3,25 +3,25 @@
 In       tensors
 Out      the methods of Tensor as functions, and `dropout`, which has no method
 Changes  nothing
-Next     hcq/frontend/tensor.py (the methods), layers.py (the same as modules)
+Next     hcq/frontend/functions.py (how a method becomes a function), layers.py (the same as modules)
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.arguments import checked
 from hcq.frontend.function import constant_in
+from hcq.frontend.functions import function_of
 from hcq.frontend.tensor import Tensor
 
 METHODS = (
-    "relu relu6 leaky_relu elu selu gelu silu mish sigmoid tanh softplus softsign hardtanh hardsigmoid hardswish "
-    "logsigmoid softmax log_softmax softmin linear embedding one_hot conv1d conv2d conv3d conv_transpose2d max_pool1d "
-    "max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d layer_norm rms_norm group_norm instance_norm normalize "
-    "cosine_similarity scaled_dot_product_attention pad mse_loss l1_loss huber_loss smooth_l1_loss kl_div nll_loss "
+    "relu relu6 leaky_relu elu selu gelu silu mish sigmoid tanh softplus softsign hardtanh hardsigmoid "
+    "hardswish logsigmoid softmax log_softmax softmin linear embedding one_hot conv1d conv2d conv3d "
+    "conv_transpose2d max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d layer_norm rms_norm "
+    "group_norm instance_norm normalize cosine_similarity scaled_dot_product_attention pad mse_loss l1_loss "
+    "huber_loss smooth_l1_loss kl_div nll_loss celu glu prelu hardshrink softshrink tanhshrink threshold "
     "cross_entropy binary_cross_entropy binary_cross_entropy_with_logits"
 ).split()
 
@@ -45,14 +45,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 def __getattr__(name: str) -> Any:
     if name not in METHODS:
         raise AttributeError(f"module {__name__!r} has no function {name!r}")
-    method = getattr(Tensor, name)
-
-    @functools.wraps(method)
-    def function(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(x, Tensor):
-            raise UsageError(f"[{name}] {shown(x)}: takes a tensor first.")
-        return getattr(x, name)(*args, **kwargs)
-
+    function = function_of(name)
     globals()[name] = function
     return function
 

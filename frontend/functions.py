@@ -1,0 +1,93 @@
+"""Free functions: `hcq.relu(x)` is `x.relu()`, `hcq.cat([a, b])` is `Tensor.cat([a, b])`, as in PyTorch.
+
+In       a name
+Out      the method of Tensor by that name as a function of its first argument; `tensor`, numbers and dtypes by name
+Changes  nothing
+Next     methods/ (the methods), hcq/__init__.py (who asks), nn/functional.py (the same for layers)
+
+There is no list of functions: every public method of the groups in methods/ is one, so that a new method is one, too.
+What names a dtype in PyTorch is the dtype: `hcq.float32`, `hcq.bool`. A function that has the name of one of hcq's
+modules, as `trace` has, is reached as a method: `x.trace()`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from hcq.checks import shown
+from hcq.frontend.errors import UsageError
+from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import DType, dtypes
+
+CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e, "newaxis": None}
+DTYPES = (
+    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 "
+    "half float double short int long"
+).split()
+OF_TENSOR = ("clone", "detach", "allclose", "numel")  # methods that Tensor and its core have themselves
+_SHORT_NAMES = {"half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32"}
+
+
+def tensor(
+    data: Any, *, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of numbers, lists or an array: `Tensor(data, ...)` under PyTorch's name.
+
+    >>> tensor([1, 2]).tolist()
+    [1, 2]
+    """
+    return Tensor(data, device, dtype, requires_grad)
+
+
+def is_tensor(thing: object) -> bool:
+    """True for a Tensor."""
+    return isinstance(thing, Tensor)
+
+
+def named(name: str) -> Any:
+    """What `hcq.name` is. Raises AttributeError where there is nothing of that name."""
+    if name in DTYPES:
+        return getattr(dtypes, "int64" if name == "long" else _SHORT_NAMES.get(name, name))
+    if name in CONSTANTS:
+        return CONSTANTS[name]
+    if name in ("tensor", "is_tensor"):
+        return globals()[name]
+    if name in names():
+        return function_of(name)
+    raise AttributeError(f"module 'hcq' has no attribute {name!r}")
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    """Every method that is a function, too."""
+    found = {name for group in Tensor.__bases__ for name in vars(group) if not name.startswith("_")}
+    callables = [name for name in found if not isinstance(inspect.getattr_static(Tensor, name), property)]
+    return tuple(sorted([*(name for name in callables if name not in DTYPES), *OF_TENSOR]))
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """Tensor's method as a function whose first argument, `input` by keyword, is the tensor."""
+    method = inspect.getattr_static(Tensor, name)
+    if isinstance(method, (classmethod, staticmethod)):
+        return getattr(Tensor, name)  # type: ignore[no-any-return]
+    takes_list = next(iter(inspect.signature(method).parameters)) != "self"
+
+    @functools.wraps(method)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if not args and "input" in kwargs:
+            args = (kwargs.pop("input"),)
+        first = args[0] if args else None
+        if isinstance(first, Tensor):
+            return getattr(first, name)(*args[1:], **kwargs)
+        if takes_list:
+            return getattr(Tensor, name)(*args, **kwargs)
+        if isinstance(first, (bool, int, float)) and len(args) > 1 and isinstance(args[1], Tensor):
+            return getattr(args[1]._operand(name, first), name)(*args[1:], **kwargs)  # pow(2, x)
+        given = shown(first) if args else "nothing"
+        raise UsageError(f"[{name}] {given}: takes a tensor first. Make it one: hcq.tensor(...).")
+
+    return function

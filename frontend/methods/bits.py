@@ -1,0 +1,79 @@
+"""Bits: bitwise operators by name, and the divisors and multiples of whole numbers.
+
+In       tensors of integers or bool, and Python integers
+Out      lazy tensors, elementwise
+Changes  nothing
+Next     elementwise.py (the operators & | ^ ~ << >>)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import Methods
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Bits(Methods):
+    """bitwise_and and its relatives, shifts, gcd, lcm."""
+
+    __slots__ = ()
+
+    def bitwise_and(self, other: Any) -> Self:
+        """self & other, of integers or bool; shapes broadcast."""
+        return self & other
+
+    def bitwise_or(self, other: Any) -> Self:
+        """self | other, of integers or bool; shapes broadcast."""
+        return self | other
+
+    def bitwise_xor(self, other: Any) -> Self:
+        """self ^ other, of integers or bool; shapes broadcast."""
+        return self ^ other
+
+    def bitwise_not(self) -> Self:
+        """~self, of integers or bool."""
+        return ~self
+
+    def bitwise_left_shift(self, other: Any) -> Self:
+        """self << other, of integers; shapes broadcast."""
+        return self << other
+
+    def bitwise_right_shift(self, other: Any) -> Self:
+        """self >> other, of integers, which keeps the sign; shapes broadcast."""
+        return self >> other
+
+    def gcd(self, other: Any) -> Self:
+        """The greatest whole number that divides both, 0 or more; of 0 and x it is |x|. Shapes broadcast.
+
+        >>> Tensor([12, 0, -6]).gcd(Tensor([18, 5, 4])).tolist()
+        [6, 5, 2]
+        """
+        a, b = self._whole_pair("gcd", other)
+        a, b = a.abs(), b.abs()
+        # Euclid's rests, of which Fibonacci's numbers need the most: 1.44 for every bit; a % 0 is 0
+        for _ in range(-(-3 * a.node.dtype.bits // 2)):
+            a, b = (b == 0).where(a, b), a._binary(Op.MOD, b)
+        return a
+
+    def lcm(self, other: Any) -> Self:
+        """The least whole number that both divide, 0 or more; 0 if either is 0. Shapes broadcast.
+
+        >>> Tensor([4, 0]).lcm(Tensor([6, 5])).tolist()
+        [12, 0]
+        """
+        a, b = self._whole_pair("lcm", other)
+        divisor = a.gcd(b)
+        return (a._binary(Op.FLOORDIV, divisor) * b).abs()
+
+    def _whole_pair(self, call: str, other: Any) -> tuple[Self, Self]:
+        """Both in one integer dtype."""
+        other = self._operand(call, other)
+        x, y = self + other * 0, other + self * 0
+        if not x.node.dtype.is_integer:
+            raise UsageError(f"[{call}] {x.node.dtype.name}: give whole numbers. Cast to an integer first.")
+        return x, y

@@ -1,0 +1,747 @@
+"""Conformance: PyTorch's own samples of its operators, computed by us, values and gradients (`make conformance`).
+
+In       PyTorch's OpInfo database: for every operator, inputs of each dtype, and how exact a result must be
+Out      a table on the terminal; docs/conformance.md with a line for each operator that fails, which says why
+Changes  docs/conformance.md, when all operators were run; the kernels it compiles stay in the disk cache
+Next     frontend/functions.py (how hcq.NAME is found), docs/semantics.md (where we differ on purpose)
+
+    python tools/conformance.py                        all operators, a few processes, and the page
+    python tools/conformance.py --only cumsum --only nn.functional.pad
+    python tools/conformance.py --device amd:gfx1100 --json out.json
+
+An operator is called by its name: `linalg.det` is hcq.linalg.det, `nn.functional.relu` is hcq.nn.functional.relu,
+`add` is hcq.add or the method of that name. Arguments are converted and nothing else: no operator is made up here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import math
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+if __package__ in (None, ""):  # run as a file from a checkout that is not installed
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance.md"
+DTYPES = ("float32", "int64", "bool")
+SAMPLES = 6  # of each dtype
+SECONDS = 60.0  # for all samples of an operator
+GRADIENT_RTOL, GRADIENT_ATOL = 1e-4, 1e-5  # OpInfo differentiates in float64, and has no word on float32
+
+PASSES, WRONG, REFUSED, MISSING, LATE = "passes", "wrong", "refused", "missing", "late"
+
+# groups of operators by the front of their names; the core is what everyday programs call
+OUTSIDE = {
+    "linalg.": "linear algebra",
+    "fft.": "Fourier transforms",
+    "special.": "special functions",
+    "masked.": "masked reductions",
+    "signal.": "windows of signals",
+    "sparse.": "inside PyTorch",
+    "jiterator": "inside PyTorch",
+    "torch.": "inside PyTorch",
+    "_": "inside PyTorch",
+}
+CORE = "core"
+
+# OpInfo calls these by a lambda that moves its arguments
+ADAPTED: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "where": lambda f: lambda x, condition, other: f(condition, x, other),
+    "einsum": lambda f: lambda tensors, equation: f(equation, tensors),
+    "polygamma": lambda f: lambda x, n: f(n, x),
+    "special.polygamma": lambda f: lambda x, n: f(n, x),
+    "nn.functional.embedding": lambda f: lambda weight, index, **kwargs: f(index, weight, **kwargs),
+    "nn.functional.embedding_bag": lambda f: lambda weight, index, **kwargs: f(index, weight, **kwargs),
+    "zero_": lambda f: lambda x: f(x.clone()),
+    "resize_": lambda f: lambda x, shape: f(x.clone(), shape),
+    "resize_as_": lambda f: lambda x, other: f(x.clone(), other),
+    "unfold": lambda f: lambda x, *args: x.unfold(*args),
+}
+CALLED = {  # an operator under another name than its function
+    **{name: f"{name}_" for name in ("cauchy", "exponential", "geometric", "log_normal", "uniform", "fill")},
+    "grid_sampler_2d": "nn.functional.grid_sample",
+    "normal!in_place": "normal_",
+}
+UNDEFINED_VALUES = (
+    "empty",
+    "empty_like",
+    "new_empty",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty_strided",
+)
+RANDOM = set(
+    "bernoulli cauchy exponential geometric log_normal multinomial normal uniform rand_like randn randn_like randint "
+    "randint_like svd_lowrank pca_lowrank nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d "
+    "nn.functional.alpha_dropout nn.functional.feature_alpha_dropout nn.functional.rrelu "
+    "nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d".split()
+)  # OpInfo seeds them: they look alike every time
+CHOOSING = {"sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode"}  # any of equal elements
+DROPPED = {
+    "device",
+    "layout",
+    "pin_memory",
+    "memory_format",
+    "non_blocking",
+    "generator",
+}  # words for storage
+
+
+class Unfit(Exception):
+    """A sample has something that we have not, such as complex numbers."""
+
+
+class Outcome(NamedTuple):
+    """One sample: what happened, and why when it did not pass."""
+
+    status: str
+    why: str = ""
+
+
+# -- in a worker: one operator ------------------------------------------------------------------------------------
+
+
+def full_name(op: Any) -> str:
+    """An operator's name and variant, as `div!floor_rounding`."""
+    return f"{op.name}!{op.variant_test_name}" if op.variant_test_name else str(op.name)
+
+
+def run_operator(op: Any, device: str | None) -> dict[str, Any]:
+    """All samples of one operator."""
+    import torch
+
+    function = find(op)
+    counts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for name in DTYPES:
+        dtype = getattr(torch, name)
+        if dtype not in op.dtypes:
+            continue
+        for sample in samples_of(op, dtype):
+            outcome = (
+                Outcome(MISSING, "no such function") if function is None else run_sample(op, function, sample)
+            )
+            counts[outcome.status] += 1
+            if outcome.why:
+                reasons[f"{name}: {outcome.why}"] += 1
+    status = next((kind for kind in (MISSING, WRONG, REFUSED) if counts[kind]), PASSES)
+    return {
+        "operator": full_name(op),
+        "status": status,
+        "counts": dict(counts),
+        "why": [why for why, _ in reasons.most_common(3)],
+    }
+
+
+def samples_of(op: Any, dtype: Any) -> list[Any]:
+    """A few samples: the first ones, evenly through the rest, and the edge cases of elementwise operators."""
+    import torch
+
+    torch.manual_seed(7)
+    wants = dtype.is_floating_point and op.supports_autograd
+    with contextlib.suppress(Exception):
+        found = list(op.sample_inputs("cpu", dtype, requires_grad=wants))
+        edges: list[Any] = []
+        if type(op).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo"):
+            with contextlib.suppress(Exception):
+                every = list(op.reference_inputs("cpu", dtype, requires_grad=False))
+                edges = [sample for sample in every if tensors_in_size(sample) < 100_000]
+                edges = evenly(edges[len(found) :], SAMPLES // 2)
+        return [*evenly(found, SAMPLES - len(edges)), *edges]
+    return []
+
+
+def tensors_in_size(sample: Any) -> int:
+    """How many elements a sample has."""
+    import torch
+
+    return sum(leaf.numel() for leaf in leaves(arguments(sample)) if isinstance(leaf, torch.Tensor))
+
+
+def arguments(sample: Any) -> tuple[Any, ...]:
+    """Everything that a sample gives."""
+    return (sample.input, *sample.args, sample.kwargs)
+
+
+def evenly(items: Sequence[Any], count: int) -> list[Any]:
+    """The first, the last, and some between."""
+    if len(items) <= count or count < 2:
+        return list(items[:count])
+    return [items[round(place * (len(items) - 1) / (count - 1))] for place in range(count)]
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """What is in nested tuples, lists and dicts."""
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from leaves(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def find(op: Any) -> Callable[..., Any] | None:
+    """Our function of that name, or None."""
+    import hcq
+
+    name = CALLED.get(full_name(op), CALLED.get(op.name, op.name))
+    found: Any = hcq
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            found = None
+            break
+    if not callable(found) or isinstance(found, type(os)):
+        member = getattr(hcq.Tensor, name, None)
+        if isinstance(member, property):
+            found = member.fget
+        elif not callable(member):
+            return None
+        else:
+            found = functools.partial(called, name)
+    adapt = ADAPTED.get(op.name)
+    return adapt(found) if adapt else found  # type: ignore[no-any-return]
+
+
+def called(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """A method by its name."""
+    return getattr(x, name)(*args, **kwargs)
+
+
+def run_sample(op: Any, function: Callable[..., Any], sample: Any) -> Outcome:
+    """One sample in PyTorch, in ours, and the comparison of both."""
+    import torch
+
+    if any(isinstance(leaf, torch.Tensor) and leaf.is_complex() for leaf in leaves(arguments(sample))):
+        return Outcome(REFUSED, "complex numbers")
+    theirs: list[Any] = []
+    try:
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            theirs.append(op.op(copied(sample.input), *copied(sample.args), **copied(sample.kwargs)))
+    except Exception as error:
+        return (
+            Outcome(PASSES)
+            if raises(op, function, sample)
+            else Outcome(WRONG, f"PyTorch refuses: {error}"[:90])
+        )
+    is_random = (
+        sample.kwargs.get("dropout_p", 0.0) > 0.0
+        or op.name in RANDOM
+        or op.name in UNDEFINED_VALUES
+        or not same_values(theirs[0], theirs[1])
+    )
+    torch.manual_seed(1)
+    inputs = (copied(sample.input), copied(sample.args), copied(sample.kwargs))
+    expected = op.op(inputs[0], *inputs[1], **inputs[2])
+    try:
+        ours = tuple(converted(each) for each in (sample.input, sample.args, sample.kwargs))
+        got = function(ours[0], *ours[1], **ours[2])
+        why = differs(op, sample, expected, got, is_random)
+        if why:
+            return Outcome(WRONG, why)
+        if not is_random:
+            why = gradient_differs(op, sample, inputs, expected, ours, got)
+            if why:
+                return Outcome(WRONG, why)
+    except Unfit as why_not:
+        return Outcome(REFUSED, str(why_not))
+    except Exception as error:
+        text = " ".join(str(error).split())
+        kind = type(error).__name__
+        return Outcome(REFUSED, text[:150] if text.startswith("[") else f"{kind}: {text}"[:150])
+    return Outcome(PASSES)
+
+
+def raises(op: Any, function: Callable[..., Any], sample: Any) -> bool:
+    """Whether we refuse what PyTorch refuses."""
+    try:
+        ours = [converted(each) for each in (sample.input, sample.args, sample.kwargs)]
+        for leaf in leaves([function(ours[0], *ours[1], **ours[2])]):
+            if hasattr(leaf, "realize"):
+                leaf.realize()
+    except Exception:
+        return True
+    return False
+
+
+def copied(value: Any) -> Any:
+    """The same arguments with tensors of their own, leaves of the graph of gradients."""
+    import torch
+
+    def copy(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+
+    return mapped(copy, value)
+
+
+def converted(value: Any) -> Any:
+    """PyTorch's arguments as ours."""
+    import torch
+
+    import hcq
+
+    def convert(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            if leaf.is_complex() or leaf.layout is not torch.strided:
+                raise Unfit("complex numbers" if leaf.is_complex() else "sparse tensors")
+            if leaf.dtype is torch.bfloat16:
+                return hcq.Tensor(leaf.detach().float().numpy()).cast(hcq.dtypes.bfloat16)
+            array = leaf.detach().numpy()
+            return hcq.Tensor(array, requires_grad=leaf.requires_grad)
+        if isinstance(leaf, torch.dtype):
+            name = str(leaf).removeprefix("torch.")
+            if not hasattr(hcq.dtypes, name):
+                raise Unfit("complex numbers" if "complex" in name else f"dtype {name}")
+            return getattr(hcq.dtypes, name)
+        if isinstance(leaf, complex):
+            raise Unfit("complex numbers")
+        return leaf
+
+    if isinstance(value, dict):
+        value = {key: item for key, item in value.items() if key not in DROPPED}
+    return mapped(convert, value)
+
+
+def mapped(act: Callable[[Any], Any], value: Any) -> Any:
+    """`act` on every leaf; torch.Size becomes a tuple."""
+    if isinstance(value, (list, tuple)):
+        items = [mapped(act, item) for item in value]
+        if hasattr(value, "_fields"):
+            return type(value)(*items)
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, dict):
+        return {key: mapped(act, item) for key, item in value.items()}
+    return act(value)
+
+
+def same_values(a: Any, b: Any) -> bool:
+    """Whether two results are the same, NaN included."""
+    import torch
+
+    for x, y in zip(leaves([a]), leaves([b])):
+        if isinstance(x, torch.Tensor):
+            if x.shape != y.shape or not torch.equal(x.detach().nan_to_num(1.5), y.detach().nan_to_num(1.5)):
+                return False
+    return True
+
+
+def tolerance(op: Any, dtype: Any) -> tuple[float, float]:
+    """(rtol, atol) of a result: the widest that OpInfo gives, at least assert_close's own."""
+    import torch
+
+    rtol, atol = torch.testing._comparison.default_tolerances(dtype)
+    for decorator in op.decorators:
+        for inner in getattr(decorator, "decorators", [decorator]):
+            overrides = getattr(inner, "overrides", {})
+            if dtype in overrides:
+                atol, rtol = max(atol, overrides[dtype].atol), max(rtol, overrides[dtype].rtol)
+    return rtol, atol
+
+
+def differs(op: Any, sample: Any, expected: Any, got: Any, is_random: bool) -> str:
+    """What is different between two results; "" for nothing."""
+    import torch
+
+    theirs, ours = list(leaves([expected])), list(leaves([got]))
+    if len(theirs) != len(ours):
+        return f"{len(ours)} results instead of {len(theirs)}"
+    for want, have in zip(theirs, ours):
+        if not isinstance(want, torch.Tensor):
+            if isinstance(want, torch.Size):
+                want = tuple(want)
+            if not is_random and want != have and not (want != want and have != have):
+                return f"{have!r} instead of {want!r}"[:80]
+            continue
+        if want.is_complex():
+            raise Unfit("complex numbers")
+        if not hasattr(have, "node"):
+            return f"a {type(have).__name__} instead of a tensor"
+        if tuple(want.shape) != have.shape:
+            return f"shape {have.shape} instead of {tuple(want.shape)}"
+        if str(want.dtype).removeprefix("torch.") != have.dtype.name:
+            return f"dtype {have.dtype.name} instead of {str(want.dtype).removeprefix('torch.')}"
+        if (
+            op.name in CHOOSING
+            and want.dtype == torch.int64
+            and (op.name == "argsort" or want is not theirs[0])
+        ):
+            want, have = (chosen(op, sample, index) for index in (want, as_torch(have)))
+            why = apart(want, have, 0.0, 0.0)
+            if why:
+                return f"chosen: {why}"
+        elif not is_random:
+            why = apart(want.detach(), as_torch(have), *tolerance(op, want.dtype))
+            if why:
+                return why
+        else:
+            have.realize()
+    return ""
+
+
+def chosen(op: Any, sample: Any, index: Any) -> Any:
+    """What indices of equal elements pick: any of them is right."""
+    import torch
+
+    whole = [arg for arg in sample.args if isinstance(arg, int) and not isinstance(arg, bool)]
+    takes_count = op.name in ("topk", "kthvalue")
+    whole = whole[takes_count and "k" not in sample.kwargs :]
+    dim = sample.kwargs.get("dim", whole[0] if whole else -1)
+    values = sample.input.detach()
+    if not values.ndim:
+        return values.expand(index.shape) + 0 * index
+    if index.ndim < values.ndim:
+        return torch.take_along_dim(values, index.unsqueeze(dim), dim)
+    return torch.take_along_dim(values, index, dim)
+
+
+def as_torch(tensor: Any) -> Any:
+    """Our tensor's values as a tensor of PyTorch's."""
+    import torch
+
+    if tensor.dtype.name == "bfloat16":
+        return torch.from_numpy(tensor.float().numpy()).bfloat16()
+    return torch.from_numpy(tensor.numpy())
+
+
+def apart(want: Any, have: Any, rtol: float, atol: float) -> str:
+    """The first place where two tensors are further apart than they may be."""
+    import torch
+
+    if torch.allclose(have.double(), want.double(), rtol, atol, equal_nan=True):
+        return ""
+    bad = ~torch.isclose(have.double(), want.double(), rtol, atol, equal_nan=True)
+    first = torch.nonzero(bad)[0].tolist()
+    return (
+        f"{int(bad.sum())} of {bad.numel()} elements differ: {have[tuple(first)].item()!r} instead of "
+        f"{want[tuple(first)].item()!r}"
+    )
+
+
+def gradient_differs(op: Any, sample: Any, inputs: Any, expected: Any, ours: Any, got: Any) -> str:
+    """What is different between the gradients of a weighted sum of the results; "" for nothing."""
+    import torch
+
+    import hcq
+
+    wanting = [leaf for leaf in leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if not wanting or not op.supports_autograd:
+        return ""
+    mine = [leaf for leaf in leaves(ours) if isinstance(leaf, hcq.Tensor) and leaf.requires_grad]
+    process = sample.output_process_fn_grad
+    theirs = [leaf for leaf in leaves([process(expected)]) if isinstance(leaf, torch.Tensor)]
+    results = [leaf for leaf in leaves([process(got)]) if isinstance(leaf, hcq.Tensor)]
+    total: Any = 0.0
+    loss: Any = None
+    for want, have in zip(theirs, results):
+        if not want.requires_grad:
+            continue
+        weights = (
+            torch.cos(torch.arange(want.numel(), dtype=torch.float32)).reshape(want.shape).to(want.dtype)
+        )
+        total = total + (want * weights).sum()
+        part = (have * hcq.Tensor(weights.float().numpy()).cast(have.dtype)).sum()
+        loss = part if loss is None else loss + part
+    if loss is None:
+        return ""
+    total.backward()
+    loss.backward()
+    for place, (want, have) in enumerate(zip(wanting, mine)):
+        if want.grad is None and have.grad is None:
+            continue
+        slope = torch.zeros_like(want) if want.grad is None else want.grad
+        if slope.layout is not torch.strided:
+            slope = slope.to_dense()
+        found = torch.zeros(want.shape) if have.grad is None else as_torch(have.grad)
+        if found.shape != slope.shape:
+            return f"gradient {place}: shape {tuple(found.shape)} instead of {tuple(slope.shape)}"
+        finite = slope[slope.isfinite()].abs()
+        size = max(1.0, float(finite.max()) if finite.numel() else 1.0)
+        rtol, atol = tolerance(op, want.dtype)
+        why = apart(slope, found, max(rtol, GRADIENT_RTOL), max(atol, GRADIENT_ATOL) * size)
+        if why:
+            return f"gradient {place}: {why}"
+    return ""
+
+
+def worker(device: str | None) -> int:
+    """Operators by number, one a line on stdin; a line of JSON each on stdout."""
+    if device:
+        os.environ["HCQ_DEVICE"] = device
+    warnings.filterwarnings("ignore")
+    import torch
+
+    torch.set_num_threads(1)
+    operators = database()
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what operators print is not ours
+    print(json.dumps({"ready": len(operators)}), file=out, flush=True)
+    for line in sys.stdin:
+        result = run_operator(operators[int(line)], device)
+        print(json.dumps(result), file=out, flush=True)
+    return 0
+
+
+def database() -> list[Any]:
+    """Every operator that has one of our dtypes."""
+    import torch
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    wanted = {getattr(torch, name) for name in DTYPES}
+    return [op for op in op_db if wanted & set(op.dtypes)]
+
+
+# -- the leader: processes, and a time limit for each operator -----------------------------------------------------
+
+
+class Helper:
+    """A process that runs operators, and is replaced when one takes too long or ends it."""
+
+    def __init__(self, device: str | None):
+        self.device = device
+        self.process: Any = None
+        self.lines: queue.Queue[str | None] = queue.Queue()
+
+    def run(self, number: int, name: str, seconds: float) -> dict[str, Any]:
+        """The result of one operator."""
+        if self.process is None:
+            self.start()
+        self.process.stdin.write(f"{number}\n")
+        self.process.stdin.flush()
+        line = self.next_line(seconds)
+        if line:
+            return json.loads(line)  # type: ignore[no-any-return]
+        late = self.process.poll() is None
+        why = f"not done in {seconds:.0f} s" if late else f"the process ended with {self.process.poll()}"
+        self.stop()
+        return {"operator": name, "status": LATE, "counts": {LATE: SAMPLES}, "why": [why]}
+
+    def start(self) -> None:
+        """A new process, ready for work."""
+        command = [sys.executable, os.path.abspath(__file__), "--worker"]
+        command += ["--device", self.device] if self.device else []
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, args=(self.process, self.lines), daemon=True).start()
+        if not self.next_line(300.0):
+            raise SystemExit(
+                "conformance: a worker did not start; run it by hand: tools/conformance.py --worker"
+            )
+
+    @staticmethod
+    def _read(process: Any, lines: queue.Queue[str | None]) -> None:
+        for line in process.stdout:
+            lines.put(line)
+        lines.put(None)
+
+    def next_line(self, seconds: float) -> str | None:
+        """What it says next; None when it has ended or says nothing."""
+        try:
+            return self.lines.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def stop(self) -> None:
+        """End it, and what it started."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+def run_all(
+    work: list[tuple[int, str]], device: str | None, jobs: int, seconds: float, quiet: bool
+) -> list[dict[str, Any]]:
+    """Every operator, in `jobs` processes."""
+    todo: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
+    for item in work:
+        todo.put(item)
+    results: dict[int, dict[str, Any]] = {}
+
+    def serve() -> None:
+        helper = Helper(device)
+        try:
+            while True:
+                try:
+                    number, name = todo.get_nowait()
+                except queue.Empty:
+                    return
+                result = results[number] = helper.run(number, name, seconds)
+                if not quiet or result["status"] != PASSES:
+                    print(f"{result['status']:8} {name}  {'; '.join(result['why'])}", flush=True)
+        finally:
+            helper.stop()
+
+    threads = [threading.Thread(target=serve) for _ in range(jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [results[number] for number, _ in work if number in results]
+
+
+# -- the report -----------------------------------------------------------------------------------------------------
+
+
+def group_of(name: str) -> str:
+    """Which part of PyTorch an operator belongs to."""
+    return next(
+        (group for front, group in OUTSIDE.items() if name.startswith(front) and name[:2] != "__"), CORE
+    )
+
+
+class Score(NamedTuple):
+    """How many passed of how many."""
+
+    operators: int
+    all_operators: int
+    samples: int
+    all_samples: int
+
+    def row(self, name: str) -> str:
+        """A row of the table."""
+        share, part = (
+            f"{100 * a / b:.1f} %" if b else ""
+            for a, b in ((self.operators, self.all_operators), (self.samples, self.all_samples))
+        )
+        return (
+            f"| {name} | {self.operators} of {self.all_operators} | {share} | "
+            f"{self.samples} of {self.all_samples} | {part} |"
+        )
+
+
+def score(results: list[dict[str, Any]]) -> Score:
+    """The counts of some results."""
+    counts: Counter[str] = Counter()
+    for result in results:
+        counts.update(result["counts"])
+    passed = sum(result["status"] == PASSES for result in results)
+    return Score(passed, len(results), counts[PASSES], sum(counts.values()))
+
+
+def page(results: list[dict[str, Any]], device: str, version: str) -> str:
+    """docs/conformance.md."""
+    groups = [CORE, *dict.fromkeys(OUTSIDE.values())]
+    rows = [
+        score([result for result in results if group_of(result["operator"]) == group]).row(group)
+        for group in groups
+    ]
+    failing = [result for result in results if result["status"] != PASSES]
+    lines = [
+        "# Conformance",
+        "",
+        "Written by `make conformance`; change tools/conformance.py or the operators, not this page.",
+        "",
+        f"PyTorch {version} describes each of its operators for its own tests: inputs of every dtype, edge cases, and",
+        f"how exact results must be (OpInfo). Up to {SAMPLES} samples each of {', '.join(DTYPES)} are computed by",
+        f"PyTorch and by us on {device}; shapes, dtypes, values and, of float32, gradients of a weighted sum of the",
+        f"results are compared. Values have OpInfo's tolerances, gradients {GRADIENT_RTOL:g} of the value and",
+        f"{GRADIENT_ATOL:g} of the largest one. Of random operators shapes and dtypes are compared. An operator passes",
+        "when all of its samples do; variants of one operator count as operators.",
+        "",
+        "| group | operators that pass | | samples that pass | |",
+        "| --- | --- | --- | --- | --- |",
+        *rows,
+        score(results).row("all"),
+        "",
+        "What is outside of the core: "
+        + "; ".join(f"`{front}...` {group}" for front, group in OUTSIDE.items())
+        + ".",
+        "",
+        "## Operators that do not pass",
+        "",
+        "*wrong*: a result differs; *refused*: an error says what we do not do; *missing*: there is no such function;",
+        f"*late*: not done in {SECONDS:.0f} s.",
+    ]
+    for group in groups:
+        of_group = [result for result in failing if group_of(result["operator"]) == group]
+        if not of_group:
+            continue
+        lines += ["", f"### {group[0].upper()}{group[1:]}", ""]
+        gone = [result["operator"] for result in of_group if result["status"] == MISSING]
+        for result in of_group:
+            if result["status"] != MISSING:
+                passed, total = result["counts"].get(PASSES, 0), sum(result["counts"].values())
+                why = result["why"][0] if result["why"] else ""
+                lines.append(
+                    f"- `{result['operator']}` {result['status']}, {passed} of {total} samples pass: {why}"
+                )
+        if gone:
+            lines.append(f"- missing: {', '.join(f'`{name}`' for name in sorted(gone))}")
+    return "\n".join([*lines, ""])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The program. Returns 0: it measures and does not judge."""
+    parser = argparse.ArgumentParser(prog="conformance", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", action="append", default=[], help="an operator's name; may be repeated")
+    parser.add_argument("--device", help="where our side runs (default: HCQ_DEVICE, or CPU)")
+    parser.add_argument("--json", type=Path, help="write every result to this file")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="limit of an operator (default 60)")
+    parser.add_argument("--all", action="store_true", help="print the operators that pass, too")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.worker:
+        return worker(options.device)
+    try:
+        import torch
+
+        operators = database()
+    except ModuleNotFoundError as error:
+        raise SystemExit(f"conformance: {error}. Install what it needs: make conformance") from error
+    names = [full_name(op) for op in operators]
+    known = {name.partition("!")[0] for name in names} | set(names)
+    for name in options.only:
+        if name not in known:
+            raise SystemExit(
+                f"conformance: no operator is called {name!r}. PyTorch has cumsum, nn.functional.pad, ..."
+            )
+    work = [
+        (number, name)
+        for number, name in enumerate(names)
+        if not options.only or name in options.only or name.partition("!")[0] in options.only
+    ]
+    start = time.perf_counter()
+    results = run_all(work, options.device, options.jobs, options.seconds, not (options.all or options.only))
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    for group in (CORE, *dict.fromkeys(OUTSIDE.values())):
+        print(
+            score([result for result in results if group_of(result["operator"]) == group]).row(f"{group:20}")
+        )
+    print(score(results).row("all"))
+    print(f"{math.ceil(time.perf_counter() - start)} s")
+    if not options.only:
+        PAGE.write_text(
+            page(results, options.device or "the CPU", torch.__version__.partition("+")[0]), "utf-8"
+        )
+        print(f"wrote {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
