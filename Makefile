@@ -36,11 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-<<<<<<< HEAD
-.PHONY: help demo test golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv webgpu docs reference bench clean
-=======
-.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv docs reference bench clean
->>>>>>> d5b84c1 (operators: make conformance runs PyTorch's own samples; methods are functions of hcq; inverse angles, signs, bits, logarithms, gates; arguments PyTorch has)
+.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
