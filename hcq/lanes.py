@@ -155,29 +155,26 @@ def choose(
     """
     if not any(movable):
         return None
-    in_order = sum(times)
+    in_order = least = sum(times)
+    lanes = [MAIN] * len(times)
     if costs.is_all_or_none:
-        lanes = [COPIES if may else MAIN for may in movable]
-        changes = sum(a != b for a, b in zip([MAIN, *lanes], [*lanes, MAIN]))
-        in_order += changes * (costs.signal_ns + costs.wait_ns)
-        best = assign(dependences, lanes)
-        least = estimate_ns(best, times, costs)
+        long = [at for at, may in enumerate(movable) if may]
+        changes = sum(movable[at] != (at > 0 and movable[at - 1]) for at in range(len(movable)))
+        in_order = least = in_order + changes * (costs.signal_ns + costs.wait_ns)
     else:
-        lanes = [MAIN] * len(times)
-        best, least = assign(dependences, lanes), in_order
-        worth = [
-            number
-            for number, may in enumerate(movable)
-            if may and times[number] > costs.signal_ns + costs.wait_ns
-        ]
-        for number in sorted(worth, key=lambda one: -times[one])[:MAX_TRIED]:
-            lanes[number] = COPIES
-            tried = assign(dependences, lanes)
-            takes = estimate_ns(tried, times, costs)
-            if takes < least:
-                best, least = tried, takes
-            else:
-                lanes[number] = MAIN
+        edge_ns = costs.signal_ns + costs.wait_ns
+        long = [at for at, may in enumerate(movable) if may and times[at] > edge_ns]
+    best = assign(dependences, lanes)
+    # all together, for copies that follow each other; then each of them by itself
+    alone = [] if costs.is_all_or_none else sorted(long, key=lambda at: -times[at])[:MAX_TRIED]
+    for tried in (long, *([at] for at in alone)):
+        other = lanes.copy()
+        for at in tried:
+            other[at] = COPIES - other[at]
+        split = assign(dependences, other)
+        takes = estimate_ns(split, times, costs)
+        if takes < least:
+            best, least, lanes = split, takes, other
     if best.lanes == 1 or least >= in_order:
         return None
     return best._replace(estimate_ns=least, in_order_ns=in_order)

@@ -12,11 +12,10 @@ edge between queues takes a signal behind caches that are written back, and a po
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hcq import command
 from hcq.dependences import Uses, uses_of
-from hcq.gpu.device import GpuDevice
 from hcq.graph import EVERYWHERE, Graph
 from hcq.lanes import Costs, Split, choose
 from hcq.signal import Signal
@@ -29,7 +28,7 @@ SIGNAL_NS, WAIT_NS = 2_000, 2_000
 class GpuGraph(Graph):
     """A recording for a device with a queue for kernels and one for copies."""
 
-    device: GpuDevice
+    device: Any  # a GPU of the vendor
     costs: ClassVar[Costs] = Costs(SIGNAL_NS, WAIT_NS)
 
     def split(self) -> Split | None:

@@ -7,7 +7,8 @@ Next     rings.py (the ring), device.py (who makes one, and a new one after a fa
 Source   kernel_channel.c, uvm_user_channel.c: engine object, registration with UVM, scheduling: in this order
 
 One channel carries everything: host methods, compute on one subchannel, copies on another. Commands of one device run
-in the order of their submission anyway, so a second channel would only add semaphores between the two.
+in the order of their submission anyway, so a second channel would only add semaphores between the two. A graph whose
+copies may run beside its kernels is the exception: copy_channel.py.
 """
 
 from __future__ import annotations

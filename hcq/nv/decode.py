@@ -58,7 +58,12 @@ class LaunchData(Push, words=1, tail="data"):
 
 
 class RunBlock(Push, words=1, tail="data"):
-    """A host NOP that says where a block of recorded work runs: its segment in the GPFIFO."""
+    """A host NOP that says where a block of recorded work runs: its segment in the GPFIFO, and on which channel."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it runs on the copy channel."""
+        return len(self.tail_words) > 2
 
     @property
     def entry(self) -> GpEntry:
@@ -67,7 +72,8 @@ class RunBlock(Push, words=1, tail="data"):
 
     @property
     def description(self) -> str:
-        return f"get={self.entry.get:#x}, length={self.entry.length}"
+        channel = ", copy channel" if self.is_free else ""
+        return f"get={self.entry.get:#x}, length={self.entry.length}{channel}"
 
     def __repr__(self) -> str:
         return f"RunBlock({self.description})"
@@ -92,6 +98,6 @@ def _named(packet: Packet, launch_data: type[LaunchData]) -> Packet:
     if packet.subchannel == COMPUTE_SUBCHANNEL and packet.method_address == NoOperation.at:
         if packet.count > launch_data.qmd_type.length_words and not packet.missing:
             return launch_data.decode(packet.words)
-    elif packet.method_address == Nop.at and packet.count == 2 and not packet.missing:
+    elif packet.method_address == Nop.at and packet.count in (2, 3) and not packet.missing:
         return RunBlock.decode(packet.words)
     return packet

@@ -1,4 +1,4 @@
-"""An NVIDIA GPU: one channel, memory and signals, through the kernel driver's RM and UVM alone.
+"""An NVIDIA GPU: a channel for everything, one more for copies of graphs, memory and signals, through RM and UVM alone.
 
 In       a port; pieces from encode.py and launch.py
 Out      work done in submission order by the GPU
@@ -8,12 +8,13 @@ Next     gpu.py, channel.py, memory.py, pushbuffer.py (the parts), hcq/device.py
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq import command
+from hcq import command, native
 from hcq.base import RingState, Sent
 from hcq.command import Command
 from hcq.device import Steps
@@ -21,11 +22,13 @@ from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.gpu.clock import Clock
 from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.host_access import HostAccess
+from hcq.gpu.release import do_all
 from hcq.layout import Packet
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.channel import Channel
 from hcq.nv.chip import Chip
+from hcq.nv.copy_channel import CopyChannel, own_engine
 from hcq.nv.decode import decoder
 from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
@@ -43,7 +46,8 @@ from hcq.nv.toolchain.images import loadable
 from hcq.signal import CELL_BYTES
 
 # in the memory of signals, a line for each writer; the channel's error notifier has to be at its start
-COPY_FENCE_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = 256, 320, 384, 512
+COPY_FENCE_AT, STAMP_AT, TIMELINE_AT, LANE_FENCE_AT, SIGNALS_AT = 256, 320, 384, 448, 512
+SETUP_AT = 2048  # of the words that set up the copy channel, behind its error notifier
 CLOCK_ROUNDS = 5  # of which the shortest sets the clock
 SLEEP_NS = 50_000, 1_000_000  # how long it sleeps first, and at most
 # of local memory, of a warp, a TPC and all: inferred from sizes that CUDA's driver was seen to set
@@ -71,6 +75,8 @@ class NvDevice(HostAccess):
     chip: Chip
     rm: Rm
     channel: Channel
+    copies: CopyChannel | None = None  # made when a graph first needs it
+    why_no_copies = ""  # why it cannot be made
     _cells: Allocation
     _is_attaching = False
 
@@ -155,10 +161,11 @@ class NvDevice(HostAccess):
         self._begin_uploads(PUSHBUFFER_BYTES, self.place, ALIGNMENT_BYTES)
         self._ring = self._own(GpFifo.size_bytes(), self.place)
         self.encoder = Encoder(self.chip, self._cells.va + COPY_FENCE_AT, self._cells.va + STAMP_AT)
+        self.copy_encoder = Encoder(self.chip, self._cells.va + LANE_FENCE_AT, self._cells.va + STAMP_AT)
         self.local: tuple[int, int, int] | None = None  # address, bytes for each TPC, bytes for each thread
         self._launches = self._commands = 0  # submitted so far
         self._first: list[Piece] = []  # what the next submission begins with: state of the channel
-        self._before = 0, 0  # a submission, and the entries before it
+        self._before = 0, 0, 0  # a submission, and the entries of both rings before it
 
     def make_channel(self) -> None:
         """Step: make the channel with its engines, and submit what sets them up."""
@@ -171,6 +178,44 @@ class NvDevice(HostAccess):
         if self.local is not None:
             va, per_tpc, _ = self.local
             self._first.append(self.encoder.local_memory(va, per_tpc, self.gpu.tpc_count))
+
+    def has_copy_channel(self) -> bool:
+        """Whether copies can run beside kernels: makes their channel when first asked, or says in facts() why not."""
+        if self.copies is None and not self.why_no_copies:
+            with self.lock:
+                self._begin_copies()
+        return self.copies is not None
+
+    def _begin_copies(self) -> None:
+        try:
+            engine = own_engine(self.rm, self.gpu.subdevice)
+        except DriverError as error:
+            self.why_no_copies = str(error)
+            return
+        if not engine:
+            self.why_no_copies = "every copy engine shares the graphics runlist"
+            return
+        ring = self._own(GpFifo.size_bytes(), self.place)
+        notifier = self._own(2 * SETUP_AT, Place.SYSTEM)
+        self._make_copies = functools.partial(self._make_copy_channel, engine, ring, notifier)
+        self._make_copies()
+
+    def _make_copy_channel(self, engine: int, ring: Allocation, notifier: Allocation) -> None:
+        """A channel, and its first words: what its subchannel is. They stay in memory for the next one."""
+        gpu = self.gpu
+        self._cells_view[LANE_FENCE_AT : LANE_FENCE_AT + CELL_BYTES] = bytes(CELL_BYTES)
+        made = CopyChannel(
+            engine, self.gpu_memory, gpu.subdevice, gpu.vaspace, self.chip, gpu.doorbell, ring, notifier
+        )
+        words = self.copy_encoder.setup_copies()
+        native.write(notifier.va + SETUP_AT, words, len(words))
+        made.fifo.write([segment(notifier.va + SETUP_AT, len(words) // 4)], lambda count: None)
+        made.fifo.commit()
+        self.copies = made
+
+    @property
+    def _channels(self) -> list[Channel]:
+        return [self.channel] if self.copies is None else [self.channel, self.copies]
 
     def probe_channel(self) -> None:
         """The first submissions: nothing but a signal. They show that the channel runs, before any engine is asked."""
@@ -197,7 +242,8 @@ class NvDevice(HostAccess):
     def end_rest(self) -> None:
         """The ring's memory is about to go."""
         if hasattr(self, "channel"):
-            self.channel.fifo.detach()
+            for channel in self._channels:
+                channel.fifo.detach()
 
     def unwind(self) -> None:
         super().unwind()
@@ -209,16 +255,20 @@ class NvDevice(HostAccess):
     # ------------------------------------------------------------ memory and signals
 
     def ring_states(self) -> list[RingState]:
-        fifo = self.channel.fifo
-        shown = "nothing: all segments are read" if fifo.get == fifo.put else repr(fifo.entry_at_get())
-        return [RingState(f"main ({fifo.kind})", fifo.put, fifo.get, fifo.entries, shown)]
+        found = []
+        for name, channel in zip(("main", "copy"), self._channels):
+            fifo = channel.fifo
+            shown = "nothing: all segments are read" if fifo.get == fifo.put else repr(fifo.entry_at_get())
+            found.append(RingState(f"{name} ({fifo.kind})", fifo.put, fifo.get, fifo.entries, shown))
+        return found
 
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into."""
         return NvGraph(self, name)
 
     def has_event(self) -> bool:
-        return self.channel.is_stopped
+        copies = self.copies
+        return self.channel.is_stopped or (copies is not None and copies.is_stopped)
 
     def pause(self, left_ns: int, pauses: int) -> None:
         first, longest = SLEEP_NS
@@ -291,23 +341,33 @@ class NvDevice(HostAccess):
     def send(self, words: list[bytes], value: int) -> None:
         if self._abandoned:
             self._rebuild()
-        self._before = value, self.channel.fifo.put
+        self._before = value, self.channel.fifo.put, 0 if self.copies is None else self.copies.fifo.put
         self._put(self._pieces(words, value), value)
         self._first = []
 
     def settle(self, value: int) -> Sent:
-        number, before = self._before
-        fifo = self.channel.fifo
-        if number != value or not fifo.is_visible(before):
-            if number == value:
-                fifo.put = before
+        number, *before = self._before
+        if number != value:
             return Sent.NOTHING
-        fifo.commit()  # a second time, perhaps: the doorbell only makes the GPU look
+        fifos = [channel.fifo for channel in self._channels]
+        # a ring that has nothing of it, or that the GPU may read all of
+        shown = [fifo.put != put and fifo.is_visible(put) for fifo, put in zip(fifos, before)]
+        if not any(shown):
+            for fifo, put in zip(fifos, before):
+                fifo.put = put
+            return Sent.NOTHING
+        if not all(is_shown or fifo.put == put for is_shown, fifo, put in zip(shown, fifos, before)):
+            self._abandoned = True  # what one ring has of it may wait for what the other has not
+            return Sent.A_PART
+        self.commit()  # a second time, perhaps: the doorbell only makes the GPU look
         self._first = []
         return Sent.ALL
 
     def _put(self, pieces: list[Piece], value: int) -> None:
         """Pieces into the pushbuffer, their segments into the GPFIFO, and the doorbell."""
+        copying = [entry for what in pieces if what.is_free for entry in what.entries]
+        if copying:
+            pieces = [what for what in pieces if not what.is_free]
         how = plan(pieces)
         uploads = self.uploads
         at = uploads.take(how.size_bytes, value, self.timeline.value, self._wait_for_uploads)
@@ -320,41 +380,61 @@ class NvDevice(HostAccess):
             if size:
                 entries.append(segment(va + offset, size))
             entries += next(blocks, ())
-        fifo = self.channel.fifo
+        fifo, copies = self.channel.fifo, self.copies
+        if copying and copies is not None:
+            # room in both before the first entry: who is interrupted while one is full has sent nothing
+            if not fifo.has_room(len(entries)):
+                self._wait_for_room(len(entries))
+            copies.fifo.write(copying, self._wait_for_copies)
         fifo.write(entries, self._wait_for_room)
-        fifo.commit()
+        if copying:
+            self.commit()
+        else:
+            fifo.commit()
         self._commands += len(pieces)
         self._launches += sum([what.launches for what in pieces])
 
     def commit(self) -> None:
-        self.channel.fifo.commit()
+        for channel in self._channels:
+            channel.fifo.commit()
+
+    def _wait_for_copies(self, count: int) -> None:
+        if self.copies is not None:
+            self._wait_in(self.copies, count)
 
     def _wait_for_room(self, count: int) -> None:
-        fifo = self.channel.fifo
+        self._wait_in(self.channel, count)
+
+    def _wait_in(self, channel: Channel, count: int) -> None:
+        fifo = channel.fifo
         fifo.commit()  # let the GPU work on what is there
         self.wait_for_room(
             lambda: fifo.has_room(count),
             lambda: time.sleep(SLEEP_NS[0] / 1e9),
-            lambda: f"room. {describe_ring(self.channel)}",
+            lambda: f"room. {describe_ring(channel)}",
         )
 
     # ------------------------------------------------------------ faults
 
     def stopped_on(self) -> str:
-        error = self.channel.error()
-        if error is None:
-            return ""
-        return describe_fault(self.channel, error, self.describe_address, self.port.kernel_log())
+        for channel in self._channels:
+            error = channel.error()
+            if error is not None:
+                return describe_fault(channel, error, self.describe_address, self.port.kernel_log())
+        return ""
 
     def end_queues(self) -> None:
         if hasattr(self, "channel"):
-            self.channel.destroy()
+            do_all(channel.destroy for channel in self._channels)
 
     def make_queues(self) -> None:
         self.make_channel()
+        if self.copies is not None:
+            self._make_copies()
 
     def pending(self) -> str:
-        return f"{super().pending()} {describe_ring(self.channel)}."
+        rings = ". ".join(map(describe_ring, self._channels))
+        return f"{super().pending()} {rings}."
 
     # ------------------------------------------------------------ what there is to know
 
@@ -366,10 +446,12 @@ class NvDevice(HostAccess):
             "model": f"{self.gpu.name}, {self.gpu.sm_count} SMs",
             **self.memory_facts(),
             **({"why_no_boost": self.why_no_boost} if self.why_no_boost else {}),
+            **({"why_no_copy_channel": self.why_no_copies} if self.why_no_copies else {}),
             "vram_bytes": self.gpu.ram_bytes,
             "timeline": self.timeline.va,
             "copy_fence": self._cells.va + COPY_FENCE_AT,
             "stamp": self._cells.va + STAMP_AT,
+            "lane_fence": self._cells.va + LANE_FENCE_AT,
             "driver": self.abi.version,
             "max_grid": MAX_GRID[0],
             "max_block": self.chip.max_block,

@@ -58,11 +58,13 @@ class Piece(bytes):
     data_bytes  how many of the first bytes are a header and the launch data behind it
     patches     where the address of the launch data goes
     entries     segments of a block, as GPFIFO entries: they run instead of the words
+    is_free     they run on the copy channel, and wait by themselves for what must come before them on the other
     launches    how many kernels it starts
     """
 
     data_bytes: int = 0
     launches: int = 0
+    is_free: bool = False
     patches: tuple[Patch, ...] = ()
     entries: tuple[int, ...] = ()
 
@@ -99,11 +101,7 @@ class Encoder:
         if isinstance(what, command.Fill):
             return Piece(self._fill(what))
         if isinstance(what, command.Wait):
-            # inferred that each class has it: 580's trimmed clc86f.h names only ACQ_CIRC_GEQ, fuller headers both
-            acquire = host.SemExecute(
-                operation=host.SemExecuteOperation.ACQ_STRICT_GEQ, acquire_switch_tsg=1, payload_size=1
-            )
-            return Piece(self._semaphore(what.signal, what.value, acquire) + self._invalidate())
+            return Piece(self._acquire(what.signal, what.value) + self._invalidate())
         if isinstance(what, command.Signal):
             return Piece(self._signal(what.signal, what.value))
         if isinstance(what, command.Timestamp):
@@ -113,6 +111,10 @@ class Encoder:
         if isinstance(what, command.Indirect):
             return note_block(what.address, what.size_words)
         raise UsageError(f"NVIDIA devices have no method for {what!r}.")
+
+    def lane_wait(self, va: int, value: int) -> Piece:
+        """`command.Wait` on a channel that only copies: there are no shader caches to invalidate."""
+        return Piece(self._acquire(va, value))
 
     def finish(self, timeline_va: int, value: int) -> Piece:
         """What ends a submission."""
@@ -137,6 +139,10 @@ class Encoder:
             incrementing(COPY_SUBCHANNEL, host.SetObject(nvclass=self.chip.engines.copy)),
         ]
         return Piece(join(packets))
+
+    def setup_copies(self) -> Piece:
+        """The same of a channel that only copies."""
+        return Piece(incrementing(COPY_SUBCHANNEL, host.SetObject(nvclass=self.chip.engines.copy)).to_bytes())
 
     def local_memory(self, va: int, bytes_per_tpc: int, tpcs: int) -> Piece:
         """Memory for what kernels keep on their stacks; the channel is idle meanwhile.
@@ -172,6 +178,14 @@ class Encoder:
             host.SemPayloadHi(payload=value >> 32),
             execute,
         ).to_bytes()
+
+    def _acquire(self, va: int, value: int) -> bytes:
+        """Go on once the cell has this value."""
+        # inferred that each class has it: 580's trimmed clc86f.h names only ACQ_CIRC_GEQ, fuller headers both
+        execute = host.SemExecute(
+            operation=host.SemExecuteOperation.ACQ_STRICT_GEQ, acquire_switch_tsg=1, payload_size=1
+        )
+        return self._semaphore(va, value, execute)
 
     def _signal(self, va: int, value: int) -> bytes:
         """Value and time, once everything before is done. Every submission ends with one, so each cell's is kept."""
@@ -328,11 +342,16 @@ def wait_for_idle() -> bytes:
     return immediate(HOST_SUBCHANNEL, host.Wfi(scope=host.Scope.ALL)).to_bytes()
 
 
-def note_block(va: int, size_words: int, entries: tuple[int, ...] = ()) -> Piece:
-    """Says in the words of a submission that a block runs here: a host NOP with the segment. The GPFIFO has it, too."""
+def note_block(va: int, size_words: int, entries: tuple[int, ...] = (), is_free: bool = False) -> Piece:
+    """Says in the words of a submission that a block runs here: a host NOP with the segment. The GPFIFO has it, too.
+
+    is_free  it runs on the copy channel: a third word says so
+    """
     low, high = GpEntry(get=va, length=size_words).words
-    made = Piece(non_incrementing(HOST_SUBCHANNEL, host.Nop, (low, high)).to_bytes())
+    words = (low, high, 1) if is_free else (low, high)
+    made = Piece(non_incrementing(HOST_SUBCHANNEL, host.Nop, words).to_bytes())
     made.entries = entries or (low | high << 32,)
+    made.is_free = is_free
     return made
 
 

@@ -26,6 +26,7 @@ from hcq.nv.abi.qmd import Qmd
 from hcq.nv.bundle import Bundle
 from hcq.nv.chip import CHIPS, RESERVED_SHARED_BYTES
 from hcq.nv.decode import LaunchData, RunBlock, decoder
+from hcq.nv.encode import Piece
 from hcq.nv.link import Kernel, Linked
 from hcq.nv.program import MAX_BLOCK, MAX_GRID
 from hcq.rules.effects import (
@@ -56,6 +57,7 @@ LAUNCH_DATA = rule(
     "Let hcq.nv.launch make the launch data.",
 )
 STAMP_BYTES = 8
+COPY_QUEUE = "copy"
 LAUNCH = COMPUTE_SUBCHANNEL, compute.SendSignalingPcas2B.at
 
 Registers = dict[tuple[int, int], int]  # (subchannel, address) -> the last word written there
@@ -129,11 +131,40 @@ class NvModel(Model):
             self.facts.get("copy_fence", self.facts.get("order", 0))
         )  # "order": in older traces
         self.stamp_va = int(self.facts.get("stamp", 0))
+        self._own_cells = (self.copy_fence_va, self.stamp_va, int(self.facts.get("lane_fence", 0)))
         # how a foreign program's host sets its semaphores back nobody has seen: values say nothing
         self.is_foreign = bool(self.facts.get("foreign"))
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
         return self._decode(words)
+
+    def lanes(self, words: Sequence[bytes]) -> Sequence[tuple[str, Sequence[tuple[int, bytes]]]]:
+        """What goes to the copy channel is a queue of its own: the notes of blocks say which."""
+        found: dict[str, list[tuple[int, bytes]]] = {"": []}
+        at = 0
+        for blob in words:
+            is_trace = len(words) == 1 and not isinstance(blob, Piece)
+            for part in self._parts(blob) if is_trace else (blob,):
+                is_free = isinstance(part, Piece) and part.is_free
+                found.setdefault(COPY_QUEUE if is_free else "", []).append((at, part))
+                at += len(part) // 4
+        return list(found.items())
+
+    def _parts(self, words: bytes) -> Iterator[bytes]:
+        """The words of a whole submission, cut before and behind the notes of blocks on the copy channel."""
+        start = at = 0
+        for packet in self.decode(memoryview(bytes(words)).cast("I"), ""):
+            end = at + len(packet.words)
+            if isinstance(packet, RunBlock) and packet.is_free:
+                if start < at:
+                    yield words[4 * start : 4 * at]
+                part = Piece(words[4 * at : 4 * end])
+                part.is_free = True
+                yield part
+                start = end
+            at = end
+        if start < at or not words:
+            yield words[4 * start :]
 
     def malformed(self, packet: Packet) -> tuple[str, str] | None:
         if not isinstance(packet, Push):
@@ -205,7 +236,7 @@ class NvModel(Model):
         is_release = execute.operation == SemExecuteOperation.RELEASE
         if is_release and execute.release_wfi:
             yield Barrier()
-        if self.is_foreign or va in (self.copy_fence_va, self.stamp_va):
+        if self.is_foreign or va in self._own_cells:
             if not is_release:
                 yield Barrier()  # the copy before it has ended
         elif is_release:

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from hcq.amd.rings import Ring
 from hcq.command import Copy, Fill
 from hcq.errors import UsageError
 from hcq.gpu.device import GpuDevice
 from hcq.gpu.graph import GpuGraph
 from hcq.graph import Symbol
 from hcq.lanes import COPIES, MAIN, Split, Wait, assign
+from hcq.nv.rings import GpFifo
 from hcq.observe.lint import lint
 from hcq.trace.file import Trace
 from tests.hcq.gpu.conftest import ARCHS, QUEUES, Open
@@ -24,13 +26,6 @@ from tests.hcq.gpu.vendors import AMD, Vendor
 
 WORDS = 64
 BYTES = 4 * WORDS
-
-
-@pytest.fixture(params=[AMD], ids=lambda vendor: vendor.name)
-def vendor(request: pytest.FixtureRequest) -> Vendor:
-    """Those whose graphs are split."""
-    made: Vendor = request.param
-    return made
 
 
 def opened(vendor: Vendor, open_gpu: Open, number: int, **fields: Any) -> GpuDevice:
@@ -260,3 +255,56 @@ def test_a_trace_shows_the_lanes_and_what_is_wrong_without_one_of_the_waits(
     broken.replay().wait()
     gpu.close()
     assert {finding.rule for finding in lint(Trace.read(tmp_path / "t"))} == {"unordered-access"}
+
+
+@pytest.mark.deadline(120)
+def test_a_split_graph_works_again_after_the_device_has_stopped(vendor: Vendor, open_gpu: Open):
+    """New queues for both lanes, and signals that start from 0."""
+    gpu = open_gpu(validate=False)
+    increment = gpu.load(image(gpu), "increment", args=("buffer",), access=("both",))
+    a, b = gpu.alloc(BYTES), gpu.alloc(BYTES)
+    a.write(bytes(BYTES))
+    graph = always_split(gpu.graph().dispatch(increment, [a], block=(WORDS, 1, 1)).copy(b, a))
+    for _ in range(3):
+        graph.replay().wait()
+    go = gpu.signal("never")
+    gpu.queue().wait(go, 1).submit()
+    graph.replay()
+    gpu.reset()
+    for buffer in (a, b):
+        buffer.write(bytes(BYTES))
+    for _ in range(3):
+        graph.replay().wait()
+    assert struct.unpack(f"<{WORDS}I", b.read()) == (3,) * WORDS
+
+
+def count_doorbells(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of the rings whose doorbells are rung from now on."""
+    rung: list[str] = []
+    for kind in (Ring, GpFifo):
+
+        def commit(self: Any, before: Any = kind.commit) -> None:
+            if self.put != self.rung:
+                rung.append(self.kind)
+            before(self)
+
+        monkeypatch.setattr(kind, "commit", commit)
+    return rung
+
+
+def test_a_replay_rings_the_doorbell_of_each_queue_that_it_uses_once(
+    vendor: Vendor, open_gpu: Open, monkeypatch: pytest.MonkeyPatch
+):
+    gpu = open_gpu(validate=False)
+    increment = gpu.load(image(gpu), "increment", args=("buffer",), access=("both",))
+    a, b = gpu.alloc(BYTES), gpu.alloc(BYTES)
+    one = gpu.graph("one queue")
+    for _ in range(5):
+        one.dispatch(increment, [a], block=(WORDS, 1, 1))
+    two = always_split(gpu.graph("two").dispatch(increment, [a], block=(WORDS, 1, 1)).copy(b, a))
+    for graph, doorbells in ((one, 1), (two, 2)):
+        graph.replay().wait()
+        rung = count_doorbells(monkeypatch)
+        graph.replay().wait()
+        assert len(rung) == doorbells
+        monkeypatch.undo()

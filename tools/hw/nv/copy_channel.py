@@ -3,11 +3,7 @@
 In       the bench, with an open device
 Out      Found: which engine, GB/s beside the one channel that carries everything; Failure where bytes are wrong
 Changes  a channel group for a copy engine, a channel in it, a copy object: made and freed
-Next     variants.py (who asks), hcq/nv/channel.py (the driver's own channel), ladder.py (words straight into a ring)
-Source   ctrl2080ce.h: two bytes of capabilities for each engine, of which bit 0 is GRCE; class/cl2080.h: engine types
-
-A copy engine that is no GRCE has a runlist of its own. Its channel needs neither compute object nor context share: the
-address space is the group's (kchangrpapiConstruct), and UVM maps no context buffers for it (uvm_user_channel_create).
+Next     variants.py (who asks), hcq/nv/copy_channel.py (the channel), ladder.py (words straight into a ring)
 """
 
 from __future__ import annotations
@@ -19,51 +15,15 @@ from typing import Any
 from hcq import command
 from hcq.doctor.check import Failure, Found, Skip
 from hcq.errors import WaitTimeout
-from hcq.nv.abi.classes import ClassId
+from hcq.nv import copy_channel
 from hcq.nv.abi.control_structs import Notification
 from hcq.nv.abi.controls import ControlId
-from hcq.nv.channel import WINDOW_UNIT, Channel
 from hcq.nv.fault import describe_ring
-from hcq.nv.memory import Allocation, Place
+from hcq.nv.memory import Place
 from hcq.nv.rings import GpFifo
 from hcq.tools.hw.bench import REPORT_IT, Bench
 from hcq.tools.hw.checks import rate, timed
 from hcq.tools.hw.nv.ladder import Raw
-
-# NV2080_ENGINE_TYPE_COPY0 to 9, and those from the eleventh on
-ENGINE_COPY0, ENGINE_COPY10 = 9, 52
-COPY_BY_TYPE = 1  # version of a copy object's parameters in which engineType is just that
-CAPS_BYTES, GRCE = 2, 1
-
-
-class CopyChannel(Channel):
-    """A channel with a copy object and nothing else, in a group for one copy engine."""
-
-    def __init__(self, engine: int, *what: object) -> None:
-        self.engine = engine
-        super().__init__(*what)  # type: ignore[arg-type]
-
-    def _create(self, vaspace: int, ring: Allocation, notifier: Allocation) -> None:
-        rm = self.rm
-        self.group = rm.alloc(
-            self.memory.device, ClassId.KEPLER_CHANNEL_GROUP_A, enginetype=self.engine, hvaspace=vaspace
-        )
-        self.handle = rm.alloc(
-            self.group,
-            self.chip.engines.gpfifo,
-            hobjecterror=notifier.handle,
-            hobjectbuffer=ring.handle,
-            gpfifooffset=ring.va,
-            gpfifoentries=self.fifo.entries,
-            huserdmemory_0=ring.handle,
-            userdoffset_0=self.fifo.userd_va - ring.va,
-            enginetype=self.engine,
-        )
-        rm.alloc(self.handle, self.chip.engines.copy, version=COPY_BY_TYPE, enginetype=self.engine)
-        self._start()
-
-    def _window_bytes(self) -> int:
-        return WINDOW_UNIT
 
 
 def copies(bench: Bench) -> Found:
@@ -103,12 +63,11 @@ def copies(bench: Bench) -> Found:
 
 def own_engine(device: Any) -> int:
     """The type of the first copy engine with a runlist of its own. Raises Skip where there is none."""
-    said = device.rm.control(device.gpu.subdevice, ControlId.NV2080_CTRL_CMD_CE_GET_ALL_CAPS).values
-    for number in range(int(said["present"]).bit_length()):
-        caps = said["capstbl"] >> 8 * CAPS_BYTES * number
-        if said["present"] >> number & 1 and not caps & GRCE:
-            return ENGINE_COPY0 + number if number < 10 else ENGINE_COPY10 + number - 10
-    raise Skip(f"every copy engine shares the graphics runlist: present {said['present']:#x}")
+    engine = copy_channel.own_engine(device.rm, device.gpu.subdevice)
+    if not engine:
+        said = device.rm.control(device.gpu.subdevice, ControlId.NV2080_CTRL_CMD_CE_GET_ALL_CAPS).values
+        raise Skip(f"every copy engine shares the graphics runlist: present {said['present']:#x}")
+    return engine
 
 
 @contextmanager
@@ -118,7 +77,7 @@ def opened(device: Any, engine: int) -> Iterator[Raw]:
     ring, notifier = (
         memory.alloc(size, Place.SYSTEM) for size in (GpFifo.size_bytes(), Notification.size_bytes)
     )
-    channel = CopyChannel(
+    channel = copy_channel.CopyChannel(
         engine, memory, gpu.subdevice, gpu.vaspace, device.chip, gpu.doorbell, ring, notifier
     )
     raw = Raw(device, channel)
