@@ -6,8 +6,10 @@ Changes  memory and descriptors of the program; the emulated drivers
 Next     hcq/emu/calls.py (calls on files), hcq/emu/kernel.py (the drivers), listener.py (how answers get there)
 Source   ioctl(2), execve(2), seccomp_unotify(2)
 
-A thread may give up a call that is being answered: a signal came. What a driver did by then has happened; so its answer
-is kept, and given when the thread asks again.
+A wait that a signal interrupts ends as in a kernel driver: the thread is told to make the call again behind the signal's
+handler (ERESTARTSYS, which the thread sees as EINTR where the handler does not restart calls). Before Linux 5.19 any call
+can be interrupted while it is being answered. What a driver did by then has happened; so its answer is kept, and given
+when the thread asks again.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from hcq.emu.supervisor.bpf import Abi
 from hcq.emu.supervisor.keeper import Keeper
 from hcq.emu.supervisor.listener import Listener, Notification
 from hcq.emu.supervisor.processes import ForeignProcess, Processes, Reach
+
+
+ERESTARTSYS = 512  # linux/errno.h: no program sees it
 
 
 class Lost(NamedTuple):
@@ -143,7 +148,7 @@ class Answers(Calls):
 
     def _is_interrupted(self) -> bool:
         call = getattr(self._current, "call", None)
-        return call is not None and not self.listener.is_valid(call.id)
+        return call is not None and self.listener.is_interrupted(call)
 
     # ------------------------------------------------------------ exec
 
@@ -190,6 +195,8 @@ class Answers(Calls):
                 result = file.ioctl(request, argument, process)
             except Refusal as refusal:
                 result = -refusal.number
+        if result == -errno.EINTR and self.listener.holds_callers:
+            result = -ERESTARTSYS
         id = self._current.call.id
         # a thread that has given up uses this memory for something else by now
         is_heard = self.listener.is_valid(id)

@@ -6,8 +6,10 @@ Changes  the caller's registers and descriptors
 Next     bpf.py (the filter), supervisor.py (who asks for calls), answers.py (who answers)
 Source   linux/seccomp.h; seccomp_unotify(2); kernel/seccomp.c
 
-A thread that is asked about waits. When a signal reaches it meanwhile, it gives up: its notification is no longer
-valid, and an answer finds nobody.
+A thread that is asked about waits. Since Linux 5.19 no signal but a deadly one ends its wait once the call was received
+here, and so its memory, above all its stack, is what it was: an answer may be written there. Before that a signal makes it
+give up: its notification is no longer valid, an answer finds nobody, and what is written may land in memory that it
+uses for something else by now.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from hcq.errors import DriverError, UsageError
 PR_SET_NO_NEW_PRIVS = 38
 SET_MODE_FILTER, GET_NOTIF_SIZES = 1, 3
 FLAG_NEW_LISTENER = 1 << 3
+FLAG_WAIT_KILLABLE_RECV = 1 << 5
 FLAG_CONTINUE = 1
 ADDFD_SETFD, ADDFD_SEND = 1, 2
 
@@ -60,18 +63,23 @@ class Notification(NamedTuple):
     arguments: tuple[int, ...]
 
 
-def install(abi: Abi) -> int:
+def install(abi: Abi) -> tuple[int, bool]:
     """Put this process, and all that it will start, under the filter. Returns the listener's descriptor, or -errno.
 
-    From here on its calls with paths wait for whoever reads the listener.
+    From here on its calls with paths wait for whoever reads the listener; with True, as long as the answer takes.
     """
     words = program(abi)
     code = native.new("char[]", words)
     header = native.new("char[]", struct.pack("<H6xQ", len(words) // 8, native.address(code)))
     result = native.system_call(abi.prctl, PR_SET_NO_NEW_PRIVS, 1)
-    if result == 0:
-        result = native.system_call(abi.seccomp, SET_MODE_FILTER, FLAG_NEW_LISTENER, native.address(header))
-    return result
+    if result < 0:
+        return result, False
+    flags = FLAG_NEW_LISTENER | FLAG_WAIT_KILLABLE_RECV
+    result = native.system_call(abi.seccomp, SET_MODE_FILTER, flags, native.address(header))
+    if result != -errno.EINVAL:
+        return result, True
+    result = native.system_call(abi.seccomp, SET_MODE_FILTER, FLAG_NEW_LISTENER, native.address(header))
+    return result, False
 
 
 def refused_install(number: int) -> UsageError:
@@ -99,10 +107,14 @@ def check_sizes(abi: Abi) -> None:
 
 
 class Listener:
-    """The listener's descriptor. Calls of several threads may be answered at once."""
+    """The listener's descriptor. Calls of several threads may be answered at once.
 
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
+    holds_callers  a thread waits until it is answered, whatever signals come: a call that may take long has to ask
+                   `is_interrupted` itself
+    """
+
+    def __init__(self, fd: int, holds_callers: bool) -> None:
+        self.fd, self.holds_callers = fd, holds_callers
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
         self._has_send_flag = True
@@ -138,6 +150,10 @@ class Listener:
         except OSError:
             return False
         return True
+
+    def is_interrupted(self, call: Notification) -> bool:
+        """Whether a signal has come for the thread that makes a call, or the thread is gone."""
+        return not self.is_valid(call.id) or (self.holds_callers and _has_signal(call.thread))
 
     def answer(self, id: int, value: int) -> bool:
         """The call returns this: its result, or -errno. False when nobody waits for it any more."""
@@ -199,3 +215,17 @@ class Listener:
     def close(self) -> None:
         """Calls that wait return ENOSYS, as do all later ones."""
         os.close(self.fd)
+
+
+def _has_signal(thread: int) -> bool:
+    """Whether a signal waits for a thread, or for its process, that the thread does not block. proc_pid_status(5)."""
+    masks = {}
+    try:
+        with open(f"/proc/{thread}/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                name, _, text = line.partition(":")
+                if name in ("SigPnd", "ShdPnd", "SigBlk"):
+                    masks[name] = int(text, 16)
+    except OSError:
+        return True  # it has ended
+    return bool((masks["SigPnd"] | masks["ShdPnd"]) & ~masks["SigBlk"])

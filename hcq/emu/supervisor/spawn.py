@@ -55,11 +55,11 @@ def spawn(abi: Abi, arguments: Sequence[str], environment: Mapping[str, str]) ->
             for ignored in ignored_here:
                 signal.signal(ignored, signal.SIG_DFL)
             _die_with_parent(abi, parent)
-            listener = install(abi)
+            listener, holds_callers = install(abi)
             if listener < 0:
                 theirs.send(struct.pack("<i", listener))
                 os._exit(status)
-            socket.send_fds(theirs, [struct.pack("<i", 0)], [listener])
+            socket.send_fds(theirs, [struct.pack("<i", holds_callers)], [listener])
             os.close(listener)
             os.execvpe(program[0], program, values)
         except OSError as error:
@@ -77,7 +77,7 @@ def spawn(abi: Abi, arguments: Sequence[str], environment: Mapping[str, str]) ->
             raise refused_install(-struct.unpack("<i", data)[0])
         raise UsageError("the process of the program ended before it could be supervised.")
     os.set_inheritable(fds[0], False)
-    return Child(pid, Listener(fds[0]), ours)
+    return Child(pid, Listener(fds[0], holds_callers=data != bytes(4)), ours)
 
 
 def _die_with_parent(abi: Abi, parent: int) -> None:
