@@ -6,10 +6,10 @@ Changes  memory and descriptors of the program; the emulated drivers
 Next     hcq/emu/calls.py (calls on files), hcq/emu/kernel.py (the drivers), listener.py (how answers get there)
 Source   ioctl(2), execve(2), seccomp_unotify(2)
 
-A wait that a signal interrupts ends as in a kernel driver: the thread is told to make the call again behind the signal's
-handler (ERESTARTSYS, which the thread sees as EINTR where the handler does not restart calls). Before Linux 5.19 any call
-can be interrupted while it is being answered. What a driver did by then has happened; so its answer is kept, and given
-when the thread asks again.
+A wait that a signal interrupts ends as in a kernel driver: the thread is told to make the call again behind the
+signal's handler (ERESTARTSYS, which the thread sees as EINTR where the handler does not restart calls). Before Linux
+5.19 any call can be interrupted while it is being answered. What a driver did by then has happened; so its answer is
+kept, and given when the thread asks again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from hcq.emu.supervisor.bpf import Abi
 from hcq.emu.supervisor.keeper import Keeper
 from hcq.emu.supervisor.listener import Listener, Notification
 from hcq.emu.supervisor.processes import ForeignProcess, Processes, Reach
-
 
 ERESTARTSYS = 512  # linux/errno.h: no program sees it
 

@@ -6,10 +6,10 @@ Changes  the caller's registers and descriptors
 Next     bpf.py (the filter), supervisor.py (who asks for calls), answers.py (who answers)
 Source   linux/seccomp.h; seccomp_unotify(2); kernel/seccomp.c
 
-A thread that is asked about waits. Since Linux 5.19 no signal but a deadly one ends its wait once the call was received
-here, and so its memory, above all its stack, is what it was: an answer may be written there. Before that a signal makes it
-give up: its notification is no longer valid, an answer finds nobody, and what is written may land in memory that it
-uses for something else by now.
+A thread that is asked about waits. Since Linux 5.19 no signal but a deadly one ends its wait once the call was
+received here, and so its memory, above all its stack, is what it was: an answer may be written there. Before that a
+signal makes it give up: its notification is no longer valid, an answer finds nobody, and what is written may land in
+memory that it uses for something else by now.
 """
 
 from __future__ import annotations
