@@ -101,10 +101,13 @@ def kernel_flops(sink: Node) -> int:
 def kernel_traffic(sink: Node) -> int:
     """Bytes that must move at least: every buffer read once, every result written once."""
     count = 0
+    values: list[Node] = []
     for store in sink.src:
-        target = store.src[0]
-        count += prod(target.shape) * target.dtype.itemsize
-    for node in toposort([store.src[1] for store in sink.src]):
+        target, value = store.src
+        is_part = value.op is Op.SCATTER  # in place: of the target it touches what it writes
+        count += prod(value.src[1].shape if is_part else target.shape) * target.dtype.itemsize
+        values += value.src[1:] if is_part else (value,)
+    for node in toposort(values):
         if node.op is Op.PARAM:
             count += prod(node.arg.shape) * node.dtype.itemsize
     return count

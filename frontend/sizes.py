@@ -216,10 +216,7 @@ def _joined(node: Node) -> Sizes:
             elif have is FREE or source.shape[axis] == 1:
                 found[axis] = size
             elif size is not FREE and size is not have:
-                words = [
-                    _word(each, node.shape[axis] if node.op is not Op.ASSIGN else "its room")
-                    for each in (have, size)
-                ]
+                words = [_word(each, source.shape[axis]) for each in (have, size)]
                 raise UsageError(
                     f"[{node.op.name.lower()}] axis {axis} is {words[0]} in one and {words[1]} in the other. "
                     f"Cut the longer one, as x[:{words[1] if have is PLAIN else words[0]}]."
@@ -358,6 +355,9 @@ def _scattered(node: Node, own: Sizes) -> Sizes:
     for d, size in enumerate(_known[index]):
         if isinstance(size, Node):
             _refuse_counts(node, d, size, "what is beyond its elements would be written, too")
+    for d, size in enumerate(_known[node.src[2]]):
+        if d != axis:
+            _refuse_counts(node, d, size, "another number of elements is written there")
     return own
 
 

@@ -432,6 +432,8 @@ class Tensor(
 
     def _become(self, node: Node) -> None:
         """Have another node from now on."""
+        if variable.in_use:
+            sizes.sizes_of(node)
         self._before_change()
         self.node = node
         changed()
@@ -465,6 +467,8 @@ class Tensor(
         if any(node is before for node in value.node.toposort()):
             value = self._like(value.node).clone().realize()  # what is read must not be overwritten meanwhile
         self.node = Node(Op.ASSIGN, self.dtype, (view, value.node))
+        if variable.in_use:
+            sizes.sizes_of(self.node)
         try:
             self.realize()
         except BaseException:

@@ -81,7 +81,9 @@ class Op(Enum):
     CONTIGUOUS = auto()  # the same value, written to memory of its own
     DETACH = auto()  # the same value, no gradient flows
     FUNCTION = auto()  # src: value, arguments; arg: a `Function`; the value, with slopes of its own
-    ASSIGN = auto()  # src: a view of a BUFFER or of an ASSIGN, a value; the whole buffer afterwards
+    # src: a view of a BUFFER or of an ASSIGN, a value; the whole buffer afterwards. Once simplified also
+    # src: view, index, x; arg: axis: what a SCATTER into the view would write, and nothing else
+    ASSIGN = auto()
     COPY = auto()  # the same value on another device; arg: the device's name
     SINK = auto()  # the roots of a graph; any stage
 

@@ -96,7 +96,10 @@ def _written(arg: Any, shapes: Shapes) -> Shape:
 
 def _assigned(arg: Any, shapes: Shapes) -> Shape:
     """ASSIGN: a view of a buffer, the value written there; the result is the whole buffer afterwards."""
-    _written(arg, shapes[:-1])
+    if arg is None:
+        _written(arg, shapes[:-1])
+    else:
+        _scatter(arg, shapes[:-1])
     return shapes[-1]
 
 

@@ -37,8 +37,8 @@ from hcq.frontend.nodes import (
     spread,
 )
 from hcq.frontend.scheduler.structure import structure_of
-from hcq.frontend.sizes import bounded, with_counts
-from hcq.frontend.variable import Bound
+from hcq.frontend.sizes import FREE, bounded, counts_of, sizes_of, unnamed_beyond, with_counts
+from hcq.frontend.variable import Bound, bound_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
@@ -66,8 +66,11 @@ class Indexing(Methods):
 
     # -- views --
 
-    def _view(self, key: Any) -> tuple[Self, list[tuple[int, Self]]]:
-        """The basic part of an index as a view, and the (axis of the view, integer tensor) picks that remain."""
+    def _view(self, key: Any, is_written: bool = False) -> tuple[Self, list[tuple[int, Self]]]:
+        """The basic part of an index as a view, and the (axis of the view, integer tensor) picks that remain.
+
+        is_written   what is cut at a count is a pick, too: the elements beyond it are not written
+        """
         shape = self.node.shape
         entries = self._complete(key)
         parts: list[tuple[int, int, int]] = []
@@ -88,6 +91,13 @@ class Indexing(Methods):
                 axis += 1
             elif isinstance(entry, _Cut):
                 parts.append((0, entry.room, 1))
+                if is_written:
+                    places = iota(entry.room, 0, (entry.room,), dtypes.int32)
+                    picks.append((len(sizes), self._like(with_counts(places, [(0, entry.count)]))))
+                    parts[-1] = (0, shape[axis], 1)
+                    sizes.append(shape[axis])
+                    axis += 1
+                    continue
                 cuts.append((len(sizes), entry.count))
                 sizes.append(entry.room)
                 axis += 1
@@ -361,9 +371,9 @@ class Indexing(Methods):
                 )
             self._write(self.masked_fill(self._like(key.node), value._reshape(())), flows)
             return
-        view, picks = self._view(key)
+        view, picks = self._view(key, is_written=True)
         if picks:
-            self._write(self._scattered(key, value), flows)
+            self._write_picked(key, view.node, picks, value, flows)
             return
         place = view.node
         del view  # a tensor that reads what is overwritten would be given a copy of it
@@ -396,8 +406,39 @@ class Indexing(Methods):
         else:
             self.assign(new)
 
+    def _write_picked(
+        self, key: Any, place: Node, picks: list[tuple[int, Self]], value: Self, flows: bool
+    ) -> None:
+        """Write elements at computed indices: where there is memory, these alone. The last of equal indices wins."""
+        is_in_memory = self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN
+        if len(picks) > 1 or flows or not is_in_memory:
+            new = self._scattered(key, value)
+            if flows or not is_in_memory or new is self:
+                self._write(new._reshape(self.node.shape), flows)
+            else:
+                self._become(Node(Op.ASSIGN, self.node.dtype, (new.node.src[0], new.node)))
+            return
+        ((axis, index),) = picks
+        shape, count = place.shape, prod(index.node.shape)
+        value = _fitted(value, shape[:axis] + index.node.shape + shape[axis + 1 :])
+        if index.node.shape == (count,):
+            for _, size in counts_of(index.node):
+                have = sizes_of(value.node)[axis]
+                if have is not FREE and have is not size:
+                    raise UsageError(
+                        f"[setitem] {bound_of(size)} elements of axis {axis} are written, and the value has "
+                        f"{value.shape[axis]}. Cut it: y[:{bound_of(size)}]."
+                    )
+        full = (*shape[:axis], count, *shape[axis + 1 :])
+        ones = tuple([count if d == axis else 1 for d in range(len(shape))])
+        where = expanded(reshaped(unnamed_beyond(index.node), ones), full)
+        source = (place, where, reshaped(value.node, full))
+        if prod(full):
+            new_node = Node(Op.SCATTER, self.node.dtype, source, axis)
+            self._become(Node(Op.ASSIGN, self.node.dtype, (place, new_node)))
+
     def _scattered(self, key: Any, value: Self) -> Self:
-        """This tensor with elements at computed indices replaced; the last of equal indices wins.
+        """This tensor, flat, with elements at computed indices replaced; the last of equal indices wins.
 
         The same index taken of 0, 1, 2, ... tells which place each new element goes to.
         """
@@ -408,8 +449,8 @@ class Indexing(Methods):
         target = reached.flatten() - 1
         if target.numel() == 0 or size == 0:
             return self
-        source = (self.flatten().node, target.node, value.node)
-        return self._like(Node(Op.SCATTER, self.node.dtype, source, 0))._reshape(shape)
+        source = (self.flatten().node, unnamed_beyond(target.node), value.node)
+        return self._like(Node(Op.SCATTER, self.node.dtype, source, 0))
 
     def _spread(self, key: Any, value: Self) -> Self:
         """A view's values back in the whole shape, zero around them: the inverse of `_view` for basic indices."""

@@ -315,7 +315,7 @@ class _Walk:
         """True when the kernel can compute this once per row of its result, and walk the row again from the cache."""
         stored = self._walked(kernel)
         is_taken = kernel in self.reduction and not self.folded.get(kernel)
-        if use.frame is None or is_taken or kernel.op in _ORDERED or node in self.over_nested:
+        if use.frame is None or is_taken or _is_ordered(kernel) or node in self.over_nested:
             return False
         axes = row_axes(use.frame, stored)
         if not axes or self.rows.get(kernel, axes) != axes or not are_innermost(axes, stored):
@@ -343,7 +343,11 @@ class _Walk:
     def _pass_on(self, node: Node, uses: dict[Node, Use]) -> None:
         """Pass on to the sources of `node` which kernels compute it, hence them."""
         op = node.op
-        if op is Op.ASSIGN:
+        if op is Op.ASSIGN and node.arg is not None:
+            size = self.size[node.src[1]]
+            for source in node.src[1:]:
+                self._use(source, {node: Use(size, False, not self._is_short_sum(source), None)})
+        elif op is Op.ASSIGN:
             self._use(node.src[1], uses)
         elif op is Op.CONTIGUOUS:
             self._use(node.src[0], uses)
@@ -490,7 +494,11 @@ def _candidates(
 
 def _is_alone(node: Node) -> bool:
     """Whether it shares a kernel with nothing; what is another value in its memory needs none at all."""
-    return node.op in _ORDERED or node.op is Op.CAT or is_renamed(node)
+    return _is_ordered(node) or node.op is Op.CAT or is_renamed(node)
+
+
+def _is_ordered(node: Node) -> bool:
+    return node.op in _ORDERED or (node.op is Op.ASSIGN and node.arg is not None)
 
 
 def is_renamed(node: Node) -> bool:
@@ -568,8 +576,10 @@ def _drop_private(
 
 
 def stored_shape(node: Node) -> tuple[int, ...]:
-    """The shape of what a realized node's kernel stores: for an assignment, that of the view written to."""
-    return node.src[0].shape if node.op is Op.ASSIGN else node.shape
+    """The shape of what a realized node's kernel stores: for an assignment, that of what is written."""
+    if node.op is Op.ASSIGN:
+        return node.src[0].shape if node.arg is None else node.src[1].shape
+    return node.shape
 
 
 def written_version(node: Node) -> Node:

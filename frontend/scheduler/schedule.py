@@ -25,7 +25,7 @@ from hcq.frontend.scheduler.simplify import simplify_graph
 from hcq.frontend.scheduler.split import MAX_ARGUMENTS
 from hcq.frontend.sizes import without_counts
 from hcq.ir.dtype import DType
-from hcq.ir.node import Node, Param, Shape
+from hcq.ir.node import Node, Param, Shape, substitute
 from hcq.ir.op import MOVEMENT, SCATTERS, Op
 
 
@@ -166,8 +166,13 @@ class _Builder:
             value = self.value_of[node]
             target = self._argument(draft, value, draft.overwrites.get(value, node))
             if node.op is Op.ASSIGN:
-                result = self._expression(node.src[1], draft, memo)
                 target = _onto(node.src[0], target)
+                values = [self._expression(source, draft, memo) for source in node.src[1:]]
+                result = (
+                    values[0]
+                    if node.arg is None
+                    else Node(Op.SCATTER, node.dtype, (target, *values), node.arg)
+                )
                 draft.after.append(written_version(node))
             elif node.op in SCATTERS:
                 index, added = (self._expression(s, draft, memo) for s in node.src[1:])
@@ -268,7 +273,7 @@ class _Builder:
         old = self._argument(draft, value, node)
         new = old.replace(arg=Param(len(draft.values), shape))
         draft.values.append(kept)
-        draft.stores = [s.replace(src=(s.src[0], s.src[1].substitute({old: new}))) for s in draft.stores]
+        draft.stores = [_reading(store, old, new) for store in draft.stores]
         copy = _Draft([], [kept])
         out, source = self._argument(copy, kept, node), self._argument(copy, value, node)
         copy.stores.append(Node(Op.STORE, node.dtype, (out, source)))
@@ -291,6 +296,16 @@ class _Draft:
         self.reads: dict[Node, int] = {}  # buffer or realized node read -> value number
         self.after: list[Node] = []  # realized nodes that must have run, though nothing of theirs is read
         self.stores: list[Node] = []
+
+
+def _reading(store: Node, old: Node, new: Node) -> Node:
+    """A store whose value reads another argument; what it writes stays, also where a scatter names it again."""
+    target, value = store.src
+    if value.op in SCATTERS:
+        return store.replace(
+            src=(target, value.replace(src=(target, *substitute(value.src[1:], {old: new}))))
+        )
+    return store.replace(src=(target, value.substitute({old: new})))
 
 
 def _finish(draft: _Draft) -> Kernel:

@@ -10,6 +10,7 @@ Next     fuse.py, joins.py (what a CAT's readers see)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -62,9 +63,16 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
     order = toposort(roots)
     inner, written = inner_joins(order, roots)
     sorts = _sorts(order)
+    in_place = _in_place(order, roots)
     for node in order:
         src = tuple([new[s] for s in node.src])
         op = node.op
+        if node in in_place:
+            new[node] = node.replace(src=src)  # part of the ASSIGN above it
+            continue
+        if op is Op.ASSIGN and node.src[1] in in_place:
+            new[node] = Node(op, node.dtype, (src[0], *src[1].src[1:]), src[1].arg)
+            continue
         if op is Op.CAT:
             if node not in inner:
                 joins += 1
@@ -99,6 +107,19 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
             made = src[0]
         new[node] = made
     return [_own_memory(root, new[root]) for root in roots]
+
+
+def _in_place(order: Sequence[Node], roots: Sequence[Node]) -> set[Node]:
+    """Each SCATTER into a view that is written back to that very view: it writes its elements there, and no others."""
+    found = {
+        node.src[1]
+        for node in order
+        if node.op is Op.ASSIGN and node.src[1].op is Op.SCATTER and node.src[1].src[0] is node.src[0]
+    }
+    if found:
+        users = Counter(source for node in order for source in node.src)
+        found -= {node for node in found if users[node] > 1 or node in roots}
+    return found
 
 
 def _own_memory(root: Node, made: Node) -> Node:

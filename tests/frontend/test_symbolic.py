@@ -337,3 +337,124 @@ def test_numbers_of_variables_are_counted_with() -> None:
     ]
     assert n + 1 - 1 == n and (4 * n) // 2 == 2 * n and n - n == 0 and str((n + 1) // 2) == "(n + 1) // 2"
     assert Tensor((n + 1) // 2 + 3 * m).item() == 10
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+WRITES: dict[str, tuple[Callable[..., None], Callable[..., None], int]] = {
+    # what it does to a tensor, to an array, how many elements it writes at most
+    "a row": (
+        lambda t, v, n, p: t.__setitem__((slice(None), p), v[:, 0]),
+        lambda a, v, n, p: a.__setitem__((slice(None), p), v[:, 0]),
+        3 * WIDTH,
+    ),
+    "a row of a part": (
+        lambda t, v, n, p: t.__setitem__((1, p, slice(1, 3)), v[1, 0, 1:3]),
+        lambda a, v, n, p: a.__setitem__((1, p, slice(1, 3)), v[1, 0, 1:3]),
+        2,
+    ),
+    "the first rows": (
+        lambda t, v, n, p: t.__setitem__((slice(None), slice(n)), v[:, :n]),
+        lambda a, v, n, p: a.__setitem__((slice(None), slice(n)), v[:, :n]),
+        3 * ROOM * WIDTH,
+    ),
+    "the last of the first rows": (
+        lambda t, v, n, p: t.__setitem__((slice(None), slice(p, n)), v[:, :1]),
+        lambda a, v, n, p: a.__setitem__((slice(None), slice(p, n)), v[:, :1]),
+        3 * WIDTH,
+    ),
+    "a number": (
+        lambda t, v, n, p: t.__setitem__((slice(None), slice(n), 2), 7.0),
+        lambda a, v, n, p: a.__setitem__((slice(None), slice(n), 2), 7.0),
+        3 * ROOM,
+    ),
+    "rows named in a list": (
+        lambda t, v, n, p: t.__setitem__((slice(None), [4, 1, 4]), v[:, :3]),
+        lambda a, v, n, p: a.__setitem__((slice(None), [4, 1, 4]), v[:, :3]),
+        3 * 3 * WIDTH,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_into_memory_touches_what_it_writes_and_nothing_else(name: str) -> None:
+    to_tensor, to_array, most = WRITES[name]
+    n = Variable("n", 1, ROOM)
+    values = numbers(3, ROOM, WIDTH, seed=1)
+    written = Tensor(values).realize()
+    for size in (1, 4, ROOM):
+        array = numbers(3, ROOM, WIDTH)
+        tensor = Tensor(array).realize()
+        memory = tensor.node
+        bound = n.bind(size)
+        to_tensor(tensor, written, bound, bound - 1)
+        (plan,) = tensor.schedule()
+        (launch,) = plan.launches
+        assert launch.traffic_bytes <= 4 * (most + values.size) + 8 * 3  # with what it reads, and the places
+        to_array(array, values, size, size - 1)
+        np.testing.assert_array_equal(tensor.numpy(), array)
+        assert tensor.node is memory
+
+
+def test_a_written_row_may_be_made_of_other_rows_and_read_again() -> None:
+    n = Variable("n", 2, ROOM)
+    for size in (2, 5):
+        array = numbers(3, ROOM, WIDTH)
+        tensor = Tensor(array).realize()
+        place = n.bind(size) - 1
+        before = tensor + 1
+        tensor[:, place] = tensor[:, 0] * 2
+        tensor[:, 0] = tensor[:, place] + tensor[:, 1]
+        wanted = array.copy()
+        wanted[:, size - 1] = wanted[:, 0] * 2
+        wanted[:, 0] = wanted[:, size - 1] + wanted[:, 1]
+        close(tensor, wanted)
+        close(before, array + 1)
+
+
+def test_a_write_of_another_size_is_refused() -> None:
+    n, m = Variable("n", 1, ROOM).bind(3), Variable("m", 1, ROOM).bind(3)
+    x, y = (Tensor(numbers(ROOM, WIDTH)).realize() for _ in range(2))
+    for write, words in (
+        (lambda: x.__setitem__(slice(n), y), "n elements of axis 0 are written, and the value has 6"),
+        (lambda: x.__setitem__(slice(n), y[:m]), "and the value has m"),
+        (lambda: x.__setitem__(slice(None), y[:n]), "axis 0 is 6 in one and n in the other"),
+        (lambda: x.assign(y[:n]), "6 in one and n in the other|shapes must be equal"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            write()
+    np.testing.assert_array_equal(x.numpy(), y.numpy())
+
+
+# -- decoding with a cache of keys and values -------------------------------------------------------------------------
+
+
+def test_a_decoder_with_a_cache_gives_what_the_whole_text_gives_at_every_place(
+    machine: None, gpu: str
+) -> None:
+    heads, width, calls = 2, 4, []
+    n = Variable("n", 1, ROOM)
+    draw = numbers(3, heads * width, heads * width, seed=3) * 0.5
+    weights = [Tensor(each, device=gpu).realize() for each in draw]
+    keys, values = (
+        Tensor(np.full((heads, ROOM, width), np.nan, np.float32), device=gpu).realize() for _ in "kv"
+    )
+
+    @jit
+    def step(x: Tensor, n: Any) -> Tensor:
+        calls.append(1)
+        q, k, v = ((x @ w).reshape(heads, 1, width) for w in weights)
+        keys[:, n - 1 : n], values[:, n - 1 : n] = k, v
+        found = q.scaled_dot_product_attention(keys[:, :n], values[:, :n])
+        Tensor.realize(found, keys, values)
+        return found.reshape(heads * width)
+
+    text = numbers(ROOM, heads * width, seed=4)
+    q, k, v = ((text @ w).reshape(ROOM, heads, width).swapaxes(0, 1) for w in draw)
+    scores = np.where(np.tri(ROOM, dtype=bool), q @ k.swapaxes(1, 2) / np.sqrt(width), -np.inf)
+    wanted = (softmax(scores, -1) @ v).swapaxes(0, 1).reshape(ROOM, heads * width)
+    for _ in range(2):  # the second text overwrites the first
+        for place, row in enumerate(text):
+            close(step(Tensor(row, device=gpu).realize(), n.bind(place + 1)), wanted[place])
+    assert len(calls) == 2
+    close(keys, k)
