@@ -102,10 +102,12 @@ class Leaf:
 
     @property
     def low(self) -> int:
+        """The least number that it can be."""
         return self.variable.low
 
     @property
     def high(self) -> int:
+        """The greatest number that it can be."""
         return self.variable.high
 
     def node(self, device: str) -> Node:
@@ -143,21 +145,26 @@ class Part(NamedTuple):
 
     @property
     def low(self) -> int:
+        """The least number that it can be."""
         return self.of.low // self.by if self.op is Op.FLOORDIV else 0
 
     @property
     def high(self) -> int:
+        """The greatest number that it can be."""
         return self.of.high // self.by if self.op is Op.FLOORDIV else min(self.by - 1, self.of.high)
 
     def at(self, number: int) -> int:
+        """What it is where its variables are this number."""
         of = self.of.at(number)
         return of // self.by if self.op is Op.FLOORDIV else of % self.by
 
     @property
     def now(self) -> int:
+        """What it is in this call."""
         return self.of.now // self.by if self.op is Op.FLOORDIV else self.of.now % self.by
 
     def node(self, device: str) -> Node:
+        """It as a graph."""
         return Node(self.op, dtypes.int32, (self.of.node(device), const(self.by, dtypes.int32)))
 
     def __str__(self) -> str:
