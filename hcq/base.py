@@ -117,6 +117,14 @@ class BufferPool(Protocol):
         ...
 
 
+class Compared(NamedTuple):
+    """One moment on two clocks, as moment_ns says it of the device's; how far off that may be, to either side."""
+
+    device_ns: int
+    host_ns: int
+    error_ns: int
+
+
 class Base(ABC):
     """What the parts of a device know of the whole.
 
@@ -262,6 +270,10 @@ class Base(ABC):
     def moment_ns(self, ticks: int) -> int:
         """When a Timestamp command stored this, on the clock of time.monotonic_ns; here they are the same."""
         return ticks
+
+    def compare_clocks(self) -> Compared | None:
+        """Look at the device's clock and the host's at one moment, for clocks drift; here they are one: None."""
+        return None
 
     def duration_ns(self, ticks: int) -> int:
         """How long so many ticks of the clock are that Timestamp commands store; here they are nanoseconds."""

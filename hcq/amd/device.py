@@ -35,7 +35,7 @@ from hcq.command import Command
 from hcq.config import Config
 from hcq.device import Steps
 from hcq.errors import DriverError, HcqError, UsageError
-from hcq.gpu.clock import Clock
+from hcq.gpu.clock import Clock, Reading
 from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.host_access import HostAccess
 from hcq.gpu.release import do_all, quietly
@@ -224,10 +224,13 @@ class AmdDevice(HostAccess):
     def read_clocks(self) -> None:
         """Step: compare the GPU's clock with the host's."""
         speed = counter_ticks_per_ms(self.port, self.drm_fd)
+        reading = self.read_clock()
+        self.clock = Clock(reading.ticks, reading.host_ns, speed)
+
+    def read_clock(self) -> Reading:
         before = time.monotonic_ns()
         counters = call(self.port, self.kfd_fd, kfd.GET_CLOCK_COUNTERS, gpu_id=self.node.gpu_id)
-        after = time.monotonic_ns()
-        self.clock = Clock(counters.gpu_clock_counter, (before + after) // 2, speed)
+        return Reading(counters.gpu_clock_counter, before, time.monotonic_ns())
 
     def end_rest(self) -> None:
         """The event, and the doorbells' pages."""

@@ -11,6 +11,7 @@ Next     kernel.py (what an emulated driver is), amd/kfd.py (the emulated KFD), 
     amd:gfx1100:private     the host sees none of the GPU's memory (no large BAR)
     amd:gfx1100:caches      what is not acquired is old, what is not released is hidden
     amd:gfx1100:cu=8        an AMD GPU with so many compute units in each XCC, and not as many as such a GPU has
+    nv:sm_90:drift=50       its clock gains 50 ns in a millisecond of the host's
     amd:gfx1100:kfd=1.14    its kernel driver's interface has this version
 
 A driver runs on this port with the very code that runs on hardware: doorbells are stores to mapped memory.

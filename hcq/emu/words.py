@@ -28,6 +28,14 @@ def number(text: str) -> int | None:
     return int(text) if is_decimal(text) else None
 
 
+def ppm(text: str) -> int | None:
+    """An option whose value is parts per million, perhaps below 0; None for anything else, and beyond a half."""
+    size = number(text.removeprefix("-"))
+    if size is None or size > 500_000:
+        return None
+    return -size if text.startswith("-") else size
+
+
 def parse_word(
     word: str, chips: Mapping[str, Chip], options: Mapping[str, Option], options_help: str
 ) -> tuple[Chip, dict[str, Any]]:

@@ -13,6 +13,24 @@ from typing import NamedTuple
 NS_PER_MS = 1_000_000
 
 
+class Reading(NamedTuple):
+    """What the GPU's counter showed between two looks at the host's clock."""
+
+    ticks: int
+    before_ns: int
+    after_ns: int
+
+    @property
+    def host_ns(self) -> int:
+        """The middle: it is at most half of the distance off."""
+        return (self.before_ns + self.after_ns) // 2
+
+    @property
+    def took_ns(self) -> int:
+        """The distance."""
+        return self.after_ns - self.before_ns
+
+
 class Clock(NamedTuple):
     """One moment on both clocks, and how fast the GPU's goes."""
 

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from hcq import checks, native
-from hcq.base import Grid
+from hcq.base import Compared, Grid
 from hcq.device import Device
 from hcq.errors import DriverError, UsageError
 from hcq.gpu.addresses import describe_address
-from hcq.gpu.clock import Clock
+from hcq.gpu.clock import Clock, Reading
 from hcq.gpu.memory import GpuMemory, Owned
 from hcq.gpu.program import GpuProgram
 from hcq.gpu.queue import GpuQueue
@@ -32,6 +32,7 @@ from hcq.program import Program, Slot
 from hcq.queue import ONE
 from hcq.signal import CELL_BYTES, Signal, Timeline
 
+CLOCK_READINGS = 3  # of which the shortest counts
 CELLS_BYTES = 64 << 10  # of signals and the driver's own cells
 
 
@@ -252,6 +253,17 @@ class GpuDevice(Device):
                 if self.dead:
                     break
         return int(seen)
+
+    def read_clock(self) -> Reading | None:
+        """What the GPU's counter shows now; None where its driver has no way to ask."""
+        return None
+
+    def compare_clocks(self) -> Compared | None:
+        readings = [found for _ in range(CLOCK_READINGS) if (found := self.read_clock()) is not None]
+        if not readings:
+            return None
+        best = min(readings, key=lambda reading: reading.took_ns)
+        return Compared(self.moment_ns(best.ticks), best.host_ns, (best.took_ns + 1) // 2)
 
     def moment_ns(self, ticks: int) -> int:
         return self.clock.to_ns(ticks)

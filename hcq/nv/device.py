@@ -19,7 +19,7 @@ from hcq.base import RingState, Sent
 from hcq.command import Command
 from hcq.device import Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
-from hcq.gpu.clock import Clock
+from hcq.gpu.clock import Clock, Reading
 from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.host_access import HostAccess
 from hcq.gpu.release import do_all
@@ -238,6 +238,12 @@ class NvDevice(HostAccess):
         self.clock = min(found)[1]
         self._launches = self._commands = 0
         view[0] = view[1] = 0
+
+    def read_clock(self) -> Reading:
+        """PTIMER, which semaphores are stamped with, too."""
+        before = time.monotonic_ns()
+        said = self.rm.control(self.gpu.subdevice, ControlId.NV2080_CTRL_CMD_TIMER_GET_TIME)
+        return Reading(said.values["time_nsec"], before, time.monotonic_ns())
 
     def end_rest(self) -> None:
         """The ring's memory is about to go."""

@@ -24,6 +24,7 @@ from hcq.callsite import Site
 from hcq.command import Command, Indirect, PatchPoint
 from hcq.counters import Counters
 from hcq.device import Device
+from hcq.errors import HcqError
 from hcq.layout import Packet
 from hcq.observe.contents import TraceContents
 from hcq.observe.trace_writer import TraceWriter
@@ -49,6 +50,7 @@ from hcq.trace.records import (
 )
 
 CELLS = 1024  # submissions in flight whose times can be taken
+COMPARE_NS = 1_000_000_000  # the device's clock is compared with the host's so often
 HARVEST = 64  # submissions that have ended are written down so many at a time
 
 
@@ -91,6 +93,7 @@ class Trace(Observer):
         self._cells_va = 0
         self._free: list[int] = []
         self._stamps: dict[int, tuple[bytes, bytes]] = {}
+        self._compared_ns = _clock()
         self._running: deque[tuple[int, int]] = deque()  # timeline value, cell
         self._blocks: dict[int, dict[Any, int | float]] = {}  # va -> what was last written into it
         self.contents = TraceContents(writer, device, self.number) if with_data else None
@@ -103,10 +106,13 @@ class Trace(Observer):
         facts = {"device": self.number, "name": device.name, "arch": device.arch, "facts": device.facts()}
         self.writer.record(Kind.DEVICE, facts)
         self._allocated(device.timeline.va, 16, 16, "timeline")
+        self._compare_clocks()
         self.writer.flush()
 
     def closing(self) -> bool:
         self.harvest()
+        if not self.device.is_lost:
+            self._compare_clocks()
         if self.contents is not None:
             self.contents.closed()
         fields = {"device": self.number, "submitted": self.device.timeline.submitted}
@@ -334,8 +340,20 @@ class Trace(Observer):
         self._cells = native.view(buffer.address, 16 * CELLS, buffer).cast("Q")
         self._free.extend(range(CELLS))
 
+    def _compare_clocks(self) -> None:
+        """Write down how the device's clock stands to the host's: a reader goes straight from one time to the next."""
+        self._compared_ns = _clock()
+        try:
+            found = self.device.compare_clocks()
+        except HcqError:
+            return  # the device has other troubles, which it reports itself
+        if found is not None:
+            self.writer.record(Kind.CLOCK, {"device": self.number, **found._asdict()})
+
     def harvest(self) -> None:
         """Write down the times of all submissions that have ended since the last time."""
+        if _clock() - self._compared_ns > COMPARE_NS:
+            self._compare_clocks()
         with self._lock:
             running = self._running
             if not running:

@@ -1,7 +1,8 @@
 """Clocks: how the times of several trace files stand to each other, and how a moment of one becomes one of all.
 
-In       the records of each file: PROCESS (which clock), PLACE (how it stands to rank 0's); offsets given by hand
-Out      for each file its clocks, each with a Move
+In       the records of each file: PROCESS (which clock), PLACE (how it stands to rank 0's); offsets given by hand; of
+         a device CLOCK (how it stands to the host's)
+Out      for each file its clocks, each with a Move; for a device what its moments are corrected by
 Changes  nothing
 Next     join.py (who moves the records), hcq/ranks.py (what a clock's name is)
 """
@@ -15,6 +16,8 @@ from typing import Any
 
 from hcq.trace.frames import Record
 from hcq.trace.records import Kind
+
+BEYOND_NS = 3_600_000_000_000
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,40 @@ class Move:
     def is_none(self) -> bool:
         """Whether it moves nothing."""
         return all(not offset for _, offset in self.points)
+
+
+@dataclass(frozen=True)
+class DeviceClock:
+    """How a device's clock stood to the host's while it was open.
+
+    drift_ppm      how much faster it goes, parts per million
+    error_ns       how far off a corrected moment may be, to either side
+    correction     what to add to a moment; None where the two agree as far as they could be compared
+    """
+
+    drift_ppm: float
+    error_ns: int
+    correction: Move | None
+
+
+def device_clock(compared: Sequence[tuple[int, int, int]]) -> DeviceClock | None:
+    """From moments on the device's clock and the host's, and how far off each may be. None for fewer than two."""
+    compared = sorted(
+        {device_ns: (device_ns, host_ns, error) for device_ns, host_ns, error in compared}.values()
+    )
+    if len(compared) < 2:
+        return None
+    error = max(error for _, _, error in compared)
+    points = [(device_ns, host_ns - device_ns) for device_ns, host_ns, _ in compared]
+    (first, low), (last, high) = points[0], points[-1]
+    elapsed = last + high - first - low
+    drift = (last - first) / elapsed - 1 if elapsed else 0.0
+    if all(abs(offset) <= error for _, offset in points):
+        return DeviceClock(1e6 * drift, error, None)
+    (left, before), (right, after) = points[-2:]  # what came after the last time went on as it had gone
+    beyond = right + BEYOND_NS
+    points.append((beyond, after + (after - before) * BEYOND_NS // (right - left)))
+    return DeviceClock(1e6 * drift, error, Move(tuple(points)))
 
 
 @dataclass

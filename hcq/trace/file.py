@@ -25,6 +25,7 @@ from hcq.errors import UsageError
 from hcq.layout import Packet
 from hcq.spans import Span
 from hcq.trace.calls import ioctl_of
+from hcq.trace.clocks import DeviceClock, device_clock
 from hcq.trace.frames import Record as Record
 from hcq.trace.frames import read_records as read_records
 from hcq.trace.join import join, source_of
@@ -251,6 +252,7 @@ class Trace:
     processes    what each process said of itself when it began to write
     devices, submissions, code, signals, faults, contents, results, calls, places, spans   in order
     counters     (device, Counters) of launches that an emulated GPU counted, in order
+    clocks       device key -> how its clock stood to the host's, where that was written down; times are corrected by it
     joined       of a trace made of several files, what was done with their clocks: `text` is a sentence
     renamed      what buffers were called later than when they were made, by the record of that
     cut_bytes    what is left after the last whole record: 0 unless the file is cut off or damaged; cut_why says which
@@ -275,6 +277,8 @@ class Trace:
         self.places: list[PlaceSeen] = []
         self.spans: list[SpanSeen] = []
         self.joined: list[Record] = []
+        self.clocks: dict[str, DeviceClock] = {}
+        self._compared: dict[str, list[tuple[int, int, int]]] = {}
         self._strings: dict[int, dict[int, str]] = {}
         self._device: dict[tuple[int, int], TraceDevice] = {}
         self._by_value: dict[tuple[str, int], Submission] = {}
@@ -302,6 +306,8 @@ class Trace:
                     f"record {record.index} ({record.name}, at byte {record.at}) cannot mean anything: {error!r}. "
                     "The file was made by another program, or changed."
                 ) from None
+
+        self._correct()
 
     @staticmethod
     def read(path: str) -> Trace:
@@ -505,12 +511,33 @@ class Trace:
             self.places.append(PlaceSeen(record.index, record.process, record.time_ns, said))
         elif kind == Kind.SPAN:
             self.spans.append(SpanSeen(record.index, self._of(record), _span(fields)))
+        elif kind == Kind.CLOCK:
+            numbers = int(fields["device_ns"]), int(fields["host_ns"]), int(fields["error_ns"])
+            self._compared.setdefault(self._of(record).key, []).append(numbers)
         elif kind == Kind.JOINED:
             str(fields["text"])
             self.joined.append(record)
         elif kind == Kind.FAULT:
             self._of(record)
             self.faults.append(record)
+
+    def _correct(self) -> None:
+        """Move the times of devices whose clocks drift to the host's clock."""
+        for key, compared in self._compared.items():
+            clock = device_clock(compared)
+            if clock is not None:
+                self.clocks[key] = clock
+        moves = {key: clock.correction for key, clock in self.clocks.items() if clock.correction is not None}
+        if not moves:
+            return
+        for made in self.submissions:
+            move = moves.get(made.device.key)
+            if move is not None and made.started_ns is not None and made.finished_ns is not None:
+                made.started_ns, made.finished_ns = move(made.started_ns), move(made.finished_ns)
+        self.stamps = [
+            (index, device, va, moves[device.key](ns) if ns and device.key in moves else ns)
+            for index, device, va, ns in self.stamps
+        ]
 
     def _take_device(self, record: Record) -> None:
         fields = record.fields

@@ -193,6 +193,9 @@ def _repacked(record: Record, clock: Clock, source: Source, time_ns: int) -> byt
     elif record.kind == Kind.SPAN:
         for key in ("started_ns", "ended_ns"):
             fields[key] = _at(move, int(fields[key]))
+    elif record.kind == Kind.CLOCK:
+        for key in ("device_ns", "host_ns"):
+            fields[key] = _at(move, int(fields[key]))
     elif record.kind == Kind.JOINED:
         fields["processes"] = [source.numbers.get(process, process) for process in fields["processes"]]
     if not fields:

@@ -58,6 +58,7 @@ class Kind(IntEnum):
     PLACE = 24  # which rank of a job the process is, and how its clock stands to rank 0's from now on: text
     SPAN = 25  # a stretch of time that the program gave a name, a collective perhaps: text
     JOINED = 26  # this trace was made of several files; what was done with the clock of one of them: text
+    CLOCK = 27  # a device's clock, as times of the device are written down, beside the host's: text
 
 
 class Frame(Packet, words=7):

@@ -20,7 +20,7 @@ from hcq.trace.file import Submission, Trace
 
 WORDS_PER_LINE = 8
 FOLDED_FROM = 3  # equal packets in a row
-QUIET = ("alloc", "free", "data", "result", "block", "port")  # kinds that are shown on request only
+QUIET = ("alloc", "free", "data", "result", "block", "port", "clock")  # kinds that are shown on request only
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,9 @@ def lines(view: View, color: Color, with_words: bool = False) -> Iterator[str]:
         took = f"{(view['finished'] - view['started']) * 1e6:.1f} us"
         when = color(_when(view["started"]), "note")
         yield f"{when}  {on}{color(view['name'], 'kernel')} for {took}{size}{peers}"
+    elif kind == "clock":
+        ahead = view["device_ns"] - view["host_ns"]
+        yield f"{when}  {on}its clock is {ahead} ns ahead of the host's, give or take {view['error_ns']}"
     elif kind == "joined":
         yield color(view["text"], "heading" if view.get("aligned") else "wrong")
     else:

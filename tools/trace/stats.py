@@ -57,7 +57,15 @@ def _queue(trace: Trace, key: tuple[str, str]) -> dict[str, Any]:
         "occupancy": None,
         "start_latency_s": None,
         "gaps": [],
+        "clock": None,
     }
+    if key[0] in trace.clocks:
+        clock = trace.clocks[key[0]]
+        found["clock"] = {
+            "drift_ppm": clock.drift_ppm,
+            "error_s": clock.error_ns / 1e9,
+            "is_corrected": clock.correction is not None,
+        }
     if timed:
         _occupy(found, timed)
     return found
@@ -201,6 +209,13 @@ def lines(found: dict[str, Any], color: Color) -> Iterator[str]:
             f"  busy {duration(queue['busy_s'])} of {duration(queue['span_s'])} ({queue['occupancy']:.0%})"
             + ("" if latency == "-" else f"; a submission starts {latency} after its record (median)")
         )
+        if queue["clock"] is not None:
+            clock = queue["clock"]
+            done = "; times are corrected, give or take" if clock["is_corrected"] else "; they agree within"
+            yield (
+                f"  its clock against the host's: {clock['drift_ppm']:+.1f} ppm{done} "
+                f"{duration(clock['error_s'])}"
+            )
         if queue["gap_count"]:
             yield (
                 f"  {queue['gap_count']} gaps, median {duration(queue['gap_median_s'])}; the longest: "

@@ -60,6 +60,7 @@ class EmulatedGpu(Worker[Turns]):
         self.node = node
         self.gpu_id = node.gpu_id
         self.chip = node.spec.chip
+        self.began_ns, self.drift_ppm = time.monotonic_ns(), node.spec.drift_ppm
         self._write = log
         self.queues: list[Turns] = []
         self.memory = DeviceMemory(f"renderD{node.render_minor}")
@@ -102,7 +103,9 @@ class EmulatedGpu(Worker[Turns]):
 
     def clock(self) -> int:
         """The GPU's counter."""
-        return time.monotonic_ns() * CLOCK_HZ // 1_000_000_000
+        now = time.monotonic_ns()
+        gained = (now - self.began_ns) * self.drift_ppm // 1_000_000
+        return (now + gained) * CLOCK_HZ // 1_000_000_000
 
     # ------------------------------------------------------------ the thread
 

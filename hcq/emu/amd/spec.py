@@ -14,6 +14,7 @@ The figures are derived here, and not taken from the driver's own (hcq/amd/chip.
     amd:gfx1100:private      the host sees none of its memory (no large BAR)
     amd:gfx1100:caches       what is not acquired is old, what is not released is hidden
     amd:gfx1100:cu=8         so many compute units, of each XCC; without it as many as such a GPU has
+    amd:gfx1100:drift=-50    its clock loses 50 ns in a millisecond of the host's
     amd:gfx1100:kfd=1.14     the kernel driver's interface: what it knows, and how strict it is, differs (1.11 to 1.19)
 """
 
@@ -24,7 +25,7 @@ from typing import NamedTuple
 
 from hcq.amd.abi import sdma
 from hcq.amd.abi.registers import Register
-from hcq.emu.words import flag, number, parse_word
+from hcq.emu.words import flag, number, parse_word, ppm
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
 LDS_BYTES = 64 << 10
@@ -125,6 +126,7 @@ class Spec:
     has_caches   what is not acquired is old, what is not released is hidden
     units        compute units of each XCC; 0: as many as such a GPU has
     kfd_minor    the minor version of the kernel driver's interface
+    drift_ppm    how much faster than the host's its clock goes, parts per million
     """
 
     chip: Chip
@@ -133,6 +135,7 @@ class Spec:
     has_caches: bool = False
     units: int = 0
     kfd_minor: int = USUAL_KFD
+    drift_ppm: int = 0
 
     @property
     def size(self) -> Size:
@@ -147,9 +150,10 @@ def parse(word: str) -> Spec:
     chip, options = parse_word(
         word,
         CHIPS,
-        {"seed": number, "private": flag, "caches": flag, "cu": units, "kfd": kfd_minor},
+        {"seed": number, "private": flag, "caches": flag, "cu": units, "kfd": kfd_minor, "drift": ppm},
         "seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old), "
         f"cu=NUMBER (compute units of each XCC: even, {MIN_UNITS} to {MAX_UNITS}), "
+        "drift=PPM (of its clock), "
         f"kfd=1.NUMBER (the kernel driver's interface, 1.{OLDEST_KFD} to 1.{NEWEST_KFD})",
     )
     return Spec(
@@ -159,6 +163,7 @@ def parse(word: str) -> Spec:
         "caches" in options,
         options.get("cu", 0),
         options.get("kfd", USUAL_KFD),
+        options.get("drift", 0),
     )
 
 

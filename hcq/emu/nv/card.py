@@ -38,6 +38,7 @@ class Card:
         self.random = None if spec.seed is None else random.Random(spec.seed)
         self.usermode = Backing(USERMODE_BYTES, DeviceMemory("nvidia registers"))
         self.registers = self.usermode.data.view("<u4")
+        self.began_ns = time.monotonic_ns()
         self.clock_offset = time.time_ns() - time.monotonic_ns()  # PTIMER is set to the time of day
 
     @property
@@ -61,7 +62,8 @@ class Card:
 
     def time_ns(self) -> int:
         """PTIMER."""
-        return time.monotonic_ns() + self.clock_offset
+        now = time.monotonic_ns()
+        return now + self.clock_offset + (now - self.began_ns) * self.spec.drift_ppm // 1_000_000
 
     def token_of(self, number: int, engine_type: int) -> int:
         """The work submit token of a channel; nothing follows from its bits."""

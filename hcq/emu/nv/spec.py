@@ -13,6 +13,7 @@ Source   figures of small parts of each generation, which decide what a driver a
     nv:sm_90:private         the host cannot map video memory (no BAR1)
     nv:sm_90:driver=570.86   the kernel driver has that version, 550 to 610; one driver serves all GPUs
     nv:sm_90:caches          what kernels have read stays as it was until it is invalidated
+    nv:sm_90:drift=50        its clock gains 50 ns in a millisecond of the host's
     nv:sm_90:steps=100000    a kernel that executes more instructions than this hangs
 """
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hcq.emu.words import flag, number, parse_word
+from hcq.emu.words import flag, number, parse_word, ppm
 from hcq.errors import UsageError
 from hcq.nv.abi.classes import ARCHITECTURES, ClassId, Engines
 
@@ -147,7 +148,7 @@ CHIPS = {
 
 @dataclass(frozen=True)
 class Spec:
-    """One emulated GPU. seed: work asynchronously, in an order drawn from it."""
+    """One emulated GPU. seed: work asynchronously, in an order drawn from it. drift_ppm: of its clock."""
 
     chip: Chip
     seed: int | None = None
@@ -155,6 +156,7 @@ class Spec:
     version: str | None = None
     step_limit: int = STEP_LIMIT
     has_caches: bool = False
+    drift_ppm: int = 0
 
 
 def parse(word: str) -> Spec:
@@ -168,9 +170,10 @@ def parse(word: str) -> Spec:
             "caches": flag,
             "driver": lambda text: text if re.fullmatch(r"\d{3}(\.\d+){1,2}", text) else None,
             "steps": lambda text: number(text) or None,
+            "drift": ppm,
         },
         "seed=NUMBER (asynchronous), private (the host cannot map video memory), caches (shows missing "
-        "invalidations), driver=580.142 (another release), steps=NUMBER (of a hung kernel)",
+        "invalidations), driver=580.142 (another release), steps=NUMBER (of a hung kernel), drift=PPM (of its clock)",
     )
     return Spec(
         chip,
@@ -179,6 +182,7 @@ def parse(word: str) -> Spec:
         options.get("driver"),
         options.get("steps", STEP_LIMIT),
         "caches" in options,
+        options.get("drift", 0),
     )
 
 
