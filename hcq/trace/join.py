@@ -30,6 +30,11 @@ from hcq.trace.records import HEADS, MAGIC, Kind, pack_record
 
 SHARED = (Kind.PROCESS, Kind.STRING, Kind.PLACE)  # what a process says once, and two files may both have
 NEXT_PROCESS = 1 << 22  # Linux numbers processes below this: added to a number that two processes have
+NUMBERS: dict[int, tuple[str, ...]] = {
+    Kind.PLACE: ("rank", "ranks", "offset_ns", "error_ns"),
+    Kind.SPAN: ("started_ns", "ended_ns"),
+    Kind.CLOCK: ("device_ns", "host_ns", "error_ns"),
+}
 _TIMES, _STAMPS = struct.Struct("<3Q"), struct.Struct("<2Q")
 
 
@@ -60,8 +65,34 @@ def source_of(name: str, content: bytes) -> Source:
         records, cut_bytes, why = read_records(content)
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
+    for record in records:
+        try:
+            _check(record)
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
+            raise UsageError(
+                f"{name}: record {record.index} ({record.name}, at byte {record.at}) cannot mean anything: {error!r}. "
+                "The file was made by another program, or changed."
+            ) from None
     digest = blake2b(content, digest_size=16).digest()
     return Source(name, records, digest, cut_bytes, why)
+
+
+def _check(record: Record) -> None:
+    """Whether it has the fields that joining reads, with numbers that a clock can have."""
+    fields = record.fields
+    for key in NUMBERS.get(record.kind, ()):
+        if abs(int(fields[key])) >= 1 << 63:
+            raise ValueError(f"{key} is no time")
+    if record.time_ns >= 1 << 63:
+        raise ValueError("its time is none")
+    if record.kind == Kind.PROCESS:
+        for key in ("monotonic_ns", "unix_ns"):
+            if not isinstance(fields.get(key, 0), int) or abs(fields.get(key, 0)) >= 1 << 63:
+                raise ValueError(f"{key} is no time")
+        if not isinstance(fields.get("clock"), str | None):
+            raise ValueError("its clock has no name")
+    elif record.kind == Kind.JOINED and not all(isinstance(one, int) for one in fields["processes"]):
+        raise ValueError("its processes are no numbers")
 
 
 def join(sources: Sequence[Source], offsets: Mapping[str, int] | None = None) -> Joined:
@@ -163,9 +194,9 @@ def _keyed(at: int, stream: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, 
 def _repacked(record: Record, clock: Clock, source: Source, time_ns: int) -> bytes:
     """The record of another process number and at another moment, with every moment in it moved."""
     move, number = clock.move, source.numbers[record.process]
-    if time_ns < 0:
+    if not 0 <= time_ns < 1 << 64:
         raise UsageError(
-            f"{source.name}: record {record.index} would be {-time_ns} ns before its clock began. "
+            f"{source.name}: record {record.index} would be at {time_ns} ns, where no clock can be. "
             "Give another --offset."
         )
     if record.kind in HEADS:
@@ -206,7 +237,7 @@ def _repacked(record: Record, clock: Clock, source: Source, time_ns: int) -> byt
 
 def _at(move: Move, time_ns: int) -> int:
     """A moment in a record; 0 is one that nobody knows."""
-    return max(move(time_ns), 0) if time_ns else 0
+    return min(max(move(time_ns), 0), (1 << 64) - 1) if time_ns else 0
 
 
 def _whole(data: bytes, entry: struct.Struct) -> bytes:

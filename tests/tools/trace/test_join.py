@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +21,7 @@ from hcq.spans import Span
 from hcq.tools.trace.page_data import PageData
 from hcq.trace.file import Trace, read_records
 from hcq.trace.join import content_of, join, source_of
-from hcq.trace.records import MAGIC, Kind
+from hcq.trace.records import MAGIC, Kind, pack_record
 from tests.tools.trace.making import CELL, Maker
 
 Run = Callable[..., Any]
@@ -237,7 +241,7 @@ def test_an_offset_of_no_file_is_refused() -> None:
 
 
 def test_an_offset_to_before_the_clock_began_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"file1: record 0 would be .* before its clock began"):
+    with pytest.raises(UsageError, match=r"file1: record 0 would be at -.* ns, where no clock can be"):
         joined(rank(0).content, rank(1).content, offsets={"file1": -(10**9)})
 
 
@@ -267,6 +271,114 @@ def test_a_second_file_that_is_none_is_one_sentence(
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(f"hcq-trace: {bad}: {says}")
     assert done.err.count("\n") == 1
+
+
+@given(
+    kind=st.sampled_from(
+        [Kind.PROCESS, Kind.PLACE, Kind.SPAN, Kind.CLOCK, Kind.JOINED, Kind.TIMES, Kind.STAMPS]
+    ),
+    fields=st.dictionaries(
+        st.sampled_from(
+            "rank ranks host offset_ns error_ns device name started_ns ended_ns size_bytes peers lane clock pid "
+            "monotonic_ns unix_ns device_ns host_ns processes text file".split()
+        ),
+        st.one_of(
+            st.integers(-(2**70), 2**70),
+            st.text(max_size=4),
+            st.none(),
+            st.lists(st.integers(0, 9), max_size=2),
+        ),
+    ),
+    data=st.binary(max_size=60),
+    at=st.integers(0, 2**64 - 1),
+)
+@settings(max_examples=150, deadline=None)
+def test_whole_records_of_nonsense_in_a_second_file_are_joined_or_refused_with_its_name(
+    kind: Kind, fields: dict[str, Any], data: bytes, at: int
+) -> None:
+    text = b"" if kind in (Kind.TIMES, Kind.STAMPS) else json.dumps(fields).encode()
+    bad = rank(1).content + pack_record(kind, 7, at, text, data)
+    try:
+        joined(rank(0).content, bad)
+    except UsageError as error:
+        assert str(error).startswith(("file1: ", "record "))
+
+
+# ------------------------------------------------------------ two processes
+
+
+RELAY = """
+import sys, hcq
+from hcq import ranks
+number, offset = int(sys.argv[1]), sys.argv[2]
+if offset:
+    ranks.set_here(ranks.Place(number, 2, f"node{number}", int(offset), 0))
+device = hcq.open("CPU")
+buffer = device.alloc(64, f"of rank {number}")
+for step in range(3):
+    sys.stdin.readline()
+    device.queue().fill(buffer, step).submit().wait()
+    print("done", flush=True)
+device.close()
+"""
+AHEAD_S = 1000
+OTHER_CLOCK = ("unshare", "--time", "--monotonic", str(AHEAD_S), "--fork")  # a time namespace of its own
+
+
+def relay(folder: Path, before: Sequence[str], offset: str) -> list[Path]:
+    """Two ranks that take turns, the second started with a command before it: the traces of both."""
+    environment = {**os.environ, "HCQ_TRACE": str(folder / "rank-%r.hcqtrace"), "HCQ_THREADS": "1"}
+    made = [
+        subprocess.Popen(
+            [*(before if number else ()), sys.executable, "-c", RELAY, str(number), said],
+            env={**environment, "PMI_RANK": str(number)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number, said in enumerate(["0" if offset else "", offset])
+    ]
+    for _ in range(3):
+        for one in made:
+            assert one.stdin is not None
+            assert one.stdout is not None
+            one.stdin.write("go\n")
+            one.stdin.flush()
+            assert one.stdout.readline() == "done\n"
+    assert [one.wait(30) for one in made] == [0, 0]
+    return sorted(folder.iterdir())
+
+
+def is_in_turn(trace: Trace) -> bool:
+    """Whether each submission was made after the one before it had ended, which one rank after the other did."""
+    made = sorted(trace.submissions, key=lambda one: (one.value, str(one.buffers()[0])))
+    return all(
+        (before.finished_ns or 0) <= after.time_ns <= (after.started_ns or 0)
+        for before, after in zip(made, made[1:])
+    )
+
+
+def test_ranks_of_one_machine_that_take_turns_do_so_on_the_joined_timeline(tmp_path: Path) -> None:
+    trace = Trace.read_all([str(one) for one in relay(tmp_path, (), "")])
+    assert is_in_turn(trace)
+    assert [record.fields["how"] for record in trace.joined] == ["same", "same"]
+
+
+def test_ranks_with_two_clocks_that_take_turns_do_so_once_their_place_is_known(tmp_path: Path) -> None:
+    """The second rank's clock is 1000 s ahead, as on another machine."""
+    if subprocess.run([*OTHER_CLOCK, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no time namespace can be made here")
+    for folder in ("placed", "lost"):
+        (tmp_path / folder).mkdir()
+    placed = relay(tmp_path / "placed", OTHER_CLOCK, str(-AHEAD_S * 10**9))
+    trace = Trace.read_all([str(one) for one in placed])
+    assert is_in_turn(trace)
+    assert [record.fields["how"] for record in trace.joined] == ["same", "place"]
+    lost = [str(one) for one in relay(tmp_path / "lost", OTHER_CLOCK, "")]
+    trace = Trace.read_all(lost)
+    assert [record.fields["aligned"] for record in trace.joined] == [True, False]
+    assert not is_in_turn(trace)
+    assert is_in_turn(Trace.read_all(lost, {lost[1]: -AHEAD_S * 10**9}))
 
 
 # ------------------------------------------------------------ the program
