@@ -18,7 +18,7 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from numbers import Number
 from threading import get_ident
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -116,17 +116,18 @@ class Jit(Generic[P, R]):
         if thread_modes and watcher() is not None:
             return self.function(*args, **kwargs)  # part of the recording around it
         tensors: list[Tensor] = []
-        bounds: list[Bound] = []
+        leaves: dict[Leaf, int] = {}  # of bound variables
         parts: list[Any] = [tuple]
         for arg in args:
             if isinstance(arg, Tensor):  # as _key has it, without the call
                 tensors.append(arg)
                 parts.append((Tensor, arg.node.shape, arg.node.dtype, arg.device))
             else:
-                parts.append(_key(arg, tensors, bounds, self.name, 1))
-        key = (tuple(parts), _key(kwargs, tensors, bounds, self.name) if kwargs else ())
-        if bounds:
-            key = (*key, tuple(_numbers(bounds, tensors)))  # type: ignore[assignment]
+                parts.append(_key(arg, tensors, leaves, self.name, 1))
+        key = (tuple(parts), _key(kwargs, tensors, leaves, self.name) if kwargs else ())
+        if leaves:  # their numbers in memory follow the tensors
+            device = tensors[0].device if tensors else devices.default()
+            tensors += [Tensor._of(leaf.node(device), device) for leaf in leaves]
         for i, tensor in enumerate(tensors):
             if tensor._requires_grad:
                 raise UsageError(
@@ -283,17 +284,8 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
     return Jit(function)
 
 
-def _numbers(bounds: list[Bound], tensors: list[Tensor]) -> Iterator[Any]:
-    """What bounds are compared by; their numbers in memory follow the tensors."""
-    device = tensors[0].device if tensors else devices.default()
-    leaves: dict[Leaf, int] = {}
-    for bound in bounds:
-        yield bound.key(leaves)
-    tensors.extend([Tensor._of(leaf.node(device), device) for leaf in leaves])
-
-
-def _key(value: Any, tensors: list[Tensor], bounds: list[Bound], name: str, depth: int = 0) -> Any:
-    """What an argument is compared by; tensors are collected and stand there as shapes, bound variables likewise."""
+def _key(value: Any, tensors: list[Tensor], leaves: dict[Leaf, int], name: str, depth: int = 0) -> Any:
+    """What an argument is compared by; its tensors and variables are collected, and stand there as what is alike."""
     kind = type(value)
     if depth > MAX_DEPTH:
         raise UsageError(
@@ -303,18 +295,17 @@ def _key(value: Any, tensors: list[Tensor], bounds: list[Bound], name: str, dept
         tensors.append(value)
         return (Tensor, value.node.shape, value.node.dtype, value.device)
     if kind is Bound:
-        bounds.append(value)
-        return (Bound,)
+        return (Bound, value.key(leaves))
     if isinstance(value, (list, tuple)):
-        return (kind, *[_key(item, tensors, bounds, name, depth + 1) for item in value])
+        return (kind, *[_key(item, tensors, leaves, name, depth + 1) for item in value])
     if isinstance(value, dict):
         inside = depth + 1
-        keyed = [_key(each, tensors, bounds, name, inside) for pair in value.items() for each in pair]
+        keyed = [_key(each, tensors, leaves, name, inside) for pair in value.items() for each in pair]
         return (kind, *zip(keyed[::2], keyed[1::2], strict=True))
     if isinstance(value, Number) and kind is not int and kind is not bool:
         return (kind, repr(value))  # 0.0 and -0.0 are equal and differ, NaN is not equal to itself
     if isinstance(value, frozenset):
-        return (kind, frozenset(_key(item, tensors, bounds, name, depth + 1) for item in value))
+        return (kind, frozenset(_key(item, tensors, leaves, name, depth + 1) for item in value))
     try:
         hash(value)
     except TypeError:

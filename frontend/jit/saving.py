@@ -20,7 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from hcq import checks
-from hcq.artefact.file import Beside, Contents, Launch, Memory, ProgramFile, Spec, Variant, is_file_name
+from hcq.artefact.file import (
+    Beside,
+    Contents,
+    Launch,
+    Memory,
+    Parameter,
+    ProgramFile,
+    Spec,
+    Variant,
+    is_file_name,
+)
 from hcq.artefact.program import carried_of
 from hcq.artefact.writing import Blob, write
 from hcq.errors import UsageError
@@ -35,6 +45,7 @@ from hcq.frontend.realize import lock, storage_of
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
+from hcq.frontend.variable import Bound
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -98,6 +109,11 @@ def _joined(saved: Sequence[Contents]) -> Contents:
                     f"[save_program] {first.name} {what} {_listed(mine)}, and {other.name} {_listed(its)}. "
                     "A file has one program: save them in two."
                 )
+        if [one[1:] for one in first.parameters] != [one[1:] for one in other.parameters]:
+            raise UsageError(
+                f"[save_program] {first.name} has the parameters {list(first.parameters)}, and {other.name} "
+                f"{list(other.parameters)}. A file has one program: save them in two."
+            )
     variants = tuple(one for each in saved for one in each.variants)
     keys = [one.key for one in variants]
     for one in variants:
@@ -215,7 +231,9 @@ def _existing(path: str | os.PathLike[str], blobs: _Blobs, replaced: set[Any]) -
             )
         )
     contents = old.contents
-    return Contents(contents.name, "", contents.inputs, contents.outputs, tuple(variants))
+    return Contents(
+        contents.name, "", contents.inputs, contents.outputs, tuple(variants), contents.parameters
+    )
 
 
 class _Saver:
@@ -260,9 +278,10 @@ class _Saver:
                 "it keeps a tensor in a variable, a list or an attribute, which a file cannot. Return it, or assign to "
                 "a tensor that stays"
             )
-        inputs = _inputs_of(self.function, recording)
-        if inputs is None:
+        found = _inputs_of(self.function, recording)
+        if found is None:
             raise self.refuse("it was called with one tensor as two arguments. Call it with two")
+        inputs, parameters = found
         leaves = list(_leaves(seen.results, ""))
         plain = [name for name, leaf in leaves if not isinstance(leaf, (New, Argument, Same))]
         if plain:
@@ -310,7 +329,7 @@ class _Saver:
             tuple(self.launches),
         )
         name = getattr(self.function.function, "__name__", self.function.name)
-        return Contents(name, "", tuple(inputs), tuple(outputs), (variant,))
+        return Contents(name, "", tuple(inputs), tuple(outputs), (variant,), tuple(parameters))
 
     # ------------------------------------------------------------ memory
 
@@ -420,8 +439,10 @@ class _Saver:
 # -- what goes in, and what comes out ------------------------------------------------------------------------------
 
 
-def _inputs_of(function: Jit[Any, Any], recording: Recording) -> list[Spec] | None:
-    """The tensor arguments of the recorded call, by the names of the parameters; None when two were one tensor."""
+def _inputs_of(function: Jit[Any, Any], recording: Recording) -> tuple[list[Spec], list[Parameter]] | None:
+    """The tensor arguments of the recorded call, by the names of the parameters, and behind them the numbers of bound
+    variables; None when two were one tensor.
+    """
     for key, versions in function._seen.items():
         if any(version.recording is recording for version in versions.known):
             args, kwargs, *more = key
@@ -433,8 +454,37 @@ def _inputs_of(function: Jit[Any, Any], recording: Recording) -> list[Spec] | No
                 found += _tensors(part, words(number))
             for name, part in kwargs[1:]:
                 found += _tensors(part, name[1])
-            return found
+            variables: dict[int, tuple[str, int, int]] = {}
+            _variables(args, variables)
+            _variables(kwargs, variables)
+            numbers = []
+            for number in sorted(variables):
+                name, low, high = variables[number]
+                while any(name == spec.name for spec in found):
+                    name += "_"
+                numbers.append(Parameter(name, low, high, len(found)))
+                found.append(Spec(name, dtypes.int32.name, ()))
+            return found, numbers
     raise UsageError(f"[save_program] {function.name}: it has no recording any more. Call it again.")
+
+
+def _variables(part: Any, found: dict[int, tuple[str, int, int]]) -> None:
+    """The variables in the key of an argument, by their numbers: `Bound.key` has them as (times, key, number)."""
+    if not isinstance(part, tuple):
+        return
+    if part[:1] == (Bound,):
+        _leaves_of(part[1], found)
+        return
+    for each in part:
+        _variables(each, found)
+
+
+def _leaves_of(words: Any, found: dict[int, tuple[str, int, int]]) -> None:
+    for _, *word in words[1:]:
+        if len(word) == 2:
+            found[word[1]] = word[0]
+        else:
+            _leaves_of(word[2], found)
 
 
 def _parameters(function: Callable[..., Any]) -> Callable[[int], str]:

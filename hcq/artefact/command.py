@@ -16,7 +16,7 @@ from typing import Any
 
 from hcq import checks
 from hcq.artefact import inputs
-from hcq.artefact.file import Beside, Contents, ProgramFile, Spec, Variant
+from hcq.artefact.file import Beside, Contents, Parameter, ProgramFile, Spec, Variant
 from hcq.artefact.program import LoadedProgram, load_program
 from hcq.errors import UsageError
 
@@ -28,6 +28,7 @@ EPILOG = """examples:
   python -m hcq run step.hcqprog --list                   what it holds, and no more: no device opens
   python -m hcq run step.hcqprog --input x=x.npy          an input from a file; also .safetensors, or raw bytes
   python -m hcq run step.hcqprog --input x=all.safetensors:images
+  python -m hcq run step.hcqprog --input n=300            a parameter, which is the least number unless given
   python -m hcq run step.hcqprog --random 7               inputs that are not given are random numbers from seed 7
   python -m hcq run step.hcqprog --device AMD --times 100
   python -m hcq run step.hcqprog --output results         each result as raw bytes in a file of that folder
@@ -81,13 +82,16 @@ def _run(options: argparse.Namespace, contents: Contents) -> dict[str, Any]:
     started = time.perf_counter()
     program = load_program(options.file, options.device)
     loaded = time.perf_counter()
-    data = [
-        inputs.from_file(spec, given[spec.name])
+    numbers = {one.input: one for one in program.parameters}
+    data: list[bytes | int] = [
+        _number_of(numbers[number], given.get(spec.name))
+        if number in numbers
+        else inputs.from_file(spec, given[spec.name])
         if spec.name in given
         else inputs.zeros(spec)
         if options.random is None
         else inputs.drawn(spec, options.random)
-        for spec in program.inputs
+        for number, spec in enumerate(program.inputs)
     ]
     results, times = _timed(program, data, options.times)
     if options.output is not None:
@@ -117,7 +121,18 @@ def _given(words: list[str], contents: Contents) -> dict[str, str]:
     return given
 
 
-def _timed(program: LoadedProgram, data: list[bytes], calls: int) -> tuple[list[bytes], list[float]]:
+def _number_of(parameter: Parameter, word: str | None) -> int:
+    """The number on the command line, else the least."""
+    if word is None:
+        return parameter.low
+    if not checks.is_decimal(word):
+        raise UsageError(
+            f"[run] --input {parameter.name}={checks.shown(word)}: an int from {parameter.low} to {parameter.high}."
+        )
+    return int(word)
+
+
+def _timed(program: LoadedProgram, data: list[bytes | int], calls: int) -> tuple[list[bytes], list[float]]:
     """The results of the first call, and how long each took from bytes to its results in memory, in milliseconds."""
     first: list[bytes] = []
     times = []
@@ -154,6 +169,7 @@ def as_data(contents: Contents, size_bytes: int) -> dict[str, Any]:
         "size_bytes": size_bytes,
         "inputs": [_spec(spec) for spec in contents.inputs],
         "outputs": [_spec(spec) for spec in contents.outputs],
+        "parameters": [one._asdict() for one in contents.parameters],
         "variants": [_variant(variant) for variant in contents.variants],
     }
 
@@ -189,6 +205,7 @@ def as_text(found: dict[str, Any]) -> str:
     lines = [f"{found['file']}: {found['name']}, {found['size_bytes']:,} bytes, saved by {found['made_by']}"]
     for what in ("inputs", "outputs"):
         lines += [f"  {what[:-1]:<7} {_line(spec)}" for spec in found[what]]
+    lines += [f"  {one['name']} is an int from {one['low']} to {one['high']}" for one in found["parameters"]]
     for variant in found["variants"]:
         asks = f", for processors with {len(variant['features'])} features" if variant["features"] else ""
         lines.append(

@@ -120,6 +120,15 @@ class Variant(NamedTuple):
         return found | ({self.runtime[1]} if self.runtime else set())
 
 
+class Parameter(NamedTuple):
+    """An input that is one number, which a size or a place is made of: its name, its range, which input it is."""
+
+    name: str
+    low: int
+    high: int
+    input: int
+
+
 class Contents(NamedTuple):
     """What the header says."""
 
@@ -128,6 +137,7 @@ class Contents(NamedTuple):
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     variants: tuple[Variant, ...]
+    parameters: tuple[Parameter, ...] = ()
 
 
 class Place(NamedTuple):
@@ -277,15 +287,30 @@ def _from_json(table: Any, data_bytes: int) -> tuple[Contents, list[Place]]:
     """The header's facts, each checked. data_bytes: what follows the header."""
     names = ("name", "made_by", "parameters", "inputs", "outputs", "variants", "blobs")
     name, made_by, parameters, inputs, outputs, variants, blobs = _fields(table, names, "the header")
-    if parameters != []:
-        raise Damaged("it has named parameters, which this version of hcq does not know")
     places = [_place(one, data_bytes) for one in _list(blobs, "blobs")]
     takes = _specs(inputs, "inputs")
     gives = _specs(outputs, "outputs")
+    numbers = tuple(_parameter(row, takes) for row in _list(parameters, "parameters"))
+    if len({one.input for one in numbers}) != len(numbers):
+        raise Damaged("two parameters are one input")
     found = tuple(_variant(one, takes, gives, places) for one in _list(variants, "variants"))
     if not found or len({one.key for one in found}) != len(found):
         raise Damaged("it has no variant, or two of one kind")
-    return Contents(_text(name, "name"), _text(made_by, "made_by"), takes, gives, found), places
+    return Contents(_text(name, "name"), _text(made_by, "made_by"), takes, gives, found, numbers), places
+
+
+def _parameter(row: Any, inputs: Sequence[Spec]) -> Parameter:
+    name, low, high, number = _row(row, 4, "a parameter")
+    least = _whole(low, "a parameter", 0)
+    found = Parameter(
+        _text(name, "a parameter"),
+        least,
+        _whole(high, "a parameter", least),
+        _whole(number, "a parameter", 0, len(inputs) - 1),
+    )
+    if inputs[found.input][1:] != ("int32", ()):
+        raise Damaged(f"parameter {found.name} is input {inputs[found.input]}, and no int32 of shape ()")
+    return found
 
 
 def _variant(table: Any, inputs: Sequence[Spec], outputs: Sequence[Spec], places: Sequence[Place]) -> Variant:

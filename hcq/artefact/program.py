@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hcq import backends, checks, config, opening
-from hcq.artefact.file import ACCESS, Beside, Contents, Memory, ProgramFile, Spec, Variant
+from hcq.artefact.file import ACCESS, Beside, Contents, Memory, Parameter, ProgramFile, Spec, Variant
 from hcq.carried import NOTHING, Carried
 from hcq.errors import UsageError
 from hcq.graph import Symbol
@@ -105,6 +105,7 @@ class LoadedProgram:
     """A program on a device. Call it with everything that goes in, in the order of `inputs`.
 
     inputs, outputs  what goes in and comes out: name, dtype, shape, size_bytes
+    parameters       inputs that are numbers with a range, for sizes and places: name, low, high, which input
     state            what is kept from call to call, likewise: `read_state` and `write_state`
     name             of the function that was saved
     device           the open device it runs on
@@ -116,6 +117,8 @@ class LoadedProgram:
         contents = file.contents
         self.name, self.made_by = contents.name, contents.made_by
         self.inputs, self.outputs = contents.inputs, contents.outputs
+        self.parameters = contents.parameters
+        self._ranges = {one.input: one for one in contents.parameters}
         self.device, self.variant = device, variant
         self.kernels = len(variant.launches)
         self._state: dict[str, tuple[Spec, Buffer]] = {}
@@ -152,14 +155,20 @@ class LoadedProgram:
         """Run it. What comes out is new memory in each call, and may be read when this returns.
 
         inputs  for each of `inputs` its contents: bytes, an array or anything else with a buffer, which is copied to
-                the device; or a Buffer of this device, which is read where it is
-        Raises  UsageError when there are not as many, or one has another size, number format or shape
+                the device; or a Buffer of this device, which is read where it is; for one of `parameters` an int
+        Raises  UsageError when there are not as many, one has another size, number format or shape, or an int is
+                outside of its range
         """
         if len(inputs) != len(self.inputs):
             takes = ", ".join(map(str, self.inputs)) or "nothing"
             raise UsageError(f"{self.name}: takes {len(self.inputs)} inputs ({takes}), got {len(inputs)}.")
         # all are looked at before the first is copied
-        given = [_checked(self.name, spec, value, self.device) for spec, value in zip(self.inputs, inputs)]
+        given = [
+            _number(self.name, self._ranges[place], value)
+            if place in self._ranges
+            else _checked(self.name, spec, value, self.device)
+            for place, (spec, value) in enumerate(zip(self.inputs, inputs))
+        ]
         buffers = [self._input(spec, value) for spec, value in zip(self.inputs, given)]
         outputs = tuple(self.device.alloc(spec.size_bytes, spec.name) for spec in self.outputs)
         values: dict[Any, Buffer] = {("input", number): buffer for number, buffer in enumerate(buffers)}
@@ -261,6 +270,15 @@ def _fill(buffer: Buffer, pieces: Iterable[bytes]) -> None:
     for piece in pieces:
         buffer.write(piece, at)
         at += len(piece)
+
+
+def _number(call: str, parameter: Parameter, value: Any) -> memoryview:
+    """The bytes of a number, if it is in the parameter's range. Raises UsageError for anything else."""
+    if not checks.is_whole(value) or not parameter.low <= value.__index__() <= parameter.high:
+        raise UsageError(
+            f"{call}: {parameter.name} = {checks.shown(value)}; takes an int from {parameter.low} to {parameter.high}."
+        )
+    return memoryview(value.__index__().to_bytes(4, "little"))
 
 
 def _checked(call: str, spec: Spec, value: Any, device: Any = None) -> Any:

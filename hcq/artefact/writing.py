@@ -87,7 +87,7 @@ def _to_json(contents: Contents, places: Sequence[Place]) -> dict[str, Any]:
     return {
         "name": contents.name,
         "made_by": f"hcq {__version__}",
-        "parameters": [],  # named sizes, for versions to come: this one has none
+        "parameters": contents.parameters,
         "inputs": contents.inputs,
         "outputs": contents.outputs,
         "variants": [

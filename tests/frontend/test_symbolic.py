@@ -5,14 +5,18 @@ What lies in memory beyond a size is NaN in these tests: none of it gets into a 
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from hcq import Tensor, Variable, jit
+from hcq import Tensor, Variable, jit, save_program
 from hcq.errors import UsageError
 from hcq.frontend import plan as plans
 from tests.compiler.emulated_gpus import machine_of, name_of
@@ -458,3 +462,52 @@ def test_a_decoder_with_a_cache_gives_what_the_whole_text_gives_at_every_place(
             close(step(Tensor(row, device=gpu).realize(), n.bind(place + 1)), wanted[place])
     assert len(calls) == 2
     close(keys, k)
+
+
+# -- in a file --------------------------------------------------------------------------------------------------------
+
+LOADED = """
+import array, json, sys
+for name in ("numpy", "llvmlite"):
+    sys.modules[name] = None
+import hcq
+program = hcq.load_program(sys.argv[1])
+x = array.array("f", json.loads(sys.argv[2]))
+found = [[memoryview(out.read()).cast("f").tolist() for out in program(x, n)] for n in (2, 6, 1)]
+try:
+    program(x, 7)
+except hcq.UsageError as error:
+    found.append(str(error))
+print(json.dumps([[list(one) for one in program.parameters], *found]))
+"""
+
+
+def test_a_saved_program_takes_every_size_without_the_compiler(tmp_path: Path) -> None:
+    n = Variable("n", 1, ROOM)
+    weight = numbers(WIDTH, WIDTH, seed=1)
+    w = Tensor(weight).realize()
+    total = Tensor.zeros(ROOM, WIDTH).realize()
+
+    @jit
+    def step(x: Tensor, n: Any) -> Any:
+        y = x[:n]
+        total[n - 1] = total[n - 1] + y.sum(0)
+        Tensor.realize(total)
+        return (y @ w).softmax(0), y.mean(0), total[n - 1]
+
+    array = numbers(ROOM, WIDTH)
+    for _ in range(2):
+        step(Tensor(array).realize(), n.bind(3))
+    path = tmp_path / "step.hcqprog"
+    save_program(path, step)
+    command = [sys.executable, "-c", LOADED, str(path), json.dumps(array.flatten().tolist())]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50)
+    parameters, *found, refused = json.loads(answer.stdout)
+    assert parameters == [["n", 1, ROOM, 1]]
+    assert refused == f"step: n = 7; takes an int from 1 to {ROOM}."
+    for size, (shares, mean, line) in zip((2, 6, 1), found, strict=True):
+        x = array[:size]
+        rows = np.reshape(shares, (ROOM, WIDTH))[:size]
+        np.testing.assert_allclose(rows, softmax(x @ weight, 0), rtol=1e-4)
+        np.testing.assert_allclose(mean, x.mean(0), rtol=1e-4)
+        np.testing.assert_allclose(line, x.sum(0), rtol=1e-4, atol=1e-5)
