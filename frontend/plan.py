@@ -28,6 +28,7 @@ from hcq.cache import DiskCache
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import kernel_sources, overdue
+from hcq.frontend.memory_plan import share
 from hcq.frontend.scheduler.structure import Structure
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, dtypes
@@ -388,9 +389,8 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
                 choice=code.choice,
             )
         )
-    memory = _share_memory(
-        launches, {n for n, v in enumerate(made.values) if v.kind == "temporary"}, made.values
-    )
+    temporaries = {n: v.size_bytes for n, v in enumerate(made.values) if v.kind == "temporary"}
+    memory, _ = share([launch.arguments for launch in launches], temporaries)
     values = [
         Slot(v.kind, v.dtype, v.shape, v.size_bytes, memory.get(n, -1)) for n, v in enumerate(made.values)
     ]
@@ -421,36 +421,6 @@ def _search_digest() -> str:
 def _sources_are_known(plan: Plan, disk: DiskCache) -> bool:
     """Whether it is known what the kernels of a plan were made from."""
     return all(kernel_sources.of(disk, launch.image, launch.entry) is not None for launch in plan.launches)
-
-
-def _share_memory(launches: Sequence[Launch], temporaries: set[int], values: Sequence[Any]) -> dict[int, int]:
-    """Memory numbers for temporaries, so that those alive at different times share, like sizes first."""
-    last: dict[int, int] = {}
-    for i, launch in enumerate(launches):
-        for value in launch.arguments:
-            last[value] = i
-    memory: dict[int, int] = {}
-    sizes: list[int] = []
-    free: list[int] = []
-    for i, launch in enumerate(launches):
-        for value in launch.writes:
-            if value not in temporaries or value in memory:
-                continue
-            size = values[value].size_bytes
-            fitting = [m for m in free if size <= sizes[m] <= 4 * size]
-            if fitting:
-                best = min(fitting, key=lambda m: (sizes[m], m))
-                free.remove(best)
-            else:
-                best = len(sizes)
-                sizes.append(size)
-            memory[value] = best
-        free.extend(memory[v] for v in dict.fromkeys(launch.arguments) if v in memory and last[v] == i)
-    unused = sorted(temporaries - memory.keys())  # of kernels with nothing to store
-    for value in unused:
-        memory[value] = len(sizes)
-        sizes.append(0)
-    return memory
 
 
 def _program(device: Any, launch: Launch) -> Any:

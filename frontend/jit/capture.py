@@ -58,6 +58,13 @@ class Run(NamedTuple):
     inputs: tuple[Role, ...]
     outputs: tuple[Role, ...]
 
+    def roles(self) -> dict[int, Role]:
+        """The role of each value of the plan that is no temporary."""
+        found = dict(enumerate(self.inputs))
+        for value, role in zip(self.plan.results, self.outputs):
+            found.setdefault(value, role)
+        return found
+
 
 class Template:
     """A tensor that a call made and left: a view of memory, with placeholders for what each call has anew."""

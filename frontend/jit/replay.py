@@ -24,6 +24,7 @@ from hcq.frontend import core, overdue
 from hcq.frontend import device as devices
 from hcq.frontend.core import live
 from hcq.frontend.jit.capture import CallRecord, Role, copied, deliver
+from hcq.frontend.jit.memory import plan_memory
 from hcq.frontend.jit.pytree import New, numbers_in, tensors_in
 from hcq.frontend.jit.references import IN_A_TUPLE
 from hcq.frontend.realize import compute_readers, give_memory, readers, realize, storage_of
@@ -53,6 +54,7 @@ class Recording:
         # what is left by a call is in new memory each time; the rest of what it makes is the recording's own
         self.fresh = {role for template in seen.templates for role in template.roles if role[0] == "made"}
         self.gradients = self._own_gradients()
+        self.planned = plan_memory(seen.runs, seen.sizes, self.fresh | self.own.keys())
         self.graph = self._graph()
         self.written = [*seen.written, *[gradient.node.arg for _, gradient, _ in self.gradients]]
         self.written_nodes = {storage.node() for storage in self.written}
@@ -98,20 +100,19 @@ class Recording:
         graph = device.graph(self.name)
         # arguments that are written to are refused, and results and gradients are in memory of their own
         graph.is_apart = True
-        memories: list[Any] = []
-        for run in self.seen.runs:
-            for number, size in enumerate(run.plan.memory_sizes):
-                if number == len(memories):
-                    memories.append(None)
-                if memories[number] is None or memories[number].size_bytes < size:
-                    memories[number] = device.alloc(size, f"{self.name} (temporary {number})")
-            roles = dict(enumerate(run.inputs))
-            roles.update({v: role for v, role in zip(run.plan.results, run.outputs) if v not in roles})
+        runs = self.seen.runs
+        memories = [
+            device.alloc(size, f"{self.name} (temporary {number})")
+            for number, size in enumerate(self.planned.sizes)
+        ]
+        for number, run in enumerate(runs):
+            roles = run.roles()
             for program, values, grid, block in run.plan.programs():
-                places = [
-                    self._place(roles[v]) if v in roles else memories[run.plan.values[v].memory]
-                    for v in values
-                ]
+                places = []
+                for v in values:
+                    key = roles[v] if v in roles else (number, v)
+                    shared = self.planned.places.get(key)
+                    places.append(self._place(key) if shared is None else memories[shared])
                 graph.dispatch(program, places, grid, block)
         return graph
 
@@ -123,7 +124,7 @@ class Recording:
         if kind == "data":
             return self.seen.data_storages[what].buffer
         if kind == "made" and role not in self.fresh:
-            if role not in self.own:
+            if role not in self.own:  # of no elements: nobody makes it
                 self.own[role] = self.opened.alloc(self.seen.sizes[role], f"{self.name} (made {what})")
             return self.own[role]
         self.named.add(role)

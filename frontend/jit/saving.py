@@ -306,11 +306,12 @@ class _Saver:
             else:
                 copies.append((node, roles, at))
             outputs.append(spec)
-        for run in seen.runs:
-            places = {v: self._place(recording, role) for v, role in enumerate(run.inputs)}
-            for value, role in zip(run.plan.results, run.outputs):
-                if value not in places:
-                    places[value] = self._place(recording, role)
+        planned = recording.planned.places
+        for number, run in enumerate(seen.runs):
+            places = {v: self._place(recording, role) for v, role in run.roles().items()}
+            used = dict.fromkeys(v for launch in run.plan.launches for v in launch.arguments)
+            for v in [v for v in used if v not in places]:
+                places[v] = self._shared(recording, planned[number, v])
             self._launch(run.plan, places)
         for node, roles, at in copies:
             self._copy(recording, node, roles, at)
@@ -339,6 +340,9 @@ class _Saver:
 
     def _place(self, recording: Recording, role: Role) -> int:
         """The number of the memory that a role stands for."""
+        shared = recording.planned.places.get(role)
+        if shared is not None and role not in self.places:
+            return self._shared(recording, shared)
         if role not in self.places:
             kind, what = role
             if kind == "made":
@@ -366,25 +370,18 @@ class _Saver:
         spec = Spec(name, storage.dtype.name, tuple(storage.shape))
         return self._add(Memory(kind, spec.size_bytes, 0, spec, source))
 
-    def _shared(self, plan: Plan, number: int) -> int:
-        """Temporary memory of plans: that of one number is shared by all of them."""
+    def _shared(self, recording: Recording, number: int) -> int:
+        """Memory that values share which no call leaves behind, as the recording has planned it."""
         key = "shared", number
-        size = plan.memory_sizes[number]
         if key not in self.places:
-            self.places[key] = self._add(Memory("temporary", size))
-        at = self.places[key]
-        if self.memory[at].size_bytes < size:
-            self.memory[at] = Memory("temporary", size)
-        return at
+            self.places[key] = self._add(Memory("temporary", recording.planned.sizes[number]))
+        return self.places[key]
 
     # ------------------------------------------------------------ launches
 
     def _launch(self, plan: Plan, places: Mapping[int, int]) -> None:
         for launch in plan.launches:
-            used = [
-                places[v] if v in places else self._shared(plan, plan.values[v].memory)
-                for v in launch.arguments
-            ]
+            used = [places[v] for v in launch.arguments]
             self.launches.append(
                 Launch(
                     launch.name,
@@ -433,7 +430,10 @@ class _Saver:
             v: self._place(recording, roles.get(storage) or ("memory", storage))
             for v, storage in enumerate(structure.storages)
         }
-        self._launch(plan, {**places, plan.results[0]: at})
+        places[plan.results[0]] = at
+        memories = [self._add(Memory("temporary", size)) for size in plan.memory_sizes]
+        places |= {v: memories[one.memory] for v, one in enumerate(plan.values) if one.kind == "temporary"}
+        self._launch(plan, places)
 
 
 # -- what goes in, and what comes out ------------------------------------------------------------------------------

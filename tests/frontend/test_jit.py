@@ -270,3 +270,20 @@ def test_a_checked_replay_finds_a_python_value_that_changed(checked_replays):
     factor[0] = 2.0
     with pytest.raises(UsageError, match="result 0 of a replay differs"):
         scaled(Tensor([1.0]))
+
+
+def test_plans_of_one_recording_share_memory_for_what_they_make_and_drop():
+    """Eight steps that each compute two values: two memories are enough, for one is read while the next is made."""
+    w = Tensor(np.full((64, 64), 1 / 64, np.float32)).realize()
+
+    @jit
+    def steps(x):
+        for _ in range(8):
+            x = (x @ w).realize()
+            x = (x + 1).realize()
+        return x.sum()
+
+    x = Tensor(np.ones((64, 64), np.float32))
+    results = [steps(x).item() for _ in range(4)]
+    assert results == [9 * 64 * 64] * 4
+    assert steps._last.planned.sizes == [64 * 64 * 4] * 2

@@ -1,0 +1,68 @@
+"""Memory plan: values that are needed at different times are in the same memory.
+
+In       launches in order, each with the values it uses; how large the values are
+Out      for each value the number of its memory, and how large each memory is
+Changes  nothing
+Next     plan.py (the temporaries of one plan), jit/replay.py (those of all plans of a recorded call)
+
+A value lives from the first launch that uses it to the last one, both included: what a launch reads and what it writes
+are never in one memory. The largest values choose first, and each takes the smallest memory in which it meets nobody,
+so no memory is made larger for one that comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class _Life(NamedTuple):
+    first: int
+    last: int
+    users: int  # the launches that use it, as bits of a number
+
+
+def share(
+    launches: Sequence[Sequence[K]], sizes: Mapping[K, int], behind: Sequence[int] | None = None
+) -> tuple[dict[K, int], list[int]]:
+    """Memory for values that are written before they are read.
+
+    launches  for each the values that it uses; those without a size have memory elsewhere
+    sizes     bytes of each value that is to have memory here, in an order that is always the same
+    behind    for each launch, as bits of a number, those that come before it whichever way, where launches may run side
+              by side: then no two share memory that would have to wait for each other only for that
+    """
+    lives: dict[K, _Life] = {}
+    for number, values in enumerate(launches):
+        for value in dict.fromkeys(values):
+            if value in sizes:
+                first, _, users = lives.get(value, _Life(number, number, 0))
+                lives[value] = _Life(first, number, users | 1 << number)
+    places: dict[K, int] = {}
+    made: list[int] = []
+    held: list[list[_Life]] = []
+
+    def is_apart(one: _Life, other: _Life) -> bool:
+        early, late = (one, other) if one.first < other.first else (other, one)
+        if early.last >= late.first:
+            return False
+        return behind is None or not early.users & ~behind[late.first]
+
+    for value in sorted(lives, key=lambda value: (-sizes[value], lives[value].first)):
+        life = lives[value]
+        fitting = [n for n, lived in enumerate(held) if all(is_apart(life, other) for other in lived)]
+        if fitting:
+            place = min(fitting, key=lambda n: (made[n], -max(other.last for other in held[n])))
+        else:
+            place = len(made)
+            made.append(sizes[value])
+            held.append([])
+        held[place].append(life)
+        places[value] = place
+    for value in sizes:
+        if value not in places:  # of launches that have nothing to store
+            places[value] = len(made)
+            made.append(0)
+    return places, made
