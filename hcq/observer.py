@@ -20,7 +20,7 @@ from hcq.callsite import Site
 from hcq.command import Command, Indirect, PatchPoint
 from hcq.counters import Counters
 from hcq.program import Program
-from hcq.spans import Span
+from hcq.spans import Span, Work
 
 
 class Observer:
@@ -112,6 +112,9 @@ class Observer:
 
     def span(self, span: Span) -> None:
         """A stretch of time that the program gave a name, a collective perhaps, is over (spans.py)."""
+
+    def span_of_work(self, work: Work) -> None:
+        """Submissions that the program gives a name together, a collective perhaps (spans.py)."""
 
     # -- what emulated hardware says --
 

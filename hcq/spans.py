@@ -1,7 +1,8 @@
 """Spans: stretches of time that a program gives a name, such as a collective, for those who watch a device.
 
 In       a device, and what happens on the host or on several devices from one moment to another
-Out      `Span`; `during(device, ...)` around a piece of code; `report(device, span)` when it is known afterwards
+Out      `Span`; `during(device, ...)` around a piece of code; `report(device, span)` when it is known afterwards;
+         `submitted(device, work)` for what the device does by itself
 Changes  nothing; the device's observers are told, and without observers it costs one question
 Next     observer.py (Observer.span), observe/trace.py (writes them down), ranks.py, docs/trace.md (how they are shown)
 """
@@ -33,11 +34,29 @@ class Span(NamedTuple):
     lane: str = "communication"
 
 
+class Work(NamedTuple):
+    """A span that lasts as long as certain submissions of a device do, which nobody has to wait for.
+
+    first, last  timeline values: from when the device begins the first until it has done the last
+    others       as of Span; with peers, these submissions are communication, whatever they run
+    """
+
+    name: str
+    first: int
+    last: int
+    size_bytes: int = 0
+    peers: tuple[int | str, ...] = ()
+    lane: str = "communication"
+
+
 class Hears(Protocol):
     """What an observer does with a span."""
 
     def span(self, span: Span) -> None:
         """It is over."""
+
+    def span_of_work(self, work: Work) -> None:
+        """It is submitted."""
 
 
 class Watched(Protocol):
@@ -52,6 +71,12 @@ def report(device: Watched, span: Span) -> None:
     """Tell the observers of a device of a span that is over."""
     for each in device.observers:
         each.span(span)
+
+
+def submitted(device: Watched, work: Work) -> None:
+    """Tell the observers of a device what submissions of it are together."""
+    for each in device.observers:
+        each.span_of_work(work)
 
 
 @contextmanager

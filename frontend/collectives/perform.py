@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hcq import spans
 from hcq.frontend import device as devices
 from hcq.frontend.collectives import cost, kernels
 from hcq.frontend.collectives.links import route, slowest
@@ -94,8 +95,15 @@ class Collective:
         key = f"{self.kind} by {self.way}"
         tally.collectives[key] = tally.collectives.get(key, 0) + 1
         running = _Running(self, sources, results, after)
+        before = [device.timeline.submitted for device in running.lanes]
         for made in self.rounds:
             running.round(made)
+        for name, device, value in zip(self.names, running.lanes, before):
+            if device.observers and device.timeline.submitted > value:
+                last, lane = device.timeline.submitted, f"{name} collectives"
+                spans.submitted(
+                    device, spans.Work(self.kind, value + 1, last, self.size_bytes, self.names, lane)
+                )
         return running.done, running.held
 
     def __str__(self) -> str:

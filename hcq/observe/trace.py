@@ -31,7 +31,7 @@ from hcq.observe.trace_writer import TraceWriter
 from hcq.observer import Observer
 from hcq.port import RecordingPort
 from hcq.program import Program
-from hcq.spans import Span
+from hcq.spans import Span, Work
 from hcq.trace import calls
 from hcq.trace.records import (
     Alloc,
@@ -327,6 +327,9 @@ class Trace(Observer):
 
     def span(self, span: Span) -> None:
         self.writer.record(Kind.SPAN, {"device": self.number, **span._asdict()})
+
+    def span_of_work(self, work: Work) -> None:
+        self.writer.record(Kind.SPAN, {"device": self.number, **work._asdict()})
 
     # ------------------------------------------------------------ when the device ran what
 

@@ -23,7 +23,7 @@ from hcq import backends, ranks
 from hcq.counters import Counters
 from hcq.errors import UsageError
 from hcq.layout import Packet
-from hcq.spans import Span
+from hcq.spans import Span, Work
 from hcq.trace.calls import ioctl_of
 from hcq.trace.clocks import DeviceClock, device_clock
 from hcq.trace.frames import Record as Record
@@ -134,11 +134,15 @@ class PlaceSeen:
 
 @dataclass(frozen=True)
 class SpanSeen:
-    """A stretch of time that the program gave a name, reported to the observers of a device."""
+    """A stretch of time that the program gave a name, reported to the observers of a device.
+
+    work  the first and the last of the submissions that it is as long as, where it is
+    """
 
     record: int
     device: TraceDevice
     span: Span
+    work: tuple[int, int] | None = None
 
 
 class Submission:
@@ -276,6 +280,7 @@ class Trace:
         self.counters: list[tuple[TraceDevice, Counters]] = []  # of launches on emulated GPUs, in order
         self.places: list[PlaceSeen] = []
         self.spans: list[SpanSeen] = []
+        self._works: list[tuple[int, TraceDevice, Work]] = []
         self.joined: list[Record] = []
         self.clocks: dict[str, DeviceClock] = {}
         self._compared: dict[str, list[tuple[int, int, int]]] = {}
@@ -308,6 +313,7 @@ class Trace:
                 ) from None
 
         self._correct()
+        self._time_works()
 
     @staticmethod
     def read(path: str) -> Trace:
@@ -509,6 +515,8 @@ class Trace:
             rank, count, offset, error = (int(fields[n]) for n in ("rank", "ranks", "offset_ns", "error_ns"))
             said = ranks.Place(rank, count, str(fields["host"]), offset, error)
             self.places.append(PlaceSeen(record.index, record.process, record.time_ns, said))
+        elif kind == Kind.SPAN and "first" in fields:
+            self._works.append((record.index, self._of(record), _work(fields)))
         elif kind == Kind.SPAN:
             self.spans.append(SpanSeen(record.index, self._of(record), _span(fields)))
         elif kind == Kind.CLOCK:
@@ -538,6 +546,18 @@ class Trace:
             (index, device, va, moves[device.key](ns) if ns and device.key in moves else ns)
             for index, device, va, ns in self.stamps
         ]
+
+    def _time_works(self) -> None:
+        """Spans of submissions last from the start of the first to the end of the last whose times are known."""
+        for index, device, work in self._works:
+            made = [self._by_value.get((device.key, value)) for value in range(work.first, work.last + 1)]
+            starts = [one.started_ns for one in made if one is not None and one.started_ns is not None]
+            ends = [one.finished_ns for one in made if one is not None and one.finished_ns is not None]
+            if starts and ends and max(ends) >= min(starts):
+                span = Span(work.name, min(starts), max(ends), work.size_bytes, work.peers, work.lane)
+                self.spans.append(SpanSeen(index, device, span, (work.first, work.last)))
+        if self._works:
+            self.spans.sort(key=lambda seen: seen.record)
 
     def _take_device(self, record: Record) -> None:
         fields = record.fields
@@ -634,8 +654,23 @@ def _content(path: str) -> bytes:
         raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
+MAX_WORK = 1 << 20  # submissions of one span: more is a number that no program meant
+
+
+def _work(fields: dict[str, Any]) -> Work:
+    first, last = int(fields["first"]), int(fields["last"])
+    if not 0 <= last - first < MAX_WORK:
+        raise ValueError("its submissions are in no order")
+    size = int(fields["size_bytes"])
+    return Work(str(fields["name"]), first, last, size, _peers(fields), str(fields["lane"]))
+
+
+def _peers(fields: dict[str, Any]) -> tuple[int | str, ...]:
+    return tuple(peer if isinstance(peer, int) else str(peer) for peer in fields["peers"])
+
+
 def _span(fields: dict[str, Any]) -> Span:
-    peers = tuple(peer if isinstance(peer, int) else str(peer) for peer in fields["peers"])
+    peers = _peers(fields)
     times = int(fields["started_ns"]), int(fields["ended_ns"])
     if times[1] < times[0]:
         raise ValueError("it ends before it starts")

@@ -80,7 +80,8 @@ def source_of(name: str, content: bytes) -> Source:
 def _check(record: Record) -> None:
     """Whether it has the fields that joining reads, with numbers that a clock can have."""
     fields = record.fields
-    for key in NUMBERS.get(record.kind, ()):
+    is_work = record.kind == Kind.SPAN and "first" in fields
+    for key in () if is_work else NUMBERS.get(record.kind, ()):
         if abs(int(fields[key])) >= 1 << 63:
             raise ValueError(f"{key} is no time")
     if record.time_ns >= 1 << 63:
@@ -221,7 +222,7 @@ def _repacked(record: Record, clock: Clock, source: Source, time_ns: int) -> byt
             fields["monotonic_ns"] = _at(move, fields["monotonic_ns"])
     elif record.kind == Kind.PLACE and clock.is_aligned:
         fields["offset_ns"] = 0
-    elif record.kind == Kind.SPAN:
+    elif record.kind == Kind.SPAN and "first" not in fields:
         for key in ("started_ns", "ended_ns"):
             fields[key] = _at(move, int(fields[key]))
     elif record.kind == Kind.CLOCK:

@@ -110,10 +110,43 @@ def test_a_span_is_as_long_as_the_body_it_is_around(traced: Traced) -> None:
     assert (save.name, save.peers, save.lane) == ("save", (), "files")
 
 
+def test_a_span_of_submissions_lasts_from_the_first_to_the_last(traced: Traced) -> None:
+    with closing(traced.open()) as device:
+        buffer = device.alloc(64)
+        for value in range(4):
+            device.queue().fill(buffer, value).submit().wait()
+        spans.submitted(device, spans.Work("all-reduce", 2, 3, 64, ("CPU", "CPU:1")))
+        spans.submitted(device, spans.Work("never", 8, 9))  # nobody knows when that was
+    trace = traced.read()
+    (seen,) = trace.spans
+    assert seen.work == (2, 3)
+    second, third = trace.submissions[1:3]
+    assert (seen.span.started_ns, seen.span.ended_ns) == (second.started_ns, third.finished_ns)
+
+
 def test_spans_of_a_device_that_nobody_watches_go_nowhere() -> None:
     with closing(CpuDevice("CPU:ranks")) as device, spans.during(device, "all_reduce"):
         pass
     spans.report(device, spans.Span("late", 1, 2))
+    spans.submitted(device, spans.Work("late", 1, 2))
+
+
+COLLECTIVE = """
+from hcq import Tensor
+whole = Tensor([[1.0] * 4096] * 2).shard(("CPU", "CPU:1"), 0)
+assert whole.sum(0).tolist() == [2.0] * 4096
+"""
+
+
+def test_collectives_of_devices_are_spans_of_their_submissions(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    environment = {**os.environ, "HCQ_TRACE": str(path), "HCQ_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", COLLECTIVE], env=environment, check=True, timeout=60)
+    trace = Trace.read(str(path))
+    assert {(seen.device.name, seen.span.name, seen.span.peers) for seen in trace.spans} == {
+        (name, "all-reduce", ("CPU", "CPU:1")) for name in ("CPU", "CPU:1")
+    }
+    assert all(seen.span.size_bytes == 4096 * 4 for seen in trace.spans)
 
 
 # ------------------------------------------------------------ which file

@@ -8,7 +8,8 @@ Next     stats.py and page_data.py (who show it), hcq/spans.py (what a span is),
 
 Communication is every span that has peers, and every submission that does nothing but copies of which one leads from
 one device's memory to another's; what such a submission waited for first does not count. Kernels are the submissions
-that launch some, or, where kernels have times of their own, those.
+that launch some, or, where kernels have times of their own, those; but not the submissions of a span with peers, which
+add up what was received.
 """
 
 from __future__ import annotations
@@ -58,10 +59,16 @@ class Idle:
 def talks(trace: Trace, stamps: Stamps | None = None, graph: Graph | None = None) -> list[Talk]:
     """The processes that communicated, by rank."""
     stamps = stamps_of(trace) if stamps is None else stamps
+    told = {  # submissions that a span says are communication
+        (seen.device.key, value)
+        for seen in trace.spans
+        if seen.span.peers and seen.work is not None
+        for value in range(seen.work[0], seen.work[1] + 1)
+    }
     sizes = {
         made.number: sum(size for _, _, size in between)
         for made in trace.submissions
-        if (between := copies_between_devices(made))
+        if (made.device.key, made.value) not in told and (between := copies_between_devices(made))
     }
     has_waits = any(
         command["verb"] == "wait" for number in sizes for command in trace.submissions[number].commands
@@ -81,6 +88,8 @@ def talks(trace: Trace, stamps: Stamps | None = None, graph: Graph | None = None
             one.intervals.append((seen.span.started_ns, seen.span.ended_ns))
     for made in trace.submissions:
         if made.dropped or made.started_ns is None or made.finished_ns is None:
+            continue
+        if (made.device.key, made.value) in told:
             continue
         kernels.setdefault(made.device.process, []).extend(_kernels(made, stamps))
         if size := sizes.get(made.number, 0):

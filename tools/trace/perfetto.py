@@ -119,14 +119,15 @@ def _placed(trace: Trace) -> list[_Placed]:
     for seen in trace.spans:
         lanes.setdefault((seen.device.process, seen.span.lane), []).append(seen.span)
     counts: dict[tuple[int, str, str], int] = {}
-    flows: dict[tuple[str, str, int], int] = {}
+    flows: dict[tuple[int, str, int], int] = {}
     found = []
     for (process, lane), spans in lanes.items():
         spans.sort(key=lambda span: (span.started_ns, -span.ended_ns))
         for span, row in zip(spans, rows_of([(span.started_ns, span.ended_ns) for span in spans])):
             nth = counts[process, lane, span.name] = counts.get((process, lane, span.name), 0) + 1
-            is_shared = any(isinstance(peer, int) for peer in span.peers)
-            flow = flows.setdefault((lane, span.name, nth), (3 << 32) + len(flows)) if is_shared else 0
+            is_of_ranks = any(isinstance(peer, int) for peer in span.peers)
+            who = -1 if is_of_ranks else process  # ranks have it together, or devices of one process
+            flow = flows.setdefault((who, span.name, nth), (3 << 32) + len(flows)) if span.peers else 0
             found.append(_Placed(_uuid("spans", process, lane, row), lane, process, span, flow))
     return found
 

@@ -171,8 +171,11 @@ def lines(view: View, color: Color, with_words: bool = False) -> Iterator[str]:
     elif kind == "span":
         peers = f" with {', '.join(map(str, view['peers']))}" if view["peers"] else ""
         size = f", {view['size_bytes']} bytes" if view["size_bytes"] else ""
-        took = f"{(view['finished'] - view['started']) * 1e6:.1f} us"
-        when = color(_when(view["started"]), "note")
+        if "first" in view:
+            took = f"#{view['first']} to #{view['last']}"
+        else:
+            took = f"{(view['finished'] - view['started']) * 1e6:.1f} us"
+            when = color(_when(view["started"]), "note")
         yield f"{when}  {on}{color(view['name'], 'kernel')} for {took}{size}{peers}"
     elif kind == "clock":
         ahead = view["device_ns"] - view["host_ns"]

@@ -124,6 +124,8 @@ def record_view(trace: Trace, record: Record) -> View:
         }
     if record.kind == Kind.PLACE:
         return {**head, "process": record.process, **fields}
+    if record.kind == Kind.SPAN and "first" in fields:
+        return {**head, **{key: value for key, value in fields.items() if key != "device"}}
     if record.kind == Kind.SPAN:
         times = {"started": "started_ns", "finished": "ended_ns"}
         return {

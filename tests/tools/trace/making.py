@@ -19,7 +19,7 @@ from hcq.command import Command, Signal, Wait
 from hcq.counters import Counters
 from hcq.cpu import packets
 from hcq.ranks import Place
-from hcq.spans import Span
+from hcq.spans import Span, Work
 from hcq.trace.records import MAGIC, Alloc, Free, Kind, SignalSeen, Submit, Times, pack_commands, pack_record
 
 PROCESS = 7
@@ -115,6 +115,9 @@ class Maker:
 
     def span(self, span: Span, device: int = 0) -> Maker:
         return self.text(Kind.SPAN, {"device": device, **span._asdict()})
+
+    def work(self, work: Work, device: int = 0) -> Maker:
+        return self.text(Kind.SPAN, {"device": device, **work._asdict()})
 
     def counted(self, made: Counters, device: int = 0, loads: bool = True) -> Maker:
         """Launches of a kernel as an emulated GPU counts them, perhaps with the program that they were of."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcq.command import Copy, Indirect, Signal, Wait
-from hcq.spans import Span
+from hcq.spans import Span, Work
 from hcq.tools.trace import overlap
 from hcq.trace.file import Trace
 from tests.tools.trace.making import CELL, Maker
@@ -80,6 +80,18 @@ def test_a_copy_between_devices_is_communication_from_when_it_had_what_it_waited
     made.times((made.submit(Copy(A, A + 32, 32), words=bytes(16)), 3000, 3500))  # within a device: none
     (found,) = overlap.talks(Trace.parse(made.content))
     assert (found.copies, found.size_bytes, found.busy_ns, found.hidden_ns) == (1, 64, 1000, 0)
+
+
+def test_kernels_and_copies_of_a_span_of_submissions_are_that_span_and_hide_nothing() -> None:
+    made = two_devices()
+    kernels(made, (1000, 1500))
+    made.times((made.submit(Copy(B, A, 64), words=bytes(16)), 1500, 2000))
+    kernels(made, (2000, 2400))
+    kernels(made, (1200, 1700), device=1)
+    made.work(Work("all-reduce", 1, 3, 64, ("CPU", "CPU:1")))
+    (found,) = overlap.talks(Trace.parse(made.content))
+    assert (found.spans, found.copies, found.size_bytes) == (1, 0, 64)
+    assert (found.busy_ns, found.hidden_ns) == (1400, 500)
 
 
 def test_a_process_that_tells_nobody_anything_is_not_there() -> None:
