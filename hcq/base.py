@@ -232,6 +232,7 @@ class Base(ABC):
         return self.alloc(size_bytes, name)
 
     shares_memory = False  # whether `can_reach` may be true
+    is_host_memory = False  # whether buffers are memory of the host, which it reads as fast as any other
 
     def can_reach(self, buffer: Any) -> bool:
         """Whether work of this device can be given another device's buffer."""

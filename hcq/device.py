@@ -183,6 +183,13 @@ class Device(Recovery):
         """
         return self.memory.alloc(size_bytes, name)
 
+    def host_memory(self, size_bytes: int, name: str) -> Buffer:
+        """A buffer in memory of the host, where the device has a way to such; it stays until the device closes.
+
+        The device copies between it and its own memory by itself, while the host does something else.
+        """
+        return self.alloc(size_bytes, name)
+
     # finish(value) -> the packet that sets the timeline at the end of a submission
     finish: Callable[[int], bytes]
 

@@ -69,6 +69,7 @@ class CpuDevice(Forkable):
 
     machine: processor.Machine
     unmaps_anywhere = True
+    is_host_memory = True
 
     # ------------------------------------------------------------ opening
 

@@ -110,6 +110,14 @@ class GpuDevice(Device):
         self.memory.regions[area.va] = area.size_bytes
         return area
 
+    def host_memory(self, size_bytes: int, name: str) -> Buffer:
+        area = self._own_region(size_bytes, self.stage_place)
+        made = Buffer(self, area.va, size_bytes, area.size_bytes, 0, name)
+        made.parent = made  # it is the driver's: dropping it gives nothing to the pool
+        for observer in self.observers:
+            observer.alloc(area.va, size_bytes, area.size_bytes, name)
+        return made
+
     def _begin_uploads(self, size_bytes: int, place: Any, alignment: int) -> None:
         self.uploads = Uploads(self._own_region(size_bytes, place).va, size_bytes, alignment)
 

@@ -68,12 +68,7 @@ class HostAccess(GpuDevice):
         """A buffer that the host sees, whatever its size: what the driver itself writes to."""
         if self.place == self.seen_place or size_bytes <= HIDDEN_BYTES:
             return self.alloc(size_bytes, name)
-        area = self._own_region(size_bytes, self.stage_place)
-        made = Buffer(self, area.va, size_bytes, area.size_bytes, 0, name)
-        made.parent = made  # it is the driver's: dropping it gives nothing to the pool
-        for observer in self.observers:
-            observer.alloc(area.va, size_bytes, area.size_bytes, name)
-        return made
+        return self.host_memory(size_bytes, name)
 
     def unmap_memory(self, va: int, size_bytes: int) -> None:
         what = self.gpu_memory.live[va]

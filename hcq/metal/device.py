@@ -50,6 +50,7 @@ class MetalDevice(Device):
     """One GPU of MTLCopyAllDevices."""
 
     alignment = 128  # bytes: a line of its memory
+    is_host_memory = True
 
     # ------------------------------------------------------------ opening
 
