@@ -65,11 +65,16 @@ class Versions:
 
 
 class Jit(Generic[P, R]):
-    """A function that is recorded. `reset()` forgets the recordings; `kernels` says how many a replay runs."""
+    """A function that is recorded. `reset()` forgets the recordings; `kernels` says how many a replay runs.
 
-    def __init__(self, function: Callable[P, R]):
+    by_result  submit a recording in parts, each of which ends where another of the results is complete: waiting for the
+               memory of one does not wait for what comes after it
+    """
+
+    def __init__(self, function: Callable[P, R], by_result: bool = False):
         functools.update_wrapper(self, function)
         self.function = function
+        self.by_result = by_result
         self.name = getattr(function, "__qualname__", repr(function))
         self._seen: dict[Any, Versions] = {}
         # one call at a time: another thread waits for a recording that is made
@@ -103,14 +108,14 @@ class Jit(Generic[P, R]):
         key = f"{self.name} (jit)"
         bound = place.get(key)
         if bound is None or bound.function.__self__ is not instance:  # a copy of an object is another object
-            bound = place[key] = Jit(self.function.__get__(instance, owner))
+            bound = place[key] = Jit(self.function.__get__(instance, owner), self.by_result)
         return bound
 
     def __copy__(self) -> Jit[P, R]:
-        return Jit(self.function)
+        return Jit(self.function, self.by_result)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Jit[P, R]:
-        return Jit(copy.deepcopy(self.function, memo))
+        return Jit(copy.deepcopy(self.function, memo), self.by_result)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if thread_modes and watcher() is not None:
@@ -226,7 +231,7 @@ class Jit(Generic[P, R]):
             whys.append(why)
             if not why:
                 known.known.remove(before)
-                version.recording = self._last = Recording(self.name, seen, before.seen)
+                version.recording = self._last = Recording(self.name, seen, before.seen, self.by_result)
                 known.unlike = 0
                 break
         known.why = whys[0] if whys else ""

@@ -41,7 +41,7 @@ CHECKED_REPLAYS = 2  # with HCQ_JIT_CHECK=1: the first replays of a recording ar
 class Recording:
     """A call that can be submitted again."""
 
-    def __init__(self, name: str, seen: CallRecord, before: CallRecord):
+    def __init__(self, name: str, seen: CallRecord, before: CallRecord, by_result: bool = False):
         self.name = name
         self.seen = seen
         self.pinned = seen.pinned(before)  # the tensors whose .grad must be the very one of the call
@@ -55,7 +55,7 @@ class Recording:
         self.fresh = {role for template in seen.templates for role in template.roles if role[0] == "made"}
         self.gradients = self._own_gradients()
         self.planned = plan_memory(seen.runs, seen.sizes, self.fresh | self.own.keys())
-        self.graph = self._graph()
+        self.graph, *self.further = self._graphs(by_result)
         self.written = [*seen.written, *[gradient.node.arg for _, gradient, _ in self.gradients]]
         self.written_nodes = {storage.node() for storage in self.written}
         self.written_buffers = {id(storage.buffer) for storage in self.written}
@@ -94,27 +94,45 @@ class Recording:
         self.other_gradients = left
         return found
 
-    def _graph(self) -> Any:
-        """The device graph of the runs."""
+    def _graphs(self, by_result: bool) -> list[Any]:
+        """The device graph of the runs; or several, each of which ends where another of the results is complete."""
         device = self.opened
-        graph = device.graph(self.name)
-        # arguments that are written to are refused, and results and gradients are in memory of their own
-        graph.is_apart = True
-        runs = self.seen.runs
+        graphs = [self._new_graph()]
+        ends = self._ends() if by_result else set()
         memories = [
             device.alloc(size, f"{self.name} (temporary {number})")
             for number, size in enumerate(self.planned.sizes)
         ]
-        for number, run in enumerate(runs):
+        for number, run in enumerate(self.seen.runs):
             roles = run.roles()
-            for program, values, grid, block in run.plan.programs():
+            for at, (program, values, grid, block) in enumerate(run.plan.programs()):
                 places = []
                 for v in values:
                     key = roles[v] if v in roles else (number, v)
                     shared = self.planned.places.get(key)
                     places.append(self._place(key) if shared is None else memories[shared])
-                graph.dispatch(program, places, grid, block)
+                graphs[-1].dispatch(program, places, grid, block)
+                if (number, at) in ends:
+                    graphs.append(self._new_graph())
+        return graphs if len(graphs) == 1 or graphs[-1].commands else graphs[:-1]
+
+    def _new_graph(self) -> Any:
+        graph = self.opened.graph(self.name)
+        # arguments that are written to are refused, and results and gradients are in memory of their own
+        graph.is_apart = True
         return graph
+
+    def _ends(self) -> set[tuple[int, int]]:
+        """Run and launch that write the last of a result, for each result."""
+        results = {
+            role for number in numbers_in(self.seen.results) for role in self.seen.templates[number].roles
+        }
+        last: dict[Role, tuple[int, int]] = {}
+        for number, run in enumerate(self.seen.runs):
+            roles = run.roles()
+            for at, launch in enumerate(run.plan.launches):
+                last.update({roles[v]: (number, at) for v in launch.writes if roles.get(v) in results})
+        return set(last.values())
 
     def _place(self, role: Role) -> Any:
         """The buffer that a launch's argument is, or the symbol under which each replay names one."""
@@ -254,7 +272,10 @@ class Recording:
                 storage.tracked, storage.noted = True, REPLAYED
             if role in self.named:
                 places[role] = buffer
-        if self.graph.commands:
+        if self.further:
+            for graph in (self.graph, *self.further):
+                graph.replay({key: places[key] for key in graph.patch_points})
+        elif self.graph.commands:
             self.graph.replay(places)
         if self.written:
             now = next_write()
