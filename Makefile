@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv webgpu docs reference bench clean
+.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser mpi nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -56,6 +56,7 @@ help:
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
 	@echo "make webgpu   install wgpu, for the tests of examples/custom_device_webgpu (apt install mesa-vulkan-drivers libvulkan1)"
+	@echo "make mpi      install mpi4py and MPICH, for hcq.distributed and the tests of several ranks"
 	@echo "make browser  install selenium, for the tests that drive a browser (apt install chromium chromium-driver)"
 	@echo "make clean    remove $(VENV) and everything built"
 	@echo "PYTHON=python3.12 picks another Python"
@@ -132,6 +133,8 @@ torch: $(VENV)/torch.stamp
 
 browser: $(VENV)/browser.stamp
 
+mpi: $(VENV)/mpi.stamp
+
 nv: $(VENV)/nv.stamp
 
 webgpu: $(VENV)/webgpu.stamp
@@ -185,6 +188,11 @@ $(VENV)/conformance.stamp: $(VENV)/made.stamp $(DECLARED)
 $(VENV)/browser.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing selenium"
 	@$(PIP) install --editable '.[browser]'
+	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/mpi.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing mpi4py and MPICH"
+	@$(PIP) install --editable '.[mpi]'
 	@touch $@ $(VENV)/demo.stamp
 
 $(VENV)/nv.stamp: $(VENV)/made.stamp $(DECLARED)

@@ -39,11 +39,12 @@ _LAZY = {
     "Variable": "hcq.frontend.variable",
     "dtypes": "hcq.ir.dtype",
     "nn": "hcq.frontend.nn",
+    "distributed": "hcq.frontend.distributed",
     "jit": "hcq.frontend.jit",
     "save_program": "hcq.frontend.jit",
     "no_grad": "hcq.frontend.gradient",
 }
-_MODULES = {"nn"}  # names that are modules themselves
+_MODULES = {"nn", "distributed"}  # names that are modules themselves
 
 
 def __getattr__(name: str) -> Any:

@@ -53,6 +53,7 @@ def test_the_raw_queue_computes_what_it_says():
 
 def test_every_program_explains_itself():
     assert "--epochs" in run("digits.py", "--help")
+    assert "mpirun -n 2" in run("train_distributed.py", "--help")
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert all(program.name in listed for program in EXAMPLES.glob("*.py"))
 
