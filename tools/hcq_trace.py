@@ -386,9 +386,6 @@ def _stats(options: argparse.Namespace) -> int:
     else:
         _print(stats.lines(found, Color.for_stdout()))
         _print(overlap.lines(talks, Color.for_stdout()))
-    for record in trace.joined:
-        if not record.fields.get("aligned"):
-            print(f"hcq-trace: {clean(record.fields['text'])}", file=sys.stderr)
     return 0
 
 
@@ -509,7 +506,11 @@ def _read(path: str) -> Any:
 def _read_all(options: argparse.Namespace) -> Any:
     from hcq.trace.file import Trace
 
-    return Trace.read_all(options.files, _offsets(options))
+    trace = Trace.read_all(options.files, _offsets(options))
+    for record in trace.joined:
+        if not record.fields.get("aligned"):
+            print(f"hcq-trace: {clean(str(record.fields['text']))}", file=sys.stderr)
+    return trace
 
 
 def _offsets(options: argparse.Namespace) -> dict[str, int]:

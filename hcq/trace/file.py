@@ -374,6 +374,9 @@ class Trace:
         for process, name in called.items():
             is_twin = sum(other == name for other in called.values()) > 1
             found[process] = f"{name}, {found[process]}" if is_twin and process in found else name
+        for record in self.joined:
+            for process in () if record.fields.get("aligned") else record.fields["processes"]:
+                found[process] = f"{found.get(process, f'process {process}')}, not aligned"
         return found
 
     def string(self, process: int, number: int) -> str:
@@ -523,7 +526,7 @@ class Trace:
             numbers = int(fields["device_ns"]), int(fields["host_ns"]), int(fields["error_ns"])
             self._compared.setdefault(self._of(record).key, []).append(numbers)
         elif kind == Kind.JOINED:
-            str(fields["text"])
+            str(fields["text"]), [int(process) for process in fields["processes"]]
             self.joined.append(record)
         elif kind == Kind.FAULT:
             self._of(record)

@@ -74,7 +74,7 @@ def test_ranks_and_devices_stand_on_one_timeline(
     assert [row.split("\t")[:3] for row in rows] == [
         ["rank 0 on node0", "3", "3"],
         ["rank 1 on node1", "3", "3"],
-        ["process 7 on node2", "3", "3"],
+        ["process 7 on node2, not aligned", "3", "3"],
     ]
     assert all(row.endswith("33.3 %") for row in rows)
     lanes = page.script("[...document.querySelectorAll('#pane-trace table')][0].innerText")
@@ -91,8 +91,14 @@ def test_ranks_and_devices_stand_on_one_timeline(
     assert found.splitlines()[0] == "all_reduce"
     assert "with 0, 1" in found
     page.keys("j", "f", "w", "0")
+    page.keys("4")
+    page.see("document.querySelector('#memory-canvas') !== null")
+    assert "9 buffers" in page.text("#live-title")  # three of each process, at the same addresses
+    assert page.texts("#memory-list .what").count("gate") == 3
     folder = Path(request.config.getoption("--pictures") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
+    page.script("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+    assert page.driver.save_screenshot(str(folder / "ranks-memory.png"))
     page.keys("1", "9")
     page.script("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
     assert page.driver.save_screenshot(str(folder / "ranks.png"))

@@ -41,6 +41,7 @@ const COLOURS = [
   ["freed", "freed"],
   ["ahead", "not yet allocated"],
 ];
+const BETWEEN = 40; // as high as the addresses of two processes are apart
 const POWER = 0.4; // height of a range: its bytes to this power
 
 let memory = null;
@@ -115,32 +116,49 @@ async function begin() {
 // ---------------------------------------------------------------- addresses to heights, times to bytes
 
 function measure(spans) {
-  const edges = new Map(); // address -> how many buffers begin there less how many end
+  const processes = [...new Set(spans.device.map((_, index) => processOf(index)))];
+  const edges = new Map(processes.map((process) => [process, new Map()]));
   const steps = [];
   for (let index = 0; index < spans.va.length; index++) {
     if (spans.mapping[index]) continue;
+    const own = edges.get(processOf(index)); // address -> how many buffers begin there less how many end
     const start = Number(spans.va[index]);
     const size = Math.max(1, Number(spans.size[index]));
-    edges.set(start, (edges.get(start) ?? 0) + 1);
-    edges.set(start + size, (edges.get(start + size) ?? 0) - 1);
+    own.set(start, (own.get(start) ?? 0) + 1);
+    own.set(start + size, (own.get(start + size) ?? 0) - 1);
     steps.push([spans.from[index], size]);
     if (spans.until[index] !== null) steps.push([spans.until[index], -size]);
   }
-  const bounds = [...edges.keys()].sort((a, b) => a - b);
-  const heights = [0];
-  let depth = 0;
-  for (let index = 0; index + 1 < bounds.length; index++) {
-    depth += edges.get(bounds[index]);
-    const size = bounds[index + 1] - bounds[index];
-    heights.push(heights[index] + (depth > 0 ? size ** POWER : size > 4096 ? 6 : 1));
+  const bands = new Map(); // each process has addresses of its own: they stand below each other
+  let whole = 0;
+  for (const process of processes) {
+    const own = edges.get(process);
+    const bounds = [...own.keys()].sort((a, b) => a - b);
+    const heights = [whole];
+    let depth = 0;
+    for (let index = 0; index + 1 < bounds.length; index++) {
+      depth += own.get(bounds[index]);
+      const size = bounds[index + 1] - bounds[index];
+      heights.push(heights[index] + (depth > 0 ? size ** POWER : size > 4096 ? 6 : 1));
+    }
+    bands.set(process, { bounds, heights, process });
+    whole = heights[heights.length - 1] + BETWEEN;
   }
-  const whole = heights[heights.length - 1] || 1;
-  const placeOf = (address) => heights[Math.min(bisect(bounds, address), bounds.length - 1)] / whole;
-  places = { tops: [], bottoms: [], low: bounds[0] ?? 0, high: bounds[bounds.length - 1] ?? 0 };
+  whole = Math.max(whole - BETWEEN, 1);
+  const placeOf = ({ bounds, heights }, address) =>
+    heights[Math.min(bisect(bounds, address), bounds.length - 1)] / whole;
+  places = { tops: [], bottoms: [], bands: [] };
+  for (const { bounds, heights, process } of bands.values()) {
+    if (!bounds.length) continue;
+    const [top, bottom] = [heights[0] / whole, heights[heights.length - 1] / whole];
+    places.bands.push({ process, low: bounds[0], high: bounds[bounds.length - 1], top, bottom });
+  }
   for (let index = 0; index < spans.va.length; index++) {
-    const start = Number(spans.va[index]);
-    places.tops.push(spans.mapping[index] ? 0 : placeOf(start));
-    places.bottoms.push(spans.mapping[index] ? 0 : placeOf(start + Math.max(1, Number(spans.size[index]))));
+    const [start, band] = [Number(spans.va[index]), bands.get(processOf(index))];
+    places.tops.push(spans.mapping[index] ? 0 : placeOf(band, start));
+    places.bottoms.push(
+      spans.mapping[index] ? 0 : placeOf(band, start + Math.max(1, Number(spans.size[index]))),
+    );
   }
   steps.sort((a, b) => a[0] - b[0]);
   curve = { times: [], live: [], most: 0, peak: 0 };
@@ -151,6 +169,10 @@ function measure(spans) {
     curve.live.push(live);
     if (live > curve.most) [curve.most, curve.peak] = [live, time];
   }
+}
+
+function processOf(index) {
+  return state.trace.devices[memory.spans.device[index]].process;
 }
 
 function yOf(place, tall) {
@@ -186,11 +208,16 @@ function drawMap() {
   ink.fillStyle = colour("dim");
   ink.fillText("live bytes", 12, AXIS + 10);
   ink.fillText(`peak ${bytes(curve.most)}`, 12, AXIS + 26);
-  for (const [address, y] of [
-    [places.low, TOP + 8],
-    [places.high, tall - 12],
-  ]) {
-    if (zoomY.from === 0 && zoomY.until === 1) ink.fillText(fitted(ink, hex(address), GUTTER - 14), 12, y);
+  const whole = zoomY.from === 0 && zoomY.until === 1;
+  if (places.bands.length === 1 && whole) {
+    const [{ low, high }] = places.bands;
+    ink.fillText(fitted(ink, hex(low), GUTTER - 14), 12, TOP + 8);
+    ink.fillText(fitted(ink, hex(high), GUTTER - 14), 12, tall - 12);
+  }
+  for (const { process, top } of places.bands.length > 1 ? places.bands : []) {
+    const named = state.trace.processes.find((one) => one.process === process)?.name ?? "";
+    const y = yOf(top, tall) + 8;
+    if (y >= TOP && y < tall) ink.fillText(fitted(ink, named, GUTTER - 14), 12, y);
   }
 }
 
@@ -220,6 +247,8 @@ function drawCurve(ink, wide) {
 function drawSpans(ink, wide, tall) {
   const { spans } = memory;
   const used = state.buffers; // of the selected submission
+  const { lanes, submissions } = state.trace;
+  const user = state.selected === null ? null : lanes[submissions.lane[state.selected]].process;
   for (const isFreed of [true, false]) {
     for (let index = 0; index < spans.va.length; index++) {
       if (spans.mapping[index]) continue;
@@ -235,7 +264,7 @@ function drawSpans(ink, wide, tall) {
             ? "freed"
             : isAhead
               ? "ahead"
-              : used.has(spans.va[index])
+              : used.has(spans.va[index]) && processOf(index) === user
                 ? "used"
                 : "live",
       );
@@ -280,7 +309,7 @@ function showList() {
     listed.push(index);
     if (isLive(index, time)) total += Number(spans.size[index]);
   }
-  listed.sort((a, b) => Number(spans.va[a]) - Number(spans.va[b]));
+  listed.sort((a, b) => processOf(a) - processOf(b) || Number(spans.va[a]) - Number(spans.va[b]));
   const count = listed.filter((index) => isLive(index, time)).length;
   find("live-title").textContent = `${plural(count, "buffer")}, ${bytes(total)} live at ${moment(time)}`;
   const note = left_out ? `The ${left_out} smallest of the trace are left out. ` : "";
