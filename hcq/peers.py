@@ -37,7 +37,10 @@ class PeerQueue(Queue):
     def after(self, done: Completion) -> PeerQueue:
         """Record: go on once another device's submission is done. Of this device's own, all are before this anyway."""
         other = done.device
-        if other is self.device or done.is_done:
+        if other is self.device:
+            return self
+        if done.is_done:
+            other.timeline.found_done()
             return self
         if self.device.can_watch(other):
             self._add(Wait(other.timeline.va, done.value))

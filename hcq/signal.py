@@ -120,6 +120,11 @@ class Timeline(Signal):
             observer.host_saw(self.va, now)
         return value <= now <= self.submitted
 
+    def found_done(self) -> None:
+        """The host saw that work was done, and gives other devices what need not wait for it: observers are told."""
+        for observer in self.device.observers:
+            observer.waited(self.va, self.name, self._cell[0], self.timestamp_ns, 0)
+
     @property
     def has_all_done(self) -> bool:
         """Whether nothing is in flight; for destructors, so observers are not notified."""

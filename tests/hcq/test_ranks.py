@@ -17,6 +17,7 @@ from hcq import config, ranks, spans
 from hcq.cpu.device import CpuDevice
 from hcq.errors import DriverError, UsageError
 from hcq.observe import trace_writer
+from hcq.observe.lint import lint
 from hcq.observe.trace_paths import files_of, path_of
 from hcq.ranks import Place
 from hcq.trace.file import Trace
@@ -147,6 +148,7 @@ def test_collectives_of_devices_are_spans_of_their_submissions(tmp_path: Path) -
         (name, "all-reduce", ("CPU", "CPU:1")) for name in ("CPU", "CPU:1")
     }
     assert all(seen.span.size_bytes == 4096 * 4 for seen in trace.spans)
+    assert lint(trace) == []  # where nothing waits, the trace says that the host had seen it done
 
 
 # ------------------------------------------------------------ which file
