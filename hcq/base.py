@@ -94,6 +94,10 @@ class Progress(Cell, Protocol):
         """Whether a submission is done."""
         ...
 
+    def found_done(self) -> None:
+        """The host saw that work was done, and gives other devices what need not wait for it."""
+        ...
+
 
 class BufferPool(Protocol):
     """The pool, as far as buffers and the end of a device need it."""
