@@ -64,19 +64,21 @@ class ChainedProducts(Scattered):
         )
         root, walk = self.along(loaded, axis, own, parts)
         self.follow(loaded, axis, walk)
-        k_axis, k_parts = use.k, operand_parts(use.k, unit)
-        if k_parts is None:
+        k_axis, made_parts = use.k, operand_parts(use.k, unit)
+        k_parts, wanted = made_parts or unit.k, unit.k_of_b if link.is_a else unit.k
+        loaded_parts = k_parts
+        if made_parts is None or wanted != unit.k:
             tail = 0  # the loops that make up one step of the unit
             while prod(loop.size for loop in use.k.loops[len(use.k.loops) - tail :]) < unit.size("k"):
                 tail += 1
             here = tuple((loop.size, loop.digit) for loop in use.k.loops[len(use.k.loops) - tail :])
-            before, k_parts = root, unit.k
-            root, k_axis = self.along(before, use.k, here, unit.k)
+            before, loaded_parts = root, wanted
+            root, k_axis = self.along(before, use.k, here, wanted)
             self.follow(before, use.k, k_axis)
         a_order, b_order = (in_parts(order, unit.k, k_parts) for order in (unit.a_order, unit.b_order))
         made = dict(now)
         for start in tiles_from(use.k, unit.size("k")):
-            of_k = k_axis, k_parts
+            of_k = k_axis, loaded_parts
             if link.is_a:
                 lefts = [
                     self._made(use.a, use.m, unit.a_m, row, use, start, k_parts, a_order) for row in rows

@@ -50,9 +50,15 @@ class Fragments(BulkCopies):
             now = dict(sums)
             self.follow(use.a, use.m, a_axis)
             self.follow(use.b, use.n, b_axis)
+            b_now, b_walk = self.along(b, use.k, unit.k, unit.k_of_b)
+            self.follow(b, use.k, b_walk)
+            of_b = b_walk, unit.k_of_b
             for start in tiles_of(use.k, unit.k):
                 across = [self.fragment(a, a_axis, unit.a_m, row, use, start, unit.a_order) for row in rows]
-                down = [self.fragment(b, b_axis, unit.b_n, at, use, start, unit.b_order) for at in columns]
+                down = [
+                    self.fragment(b_now, b_axis, unit.b_n, at, use, start, unit.b_order, of_b)
+                    for at in columns
+                ]
                 for (row, left), (column, right) in product(zip(rows, across), zip(columns, down)):
                     src = (left, right, now[row, column])
                     now[row, column] = self.place(Op.MATRIX, kind, src, unit.name)
@@ -124,7 +130,11 @@ class Fragments(BulkCopies):
         if rows is not None:
             return rows
         lanes = k_parts[-1][0] if k_parts[-1][1] == HELD and k_axis.loops[-1].kind == "vector" else 1
-        outer = [(d, part) for d, part in order if lanes == 1 or (d, part) != ("k", len(k_parts) - 1)]
+        across, last = 1, order[-1]
+        if last[0] != "k" and last[1] == len(parts) - 1 and axis.loops[-1].kind == "vector":
+            across = parts[-1][0]
+        together = ("k", len(k_parts) - 1) if lanes > 1 else last if across > 1 else None
+        outer = [place for place in order if place != together]
         strides = {"k": strides_of(k_parts)}
         strides["m"] = strides["n"] = strides_of(parts)
         sizes = {"k": k_parts, "m": parts, "n": parts}
@@ -132,9 +142,9 @@ class Fragments(BulkCopies):
         for steps in product(*[range(sizes[d][part][0]) for d, part in outer]):
             k = start + sum(s * strides["k"][part] for s, (d, part) in zip(steps, outer) if d == "k")
             here = tile + sum(s * strides[d][part] for s, (d, part) in zip(steps, outer) if d != "k")
-            value = self.value(root, {axis: (here, 1), k_axis: (k, lanes)})
-            value = self.broadcast(value, lanes)
-            values += [self.lane(value, lane) for lane in range(lanes)]
+            value = self.value(root, {axis: (here, across), k_axis: (k, lanes)})
+            value = self.broadcast(value, lanes * across)
+            values += [self.lane(value, lane) for lane in range(lanes * across)]
         return self.emit(Op.VECTOR, root.dtype.vec(len(values)), tuple(values))
 
     def _rows(

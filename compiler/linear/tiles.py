@@ -144,7 +144,7 @@ def tile_of(
         return made
     is_square = all(size & (size - 1) == 0 for size in sizes.values())
     if use is not None and is_square and len(sizes) > 1:
-        if not use.unit.has_row_loads and inner is not use.k and use.k in sizes and made.lanes > 1:
+        if use.unit.takes_runs and inner is not use.k and use.k in sizes and made.lanes > 1:
             _turn(made, use.k, threads)
         row = made.sizes[made.inner]
         together, across = _read_together(made, use) if use.unit.has_row_loads else ((0, 1, 2), 1)

@@ -214,14 +214,21 @@ def _tile(found: Product, facts: Accesses, batch: int, target: Target) -> Tile:
         """
         if not is_only or sizes != {2} or rows * columns > WHOLE_RESULTS:
             return False
-        copies = wave // prod(steps for steps, at in (*found.units[-1].b_n, *found.units[-1].k) if at >= 0)
+        copies = wave // prod(
+            steps for steps, at in (*found.units[-1].b_n, *found.units[-1].k_of_b) if at >= 0
+        )
         return copies * (rows // down + columns // across) * k * size // (4 * wave) <= WHOLE_REGISTERS
 
     return min((Tile(*tile, fits(*tile)) for tile in tiles), key=clocks)
 
 
 def _stores_pieces(nest: LoopNest, unit: MatrixUnit, n: Axis, whole: int) -> bool:
-    """Whether threads next to each other store less than so many bytes of a row, which could be stored by fours."""
+    """Whether threads next to each other store less than so many bytes of a row, which could be stored by fours.
+
+    Where the kernel reads what it writes, pieces they remain.
+    """
+    if nest.reads_what_it_writes:
+        return False
     neighbours = 1
     for size, digit in reversed(unit.d_n):
         neighbours *= size if digit in (HELD, 0) else 1

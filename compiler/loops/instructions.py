@@ -59,12 +59,17 @@ class Instructions(Nest):
         """
         if self.unit is None:
             raise ScheduleError("collect: no matrix unit has results that would be put together")
-        written = {store.src[0] for store in self.stores}
-        if len(self.stores) > 1 and any(load.src[0] in written for load in self.loads):
+        if self.reads_what_it_writes:
             raise ScheduleError("collect: the kernel reads what it writes")
         self.collects = True
         self.choices.append("collect")
         return self
+
+    @property
+    def reads_what_it_writes(self) -> bool:
+        """Whether a store may change what another one reads."""
+        written = {store.src[0] for store in self.stores}
+        return len(self.stores) > 1 and any(load.src[0] in written for load in self.loads)
 
     def _products(self, text: str, unit: MatrixUnit, m: Axis, n: Axis, k: Axis) -> list[MatrixUse]:
         """The sums of products along k, with their factors in the unit's own format."""

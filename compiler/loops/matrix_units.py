@@ -4,7 +4,9 @@ In       nothing
 Out      `MatrixUnit`, `UNITS` by name; `units_of(arch)`
 Next     loop_nest.py (`matrix`: three loops become one instruction), ../linear/fragments.py, ../render/
 Source   PTX ISA, "Matrix Fragments for mma" (m16n8k16, m16n8k8 of tf32, m16n8k32 of bytes), "Register Fragments for
-         wgmma.mma_async"; AMD's ISA documents of CDNA 2 and 3 (MFMA) and of RDNA 3 and 4 (WMMA)
+         wgmma.mma_async"; AMD's ISA documents of CDNA 2 and 3 (MFMA) and of RDNA 3 and 4 (WMMA); Metal Shading
+         Language Specification, "SIMD-group Matrix Functions", which does not say who holds what: that is taken from
+         MLX, Apple's own library, whose products rely on it (mlx/backend/metal/kernels/steel/gemm/mma.h)
 
 A thread's number in its wave is written as digits, the fastest first. A dimension of an operand is a list of parts,
 outermost first: so many steps, counted by a digit of the thread's number or by the registers that one thread holds.
@@ -29,6 +31,7 @@ class MatrixUnit:
     needs          a word that the target's flags must have: this unit rounds more than threads would
     order          which parts count a fragment's registers, outermost first: ("k", 0) is the outermost part of k
     has_row_loads  LOAD_ROWS of a linear program makes its fragments of shared memory (ldmatrix)
+    b_k            the parts of B's k, where other threads count it than A's; else none
     reads_shared   both operands lie in shared memory, where the unit of four warps reads them: no thread holds them
     """
 
@@ -49,11 +52,23 @@ class MatrixUnit:
     has_row_loads: bool = False
     reads_shared: bool = False
     needs: str = ""
+    b_k: Parts = ()
 
     @property
     def rounds(self) -> bool:
         """Whether its factors are rounded to tf32 first."""
-        return self.a is dtypes.float32
+        return self.needs == "tf32"
+
+    @property
+    def k_of_b(self) -> Parts:
+        """The parts of B's k."""
+        return self.b_k or self.k
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether a thread has runs of k that are as long as what it reads of shared memory at once."""
+        steps, digit = self.k[-1]
+        return digit == HELD and steps * self.a.itemsize >= HELD_BYTES
 
     @property
     def takes_made(self) -> bool:
@@ -100,6 +115,7 @@ def _mma16(name: str, operand: DType) -> MatrixUnit:
         has_row_loads=True,
         reads_shared=False,
         needs="",
+        b_k=(),
     )
 
 
@@ -266,6 +282,35 @@ def _wmma12(name: str, a: DType, b: DType) -> MatrixUnit:
     )
 
 
+APPLE = ("apple7", "apple8", "apple9")
+
+
+def _simdgroup(name: str, operand: DType) -> MatrixUnit:
+    """simdgroup_multiply_accumulate of 8 x 8 matrices, sums in float32.
+
+    Of each matrix a thread has two neighbours of a row: A's k is counted by the threads that count columns, B's by
+    those that count rows. float32 is multiplied as it is: only the order of sums is another one.
+    """
+    rows, columns = ((2, 4), (2, 2), (2, 1)), ((2, 3), (2, 0), (2, HELD))
+    return MatrixUnit(
+        name,
+        APPLE,
+        operand,
+        operand,
+        dtypes.float32,
+        (2, 2, 2, 2, 2),
+        d_m=rows,
+        d_n=columns,
+        a_m=rows,
+        b_n=columns,
+        k=columns,
+        a_order=(("k", 2),),
+        b_order=(("n", 2),),
+        d_order=(("n", 2),),
+        b_k=rows,
+    )
+
+
 _F16, _BF16, _S8, _U8 = dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.uint8
 _E4, _E5 = dtypes.fp8e4m3, dtypes.fp8e5m2
 _FLOATS = {"e4m3": (_E4, _E4), "e5m2": (_E5, _E5), "e4m3e5m2": (_E4, _E5), "e5m2e4m3": (_E5, _E4)}
@@ -295,6 +340,9 @@ UNITS = {
         _wmma12("wmma12.f16", _F16, _F16),
         _wmma12("wmma12.bf16", _BF16, _BF16),
         *[_wmma12(f"wmma12.{name}", a, b) for name, (a, b) in (_BYTES | _FLOATS).items()],
+        _simdgroup("simdgroup.f16", _F16),
+        _simdgroup("simdgroup.bf16", _BF16),
+        _simdgroup("simdgroup.f32", dtypes.float32),
     )
 }
 

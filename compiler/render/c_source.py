@@ -179,6 +179,13 @@ class CSource(ABC):
             found.append(f"{address}[{index}]")
         return found
 
+    def store_masks(self, it: Instruction) -> list[str]:
+        """For each lane of a store whether it is done; none where all are. One mask is that of all lanes."""
+        if len(it.src) < 4 or it.src[3] is None:
+            return []
+        masks = self.of(it, 3)
+        return masks * it.source(2).dtype.lanes if len(masks) == 1 else masks
+
     def masked(self, it: Instruction, lanes: list[str]) -> list[str]:
         """What a load has where its mask is on, and zero elsewhere."""
         if len(it.src) < 3 or it.src[2] is None:

@@ -315,7 +315,7 @@ class _Source(CSource):
 
     def store(self, it: Instruction) -> None:
         values = self.of(it, 2)
-        masks = self.of(it, 3) if len(it.src) > 3 and it.src[3] is not None else []
+        masks = self.store_masks(it)
         places = self.places(it, len(values))
         vector = self.whole(it, it.source(2).dtype)
         if vector and len(set(masks)) < 2:  # all lanes or none

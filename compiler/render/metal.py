@@ -4,8 +4,10 @@ In       a Program
 Out      MSL: kernel void NAME(buffers), one group of the program per threadgroup
 Next     c_source.py (what dialects share), metal_arithmetic.py (expressions), cuda.py (the same in CUDA C)
 
-Vectors that lie aligned in memory are loaded and stored whole. Matrix units (simdgroup_matrix) are not used.
-Source   Metal Shading Language Specification 3.1: address spaces, attributes, SIMD-group functions, barriers
+Vectors that lie aligned in memory are loaded and stored whole. A matrix of a SIMD group is made of the elements that
+its threads hold, and taken apart again for what is no product.
+Source   Metal Shading Language Specification 3.1: address spaces, attributes, SIMD-group functions and matrices,
+         barriers; which thread holds which element of a matrix: compiler/loops/matrix_units.py
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ MOST_PARAMETERS = 31  # entries of the buffer argument table
 PRELUDE = "#include <metal_stdlib>\nusing namespace metal;"
 VECTORS = (2, 4)  # lanes that a load or a store has at once
 MOST_VECTOR_BYTES = 16
+MATRICES = {"simdgroup.f16": "half", "simdgroup.bf16": "bfloat", "simdgroup.f32": "float"}  # of factors
 
 
 def render(program: Program, arch: str) -> str:
@@ -41,6 +44,14 @@ def render(program: Program, arch: str) -> str:
 class _Source(CSource):
     spell = METAL
     group = "group_number"
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.matrices: dict[
+            Instruction, tuple[str, int]
+        ] = {}  # fragments that are matrices, too, and how deep
+        products = [it for it in program.instructions if it.op is Op.MATRIX]
+        self.factors = {it.source(at): it.arg for it in products for at in (0, 1)}
 
     def head(self) -> list[str]:
         program = self.program
@@ -65,6 +76,12 @@ class _Source(CSource):
         return head
 
     def instruction(self, it: Instruction) -> None:
+        self.one(it)
+        if it in self.factors:  # all of them before the products: threads wait for each other once
+            self.matrix_of(it, MATRICES[self.factors[it]])
+
+    def one(self, it: Instruction) -> None:
+        """An instruction's lines."""
         op = it.op
         if op is Op.SPECIAL:
             self.special(it)
@@ -75,6 +92,15 @@ class _Source(CSource):
             self.let(it, [self.shuffle(lane, it) for lane in self.of(it, 0)])
         elif op is Op.BARRIER:
             self.line("threadgroup_barrier(mem_flags::mem_threadgroup);")
+        elif op is Op.MATRIX:
+            self.matrix(it)
+        elif op in (Op.LOOP, Op.ENDLOOP, Op.UPDATE):
+            self.common(it)
+            self.matrices = {  # an accumulator changes, and a name ends with its loop
+                made: (name, depth)
+                for made, (name, depth) in self.matrices.items()
+                if made.op is not Op.ACCUMULATOR and depth <= self.depth
+            }
         elif not self.common(it):
             raise RenderError(f"{op.name}: kernels of Metal's have no such instruction")
 
@@ -104,6 +130,33 @@ class _Source(CSource):
         )
         name = self.helper("shuffle_long", f"static inline ulong shuffle_long(ulong x, ushort by) {body}")
         return f"({kind}){name}((ulong){lane}, (ushort){it.arg})"
+
+    # -- matrix units -----------------------------------------------------------------------------------------------
+
+    def matrix(self, it: Instruction) -> None:
+        """a @ b + d of 8 x 8 matrices, a pair of neighbours in each thread."""
+        a, b = (self.matrix_of(it.source(number), MATRICES[it.arg]) for number in (0, 1))
+        d = self.matrix_of(it.source(2), "float")
+        self.count += 1
+        name = f"x{self.count}"
+        self.line(f"simdgroup_float8x8 {name};")
+        self.line(f"simdgroup_multiply_accumulate({name}, {a}, {b}, {d});")
+        self.let(it, [f"{name}.thread_elements()[{lane}]" for lane in range(it.dtype.lanes)])
+        self.matrices[it] = name, self.depth
+
+    def matrix_of(self, it: Instruction, kind: str) -> str:
+        """A fragment as a matrix."""
+        found = self.matrices.get(it)
+        if found is not None:
+            return found[0]
+        self.count += 1
+        name = f"x{self.count}"
+        self.matrices[it] = name, self.depth
+        self.line(f"simdgroup_{kind}8x8 {name};")
+        for lane, value in enumerate(self.values[it]):
+            text = value if kind == "float" else f"as_type<{kind}>({value})"
+            self.line(f"{name}.thread_elements()[{lane}] = {text};")
+        return name
 
     # -- memory -----------------------------------------------------------------------------------------------------
 
@@ -141,7 +194,7 @@ class _Source(CSource):
 
     def store(self, it: Instruction) -> None:
         values = self.of(it, 2)
-        masks = self.of(it, 3) if len(it.src) > 3 and it.src[3] is not None else []
+        masks = self.store_masks(it)
         places = self.places(it, len(values))
         dtype = it.source(2).dtype
         step = self.pieces(it, dtype) if len(set(masks)) < 2 else 1  # all lanes or none

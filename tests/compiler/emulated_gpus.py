@@ -29,10 +29,12 @@ def machine_of(*words: str) -> Any:
     return machine
 
 
-def gpu_of(gpus: Mapping[str, tuple[str, Target]]) -> Any:
-    """A fixture: each of these, as an open device and its target. gpus: word -> its name there, its target."""
+def gpu_of(gpus: Mapping[str, tuple[str, Target]], thorough: Collection[str] = ()) -> Any:
+    """A fixture: each of these, as an open device and its target. gpus: word -> its name there, its target; thorough:
+    words for `--thorough` alone."""
+    params = [pytest.param(word, marks=[pytest.mark.thorough] * (word in thorough)) for word in gpus]
 
-    @pytest.fixture(params=gpus, name="gpu")
+    @pytest.fixture(params=params, name="gpu")
     def gpu(request: pytest.FixtureRequest, machine: None) -> tuple[Any, Target]:
         name, target = gpus[request.param]
         return hcq.open(name), target

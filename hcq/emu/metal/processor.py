@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -79,4 +80,9 @@ class Processor:
             except KernelFault as fault:
                 self.device.runtime.lines.append(str(fault))
                 return str(fault)
+            except (
+                Exception
+            ) as error:  # a mistake of the emulation's: said, instead of a wait that never ends
+                self.device.runtime.lines.append(traceback.format_exc())
+                return f"the emulation itself failed: {type(error).__name__}: {error}"
         return ""

@@ -13,7 +13,7 @@ from hcq.compiler.linear.sharing import MOST_SHARED
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
-from hcq.compiler.target import amd_target, nv_target
+from hcq.compiler.target import amd_target, metal_target, nv_target
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -38,10 +38,11 @@ GPUS = {
     "amd:gfx942": ("AMD:1", amd_target("gfx942")),
     "nv:sm_80": ("NV", nv_target("sm_80")),
     "nv:sm_90": ("NV:1", nv_target("sm_90")),
+    "metal:m3": ("METAL", metal_target("apple9")),
 }
 
 machine = machine_of(*GPUS)
-gpu = gpu_of(GPUS)
+gpu = gpu_of(GPUS, thorough=["metal:m3"])
 
 
 def product() -> Node:

@@ -20,7 +20,7 @@ from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, units_of
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import build, lower
-from hcq.compiler.target import NV_SHARED_KIB, Toolchain, amd_target, nv_target
+from hcq.compiler.target import NV_SHARED_KIB, Toolchain, amd_target, metal_target, nv_target
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -47,10 +47,11 @@ GPUS = {
     "amd:gfx1100": ("AMD", amd_target("gfx1100")),
     "amd:gfx942": ("AMD:1", amd_target("gfx942")),
     "nv:sm_80": ("NV", nv_target("sm_80")),
+    "metal:m3": ("METAL", metal_target("apple9")),
 }
 
 machine = machine_of(*GPUS)
-gpu = gpu_of(GPUS)
+gpu = gpu_of(GPUS, thorough=["metal:m3"])
 
 
 def softmax() -> Node:
@@ -268,7 +269,7 @@ def test_products_of_halves_are_left_to_the_matrix_unit(gpu: tuple[Any, Any]) ->
 @pytest.mark.parametrize("unit", UNITS.values(), ids=lambda unit: unit.name)
 def test_every_element_of_a_fragment_is_held_once(unit: MatrixUnit) -> None:
     """The threads and registers of each operand count its elements, or, where both halves of a wave hold it, twice."""
-    operands = () if unit.reads_shared else ((unit.a_m, unit.k), (unit.b_n, unit.k))
+    operands = () if unit.reads_shared else ((unit.a_m, unit.k), (unit.b_n, unit.k_of_b))
     for first, second in ((unit.d_m, unit.d_n), *operands):
         digits = [digit for _, digit in (*first, *second) if digit != HELD]
         assert len(set(digits)) == len(digits)

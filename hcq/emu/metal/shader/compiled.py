@@ -1,7 +1,7 @@
 """A kernel in machine code: LLVM's of the text that groups.py writes, and its launch.
 
-In       a Source, one of its kernels; then a grid, a block and what is bound
-Out      memory as the kernel leaves it; NotCompiled for what is interpreted only, KernelFault for what a thread did
+In       a kernel and its Code; then a grid, a block and what is bound
+Out      memory as the kernel leaves it; KernelFault for what a thread did, NotCompiled where there is no LLVM
 Changes  what is bound
 Next     groups.py (the text), program.py (who decides whether a kernel is compiled)
 """
@@ -17,36 +17,35 @@ import numpy as np
 
 from hcq import native
 from hcq.emu.metal.shader.errors import KernelFault, NotCompiled
-from hcq.emu.metal.shader.groups import ARGUMENTS, FAULT, ROWS, TABLE, write
-from hcq.emu.metal.shader.parser import Source
+from hcq.emu.metal.shader.groups import ARGUMENTS, FAULT, SLOT_UNIT, TABLE, Code
 from hcq.emu.metal.shader.syntax import Function
 
 Size = tuple[int, int, int]
 
 
 class Compiled:
-    """One kernel. `text` is LLVM's."""
+    """One kernel. is_best: LLVM takes its time, for code that is two to three times as fast."""
 
-    def __init__(self, source: Source, kernel: Function) -> None:
+    def __init__(self, kernel: Function, code: Code, is_best: bool = True) -> None:
+        self.is_best = is_best
         self.name = kernel.name
         self.memories = [one.name for one in kernel.parameters if one.kind.space]
         self.shared = {name: size for name, (_, size) in kernel.shared.items()}
-        self._code = write(source, kernel)
-        self.text = self._code.text
-        self._engine, address = _assembled(self.text)
+        self._code = code
+        self._engine, address = _assembled(code.text, is_best)
         self._run = native.function(address, "int(*)(void *, void *)")
 
     def run(self, grid: Size, block: Size, bound: Sequence[Any]) -> None:
         """All threadgroups of a grid. bound: what each memory is. Raises KernelFault."""
         threads = prod(block)
-        rows = -(-threads // ROWS) * ROWS
+        rows = -(-threads // SLOT_UNIT) * SLOT_UNIT
         launch = np.zeros(TABLE + 2 * len(bound), np.int64)
         launch[: len(ARGUMENTS)] = (0, prod(grid), threads, rows, *grid, *block)
         for number, data in enumerate(bound):
             launch[TABLE + 2 * number : TABLE + 2 * number + 2] = native.address_of(data), len(data)
-        scratch = np.zeros(self._code.fixed_bytes + rows * self._code.slot_bytes + ROWS, np.uint8)
+        scratch = np.zeros(self._code.fixed_bytes + rows * self._code.slot_bytes + SLOT_UNIT, np.uint8)
         start = native.address_of(scratch)
-        aligned = native.pointer(-(-start // ROWS) * ROWS)
+        aligned = native.pointer(-(-start // SLOT_UNIT) * SLOT_UNIT)
         if self._run(native.pointer(native.address_of(launch)), aligned):
             raise self._fault(int(launch[FAULT]), int(launch[FAULT + 1]), bound)
 
@@ -70,7 +69,7 @@ def _tools() -> tuple[Any, Any, Any]:
         raise NotCompiled(f"llvmlite cannot be imported: {problem}") from problem
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    machine = _machine(llvm)
+    machine = _machine(llvm, True)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
@@ -80,13 +79,15 @@ def _tools() -> tuple[Any, Any, Any]:
     return llvm, passes, builder
 
 
-def _machine(llvm: Any) -> Any:
+def _machine(llvm: Any, is_best: bool) -> Any:
     made = llvm.Target.from_default_triple()
     features = llvm.get_host_cpu_features().flatten()
-    return made.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
+    return made.create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=2 * is_best, jit=True
+    )
 
 
-def _assembled(text: str) -> tuple[Any, int]:
+def _assembled(text: str, is_best: bool) -> tuple[Any, int]:
     """Machine code, and where it begins; it goes with the first of them."""
     llvm, passes, builder = _tools()
     module = llvm.parse_assembly(text, llvm.create_context())
@@ -94,6 +95,6 @@ def _assembled(text: str) -> tuple[Any, int]:
     for function in module.functions:
         if not function.is_declaration:
             passes.run(function, builder)
-    engine = llvm.create_mcjit_compiler(module, _machine(llvm))
+    engine = llvm.create_mcjit_compiler(module, _machine(llvm, is_best))
     engine.finalize_object()
     return engine, int(engine.get_function_address("run"))

@@ -27,7 +27,7 @@ _CONDITIONS = {"==": "eq", "!=": "ne", "<": "lt", ">": "gt", "<=": "le", ">=": "
 
 def spelled(kind: Type) -> str:
     """LLVM's name of a type."""
-    one = _NAMES.get(kind.scalar) or f"i{kind.bits}"
+    one = _NAMES.get(kind.scalar) or f"i{kind.bits}"  # of bfloat its bits
     return f"<{kind.lanes} x {one}>" if kind.lanes > 1 else one
 
 
@@ -104,6 +104,8 @@ class Expressions(Typed):
     def constant(self, value: float, kind: Type) -> Value:
         if kind == BOOL:
             return Value("true" if value else "false", kind, int(bool(value)))
+        if kind.scalar == "bfloat":
+            return Value("0", kind)
         if kind.scalar == "float":
             rounded = float(np.float32(value))
             return Value(f"0x{struct.unpack('>Q', struct.pack('>d', rounded))[0]:016X}", kind, rounded)
@@ -162,6 +164,8 @@ class Expressions(Typed):
         return Value(found, kind)
 
     def bits_as(self, value: Value, kind: Type) -> Value:
+        if spelled(value.kind) == spelled(kind):
+            return Value(value.text, kind)
         if BOOL in (value.kind, kind) or 3 in (value.kind.lanes, kind.lanes):
             raise NotCompiled(f"as_type<{kind}> of a {value.kind}")
         return self.let(f"bitcast {spelled(value.kind)} {value.text} to {spelled(kind)}", kind)

@@ -20,12 +20,12 @@ each barrier begins another epoch.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, is_dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.errors import NotCompiled
 from hcq.emu.metal.shader.expressions import Expressions, Site, spelled
-from hcq.emu.metal.shader.machine import SIMD, UNTOUCHED
+from hcq.emu.metal.shader.machine import COLUMNS, MATRIX, ROWS, SIMD, UNTOUCHED
 from hcq.emu.metal.shader.parser import Source
 from hcq.emu.metal.shader.syntax import Expression, Function, Statement
 from hcq.emu.metal.shader.typed import BARRIERS, Made, Pointer, Value
@@ -48,9 +48,11 @@ TABLE = FAULT + 2  # and from here on, where each memory begins, and its bytes
 MOST_THREADS = 2048
 SEVERAL = MOST_THREADS - 1  # readers
 EPOCHS = 1 << 19  # then all is forgotten, and they begin again
-ROWS = 16  # slots are for a multiple of so many threads, and begin at a multiple of as many bytes
+SLOT_UNIT = 16  # slots are for a multiple of so many threads, and begin at a multiple of as many bytes
 _PARTED = "some threads of a group reach a threadgroup_barrier that the others do not."
 _OUTSIDE = "simd_shuffle_xor by {index} reaches a thread that is not in the SIMD group."
+_NO_GROUPS = "a matrix of SIMD groups, of which {index} threads are no whole number."
+_NOT_WHOLE = "a product of matrices that some threads of a SIMD group do not reach."
 _NOT_THERE = "simd_shuffle_xor asks a thread that is not there."
 
 
@@ -61,6 +63,11 @@ class Code(NamedTuple):
     sites: list[Site]
     fixed_bytes: int
     slot_bytes: int
+
+    @property
+    def lines(self) -> int:
+        """Of the text."""
+        return self.text.count("\n")
 
 
 @dataclass(frozen=True)
@@ -77,12 +84,22 @@ class Given(Value):
 
 @dataclass
 class Piece:
-    """A loop over the threads. uses: the variables in it, and whether they are written."""
+    """A loop over the threads.
+
+    uses    the variables in it, and whether they are written
+    shared  of them, those that threads read of each other: as they were before the piece
+    """
 
     name: str
     masks: tuple[Variable, ...]
     lines: list[str] = field(default_factory=list)
     uses: dict[Variable, bool] = field(default_factory=dict)
+    shared: set[Variable] = field(default_factory=set)
+
+    @property
+    def written(self) -> set[Variable]:
+        """Variables that are not yet in their slots."""
+        return {one for one, is_written in self.uses.items() if is_written}
 
 
 class _Shared(NamedTuple):
@@ -302,11 +319,14 @@ class _Groups(Expressions):
     def statement(self, it: Statement) -> None:
         for call in self.meetings(it):
             self.meet(call)
+        if self.piece is not None and self.piece.shared & set(self.matrices_in(it)):
+            self.leave()  # others may still have to read them
         match it:
             case syntax.Declare():
                 made = self.variable_of(it.name, it.kind)
                 self.enter()
-                self.put(made, self.converted(self.value(it.value), it.kind).text)
+                value = None if it.value is None else self.converted(self.value(it.value), it.kind)
+                self.put(made, "zeroinitializer" if value is None else value.text)
                 self.scopes[-1][it.name] = made
             case syntax.Assign():
                 self.enter()
@@ -329,6 +349,8 @@ class _Groups(Expressions):
             case syntax.Do():
                 if it.value.name in BARRIERS:
                     self.barrier()
+                else:
+                    self.product(*self.product_of(it.value))
 
     def assign(self, it: syntax.Assign) -> None:
         """To a variable, or into memory."""
@@ -337,6 +359,15 @@ class _Groups(Expressions):
             if not isinstance(one, Variable):
                 raise NotCompiled(f"an assignment to {it.target.name}")
             self.put(one, self.converted(self.value(it.value), one.kind).text)
+            return
+        if isinstance(it.target, syntax.Index) and isinstance(it.target.base, syntax.Member):
+            name, number = self.element_of(it.target)
+            whole = self.variable(name)
+            assert isinstance(whole, Variable)
+            value = self.converted(self.value(it.value), Type(whole.kind.scalar))
+            kind, before = spelled(whole.kind), self.got(whole).text
+            made = f"insertelement {kind} {before}, {spelled(value.kind)} {value.text}, i32 {number}"
+            self.put(whole, self.word(made))
             return
         place = self.written(it.target)
         self.store(place, self.converted(self.value(it.value), place.kind))
@@ -420,6 +451,17 @@ class _Groups(Expressions):
 
     # ------------------------------------------------------------ where threads meet
 
+    def matrices_in(self, it: Statement) -> list[Made]:
+        """The matrices that there are by now of which a statement changes an element."""
+        match it:
+            case syntax.Assign(target=syntax.Index(base=syntax.Member(base=syntax.Name(name=name)))):
+                return [scope[name] for scope in self.scopes if name in scope]
+            case syntax.If():
+                return [made for one in (*it.then, *it.otherwise) for made in self.matrices_in(one)]
+            case syntax.For():
+                return [made for one in it.body for made in self.matrices_in(one)]
+        return []
+
     def meets(self, body: list[Statement]) -> bool:
         """Whether threads meet in these statements."""
         for one in body:
@@ -441,7 +483,8 @@ class _Groups(Expressions):
         found: list[syntax.Call] = []
         match it:
             case syntax.Declare():
-                self.collect(it.value, found, False)
+                if it.value is not None:
+                    self.collect(it.value, found, False)
             case syntax.Assign():
                 self.collect(it.target, found, False)
                 self.collect(it.value, found, False)
@@ -508,6 +551,53 @@ class _Groups(Expressions):
             there = self.word(f"load i1, ptr {self.slot(mask, other)}")
             self.guard(there, Site(_NOT_THERE), "0")
         return self.let(f"load {spelled(value.kind)}, ptr {self.slot(mine, other)}", value.kind)
+
+    def product(self, d: Value, a: Value, b: Value, c: Value) -> None:
+        """d = a @ b + c of matrices of each SIMD group; rounded as in machine.py."""
+        assert isinstance(a, Variable) and isinstance(b, Variable)
+        if self.piece is not None and (a in self.piece.written or b in self.piece.written):
+            self.leave()
+        self.enter()
+        assert self.piece is not None
+        self.piece.shared |= {a, b}
+        whole = self.word(f"and i64 %threads, {SIMD - 1}")
+        self.guard(self.word(f"icmp eq i64 {whole}, 0"), Site(_NO_GROUPS), "%threads")
+        for mask in self.masks:
+            for lane in range(SIMD):
+                other = self.word(f"or i64 {self.word(f'and i64 {self.thread}, -{SIMD}')}, {lane}")
+                self.guard(self.word(f"load i1, ptr {self.slot(mask, other)}"), Site(_NOT_WHOLE), "0")
+        assert isinstance(c, Variable) and isinstance(d, Variable)
+        sums = self.got(c)
+        lanes = [self.lane(sums, number) for number in range(2)]
+        rows, columns = _threads_of(ROWS), _threads_of(COLUMNS)
+        in_row = self.word(f"and i64 {self.thread}, {~(SIMD - 1) | rows}")
+        in_column = self.word(f"and i64 {self.thread}, {~(SIMD - 1) | columns}")
+        for k in range(MATRIX):
+            of_k, at_k = (
+                next(t for t in range(SIMD) if not t & mine and places[t] == at)
+                for mine, places, at in ((rows, COLUMNS, k // 2 * 2), (columns, ROWS, k))
+            )
+            left, right = self.held(a, in_row, of_k), self.held(b, in_column, at_k)
+            factor = self.as_float(self.lane(left, k % 2))
+            for number in range(2):
+                made = self.operated("*", factor, self.as_float(self.lane(right, number)))
+                lanes[number] = self.operated("+", lanes[number], made)
+        found = self.vector(lanes, d.kind).text
+        if d in (a, b):
+            raise NotCompiled("a product of matrices that takes the place of a factor")
+        self.put(d, found)
+
+    def held(self, one: Variable, group: str, lane: int) -> Value:
+        """What a thread of the same row, or of the same column, has of a matrix."""
+        other = self.word(f"or i64 {group}, {lane}")
+        return self.let(f"load {spelled(one.kind)}, ptr {self.slot(one, other)}", one.kind)
+
+    def as_float(self, value: Value) -> Value:
+        """An element of a factor."""
+        if value.kind.scalar != "bfloat":
+            return self.converted(value, Type("float"))
+        wide = self.word(f"shl i32 {self.word(f'zext i16 {value.text} to i32')}, 16")
+        return self.let(f"bitcast i32 {wide} to float", Type("float"))
 
     def barrier(self) -> None:
         """All threads of the group, or none; then another epoch."""
@@ -672,7 +762,7 @@ class _Groups(Expressions):
         at = 0
         for name, (kind, size) in self.kernel.shared.items():
             sizes = _sizes(self.kernel.body, name) | {SIZES[kind.scalar]}
-            unit, room = min(sizes), -(-size // ROWS) * ROWS
+            unit, room = min(sizes), -(-size // SLOT_UNIT) * SLOT_UNIT
             entries = 4 * (room // unit)
             self.shared[name] = _Shared(at, size, unit, at + room, at + room + entries)
             at += room + 2 * entries
@@ -814,6 +904,11 @@ class _Groups(Expressions):
             f"  br i1 %{name}.more, label %{name}.head, label %{name}.done",
             f"{name}.done:",
         ]
+
+
+def _threads_of(places: Any) -> int:
+    """The bits of a thread's number in its SIMD group that say which row it has, or which columns."""
+    return sum(1 << bit for bit in range(SIMD.bit_length() - 1) if places[1 << bit])
 
 
 def _inner(body: list[Statement]) -> list[Statement]:

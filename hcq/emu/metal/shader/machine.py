@@ -5,7 +5,8 @@ Out      arrays; KernelFault for an access outside, a race in threadgroup memory
 Changes  memory
 Next     translate.py (who writes these calls), program.py (who makes the batches)
 Source   Metal Shading Language Specification: "Threadgroup and SIMD-group Synchronization Functions", "SIMD-group
-         Functions", "Threadgroup Address Space"
+         Functions", "Threadgroup Address Space"; who holds which elements of a matrix: MLX,
+         mlx/backend/metal/kernels/steel/gemm/mma.h
 
 All threads take each step together, so a missing barrier would do no harm here. It is found by other means: each
 element of threadgroup memory remembers who touched it since the last barrier.
@@ -21,6 +22,10 @@ from numpy.typing import NDArray
 from hcq.emu.metal.shader.errors import KernelFault
 
 SIMD = 32
+MATRIX = 8  # rows and columns of a matrix of a SIMD group
+_LANES = np.arange(SIMD)
+ROWS = (_LANES >> 1 & 3) + (_LANES >> 4 << 2)  # of the pair of elements that each thread has
+COLUMNS = (_LANES & 1) * 2 + (_LANES >> 3 & 1) * 4
 NOBODY, SEVERAL = -1, -2
 UNTOUCHED = 0xCD  # each byte of threadgroup memory that nobody has written
 
@@ -234,6 +239,34 @@ class Machine:
         if isinstance(mask, np.ndarray) and (mask & ~mask[at]).any():
             raise self.fault("simd_shuffle_xor asks a thread that is not there.")
         return value[at]
+
+    def product(self, mask: Any, a: Any, b: Any, c: Any, d: Any, kind: str) -> Any:
+        """a @ b + c of matrices of SIMD groups; d is what threads that are not there keep.
+
+        Products and sums are rounded one by one, along k in its order, from c on.
+        """
+        if mask is False:
+            return d
+        if self.threads % SIMD:
+            raise self.fault(f"a matrix of SIMD groups, of which {self.threads} threads are no whole number.")
+        if isinstance(mask, np.ndarray):
+            there = mask.reshape(-1, SIMD)
+            if (there.any(axis=1) != there.all(axis=1)).any():
+                raise self.fault("a product of matrices that some threads of a SIMD group do not reach.")
+        left, right, total = self._whole(a, kind), self._whole(b, kind), self._whole(c, "float")
+        for k in range(MATRIX):
+            total = total + left[:, :, k, None] * right[:, None, k, :]
+        found = [total[:, ROWS, COLUMNS + lane].reshape(self.size) for lane in range(2)]
+        return [self.assign(mask, new, old) for new, old in zip(found, d)]
+
+    def _whole(self, elements: Any, kind: str) -> Any:
+        """The matrices of all SIMD groups, as float32."""
+        made = np.empty((self.size // SIMD, MATRIX, MATRIX), np.float32)
+        for lane, values in enumerate(elements):
+            if kind == "bfloat":
+                values = (np.asarray(values).astype(np.uint32) << np.uint32(16)).view(np.float32)
+            made[:, ROWS, COLUMNS + lane] = np.broadcast_to(values, self.size).reshape(-1, SIMD)
+        return made
 
     def _note_read(self, mask: Any, memory: Any, at: Any) -> None:
         who = self.thread if mask is True else self.thread[mask]

@@ -250,8 +250,11 @@ class _Parser:
         found: list[Statement] = []
         while True:
             name = self.name()
-            self.take("=")
-            found.append(syntax.Declare(kind, name, self._expression(), line))
+            value = None
+            if not kind.is_matrix or self.now.text == "=":
+                self.take("=")
+                value = self._expression()
+            found.append(syntax.Declare(kind, name, value, line))
             if self.has(";"):
                 return found
             self.take(",")
@@ -314,7 +317,11 @@ class _Parser:
                 self.take("]")
                 found = syntax.Index(found, index)
             elif self.has("."):
-                found = syntax.Member(found, self.name())
+                name = self.name()
+                if name == syntax.ELEMENTS:
+                    self.take("(")
+                    self.take(")")
+                found = syntax.Member(found, name)
             else:
                 return found
 

@@ -8,7 +8,8 @@ Source   Metal Shading Language Specification, "Kernel Function Input Attributes
 
 A kernel is run by NumPy or by machine code, and tests hold the one against the other. To compile one takes longer than
 to interpret it a few times on little data, so a kernel is compiled once its launches have come, by estimate, to what
-that takes. The estimate is of the text and the launch, not of a clock: runs repeat.
+that takes: in a hurry at first, and well once that has come to what it takes. Estimates are of the text and the launch,
+not of a clock: runs repeat.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.errors import MslError, NotCompiled
+from hcq.emu.metal.shader.groups import Code, write
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory, SharedMemory
 from hcq.emu.metal.shader.parser import Source
 from hcq.emu.metal.shader.syntax import Function, Parameter
@@ -33,8 +35,11 @@ BATCH = 1 << 16  # threads that take each step together
 WAYS = ("interpreted", "compiled")  # how kernels are run, where it is not by cost
 UNKNOWN_TIMES = 8  # a loop is taken to go round, where no number says
 STEP_NS = 8000  # NumPy: a statement of a batch,
-THREAD_NS = 2.0  # and of each thread in it
-COMPILED_NS = 600_000  # LLVM: a statement of the text
+THREAD_NS = 5.0  # and of each thread in it
+WRITTEN_NS = 100_000  # LLVM: a statement of the text, to write it as IR,
+LINE_NS = 15_000  # each line of that, to assemble it in a hurry,
+BEST_LINE_NS = 70_000  # or well
+HURRIED_NS = 1.5  # what was assembled in a hurry: a statement, of each thread
 Size = tuple[int, int, int]
 Binding = NDArray[np.uint8] | bytes
 
@@ -60,6 +65,7 @@ class Program:
         self.why_not = "interpreted, as was asked" if way == "interpreted" else ""  # it is never compiled
         self._statements, self._steps = _count(kernel.body, source)
         self._spent_ns = 0.0
+        self._code: Code | None = None
         self.most_threads = kernel.most_threads
         self.shared_bytes = sum(-(-size // 16) * 16 for _, size in kernel.shared.values())
         self.table: dict[int, Entry] = {}
@@ -76,22 +82,32 @@ class Program:
 
     def run(self, grid: Size, block: Size, bindings: dict[int, Binding]) -> None:
         """All threadgroups of a grid. Raises KernelFault."""
-        if self.compiled is None and not self.why_not and self._is_worth_it(prod(grid), prod(block)):
-            try:
-                self.compiled = Compiled(self.source, self.kernel)
-            except NotCompiled as problem:
-                self.why_not = str(problem)
+        if not self.why_not and (self.compiled is None or not self.compiled.is_best):
+            self._spend(prod(grid), prod(block))
         if self.compiled is None:
             self.interpret(grid, block, bindings)
             return
         places = (_index(one) for one in self.kernel.parameters)
         self.compiled.run(grid, block, [bindings[index] for index in places if index is not None])
 
-    def _is_worth_it(self, groups: int, threads: int) -> bool:
-        """Whether NumPy would have spent, with this launch, what it takes to compile the kernel."""
+    def _spend(self, groups: int, threads: int) -> None:
+        """Compile the kernel, or compile it better, if it would cost as much to go on as it was."""
+        if self.compiled is not None and self._code is not None:
+            self._spent_ns += self._steps * HURRIED_NS * groups * threads
+            if self._spent_ns > BEST_LINE_NS * self._code.lines:
+                self.compiled = Compiled(self.kernel, self._code)
+            return
         batches = -(-groups // max(1, BATCH // threads))
         self._spent_ns += self._steps * (STEP_NS * batches + THREAD_NS * groups * threads)
-        return self.way == "compiled" or self._spent_ns > COMPILED_NS * self._statements
+        is_asked = self.way == "compiled"
+        try:
+            if self._code is None and (is_asked or self._spent_ns > WRITTEN_NS * self._statements):
+                self._code = write(self.source, self.kernel)
+            if self._code is not None and (is_asked or self._spent_ns > LINE_NS * self._code.lines):
+                self.compiled = Compiled(self.kernel, self._code, is_best=is_asked)
+                self._spent_ns = 0.0
+        except NotCompiled as problem:
+            self.why_not = str(problem)
 
     def interpret(self, grid: Size, block: Size, bindings: dict[int, Binding]) -> None:
         """The same by NumPy."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from hcq.emu.metal.shader.types import Type
 
+ELEMENTS = "thread_elements"  # the member function that has what a thread holds of a matrix
+
 
 @dataclass
 class Number:
@@ -83,7 +85,7 @@ class Index:
 
 @dataclass
 class Member:
-    """A lane by name."""
+    """A lane by name, or ELEMENTS: what a thread has of a matrix."""
 
     base: Expression
     name: str
@@ -94,11 +96,11 @@ Expression = Number | Name | Unary | Binary | Choice | Cast | Call | Index | Mem
 
 @dataclass
 class Declare:
-    """A variable, with its first value."""
+    """A variable, with its first value; a matrix may have none."""
 
     kind: Type
     name: str
-    value: Expression
+    value: Expression | None
     line: int
 
 
@@ -144,7 +146,7 @@ class Return:
 
 @dataclass
 class Do:
-    """An expression for what it does: a barrier."""
+    """An expression for what it does: a barrier, a product of matrices."""
 
     value: Call
     line: int

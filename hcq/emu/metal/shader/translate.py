@@ -20,7 +20,7 @@ import numpy as np
 from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.parser import Source
 from hcq.emu.metal.shader.syntax import Function, Statement
-from hcq.emu.metal.shader.typed import BARRIERS, COMPARES, Made, Pointer, Typed, Value, reads
+from hcq.emu.metal.shader.typed import BARRIERS, COMPARES, PRODUCT, Made, Pointer, Typed, Value, reads
 from hcq.emu.metal.shader.types import BOOL, Type, joined
 
 _FUNCTIONS = {
@@ -126,8 +126,12 @@ class _Writer(Typed):
     def statement(self, it: Statement) -> None:
         match it:
             case syntax.Declare():
-                value = self.converted(self.value(it.value), it.kind)
-                self.scopes[-1][it.name] = Value(self.keep(value.text, it.name), it.kind)
+                if it.value is None:
+                    zero = self.constant(0, Type(it.kind.scalar)).text
+                    text = f"[{', '.join([zero] * it.kind.lanes)}]"
+                else:
+                    text = self.converted(self.value(it.value), it.kind).text
+                self.scopes[-1][it.name] = Value(self.keep(text, it.name), it.kind)
             case syntax.Assign():
                 self.assign(it)
             case syntax.If():
@@ -137,6 +141,11 @@ class _Writer(Typed):
             case syntax.Return():
                 self.give(it)
             case syntax.Do():
+                if it.value.name == PRODUCT:
+                    d, *factors = (one.text for one in self.product_of(it.value))
+                    kind = self.product_of(it.value)[1].kind.scalar
+                    self.say(f"{d} = M.product({self.mask}, {', '.join(factors)}, {d}, {kind!r})")
+                    return
                 if it.value.name not in BARRIERS:
                     self.fail(f"{it.value.name} is not a call that is known here for what it does")
                 self.say(f"M.barrier({self.mask})")
@@ -144,9 +153,19 @@ class _Writer(Typed):
     def assign(self, it: syntax.Assign) -> None:
         if isinstance(it.target, syntax.Name):
             one = self.variable(it.target.name)
+            if one.kind.is_matrix:
+                self.fail(f"{it.target.name} is a matrix, which is assigned by its elements here")
             value = self.converted(self.value(it.value), one.kind)
             new = value.text if self.mask == "m0" else f"M.assign({self.mask}, {value.text}, {one.text})"
             self.say(f"{one.text} = {new}")
+            return
+        if isinstance(it.target, syntax.Index) and isinstance(it.target.base, syntax.Member):
+            name, number = self.element_of(it.target)
+            one = self.variable(name)
+            value = self.converted(self.value(it.value), Type(one.kind.scalar))
+            element = f"{one.text}[{number}]"
+            new = value.text if self.mask == "m0" else f"M.assign({self.mask}, {value.text}, {element})"
+            self.say(f"{one.text} = {one.text}[:{number}] + [{new}] + {one.text}[{number + 1}:]")
             return
         place = self.written(it.target)
         value = self.converted(self.value(it.value), place.kind)

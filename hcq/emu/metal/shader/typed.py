@@ -23,6 +23,7 @@ ARITHMETIC = {"+", "-", "*", "/", "%", "&", "|", "^"}
 COMPARES = {"==", "!=", "<", ">", "<=", ">="}
 FLOAT_FUNCTIONS = {"sqrt", "precise::sqrt", "trunc", "floor", "ceil", "fabs", "isnan"}
 BARRIERS = ("threadgroup_barrier",)
+PRODUCT = "simdgroup_multiply_accumulate"
 LANES = "xyzw"
 
 
@@ -144,7 +145,7 @@ class Typed(ABC):
         """As C converts it."""
         if value.kind == kind:
             return value
-        if value.kind.lanes != kind.lanes:
+        if value.kind.lanes != kind.lanes or "bfloat" in (value.kind.scalar, kind.scalar):
             self.fail(f"a {value.kind} where a {kind} is expected")
         if kind.lanes > 1:
             self.fail(f"a {value.kind} does not become a {kind} by itself")
@@ -174,6 +175,9 @@ class Typed(ABC):
                 return self.converted(self.value(it.value), it.kind)
             case syntax.Index():
                 base = it.base
+                if isinstance(base, syntax.Member) and base.name == syntax.ELEMENTS:
+                    one, number = self.element_of(it)
+                    return self.lane(self.value(syntax.Name(one, self.at)), number)
                 if isinstance(base, syntax.Name) and isinstance(self.find(base.name), Value):
                     return self.lane_of(self.value(base), it.index)
                 return self.load(self.place(it))
@@ -197,6 +201,27 @@ class Typed(ABC):
             self.fail(f"a lane of a {vector.kind} is a number below {vector.kind.lanes}")
         return self.lane(vector, int(index.value))
 
+    def element_of(self, it: syntax.Index) -> tuple[str, int]:
+        """matrix.thread_elements()[number]: the matrix by name, and the number."""
+        assert isinstance(it.base, syntax.Member)
+        if not isinstance(it.base.base, syntax.Name) or not self.variable(it.base.base.name).kind.is_matrix:
+            self.fail(f"{syntax.ELEMENTS} of what is no variable that is a matrix")
+        if not isinstance(it.index, syntax.Number) or it.index.value not in (0, 1):
+            self.fail("a thread has elements 0 and 1 of a matrix of 8 x 8")
+        return it.base.base.name, int(it.index.value)
+
+    def product_of(self, it: syntax.Call) -> list[Value]:
+        """The variables of d = a @ b + c. Raises MslError for any that are not run here."""
+        names = [one.name for one in it.arguments if isinstance(one, syntax.Name)]
+        if len(names) != 4 or len(it.arguments) != 4:
+            self.fail(f"{PRODUCT} takes four variables that are matrices")
+        d, a, b, c = found = [self.variable(name) for name in names]
+        if not all(one.kind.is_matrix for one in found) or a.kind != b.kind or not c.kind == d.kind:
+            self.fail(f"{PRODUCT} of {', '.join(str(one.kind) for one in found)}")
+        if d.kind.scalar != "float":
+            self.fail(f"{PRODUCT}: sums in {d.kind.scalar} are not in the subset that is run here")
+        return found
+
     def unary(self, it: syntax.Unary) -> Value:
         """- ! ~ *"""
         if it.sign == "*":
@@ -215,8 +240,8 @@ class Typed(ABC):
 
     def binary(self, sign: str, left: Value, right: Value) -> Value:
         """Two numbers, in the type that C joins theirs to."""
-        if left.kind.lanes > 1 or right.kind.lanes > 1:
-            self.fail("arithmetic of vectors is not in the subset that is run here")
+        if left.kind.lanes > 1 or right.kind.lanes > 1 or "bfloat" in (left.kind.scalar, right.kind.scalar):
+            self.fail("arithmetic of vectors and of bfloat is not in the subset that is run here")
         if sign in ("<<", ">>"):
             left, right = (self.converted(one, promoted(one.kind)) for one in (left, right))
             return self.shifted(sign, left, right)

@@ -24,6 +24,7 @@ SCALARS = {
     "long": "int64",
     "ulong": "uint64",
     "half": "float16",
+    "bfloat": "uint16",  # its bits: NumPy has no such numbers, and nothing computes in them but matrices
     "float": "float32",
 }
 SIZES = {
@@ -37,18 +38,24 @@ SIZES = {
     "long": 8,
     "ulong": 8,
     "half": 2,
+    "bfloat": 2,
     "float": 4,
 }
 _VECTOR = re.compile(r"([a-z]+?)([234])")
+_MATRIX = re.compile(r"simdgroup_(half|bfloat|float)8x8")
 
 
 @dataclass(frozen=True)
 class Type:
-    """A scalar, a vector of `lanes`, or a pointer to one in a space of memory."""
+    """A scalar, a vector of `lanes`, or a pointer to one in a space of memory.
+
+    is_matrix   of a SIMD group: `lanes` are those that a thread has of it
+    """
 
     scalar: str
     lanes: int = 1
     space: str = ""  # of a pointer: "device", "constant", "threadgroup"
+    is_matrix: bool = False
 
     @property
     def numpy(self) -> str:
@@ -63,7 +70,7 @@ class Type:
     @property
     def is_float(self) -> bool:
         """Whether it is a number with a fraction."""
-        return self.scalar in ("half", "float")
+        return self.scalar in ("half", "bfloat", "float")
 
     @property
     def is_unsigned(self) -> bool:
@@ -81,6 +88,8 @@ class Type:
         return Type(self.scalar) if not self.space else replace(self, space="")
 
     def __str__(self) -> str:
+        if self.is_matrix:
+            return f"simdgroup_{self.scalar}8x8"
         name = self.scalar + (str(self.lanes) if self.lanes > 1 else "")
         return f"{self.space} {name} *" if self.space else name
 
@@ -89,9 +98,11 @@ BOOL, INT, UINT, FLOAT = Type("bool"), Type("int"), Type("uint"), Type("float")
 
 
 def named(name: str) -> Type | None:
-    """A scalar or a vector type by its name."""
+    """A scalar, a vector or a matrix type by its name."""
     if name in SCALARS:
         return Type(name)
+    if matrix := _MATRIX.fullmatch(name):
+        return Type(matrix[1], 2, is_matrix=True)
     found = _VECTOR.fullmatch(name)
     return Type(found[1], int(found[2])) if found and found[1] in SCALARS else None
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.errors import KernelFault
+from hcq.emu.metal.shader.groups import write
 from hcq.emu.metal.shader.parser import parse
 from hcq.emu.metal.shader.program import Program
 
@@ -33,7 +34,7 @@ def both(text: str, groups: int, threads: int, *data: NDArray[np.uint8]) -> list
     (kernel,) = source.kernels.values()
     first, second = ([one.copy() for one in data] for _ in range(2))
     Program(source, kernel).interpret((groups, 1, 1), (threads, 1, 1), dict(enumerate(first)))
-    Compiled(source, kernel).run((groups, 1, 1), (threads, 1, 1), second)
+    Compiled(kernel, write(source, kernel)).run((groups, 1, 1), (threads, 1, 1), second)
     for a, b in zip(first, second):
         np.testing.assert_array_equal(a, b)
     return second
@@ -137,6 +138,12 @@ static inline int early(int x) { if (x < 4) return -x; if (x == 9) { return 100;
 """
 
 
+MATRICES = """
+        simdgroup_half8x8 x, y; simdgroup_float8x8 z;
+        x.thread_elements()[0] = (half)p[all]; x.thread_elements()[1] = (half)(int)lane;
+        y.thread_elements()[0] = (half)2.0f; y.thread_elements()[1] = (half)(p[all] - 3);
+        z.thread_elements()[0] = (float)n;
+        simdgroup_multiply_accumulate(z, x, y, z);"""
 BODIES = {
     "loops of each thread's own length, and functions that return early": """
         int s = 0;
@@ -178,6 +185,20 @@ BODIES = {
         ((threadgroup short *)t)[i] = (short)p[all];
         BARRIER
         out[all] = (int)((threadgroup short *)t)[63u - i];""",
+    "matrices of halves and of floats": MATRICES
+    + """
+        out[all] = (int)z.thread_elements()[0] + 1000 * (int)z.thread_elements()[1];
+        simdgroup_float8x8 x32, y32;
+        x32.thread_elements()[0] = (float)p[all] / 3.0f; x32.thread_elements()[1] = (float)i * 0.1f;
+        y32.thread_elements()[0] = 1.5f; y32.thread_elements()[1] = (float)lane;
+        for (int j = 0; j < n; ++j) { simdgroup_multiply_accumulate(z, x32, y32, z); }
+        out[all] = out[all] ^ as_type<int>(z.thread_elements()[0]) ^ as_type<int>(z.thread_elements()[1]);""",
+    "matrices of bfloat, in some SIMD groups": """
+        simdgroup_bfloat8x8 x, y; simdgroup_float8x8 z;
+        x.thread_elements()[0] = as_type<bfloat>((ushort)(16256 + p[all]));
+        y.thread_elements()[1] = as_type<bfloat>((ushort)(16256 + (int)lane));
+        if (i >= 32u) { simdgroup_multiply_accumulate(z, x, y, z); }
+        out[all] = as_type<int>(z.thread_elements()[0] + z.thread_elements()[1]) + 1;""",
     "what nobody wrote": "out[all] = t[i] + ((threadgroup char *)t)[i];",
 }
 
@@ -203,7 +224,7 @@ def test_each_thread_knows_its_place_in_three_dimensions() -> None:
     (kernel,) = source.kernels.values()
     first, second = (np.zeros(4 * 12 * 60, np.uint8) for _ in range(2))
     Program(source, kernel).interpret((2, 3, 2), (5, 4, 3), {0: first})
-    Compiled(source, kernel).run((2, 3, 2), (5, 4, 3), [second])
+    Compiled(kernel, write(source, kernel)).run((2, 3, 2), (5, 4, 3), [second])
     np.testing.assert_array_equal(first, second)
     words = first.view(np.uint32)
     assert words[-1] == 9 + 100 * 11 + 10000 * 5 + 1000000 + 4 + 3 + 2
@@ -215,7 +236,7 @@ def test_a_kernel_is_compiled_once_it_has_been_run_often_enough() -> None:
     program = Program(source, kernel)
     out, data, number = ints(*[0] * 64), ints(*range(64)), ints(3)
     ways = []
-    for _ in range(300):
+    for _ in range(2000):
         out[:] = 0
         program.run((2, 1, 1), (32, 1, 1), {0: out, 1: data, 2: number})
         assert out.view(np.int32).tolist() == list(range(3, 67))
@@ -241,7 +262,7 @@ def test_a_thread_that_leaves_its_buffer_leaves_the_memory_beside_it_alone() -> 
     (kernel,) = source.kernels.values()
     memory = np.zeros(4 * 64, np.uint8)
     with pytest.raises(KernelFault, match=r"k: writes out\[32\] of 32 elements of int32"):
-        Compiled(source, kernel).run((2, 1, 1), (32, 1, 1), [memory[:128], ints(0), ints(0)])
+        Compiled(kernel, write(source, kernel)).run((2, 1, 1), (32, 1, 1), [memory[:128], ints(0), ints(0)])
     assert memory[:128].view(np.int32).tolist() == [1] * 32
     assert not memory[128:].any()
 
@@ -256,4 +277,6 @@ def test_races_are_found_after_so_many_barriers_that_counting_begins_again(
     source = parse(text.replace(f"t[i] = j; {BARRIER}", "t[i] = j;"))
     (kernel,) = source.kernels.values()
     with pytest.raises(KernelFault, match="a race"):
-        Compiled(source, kernel).run((1, 1, 1), (32, 1, 1), [ints(*[0] * 32), ints(0), ints(0)])
+        Compiled(kernel, write(source, kernel)).run(
+            (1, 1, 1), (32, 1, 1), [ints(*[0] * 32), ints(0), ints(0)]
+        )
