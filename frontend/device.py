@@ -65,6 +65,11 @@ def _group_of(names: Any) -> str:
     return ",".join(found)
 
 
+def opened(name: str) -> Any:
+    """The open device of a canonical name; of a group, all of them, to be compared with those of another time."""
+    return tuple([get(member) for member in members(name)]) if is_group(name) else get(name)
+
+
 def is_group(name: str) -> bool:
     """Whether a canonical name stands for several devices."""
     return "," in name

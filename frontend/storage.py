@@ -99,6 +99,10 @@ class Storage:
         self.kind = kind_of(self.device, self.dtype, self.shape)
         return self.kind
 
+    def like(self, buffer: Any = None) -> Storage:
+        """Another storage of the same shape in the same place: in that memory, or in none yet."""
+        return Storage(self.device, self.dtype, self.shape, buffer)
+
     def __repr__(self) -> str:
         return f"Storage({self.device}, {self.dtype.name}, {self.shape})"
 

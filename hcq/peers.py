@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from hcq import backends, open_devices
 from hcq.command import Wait
-from hcq.errors import HcqError, UsageError
+from hcq.errors import HcqError
 from hcq.memory import Buffer
 from hcq.queue import Queue
 from hcq.signal import Completion
@@ -33,6 +33,7 @@ class PeerQueue(Queue):
     """
 
     host_waits = 0
+    reaches_peers = True
 
     def after(self, done: Completion) -> PeerQueue:
         """Record: go on once another device's submission is done. Of this device's own, all are before this anyway."""
@@ -57,15 +58,6 @@ class PeerQueue(Queue):
         for buffer, value in zip(peers, last):
             buffer.last = value  # on its own device's timeline
         return done
-
-    def _check_reach(self, verb: str, buffer: Buffer) -> None:
-        if buffer.device is not self.device and not self.device.can_reach(buffer):
-            if buffer.device.dead:
-                buffer.device.check_alive()
-            raise UsageError(
-                f"{verb}: {buffer!r} is on {buffer.device.name}, and {self.device.name} cannot reach its memory. "
-                "Copy it through the host."
-            )
 
     def _is_peer(self, thing: object) -> bool:
         return isinstance(thing, Buffer) and thing.device is not self.device

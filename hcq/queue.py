@@ -42,6 +42,9 @@ class Queue:
     """
 
     is_recording = False  # a graph's words stay, so its cells stay, too
+    reaches_peers = (
+        False  # whether buffers of other devices may be named, where this one reaches their memory
+    )
 
     def __init__(self, device: Base) -> None:
         if device.dead:
@@ -229,8 +232,17 @@ class Queue:
         return buffer.address + offset, size
 
     def _check_reach(self, verb: str, buffer: Buffer) -> None:
-        if buffer.device is not self.device:
+        if buffer.device is self.device:
+            return
+        if not self.reaches_peers:
             raise buffer.elsewhere(verb, self.device)
+        if not self.device.can_reach(buffer):
+            if buffer.device.dead:
+                buffer.device.check_alive()
+            raise UsageError(
+                f"{verb}: {buffer!r} is on {buffer.device.name}, and {self.device.name} cannot reach its memory. "
+                "Copy it through the host."
+            )
 
     def _cell(self, verb: str, signal: Signal) -> int:
         if not isinstance(signal, Signal):

@@ -18,17 +18,40 @@ from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.peers import PeerQueue
+from hcq.queue import Queue
 
 Step = tuple[Any, list[Any], Any, Any]
 
 
-def add(queue: PeerQueue, name: str, op: Op, dtype: DType, count: int, into: Any, more: Any) -> None:
+def add(queue: Queue, name: str, op: Op, dtype: DType, count: int, into: Any, more: Any) -> None:
     """Record: `into` becomes what `op` makes of it and `more`, element by element.
 
     name  the device of the tensor layer whose kernels these are; the queue may be its companion's
     """
     for image, places, grid, block in _adders(queue.device, name, op, dtype, count):
         queue.dispatch(image, [(into, more)[place] for place in places], grid, block)
+
+
+def copy(queue: Queue, name: str, dtype: DType, count: int, into: Any, source: Any) -> None:
+    """Record: `into` gets the elements of `source`, by a kernel: either may be a symbol of a graph."""
+    for program, args, grid, block in copies(queue.device, name, dtype, count, source, into):
+        queue.dispatch(program, args, grid, block)
+
+
+def copies(device: Any, name: str, dtype: DType, count: int, source: Any, into: Any) -> list[Step]:
+    """The launches of `copy`."""
+    return [
+        (program, [(source, into)[place] for place in places], grid, block)
+        for program, places, grid, block in _copiers(device, name, dtype, count)
+    ]
+
+
+@lru_cache(maxsize=256)
+def _copiers(device: Any, name: str, dtype: DType, count: int) -> list[Step]:
+    source = Storage(name, dtype, (count,))
+    root = Node(Op.CONTIGUOUS, dtype, (source.node(),))
+    plan = plan_for(structure_of([root]), [root], name)
+    return [*loaded(plan, device, count * dtype.itemsize)]
 
 
 @lru_cache(maxsize=256)

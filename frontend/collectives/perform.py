@@ -77,11 +77,11 @@ class Collective:
         self.seconds = cost.seconds(kind, self.way, len(names), size, link)
         self.rounds: Rounds = steps(kind, self.way, counts, cost.pieces(len(names), size, link))
         every = [step for made in self.rounds for step in made]
-        self._scratch = [
+        self.scratch = [
             max([step.length for step in every if step.adds and step.rank == rank], default=0)
             for rank in range(len(names))
         ]
-        self._transit = sum(map(sum, counts)) if any(step.space == "transit" for step in every) else 0
+        self.transit = sum(map(sum, counts)) if any(step.space == "transit" for step in every) else 0
 
     def run(
         self, sources: Sequence[Any], results: Sequence[Any], after: Sequence[Completion]
@@ -123,12 +123,12 @@ class _Running:
         self.after = list(after)
         self.done = list(after)
         size = what.dtype.itemsize
-        transit = [device.alloc(what._transit * size, "blocks on their way") if what._transit else None
+        transit = [device.alloc(what.transit * size, "blocks on their way") if what.transit else None
                    for device in self.opened]  # fmt: skip
         self.spaces = {"source": list(sources), "result": list(results), "transit": transit}
         self.scratch: list[Any] = [
             device.alloc(count * size, "received") if count else None
-            for device, count in zip(self.opened, what._scratch)
+            for device, count in zip(self.opened, what.scratch)
         ]
         self.held = [each for each in (*transit, *self.scratch) if each is not None]
 

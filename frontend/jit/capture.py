@@ -79,7 +79,7 @@ class Template:
         for storage, role in zip(structure.storages, self.roles):
             if role[0] != "memory" and role[0] != "data":
                 if role not in placeholders:
-                    placeholders[role] = Storage(storage.device, storage.dtype, storage.shape)
+                    placeholders[role] = storage.like()
                     # a gradient could flow on from here in the call; through a replay it cannot
                     placeholders[role].tracked = storage.history is not None
                     placeholders[role].number = storage.number
@@ -283,7 +283,7 @@ class Capture(Recorder):
         elif plan.device != self.seen.device:
             self.forbids(
                 f"computing on {plan.device} and on {self.seen.device}",
-                "a recording is of one device. Use one jit for each",
+                "a recording is of one device, or of one group of devices. Use one jit for each",
             )
         nodes = toposort(roots)
         for node in nodes:
@@ -527,7 +527,7 @@ def capture(
     own: dict[Storage, Storage] = {}
     for s in storages:
         if s not in own:
-            own[s] = Storage(s.device, s.dtype, s.shape, s.buffer)
+            own[s] = s.like(s.buffer)
             own[s].number = s.number
     watch = Capture(name, [own[s] for s in storages], is_first)
     watch.before_call()

@@ -29,6 +29,7 @@ from hcq.frontend.core import thread_modes, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.jit.capture import CallRecord, capture, settle
 from hcq.frontend.jit.closure import Closure
+from hcq.frontend.jit.group_replay import GroupRecording
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.realize import lock, realize, storage_of
 from hcq.frontend.sizes import has_counts
@@ -231,7 +232,8 @@ class Jit(Generic[P, R]):
             whys.append(why)
             if not why:
                 known.known.remove(before)
-                version.recording = self._last = Recording(self.name, seen, before.seen, self.by_result)
+                make = GroupRecording if devices.is_group(seen.device or "") else Recording
+                version.recording = self._last = make(self.name, seen, before.seen, self.by_result)
                 known.unlike = 0
                 break
         known.why = whys[0] if whys else ""
@@ -248,7 +250,9 @@ def _forget(device: str) -> None:
     """The device is gone, and with it what was recorded on it."""
     for each in list(_all):
         for versions in list(each._seen.values()):
-            versions.known = [v for v in versions.known if v.seen.device not in (device, None)]
+            versions.known = [
+                v for v in versions.known if device not in devices.members(v.seen.device or device)
+            ]
 
 
 def _after_fork() -> None:

@@ -14,7 +14,7 @@ those who still mean the old values, as realize.py does it for a call.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -46,7 +46,7 @@ class Recording:
         self.seen = seen
         self.pinned = seen.pinned(before)  # the tensors whose .grad must be the very one of the call
         self.device = seen.device or devices.default()
-        self.opened = devices.get(self.device)
+        self.opened = devices.opened(self.device)
         self.kernels = sum(len(run.plan.launches) for run in seen.runs)
         self.checks_left = CHECKED_REPLAYS if config.current().jit_check else 0
         self.own: dict[Role, Any] = {}  # its own memory
@@ -54,7 +54,6 @@ class Recording:
         # what is left by a call is in new memory each time; the rest of what it makes is the recording's own
         self.fresh = {role for template in seen.templates for role in template.roles if role[0] == "made"}
         self.gradients = self._own_gradients()
-        self.planned = plan_memory(seen.runs, seen.sizes, self.fresh | self.own.keys())
         self.graph, *self.further = self._graphs(by_result)
         self.written = [*seen.written, *[gradient.node.arg for _, gradient, _ in self.gradients]]
         self.written_nodes = {storage.node() for storage in self.written}
@@ -85,18 +84,23 @@ class Recording:
                 left.append((ref, leaf))
             else:
                 like = seen.placeholders[role]
-                buffer = self.opened.alloc(like.size_bytes, f"{self.name} (gradient)")
-                storage = Storage(like.device, like.dtype, like.shape, buffer)
+                storage = self.new(like, f"{self.name} (gradient)")
                 gradient = Tensor._of(storage.node(), self.device)
-                self.own[role] = buffer
+                self.own[role] = storage.buffer
                 self.fresh.discard(role)
                 found.append((ref, gradient, gradient.node))
         self.other_gradients = left
         return found
 
+    def new(self, like: Storage, name: str) -> Storage:
+        """New memory for a storage like that one."""
+        buffer = self.opened.memory.alloc(like.size_bytes, name)  # what device.alloc calls
+        return Storage(like.device, like.dtype, like.shape, buffer)
+
     def _graphs(self, by_result: bool) -> list[Any]:
         """The device graph of the runs; or several, each of which ends where another of the results is complete."""
-        device = self.opened
+        device, seen = self.opened, self.seen
+        self.planned = plan_memory(seen.runs, seen.sizes, self.fresh | self.own.keys())
         graphs = [self._new_graph()]
         ends = self._ends() if by_result else set()
         memories = [
@@ -177,7 +181,7 @@ class Recording:
             if self.written_nodes:
                 self._compute_readers(is_first=False)
             return True
-        if devices.get(self.device) is not self.opened or not all(state.holds() for state in seen.state):
+        if devices.opened(self.device) != self.opened or not all(state.holds() for state in seen.state):
             return False
         for external in seen.externals:
             tensor = external.ref()
@@ -262,16 +266,14 @@ class Recording:
             if ("grad", key) in self.named:
                 places["grad", key] = storage.buffer
         if overdue.late:
-            overdue.drop(self.opened, [storage.buffer for storage in found.values()])
-        alloc = self.opened.memory.alloc  # what device.alloc calls
+            self._drop_overdue(found.values())
         for role in self._made:
             like = seen.placeholders[role]
-            buffer = alloc(like.size_bytes, self.name)
-            storage = found[role] = Storage(like.device, like.dtype, like.shape, buffer)
+            storage = found[role] = self.new(like, self.name)
             if like.tracked:
                 storage.tracked, storage.noted = True, REPLAYED
             if role in self.named:
-                places[role] = buffer
+                places[role] = storage.buffer
         if self.further:
             for graph in (self.graph, *self.further):
                 graph.replay({key: places[key] for key in graph.patch_points})
@@ -284,6 +286,9 @@ class Recording:
         if self._only_result is not None:
             return Tensor._of(found[self._only_result].node(), self.device)
         return deliver(seen.results, seen, tensors, found, before, self.other_gradients)
+
+    def _drop_overdue(self, storages: Iterable[Storage]) -> None:
+        overdue.drop(self.opened, [storage.buffer for storage in storages])
 
     def _assign_gradients(self) -> None:
         """Every .grad is the tensor whose memory this replay writes; who holds the one before keeps what it was."""

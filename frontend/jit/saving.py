@@ -34,6 +34,7 @@ from hcq.artefact.file import (
 from hcq.artefact.program import carried_of
 from hcq.artefact.writing import Blob, write
 from hcq.errors import UsageError
+from hcq.frontend import device as devices
 from hcq.frontend import names as tensor_names
 from hcq.frontend.device import toolchain
 from hcq.frontend.jit.capture import Role, settle
@@ -256,6 +257,10 @@ class _Saver:
         if found is None:
             raise self.refuse(
                 "it has no recording. Call it first, at least twice, with inputs of the shapes to be saved"
+            )
+        if devices.is_group(found.device):
+            raise self.refuse(
+                f"it runs on several devices, {found.device}, and a file is for one. Record it on one of them"
             )
         if not found.holds():
             raise self.refuse(

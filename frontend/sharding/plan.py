@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hcq import config
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import overdue
-from hcq.frontend.collectives import cost
+from hcq.frontend.collectives import cost, kernels
 from hcq.frontend.collectives.links import slowest
 from hcq.frontend.collectives.perform import Collective
 from hcq.frontend.plan import Launch, Plan, plan_for
@@ -33,7 +33,7 @@ from hcq.frontend.sharding.placement import Split
 from hcq.frontend.sharding.storage import ShardedStorage
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType
-from hcq.ir.node import Node, Shape, substitute
+from hcq.ir.node import Node, Shape, substitute, toposort
 from hcq.ir.op import Op
 from hcq.peers import join
 from hcq.signal import Completion
@@ -48,12 +48,44 @@ class Compute(NamedTuple):
     reads    slots of the plan's inputs
     results  slots of its results
     writers  per result, how many launches must be submitted before it is complete
+    copies   results that have the value of another one, (number of that, own number): copied when all else is done
     """
 
     plan: Plan
     reads: tuple[int, ...]
     results: tuple[int, ...]
     writers: tuple[int, ...]
+    copies: tuple[tuple[int, int], ...]
+
+    def launches(self, buffers: list[Any], alloc: Callable[[int, str], Any]) -> list[Any]:
+        """Its launches over these slots; memory is allocated for what has none."""
+        plan = self.plan
+        steps = plan.programs()
+        own: list[Any] = [None] * len(plan.values)
+        for number, slot in enumerate(self.reads):
+            own[number] = buffers[slot]
+        again = {result for _, result in self.copies}
+        for place, (number, slot) in enumerate(zip(plan.results, self.results)):
+            if place in again:
+                buffers[slot] = buffers[slot] or alloc(plan.values[number].size_bytes, "result")
+                continue
+            if buffers[slot] is None:
+                buffers[slot] = own[number] or alloc(plan.values[number].size_bytes, "result")
+            own[number] = own[number] or buffers[slot]
+        memories = [alloc(size, name) for size, name in plan._memories]
+        for number, value in enumerate(plan.values):
+            if own[number] is None:
+                is_temporary = value.kind == "temporary"
+                own[number] = memories[value.memory] if is_temporary else alloc(value.size_bytes, "result")
+        found = [(program, [own[i] for i in args], grid, block) for program, args, grid, block in steps]
+        for source, result in self.copies:
+            value = plan.values[plan.results[source]]
+            count = value.size_bytes // value.dtype.itemsize
+            device, slots = devices.get(plan.device), (self.results[source], self.results[result])
+            found += kernels.copies(
+                device, plan.device, value.dtype, count, *[buffers[slot] for slot in slots]
+            )
+        return found
 
 
 class Member(NamedTuple):
@@ -76,6 +108,24 @@ class Bucket(NamedTuple):
     members: tuple[Member, ...]
     size_bytes: int
     result_bytes: tuple[int, ...]
+
+    def source_bytes(self, rank: int) -> int:
+        """How large the source of one device is."""
+        if len(self.members) > 1:
+            return self.size_bytes
+        counts, kind = self.collective.counts[rank], self.collective.kind
+        return (
+            counts[0] if kind in ("all-reduce", "all-gather") else sum(counts)
+        ) * self.collective.dtype.itemsize
+
+    def member_bytes(self, member: Member, rank: int) -> int:
+        """How large a member is on one device."""
+        return member.size_bytes if len(self.members) > 1 else self.source_bytes(rank)
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """From where to where nothing lies between two members: that is added, too, so it is filled."""
+        ends = [member.at + member.size_bytes for member in self.members]
+        return [(end, member.at) for end, member in zip(ends, self.members[1:]) if member.at > end]
 
 
 class Part(NamedTuple):
@@ -106,6 +156,7 @@ class GroupPlan:
         self.notes = found.notes
         self._numbers: dict[Storage, int] = {}
         self.inputs = [[self._slot(part) for part in _parts(storage)] for storage in structure.storages]
+        self.input_storages = [storage.like() for storage in structure.storages]
         self._made: list[dict[Node, Storage]] = [{} for _ in self.names]
         self.parts = [self._part(stage) for stage in found.stages]
         self.results = []
@@ -156,6 +207,7 @@ class GroupPlan:
             if not wanted:
                 computes.append(None)
                 continue
+            wanted = _soonest_first(wanted)
             known = {node: storage.node() for node, storage in made.items()}
             graph = substitute(wanted, known)
             structure = structure_of(graph)
@@ -168,8 +220,7 @@ class GroupPlan:
                 )
             reads = tuple([self._slot(storage) for storage in structure.storages])
             results = tuple([self._slot(made[node]) for node in wanted])
-            writers = tuple([_writer(plan, value) for value in plan.results])
-            computes.append(Compute(plan, reads, results, writers))
+            computes.append(_compute(plan, reads, results))
         return Part(tuple(computes), self._buckets(stage.exchanges, computes))
 
     def _plan(
@@ -274,9 +325,14 @@ class GroupPlan:
     def _result(self, result: Result, buffers: list[Any], storages: Sequence[Storage]) -> Storage:
         if result.assigned >= 0:
             return storages[result.assigned]
+        return self.storage_like(result, [buffers[slot] for slot in result.slots])
+
+    def storage_like(self, result: Result, buffers: Sequence[Any] | None = None) -> ShardedStorage:
+        """A storage for a result: in that memory, or in none yet."""
+        own = [None] * len(self.names) if buffers is None else buffers
         parts = [
-            Storage(name, result.dtype, shape, buffers[slot])
-            for name, shape, slot in zip(self.names, result.shapes, result.slots)
+            Storage(name, result.dtype, shape, buffer)
+            for name, shape, buffer in zip(self.names, result.shapes, own)
         ]
         return ShardedStorage(self.device, result.dtype, result.shape, parts, result.split)
 
@@ -329,23 +385,17 @@ class Run:
             return [self.buffers[slot] for slot in bucket.members[0].slots]  # of an earlier stage
         given = []
         for rank, device in enumerate(self.opened):
-            size = bucket.size_bytes
-            if len(bucket.members) == 1:
-                size = sum(bucket.collective.counts[rank]) * bucket.collective.dtype.itemsize
-                if bucket.collective.kind in ("all-reduce", "all-gather"):
-                    size = bucket.collective.counts[rank][0] * bucket.collective.dtype.itemsize
-            whole = device.alloc(size, f"{bucket.collective.kind} source")
+            whole = device.alloc(bucket.source_bytes(rank), f"{bucket.collective.kind} source")
             given.append(whole)
-            queue, end = device.queue(), 0
+            queue = device.queue()
+            for low, high in bucket.gaps():
+                queue.fill(whole, 0, high - low, offset=low)
             for member in bucket.members:
-                own = member.size_bytes if len(bucket.members) > 1 else size
-                if member.at > end:  # what lies between two members is added, too
-                    queue.fill(whole, 0, member.at - end, offset=end)
-                end = member.at + own
+                place = whole.view(member.at, bucket.member_bytes(member, rank))
                 before = self.buffers[member.slots[rank]]
                 if before is not None:  # of an earlier stage
-                    queue.copy(whole, before, own, dst_offset=member.at)
-                self.buffers[member.slots[rank]] = whole.view(member.at, own)
+                    queue.copy(place, before)
+                self.buffers[member.slots[rank]] = place
             if queue.commands:
                 queue.submit()
         return given
@@ -368,26 +418,7 @@ class Run:
         device = self.opened[rank]
         if compute is None:
             return _Work(device, [])
-        plan = compute.plan
-        steps = plan.programs()
-        own: list[Any] = [None] * len(plan.values)
-        for number, slot in enumerate(compute.reads):
-            own[number] = self.buffers[slot]
-        for number, slot in zip(plan.results, compute.results):
-            if self.buffers[slot] is None:
-                self.buffers[slot] = own[number] or device.alloc(plan.values[number].size_bytes, "result")
-            own[number] = own[number] or self.buffers[slot]
-        memories = [device.alloc(size, name) for size, name in plan._memories]
-        for number, value in enumerate(plan.values):
-            if own[number] is None:
-                own[number] = (
-                    memories[value.memory]
-                    if value.kind == "temporary"
-                    else device.alloc(value.size_bytes, "result")
-                )
-        return _Work(
-            device, [(program, [own[i] for i in args], grid, block) for program, args, grid, block in steps]
-        )
+        return _Work(device, compute.launches(self.buffers, device.alloc))
 
 
 class _Work:
@@ -409,6 +440,20 @@ class _Work:
         return Completion(self.device, self.device.timeline.submitted)
 
 
+def _compute(plan: Plan, reads: tuple[int, ...], results: tuple[int, ...]) -> Compute:
+    """A plan's part of a stage: two results that are one value for the plan have memory of their own here."""
+    writers: list[int] = []
+    copies: list[tuple[int, int]] = []
+    for number, value in enumerate(plan.results):
+        first = plan.results.index(value)
+        if results[first] == results[number]:
+            writers.append(_writer(plan, value))
+        else:
+            copies.append((first, number))
+            writers.append(len(plan.launches) + len(copies))
+    return Compute(plan, reads, results, tuple(writers), tuple(copies))
+
+
 def _parts(storage: Storage) -> list[Storage]:
     """A storage of a group is made of these."""
     if not isinstance(storage, ShardedStorage):
@@ -417,6 +462,14 @@ def _parts(storage: Storage) -> list[Storage]:
             "x.shard(devices) for a copy on each."
         )
     return storage.parts
+
+
+def _soonest_first(roots: list[Node]) -> list[Node]:
+    """Roots in the order of how much must be computed before, one after the other: exchanges can begin with these."""
+    depth: dict[Node, int] = {}
+    for node in toposort(roots):
+        depth[node] = max([depth[source] for source in node.src], default=0) + (node.op is Op.REDUCE_AXIS)
+    return sorted(roots, key=depth.__getitem__)
 
 
 def _assigned(root: Node) -> Storage:

@@ -264,8 +264,8 @@ class Rules:
         return self._made(node, SUM, [Value(None, base.shape, bases), index, x])
 
     def same(self, node: Node, sources: Sequence[Value]) -> Value:
-        """DETACH: as it is."""
-        return self._made(node, sources[0].layout, sources)
+        """DETACH: what it is made of, for gradients have been taken; so it is exchanged once for both."""
+        return sources[0]
 
     def contiguous(self, node: Node, sources: Sequence[Value]) -> Value:
         """In memory: terms are added."""

@@ -8,6 +8,7 @@ Next     placement.py (which part is where), plan.py (who makes these), ../stora
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hcq.frontend import device as devices
@@ -15,6 +16,30 @@ from hcq.frontend.sharding.placement import Split
 from hcq.frontend.storage import Storage, kind_of
 from hcq.ir.dtype import DType
 from hcq.ir.node import Shape
+
+
+class GroupBuffer:
+    """The memory of a sharded storage: one buffer per device."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = tuple(parts)
+
+    @property
+    def device(self) -> Any:
+        """One of its devices that is gone, if there is one; else the first."""
+        return next((part.device for part in self.parts if part.device.dead), self.parts[0].device)
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """All bytes of all parts, one after the other, whatever part of the tensor is asked for."""
+        return b"".join(part.read() for part in self.parts)
+
+    def write(self, data: bytes) -> None:
+        """What `read` gave."""
+        for part in self.parts:
+            part.write(data[: part.size_bytes])
+            data = data[part.size_bytes :]
 
 
 class ShardedStorage(Storage):
@@ -30,11 +55,23 @@ class ShardedStorage(Storage):
         super().__init__(group, dtype, shape)
         self.parts = parts
         self.split = split
+        own = [part.buffer for part in parts]
+        if None not in own:
+            self.buffer = GroupBuffer(own)  # type: ignore[assignment]  # what nobody but a jit looks into
 
     @property
     def place(self) -> tuple[str, Split | None]:
         """Where it is, for keys."""
         return self.device, self.split
+
+    def like(self, buffer: Any = None) -> ShardedStorage:
+        """Another storage of the same shape, split the same way: in that memory, or in none yet."""
+        own = [None] * len(self.parts) if buffer is None else buffer.parts
+        parts = [part.like(mine) for part, mine in zip(self.parts, own)]
+        made = ShardedStorage(self.device, self.dtype, self.shape, parts, self.split)
+        if buffer is not None:
+            made.buffer = buffer
+        return made
 
     def kind_of(self) -> object:
         """As of any storage; another split is another kind."""

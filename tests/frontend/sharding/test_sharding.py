@@ -133,6 +133,17 @@ def test_a_write_in_place_keeps_the_split_and_what_was_made_before_keeps_its_val
     np.testing.assert_allclose(a.numpy()[:, 0], 7.0)
 
 
+def test_two_tensors_of_one_value_have_memory_of_their_own() -> None:
+    x = Tensor(data(6, 2)).shard(TWO, 0).realize()
+    for y in (x * 2.0, x.sum(0)):
+        z, want = y.detach(), y.numpy()
+        y, z = y + 0.0, z + 0.0
+        y.realize(z)
+        y.assign(y * 3.0).realize()
+        np.testing.assert_array_equal(z.numpy(), want)
+        np.testing.assert_allclose(y.numpy(), want * 3, rtol=1e-6)
+
+
 def test_random_numbers_of_a_group_are_those_of_one_device() -> None:
     Tensor.manual_seed(5)
     wanted = [Tensor.randn(3, 4).tolist(), Tensor.rand(5).tolist()]
