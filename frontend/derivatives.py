@@ -322,6 +322,8 @@ def _first(node: Node, g: Node) -> Node:
 
 def _gather(node: Node, g: Node) -> Node:
     x, index = node.src[0], unnamed_beyond(node.src[1])
+    if 0 in index.shape:
+        return filled(0.0, x.shape, g.dtype)
     return Node(Op.SCATTER_ADD, g.dtype, (filled(0.0, x.shape, g.dtype), index, g), node.arg)
 
 

@@ -16,7 +16,9 @@ Next     core.py, methods/ (the groups), realize.py (what realize does), gradien
     activation  relu, tanh, gelu              attention      scaled_dot_product_attention
     angles      asin, atan2, hypot            logarithms     logaddexp, xlogy
     signs       copysign, nan_to_num, fmax    bits           bitwise_and, gcd
-    gates       glu, prelu, softshrink
+    gates       glu, prelu, softshrink        shapes         meshgrid, hstack, rot90
+    statistics  median, quantile, cummax      counting       bincount, searchsorted
+    scattering  scatter, index_add, put       special_values erfinv, lgamma, i0
 
 A tensor is a value: no change of one is ever seen through another. `x += 1` makes a new tensor; `x.assign(y)` and
 `x[...] = y` write into the memory that x has, and tensors made from x before that keep what they meant.
@@ -42,6 +44,7 @@ from hcq.frontend.methods.angles import Angles
 from hcq.frontend.methods.attention import Attention
 from hcq.frontend.methods.bits import Bits
 from hcq.frontend.methods.conversion import Conversion
+from hcq.frontend.methods.counting import Counting
 from hcq.frontend.methods.creation import Creation
 from hcq.frontend.methods.elementwise import Elementwise
 from hcq.frontend.methods.functions import Functions
@@ -58,7 +61,11 @@ from hcq.frontend.methods.power import Power
 from hcq.frontend.methods.product import Product
 from hcq.frontend.methods.random import Random
 from hcq.frontend.methods.reduction import Reduction
+from hcq.frontend.methods.scattering import Scattering
+from hcq.frontend.methods.shapes import Shapes
 from hcq.frontend.methods.signs import Signs
+from hcq.frontend.methods.special_values import SpecialValues
+from hcq.frontend.methods.statistics import Statistics
 from hcq.frontend.methods.window import Window
 from hcq.frontend.nodes import constant, expanded, scalar_dtype
 from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of
@@ -76,7 +83,8 @@ if TYPE_CHECKING:
 class Tensor(
     Movement, Indexing, Joining, Ordering,
     Conversion, Elementwise, Functions, Power, Activation,
-    Angles, Logarithms, Signs, Bits, Gates,
+    Angles, Logarithms, Signs, Bits, Gates, Shapes, Scattering, Statistics, Counting,
+    SpecialValues,
     Reduction, Product, Window, Normalisation, Attention, Loss,
     Creation, Random, Initial,
 ):  # fmt: skip

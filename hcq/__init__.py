@@ -40,11 +40,12 @@ _LAZY = {
     "dtypes": "hcq.ir.dtype",
     "nn": "hcq.frontend.nn",
     "distributed": "hcq.frontend.distributed",
+    "special": "hcq.frontend.functions_special",
     "jit": "hcq.frontend.jit",
     "save_program": "hcq.frontend.jit",
     "no_grad": "hcq.frontend.gradient",
 }
-_MODULES = {"nn", "distributed"}  # names that are modules themselves
+_MODULES = {"nn", "distributed", "special"}  # names that are modules themselves
 
 
 def __getattr__(name: str) -> Any:

@@ -542,6 +542,8 @@ class Indexing(Methods):
         if src.node.dtype is not self.node.dtype:
             raise UsageError(f"[scatter_add] adds {src.node.dtype.name} to {self.node.dtype.name}. Cast src.")
         self._same_device("scatter_add", src)
+        if 0 in index.node.shape:
+            return self
         shape = index.node.shape
         if not self.node.shape and not src.node.shape:
             line = self._reshape((1,)).scatter_add(0, index._reshape((1,)), src._reshape((1,)))

@@ -18,6 +18,7 @@ from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import expanded, flipped, joined, padded, permuted, reshaped, shrunk
 from hcq.frontend.sizes import FREE, shape_of, sizes_of, with_counts
+from hcq.ir.dtype import Scalar
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 
@@ -259,7 +260,7 @@ class Movement(Methods):
         keep[axis] = (begin, begin + length, 1)
         return self._like(shrunk(self.node, tuple(keep)))
 
-    def pad(self, padding: Sequence[int], mode: str = "constant", value: float = 0.0) -> Self:
+    def pad(self, padding: Sequence[int], mode: str = "constant", value: Scalar | None = None) -> Self:
         """Surrounded by `value`. `padding` is PyTorch's: (low, high) of the last axis, then of the one before, ...
 
         padding   an even count of ints; negative ones crop
@@ -287,7 +288,7 @@ class Movement(Methods):
                     f"[pad] axis {axis} of size {shape[axis]}: {pads[axis]} crops more than it has."
                 )
         grow = tuple((max(0, low), max(0, high)) for low, high in pads)
-        return self._like(padded(shrunk(self.node, keep), grow, value))
+        return self._like(padded(shrunk(self.node, keep), grow, value or 0))
 
     def _pad_from_inside(self, pads: list[tuple[int, int]], mode: str) -> Self:
         if mode not in ("reflect", "replicate", "circular"):

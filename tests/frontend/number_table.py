@@ -90,6 +90,24 @@ _because(
     "bits of integers and bool: the tests of integers in test_numbers.py",
     "bitcast __invert__ __lshift__ __rshift__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__",
 )
+_because(
+    "PyTorch's own samples of them: make conformance; bounds of the special ones: test_special_values.py",
+    "acos acosh aminmax arccos arccosh arcsin arcsinh arctan arctan2 arctanh argwhere asin asinh atan "
+    "atan2 atanh atleast_1d atleast_2d atleast_3d bincount bitwise_and bitwise_left_shift bitwise_not "
+    "bitwise_or bitwise_right_shift bitwise_xor block_diag broadcast_shapes broadcast_tensors bucketize "
+    "cartesian_prod celu clamp_max clamp_min column_stack combinations constant_pad_nd copysign corrcoef "
+    "cov cummax cummin cumulative_trapezoid deg2rad diag_embed diagflat diagonal_scatter diff digamma "
+    "dist dsplit dstack entr equal erfc erfcx erfinv fill fliplr flipud float_power floor_divide fmax "
+    "fmin frexp gcd glu hardshrink heaviside histc hsplit hstack hypot i0 i0e i1 i1e index_add index_copy "
+    "index_fill index_put index_reduce isin isneginf isposinf isreal kthvalue lcm ldexp lgamma log_ndtr "
+    "logaddexp logaddexp2 logcumsumexp logit masked_scatter median meshgrid mode moveaxis msort mvlgamma "
+    "nan_to_num nanmean nanmedian nanquantile nansum narrow_copy ndtr ndtri new_empty new_full new_ones "
+    "new_zeros nextafter polygamma positive prelu put quantile rad2deg ravel renorm reshape_as rot90 "
+    "row_stack rsub scalar_tensor scatter scatter_reduce searchsorted select_scatter sgn signbit sinc "
+    "slice_scatter softshrink split_with_sizes std_mean sum_to_size take tanhshrink tensor_split "
+    "threshold trace trapezoid trapz true_divide unique unique_consecutive unsafe_chunk unsafe_split "
+    "view_as vsplit vstack xlog1py xlogy ",
+)
 _because("casts: the tests of casts in test_numbers.py", "bfloat16 bool cast double float half int long type")
 
 SURE = {"zero_sign": False, "units": 16, "slope_units": 64, "floor": 256, "scale": 1}

@@ -1,0 +1,122 @@
+"""Special values: erfc, erfinv and the normal distribution, gamma's logarithm and its derivatives, Bessel's I.
+
+In       tensors
+Out      lazy tensors, elementwise; integers become float32
+Changes  nothing
+Next     ../special_normal.py and ../special_gamma.py (how they are computed, and how exactly), activation.py (erf)
+
+The gamma and Bessel functions are computed in float64 and rounded once, so a device without it refuses them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hcq.checks import shown
+from hcq.frontend import special_gamma as gamma
+from hcq.frontend import special_normal as normal
+from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import Methods, in_float
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MOST = 100  # derivatives, and terms of mvlgamma
+
+
+class SpecialValues(Methods):
+    """erfc, erfcx, erfinv, ndtr, ndtri, log_ndtr, lgamma, digamma, polygamma, mvlgamma, i0, i0e, i1, i1e."""
+
+    __slots__ = ()
+
+    def erfc(self) -> Self:
+        """1 - erf(x), precise where that is small.
+
+        >>> Tensor([0.0, 30.0]).erfc().tolist()
+        [1.0, 0.0]
+        """
+        return self._in_float(normal.erfc)
+
+    def erfcx(self) -> Self:
+        """exp(x * x) * erfc(x), which does not vanish for large x."""
+        return self._in_float(normal.erfcx)
+
+    def erfinv(self) -> Self:
+        """The number whose erf is x; infinite at 1 and -1, NaN beyond."""
+        return self._in_float(normal.erfinv)
+
+    @in_float
+    def ndtr(self) -> Self:
+        """The share of a normal distribution below x: erfc(-x / sqrt(2)) / 2."""
+        return (self * -math.sqrt(0.5)).erfc() * 0.5
+
+    @in_float
+    def log_ndtr(self) -> Self:
+        """log(ndtr(x)), precise where that share vanishes."""
+        t = self * math.sqrt(0.5)
+        is_low = self < -1.0
+        low = (-is_low.where(t, -1.0)).erfcx().log() - is_low.where(t, 0.0).square() - math.log(2.0)
+        return is_low.where(low, (is_low.where(0.0, t).erfc() * -0.5).log1p())
+
+    @in_float
+    def ndtri(self) -> Self:
+        """The number below which a share x of a normal distribution lies; NaN outside of 0 to 1."""
+        wide = self.cast(dtypes.float64)
+        return ((wide * 2.0 - 1.0).erfinv() * math.sqrt(2.0)).cast(self.node.dtype)
+
+    def _in_double(self, of: Callable[[Node], Node]) -> Self:
+        """A function of float64 nodes, rounded to the tensor's own format, or float32, at the end."""
+        have = self.node.dtype if self.node.dtype.is_float else dtypes.float32
+        return self._like(of(self.node.cast(dtypes.float64)).cast(have))
+
+    def lgamma(self) -> Self:
+        """log(|gamma(x)|); infinite at 0, -1, -2, ...
+
+        >>> Tensor([1.0, 5.0]).lgamma().exp().round().tolist()
+        [1.0, 24.0]
+        """
+        return self._in_double(gamma.lgamma)
+
+    def digamma(self) -> Self:
+        """The slope of lgamma."""
+        return self._in_double(gamma.digamma)
+
+    def polygamma(order: Any, x: Any) -> Any:
+        """The n-th derivative of digamma: `hcq.polygamma(n, x)`, or `x.polygamma(n)`; 0 is digamma itself."""
+        if isinstance(order, Methods):
+            order, x = x, order
+        if not isinstance(order, int) or not 0 <= order <= MOST:
+            raise UsageError(f"[polygamma] n={shown(order)}: give a whole number, 0 to {MOST}.")
+        if order == 0:
+            return x.digamma()
+        return x._in_double(lambda node: gamma.polygamma(order, node))
+
+    def mvlgamma(self, p: int) -> Self:
+        """The multivariate lgamma: the sum of lgamma(x - k / 2) for k = 0 .. p - 1, and p (p - 1) / 4 * log(pi)."""
+        if not 1 <= p <= MOST:
+            raise UsageError(f"[mvlgamma] p={p}: use 1 to {MOST}.")
+        x = self._float()
+        total = x.lgamma()
+        for k in range(1, p):
+            total = total + (x - k / 2.0).lgamma()
+        return total + p * (p - 1) / 4.0 * math.log(math.pi)
+
+    def i0(self) -> Self:
+        """The modified Bessel function of the first kind, of order 0."""
+        return self._in_double(lambda x: gamma.bessel_i(0, x, False))
+
+    def i0e(self) -> Self:
+        """i0(x) * exp(-|x|)."""
+        return self._in_double(lambda x: gamma.bessel_i(0, x, True))
+
+    def i1(self) -> Self:
+        """The modified Bessel function of the first kind, of order 1."""
+        return self._in_double(lambda x: gamma.bessel_i(1, x, False))
+
+    def i1e(self) -> Self:
+        """i1(x) * exp(-|x|)."""
+        return self._in_double(lambda x: gamma.bessel_i(1, x, True))
