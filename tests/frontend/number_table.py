@@ -108,6 +108,7 @@ _because(
     "threshold trace trapezoid trapz true_divide unique unique_consecutive unsafe_chunk unsafe_split "
     "view_as vsplit vstack xlog1py xlogy ",
 )
+_because("moves parts to devices: tests/frontend/sharding", "shard shard_")
 _because("casts: the tests of casts in test_numbers.py", "bfloat16 bool cast double float half int long type")
 
 SURE = {"zero_sign": False, "units": 16, "slope_units": 64, "floor": 256, "scale": 1}
