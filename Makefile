@@ -42,7 +42,7 @@ help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
 	@echo "make conformance   PyTorch's own samples of its operators, on us: docs/conformance.md; CONFORMANCE_FLAGS='--only cumsum'"
-	@echo "make golden   what the compiler makes of some twenty programs on nine targets is what was reviewed"
+	@echo "make golden   what the compiler makes of some twenty programs on ten targets is what was reviewed"
 	@echo "make test-thorough   what 'make test' leaves out: its laws over more seeds, machines and formats"
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
 	@echo "make test-installed  a part of the tests, against a wheel in an environment of its own"

@@ -5,8 +5,9 @@ Out      Sections: the schedule, the launch, the source, the machine code, what 
 Changes  nothing; counting opens the emulated GPU of HCQ_EMULATE
 Next     golden.py (who writes and compares the files)
 
-Schedules, launches and sources are the compiler's own and the same everywhere. Machine code, registers and counters are
-also LLVM's (and ptxas's): a file says whose, and on another toolchain they are not compared.
+Schedules, launches and sources are the compiler's own and the same everywhere; MSL is all that there is for Metal.
+Machine code, registers and counters are also LLVM's (and ptxas's): a file says whose, and on another toolchain they are
+not compared.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from functools import partial
 from hcq import counters
 from hcq.compiler.assemble.llvm_cpu import toolchain_version
 from hcq.compiler.code_object import CodeObject
+from hcq.compiler.kernel import kernel_name
 from hcq.compiler.loops.matrix_units import narrow_formats
 from hcq.compiler.pipeline import build
-from hcq.compiler.target import Target, amd_target, nv_target
+from hcq.compiler.render.llvm_arithmetic import RenderError
+from hcq.compiler.target import Target, amd_target, metal_target, nv_target
 from hcq.counters import Counters
 from hcq.errors import HcqError
 from hcq.frontend import device as devices
@@ -33,6 +36,7 @@ from hcq.tools.disassembly import amd, host
 from hcq.tools.golden_programs import PROGRAMS
 
 READABLE_LINES = 120  # longer code is a table of its instructions
+READABLE_MSL = 400  # which is all that there is of a kernel for Metal, one operation a line
 OWN = ("kernel", "schedule", "launch", "source")  # sections that no toolchain changes
 
 
@@ -50,6 +54,7 @@ TARGETS: dict[str, Callable[[], Target]] = {  # two threads of a processor, what
     "aarch64": partial(_cpu, "aarch64", "neoverse-n1", 128, 32),
     **{arch: partial(amd_target, arch) for arch in AMD_ARCHS},
     **{arch: partial(nv_target, arch) for arch in NV_ARCHS},
+    "apple9": partial(metal_target, "apple9"),
 }
 EMULATED = {arch: f"amd:{arch}" for arch in AMD_ARCHS} | {arch: f"nv:{arch}" for arch in NV_ARCHS}
 
@@ -67,6 +72,8 @@ class Sections:
 
 def toolchain_of(target: Target) -> str:
     """Who makes machine code of our text, with versions."""
+    if target.name == "metal":
+        return "MSL, for Apple's compiler"
     words = [toolchain_version()]
     if target.name == "nvptx":
         words.append(_assembler())
@@ -95,7 +102,10 @@ def texts_of(program: str, target_name: str, counted: bool = True) -> list[Secti
 
 def _sections(sink: Node, target: Target) -> Sections:
     shown: dict[str, str] = {}
-    code = build(sink, target, show=shown.__setitem__)
+    try:
+        code = build(sink, target, show=shown.__setitem__)
+    except RenderError as refused:  # what a target cannot do is reviewed, too
+        return Sections(toolchain_of(target), {"kernel": kernel_name(sink), "refused": str(refused)})
     nest, _, source = shown["code"].partition("\n\n")
     assert nest.startswith("schedule: ")
     made = Sections(toolchain_of(target))
@@ -109,6 +119,9 @@ def _sections(sink: Node, target: Target) -> Sections:
     made.texts["kernel"] = f"{code.name}: {code.flops} operations, {code.traffic_bytes} bytes"
     made.texts["schedule"] = code.choice or "(as it is)"
     made.texts["launch"] = launch
+    if target.name == "metal":
+        made.texts["source"] = readable(source.splitlines(), _MSL, READABLE_MSL)
+        return made
     made.texts["source"] = readable(source.splitlines(), _IR)
     made.texts["machine"], lines = _machine(code, target)
     made.texts["code"] = readable(lines, _ASSEMBLY)
@@ -116,12 +129,13 @@ def _sections(sink: Node, target: Target) -> Sections:
 
 
 _IR = re.compile(r"^\s+(?:%\S+ = )?(?:tail )?(\w+)(?: (?:nuw |nsw |contract |inbounds )*(<\d+ x \w+>))?")
+_MSL = re.compile(r"^\s*(?:const )?(\w+)")
 _ASSEMBLY = re.compile(r"^\s*(?:@!?%p\d+ )?([a-z][\w.]*)")
 
 
-def readable(lines: Sequence[str], instruction: re.Pattern[str]) -> str:
+def readable(lines: Sequence[str], instruction: re.Pattern[str], most: int = READABLE_LINES) -> str:
     """The lines, or, where nobody would read them all, how many there are of which instruction."""
-    if len(lines) <= READABLE_LINES:
+    if len(lines) <= most:
         return "\n".join(lines)
     found = Counter(
         " ".join(filter(None, match.groups())) for match in map(instruction.match, lines) if match

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hcq import Tensor
+from hcq.ir.dtype import dtypes
 from hcq.tools import golden
 from hcq.tools.golden_programs import PROGRAMS
 from hcq.tools.golden_text import EMULATED, TARGETS, texts_of
@@ -83,3 +85,18 @@ def test_products_keep_everything_in_registers(dtype: str) -> None:
 def test_a_kernel_of_another_architecture_is_compiled_on_any_machine() -> None:
     (kernel,) = texts_of("transpose", "aarch64", counted=False)
     assert "ret" in kernel.texts["code"].split()
+
+
+def test_what_a_target_cannot_do_is_written_down_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROGRAMS, "wide", lambda: Tensor.ones(8, dtype=dtypes.float64).contiguous() * 2)
+    (kernel,) = texts_of("wide", "apple9", counted=False)
+    assert kernel.texts["refused"].startswith("float64: Metal's GPUs have no numbers of that size")
+    (kernel,) = texts_of("wide", "x86-64-v3", counted=False)
+    assert "refused" not in kernel.texts
+
+
+def test_the_msl_of_a_program_is_shown_as_it_is() -> None:
+    (kernel,) = texts_of("transpose", "apple9", counted=False)
+    assert kernel.toolchain == "MSL, for Apple's compiler"
+    assert list(kernel.texts) == ["kernel", "schedule", "launch", "source"]
+    assert "kernel void copy" in kernel.texts["source"]
