@@ -162,10 +162,12 @@ class Commands:
         self.objc.send(self.command_buffer, message, event, value)
 
     def _stamp(self, address: int) -> None:
+        stamps = self.device.stamps
+        self._event(messages.SIGNAL_EVENT, stamps.ended.event, stamps.next())
         self.commit()
-        value = self.device.stamps.after(self.command_buffer, address)
+        value = stamps.after(self.command_buffer, address)
         self._begin()
-        self._event(messages.WAIT_FOR_EVENT, self.device.stamps.event.event, value)
+        self._event(messages.WAIT_FOR_EVENT, stamps.event.event, value)
 
     def _dispatch(self, packet: packets.DispatchThreadgroups) -> None:
         program = self.device.program_of(packet.pipeline)

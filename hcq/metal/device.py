@@ -33,6 +33,7 @@ from hcq.metal.abi import messages
 from hcq.metal.abi.messages import Family, Status
 from hcq.metal.commands import Commands
 from hcq.metal.event import EventCell, TimelineCell
+from hcq.metal.gpus import copy_gpus
 from hcq.metal.objc import Objc
 from hcq.metal.program import MAX_GRID, MetalProgram, parameters_of
 from hcq.metal.stamps import Stamps
@@ -47,7 +48,7 @@ END_SECONDS = 5  # for command buffers to end once nothing is waited for any mor
 
 
 class MetalDevice(Device):
-    """One GPU of MTLCopyAllDevices."""
+    """One GPU."""
 
     alignment = 128  # bytes: a line of its memory
     is_host_memory = True
@@ -71,12 +72,11 @@ class MetalDevice(Device):
         self.asks_device = True
         send = self.objc.send
         with self.objc.pool():
-            every = self._own(self.objc.call(messages.COPY_ALL_DEVICES))
+            every = [self._own(gpu) for gpu in copy_gpus(self.objc)]
             number = int(self.name.partition(":")[2] or 0)
-            count = send(every, messages.COUNT) if every else 0
-            if number >= count:
-                raise DriverError(f"MTLCopyAllDevices has {count} GPUs, 0 is the first; asked for {number}.")
-            self.gpu = self._own(self.objc.retain(send(every, messages.OBJECT_AT, number)))
+            if number >= len(every):
+                raise DriverError(f"Metal has {len(every)} GPUs, 0 is the first; asked for {number}.")
+            self.gpu = every[number]
             self.model = self.objc.text(send(self.gpu, messages.DEVICE_NAME))
         families = [one for one in Family if send(self.gpu, messages.SUPPORTS_FAMILY, int(one))]
         if not families or not send(self.gpu, messages.HAS_UNIFIED_MEMORY):

@@ -13,7 +13,7 @@ from hcq.doctor.host import Host
 from hcq.doctor.kernels import ENTRY, Tiny
 from hcq.doctor.subject import Subject
 from hcq.errors import HcqError
-from hcq.metal.abi import messages
+from hcq.metal.gpus import copy_gpus
 from hcq.metal.objc import Objc
 from hcq.port import Port
 
@@ -36,13 +36,12 @@ class MetalSubject(Subject):
         """One for each GPU that Metal lists; none where there is no Metal."""
         try:
             objc = Objc(host)
-            every = objc.call(messages.COPY_ALL_DEVICES)
-            count = int(objc.send(every, messages.COUNT)) if every else 0
+            gpus = copy_gpus(objc)
+            for gpu in gpus:
+                objc.release(gpu)
         except HcqError:
             return []
-        if every:
-            objc.release(every)
-        return [self.name if index == 0 else f"{self.name}:{index}" for index in range(count)]
+        return [self.name if index == 0 else f"{self.name}:{index}" for index in range(len(gpus))]
 
     def absence(self) -> str:
         """Metal is a part of macOS."""

@@ -18,11 +18,18 @@ from hcq.emu.metal.spec import parse_all
 
 def emulate(words: Sequence[str]) -> Runtime:
     """The runtime with the GPUs of these words. Raises UsageError naming what is wrong with one."""
-    return Runtime(parse_all(words), _copy_devices)
+    return Runtime(parse_all(words), _copy_devices, _default_device)
+
+
+def _default_device(runtime: Runtime) -> Device:
+    return Device(runtime, runtime.specs[0])
 
 
 def _copy_devices(runtime: Runtime) -> Array:
-    made = [Device(runtime, spec) for spec in runtime.specs]
+    """Those that are listed: none where a process is not shown any, as in some sandboxes."""
+    made = (
+        [] if any(spec.is_unlisted for spec in runtime.specs) else [Device(runtime, s) for s in runtime.specs]
+    )
     array = Array(runtime, made)
     for one in made:
         one.release()  # the array keeps them

@@ -93,9 +93,14 @@ class Runtime(Kernel):
     environment: ClassVar[Mapping[str, str]] = {}
     libraries: ClassVar[tuple[str, ...]] = (messages.LIBOBJC, messages.METAL)
 
-    def __init__(self, specs: Sequence[Spec], copy_devices: Callable[[Runtime], Object]) -> None:
+    def __init__(
+        self,
+        specs: Sequence[Spec],
+        copy_devices: Callable[[Runtime], Object],
+        default_device: Callable[[Runtime], Object],
+    ) -> None:
         self.specs = list(specs)
-        self.copy_devices = copy_devices
+        self.copy_devices, self.default_device = copy_devices, default_device
         self.lock = threading.RLock()
         self.lines: list[str] = []
         self.pid = os.getpid()
@@ -208,6 +213,9 @@ class Runtime(Kernel):
     def _copy_all_devices(self) -> int:
         return self.copy_devices(self).handle
 
+    def _create_system_default_device(self) -> int:
+        return self.default_device(self).handle
+
     def _send(self, encoding: str, receiver: int, selector: int, *arguments: Any) -> Any:
         name = self._selector_names.get(selector)
         if name is None:
@@ -314,6 +322,10 @@ _FUNCTIONS: dict[str, tuple[messages.Function, Callable[..., Any]]] = {
     messages.PUSH_POOL.name: (messages.PUSH_POOL, Runtime._push),
     messages.POP_POOL.name: (messages.POP_POOL, Runtime._pop),
     messages.COPY_ALL_DEVICES.name: (messages.COPY_ALL_DEVICES, Runtime._copy_all_devices),
+    messages.CREATE_SYSTEM_DEFAULT_DEVICE.name: (
+        messages.CREATE_SYSTEM_DEFAULT_DEVICE,
+        Runtime._create_system_default_device,
+    ),
 }
 CLASSES = ("NSString", "MTLCompileOptions")
 CLASS_METHODS: dict[tuple[str, str], tuple[Message, tuple[str, ...], Callable[..., Any]]] = {}

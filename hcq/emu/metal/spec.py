@@ -10,6 +10,7 @@ Source   Metal Feature Set Tables: families, threads and memory of a threadgroup
 
     metal:m3    one GPU of that generation; the same word twice makes two
     metal:m3:kernels=interpreted    by NumPy alone; "compiled" by machine code wherever it can be done; else by cost
+    metal:m3:unlisted               MTLCopyAllDevices lists no GPU, and MTLCreateSystemDefaultDevice gives this one
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hcq.emu.metal.shader.program import WAYS
-from hcq.emu.words import parse_word
+from hcq.emu.words import flag, parse_word
 from hcq.metal.abi.messages import Family
 
 
@@ -32,6 +33,7 @@ class Spec:
     max_threads: int = 1024  # of a threadgroup
     shared_bytes: int = 32 << 10
     simd_width: int = 32
+    is_unlisted: bool = False  # MTLCopyAllDevices has none, and MTLCreateSystemDefaultDevice has it
     kernels: str = ""  # how all of them are run: one of WAYS; "" by cost
 
     @property
@@ -58,9 +60,9 @@ def parse_all(words: Sequence[str]) -> list[Spec]:
 
 
 def _parse(word: str) -> Spec:
-    help_ = "kernels=interpreted (by NumPy), kernels=compiled (to machine code); by default by cost"
-    chip, options = parse_word(word, CHIPS, {"kernels": _way}, help_)
-    return replace(chip, kernels=options.get("kernels", ""))
+    help_ = "kernels=interpreted (by NumPy), kernels=compiled (to machine code; by default by cost), unlisted"
+    chip, options = parse_word(word, CHIPS, {"kernels": _way, "unlisted": flag}, help_)
+    return replace(chip, kernels=options.get("kernels", ""), is_unlisted="unlisted" in options)
 
 
 def _way(text: str) -> str | None:

@@ -53,6 +53,7 @@ REGISTER_NAME = Function(LIBOBJC, "sel_registerName", ":*")
 PUSH_POOL = Function(LIBOBJC, "objc_autoreleasePoolPush", "^v")
 POP_POOL = Function(LIBOBJC, "objc_autoreleasePoolPop", "v^v")
 COPY_ALL_DEVICES = Function(METAL, "MTLCopyAllDevices", "@")
+CREATE_SYSTEM_DEFAULT_DEVICE = Function(METAL, "MTLCreateSystemDefaultDevice", "@")
 SEND = "objc_msgSend"
 
 RETAIN = Message("NSObject", "retain", "@@:")

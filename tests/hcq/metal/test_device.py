@@ -16,9 +16,12 @@ from hcq import command
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.graph import Symbol
 from hcq.metal import encode, packets
+from hcq.metal.abi import messages
 from hcq.metal.device import MetalDevice
 from hcq.metal.program import parameters_of
+from hcq.metal.stamps import Stamps
 from hcq.trace.file import Trace
+from tests.hcq.emu.metal.raw import Raw
 from tests.hcq.metal.conftest import Open, runtime_of
 
 TRIPLE = b"""
@@ -172,6 +175,34 @@ def test_a_timestamp_is_the_time_when_all_before_it_was_done(open_metal: Open) -
     device.queue().timestamp(stamps).fill(copied, 1).timestamp(stamps, 8).copy(copied, stamps).submit().wait()
     first, second = (device.moment_ns(ticks) for ticks in struct.unpack("<QQ", copied.read()))
     assert before <= first <= second <= time.monotonic_ns()
+
+
+def test_a_stamp_that_never_comes_holds_nobody_up() -> None:
+    raw = Raw()
+    stamps = Stamps(raw, raw.gpu)
+    never = raw.command_buffer()
+    memory = raw.buffer(bytes(8))
+    stamps.after(never, raw.send(memory, messages.CONTENTS))
+    assert stamps.close(5000)
+    assert raw.contents(memory) == bytes(8)
+
+
+def test_a_command_buffer_that_fails_has_its_stamp(open_metal: Open) -> None:
+    device = open_metal()
+    a, stamp = device.alloc(4096), device.alloc(8)
+    queue = device.queue().dispatch(device.load(OUTSIDE, "outside"), [a], (1, 1, 1), (32, 1, 1))
+    with pytest.raises(DeviceFault, match="writes out"):
+        queue.timestamp(stamp).submit().wait()
+    device.queue().fill(a, 1).submit().wait()
+    assert a.read(0, 1) == b"\x01"
+
+
+def test_a_gpu_that_is_not_listed_is_the_usual_one(open_metal: Open) -> None:
+    device = open_metal("m2:unlisted")
+    assert device.arch == "apple8"
+    assert device.model == "Apple M2 (emulated)"
+    with pytest.raises(DriverError, match="Metal has 1 GPUs, 0 is the first; asked for 1"):
+        MetalDevice("METAL:1", device.port)
 
 
 def test_a_graph_is_replayed_with_other_buffers_and_numbers(open_metal: Open) -> None:
