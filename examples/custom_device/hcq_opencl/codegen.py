@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from hcq.compiler.codegen import Codegen
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
-from hcq.compiler.loops.heuristic import merge_all
+from hcq.compiler.loops import heuristic_plain
 from hcq.compiler.loops.loop_nest import LoopNest
-from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.target import Target
 from hcq.ir.op import ARITHMETIC, TRANSCENDENTAL, Op
 from hcq.tools.disassembly.function import Line
@@ -21,7 +20,7 @@ from hcq_opencl.arithmetic import PRELUDE, literal, memory_type, register_type, 
 from hcq_opencl.packets import ARCH
 
 MOST_THREADS = 64  # work-items of a group
-VERSION = 2  # part of the key of cached kernels: another text of the same program needs another number
+VERSION = 3  # part of the key of cached kernels: another text of the same program needs another number
 
 
 def target(arch: str, threads: int | None) -> Target:
@@ -40,28 +39,8 @@ def target(arch: str, threads: int | None) -> Target:
 
 
 def choose(nest: LoopNest, target: Target) -> LoopNest:
-    """Every result has a work-item of its own: as many as divide the ranges share a group, the rest are groups."""
-    merge_all(nest)
-    results = [axis for axis in nest.axes if not axis.is_reduce and not axis.is_ordered and axis.size > 1]
-    for axis in reversed(results):
-        threads = min(
-            MOST_THREADS // nest.threads, axis.size & -axis.size
-        )  # of its powers of two the largest
-        if threads > 1 and _may(nest, "split", axis.name, threads):
-            _may(nest, "thread", axis.loops[-1].name)
-    for axis in results:
-        if axis.loops[0].kind == "serial":
-            _may(nest, "parallel", axis.loops[0].name)
-    return nest
-
-
-def _may(nest: LoopNest, verb: str, *words: str | int) -> bool:
-    """Do something with a loop where that changes no result; the nest knows."""
-    try:
-        getattr(nest, verb)(*words)
-    except ScheduleError:
-        return False
-    return True
+    """Results to work-items, as the compiler does it for a machine of which it knows little."""
+    return heuristic_plain.choose(nest, MOST_THREADS)
 
 
 def render(program: Program, arch: str) -> str:
