@@ -81,3 +81,30 @@ def test_edges_of_numbers_are_on_it_what_they_are_on_the_cpu(run: Run, dtype: st
     found = json.loads(run(program, "", KIND, dtype).splitlines()[-1])
     assert found["problems"] == []
     assert found["cases"] > 100
+
+
+@pytest.mark.thorough
+def test_long_sums_are_right_where_a_drivers_loops_may_not_be_long(run: Run) -> None:
+    program = str(ROOT / "tests" / "examples" / "long_sums.py")
+    found = json.loads(run(program, HCQ_DEVICE=KIND))
+    assert {name: what for name, what in found.items() if what is not True} == {}
+    assert len(found) > 30
+
+
+@pytest.mark.thorough
+def test_a_kernel_whose_loops_a_driver_would_cut_short_is_refused(run: Run) -> None:
+    said = run(
+        "-c",
+        "import hcq, numpy, pytest\n"
+        "from hcq import Tensor\n"
+        "from hcq_webgpu import codegen\n"
+        "codegen.MOST_TURNS = 100\n"
+        "x = Tensor(numpy.ones((2, 4096), numpy.float32))\n"
+        "if hcq.open('WEBGPU').arch.endswith('llvmpipe'):\n"
+        "    with pytest.raises(ValueError, match='turns of loops in an invocation'):\n"
+        "        x.sum(1).realize()\n"
+        "    print('refused')",
+        HCQ_DEVICE=KIND,
+    )
+    if "refused" not in said:
+        pytest.skip("this adapter is not Mesa's for CPUs, whose loops are short")

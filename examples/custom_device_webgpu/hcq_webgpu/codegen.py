@@ -13,24 +13,30 @@ because other invocations own the word's other elements.
 
 from __future__ import annotations
 
+from math import prod
+
 from hcq.compiler.codegen import Codegen
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
-from hcq.compiler.loops.heuristic import merge_all
+from hcq.compiler.loops.heuristic_plain import choose as choose_plain
+from hcq.compiler.loops.heuristic_plain import may
 from hcq.compiler.loops.loop_nest import LoopNest
-from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, TRANSCENDENTAL, Op
 from hcq.tools.disassembly.function import Line
 from hcq_webgpu.api import BUFFERS
 from hcq_webgpu.arithmetic import helpers, literal, register_type, spell, widened
-from hcq_webgpu.packets import ARCHS
+from hcq_webgpu.packets import ARCHS, SHORT
 
 MOST_THREADS = 64  # invocations of a group
+GROUPS = 128  # that run at once, or nearly: long sums to few results are made in so many parts
 MOST_GROUPS = 65535  # in a dimension: WebGPU's default limit
+MOST_TURNS = 65535  # of all loops of an invocation together: Mesa's CPU driver goes on behind them then
+_WHY = f"Mesa's driver for CPUs leaves all loops after {MOST_TURNS}"
+MOST_WRITTEN_OUT = 16  # steps of a sum
 MOST_READ = 16  # buffers that a kernel reads; it writes a few besides, BUFFERS in all
-VERSION = 5  # part of the key of cached kernels: another text of the same program needs another number
+VERSION = 8  # part of the key of cached kernels: another text of the same program needs another number
 
 
 def target(arch: str, threads: int | None) -> Target:
@@ -38,40 +44,34 @@ def target(arch: str, threads: int | None) -> Target:
     return Target(
         "webgpu",
         arch,
-        f"{arch}-{VERSION}-{threads or 1}",
-        threads=threads or 1,
+        f"{arch}-{VERSION}",
+        threads=GROUPS,
         vector_bits=32,
         vector_registers=16,
         native=ARITHMETIC - TRANSCENDENTAL,
         casts=frozenset(),
-        has_float64=arch.endswith("float64"),
+        has_float64="float64" in arch,
         most_arguments=MOST_READ,
         codegen="hcq_webgpu.codegen:CODEGEN",
     )
 
 
 def choose(nest: LoopNest, target: Target) -> LoopNest:
-    """Every result has an invocation of its own: as many as divide the ranges share a group, the rest are groups."""
-    merge_all(nest)
-    results = [axis for axis in nest.axes if not axis.is_reduce and not axis.is_ordered and axis.size > 1]
-    for axis in reversed(results):
-        largest = axis.size & -axis.size  # of its powers of two
-        threads = min(MOST_THREADS // nest.threads, largest)
-        if threads > 1 and _may(nest, "split", axis.name, threads):
-            _may(nest, "thread", axis.loops[-1].name)
-    for axis in results:
-        if axis.loops[0].kind == "serial":
-            _may(nest, "parallel", axis.loops[0].name)
+    """Results to invocations, as the compiler does it for a machine of which it knows little."""
+    choose_plain(nest, MOST_THREADS)
+    if target.arch.endswith(SHORT):
+        _shorten(nest)
     return nest
 
 
-def _may(nest: LoopNest, verb: str, *words: str | int) -> bool:
-    """Do something with a loop where that changes no result; the nest knows."""
-    try:
-        getattr(nest, verb)(*words)
-    except ScheduleError:
-        return False
-    return True
+def _shorten(nest: LoopNest) -> None:
+    """Write steps of long sums out, so that an invocation comes to fewer ends of loops."""
+    for axis in [axis for axis in reversed(nest.axes) if axis.is_reduce or axis.is_ordered]:
+        serial = [loop.size for one in nest.axes for loop in one.loops if loop.kind == "serial"]
+        whole = next(count for count in range(MOST_WRITTEN_OUT, 0, -1) if axis.size % count == 0)
+        count = whole if 2 * whole > MOST_WRITTEN_OUT else min(MOST_WRITTEN_OUT, axis.size)
+        if prod(serial) > MOST_TURNS // 2 and count > 1 and may(nest, "split", axis.name, count):
+            may(nest, "unroll", axis.loops[-1].name)
 
 
 def render(program: Program, arch: str) -> str:
@@ -81,6 +81,8 @@ def render(program: Program, arch: str) -> str:
             f"[render] {program.name}: {len(program.params)} buffers; a kernel of WebGPU takes {BUFFERS} here. "
             "Realize some of them first"
         )
+    if arch.endswith(SHORT):
+        _check_turns(program)
     narrow_indices(program)
     body = _Body(program)
     for it in program.instructions:
@@ -107,6 +109,26 @@ def render(program: Program, arch: str) -> str:
         "@builtin(local_invocation_index) thread_: u32) {"
     )
     return "\n".join([*head, *first, text.replace("GROUP", group), "}"]) + "\n"
+
+
+def _check_turns(program: Program) -> None:
+    """Raises ValueError for a kernel in which an invocation comes to more ends of loops than Mesa counts."""
+    turns, around = 0, [1]
+    for it in program.instructions:
+        if it.op is Op.LOOP:
+            is_group = it.source(0).op is Op.SPECIAL
+            low, high = (0, 1) if is_group else (it.source(0).number, it.source(1).number)
+            if low is None or high is None:
+                raise ValueError(f"[render] {program.name}: a loop of no known length, where {_WHY}")
+            turns += around[-1] * (int(high) - int(low) + 1)
+            around.append(around[-1] * (int(high) - int(low)))
+        elif it.op is Op.ENDLOOP:
+            around.pop()
+    if turns > MOST_TURNS:
+        raise ValueError(
+            f"[render] {program.name}: {turns} turns of loops in an invocation, where {_WHY}. Compute it in two "
+            "steps, such as x.reshape(-1, 1024).sum(1).sum()"
+        )
 
 
 def _is_narrow(dtype: DType) -> bool:
@@ -210,9 +232,9 @@ class _Body:
             self.say(f"{source[0]} = {source[1]};")
         elif it.op is Op.LOAD:
             value = self.load(it)
-            self.let(
-                it, f"select({literal(0, it.dtype)}, {value}, {source[2]})" if len(source) > 2 else value
-            )
+            if len(source) > 2:
+                value = f"select({literal(0, it.dtype)}, {value}, {source[2]})"
+            self.let(it, value)
         elif it.op is Op.STORE:
             is_guarded = len(source) > 3 and it.src[3] is not None
             if is_guarded:
@@ -236,10 +258,8 @@ class _Body:
         base = it.src[1] if len(it.src) > 1 else None
         if base is None:
             return f"{it.arg or 0}u"
-        place = f"u32({self.names[base]})"
-        return (
-            f"{place} + {it.arg}u" if it.arg and it.arg > 0 else f"{place} - {-it.arg}u" if it.arg else place
-        )
+        place, offset = f"u32({self.names[base]})", it.arg or 0
+        return f"{place} {'+' if offset > 0 else '-'} {abs(offset)}u" if offset else place
 
     def word(self, it: Instruction, bits: int) -> tuple[str, str]:
         """Where an element of 8 or 16 bits is: its word, and how far that has to be shifted."""
@@ -269,14 +289,10 @@ class _Body:
             return
         bits = 8 if dtype.is_bool else dtype.bits
         word, shift = self.word(it, bits)
-        kind = register_type(dtype)
-        value = (
-            f"select(0u, 1u, {value})"
-            if dtype.is_bool
-            else value
-            if kind == "u32"
-            else f"bitcast<u32>({value})"
-        )
+        if dtype.is_bool:
+            value = f"select(0u, 1u, {value})"
+        elif register_type(dtype) != "u32":
+            value = f"bitcast<u32>({value})"
         mask = f"{(1 << bits) - 1:#x}u"
         self.say(f"atomicAnd(&{word}, ~({mask} << ({shift})));")
         self.say(f"atomicOr(&{word}, ({value} & {mask}) << ({shift}));")

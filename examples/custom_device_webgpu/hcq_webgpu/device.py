@@ -47,7 +47,7 @@ class WebGpuDevice(Device):
 
     def open_adapter(self) -> None:
         self.gpu = Gpu(int(self.name.partition(":")[2] or 0))
-        self.arch = packets.ARCHS[self.gpu.has_float64]
+        self.arch = packets.ARCHS[self.gpu.has_float64 + 2 * (packets.SHORT in self.gpu.model)]
 
     def check_limits(self) -> None:
         """Buffers begin at multiples of 64 bytes, or of what the adapter wants of a binding."""

@@ -15,7 +15,9 @@ from hcq import command
 from hcq.errors import UsageError
 from hcq.layout import Packet, bits
 
-ARCHS = ("wgsl-int64", "wgsl-int64-float64")  # what kernels may compute with, beside WGSL's own
+# what kernels may compute with, beside WGSL's own; whether a loop may be long, see codegen.py
+SHORT = "llvmpipe"
+ARCHS = ("wgsl-int64", "wgsl-int64-float64", f"wgsl-int64-{SHORT}", f"wgsl-int64-float64-{SHORT}")
 
 
 class Opcode(IntEnum):
