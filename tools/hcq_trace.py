@@ -381,10 +381,17 @@ def _stats(options: argparse.Namespace) -> int:
 
     trace = _read_all(options)
     found, talks = stats.collect(trace), overlap.talks(trace)
+    told: list[dict[str, Any]] = []
+    if trace.spans:  # the cost model is of the tensor layer, which not every reader needs
+        from hcq.tools.trace import collectives
+
+        told = collectives.rows(trace)
     if options.json:
-        _print_json({**found, "communication": overlap.as_json(talks)})
+        _print_json({**found, "communication": overlap.as_json(talks), "collectives": told})
     else:
         _print(stats.lines(found, Color.for_stdout()))
+        if told:
+            _print(collectives.lines(told, Color.for_stdout()))
         _print(overlap.lines(talks, Color.for_stdout()))
     return 0
 

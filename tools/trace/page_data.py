@@ -100,7 +100,7 @@ class PageData:
                     "name": trace.process_name(record.process),
                     **{key: record.fields.get(key) for key in ("pid", "argv", "python", "unix_ns", "host")},
                 }
-                for record in trace.processes
+                for record in sorted(trace.processes, key=lambda one: trace.process_order(one.process))
             ],
             "clocks": [
                 {"text": str(record.fields["text"]), "aligned": bool(record.fields.get("aligned"))}

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcq.command import Copy, Indirect, Signal, Wait
+from hcq.frontend.collectives import cost
 from hcq.spans import Span, Work
-from hcq.tools.trace import overlap
+from hcq.tools.trace import collectives, overlap
 from hcq.trace.file import Trace
 from tests.tools.trace.making import CELL, Maker
 
@@ -123,3 +124,19 @@ def test_idle_is_the_share_of_the_whole_in_which_a_queue_did_nothing() -> None:
         ("CPU", 1000, 0.75),
         ("CPU:1", 1000, 0.75),
     ]
+
+
+def test_collectives_of_devices_stand_beside_the_model_and_those_of_ranks_beside_nothing() -> None:
+    made = two_devices()
+    for took in (10_000, 30_000, 20_000):
+        made.span(Span("all-reduce", 0, took, 1 << 20, ("CPU", "CPU:1")))
+    made.span(Span("all_reduce", 0, 7000, 64, (0, 1)))
+    made.span(Span("save", 0, 9000))
+    ours, theirs = collectives.rows(Trace.parse(made.content))
+    assert (ours["name"], ours["count"], ours["median_s"], ours["min_s"]) == ("all-reduce", 3, 2e-5, 1e-5)
+    assert ours["model_s"] == min(
+        cost.seconds("all-reduce", way, 2, 1 << 20, cost.SHARED) for way in cost.WAYS
+    )
+    assert (theirs["name"], theirs["peers"], theirs["model_s"]) == ("all_reduce", 2, None)
+    assert collectives.model_seconds("all-reduce", 8, ("AMD", "AMD:1")) == pytest.approx(2 * 8e-6, rel=0.01)
+    assert collectives.model_seconds("all-reduce", 8, ("AMD", "NV")) == pytest.approx(2 * 60e-6, rel=0.01)
