@@ -103,7 +103,7 @@ def kernel_traffic(sink: Node) -> int:
     count = 0
     values: list[Node] = []
     for store in sink.src:
-        target, value = store.src
+        target, value, *_ = store.src
         is_part = value.op is Op.SCATTER  # in place: of the target it touches what it writes
         count += prod(value.src[1].shape if is_part else target.shape) * target.dtype.itemsize
         values += value.src[1:] if is_part else (value,)

@@ -33,6 +33,7 @@ PLAIN = "plain"
 FREE = "free"
 Size = Any  # PLAIN, FREE or the node of a count
 Sizes = tuple[Size, ...]
+Counts = list[tuple[int, Node]]  # of axes
 
 _known: WeakKeyDictionary[Node, Sizes] = WeakKeyDictionary()
 
@@ -60,7 +61,7 @@ def has_counts(node: Node) -> bool:
     return variable.in_use and any(isinstance(size, Node) for size in sizes_of(node))
 
 
-def counts_of(node: Node) -> list[tuple[int, Node]]:
+def counts_of(node: Node) -> Counts:
     """The axes with such a size, each with its count."""
     if not variable.in_use:
         return []
@@ -78,7 +79,7 @@ def shape_now(node: Node) -> Shape:
     return tuple([size.value if isinstance(size, Bound) else size for size in shape_of(node)])
 
 
-def with_counts(node: Node, counts: list[tuple[int, Node]]) -> Node:
+def with_counts(node: Node, counts: Counts) -> Node:
     """A value of which so many elements count."""
     for axis, count in counts:
         node = Node(Op.FIRST, node.dtype, (node, count), axis)

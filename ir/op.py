@@ -90,7 +90,9 @@ class Op(Enum):
     # kernel stage: ranges and memory
     RANGE = auto()  # src: (size,); arg: an id; counts 0 .. size-1; dtype index
     LOAD = auto()  # src: PARAM, index[, valid]; an invalid load reads as zero
-    STORE = auto()  # src: PARAM, index, value[, valid]
+    # src: PARAM, index, value[, valid]; arg: None, or NEEDED: then where `valid` does not hold it may be stored or not.
+    # Tensor stage: src: target, value[, needed]
+    STORE = auto()
     REDUCE = auto()  # src: value, RANGE...; arg: ADD | MUL | MAX | MIN
 
     # linear stage: see compiler/linear/linearize.py
@@ -178,3 +180,4 @@ COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, 
 SCATTERS = frozenset({Op.SCATTER_ADD, Op.SCATTER})
 REDUCTIONS = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN})
 SCANS = frozenset({Op.ADD, Op.MUL})  # what a scan runs
+NEEDED = "needed"

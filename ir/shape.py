@@ -86,8 +86,8 @@ def _first(arg: Any, shapes: Shapes) -> Shape:
 
 def _written(arg: Any, shapes: Shapes) -> Shape:
     """STORE and ASSIGN: target, value."""
-    if len(shapes) != 2:
-        raise ValueError(f"takes a target and a value, got {len(shapes)} sources")
+    if len(shapes) not in (2, 3):
+        raise ValueError(f"takes a target, a value and maybe a condition, got {len(shapes)} sources")
     target, value = shapes[0], shapes[1]
     if value and value != target:
         raise ValueError("the value's shape is not the target's")

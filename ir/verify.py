@@ -196,7 +196,7 @@ def _scatter(node: Node, notes: Notes) -> None:
 
 
 def _tensor_store(node: Node, notes: Notes) -> None:
-    target, value = node.src
+    target, value, *_ = node.src
     if target.dtype is not value.dtype:
         _broken(node, f"stores {value.dtype.name} into {target.dtype.name}")
     while target.op in MOVEMENT:

@@ -31,7 +31,7 @@ class LimitedLoops(LowerExpr):
 
     def limits_of(self, group: list[Node], axes: list[Axis]) -> dict[Loop, Limits]:
         """The loops of these reductions that need not go through all their steps."""
-        needed = set.intersection(*[_needed(node.src[0], node.arg) for node in group])
+        needed = self.needed_by(group)
         found: dict[Loop, Limits] = {}
         for condition in sorted(needed, key=repr):
             form = _form(condition)
@@ -39,15 +39,58 @@ class LimitedLoops(LowerExpr):
                 if len(axis.counted) == 1 and axis.size % axis.counted[0].stride == 0:
                     assert form is not None
                     self._limit(axis, axis.counted[0], *form, found)
+        return found | self.counts_of(needed, axes)
+
+    def counts_of(self, needed: set[Node], axes: list[Axis]) -> dict[Loop, Limits]:
+        """The loops that end at a count which is read from memory: `place < n`."""
+        found: dict[Loop, Limits] = {}
+        for condition in sorted(needed, key=repr):
+            form = self._counted(condition)
+            for axis in axes if form is not None else ():
+                if len(axis.counted) == 1:
+                    assert form is not None
+                    self._limit(axis, axis.counted[0], *form, 1, found)
         return found
 
+    def end_of_stores(self, loop: Loop) -> Instruction | None:
+        """The step after the last one of an open output loop that stores what is needed; None where all do."""
+        if loop.axis.is_reduce or not self.stores_need:
+            return None
+        found: dict[Loop, Limits] = {}
+        for condition in sorted(self.stores_need, key=repr):
+            form = self._counted(condition)
+            if form is not None:
+                self._limit(loop.axis, loop, *form, 1, found)
+        return found[loop][1] if loop in found else None
+
+    def needed_by(self, group: list[Node]) -> set[Node]:
+        """Conditions without which no term of these reductions changes anything."""
+        return set.intersection(*[_needed(node.src[0], node.arg) for node in group])
+
+    def _counted(self, condition: Node) -> tuple[Node, Instruction] | None:
+        """A comparison of places with a number that is known outside of all loops; None for another one."""
+        if condition.op is not Op.CMPLT or condition.src[0].op is not Op.CAST:
+            return None
+        place, count = condition.src[0].src[0], condition.src[1]
+        if place.dtype is not dtypes.index or count.op is Op.CONST:
+            return None
+        if self.masks[count] or count in self.volatile:
+            return None
+        return place, self.emit(Op.CAST, dtypes.index, (self.value(count, {}),))
+
     def _limit(
-        self, axis: Axis, loop: Loop, index: Node, end: int, sign: int, found: dict[Loop, Limits]
+        self,
+        axis: Axis,
+        loop: Loop,
+        index: Node,
+        end: int | Instruction,
+        sign: int,
+        found: dict[Loop, Limits],
     ) -> None:
         """Note what `sign * index < end` says of a loop."""
         form = self.affine.of(index)
         own = form.coefficient(axis.range) * sign
-        if not own or any(form.atoms()) or loop.kind != "serial":
+        if not own or any(form.atoms()) or loop.kind not in ("serial", "group"):
             return
         terms: list[Term] = []
         least = form.constant * sign  # of what is not counted outside: at its best
@@ -60,6 +103,9 @@ class LimitedLoops(LowerExpr):
                     terms.append((self.counters[other], step))
                 else:
                     least += min(0, step * (other.size - 1))
+        if isinstance(end, Instruction):  # counted from there
+            terms.append((end, -1))
+            end = 0
         low, high = found.get(loop, (self.number(0), self.number(loop.size)))
         step = abs(own) * loop.stride
         if own > 0:  # step * i < end - least - terms

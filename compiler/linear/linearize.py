@@ -34,7 +34,7 @@ from hcq.compiler.loops.nest import ScheduleError
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort
-from hcq.ir.op import Op
+from hcq.ir.op import NEEDED, Op
 
 
 def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED, wave_copy_bytes: int = 0) -> Program:
@@ -151,7 +151,7 @@ class _Writer(Collecting):
         """Compute everything that is stored here: what one store overwrites, another one reads."""
         for store in self.nest.stores:
             for point in self.points(self.masks[store]):
-                for source in store.src[2:]:
+                for source in store.src[2:3] if store.arg == NEEDED else store.src[2:]:
                     self.value(source, point)
 
     def _open(self, loop: Loop, body: Callable[[], None]) -> None:
@@ -167,22 +167,35 @@ class _Writer(Collecting):
             return
         full = self.extent[axis] = min(axis.tile, axis.size)
         if loop.kind == "group":  # already counting: narrow it to this group, if this group is whole
-            if not left:
+            limit = self.end_of_stores(loop)
+            if not left and limit is None:
                 body()
                 return
             here = self.counters[loop]
             after = self.arithmetic(Op.ADD, here, self.number(1))
+            if limit is not None:
+                after = self.arithmetic(Op.MIN, after, limit)
+            if not left:
+                self._run(loop, here, after, body)
+                return
             self._run(loop, here, self.arithmetic(Op.MIN, after, self.number(whole)), body)
             self.extent[axis] = left
             self._run(loop, self.arithmetic(Op.MAX, here, self.number(whole)), after, body)
         else:
             low, end = self.number(0), until(whole)
-            if loop in self.limits and not left and loop is axis.counted[0]:
-                low, end = self.limits[loop]
+            limit = self.end_of_stores(loop)
+            if loop in self.limits and loop is axis.counted[0]:
+                low, limit = self.limits[loop]
+                end = self.arithmetic(Op.MIN, limit, end) if left else limit
+            elif limit is not None:
+                end = self.arithmetic(Op.MIN, end, limit)
             self._run(loop, low, end, body)
             if left:
                 self.extent[axis] = left
-                self._run(loop, self.arithmetic(Op.MAX, end, self.number(0)), until(whole + 1), body)
+                first, after = self.arithmetic(Op.MAX, end, self.number(0)), until(whole + 1)
+                if limit is not None:
+                    after = self.arithmetic(Op.MIN, after, limit)
+                self._run(loop, first, after, body)
         self.extent[axis] = full
 
     def _run(self, loop: Loop, low: Instruction, high: Instruction, body: Callable[[], None]) -> None:
@@ -303,7 +316,11 @@ class _Writer(Collecting):
                     if accumulator not in facts.carried:
                         facts.carried.append(accumulator)
 
+        limited = self.counts_of(self.needed_by(group), axes)
+        self.limits |= limited
         self.around(axes, body)
+        for loop in limited:
+            del self.limits[loop]
         digits = tuple(sorted({loop.digit for axis in axes for loop in axis.threads}))
         for (node, place), mine in parts.items():
             value = self.fold(node, list(mine.values()), is_vector)

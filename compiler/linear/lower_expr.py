@@ -24,8 +24,9 @@ from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.ir.bounds import bounds
 from hcq.ir.dtype import Kind, dtypes
+from hcq.ir.logic import flatten
 from hcq.ir.node import Node, toposort
-from hcq.ir.op import Op
+from hcq.ir.op import NEEDED, Op
 
 _COMPARE = {Op.CMPLT: operator.lt, Op.CMPLE: operator.le, Op.CMPEQ: operator.eq, Op.CMPNE: operator.ne}
 
@@ -48,6 +49,13 @@ class LowerExpr(Emitter):
         self.affine = nest.affine
         self.counters: dict[Loop, Instruction] = {}  # the open loops, and those that are threads
         self.open_reductions: list[LoopFacts] = []
+        # conditions beyond which nothing needs to be stored
+        self.stores_need = set.intersection(
+            *[
+                set(flatten(Op.AND, store.src[3:])) if store.arg == NEEDED else set[Node]()
+                for store in nest.stores
+            ]
+        )
         self.limits: dict[Loop, tuple[Instruction, Instruction]] = {}  # which steps of a loop do anything
         self.digits: list[Instruction] = []  # of the thread's number
         self.thread = Instruction(Op.SPECIAL, dtypes.index, (), "thread", 0)
@@ -549,7 +557,7 @@ class LowerExpr(Emitter):
     def store(self, node: Node, point: Point) -> None:
         """Write one STORE of the graph at a point."""
         value = self.value(node.src[2], point)
-        mask = self.value(node.src[3], point) if len(node.src) > 3 else None
+        mask = self.value(node.src[3], point) if len(node.src) > 3 and node.arg != NEEDED else None
         if mask is not None and mask.op is Op.CONST:
             if not mask.arg:
                 return

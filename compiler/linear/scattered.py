@@ -18,9 +18,14 @@ from hcq.compiler.linear.scan import Scans
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
-from hcq.ir.op import Op
+from hcq.ir.op import NEEDED, Op
 
 TURN_AT_LEAST = 64  # scattered values that make the detour through scratch worth while
+
+
+def is_conditional(store: Node) -> bool:
+    """Whether some of its elements must not be written."""
+    return len(store.src) > 3 and store.arg != NEEDED
 
 
 class Scattered(Scans):
@@ -29,7 +34,7 @@ class Scattered(Scans):
     def is_scattered(self, store: Node) -> bool:
         """True for many vectors whose lanes go to places a constant stride apart, unconditionally."""
         vector = self._vector_of(self.masks[store])
-        if vector is None or len(store.src) > 3 or store in self.volatile or self.nest.digits:
+        if vector is None or is_conditional(store) or store in self.volatile or self.nest.digits:
             return False
         return self._is_far(store.src[1], vector) and self._written_out_values(store) >= TURN_AT_LEAST
 
@@ -42,7 +47,7 @@ class Scattered(Scans):
         far = 0
         read = False
         for store in stores:
-            if self.masks[store] != self.masks[stores[0]] or len(store.src) > 3:
+            if self.masks[store] != self.masks[stores[0]] or is_conditional(store):
                 return None
             far += self._is_far(store.src[1], vector)
         for node in self._after_sums():

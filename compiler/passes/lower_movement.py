@@ -35,7 +35,7 @@ from hcq.ir.dtype import DType, dtypes, truncate
 from hcq.ir.logic import both, equal, flatten, less, select
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, Shape, const, index, toposort
-from hcq.ir.op import ARITHMETIC, COMPARE, SCATTERS, Op
+from hcq.ir.op import ARITHMETIC, COMPARE, NEEDED, SCATTERS, Op
 from hcq.ir.rewrite import Notes, Pass, Step
 from hcq.ir.symbolic import Rebuilding, build, to_index
 
@@ -71,14 +71,14 @@ class _Lowering:
 
     def run(self) -> Node:
         for store in self.sink.src:
-            target, value = store.src
+            target, value, *_ = store.src
             if prod(target.shape) == 0 or (value.op in SCATTERS and prod(value.src[1].shape) == 0):
                 return Node(Op.SINK, self.sink.dtype, (), self.sink.arg)
         space: Shape | None = None
         ranges: Indices = ()
         stores: list[Node] = []
         for store in self.sink.src:
-            target, value = store.src
+            target, value, *needed = store.src
             if value.op is Op.BUCKET:
                 return self.bucket(target, value)
             scatter = value if value.op in SCATTERS else None
@@ -92,7 +92,9 @@ class _Lowering:
                     "shape, and a scatter or a scan is a kernel of its own"
                 )
             stores.append(
-                self.scatter(target, scatter, ranges) if scatter else self.store(target, value, ranges)
+                self.scatter(target, scatter, ranges)
+                if scatter
+                else self.store(target, value, ranges, needed)
             )
         lowered = Node(Op.SINK, self.sink.dtype, tuple(stores), self.sink.arg)
         return _resolve(lowered) if self.has_placeholders else lowered
@@ -124,7 +126,7 @@ class _Lowering:
 
     # -- stores -----------------------------------------------------------------------------------------------------
 
-    def store(self, target: Node, value: Node, ranges: Indices) -> Node:
+    def store(self, target: Node, value: Node, ranges: Indices, needed: list[Node]) -> Node:
         param, where = _place_in_param(target, ranges)
         scanned = value.src[0] if value.op is Op.SCAN_AXIS else value
         made = self.value((scanned, ranges if value.shape else (), None))
@@ -137,6 +139,9 @@ class _Lowering:
                 made = Node(Op.SCAN, made.dtype, (made, ranges[axis], *start), op)
             elif start:
                 made = Node(op, made.dtype, (*start, made))
+        if needed:
+            condition = self.value((needed[0], ranges, None))
+            return Node(Op.STORE, made.dtype, (param, where, made, condition), NEEDED)
         return Node(Op.STORE, made.dtype, (param, where, made))
 
     def scatter(self, target: Node, scatter: Node, ranges: Indices) -> Node:

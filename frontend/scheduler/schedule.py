@@ -11,7 +11,7 @@ kernel that reads what was there before. Where both cannot hold, the reader read
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -20,13 +20,17 @@ from hcq.frontend.scheduler.channels import in_channels
 from hcq.frontend.scheduler.columns import in_columns
 from hcq.frontend.scheduler.fuse import Fusion, fuse, is_renamed, reaches, target_base, written_version
 from hcq.frontend.scheduler.gaps import without_gaps
+from hcq.frontend.scheduler.needed import Needs, needed_of
 from hcq.frontend.scheduler.planes import in_planes
 from hcq.frontend.scheduler.simplify import simplify_graph
 from hcq.frontend.scheduler.split import MAX_ARGUMENTS
-from hcq.frontend.sizes import without_counts
+from hcq.frontend.sizes import counts_of, inside, without_counts
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape, substitute
-from hcq.ir.op import MOVEMENT, SCATTERS, Op
+from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
+
+# what a kernel stores element by element, in the shape of the value
+_STORED_AS_THEY_ARE = ARITHMETIC | MOVEMENT | {Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.GATHER}
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,11 @@ def schedule(
     formats  what its matrix units multiply, if it has any: convolutions of these read channels that lie together
     most_arguments  how many buffers a kernel reads
     """
+    counts = [counts_of(root) if root.op is not Op.ASSIGN else [] for root in roots]
     roots = in_planes(in_channels(without_gaps(without_counts(roots)), formats))
     roots = simplify_graph(in_columns(roots, threads), threads)
     fusion = fuse(roots, most_arguments)
-    builder = _Builder(fusion, inputs)
+    builder = _Builder(fusion, inputs, needed_of(roots, counts))
     builder.roots.update(roots)
     for root in roots:
         builder.name_result(root)
@@ -103,8 +108,9 @@ def schedule(
 class _Builder:
     """Turns the groups that fuse.py chose into kernels over numbered values."""
 
-    def __init__(self, fusion: Fusion, inputs: Sequence[Any]):
+    def __init__(self, fusion: Fusion, inputs: Sequence[Any], needed: Mapping[Node, Needs]):
         self.fusion = fusion
+        self.needed = needed
         self.result = Schedule(inputs=list(inputs))
         self.value_of: dict[Node, int] = {}  # realized node or BUFFER leaf -> value number
         self.place_of: dict[
@@ -203,7 +209,30 @@ class _Builder:
                 result = Node(node.op, node.dtype, src, node.arg)
             memo[node] = result  # another store of this kernel that reads it takes the value, not the memory
             draft.stores.append(Node(Op.STORE, node.dtype, (target, result)))
+        self._say_what_is_needed(draft, memo)
         return draft
+
+    def _say_what_is_needed(self, draft: _Draft, memo: dict[Node, Node]) -> None:
+        """Where nobody needs what is beyond a count, the stores say so, so that it need not be computed."""
+        plain = all(node.op in _STORED_AS_THEY_ARE and node not in self.place_of for node in draft.group)
+        if not plain or len(draft.stores) < len(draft.group):
+            return
+        common = dict(self.needed.get(draft.group[0], {}))
+        for node in draft.group[1:]:
+            its = self.needed.get(node, {})
+            common = {axis: count for axis, count in common.items() if its.get(axis) is count}
+        if not common:
+            return
+        shape = draft.group[0].shape
+        conditions = [inside(shape, axis, count) for axis, count in sorted(common.items())]
+        whole = conditions[0]
+        for condition in conditions[1:]:
+            whole = Node(Op.AND, whole.dtype, (whole, condition))
+        where = self._expression(whole, draft, memo)
+        draft.stores = [
+            Node(Op.STORE, store.dtype, (*store.src, _in_shape(where, store.src[0].shape)))
+            for store in draft.stores
+        ]
 
     def _expression(self, root: Node, draft: _Draft, memo: dict[Node, Node]) -> Node:
         """The graph of `root` with every value that is in memory as an argument."""
@@ -300,12 +329,12 @@ class _Draft:
 
 def _reading(store: Node, old: Node, new: Node) -> Node:
     """A store whose value reads another argument; what it writes stays, also where a scatter names it again."""
-    target, value = store.src
+    target, value, *where = store.src
     if value.op in SCATTERS:
         return store.replace(
             src=(target, value.replace(src=(target, *substitute(value.src[1:], {old: new}))))
         )
-    return store.replace(src=(target, value.substitute({old: new})))
+    return store.replace(src=(target, value.substitute({old: new}), *where))
 
 
 def _finish(draft: _Draft) -> Kernel:
