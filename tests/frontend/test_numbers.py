@@ -206,7 +206,7 @@ def is_computed(case: Case, arrays: tuple[np.ndarray, ...], dtype: str) -> bool:
 MACHINES = [  # the others compare with PyTorch under --emulate, too
     pytest.param("amd:gfx1100", "float32", marks=pytest.mark.thorough),
     pytest.param("amd:gfx942", "float16", marks=pytest.mark.thorough),
-    ("amd:gfx1201", "bfloat16"),
+    pytest.param("amd:gfx1201", "bfloat16", marks=pytest.mark.thorough),
     ("nv:sm_90", "float32"),
     pytest.param("nv:sm_80", "float64", marks=pytest.mark.thorough),
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+import pytest
+
 from hcq.cpu.device import CpuDevice
 from hcq.graph import Symbol
 from tests.campaigns.interrupts import Alarm, Interrupt
@@ -38,8 +40,9 @@ def is_whole_or_nothing(read: Callable[[], int], act: Callable[[], object], stri
         assert value == found + 1, interrupt.where
 
 
+@pytest.mark.parametrize("stride", [19, pytest.param(5, marks=pytest.mark.thorough)])
 def test_a_submission_and_a_replay_on_the_cpu_are_whole_or_nothing(
-    cpu: CpuDevice, llvm_object: bytes
+    cpu: CpuDevice, llvm_object: bytes, stride: int
 ) -> None:
     out = cpu.alloc(16)
     program = cpu.load(llvm_object, "static_data")  # stores how often it has run
@@ -47,9 +50,9 @@ def test_a_submission_and_a_replay_on_the_cpu_are_whole_or_nothing(
     def read() -> int:
         return int(struct.unpack_from("<q", out.read())[0])
 
-    is_whole_or_nothing(read, lambda: cpu.queue().dispatch(program, [out]).submit(), stride=5)
+    is_whole_or_nothing(read, lambda: cpu.queue().dispatch(program, [out]).submit(), stride)
     graph = cpu.graph("counted").dispatch(program, [Symbol("out")])
-    is_whole_or_nothing(read, lambda: graph.replay({"out": out}), stride=5)
+    is_whole_or_nothing(read, lambda: graph.replay({"out": out}), stride)
 
 
 def test_a_submission_and_a_replay_on_a_gpu_are_whole_or_nothing(open_gpu: Open) -> None:  # noqa: F811

@@ -50,7 +50,7 @@ def test_each_branch_of_a_select_is_judged_under_its_condition():
     assert (-1, 9) == bounds_given(place, A < 9)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(numbers(3), conditions(2))
 def test_bounds_hold_wherever_the_condition_does(place: Node, condition: Node):
     place, condition = simplify(place), simplify(condition)

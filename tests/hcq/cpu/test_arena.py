@@ -228,7 +228,7 @@ def test_after_a_fork_neither_process_changes_code_that_the_other_runs(
 
 def test_children_that_run_no_kernel_leave_the_chunk_in_use(own: CpuDevice, objects: list[bytes]) -> None:
     programs = [own.load(objects[1], "store")]
-    for number in range(100):
+    for number in range(40):
         with forks.of_helpers():
             child = os.fork()
             if child == 0:

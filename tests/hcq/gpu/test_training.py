@@ -1,4 +1,4 @@
-"""Training on emulated GPUs gives the CPU's losses: with every queue and renderer, and under seeds."""
+"""Training on emulated GPUs gives the CPU's losses: with every queue and renderer, and under a seed."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def needs_nvrtc() -> None:
 
 @pytest.mark.deadline(420)
 @pytest.mark.parametrize(("words", "environ"), WAYS)
-def test_training_gives_the_same_losses_as_the_cpu_also_under_seeds(
+def test_training_gives_the_same_losses_as_the_cpu_also_under_a_seed(
     words: tuple[str, ...], environ: dict[str, str]
 ):
-    seeds = [f"{words[0]}:seed=1", f"{words[-2]}:seed=2", f"{words[1]}:seed=3"]
+    seeds = [f"{words[-2]}:seed=2"]
     check_losses([*words, *seeds], environ)
 
 
