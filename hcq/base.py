@@ -136,6 +136,7 @@ class Base(ABC):
     failures          first and last timeline value of what failed, and what happened
     wraps_dispatches  whether one of them puts commands around dispatches
     asks_device       whether a wait must ask native code even when the signal is there already
+    runs_side_by_side whether kernels of a graph that nothing orders may overlap
     alignment         where buffers of more than 64 bytes begin, in bytes
     is_open           it opened, and was not closed
     is_stopped        nothing of it runs any more: its memory may be unmapped
@@ -157,6 +158,7 @@ class Base(ABC):
     asks_device: bool
     wraps_dispatches = False
     alignment = 64
+    runs_side_by_side = False
     unmaps_anywhere = False  # in destructors, too: no kernel driver is asked
     is_open = False
     is_stopped = False

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from hcq.dependences import Dependences, Use
 from hcq.frontend.jit.capture import Role, Run
 from hcq.frontend.memory_plan import share
 
@@ -26,13 +27,17 @@ class Planned(NamedTuple):
     sizes: Sequence[int]
 
 
-def plan_memory(runs: Sequence[Run], sizes: Mapping[Role, int], kept: Container[Role]) -> Planned:
+def plan_memory(
+    runs: Sequence[Run], sizes: Mapping[Role, int], kept: Container[Role], runs_side_by_side: bool = False
+) -> Planned:
     """Memory for everything that no call leaves behind.
 
     sizes  bytes of each role that the call made
     kept   roles whose memory is no part of this
+    runs_side_by_side  the device runs launches side by side that nothing orders: sharing memory does not order them
     """
     launches: list[list[Any]] = []
+    uses: list[list[Use]] = []
     wanted: dict[Any, int] = {}
     read_first: set[Any] = set()  # nobody makes it before it is read: it is not for us to place
     for number, run in enumerate(runs):
@@ -40,6 +45,9 @@ def plan_memory(runs: Sequence[Run], sizes: Mapping[Role, int], kept: Container[
         for launch in run.plan.launches:
             keys = [roles[v] if v in roles else (number, v) for v in launch.arguments]
             launches.append(keys)
+            uses.append(
+                [Use(0, 1, v in launch.writes, ("value", key)) for v, key in zip(launch.arguments, keys)]
+            )
             written = {key for key, v in zip(keys, launch.arguments) if v in launch.writes}
             for key, value in zip(keys, launch.arguments):
                 if key in wanted or key in read_first:
@@ -51,5 +59,6 @@ def plan_memory(runs: Sequence[Run], sizes: Mapping[Role, int], kept: Container[
                         wanted[key] = sizes[key]
                     else:
                         read_first.add(key)
-    places, made = share(launches, wanted)
+    behind = Dependences(uses).behind if runs_side_by_side else None
+    places, made = share(launches, wanted, behind)
     return Planned(places, made)

@@ -100,7 +100,9 @@ class Recording:
     def _graphs(self, by_result: bool) -> list[Any]:
         """The device graph of the runs; or several, each of which ends where another of the results is complete."""
         device, seen = self.opened, self.seen
-        self.planned = plan_memory(seen.runs, seen.sizes, self.fresh | self.own.keys())
+        self.planned = plan_memory(
+            seen.runs, seen.sizes, self.fresh | self.own.keys(), device.runs_side_by_side
+        )
         graphs = [self._new_graph()]
         ends = self._ends() if by_result else set()
         memories = [
@@ -112,7 +114,7 @@ class Recording:
             for at, (program, values, grid, block) in enumerate(run.plan.programs()):
                 places = []
                 for v in values:
-                    key = roles[v] if v in roles else (number, v)
+                    key: Any = roles[v] if v in roles else (number, v)
                     shared = self.planned.places.get(key)
                     places.append(self._place(key) if shared is None else memories[shared])
                 graphs[-1].dispatch(program, places, grid, block)

@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq import command
-from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece, piece
+from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece, flush, piece
+from hcq.amd.launch import without_barrier
 from hcq.gpu.device import GpuDevice
 from hcq.gpu.graph import SIGNAL_NS, WAIT_NS, GpuGraph
 from hcq.graph import CommandBuffer
@@ -43,6 +44,11 @@ class AmdGraph(GpuGraph):
     def lay_out(self, recorded: Sequence[bytes], split: Split | None) -> CommandBuffer:
         signals = self.lane_signals(split)
         plain = [what if isinstance(what, Piece) else Piece(what) for what in recorded]
+        for number, before in self.overlaps(split).items():
+            if self.encoder.is_aql:
+                plain[number] = _changed(plain[number], without_barrier(plain[number]))
+            else:
+                plain[before] = _changed(plain[before], plain[before][: -len(flush())])
         pieces, numbers = plain, list(range(len(plain)))
         if split is not None:
             pieces, numbers = self._in_lanes(plain, split, signals)
@@ -136,8 +142,15 @@ class AmdGraph(GpuGraph):
             ring_pieces[-1].dispatches = dispatches
 
 
+def _changed(what: Piece, packets: bytes) -> Piece:
+    """A piece with other packets, and all that is beside them."""
+    made = type(what)(packets)
+    made.__dict__.update(what.__dict__)
+    return made
+
+
 def _freed(what: Piece) -> Piece:
     """The same packets, which no fence orders with those of other rings."""
-    made = piece(bytes(what), what.ring, what.upload, what.patches)
+    made = _changed(what, what)
     made.is_free = True
     return made

@@ -171,6 +171,14 @@ class Launcher:
         return words, tuple(patches)
 
 
+def without_barrier(packet: bytes) -> bytes:
+    """An AQL dispatch that may start while packets before it still run."""
+    at, bit = divmod(aql.KernelDispatch.barrier.low, 8)
+    made = bytearray(packet)
+    made[at] &= ~(1 << bit)
+    return bytes(made)
+
+
 def scratch_lane_bytes(descriptor: KernelDescriptor) -> int:
     """Scratch memory of each work-item."""
     return descriptor.private_segment_fixed_size + DYNAMIC_STACK_BYTES * descriptor.uses_dynamic_stack

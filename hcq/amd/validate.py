@@ -54,9 +54,12 @@ Registers = dict[int, int]
 
 
 class AmdModel(Model):
-    """Commands are finished one after the other, whichever ring they go to; all see the same memory."""
+    """All rings see the same memory. Dispatches may overlap until a flush or an AQL packet that waits for those before.
 
-    finishes_packets = True
+    Copies of a queue that RingSync orders are each finished before the next command; in a lane of a graph a copy fence
+    has to stand between two.
+    """
+
     signal_bytes = CELL_BYTES
     signal_alignment = CELL_BYTES
 
@@ -79,6 +82,18 @@ class AmdModel(Model):
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
         return queue_decoder(self.arch, queue)(words)
+
+    def _with_barriers(self, packet: Any, does: list[Effect], queue: str) -> list[Effect]:
+        """What one packet does, between what it waits for and what waits for it without saying so."""
+        if isinstance(packet, (aql.KernelDispatch, aql.Pm4Ib)):
+            return [Barrier(), *does] if packet.barrier else does
+        if isinstance(packet, (pm4.ReleaseMem, pm4.ReleaseMemGfx9)):
+            return [Barrier(), *does] if any(isinstance(one, Access) for one in does) else does
+        if isinstance(packet, (*COPIES, *FILLS, *WRITES)) and queue != COPY_QUEUE:
+            return [Barrier(), *does, Barrier()]
+        if isinstance(packet, POLLS) and packet.address in self._own_cells:
+            return [*does, Barrier()]
+        return does
 
     def lanes(self, words: Sequence[bytes]) -> Sequence[tuple[str, Sequence[tuple[int, bytes]]]]:
         """Packets of the copy ring are a queue of their own in a graph that is split; RingSync orders all others.
@@ -135,6 +150,7 @@ class AmdModel(Model):
                 inside = self.decode(memoryview(words.upload).cast("I"), queue)
                 does = [effect for each in inside for effect in _effects(each, state)]
             does = [one for one in does if not (isinstance(one, Wait) and one.cell in self._own_cells)]
+            does = self._with_barriers(packet, does, queue)
             if not self.knows_order:
                 does = [one for one in does if not isinstance(one, (Wait, Signal))]
             if isinstance(words, Piece) and words.buffers:

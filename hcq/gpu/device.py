@@ -40,6 +40,7 @@ class GpuDevice(Device):
     """One GPU behind a kernel driver. The cells of signals outlive it: completions that were kept still read them."""
 
     shares_memory = True
+    runs_side_by_side = True
     # a row of a tensor that starts inside a line of memory (128 bytes on either vendor's GPUs, two of them fetched
     # together at most) costs one line more for each warp that reads along it
     alignment = 256

@@ -8,6 +8,9 @@ Next     hcq/lanes.py (how waits are found), amd/graph.py and nv/graph.py (how l
 The model is of orders of magnitude, for a wrong choice costs microseconds and never a result. A command takes what it
 takes to start one and its memory once through: a kernel at the speed of device memory, a copy at a copy engine's. An
 edge between queues takes a signal behind caches that are written back, and a poll that sees it.
+
+Kernels stay on one queue: there those that nothing orders need no signal to run side by side, only that none waits for
+the one before it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any, ClassVar
 from hcq import command
 from hcq.dependences import Uses, uses_of
 from hcq.graph import EVERYWHERE, Graph
-from hcq.lanes import Costs, Split, choose
+from hcq.lanes import MAIN, Costs, Split, Step, choose
 from hcq.signal import Signal
 
 COMMAND_NS = 3_000  # the least that a command takes
@@ -40,6 +43,27 @@ class GpuGraph(Graph):
             for number, what in enumerate(self.commands)
         ]
         return choose(self.dependences(), times, movable, self.costs)
+
+    def overlaps(self, split: Split | None) -> dict[int, int]:
+        """Dispatches that may start while those before them in their lane still run, and the one right before each.
+
+        None of them needs anything that was started since all was last waited for, and no signal stands between.
+        """
+        behind, count = self.dependences().behind, len(self.commands)
+        in_order = (Step(number, MAIN, (), 0) for number in range(count))
+        found: dict[int, int] = {}
+        running, last = 0, -1  # dispatches that nobody has waited for, as bits, and the last one
+        for step in in_order if split is None else split.steps:
+            if step.lane != MAIN:
+                continue
+            number = step.number
+            is_dispatch = 0 <= number < count and isinstance(self.commands[number], command.Dispatch)
+            if is_dispatch and running and not step.waits and not behind[number] & running:
+                found[number] = last
+            else:
+                running = 0
+            running, last = (running | 1 << number, number) if is_dispatch and not step.signal else (0, -1)
+        return found
 
     def lane_signals(self, split: Split | None) -> list[Signal]:
         """A signal for each lane of one command buffer."""

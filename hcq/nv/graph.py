@@ -22,7 +22,7 @@ from hcq.gpu.graph import GpuGraph
 from hcq.graph import CommandBuffer
 from hcq.lanes import COPIES, Split
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
-from hcq.nv.encode import Piece, note_block
+from hcq.nv.encode import Piece, note_block, wait_for_idle
 from hcq.nv.pushbuffer import place, plan
 from hcq.nv.rings import segment
 from hcq.signal import Signal
@@ -39,6 +39,10 @@ class NvGraph(GpuGraph):
 
     def lay_out(self, recorded: Sequence[bytes], split: Split | None) -> CommandBuffer:
         pieces = [what if isinstance(what, Piece) else Piece(what) for what in recorded]
+        for before in self.overlaps(split).values():
+            held = pieces[before]
+            pieces[before] = type(held)(held[: -len(wait_for_idle())])
+            pieces[before].__dict__.update(held.__dict__)
         signals = self.lane_signals(split)
         copies: list[Piece] = []
         numbers = list(range(len(pieces)))
