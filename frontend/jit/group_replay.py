@@ -178,8 +178,8 @@ class _Graphs:
         for rank, main in enumerate(self.main):
             whole = self._alloc(rank, bucket.source_bytes(rank), f"{bucket.collective.kind} source")
             given.append(whole)
-            for low, high in bucket.gaps():
-                main.graph.fill(whole, 0, high - low, offset=low)
+            if bucket.gaps():  # what lies between members is added, too: zeros, which stay zeros
+                whole.write(bytes(whole.size_bytes))
             for member in bucket.members:
                 place = whole.view(member.at, bucket.member_bytes(member, rank))
                 before = slots[member.slots[rank]]

@@ -161,8 +161,7 @@ class CpuModel(Model):
                     slot = 2 * shape.slots[index]
                     value = packet.tail_words[slot] | packet.tail_words[slot + 1] << 32
                     access = facts.access[index] if facts.access is not None else ""
-                    size_bytes = facts.extents[index] if facts.extents is not None else 0
-                    arguments.append(Argument(index, kind, value, access, size_bytes))
+                    arguments.append(Argument(index, kind, value, access))
             elif packet.group_slot != len(facts.args):
                 count = packet.group_slot  # integer arguments come before the group's slot
         return Launch(

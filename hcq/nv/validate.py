@@ -277,8 +277,7 @@ class NvModel(Model):
                 size = min(one.size_bytes, POINTER_BYTES) if kind == "buffer" else one.size_bytes
                 value = int.from_bytes(held[at : at + size], "little")
                 access = facts.access[index] if facts.access is not None else ""
-                size_bytes = facts.extents[index] if facts.extents is not None else 0
-                arguments.append(Argument(index, kind, value, access, size_bytes))
+                arguments.append(Argument(index, kind, value, access))
         size = qmd.value("constant_buffer_size_0")
         is_short = kernel is not None and size < kernel.param_base + kernel.param_bytes
         return Launch(

@@ -185,10 +185,12 @@ class SubmissionCheck:
             arguments = self.arguments.pop(0)[1]
         facts = self.device.programs.get(launch.entry)
         if facts is not None and facts.access is not None and arguments:
-            access = dict(enumerate(facts.access))
+            access, extents = dict(enumerate(facts.access)), dict(enumerate(facts.extents or ()))
             arguments = tuple(
                 arg if arg.access else arg._replace(access=access.get(arg.position, "")) for arg in arguments
             )
+            if extents:
+                arguments = tuple(arg._replace(size_bytes=extents.get(arg.position, 0)) for arg in arguments)
         return launch if arguments is launch.arguments else launch._replace(arguments=arguments)
 
     # ------------------------------------------------------------ words
