@@ -112,7 +112,9 @@ class Ensemble:
         turn, self._turn = self._turn, (self._turn + 1) % SETS
         tracks, before = self.sets[turn], self._done[turn]
         for done in before:
-            if not done.is_done:
+            if done.is_done:
+                done.device.timeline.found_done()
+            else:
                 done.device.wait_value(done.value)
         if before:
             for track in tracks:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hcq import spans
 from hcq.ensemble import Ensemble, Track
 from hcq.errors import UsageError
 from hcq.frontend import overdue
@@ -89,12 +90,18 @@ class _Graphs:
                     if (role, rank) in known
                 }
             values.append(own)
-        self.ensemble.replay(values)
+        for done in self.ensemble.replay(values):
+            if done.device.observers and done.device not in self.opened:
+                names = tuple(device.name for device in self.opened)
+                lane = f"{done.device.name} collectives"
+                what = spans.Work(self.recording.name, done.value, done.value, self.moved_bytes, names, lane)
+                spans.submitted(done.device, what)
 
     # -- recording --
 
     def _record(self, tracks: list[Track], runs: list[Run]) -> None:
         self._next = 0
+        self.moved_bytes = 0  # what the collectives of one replay are about
         count = len(self.opened)
         apart = iter(tracks[count:])
         self.main = tracks[:count]
@@ -159,6 +166,7 @@ class _Graphs:
                 sent[rank] = max(sent[rank], until)
             after = [main.mark() for main in self.main]
             results = self._results(bucket, slots)
+            self.moved_bytes += bucket.collective.size_bytes
             ends += record(bucket.collective, self.side, sources, results, after, self._alloc)
         for rank, steps in enumerate(work):
             self._dispatch(rank, steps[sent[rank] :])

@@ -571,6 +571,9 @@ class Trace:
         else:
             known = sum(device.name == name for device in self.devices)
             key = name if not known else f"{name}@{record.process}"
+        twins = sum(device.name == name and device.process == record.process for device in self.devices)
+        if twins:  # opened again, or a second channel to the same hardware
+            key = f"{key if self._is_of_many else name}@{twins + 1}"
         while any(device.key == key for device in self.devices):
             key += "'"
         facts = fields["facts"]

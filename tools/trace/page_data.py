@@ -72,7 +72,7 @@ class PageData:
         lanes = [
             {
                 "device": key,
-                "name": devices[key].name,
+                "name": key.replace(f"@rank{order[devices[key].process][1]}", ""),
                 "queue": queue,
                 "arch": devices[key].arch,
                 "process": devices[key].process,

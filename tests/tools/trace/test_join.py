@@ -403,3 +403,13 @@ def test_join_writes_a_file_that_reads_as_the_files_do(trace: Run, tmp_path: Pat
     assert trace("stats", *paths, "--offset", "rank1").err.startswith(
         "hcq-trace: --offset rank1: takes a file"
     )
+
+
+def test_a_second_channel_to_a_device_is_called_after_it() -> None:
+    made = [Maker(process, clock="c", monotonic_ns=process) for process in (7, 8)]
+    for one in made:
+        for _ in range(2):
+            one.device("AMD", "gfx1100")
+    assert [device.key for device in Trace.parse(made[0].content).devices] == ["AMD", "AMD@2"]
+    both = joined(*(one.content for one in made))
+    assert len({device.key for device in both.devices}) == 4
