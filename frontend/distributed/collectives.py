@@ -75,6 +75,7 @@ def reduce_buffer(
         if op == "mean":
             sums.divide(place, running.size, dtype)
         writer.put(at, size_bytes)
+    writer.finish()
 
 
 def all_gather(
@@ -114,6 +115,7 @@ def gather_buffer(running: Operation, source: Any, target: Any) -> None:
         sums.all_gather(running, everyone, edges)
         for each in range(size):
             writer.copy(each * length + at, everyone[edges[each] : edges[each + 1]])
+    writer.finish()
 
 
 def reduce_scatter(
@@ -156,6 +158,7 @@ def scatter_buffer(running: Operation, source: Any, target: Any, dtype: str, op:
         if op == "mean":
             sums.divide(place, size, dtype)
         writer.put(at, size_bytes)
+    writer.finish()
 
 
 def broadcast(
@@ -258,6 +261,7 @@ def receive(like: Tensor, source: int, group: Group | None = None, timeout_ms: f
         for at, size_bytes in pieces(like.nbytes, buffer.device):
             running.wait([running.receive(writer.place(at, size_bytes), source)])
             writer.put(at, size_bytes)
+        writer.finish()
     return Tensor._of(made, like.device)
 
 
@@ -279,6 +283,7 @@ def _broadcast_buffer(running: Operation, source: Any, target: Any, root: int) -
             distance *= 2
         running.wait(requests)
         writer.put(at, size_bytes)
+    writer.finish()
 
 
 def _values(call: str, x: Any) -> Any:

@@ -17,7 +17,9 @@ with four.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from hcq import checks, spans
@@ -30,7 +32,7 @@ from hcq.frontend.distributed.collectives import (
     reduce_buffer,
     scatter_buffer,
 )
-from hcq.frontend.distributed.group import Group
+from hcq.frontend.distributed.group import Group, Operation
 from hcq.frontend.distributed.meeting import world
 from hcq.frontend.gradient import grad
 from hcq.frontend.jit.function import Jit
@@ -58,6 +60,8 @@ class DataParallel:
                   bytes sent
     way           of the sums over ranks: "direct" or "halving"; "" chooses
 
+    exchange_ns   how long, all in all, this rank has been at sums over ranks, waiting for others included
+
     Gradients are of float32 parameters of one device; a parameter that the loss does not depend on is refused.
     Statistics that a model keeps besides its parameters (batch norm) are each rank's own.
     """
@@ -78,6 +82,7 @@ class DataParallel:
         self.shards = checks.whole("DataParallel", "shards", shards, 1, 1 << 20)
         self.bucket_bytes = checks.whole("DataParallel", "bucket_bytes", bucket_bytes, 1)
         self.timeout_ms, self.way, self.is_sharded = timeout_ms, way, bool(is_sharded)
+        self.exchange_ns = 0
         self.params = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.params:
             raise UsageError("[DataParallel] the model has no parameter that requires a gradient.")
@@ -170,49 +175,47 @@ class DataParallel:
     # -- what travels --
 
     def _reduce(self, bucket: Tensor) -> None:
-        buffer = bucket.node.arg.buffer
-        if self.group.size == 1:
-            return
-        device = devices.get(bucket.device)
-        with (
-            spans.during(device, "all_reduce", bucket.nbytes, self.group.ranks),
-            self.group.operation(
-                "all_reduce", bucket.nbytes, f"bucket {bucket.shape}", self.timeout_ms
-            ) as running,
-        ):
-            reduce_buffer(running, buffer, buffer, bucket.dtype.name, way=self.way)
+        if self.group.size > 1:
+            buffer = self._ready(bucket)
+            with self._exchange("all_reduce", bucket.nbytes, bucket) as running:
+                reduce_buffer(running, buffer, buffer, bucket.dtype.name, way=self.way)
 
     def _scatter(self, bucket: Tensor) -> Tensor:
         """This rank's part of the sum of a bucket."""
         if self.group.size == 1:
             return bucket
-        device = devices.get(bucket.device)
-        part = Tensor.empty(
-            bucket.shape[0] // self.group.size, dtype=bucket.dtype, device=bucket.device
-        ).realize()
-        with (
-            spans.during(device, "reduce_scatter", bucket.nbytes, self.group.ranks),
-            self.group.operation(
-                "reduce_scatter", bucket.nbytes, f"bucket {bucket.shape}", self.timeout_ms
-            ) as running,
-        ):
-            scatter_buffer(running, bucket.node.arg.buffer, part.node.arg.buffer, bucket.dtype.name)
+        source = self._ready(bucket)
+        part = _empty(bucket, bucket.shape[0] // self.group.size)
+        with self._exchange("reduce_scatter", bucket.nbytes, bucket) as running:
+            scatter_buffer(running, source, part.node.arg.buffer, bucket.dtype.name)
         return part
 
     def _gather(self, part: Tensor) -> Tensor:
         """The whole bucket of which each rank has a part."""
         if self.group.size == 1:
             return part.detach().clone().realize()
-        device = devices.get(part.device)
-        whole = Tensor.empty(part.shape[0] * self.group.size, dtype=part.dtype, device=part.device).realize()
-        with (
-            spans.during(device, "all_gather", whole.nbytes, self.group.ranks),
-            self.group.operation(
-                "all_gather", part.nbytes, f"bucket {whole.shape}", self.timeout_ms
-            ) as running,
-        ):
-            gather_buffer(running, part.node.arg.buffer, whole.node.arg.buffer)
+        source = self._ready(part)
+        whole = _empty(part, part.shape[0] * self.group.size)
+        with self._exchange("all_gather", part.nbytes, whole) as running:
+            gather_buffer(running, source, whole.node.arg.buffer)
         return whole
+
+    def _ready(self, tensor: Tensor) -> Any:
+        """Its memory, once the device has reached the end of the part that fills it."""
+        buffer = tensor.node.arg.buffer
+        buffer.wait(self.timeout_ms)
+        return buffer
+
+    @contextmanager
+    def _exchange(self, name: str, size_bytes: int, bucket: Tensor) -> Iterator[Operation]:
+        """An operation of the group, in traces and in `exchange_ns`."""
+        began = time.perf_counter_ns()
+        with (
+            spans.during(devices.get(bucket.device), name, bucket.nbytes, self.group.ranks),
+            self.group.operation(name, size_bytes, f"bucket {bucket.shape}", self.timeout_ms) as running,
+        ):
+            yield running
+        self.exchange_ns += time.perf_counter_ns() - began
 
     def _gather_one(self, last: Tensor) -> Tensor:
         """The loss, which stands in the part that the last bucket's end fell to."""
@@ -297,6 +300,10 @@ class DataParallel:
                 found[f"{what}.{number}"] = bucket[rank * length : (rank + 1) * length].contiguous()
         realize(found.values())
         return found
+
+
+def _empty(like: Tensor, length: int) -> Tensor:
+    return Tensor.empty(length, dtype=like.dtype, device=like.device).realize()
 
 
 def _add(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:

@@ -42,7 +42,7 @@ SPINS = 50  # looks at a request without a pause
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 10e-6, 300e-6
 GONE_S = 0.2  # a process that is no more: so long for its guardian to note how it ended
 LOOK_S = 0.02  # between two looks into the table
-UNHEARD_S = 3.0  # a rank elsewhere of which nothing was heard for so long is said to be out of reach
+UNHEARD_S = 1.5  # a rank elsewhere of which nothing was heard for so long is said to be out of reach
 HEADER_BYTES = 160
 NUMBERS = 1 << 12  # tags of messages repeat after so many operations
 
@@ -94,6 +94,9 @@ class Group:
         job.groups += 1
         self.key = _key(name, self.ranks)
         self.count = 0
+        self.room: Any = (
+            None  # of the host, for what arrives: memory that was used before costs no page faults
+        )
 
     def operation(
         self,
@@ -168,6 +171,14 @@ class Operation:
             self.job.fail(str(error) or type(error).__name__)
             if isinstance(error, self.job.mpi.Exception):
                 raise self._broken(error) from error
+
+    def scratch(self, size_bytes: int) -> Any:
+        """Bytes of the host to receive into; the next call may give the same ones."""
+        import numpy as np
+
+        if self.group.room is None or self.group.room.size < size_bytes:
+            self.group.room = np.empty(size_bytes, np.uint8)
+        return self.group.room[:size_bytes]
 
     # -- messages: ranks are numbers in the group --
 

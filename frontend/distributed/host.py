@@ -3,11 +3,12 @@
 In       buffers of any device
 Out      `Reader`, `Writer`: a buffer's bytes piece by piece as arrays
 Changes  staging buffers in the host's memory, two for each direction of a device that needs them
-Next     collectives.py (who uses it), hcq/gpu/staging.py (the same for single reads)
+Next     collectives.py (who uses it), hcq/gpu/staging.py (the same for single reads), hcq/peers.py (second channels)
 
 Memory that the host has itself, as the CPU device's, is one piece and is not copied. Of any other the device copies
-pieces to or from memory of the host by commands in its queue: while one piece is on the network the next is being
-copied.
+pieces to or from memory of the host, on a second channel beside its kernels where it has one: while one piece is on
+the network the next is being copied. The host waits before the first copy and after the last one, so that the
+device's own work and these copies need no other order.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hcq import open_devices
+from hcq.peers import PeerQueue, companion
 
 PIECE_BYTES = 4 << 20
 SLOTS = 2
@@ -32,9 +34,14 @@ class _Slot:
     """A buffer of the host that the device can copy from and to, and the copy that used it last."""
 
     def __init__(self, device: Any, name: str) -> None:
+        self.device = device
         self.buffer = device.host_memory(PIECE_BYTES, f"staging of {name}")
         self.array = np.frombuffer(self.buffer.host, np.uint8)
         self.last: Any = None
+
+    def copy(self, to: Any, source: Any, size_bytes: int) -> None:
+        """Let the device begin to copy."""
+        self.last = PeerQueue(companion(self.device)).copy(to, source, size_bytes).submit()
 
     def settle(self) -> None:
         """The last copy is done."""
@@ -58,8 +65,8 @@ class Reader:
         self.is_direct = self.device.is_host_memory
         self.begun: dict[int, _Slot] = {}
         self.turn = 0
+        buffer.wait()
         if self.is_direct:
-            buffer.wait()
             self.whole = np.frombuffer(buffer.host, np.uint8)
 
     def begin(self, at: int, size_bytes: int) -> None:
@@ -69,9 +76,7 @@ class Reader:
         self.turn += 1
         slot = _slots(self.device, "reads")[self.turn % SLOTS]
         slot.settle()
-        slot.last = (
-            self.device.queue().copy(slot.buffer, self.buffer.view(at, size_bytes), size_bytes).submit()
-        )
+        slot.copy(slot.buffer, self.buffer.view(at, size_bytes), size_bytes)
         self.begun[at] = slot
 
     def get(self, at: int, size_bytes: int) -> Array:
@@ -85,14 +90,14 @@ class Reader:
 
 
 class Writer:
-    """Puts pieces of bytes into a buffer; the copy of one goes on while the next is made."""
+    """Puts pieces of bytes into a buffer; the copy of one goes on while the next is made. Ends with `finish`."""
 
     def __init__(self, buffer: Any) -> None:
         self.buffer, self.device = buffer, buffer.device
         self.is_direct = self.device.is_host_memory
         self.turn = 0
+        buffer.wait()
         if self.is_direct:
-            buffer.wait()
             self.whole = np.frombuffer(buffer.host, np.uint8)
 
     def place(self, at: int, size_bytes: int) -> Array:
@@ -109,16 +114,21 @@ class Writer:
         if self.is_direct or not size_bytes:
             return
         slot = _slots(self.device, "writes")[self.turn % SLOTS]
-        slot.last = (
-            self.device.queue().copy(self.buffer.view(at, size_bytes), slot.buffer, size_bytes).submit()
-        )
+        slot.copy(self.buffer.view(at, size_bytes), slot.buffer, size_bytes)
 
     def copy(self, at: int, array: Array) -> None:
         """Put bytes of another array."""
-        for start in range(0, array.size, max(1, array.size if self.is_direct else PIECE_BYTES)):
-            part = array[start : start + PIECE_BYTES] if not self.is_direct else array
+        step = max(1, array.size if self.is_direct else PIECE_BYTES)
+        for start in range(0, array.size, step):
+            part = array[start : start + step]
             self.place(at + start, part.size)[:] = part
             self.put(at + start, part.size)
+
+    def finish(self) -> None:
+        """Everything that was put is in the buffer: work of the device that is submitted from now on finds it."""
+        if not self.is_direct:
+            for slot in _slots(self.device, "writes"):
+                slot.settle()
 
 
 def _slots(device: Any, name: str) -> list[_Slot]:

@@ -138,7 +138,8 @@ def _others(op: Operation) -> list[int]:
 
 def _reduce_parts(op: Operation, source: Array, part: Array, edges: Sequence[int], join: Combine) -> None:
     own = source[edges[op.rank] : edges[op.rank + 1]]
-    arrived = {other: np.empty(own.size, own.dtype) for other in _others(op)}
+    room = op.scratch(own.nbytes * (op.size - 1)).view(own.dtype)
+    arrived = {other: room[n * own.size : (n + 1) * own.size] for n, other in enumerate(_others(op))}
     requests = [op.receive(arrived[other], other) for other in reversed(_others(op))]
     requests += [op.send(source[edges[other] : edges[other + 1]], other) for other in _others(op)]
     op.wait(requests)
@@ -164,7 +165,7 @@ def _halve(op: Operation, source: Array, target: Array, join: Combine) -> None:
     low, high = 0, source.size
     trail = []
     given = source
-    scratch = np.empty(-(-source.size // 2) + 16, source.dtype)
+    scratch = op.scratch((-(-source.size // 2) + 16) * source.itemsize).view(source.dtype)
     distance = 1
     while distance < op.size:
         partner = op.rank ^ distance

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from hcq import Tensor, UsageError, distributed, dtypes, nn
+from hcq import HcqError, Tensor, UsageError, distributed, dtypes, nn, ranks
 from hcq.frontend.distributed.group import Group
 
 DEVICE = os.environ.get("HCQ_DEVICE")
@@ -224,6 +225,24 @@ def slow(world: Group) -> None:
     if world.rank == world.size - 1:
         time.sleep(3)
     distributed.barrier()
+
+
+def cut(world: Group, device: str, folder: str) -> None:
+    """Rank 1 takes its own link down in the middle; each rank writes down what it then says, and how long it took."""
+    for _ in range(3):
+        distributed.all_reduce(Tensor([1.0]))
+    (Path(folder) / f"clock{world.rank}").write_text(repr(ranks.here()))
+    if world.rank == 1:
+        subprocess.run(["ip", "link", "set", device, "down"], check=True)
+    began = time.monotonic()
+    try:
+        for _ in range(3):
+            distributed.all_reduce(Tensor(drawn(0, 100_000)))
+    except HcqError as error:
+        partial = Path(folder) / f"partial{world.rank}"
+        partial.write_text(f"{time.monotonic() - began} {type(error).__name__} {error}")
+        partial.rename(Path(folder) / f"said{world.rank}")
+        raise
 
 
 def unlike(world: Group, what: str) -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 HERE = Path(__file__).resolve().parent
-LIMIT_S = 50
+LIMIT_S = 100
 
 
 class Outcome(NamedTuple):

@@ -25,6 +25,7 @@ def test_collectives_of_four_ranks_give_what_numpy_gives_to_the_last_bit() -> No
 
 
 @pytest.mark.thorough
+@pytest.mark.deadline(300)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 def test_collectives_of_any_number_of_ranks_give_what_numpy_gives(ranks: int) -> None:
     outcome = run_ranks(ranks, "collectives")
@@ -32,6 +33,7 @@ def test_collectives_of_any_number_of_ranks_give_what_numpy_gives(ranks: int) ->
     assert outcome.out.count("is right") == ranks
 
 
+@pytest.mark.deadline(150)
 def test_a_killed_rank_is_named_and_two_ranks_go_on_to_what_one_would_have_reached(tmp_path: Path) -> None:
     alone = run_ranks(1, "train", str(tmp_path / "none"), "4")  # first: it compiles what the others find
     assert alone.status == 0, alone.errors
@@ -52,6 +54,7 @@ def test_a_killed_rank_is_named_and_two_ranks_go_on_to_what_one_would_have_reach
 
 
 @pytest.mark.thorough
+@pytest.mark.deadline(300)
 def test_any_number_of_ranks_trains_to_the_same_bits_sharded_or_not(tmp_path: Path) -> None:
     outs = {
         run_ranks(ranks, "train", str(tmp_path / "none"), "5", "", "", sharded).out
@@ -89,6 +92,7 @@ def test_divided_layers_and_stages_compute_what_a_whole_model_does() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.deadline(300)
 @pytest.mark.parametrize("kind", ["tensor", "pipeline"])
 def test_a_transformer_trains_alike_on_one_and_on_two_ranks(kind: str) -> None:
     alone, two = run_ranks(1, "transformer", kind), run_ranks(2, "transformer", kind)
@@ -99,6 +103,7 @@ def test_a_transformer_trains_alike_on_one_and_on_two_ranks(kind: str) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.deadline(300)
 def test_a_gpus_memory_travels_in_pieces_through_staging_buffers() -> None:
     outcome = run_ranks(2, "pieces", HCQ_EMULATE="amd:gfx1100", HCQ_DEVICE="AMD")
     assert outcome.status == 0, outcome.errors
