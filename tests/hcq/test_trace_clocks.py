@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hcq.trace.clocks import device_clock
 from hcq.trace.file import Trace
+from tests.tools.trace.test_join import joined, of_devices, work
 
 SECOND = 10**9
 
@@ -101,6 +102,8 @@ def test_devices_whose_clocks_drift_are_on_the_hosts_clock_in_one_trace(tmp_path
         assert made.time_ns - error <= made.started_ns <= made.finished_ns <= seen + error, made
         is_moved |= abs(made.finished_ns - (before.finished_ns or 0)) > 1_000_000
     assert is_moved
+    content = path.read_bytes()  # cut in three by device, and joined, it is the same
+    assert work(joined(*(of_devices(content, [number]) for number in (2, 0, 1)))) == work(trace)
 
 
 def test_a_drift_that_no_clock_has_is_refused() -> None:
