@@ -337,6 +337,29 @@ def declared_in(module: Mapping[str, Any], base: type[P]) -> Iterator[type[P]]:
             yield thing
 
 
+def decode_stream(
+    words: Sequence[int], header: type[Packet], layouts: Mapping[int, type[Packet]]
+) -> list[Packet]:
+    """Packets one behind the other, each with its opcode and its length, in words, in the first one.
+
+    header   that word alone, with fields `opcode` and `length`
+    layouts  of packets by their opcode
+
+    Never raises: an opcode that is not known, and a length that is too short or leads beyond the words, end it as the
+    header that says so.
+    """
+    found: list[Packet] = []
+    at = 0
+    while at < len(words):
+        first: Any = header.decode(words[at : at + 1])
+        layout = layouts.get(first.opcode)
+        if layout is None or first.length < layout.length_words or at + first.length > len(words):
+            return [*found, first]
+        found.append(layout.decode(words[at : at + first.length]))
+        at += first.length
+    return found
+
+
 class SparsePacket(Packet):
     """A packet that prints its non-zero fields: GPUs' have many, and few are ever set.
 

@@ -21,7 +21,7 @@ from hcq import command
 from hcq.cpu import packets
 from hcq.cpu.processor import MAX_STACK_SLOTS, Machine
 from hcq.errors import UsageError
-from hcq.layout import Packet
+from hcq.layout import Packet, decode_stream
 
 
 class ArgumentShape(NamedTuple):
@@ -117,18 +117,7 @@ def decoder(arch: str) -> Callable[[Sequence[int]], list[Packet]]:
 
 def decode(words: Sequence[int]) -> list[Packet]:
     """Packets as a trace shows them. Never raises: unknown opcodes and lengths end as the header that has them."""
-    found: list[Packet] = []
-    at = 0
-    while at < len(words):
-        header = packets.Header.decode(words[at : at + 1])
-        layout = packets.PACKETS.get(header.opcode)
-        length = header.length
-        if layout is None or length < layout.length_words or at + length > len(words):
-            found.append(header)
-            break
-        found.append(layout.decode(words[at : at + length]))
-        at += length
-    return found
+    return decode_stream(words, packets.Header, packets.PACKETS)
 
 
 def _packet(what: command.Command) -> Packet:

@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 
 from hcq import checks, native
 from hcq.base import Compared, Grid
-from hcq.device import Device
 from hcq.errors import DriverError, UsageError
 from hcq.gpu.addresses import describe_address
 from hcq.gpu.clock import Clock, Reading
+from hcq.gpu.launching import LaunchingDevice
 from hcq.gpu.memory import GpuMemory, Owned
 from hcq.gpu.program import GpuProgram
 from hcq.gpu.queue import GpuQueue
@@ -28,7 +28,7 @@ from hcq.gpu.release import do_all, quietly
 from hcq.gpu.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.gpu.uploads import Uploads
 from hcq.memory import Buffer
-from hcq.program import Program, Slot
+from hcq.program import Program
 from hcq.queue import ONE
 from hcq.signal import CELL_BYTES, Signal, Timeline
 
@@ -36,7 +36,7 @@ CLOCK_READINGS = 3  # of which the shortest counts
 CELLS_BYTES = 64 << 10  # of signals and the driver's own cells
 
 
-class GpuDevice(Device):
+class GpuDevice(LaunchingDevice):
     """One GPU behind a kernel driver. The cells of signals outlive it: completions that were kept still read them."""
 
     shares_memory = True
@@ -348,21 +348,3 @@ class GpuDevice(Device):
         """A buffer, and an aligned address in it behind which so many bytes follow."""
         buffer = self.alloc(size_bytes + alignment, name)
         return buffer, -(-buffer.address // alignment) * alignment
-
-    def encode_dispatch(
-        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
-    ) -> tuple[bytes, tuple[int | float, ...]]:
-        if self.dead:
-            self.check_alive()
-        if groups_per_claim != 0:  # for workers of a CPU; wrong ones are refused here, too
-            checks.whole(f"dispatch {program.name}", "groups_per_claim", groups_per_claim, 0, 2**32 - 1)
-        if not isinstance(program, GpuProgram) or program.device is not self:
-            raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
-        return program.dispatch(args, grid, block)
-
-    def argument_slot(self, program: Program, args: Sequence[Any], index: int) -> Slot:
-        """In what a launch uploads: here packets do not hold arguments."""
-        if not isinstance(program, GpuProgram):
-            raise UsageError(f"dispatch: {program!r} is not a program of {self.name}.")
-        slot = program.shape(args).slots[index]
-        return slot._replace(offset=program.params_at + slot.offset)

@@ -20,11 +20,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq import checks
-from hcq.base import Grid, Sent
+from hcq.base import Sent
 from hcq.command import Command, Dispatch
-from hcq.device import Device, Steps
+from hcq.device import Steps
 from hcq.errors import DriverError, UsageError
+from hcq.gpu.launching import LaunchingDevice
 from hcq.layout import Packet
 from hcq.memory import Buffer
 from hcq.metal import encode as encoding
@@ -37,7 +37,7 @@ from hcq.metal.gpus import copy_gpus
 from hcq.metal.objc import Objc
 from hcq.metal.program import MAX_GRID, MetalProgram, parameters_of
 from hcq.metal.stamps import Stamps
-from hcq.program import Program, Slot
+from hcq.program import Program
 from hcq.signal import Signal, Timeline
 
 TIMELINE_BYTES = 4096
@@ -47,7 +47,7 @@ PAUSE_SECONDS = 0.0005
 END_SECONDS = 5  # for command buffers to end once nothing is waited for any more
 
 
-class MetalDevice(Device):
+class MetalDevice(LaunchingDevice):
     """One GPU."""
 
     alignment = 128  # bytes: a line of its memory
@@ -262,23 +262,6 @@ class MetalDevice(Device):
 
     def decode(self, words: Sequence[int]) -> list[Packet]:
         return encoding.decode(words)
-
-    def encode_dispatch(
-        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
-    ) -> tuple[bytes, tuple[int | float, ...]]:
-        if self.dead:
-            self.check_alive()
-        if groups_per_claim != 0:  # for workers of a CPU; wrong ones are refused here, too
-            checks.whole(f"dispatch {program.name}", "groups_per_claim", groups_per_claim, 0, 2**32 - 1)
-        if not isinstance(program, MetalProgram) or program.device is not self:
-            raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
-        return program.dispatch(args, grid, block)
-
-    def argument_slot(self, program: Program, args: Sequence[Any], index: int) -> Slot:
-        if not isinstance(program, MetalProgram):
-            raise UsageError(f"dispatch: {program!r} is not a program of {self.name}.")
-        slot = program.shape(args).slots[index]
-        return slot._replace(offset=program.params_at + slot.offset)
 
     # ------------------------------------------------------------ submitting
 

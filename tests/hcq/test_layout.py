@@ -16,7 +16,7 @@ from hcq import backends
 from hcq.amd.abi import sdma
 from hcq.cpu import packets
 from hcq.errors import UsageError
-from hcq.layout import Ioctl, Packet, bits, declared_in, placed, repeated
+from hcq.layout import Ioctl, Packet, bits, declared_in, decode_stream, placed, repeated
 
 FOLDER = Path(hcq.__file__).parent
 
@@ -227,3 +227,29 @@ def test_tables_print_units_enums_and_notes() -> None:
     assert "| 11..8 | color | 1 RED, 2 BLUE; of the flag |" in Noted.table()
     with pytest.raises(UsageError, match="a unit is 1 or more"):
         bits(3, 0, unit=0)
+
+
+class First(Packet, words=1):
+    """What begins every packet of a stream."""
+
+    opcode = bits(7, 0)
+    length = bits(31, 8)
+
+
+class Pair(Packet, words=2, tail="more"):
+    """One packet of it."""
+
+    opcode = bits(7, 0, default=5)
+    length = bits(31, 8, default=2)
+    value = bits(63, 32)
+
+
+def test_a_stream_ends_at_the_header_that_makes_no_sense() -> None:
+    pair, longer = Pair(value=7), Pair(length=4, value=8)
+    words = [*pair.words, *longer.words, 1, 2]
+    known = {5: Pair}
+    first, second = decode_stream(words, First, known)
+    assert (first, second.tail_words) == (pair, (1, 2))
+    for wrong in ([6 | 2 << 8, 0], [5 | 1 << 8, 0], [5 | 0 << 8, 0], [5 | 3 << 8, 0]):
+        found = decode_stream([*pair.words, *wrong], First, known)
+        assert found == [pair, First.decode(wrong[:1])]

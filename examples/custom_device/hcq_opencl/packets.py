@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from hcq import command
 from hcq.errors import UsageError
-from hcq.layout import Packet, bits
+from hcq.layout import Packet, bits, decode_stream
 
 ARCH = "opencl-c-1.2"
 
@@ -149,13 +149,4 @@ def decoder(arch: str) -> Callable[[Sequence[int]], list[Packet]]:
 
 def decode(words: Sequence[int]) -> list[Packet]:
     """Words as packets. Never raises: what makes no sense ends as the header that said so."""
-    found: list[Packet] = []
-    at = 0
-    while at < len(words):
-        header = Header.decode(words[at : at + 1])
-        layout = PACKETS.get(header.opcode)
-        if layout is None or header.length < layout.length_words or at + header.length > len(words):
-            return [*found, header]
-        found.append(layout.decode(words[at : at + header.length]))
-        at += header.length
-    return found
+    return decode_stream(words, Header, PACKETS)
