@@ -30,6 +30,7 @@ from hcq.signal import Signal
 
 MAX_BLOCK_WORDS = (1 << 20) - 1  # ib_size has 20 bits
 UPLOAD_ALIGNMENT = 64
+MAX_PIECE_BYTES = 4096  # of packets that go into a ring together
 
 
 class AmdGraph(GpuGraph):
@@ -129,9 +130,7 @@ class AmdGraph(GpuGraph):
                 if is_block:
                     run_start = at
                 else:
-                    ring_pieces.append(piece(bytes(packets), what.ring))
-                    ring_pieces[-1].dispatches = what.dispatches
-                    ring_pieces[-1].is_free = what.is_free
+                    _append(ring_pieces, packets, what)
             at += len(what.all_words)
         self._close_run(ring_pieces, va, run_start, run_end, run_dispatches)
         return image, ring_pieces
@@ -140,6 +139,20 @@ class AmdGraph(GpuGraph):
         if end > start:
             ring_pieces.append(self.encoder.indirect(va + start, (end - start) // 4))
             ring_pieces[-1].dispatches = dispatches
+
+
+def _append(ring_pieces: list[Piece], packets: bytes | bytearray, what: Piece) -> None:
+    """Packets that go into a ring as they are: in one piece with those before, where nothing has to come between."""
+    dispatches = what.dispatches
+    if ring_pieces and (what.is_free or what.ring == COMPUTE):
+        last = ring_pieces[-1]
+        is_alike = (last.ring, last.is_free) == (what.ring, what.is_free)
+        if is_alike and len(last) + len(packets) <= MAX_PIECE_BYTES:
+            packets, dispatches = last + packets, dispatches + last.dispatches
+            ring_pieces.pop()
+    made = piece(bytes(packets), what.ring)
+    made.dispatches, made.is_free = dispatches, what.is_free
+    ring_pieces.append(made)
 
 
 def _changed(what: Piece, packets: bytes) -> Piece:

@@ -40,6 +40,8 @@ from hcq.gpu.release import do_all, quietly
 from hcq.port import PAGE_BYTES, Port
 
 RING_BYTES = 1 << 20
+PACKET_WORDS = aql.PACKET_BYTES // 4
+NOT_READY = aql.Header(type=aql.PacketType.INVALID).words[0]
 WPTR_AT, RPTR_AT = 0, 64  # in the page of pointers; AQL has them where amd_queue_t says
 
 
@@ -340,15 +342,29 @@ class AqlRing(Ring):
 
     def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
         self._note(packets)
-        for start in range(0, len(packets), aql.PACKET_BYTES):
-            packet = packets[start : start + aql.PACKET_BYTES]
-            if not self.has_room(1):
-                wait(self, 1)
-            at = self.put % self.size * aql.PACKET_BYTES
-            self.bytes[at + 4 : at + aql.PACKET_BYTES] = packet[4:]
-            full_fence()  # the packet is whole before its first word makes it ready
-            self.bytes[at : at + 4].cast("I")[0] = int.from_bytes(packet[:4], "little")
-            self.put += 1
+        start, count = 0, len(packets) // aql.PACKET_BYTES
+        while start < count:
+            place = self.put % self.size
+            some = min(count - start, self.size - place, max(self.capacity // 2, 1))
+            if not self.has_room(some):
+                wait(self, some)
+            self._write_some(packets[start * aql.PACKET_BYTES : (start + some) * aql.PACKET_BYTES], place)
+            start += some
+
+    def _write_some(self, packets: bytes, place: int) -> None:
+        """Packets for which there is room, up to the ring's end: whole before their first words make them ready."""
+        words = memoryview(bytearray(packets)).cast("I")
+        ready = list(words[::PACKET_WORDS])
+        for at in range(0, len(words), PACKET_WORDS):
+            words[at] = NOT_READY
+        at = place * aql.PACKET_BYTES
+        self.bytes[at : at + len(packets)] = words.cast("B")
+        # counted before they are ready: who takes them back finds all of them
+        self.put += len(ready)
+        full_fence()
+        there = self.bytes[at : at + len(packets)].cast("I")
+        for number, word in enumerate(ready):
+            there[number * PACKET_WORDS] = word
 
     def _doorbell_value(self) -> int:
         return self.put - 1
