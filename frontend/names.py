@@ -69,13 +69,14 @@ def name_memory() -> None:
         tensor = ref()
         if tensor is None or tensor.node.op is not Op.BUFFER:
             continue
-        buffer = tensor.node.arg.buffer
-        if buffer is None or buffer.va is None:
+        buffers = tensor.node.arg.buffers()
+        if not buffers or any(buffer.va is None for buffer in buffers):
             continue
         if unnamed.pop(key, None) is ref:  # else another thread is doing it
-            buffer.name = _names[key][1]
-            for observer in buffer.device.observers:
-                observer.renamed(buffer.va, buffer.name)
+            for buffer in buffers:
+                buffer.name = _names[key][1]
+                for observer in buffer.device.observers:
+                    observer.renamed(buffer.va, buffer.name)
 
 
 def _learn(found: Iterable[tuple[str, Core]]) -> None:

@@ -103,6 +103,19 @@ class Storage:
         """Another storage of the same shape in the same place: in that memory, or in none yet."""
         return Storage(self.device, self.dtype, self.shape, buffer)
 
+    def buffers(self) -> list[Any]:
+        """The memory it has, if any."""
+        return [] if self.buffer is None else [self.buffer]
+
+    def contents(self) -> bytes:
+        """The bytes that are there. Waits."""
+        return b"" if self.buffer is None else self.buffer.read(0, self.size_bytes)
+
+    def restore(self, contents: bytes) -> None:
+        """Put back what `contents` gave."""
+        if self.buffer is not None:
+            self.buffer.write(contents)
+
     def __repr__(self) -> str:
         return f"Storage({self.device}, {self.dtype.name}, {self.shape})"
 

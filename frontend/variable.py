@@ -125,6 +125,11 @@ class Leaf:
                 f"[jit] {self} is an argument of a recording on {there}, and is asked for on {device}. "
                 "A recording is of one device."
             )
+        if devices.is_group(device):
+            raise UsageError(
+                f"[Variable] {self} of a tensor on several devices, {device}: sizes that vary are for one device. "
+                "Give a number."
+            )
         buffer = devices.get(device).memory.alloc_idle(4, str(self.variable.name))
         buffer.write(formats.pack([self.now], dtypes.int32))
         buffer.is_constant = True

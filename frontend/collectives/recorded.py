@@ -53,7 +53,7 @@ def record(
                 way = route(opened[step.rank], opened[step.peer])
                 if not way.is_peer:
                     raise UsageError(
-                        f"[jit] a {what.kind} over {', '.join(what.names)} goes through the host, for {way.why}; a "
+                        f"[jit] {what.kind} over {', '.join(what.names)} goes through the host, for {way.why}; a "
                         "recording cannot hold that. Call the function without jit."
                     )
                 track.after(before[step.peer])

@@ -319,8 +319,7 @@ class Recording:
         why = seen.unsettled or self.seen.difference(seen)
         wanted = _contents(eager), self._state()
         for storage, contents in zip(self.seen.written, before):
-            assert storage.buffer is not None
-            storage.buffer.write(contents)
+            storage.restore(contents)
         del eager
         result = replay()
         found = _contents(result), self._state()
@@ -335,12 +334,11 @@ class Recording:
 
     def _state(self) -> list[bytes]:
         """The contents of every tensor that a replay assigns to."""
-        return [s.buffer.read(0, s.size_bytes) for s in self.seen.written if s.buffer is not None]
+        return [storage.contents() for storage in self.seen.written]
 
 
 ADVICE = "Pass what varies as an argument, or keep it in a tensor that the function assigns to."
 
 
 def _contents(result: Any) -> list[bytes]:
-    storages = [storage_of(tensor) for tensor in tensors_in(result, "jit")]
-    return [s.buffer.read(0, s.size_bytes) if s.buffer is not None else b"" for s in storages]
+    return [storage_of(tensor).contents() for tensor in tensors_in(result, "jit")]

@@ -73,7 +73,8 @@ def save_file(
             file.write(len(words).to_bytes(8, "little") + words)
             for name in order:
                 size = tensors[name].nbytes
-                buffer = storage_of(tensors[name]).buffer
+                tensor = tensors[name]
+                buffer = storage_of(tensor.to(devices.members(tensor.device)[0])).buffer
                 if size and buffer is not None:
                     file.write(buffer.read(0, size))
             file.flush()

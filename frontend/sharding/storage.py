@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend.sharding.placement import Split
 from hcq.frontend.storage import Storage, kind_of
@@ -31,15 +32,14 @@ class GroupBuffer:
         """One of its devices that is gone, if there is one; else the first."""
         return next((part.device for part in self.parts if part.device.dead), self.parts[0].device)
 
-    def read(self, offset: int, size_bytes: int) -> bytes:
-        """All bytes of all parts, one after the other, whatever part of the tensor is asked for."""
-        return b"".join(part.read() for part in self.parts)
-
-    def write(self, data: bytes) -> None:
-        """What `read` gave."""
-        for part in self.parts:
-            part.write(data[: part.size_bytes])
-            data = data[part.size_bytes :]
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        where = ", ".join(part.device.name for part in self.parts)
+        raise UsageError(
+            f"a tensor on several devices, {where}, has no one buffer ({name} was asked of it). "
+            f'Move it first: x.to("{self.parts[0].device.name}").'
+        )
 
 
 class ShardedStorage(Storage):
@@ -72,6 +72,20 @@ class ShardedStorage(Storage):
         if buffer is not None:
             made.buffer = buffer
         return made
+
+    def buffers(self) -> list[Any]:
+        """The memory of every part that has some."""
+        return [part.buffer for part in self.parts if part.buffer is not None]
+
+    def contents(self) -> bytes:
+        """The bytes of all parts, one after the other. Waits."""
+        return b"".join(part.contents() for part in self.parts)
+
+    def restore(self, contents: bytes) -> None:
+        """Put back what `contents` gave."""
+        for part in self.parts:
+            part.restore(contents[: part.size_bytes])
+            contents = contents[part.size_bytes :]
 
     def kind_of(self) -> object:
         """As of any storage; another split is another kind."""
