@@ -8,7 +8,8 @@ Source   Radford et al. 2019, "Language Models are Unsupervised Multitask Learne
 
 `_gpt2` is the network for every library, by PyTorch's names of functions; NumPy and JAX are given functions of these
 names. Only attention differs, for each library keeps keys and values in its own way: hcq and JAX in arrays of a fixed
-length, so that one recorded step serves every place, behind a mask; PyTorch looks at the part that is filled.
+length, so that one recorded step serves every place, behind a mask; PyTorch looks at the part that is filled, and so
+does hcq where the place is a variable.
 """
 
 from __future__ import annotations
@@ -251,6 +252,45 @@ class _Decode(_Gpt2):
         return run
 
 
+class Gpt2DecodeSymbolic(_Decode):
+    """The place is a variable: one recording serves all, writes one row, and looks at the part that is filled."""
+
+    name = "gpt2-decode-symbolic"
+    about = f"as gpt2-decode; in hcq the place is a Variable, in place of a mask over all {KEPT}"
+
+    def hcq(self, inputs: Arrays) -> Run:
+        from hcq import Tensor, Variable, jit, no_grad
+
+        F = _hcq_functions()
+        w = {name: Tensor(array).realize() for name, array in inputs["w"].items()}
+        keys, values = (
+            [Tensor(array).realize() for array in self.kept(inputs[side])] for side in ("keys", "values")
+        )
+        tokens = Tensor(inputs["tokens"]).realize()
+        count = Variable("count", 1, KEPT)  # of the tokens, with this one
+
+        @jit
+        def step(tokens: Any, n: Any) -> Any:
+            def attend(layer: int, q: Any, k: Any, v: Any) -> Any:
+                for kept, new in ((keys[layer], k), (values[layer], v)):
+                    kept[:, n - 1 : n] = new
+                return q.scaled_dot_product_attention(keys[layer][:, :n], values[layer][:, :n])
+
+            with no_grad():
+                logits = _gpt2(F, w, tokens, Tensor(n - 1).reshape(1), attend)
+                Tensor.realize(logits, *keys, *values)
+            return logits
+
+        wait = hcq_wait()
+
+        def run() -> Any:
+            logits = step(tokens, count.bind(BEFORE + 1))
+            wait()
+            return logits
+
+        return run
+
+
 class Gpt2Decode(_Decode):
     name = "gpt2-decode"
     about = f"GPT-2 small, 124M random float32 weights, batch 1: one token after {BEFORE}"
@@ -326,4 +366,9 @@ class Gpt2Prefill(_Gpt2):
         return lambda: jax.block_until_ready(compiled(w, tokens, places))[0]
 
 
-LANGUAGE_CASES: tuple[type[Case], ...] = (Gpt2Prefill, Gpt2Decode, Gpt2DecodeBfloat16)
+LANGUAGE_CASES: tuple[type[Case], ...] = (
+    Gpt2Prefill,
+    Gpt2Decode,
+    Gpt2DecodeSymbolic,
+    Gpt2DecodeBfloat16,
+)
