@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -129,7 +130,8 @@ def _placed(trace: Trace) -> list[_Placed]:
             who = -1 if is_of_ranks else process  # ranks have it together, or devices of one process
             flow = flows.setdefault((who, span.name, nth), (3 << 32) + len(flows)) if span.peers else 0
             found.append(_Placed(_uuid("spans", process, lane, row), lane, process, span, flow))
-    return found
+    shared = Counter(one.flow for one in found)
+    return [one if shared[one.flow] > 1 else one._replace(flow=0) for one in found]
 
 
 def _spans(trace: Trace) -> Iterator[bytes]:
