@@ -54,6 +54,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_TIMEOUT_MS": "how long a wait may take before it is a WaitTimeout, in milliseconds (default 30000)",
     "HCQ_COMPILERS": "processes that compile kernels at a time, when there are many (default: the cores we may use)",
     "HCQ_THREADS": "threads of the CPU device, its command processor included (default: the cores we may use)",
+    "HCQ_CPUS": "CPU devices (CPU:0, CPU:1, ...) that share HCQ_THREADS, each with as many of them (default 1)",
     "HCQ_AMD_QUEUE": "pm4 or aql: the packets of AMD compute queues (default: what suits the GPU)",
     "HCQ_NV_RENDERER": "ptx (LLVM writes PTX) or cuda (CUDA C through nvrtc): how NV kernels are made (default ptx)",
     "HCQ_VISIBLE": "device numbers to use, comma separated: the first is then number 0 (default all)",
@@ -129,7 +130,9 @@ class Config:
             report_dir=Path(environ.get("HCQ_REPORT_DIR") or _cache_dir(environ) / "reports"),
             cache_dir=_cache_dir(environ),
             timeout_ms=_number(environ, "HCQ_TIMEOUT_MS", 30_000, 1, 2**40),
-            threads=_number(environ, "HCQ_THREADS", cores(), 1, 1024),
+            threads=max(
+                1, _number(environ, "HCQ_THREADS", cores(), 1, 1024) // _number(environ, "HCQ_CPUS", 1, 1, 64)
+            ),
             compilers=_number(environ, "HCQ_COMPILERS", cores(), 1, 1024),
             amd_queue=_word(environ, "HCQ_AMD_QUEUE", AMD_QUEUES),
             nv_renderer=_word(environ, "HCQ_NV_RENDERER", NV_RENDERERS) or "ptx",

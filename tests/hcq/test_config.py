@@ -106,6 +106,11 @@ def test_importing_reads_no_environment() -> None:
     assert done.stdout == "fine\n"
 
 
+def test_cpu_devices_share_the_threads_and_each_has_one_at_least() -> None:
+    for cpus, threads in (("1", 7), ("2", 3), ("8", 1)):
+        assert Config.read({"HCQ_THREADS": "7", "HCQ_CPUS": cpus}).threads == threads
+
+
 @pytest.mark.parametrize("name", ["HCQ_VISIBLE", "HCQ_TIMEOUT_MS", "HCQ_THREADS"])
 @pytest.mark.parametrize("word", ["9" * 5000, "\u0663", "-1", "1e3", ""])
 def test_a_number_that_cannot_be_one_is_refused_and_not_printed_whole(name: str, word: str) -> None:
