@@ -14,7 +14,7 @@ included.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 SPINS = 50  # looks at a request without a pause
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 10e-6, 300e-6
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 10e-6, 1e-3
 GONE_S = 0.2  # a process that is no more: so long for its guardian to note how it ended
 LOOK_S = 0.02  # between two looks into the table
 UNHEARD_S = 1.5  # a rank elsewhere of which nothing was heard for so long is said to be out of reach
@@ -193,29 +193,20 @@ class Operation:
     def wait(self, requests: Sequence[Any]) -> None:
         """Return once all requests are done. Raises RankLost, WaitTimeout, UsageError, naming who is missing."""
         testall = self.job.mpi.Request.Testall
-        looked = time.monotonic()
-        pause = SHORTEST_PAUSE_S
+        began = looked = now = time.monotonic()
         tries = 0
         while not testall(requests):
             tries += 1
             if tries < SPINS:
                 continue
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_S)
+            # a twentieth of the time that it took so far: little is lost, and the device has the core meanwhile
+            time.sleep(min(max((now - began) / 20, SHORTEST_PAUSE_S), LONGEST_PAUSE_S))
             now = time.monotonic()
             if now - looked > LOOK_S:
                 looked = now
                 self.look()
                 if now >= self.end:
                     self.late()
-
-    def poll(self, is_done: Callable[[], bool]) -> None:
-        """Return once that is true; the deadline and who is missing as in `wait`."""
-        while not is_done():
-            time.sleep(LOOK_S / 4)
-            self.look()
-            if time.monotonic() >= self.end:
-                self.late()
 
     # -- who is missing --
 

@@ -19,7 +19,7 @@ from hcq.errors import DriverError, HcqError, UsageError
 from hcq.frontend.distributed import clocks, guardian
 from hcq.frontend.distributed.group import Group, Job
 from hcq.frontend.distributed.heartbeats import TOKEN_BYTES, Heartbeats
-from hcq.frontend.distributed.rollcall import LEFT, Table
+from hcq.frontend.distributed.rollcall import ABSENT, LEFT, Table
 from hcq.ranks import host_name
 
 INSTALL = "pip install 'hcq[mpi]' brings mpi4py and MPICH; with the site's own MPI: pip install mpi4py"
@@ -78,9 +78,25 @@ def init(timeout_ms: float | None = None, guarded: bool | None = None) -> World:
     wants_guard = guardian.is_wanted() if guarded is None else guarded
     if wants_guard and "mpi4py.MPI" not in sys.modules:
         guardian.stand_between()
+    seen: list[Table] = []
+    alarm = threading.Timer(limit / 1000, _give_up, (limit, seen))
+    alarm.daemon = True
+    alarm.start()
+    try:
+        _world = world = _met(limit, seen)
+    finally:
+        alarm.cancel()
+    atexit.register(_at_exit)
+    _watch_for_errors(world.job)
+    return world
+
+
+def _met(limit: float, seen: list[Table]) -> World:
+    """Meet; `seen` gets the table as soon as there is one."""
     mpi = _initialised()
     comm = mpi.COMM_WORLD
     table, row, nodes, node = _table(mpi, comm)
+    seen.append(table)
     hosts = comm.allgather(host_name())
     table.rows[row].begin()
     guardian.hand_over(table, row, limit)
@@ -89,15 +105,26 @@ def init(timeout_ms: float | None = None, guarded: bool | None = None) -> World:
         hearts = Heartbeats(table, row)
         token = comm.bcast(os.urandom(TOKEN_BYTES), 0)
         hearts.start(token, node, nodes, comm.allgather(hearts.place))
-    _world = world = World(Job(mpi, row, table.rows, hosts, limit), comm, hearts)
+    world = World(Job(mpi, row, table.rows, hosts, limit), comm, hearts)
     comm.Barrier()  # from here on every row says what its rank does
     comm.alltoall(
         [0] * comm.size
     )  # and every pair is connected: no later message asks the launcher for an address
     clocks.measure(world)
-    atexit.register(_at_exit)
-    _watch_for_errors(world.job)
     return world
+
+
+def _give_up(limit: float, seen: list[Table]) -> None:
+    """The ranks have not met in time, and calls of MPI that all of them make have no deadline: end this process."""
+    absent = [str(rank) for rank, row in enumerate(seen[0].rows) if row.state == ABSENT] if seen else []
+    who = f"rank {', '.join(absent)}" if absent else "all ranks"
+    print(
+        f"hcq.errors.WaitTimeout: [init] process {os.getpid()} on {host_name()}: waited {limit:g} ms for {who} to call "
+        "init(). Did every process start, and does each come there? HCQ_TIMEOUT_MS, or timeout_ms, gives it longer.",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(1)
 
 
 def world() -> World:

@@ -91,13 +91,20 @@ class Divided(Module):
 
 
 class ColumnLinear(Divided):
-    """A part of the outputs of a linear layer. (..., in) -> (..., out / ranks)."""
+    """A part of the outputs of a linear layer. (..., in) -> (..., out / ranks).
+
+    enters  whether it calls `enter` on what it is given; layers beside each other are better given one `enter(x)`
+    """
 
     axes: ClassVar[Mapping[str, int]] = {"weight": 0, "bias": 0}
 
+    def __init__(self, layer: Linear, group: Group, enters: bool = True):
+        super().__init__(layer, group)
+        self.enters = enters
+
     def forward(self, x: Tensor) -> Tensor:
         """This rank's outputs; x is the same on all ranks."""
-        return enter(x, self.group).linear(self.weight, self.bias)
+        return (enter(x, self.group) if self.enters else x).linear(self.weight, self.bias)
 
 
 class RowLinear(Divided):

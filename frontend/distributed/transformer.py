@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
 from hcq.frontend.distributed.group import Group
-from hcq.frontend.distributed.tensor_parallel import ColumnLinear, RowLinear
+from hcq.frontend.distributed.tensor_parallel import ColumnLinear, RowLinear, enter
 from hcq.frontend.nn.layers import Embedding, Linear
 from hcq.frontend.nn.module import Module, ModuleList
 from hcq.frontend.nn.norm import LayerNorm
@@ -44,6 +44,7 @@ class Block(Module):
                 f"[Block] width {width}, {sizes.heads} heads, {parts} ranks: the heads must divide the width, and "
                 "the ranks the heads."
             )
+        self.group = group
         self.heads, self.head_width = sizes.heads // parts, width // sizes.heads
         self.norm1, self.norm2 = LayerNorm(width), LayerNorm(width)
         query, key, value = (Linear(width, width) for _ in range(3))
@@ -52,7 +53,7 @@ class Block(Module):
         if group is not None:
             rows = ("out", "down")
             layers = {
-                name: RowLinear(layer, group) if name in rows else ColumnLinear(layer, group)
+                name: RowLinear(layer, group) if name in rows else ColumnLinear(layer, group, name == "up")
                 for name, layer in layers.items()
                 if isinstance(layer, Linear)
             }
@@ -62,7 +63,7 @@ class Block(Module):
     def forward(self, x: Tensor) -> Tensor:
         """(n, t, width) -> (n, t, width); no token sees those after it."""
         n, t, _ = x.shape
-        y = self.norm1(x)
+        y = self.norm1(x) if self.group is None else enter(self.norm1(x), self.group)
         q, k, v = (
             part(y).reshape(n, t, self.heads, self.head_width).transpose(1, 2)
             for part in (self.query, self.key, self.value)

@@ -69,3 +69,46 @@ def test_a_flag_that_makes_no_sense_is_answered_with_a_sentence():
     )
     assert done.returncode == 2
     assert "--epochs is 1 or more" in done.stderr
+
+
+@pytest.mark.thorough
+@pytest.mark.deadline(300)
+def test_a_rank_of_the_distributed_example_can_be_killed_and_two_ranks_go_on(tmp_path):
+    launcher = Path(sys.executable).parent / "mpirun"
+    tried = subprocess.run([sys.executable, "-c", "from mpi4py import MPI"], capture_output=True, check=False)
+    if tried.returncode or not launcher.exists():
+        pytest.skip("needs MPI: make mpi")
+
+    def ranks(count, *flags):
+        command = [
+            launcher,
+            "-n",
+            str(count),
+            sys.executable,
+            EXAMPLES / "train_distributed.py",
+            "--steps",
+            "7",
+        ]
+        flags = (
+            "--checkpoint",
+            tmp_path / "run.safetensors",
+            "--every",
+            "3",
+            "--layers",
+            "1",
+            "--width",
+            "32",
+            *flags,
+        )
+        return subprocess.run([*command, *flags], capture_output=True, text=True, timeout=200, check=False)
+
+    killed = ranks(4, "--parallel", "sharded", "--kill", "2@4")
+    assert killed.returncode != 0
+    assert killed.stderr.count("rank 2 on") == 3 and "was killed by signal 9" in killed.stderr
+    resumed = ranks(2)
+    assert resumed.returncode == 0, resumed.stderr
+    (tmp_path / "run.safetensors").unlink()
+    alone = ranks(1)
+    last = re.compile(r"step    6  loss \d+\.\d+")
+    assert "from step 3" in resumed.stdout
+    assert last.search(resumed.stdout)[0] == last.search(alone.stdout)[0]
