@@ -149,6 +149,7 @@ class _Walk:
         near: frozenset[Node] = frozenset(),
         most_arguments: int = MAX_ARGUMENTS,
     ):
+        self.most_arguments = most_arguments
         self.plain = plain  # nodes above a reduction that another value in memory already cuts off
         self.near = (
             near  # ends of reductions, in memory anyway: what follows them is computed again from there
@@ -520,7 +521,8 @@ def _may_join(
     if len(group) >= MAX_STORES or stored_shape(group[0]) != stored_shape(node) or _is_alone(group[0]):
         return False
     members = [*group, node]
-    if len({source for member in members for source in reads[member]}) > MAX_INPUTS:
+    inputs = {source for member in members for source in reads[member]}
+    if len(inputs) > min(MAX_INPUTS, walk.most_arguments):
         return False
     if any(s in group and (s in walk.cuts or not walk.uses[s][node].aligned) for s in sources):
         return False

@@ -30,10 +30,11 @@ from tests.compiler.test_golden_kernels import PROGRAMS, memory
 TARGET = metal_target("apple9")
 
 
-def msl_of(result: Tensor) -> list[str]:
+def msl_of(*results: Tensor) -> list[str]:
     """Every kernel's source."""
-    structure = structure_of([result.node])
-    made = schedule([result.node], structure.storages, TARGET.threads, (), TARGET.most_arguments)
+    nodes = [result.node for result in results]
+    structure = structure_of(nodes)
+    made = schedule(nodes, structure.storages, TARGET.threads, (), TARGET.most_arguments)
     found = []
     for kernel in made.kernels:
         nest = codegen(TARGET).choose(LoopNest(lower(kernel.sink, TARGET)), TARGET)
@@ -85,6 +86,15 @@ def test_kernels_of_many_tensors_fit_the_argument_table() -> None:
     texts = msl_of(total)
     assert len(texts) > 1
     assert max(text.count("[[buffer(") for text in texts) <= MOST_PARAMETERS
+
+
+def test_kernels_with_several_results_fit_it_too() -> None:
+    """Eight stores is what the scheduler joins, and as many reads as the target names."""
+    first = memory(64)
+    texts = msl_of(*[first + memory(64) + memory(64) + memory(64) for _ in range(8)])
+    tables = [text.count("[[buffer(") for text in texts]
+    assert max(tables) <= MOST_PARAMETERS
+    assert len(texts) < 8
 
 
 def test_an_architecture_that_is_no_apple_family_is_refused() -> None:
