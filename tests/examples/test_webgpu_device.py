@@ -108,3 +108,26 @@ def test_a_kernel_whose_loops_a_driver_would_cut_short_is_refused(run: Run) -> N
     )
     if "refused" not in said:
         pytest.skip("this adapter is not Mesa's for CPUs, whose loops are short")
+
+
+@pytest.mark.thorough
+def test_a_child_of_fork_is_told_to_be_a_process_of_its_own(run: Run) -> None:
+    said = run(
+        "-W",
+        "ignore::DeprecationWarning",  # of forks of processes with threads: that is what happens to people
+        "-c",
+        "import os, hcq\n"
+        "buffer = hcq.open('WEBGPU').alloc(100)\n"
+        "buffer.write(b'x' * 100)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    try:\n"
+        "        hcq.open('WEBGPU')\n"
+        "    except hcq.DriverError as error:\n"
+        "        print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "print(buffer.read(0, 3))",
+    )
+    assert "a fork has none of its drivers' threads" in said
+    assert said.endswith("b'xxx'\n")

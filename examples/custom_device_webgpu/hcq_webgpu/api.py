@@ -12,6 +12,7 @@ Software adapters will do. OpenGL's are not asked for: they have no 64-bit integ
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 from hcq.errors import DriverError
@@ -40,9 +41,23 @@ INSTALL = (
 NONE = f"No adapter of WebGPU here has 64-bit integers and {BUFFERS} storage buffers for a kernel. {INSTALL}"
 
 
-@functools.cache
 def library() -> Any:
-    """The wgpu package, which loads wgpu-native. Raises DriverError where it is not installed."""
+    """The wgpu package, which loads wgpu-native.
+
+    Raises  DriverError where it is not installed, and in a child of fork, where the threads of its drivers are missing
+    """
+    wgpu, process = _loaded()
+    if process != os.getpid():
+        raise DriverError(
+            "import wgpu: the parent of this process has used WebGPU, and a fork has none of its drivers' threads. "
+            'Start a process of its own, as multiprocessing does by "spawn".'
+        )
+    return wgpu
+
+
+@functools.cache
+def _loaded() -> tuple[Any, int]:
+    """The package, and the process that loaded it."""
     try:
         import wgpu
         from wgpu.backends.wgpu_native import extras
@@ -51,8 +66,8 @@ def library() -> Any:
     try:
         extras.set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
     except RuntimeError:
-        return wgpu  # somebody used it before us: then OpenGL's adapters are found, and passed over
-    return wgpu
+        pass  # somebody used it before us: then OpenGL's adapters are found, and passed over
+    return wgpu, os.getpid()
 
 
 def adapters() -> list[Any]:
