@@ -162,6 +162,7 @@ def training(names: Sequence[str], width: int, batch: int, rounds: int) -> None:
 
 
 def main() -> None:
+    """All tables, for the devices of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

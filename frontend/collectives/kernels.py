@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from hcq.frontend import device as devices
 from hcq.frontend.plan import Plan, plan_for
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.storage import Storage
@@ -87,6 +88,15 @@ def loaded(plan: Plan, device: Any, extent: int) -> list[Any]:
         )
         for launch in plan.launches
     ]
+
+
+def _forget(name: str) -> None:
+    """A device is gone, and with it its programs."""
+    _adders.cache_clear()
+    _copiers.cache_clear()
+
+
+devices.on_close.append(_forget)
 
 
 def stores_numbers(device: Any, target: Any) -> None:

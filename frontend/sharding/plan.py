@@ -489,6 +489,16 @@ def _writer(plan: Plan, value: int) -> int:
 _plans: OrderedDict[tuple[Any, ...], GroupPlan] = OrderedDict()
 
 
+def _forget(device: str) -> None:
+    """A device is gone, and with it the programs of its groups."""
+    for key, plan in list(_plans.items()):
+        if device in plan.names:
+            _plans.pop(key, None)
+
+
+devices.on_close.append(_forget)
+
+
 def group_plan(structure: Structure, roots: Sequence[Node], group: str) -> GroupPlan:
     """The plan of a structure on a group: kept, or made now."""
     key = (structure.key, config.current().search)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hcq
 from hcq import Tensor, Variable, dtypes, nn
 from hcq.errors import UsageError
 from hcq.frontend.collectives.perform import tally
@@ -169,6 +170,15 @@ def test_a_state_is_saved_whole_and_loaded_into_shards(tmp_path: Path) -> None:
     assert split_of(net[0].weight) == (0, (2, 2))
     for one, two in zip(want, net.state_dict().values()):
         np.testing.assert_array_equal(two.numpy(), one)
+
+
+def test_a_group_works_again_after_one_of_its_devices_was_closed() -> None:
+    for _ in range(2):
+        x = Tensor(data(4, 2)).shard(["CPU:0", "CPU:3"], 0)
+        np.testing.assert_allclose((x * 2.0).sum(0).numpy(), data(4, 2).sum(0) * 2, rtol=1e-5)
+        hcq.open("CPU:3").close()
+    with pytest.raises(UsageError, match="were in the memory of CPU:3, and it was closed"):
+        (x + 1.0).realize()
 
 
 def test_random_numbers_of_a_group_are_those_of_one_device() -> None:
