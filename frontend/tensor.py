@@ -382,6 +382,8 @@ class Tensor(
 
     def __repr__(self) -> str:
         node = self.node
+        while node.op is Op.FIRST:
+            node = node.src[0]
         state = "in memory" if node.op is Op.BUFFER else "constant" if node.op is Op.CONST else "lazy"
         flag = ", requires_grad" if self._requires_grad else ""
         return f"Tensor(shape={self.shape}, dtype={self.dtype.name}, device={self.device}, {state}{flag})"

@@ -114,6 +114,11 @@ def _search(device: str, kernel: Kernel, target: Target, width: int, seconds: fl
         if argument_bytes(kernel.sink) > MAX_BYTES:
             why = f"its arguments take more than {MAX_BYTES >> 30} GiB, it keeps the heuristic's schedule"
             return kernel.known
+        if any(
+            len(each.src) > 2 for each in kernel.sink.src
+        ):  # times, and what is compared, would be of one number
+            why = "not searched: a variable says how much of it is needed, it keeps the heuristic's schedule"
+            return kernel.known
         if not tester.begin():
             why = f"not searched: {tester.why}"
             return kernel.known

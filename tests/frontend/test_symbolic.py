@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from hcq import Tensor, Variable, jit, save_program
+from hcq import Tensor, Variable, counters, jit, save_program
 from hcq.errors import UsageError
 from hcq.frontend import plan as plans
 from tests.compiler.emulated_gpus import machine_of, name_of
@@ -462,6 +462,25 @@ def test_a_decoder_with_a_cache_gives_what_the_whole_text_gives_at_every_place(
             close(step(Tensor(row, device=gpu).realize(), n.bind(place + 1)), wanted[place])
     assert len(calls) == 2
     close(keys, k)
+
+
+def test_attention_over_the_filled_part_asks_for_that_part_of_memory(machine: None) -> None:
+    room, width = 256, 8
+    n = Variable("n", 1, room)
+    for device in ("AMD", "NV"):
+        keys, values = (Tensor(numbers(1, room, width), device=device).realize() for _ in "kv")
+        query = Tensor(numbers(1, 1, width), device=device).realize()
+        asked = []
+        for count in (16, 64, room):
+            made: list[counters.Counters] = []
+            end = counters.listen(lambda _, one, made=made: made.append(one))
+            try:
+                cut = n.bind(count)
+                query.scaled_dot_product_attention(keys[:, :cut], values[:, :cut]).numpy()
+            finally:
+                end()
+            asked.append(sum(one.bytes_needed for one in made))
+        assert asked[0] < asked[1] < asked[2] and asked[0] < asked[2] / 2
 
 
 # -- in a file --------------------------------------------------------------------------------------------------------
