@@ -48,6 +48,18 @@ def is_tensor(thing: object) -> bool:
     return isinstance(thing, Tensor)
 
 
+# what PyTorch has a second name for: with a copy, or for complex numbers, of which there are none here
+ALIASES = {
+    **{f"{name}_copy": name for name in "expand permute squeeze transpose t unbind unsqueeze view unfold".split()},
+    "alias_copy": "clone", "diagonal_copy": "diagonal", "split_with_sizes_copy": "split_with_sizes",
+    "absolute": "abs", "negative": "neg", "multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat",
+    "concatenate": "cat", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
+    "swapdims": "swapaxes", "fix": "trunc",
+    "conj": "clone", "conj_physical": "clone", "resolve_conj": "clone", "resolve_neg": "clone", "real": "clone",
+
+}  # fmt: skip
+
+
 def named(name: str) -> Any:
     """What `hcq.name` is. Raises AttributeError where there is nothing of that name."""
     if name in DTYPES:
@@ -56,8 +68,8 @@ def named(name: str) -> Any:
         return CONSTANTS[name]
     if name in ("tensor", "is_tensor"):
         return globals()[name]
-    if name in names():
-        return function_of(name)
+    if name in ALIASES or name in names():
+        return function_of(ALIASES.get(name, name))
     raise AttributeError(f"module 'hcq' has no attribute {name!r}")
 
 

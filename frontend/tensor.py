@@ -7,7 +7,7 @@ Next     core.py, methods/ (the groups), realize.py (what realize does), gradien
 
     movement    reshape, permute, pad         reduction      sum, max, argmax, cumsum
     indexing    x[...], gather, scatter       product        matmul, einsum
-    joining     cat, stack                    window         conv2d, pooling
+    joining     cat, stack                    window         conv2d
     ordering    sort, topk                    normalisation  softmax, layer_norm
     conversion  cast                          loss           cross_entropy
     elementwise + - * / < == where            creation       zeros, arange, eye
@@ -19,6 +19,8 @@ Next     core.py, methods/ (the groups), realize.py (what realize does), gradien
     gates       glu, prelu, softshrink        shapes         meshgrid, hstack, rot90
     statistics  median, quantile, cummax      counting       bincount, searchsorted
     scattering  scatter, index_add, put       special_values erfinv, lgamma, i0
+    pooling     max_pool2d, avg_pool2d        rearranging    interpolate, pixel_shuffle
+    margins     cdist, triplet_margin_loss    matrices       addmm, kron, tensordot
 
 A tensor is a value: no change of one is ever seen through another. `x += 1` makes a new tensor; `x.assign(y)` and
 `x[...] = y` write into the memory that x has, and tensors made from x before that keep what they meant.
@@ -54,12 +56,16 @@ from hcq.frontend.methods.initial import Initial
 from hcq.frontend.methods.joining import Joining
 from hcq.frontend.methods.logarithms import Logarithms
 from hcq.frontend.methods.loss import Loss
+from hcq.frontend.methods.margins import Margins
+from hcq.frontend.methods.matrices import Matrices
 from hcq.frontend.methods.movement import Movement
 from hcq.frontend.methods.normalisation import Normalisation
 from hcq.frontend.methods.ordering import Ordering
+from hcq.frontend.methods.pooling import Pooling
 from hcq.frontend.methods.power import Power
 from hcq.frontend.methods.product import Product
 from hcq.frontend.methods.random import Random
+from hcq.frontend.methods.rearranging import Rearranging
 from hcq.frontend.methods.reduction import Reduction
 from hcq.frontend.methods.scattering import Scattering
 from hcq.frontend.methods.shapes import Shapes
@@ -84,7 +90,7 @@ class Tensor(
     Movement, Indexing, Joining, Ordering,
     Conversion, Elementwise, Functions, Power, Activation,
     Angles, Logarithms, Signs, Bits, Gates, Shapes, Scattering, Statistics, Counting,
-    SpecialValues,
+    SpecialValues, Pooling, Rearranging, Margins, Matrices,
     Reduction, Product, Window, Normalisation, Attention, Loss,
     Creation, Random, Initial,
 ):  # fmt: skip

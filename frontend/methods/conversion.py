@@ -63,6 +63,18 @@ class Conversion(Methods):
         """As int64."""
         return self.cast(dtypes.int64)
 
+    def byte(self) -> Self:
+        """As uint8."""
+        return self.cast(dtypes.uint8)
+
+    def char(self) -> Self:
+        """As int8."""
+        return self.cast(dtypes.int8)
+
+    def short(self) -> Self:
+        """As int16."""
+        return self.cast(dtypes.int16)
+
     def half(self) -> Self:
         """As float16."""
         return self.cast(dtypes.float16)

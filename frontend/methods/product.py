@@ -120,7 +120,8 @@ class Product(Methods):
     def einsum(formula: str, *operands: Any) -> Any:
         """Sums of products by letters, one for each axis: einsum("bij,bjk->bik", a, b). The rest is summed.
 
-        Raises  UsageError for a letter with two sizes, or one that stands twice in an operand
+        A letter that stands twice in an operand takes its diagonal; "..." stands for axes that broadcast.
+        Raises  UsageError for a letter with two sizes
 
         >>> Tensor.einsum("ij,j->i", Tensor([[1, 2], [3, 4]]), Tensor([1, 10])).tolist()
         [21, 43]
@@ -136,9 +137,20 @@ class Product(Methods):
             raise UsageError(
                 f"[einsum] {formula!r} has {len(terms)} operands, got {len(operands)}. Give one tensor each."
             )
-        letters = sorted(set("".join(terms)))
+        many = max(
+            [0, *[len(x.shape) - len(t.replace("...", "")) for t, x in zip(terms, operands) if "..." in t]]
+        )
+        dots = "".join([chr(ord("Ā") + place) for place in range(many)])  # letters that no formula has
         if not arrow:
-            output = "".join(letter for letter in letters if "".join(terms).count(letter) == 1)
+            text = "".join(terms).replace("...", "")
+            output = dots + "".join(letter for letter in sorted(set(text)) if text.count(letter) == 1)
+        output = output.replace("...", dots)
+        pairs = [_spelled(formula, t, x, dots) for t, x in zip(terms, operands)]
+        terms, operands = [term for term, _ in pairs], tuple([x for _, x in pairs])
+        if dots:
+            shared = {dot: max(dict(zip(t, x.shape)).get(dot, 1) for t, x in pairs) for dot in dots}
+            operands = tuple([_repeated(x, t, shared) for t, x in pairs])
+        letters = sorted(set("".join(terms)))
         sizes: dict[str, int] = {}
         for term, x in zip(terms, operands):
             if len(term) != len(x.shape) or len(set(term)) != len(term) or (not term.isalpha() and term):
@@ -167,6 +179,30 @@ class Product(Methods):
         x, y = (expanded(side.node.cast(dtype), shape) for side in (first, last))
         axes = tuple(range(len(output), len(order)))
         return first._like(reshaped(sum_of_products(x, y, axes), shape[: len(output)]))
+
+
+def _spelled(formula: str, term: str, x: Any, dots: str) -> tuple[str, Any]:
+    """A term with letters for its dots, and without one that stands twice; the operand's diagonals for those."""
+    count = len(x.shape) - len(term.replace("...", ""))
+    if term.count("...") > 1 or count < 0 or (count and "..." not in term) or "." in term.replace("...", ""):
+        raise UsageError(
+            f"[einsum] {term!r} of {formula!r} for a tensor of shape {x.shape}: give one letter per axis."
+        )
+    term = term.replace("...", dots[len(dots) - count :])
+    while len(set(term)) < len(term):
+        twice = next(letter for letter in term if term.count(letter) > 1)
+        first = term.index(twice)
+        second = term.index(twice, first + 1)
+        if x.shape[first] != x.shape[second]:
+            raise UsageError(f"[einsum] {formula!r}: '{twice}' is {x.shape[first]} and {x.shape[second]}.")
+        x = x.diagonal(0, first, second)
+        term = term[:first] + term[first + 1 : second] + term[second + 1 :] + twice
+    return term, x
+
+
+def _repeated(x: Any, term: str, sizes: dict[str, int]) -> Any:
+    """An operand whose dotted axes of size 1 have the size that the others have there."""
+    return x.expand([sizes.get(letter, size) if size == 1 else size for letter, size in zip(term, x.shape)])
 
 
 def _product_shape(

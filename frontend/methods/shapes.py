@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hcq.checks import is_whole, shown
 from hcq.frontend.core import Core, shape_args
 from hcq.frontend.errors import UsageError
+from hcq.frontend.function import constant_in
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import broadcast_shape, constant, expanded, flipped, iota, permuted
 from hcq.ir.dtype import DType, Scalar, dtypes
@@ -335,7 +336,8 @@ class Shapes(Methods):
         """One number everywhere, in this tensor's shape and dtype."""
         if isinstance(value, Core):
             return value.cast(self.node.dtype).expand(self.node.shape)  # type: ignore[attr-defined,no-any-return]
-        return self._like(expanded(constant("fill", value, self.node.dtype), self.node.shape))
+        whole = self._like(expanded(constant("fill", value, self.node.dtype), self.node.shape))
+        return constant_in(self, whole)
 
     def constant_pad_nd(self, pad: Sequence[int], value: Scalar = 0.0) -> Self:
         """`pad` with a constant."""

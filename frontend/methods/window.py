@@ -1,20 +1,19 @@
-"""Windows: convolutions and pooling, as padding, windows and a reduction.
+"""Windows: convolutions, as padding, windows and a sum of products; the windows that pooling reduces.
 
 In       tensors shaped (batch, channels, *space) or (channels, *space), any number of spatial axes
 Out      lazy tensors; WINDOW is a view, so no patch is ever copied
 Changes  nothing
-Next     product.py (the sum of products), normalisation.py, ir/op.py (WINDOW and its inverse, UNWINDOW)
+Next     pooling.py, product.py (the sum of products), normalisation.py, ir/op.py (WINDOW and its inverse, UNWINDOW)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
-from hcq.frontend.nodes import expanded, filled, padded, permuted, reshaped, shrunk, spread, sum_of_products
+from hcq.frontend.nodes import expanded, padded, permuted, reshaped, shrunk, spread, sum_of_products
 from hcq.ir.dtype import promote
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -26,7 +25,7 @@ Sizes = int | Sequence[int]
 
 
 class Window(Methods):
-    """conv1d/2d/3d, their transposes, average and max pooling."""
+    """conv1d/2d/3d and their transposes."""
 
     __slots__ = ()
 
@@ -137,79 +136,8 @@ class Window(Methods):
         turned = turned.transpose(1, 2)._reshape((groups * per_group, channels // groups, *window))
         return x.conv2d(turned, bias, 1, 0, dilations, groups)
 
-    def max_pool2d(
-        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1
-    ) -> Self:
-        """The greatest element of each window over the last axes (two, for an int); padding never wins.
-
-        (..., *space) -> (..., *space'), where space' is that of conv2d; stride is the kernel's size unless given.
-        """
-        window = _sizes("kernel_size", kernel_size, 2)
-        rank = len(window)
-        steps = window if stride is None else _sizes("stride", stride, rank)
-        dilations, around = _sizes("dilation", dilation, rank), _sizes("padding", padding, rank)
-        self._refuse_wide_padding("max_pool2d", around, window)
-        least = self.node.dtype.min
-        x = self._surrounded("max_pool2d", [(p, p) for p in around], window, dilations, least)
-        windows = x._windows(window, steps, dilations)
-        axes = tuple(range(len(windows.node.shape) - rank, len(windows.node.shape)))
-        return windows._reduce(Op.MAX, axes, keepdim=False)
-
-    def avg_pool2d(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        count_include_pad: bool = True,
-    ) -> Self:
-        """The average of each window over the last axes (two, for an int); padding counts if count_include_pad.
-
-        (..., *space) -> (..., *space'), as in max_pool2d. Raises UsageError for integers and bool.
-        """
-        window = _sizes("kernel_size", kernel_size, 2)
-        rank = len(window)
-        steps = window if stride is None else _sizes("stride", stride, rank)
-        around, ones = _sizes("padding", padding, rank), (1,) * rank
-        self._refuse_wide_padding("avg_pool2d", around, window)
-        if not self.node.dtype.is_float:
-            raise UsageError(f"[avg_pool2d] {self.node.dtype.name} has no fractions. Cast first: x.float().")
-        pads = [(p, p) for p in around]
-        total = self._surrounded("avg_pool2d", pads, window, ones)._windows(window, steps, ones)
-        axes = tuple(range(len(total.node.shape) - rank, len(total.node.shape)))
-        summed = total._reduce(Op.ADD, axes, keepdim=False)
-        if count_include_pad or not any(around):
-            return summed / prod(window)
-        shape = self.node.shape
-        inside = self._like(filled(1, (1,) * (len(shape) - rank) + shape[-rank:], self.node.dtype))
-        counted = inside._surrounded("avg_pool2d", pads, window, ones)._windows(window, steps, ones)
-        return summed / counted._reduce(Op.ADD, axes, keepdim=False)
-
-    def max_pool1d(
-        self, kernel_size: int, stride: int | None = None, padding: int = 0, dilation: int = 1
-    ) -> Self:
-        """The greatest element of each window over the last axis; see `max_pool2d`."""
-        step = (kernel_size if stride is None else stride,)
-        return self.max_pool2d((kernel_size,), step, (padding,), (dilation,))
-
-    def avg_pool1d(
-        self, kernel_size: int, stride: int | None = None, padding: int = 0, count_include_pad: bool = True
-    ) -> Self:
-        """The average of each window over the last axis; see `avg_pool2d`."""
-        step = (kernel_size if stride is None else stride,)
-        return self.avg_pool2d((kernel_size,), step, (padding,), count_include_pad)
-
-    def adaptive_avg_pool2d(self, output_size: Sizes) -> Self:
-        """Average pooling to a given size: (..., h, w) -> (..., *output_size).
-
-        Raises  UsageError unless the input's sizes are multiples of it
-        """
-        wanted = _sizes("output_size", output_size, 2)
-        space = self.node.shape[-len(wanted) :]
-        if any(want < 1 or have % want for have, want in zip(space, wanted)):
-            raise UsageError(
-                f"[adaptive_avg_pool2d] {space} to {wanted}: sizes must be multiples. Pad or use avg_pool2d."
-            )
-        return self.avg_pool2d(tuple(have // want for have, want in zip(space, wanted)))
+    conv_transpose1d = conv_transpose2d
+    conv_transpose3d = conv_transpose2d
 
     # -- parts --
 

@@ -22,7 +22,12 @@ METHODS = (
     "conv_transpose2d max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d layer_norm rms_norm "
     "group_norm instance_norm normalize cosine_similarity scaled_dot_product_attention pad mse_loss l1_loss "
     "huber_loss smooth_l1_loss kl_div nll_loss celu glu prelu hardshrink softshrink tanhshrink threshold "
-    "cross_entropy binary_cross_entropy binary_cross_entropy_with_logits"
+    "cross_entropy binary_cross_entropy binary_cross_entropy_with_logits max_pool3d avg_pool3d "
+    "adaptive_avg_pool1d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d "
+    "max_unpool1d max_unpool2d max_unpool3d conv_transpose1d conv_transpose3d pixel_shuffle pixel_unshuffle "
+    "channel_shuffle local_response_norm interpolate soft_margin_loss hinge_embedding_loss poisson_nll_loss "
+    "gaussian_nll_loss multilabel_soft_margin_loss multi_margin_loss margin_ranking_loss cosine_embedding_loss "
+    "triplet_margin_loss triplet_margin_with_distance_loss pairwise_distance pdist"
 ).split()
 
 

@@ -109,6 +109,16 @@ _because(
     "view_as vsplit vstack xlog1py xlogy ",
 )
 _because("moves parts to devices: tests/frontend/sharding", "shard shard_")
+_because(
+    "PyTorch's own samples of them: make conformance; the rest of it is in test_vision.py",
+    "adaptive_avg_pool1d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d "
+    "addbmm addmm addmv addr avg_pool3d baddbmm byte cdist channel_shuffle char conv_transpose1d "
+    "conv_transpose3d cosine_embedding_loss cross gaussian_nll_loss hinge_embedding_loss inner "
+    "interpolate kron local_response_norm margin_ranking_loss matrix_power max_pool3d max_unpool1d "
+    "max_unpool2d max_unpool3d multi_margin_loss multilabel_soft_margin_loss pairwise_distance pdist "
+    "pixel_shuffle pixel_unshuffle poisson_nll_loss short soft_margin_loss tensordot triplet_margin_loss "
+    "triplet_margin_with_distance_loss vander vdot ",
+)
 _because("casts: the tests of casts in test_numbers.py", "bfloat16 bool cast double float half int long type")
 
 SURE = {"zero_sign": False, "units": 16, "slope_units": 64, "floor": 256, "scale": 1}

@@ -1,0 +1,148 @@
+"""Linear algebra under PyTorch's names: `hcq.linalg.vector_norm(x)`; what decomposes a matrix is not there yet.
+
+In       tensors
+Out      lazy tensors of products, sums and norms
+Changes  nothing
+Next     methods/matrices.py and methods/product.py (the products), methods/reduction.py (norm)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from hcq.frontend.arguments import checked
+from hcq.frontend.errors import UsageError
+from hcq.frontend.functions import function_of
+from hcq.frontend.methods.base import Axes
+from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import DType
+
+METHODS = ("matmul", "matrix_power")
+
+
+@checked
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None
+) -> Tensor:
+    """The norm of all elements, or over axes: see `Tensor.norm`."""
+    x = x if dtype is None else x.cast(dtype)
+    if not x.dtype.is_float:
+        raise UsageError(f"[vector_norm] {x.dtype.name} has no fractions. Cast first: x.float().")
+    axes = x._axes("vector_norm", dim)
+    if ord < 0 or ord == float("inf"):
+        x._not_empty("vector_norm", axes)
+    return x.norm(ord, axes if x.ndim else None, keepdim)
+
+
+@checked
+def matrix_norm(
+    A: Tensor,
+    ord: float | str = "fro",
+    dim: tuple[int, ...] | list[int] = (-2, -1),
+    keepdim: bool = False,
+    dtype: DType | None = None,
+) -> Tensor:
+    """A norm of matrices: "fro", or 1, -1, inf, -inf, the greatest or least sum of sizes of a column or row.
+
+    Raises  UsageError for "nuc", 2 and -2, which need singular values
+    """
+    x = A if dtype is None else A.cast(dtype)
+    if len(dim) != 2 or x.ndim < 2:
+        raise UsageError(f"[matrix_norm] shape {x.shape}, dim {tuple(dim)}: give matrices, and two axes.")
+    rows, columns = (x._axis("matrix_norm", axis) for axis in dim)
+    if ord == "fro":
+        return x.norm(2.0, (rows, columns), keepdim)
+    if ord not in (1, -1, float("inf"), -float("inf")):
+        raise UsageError(
+            f"[matrix_norm] ord={ord!r}: use 'fro', 1, -1, inf or -inf; there are no singular values."
+        )
+    summed, chosen = (rows, columns) if abs(float(ord)) == 1 else (columns, rows)
+    sums = x.abs().sum(summed, keepdim=True)
+    best = sums.amax(chosen, keepdim=True) if float(ord) > 0 else sums.amin(chosen, keepdim=True)
+    if keepdim:
+        return best
+    return best.reshape([size for axis, size in enumerate(x.shape) if axis not in (rows, columns)])
+
+
+@checked
+def norm(
+    A: Tensor,
+    ord: float | str | None = None,
+    dim: Axes = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+) -> Tensor:
+    """The norm of a vector, or of a matrix where two axes, or a word such as "fro", are given."""
+    if ord is None:
+        return vector_norm(A, 2.0, dim, keepdim, dtype)
+    has_two = A.ndim == 2 if dim is None else isinstance(dim, (tuple, list)) and len(dim) == 2
+    if isinstance(ord, str) or has_two:
+        return matrix_norm(A, ord, dim if isinstance(dim, (tuple, list)) else (-2, -1), keepdim, dtype)
+    return vector_norm(A, ord, dim, keepdim, dtype)
+
+
+@checked
+def vander(x: Tensor, N: int | None = None) -> Tensor:
+    """The powers of each element of vectors, rising, as rows: as many as there are elements, or N."""
+    return x.vander(x.shape[-1] if N is None and x.ndim else N, increasing=True)
+
+
+@checked
+def vecdot(x: Tensor, y: Tensor, dim: int = -1) -> Tensor:
+    """Sums of products along an axis."""
+    return (x * y).sum(dim, dtype=(x * y).dtype)
+
+
+@checked
+def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
+    """The cross product along an axis of size 3, the last one unless given."""
+    return input.cross(other, dim)
+
+
+@checked
+def diagonal(A: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonal of the last two axes, unless others are given: see `Tensor.diagonal`."""
+    return A.diagonal(offset, dim1, dim2)
+
+
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of several matrices, in the order that takes the fewest multiplications; the ends may be vectors."""
+    if not isinstance(tensors, (list, tuple)) or len(tensors) < 2:
+        raise UsageError("[multi_dot] give a list of two tensors at least.")
+    first, last = tensors[0], tensors[-1]
+    parts = list(tensors)
+    if first.ndim == 1:
+        parts[0] = first.unsqueeze(0)
+    if last.ndim == 1:
+        parts[-1] = last.unsqueeze(1)
+    sizes = [part.shape[0] for part in parts] + [parts[-1].shape[1]]
+
+    @functools.cache
+    def cheapest(i: int, j: int) -> tuple[int, int]:
+        """(multiplications, where to cut) of parts i .. j."""
+        if i == j:
+            return 0, i
+        costs = [
+            (cheapest(i, k)[0] + cheapest(k + 1, j)[0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+            for k in range(i, j)
+        ]
+        return min(costs)
+
+    def product(i: int, j: int) -> Any:
+        if i == j:
+            return parts[i]
+        cut = cheapest(i, j)[1]
+        return product(i, cut).matmul(product(cut + 1, j))
+
+    result: Tensor = product(0, len(parts) - 1)
+    shape = ([] if first.ndim == 1 else [sizes[0]]) + ([] if last.ndim == 1 else [sizes[-1]])
+    return result.reshape(shape)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in METHODS:
+        raise AttributeError(f"module 'hcq.linalg' has no function {name!r}")
+    function = globals()[name] = function_of(name)
+    return function

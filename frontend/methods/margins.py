@@ -1,0 +1,183 @@
+"""Margins: losses that ask for a distance, of pairs and triplets, and the distances themselves.
+
+In       predictions and targets, pairs of vectors
+Out      lazy tensors: of shape () for "mean" and "sum", of the elements' shape for "none"
+Changes  nothing
+Next     loss.py (squares and cross entropies)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import iota
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Margins(Methods):
+    """pairwise_distance, cdist, pdist; margin, hinge, triplet, Poisson and Gaussian losses."""
+
+    __slots__ = ()
+
+    # -- distances --
+
+    def pairwise_distance(
+        self, other: Self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+    ) -> Self:
+        """The norm of self - other + eps along the last axis."""
+        return (self - other + eps).norm(p, -1, keepdim)
+
+    def cdist(self, other: Self, p: float = 2.0, compute_mode: str = "") -> Self:
+        """The distance of every row of one matrix and every row of another: (..., n, d), (..., m, d) -> (..., n, m).
+
+        compute_mode   may be given and says nothing: differences are taken before they are squared
+        """
+        a, b = self.node.shape, other.node.shape
+        if len(a) < 2 or len(b) < 2 or a[-1] != b[-1]:
+            raise UsageError(f"[cdist] {a} and {b}: give matrices whose rows are of one size.")
+        return (self.unsqueeze(-2) - other.unsqueeze(-3)).norm(p, -1)
+
+    def pdist(self, p: float = 2.0) -> Self:
+        """The distance of every pair of rows of a matrix, in the order of the pairs: (n, d) -> (n (n - 1) / 2,)."""
+        if len(self.node.shape) != 2:
+            raise UsageError(f"[pdist] shape {self.node.shape}: give a matrix.")
+        n = self.node.shape[0]
+        pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+        if not pairs:
+            return self._part(0, 0, 0).sum(1)
+        left, right = ([pair[side] for pair in pairs] for side in (0, 1))
+        return (self[left] - self[right]).norm(p, -1)
+
+    # -- of one prediction --
+
+    def soft_margin_loss(self, target: Self, reduction: str = "mean") -> Self:
+        """log(1 + exp(-target * x)), for targets 1 and -1."""
+        return (-(target * self).logsigmoid())._reduced("soft_margin_loss", reduction)
+
+    def hinge_embedding_loss(self, target: Self, margin: float = 1.0, reduction: str = "mean") -> Self:
+        """x where the target is 1, and max(0, margin - x) where it is -1."""
+        far = (target != 1).where((margin - self).clamp(min=0.0), 0.0)
+        near = (target != -1).where(self, 0.0)
+        return (far + near)._reduced("hinge_embedding_loss", reduction)
+
+    def poisson_nll_loss(
+        self,
+        target: Self,
+        log_input: bool = True,
+        full: bool = False,
+        eps: float = 1e-8,
+        reduction: str = "mean",
+    ) -> Self:
+        """exp(x) - target * x, or x - target * log(x + eps); `full` adds Stirling's term for targets above 1."""
+        points = self.exp() - target * self if log_input else self - target * (self + eps).log()
+        if full:
+            stirling = target * target.log() - target + 0.5 * (2.0 * math.pi * target).log()
+            points = points + (target > 1).where(stirling, 0.0)
+        return points._reduced("poisson_nll_loss", reduction)
+
+    def gaussian_nll_loss(
+        self, target: Self, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+    ) -> Self:
+        """(log(var) + (x - target) ** 2 / var) / 2; var is never less than eps. `full` adds log(2 pi) / 2."""
+        spread = self._operand("gaussian_nll_loss", var)
+        if spread.node.shape and spread.node.shape != self.node.shape:
+            if spread.node.shape == self.node.shape[:-1]:
+                spread = spread.unsqueeze(-1)
+        bounded = spread + (spread.clamp(min=eps) - spread).detach()
+        points = 0.5 * (bounded.log() + (self - target).square() / bounded)
+        if full:
+            points = points + 0.5 * math.log(2.0 * math.pi)
+        return points._reduced("gaussian_nll_loss", reduction)
+
+    def multilabel_soft_margin_loss(
+        self, target: Self, weight: Self | None = None, reduction: str = "mean"
+    ) -> Self:
+        """The mean over classes of the cross entropy of each class and its target, 0 or 1."""
+        points = -(target * self.logsigmoid() + (1.0 - target) * (-self).logsigmoid())
+        points = points if weight is None else points * weight
+        return points.mean(-1)._reduced("multilabel_soft_margin_loss", reduction)
+
+    def multi_margin_loss(
+        self,
+        target: Self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Self | None = None,
+        reduction: str = "mean",
+    ) -> Self:
+        """The mean over the other classes of max(0, margin - x[target] + x) ** p: (batch, classes) and (batch,)."""
+        x = self if len(self.node.shape) == 2 else self._reshape((1, self.numel()))
+        if p not in (1, 2):
+            raise UsageError(f"[multi_margin_loss] p={p}: use 1 or 2.")
+        places = target._reshape((x.node.shape[0], 1))
+        size = x.node.shape[1]
+        points = (margin - x.gather(1, places) + x).clamp(min=0.0)
+        points = points if p == 1 else points.square()
+        points = points if weight is None else points * weight[target.flatten()].unsqueeze(1)
+        others = self._like(iota(size, 1, x.node.shape)) != places
+        points = others.where(points, 0.0).sum(1) / size
+        points = points if len(self.node.shape) == 2 else points._reshape(())
+        return points._reduced("multi_margin_loss", reduction)
+
+    # -- of two or three --
+
+    def margin_ranking_loss(
+        self, other: Self, target: Self, margin: float = 0.0, reduction: str = "mean"
+    ) -> Self:
+        """max(0, margin - target * (self - other)): target 1 asks for self to be the greater."""
+        return (margin - target * (self - other)).clamp(min=0.0)._reduced("margin_ranking_loss", reduction)
+
+    def cosine_embedding_loss(
+        self, other: Self, target: Self, margin: float = 0.0, reduction: str = "mean"
+    ) -> Self:
+        """1 - cosine where the target is 1, and max(0, cosine - margin) where it is -1."""
+        product = (self * other).sum(-1)
+        lengths = ((self.square().sum(-1) + 1e-12) * (other.square().sum(-1) + 1e-12)).sqrt()
+        cosine = product / lengths
+        near = (target == 1).where(1.0 - cosine, 0.0)
+        far = (target == -1).where((cosine - margin).clamp(min=0.0), 0.0)
+        return (near + far)._reduced("cosine_embedding_loss", reduction)
+
+    def triplet_margin_loss(
+        self,
+        positive: Self,
+        negative: Self,
+        margin: float = 1.0,
+        p: float = 2,
+        eps: float = 1e-6,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> Self:
+        """max(0, margin + distance to the positive - distance to the negative).
+
+        swap   the negative's distance to the positive counts, where it is the lesser
+        """
+        near = self.pairwise_distance(positive, p, eps)
+        far = self.pairwise_distance(negative, p, eps)
+        if swap:
+            far = far.minimum(positive.pairwise_distance(negative, p, eps))
+        return (margin + near - far).clamp(min=0.0)._reduced("triplet_margin_loss", reduction)
+
+    def triplet_margin_with_distance_loss(
+        self,
+        positive: Self,
+        negative: Self,
+        *,
+        distance_function: Callable[[Any, Any], Any] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> Self:
+        """`triplet_margin_loss` of a distance of one's own."""
+        distance = distance_function or (lambda a, b: a.pairwise_distance(b))
+        near, far = distance(self, positive), distance(self, negative)
+        if swap:
+            far = far.minimum(distance(positive, negative))
+        points: Self = (margin + near - far).clamp(min=0.0)
+        return points._reduced("triplet_margin_with_distance_loss", reduction)

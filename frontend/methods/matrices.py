@@ -1,0 +1,156 @@
+"""Matrices: products with something added, Kronecker and tensor products, crosses, powers, norms by PyTorch's names.
+
+In       tensors
+Out      lazy tensors of products and sums
+Changes  nothing
+Next     product.py (matmul, einsum), ../functions_linalg.py (`hcq.linalg`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.errors import UsageError
+from hcq.frontend.function import constant_in
+from hcq.frontend.methods.base import Methods
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Matrices(Methods):
+    """addmm and its kin, inner, vdot, kron, tensordot, cross, matrix_power."""
+
+    __slots__ = ()
+
+    def _plus(self, product: Self, beta: Any, alpha: Any) -> Self:
+        """beta * self + alpha * product; with beta 0 this tensor counts for nothing, NaN included."""
+        if not product.node.dtype.is_float:
+            alpha, beta = int(alpha), int(beta)  # whole numbers have whole factors, as in PyTorch
+        product = product if type(alpha) is int and alpha == 1 else (product * alpha).cast(product.node.dtype)
+        if beta == 0:
+            return product
+        mine = self if type(beta) is int and beta == 1 else (self * beta).cast(self.node.dtype)
+        return mine + product
+
+    def addmm(self, mat1: Self, mat2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
+        """beta * self + alpha * (mat1 @ mat2)."""
+        return self._plus(mat1.matmul(mat2), beta, alpha)
+
+    def addmv(self, mat: Self, vec: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
+        """beta * self + alpha * (mat @ vec)."""
+        return self._plus(mat.matmul(vec), beta, alpha)
+
+    def addr(self, vec1: Self, vec2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
+        """beta * self + alpha * the outer product of two vectors."""
+        outer = vec1.unsqueeze(1) * vec2
+        if outer.node.dtype.is_bool:
+            outer = outer & bool(alpha)
+            return outer if not beta else self | outer
+        return self._plus(outer, beta, alpha)
+
+    def baddbmm(self, batch1: Self, batch2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
+        """beta * self + alpha * (batch1 @ batch2), of batches of matrices."""
+        return self._plus(batch1.matmul(batch2), beta, alpha)
+
+    def addbmm(self, batch1: Self, batch2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
+        """beta * self + alpha * the sum of batch1 @ batch2 over the batch."""
+        return self._plus(batch1.matmul(batch2).sum(0), beta, alpha)
+
+    def vdot(self, other: Self) -> Self:
+        """The sum of products of two vectors."""
+        if len(self.node.shape) != 1 or len(other.node.shape) != 1:
+            raise UsageError(f"[vdot] {self.node.shape} and {other.node.shape}: vdot is for two vectors.")
+        return self.matmul(other)
+
+    def inner(self, other: Self) -> Self:
+        """Sums of products over both last axes: (..., k) and (..., k) -> (..., ...); of a number the product."""
+        a, b = self.node.shape, other.node.shape
+        if not a or not b:
+            return self * other
+        return self.tensordot(other, ([-1], [-1]))
+
+    def tensordot(self, other: Self, dims: Any = 2) -> Self:
+        """Sums of products over axes: the last `dims` of this tensor and the first of the other, or two lists."""
+        mine, its = self.node.shape, other.node.shape
+        if isinstance(dims, int):
+            if not 0 <= dims <= min(len(mine), len(its)):
+                raise UsageError(f"[tensordot] dims={dims} of {mine} and {its}: use 0 to the number of axes.")
+            left, right = list(range(len(mine) - dims, len(mine))), list(range(dims))
+        else:
+            if not isinstance(dims, (tuple, list)) or len(dims) != 2:
+                raise UsageError("[tensordot] dims: give an int, or two lists of axes.")
+            given = [(side,) if isinstance(side, int) else tuple(side) for side in dims]
+            left = [self._axis("tensordot", axis) for axis in given[0]]
+            right = [other._axis("tensordot", axis) for axis in given[1]]
+        if [mine[a] for a in left] != [its[a] for a in right]:
+            raise UsageError(f"[tensordot] axes {left} of {mine} and {right} of {its}: sizes must agree.")
+        kept = [a for a in range(len(mine)) if a not in left]
+        rest = [a for a in range(len(its)) if a not in right]
+        inner = 1
+        for axis in left:
+            inner *= mine[axis]
+        rows, columns = tuple([mine[a] for a in kept]), tuple([its[a] for a in rest])
+        a = self.permute([*kept, *left])._reshape((_count(rows), inner))
+        b = other.permute([*right, *rest])._reshape((inner, _count(columns)))
+        return a.matmul(b)._reshape((*rows, *columns))
+
+    def kron(self, other: Self) -> Self:
+        """Each element of this tensor times the whole other: sizes multiply, axis by axis."""
+        rank = max(len(self.node.shape), len(other.node.shape))
+        mine = (1,) * (rank - len(self.node.shape)) + self.node.shape
+        its = (1,) * (rank - len(other.node.shape)) + other.node.shape
+        a = self._reshape(tuple([n for size in mine for n in (size, 1)]))
+        b = other._reshape(tuple([n for size in its for n in (1, size)]))
+        return (a * b)._reshape(tuple([m * n for m, n in zip(mine, its)]))
+
+    def cross(self, other: Self, dim: int | None = None) -> Self:
+        """The cross product along an axis of size 3: the first such one, unless given."""
+        shape = type(self).broadcast_shapes(self.node.shape, other.node.shape)
+        if dim is None:
+            dim = next((axis for axis, size in enumerate(shape) if size == 3), -1)
+        a, b = self.expand(shape), other.expand(shape)
+        axis = a._axis_of("cross", dim)
+        if shape[axis] != 3:
+            raise UsageError(f"[cross] axis {axis} of shape {shape}: a cross product needs size 3.")
+        turn = [a.roll(-1, axis), a.roll(1, axis), b.roll(-1, axis), b.roll(1, axis)]
+        return turn[0] * turn[3] - turn[1] * turn[2]
+
+    def matrix_power(self, n: int) -> Self:
+        """A square matrix times itself, n times; 0 gives the identity. Raises UsageError for a negative n."""
+        shape = self.node.shape
+        if len(shape) < 2 or shape[-1] != shape[-2]:
+            raise UsageError(f"[matrix_power] shape {shape}: give square matrices.")
+        if not 0 <= n < 1 << 16:
+            raise UsageError(
+                f"[matrix_power] n={n}: use 0 to 65535; there is no inverse of a matrix here yet."
+            )
+        if n == 0:
+            return constant_in(self, self.eye(shape[-1], dtype=self.dtype, device=self.device).expand(shape))
+        result, square = None, self
+        while True:
+            if n & 1:
+                result = square if result is None else result.matmul(square)
+            n >>= 1
+            if not n:
+                assert result is not None
+                return result
+            square = square.matmul(square)
+
+    def vander(self, N: int | None = None, increasing: bool = False) -> Self:
+        """The powers of each element of a vector, as rows: N of them, falling unless `increasing`."""
+        size = self.numel() if N is None else N
+        if len(self.node.shape) < 1 or size < 0:
+            raise UsageError(f"[vander] shape {self.node.shape}, N={N}: give a vector, and N of 0 or more.")
+        columns = [self.unsqueeze(-1) ** power for power in range(size)]
+        if not columns:
+            return self.unsqueeze(-1)._part(len(self.node.shape), 0, 0)
+        return type(self).cat(columns if increasing else columns[::-1], dim=-1)
+
+
+def _count(sizes: Sequence[int]) -> int:
+    total = 1
+    for size in sizes:
+        total *= size
+    return total

@@ -1,0 +1,181 @@
+"""Rearranging: channels to space and back, interpolation by neighbours, local response norm.
+
+In       tensors shaped (batch, channels, *space)
+Out      lazy tensors: views, and weighted sums of picked elements
+Changes  nothing
+Next     pooling.py (windows), movement.py (the views)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hcq.checks import shown
+from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import Methods
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+SPACES = {"linear": (1,), "bilinear": (2,), "bicubic": (2,), "trilinear": (3,)}
+MOST = 1 << 16  # elements of an axis whose neighbours are worked out one by one
+SHARPNESS = -0.75  # of the cubic through four neighbours
+
+
+class Rearranging(Methods):
+    """pixel_shuffle, pixel_unshuffle, channel_shuffle, interpolate, local_response_norm."""
+
+    __slots__ = ()
+
+    def pixel_shuffle(self, upscale_factor: int) -> Self:
+        """Channels become space: (..., c * r * r, h, w) -> (..., c, h * r, w * r)."""
+        shape, r = self.node.shape, upscale_factor
+        if len(shape) < 3 or r < 1 or shape[-3] % (r * r):
+            raise UsageError(
+                f"[pixel_shuffle] shape {shape}, factor {r}: channels must be a multiple of {r * r}."
+            )
+        *lead, c, h, w = shape
+        x = self._reshape((*lead, c // (r * r), r, r, h, w))
+        n = len(lead)
+        x = x.permute([*range(n), n, n + 3, n + 1, n + 4, n + 2])
+        return x._reshape((*lead, c // (r * r), h * r, w * r))
+
+    def pixel_unshuffle(self, downscale_factor: int) -> Self:
+        """Space becomes channels: (..., c, h * r, w * r) -> (..., c * r * r, h, w)."""
+        shape, r = self.node.shape, downscale_factor
+        if len(shape) < 3 or r < 1 or shape[-1] % r or shape[-2] % r:
+            raise UsageError(
+                f"[pixel_unshuffle] shape {shape}, factor {r}: height and width must be multiples."
+            )
+        *lead, c, h, w = shape
+        x = self._reshape((*lead, c, h // r, r, w // r, r))
+        n = len(lead)
+        x = x.permute([*range(n), n, n + 2, n + 4, n + 1, n + 3])
+        return x._reshape((*lead, c * r * r, h // r, w // r))
+
+    def channel_shuffle(self, groups: int) -> Self:
+        """Channels dealt out: of each group the first, then of each the second, ..."""
+        shape = self.node.shape
+        if len(shape) < 3 or groups < 1 or shape[1] % groups:
+            raise UsageError(
+                f"[channel_shuffle] shape {shape}, groups={groups}: they must divide the channels."
+            )
+        x = self._reshape((shape[0], groups, shape[1] // groups, *shape[2:]))
+        return x.transpose(1, 2)._reshape(shape)
+
+    def local_response_norm(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Self:
+        """x / (k + alpha * the mean of squares of `size` neighbouring channels) ** beta."""
+        shape = self.node.shape
+        if len(shape) < 3 or size < 1:
+            raise UsageError(
+                f"[local_response_norm] shape {shape}, size={size}: give (batch, channels, *space)."
+            )
+        around = (0, 0) * (len(shape) - 2) + (size // 2, (size - 1) // 2)
+        mean = self.square().pad(around).unfold(1, size, 1).mean(-1)
+        return self / (mean * alpha + k) ** beta
+
+    def interpolate(
+        self,
+        size: Any = None,
+        scale_factor: Any = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
+        antialias: bool = False,
+    ) -> Self:
+        """The space of (batch, channels, *space) in another size.
+
+        size, scale_factor   one of them: what the sizes become, or how many times they grow
+        mode                 "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic" or "area"
+        align_corners        the outermost elements stay where they are
+        Raises               UsageError for antialias, which is not there yet
+        """
+        call = "interpolate"
+        space = self.node.shape[2:]
+        rank = len(space)
+        if not space or (size is None) == (scale_factor is None):
+            raise UsageError(f"[{call}] shape {self.node.shape}: give (batch, channels, *space), and one of size and "
+                             "scale_factor.")  # fmt: skip
+        if antialias:
+            raise UsageError(f"[{call}] antialias: there is none yet. Pool first, or leave it out.")
+        if rank not in SPACES.get(mode, (rank,)):
+            raise UsageError(f"[{call}] mode {shown(mode)} is not for {rank} axes of space.")
+        scales: list[float | None] = [None] * rank
+        if scale_factor is not None:
+            given = scale_factor if isinstance(scale_factor, (tuple, list)) else [scale_factor] * rank
+            if len(given) != rank or any(not isinstance(g, (int, float)) or not 0 < g < MOST for g in given):
+                raise UsageError(f"[{call}] scale_factor={shown(scale_factor)}: give {rank} numbers above 0.")
+            wanted = [math.floor(n * float(g)) for n, g in zip(space, given)]
+            if not recompute_scale_factor:
+                scales = [1.0 / float(g) for g in given]
+        else:
+            wanted = list(size) if isinstance(size, (tuple, list)) else [size] * rank
+        if (
+            len(wanted) != rank
+            or any(not isinstance(n, int) or not 1 <= n <= MOST for n in wanted)
+            or 0 in space
+        ):
+            raise UsageError(f"[{call}] {tuple(space)} to {shown(wanted)}: give {rank} sizes of 1 to {MOST}.")
+        if mode == "area":
+            return self._adaptive_average(call, tuple(wanted), rank)
+        x = self
+        for d, (n, want, scale) in enumerate(zip(space, wanted, scales)):
+            x = x._resized(2 + d, n, want, scale, mode, bool(align_corners))
+        return x
+
+    def _resized(self, axis: int, n: int, want: int, scale: float | None, mode: str, align: bool) -> Self:
+        """One axis in another size: each new element is a weighted sum of old ones."""
+        step = n / want if scale is None else scale
+        if mode in ("nearest", "nearest-exact"):
+            offset = 0.5 if mode == "nearest-exact" else 0.0
+            places = [min(int((i + offset) * _single(step)), n - 1) for i in range(want)]
+            return self._taken(axis, places)
+        if mode not in SPACES:
+            raise UsageError(f"[interpolate] mode {shown(mode)} is unknown.")
+        if align:
+            places_at = [i * ((n - 1) / (want - 1)) if want > 1 else 0.0 for i in range(want)]
+        else:
+            places_at = [(i + 0.5) * step - 0.5 for i in range(want)]
+        if mode == "bicubic":
+            return self._weighed_neighbours(axis, n, places_at, _cubic, -1)
+        places_at = [max(0.0, place) for place in places_at]
+        return self._weighed_neighbours(axis, n, places_at, _linear, 0)
+
+    def _weighed_neighbours(self, axis: int, n: int, places: Sequence[float], weigh: Any, first: int) -> Self:
+        weights = [weigh(place - math.floor(place)) for place in places]
+        shape = tuple([len(places) if a == axis else 1 for a in range(len(self.node.shape))])
+        total: Any = None
+        for k in range(len(weights[0])):
+            picked = [min(max(math.floor(place) + first + k, 0), n - 1) for place in places]
+            factor = type(self)([row[k] for row in weights], device=self.device, dtype=self.dtype)
+            part = self._taken(axis, picked) * factor._reshape(shape)
+            total = part if total is None else total + part
+        return total  # type: ignore[no-any-return]
+
+    def _taken(self, axis: int, places: list[int]) -> Self:
+        return self[(slice(None),) * axis + (places,)]
+
+
+def _single(step: float) -> float:
+    """A number as float32 holds it: PyTorch counts places so."""
+    import struct
+
+    return float(struct.unpack("f", struct.pack("f", step))[0])
+
+
+def _linear(t: float) -> list[float]:
+    return [1.0 - t, t]
+
+
+def _cubic(t: float) -> list[float]:
+    a = SHARPNESS
+
+    def near(x: float) -> float:
+        return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+
+    def far(x: float) -> float:
+        return ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
+
+    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
