@@ -24,7 +24,7 @@ from hcq.peers import companion  # noqa: E402
 
 
 def small() -> nn.Module:
-    return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+    return nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 10))
 
 
 def digits() -> nn.Module:
@@ -41,7 +41,7 @@ def main(what: str, steps: int, batch: int, names: list[str]) -> dict[str, Any]:
     net.shard(group)
     optimizer = nn.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     rng = np.random.default_rng(0)
-    shape = (1, 8, 8) if what == "digits" else (64,)
+    shape = (1, 8, 8) if what == "digits" else (16,)
 
     @jit
     def step(x: Tensor, y: Tensor) -> Tensor:
