@@ -10,7 +10,7 @@ its identity; a sum of products needs no condition where a factor is a load, bec
 
 from __future__ import annotations
 
-from hcq.ir.dtype import dtypes
+from hcq.ir.dtype import Scalar, dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, const, index, toposort
 from hcq.ir.op import Op
@@ -54,7 +54,7 @@ def _under(src: tuple[Node, ...], at: int, condition: Node) -> tuple[Node, ...]:
 def _under_condition(value: Node, op: Op, inside: Node, made: dict[Node, Node], differs: set[Node]) -> Node:
     """What an operation folds, with what changes nothing beyond the end.
 
-    A product with what is read there as zero stays a product, as matrix units want it: its other factor is made zero.
+    A product stays a product, as matrix units want it: each factor that is not read there as zero is made zero.
     """
     if op is Op.ADD and value.op is Op.MUL:
         for place, factor in enumerate(value.src):
@@ -62,8 +62,12 @@ def _under_condition(value: Node, op: Op, inside: Node, made: dict[Node, Node], 
                 other = _under_condition(value.src[1 - place], op, inside, made, differs)
                 pair = (made[factor], other) if place == 0 else (other, made[factor])
                 return Node(Op.MUL, value.dtype, pair)
-    neutral = const(identity(op, value.dtype), value.dtype)
-    return Node(Op.WHERE, value.dtype, (inside, made[value], neutral))
+        return Node(Op.MUL, value.dtype, tuple(_or(inside, made[factor], 0) for factor in value.src))
+    return _or(inside, made[value], identity(op, value.dtype))
+
+
+def _or(inside: Node, value: Node, otherwise: Scalar) -> Node:
+    return Node(Op.WHERE, value.dtype, (inside, value, const(otherwise, value.dtype)))
 
 
 def _is_nothing(value: Node, differs: set[Node]) -> bool:

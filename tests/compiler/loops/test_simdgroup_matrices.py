@@ -76,6 +76,16 @@ def test_sums_stay_matrices_from_one_step_to_the_next() -> None:
     assert len(products) > 2 * len([product for product in products if product[3] not in made]) > 0
 
 
+def test_a_product_of_what_is_computed_ends_where_its_operands_do(machine: None) -> None:
+    """Both factors are something else than zero beyond the end of k, which is no multiple of a step."""
+    from hcq import Tensor
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((12, 21), (21, 20)))
+    found = ((Tensor(a, device="METAL") + 1) @ (Tensor(b, device="METAL") * 2 + 3)).numpy()
+    np.testing.assert_allclose(found, (a + 1) @ (b * 2 + 3), rtol=1e-5, atol=1e-4)
+
+
 def test_float32_is_not_rounded_to_less(machine: None) -> None:
     """As tf32 would be: products of numbers with 24 bits are those of float32."""
     from hcq import Tensor

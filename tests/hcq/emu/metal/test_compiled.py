@@ -44,7 +44,16 @@ def ints(*values: int) -> NDArray[np.uint8]:
     return np.array(values, np.int32).view(np.uint8)
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.txt")), ids=lambda path: path.name.partition(".")[0])
+LONG = ("convolution.metal.txt", "matmul.metal.txt")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.name.partition(".")[0], marks=[pytest.mark.thorough] * (path.name in LONG))
+        for path in sorted(GOLDEN.glob("*.txt"))
+    ],
+)
 def test_reviewed_kernels_leave_the_same_bits(path: Path) -> None:
     text, rng = path.read_text(), np.random.default_rng(1)
     groups, threads = (int(found) for found in re.search(r"(\d+) threadgroups of (\d+)", text).groups())  # type: ignore[union-attr]
