@@ -52,7 +52,12 @@ class World(Group):
             if not job.failed:
                 job.rows[job.rank].set_end(LEFT, 0)
             self._leave()
+        limit = job.timeout_ms if timeout_ms is None else timeout_ms
+        alarm = threading.Timer(limit / 1000, _give_up, ("close", limit, "the others to leave MPI"))
+        alarm.daemon = True
+        alarm.start()
         job.mpi.Finalize()
+        alarm.cancel()
 
     def _leave(self) -> None:
         global _world
@@ -79,7 +84,7 @@ def init(timeout_ms: float | None = None, guarded: bool | None = None) -> World:
     if wants_guard and "mpi4py.MPI" not in sys.modules:
         guardian.stand_between()
     seen: list[Table] = []
-    alarm = threading.Timer(limit / 1000, _give_up, (limit, seen))
+    alarm = threading.Timer(limit / 1000, lambda: _give_up("init", limit, f"{_absent(seen)} to call init()"))
     alarm.daemon = True
     alarm.start()
     try:
@@ -114,13 +119,17 @@ def _met(limit: float, seen: list[Table]) -> World:
     return world
 
 
-def _give_up(limit: float, seen: list[Table]) -> None:
-    """The ranks have not met in time, and calls of MPI that all of them make have no deadline: end this process."""
-    absent = [str(rank) for rank, row in enumerate(seen[0].rows) if row.state == ABSENT] if seen else []
-    who = f"rank {', '.join(absent)}" if absent else "all ranks"
+def _absent(seen: list[Table]) -> str:
+    """Who has not met the others, as far as that is known."""
+    found = [str(rank) for rank, row in enumerate(seen[0].rows) if row.state == ABSENT] if seen else []
+    return f"rank {', '.join(found)}" if found else "all ranks"
+
+
+def _give_up(call: str, limit: float, what: str) -> None:
+    """Ranks are late in a call of MPI that all of them make and that has no deadline: end this process."""
     print(
-        f"hcq.errors.WaitTimeout: [init] process {os.getpid()} on {host_name()}: waited {limit:g} ms for {who} to call "
-        "init(). Did every process start, and does each come there? HCQ_TIMEOUT_MS, or timeout_ms, gives it longer.",
+        f"hcq.errors.WaitTimeout: [{call}] process {os.getpid()} on {host_name()}: waited {limit:g} ms for {what}. Did "
+        "every process start, and does each come there? HCQ_TIMEOUT_MS, or timeout_ms, gives it longer.",
         file=sys.stderr,
         flush=True,
     )

@@ -23,8 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from hcq import HcqError, Tensor, UsageError, distributed, dtypes, nn, ranks
 from hcq.frontend.distributed.group import Group
+from hcq.frontend.distributed.rollcall import RUNNING
 
-DEVICE = os.environ.get("HCQ_DEVICE")
+TIMEOUT_MS = 40_000  # of what a test does not wait for to pass
 
 
 def tree(parts: list[Any]) -> Any:
@@ -220,11 +221,12 @@ def transformer(world: Group, kind: str) -> None:
 
 
 def slow(world: Group) -> None:
-    """The last rank does not come."""
+    """The last rank does not come, until the others have given up."""
     distributed.barrier()
     if world.rank == world.size - 1:
-        time.sleep(3)
-    distributed.barrier()
+        while world.job.rows[0].state == RUNNING:
+            time.sleep(0.05)
+    distributed.barrier(timeout_ms=300)
 
 
 def cut(world: Group, device: str, folder: str) -> None:
@@ -237,7 +239,7 @@ def cut(world: Group, device: str, folder: str) -> None:
     began = time.monotonic()
     try:
         for _ in range(3):
-            distributed.all_reduce(Tensor(drawn(0, 100_000)))
+            distributed.all_reduce(Tensor(drawn(0, 100_000)), timeout_ms=3000)
     except HcqError as error:
         partial = Path(folder) / f"partial{world.rank}"
         partial.write_text(f"{time.monotonic() - began} {type(error).__name__} {error}")
@@ -256,6 +258,5 @@ def unlike(world: Group, what: str) -> None:
 
 
 if __name__ == "__main__":
-    timeout_ms = float(os.environ.get("RANKS_TIMEOUT_MS", "20000"))
-    globals()[sys.argv[1]](distributed.init(timeout_ms), *sys.argv[2:])
+    globals()[sys.argv[1]](distributed.init(TIMEOUT_MS), *sys.argv[2:])
     distributed.close()

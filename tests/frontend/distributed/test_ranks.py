@@ -39,7 +39,7 @@ def test_a_killed_rank_is_named_and_two_ranks_go_on_to_what_one_would_have_reach
     assert alone.status == 0, alone.errors
 
     path = str(tmp_path / "checkpoint.safetensors")
-    killed = run_ranks(4, "train", path, "4", "2", "3", RANKS_TIMEOUT_MS="10000")
+    killed = run_ranks(4, "train", path, "4", "2", "3")
     assert killed.status != 0
     said = lines(killed)
     assert len(said) == 3, killed.errors
@@ -65,7 +65,7 @@ def test_any_number_of_ranks_trains_to_the_same_bits_sharded_or_not(tmp_path: Pa
 
 
 def test_a_rank_that_does_not_come_is_named_with_the_operation_and_the_deadline() -> None:
-    outcome = run_ranks(2, "slow", RANKS_TIMEOUT_MS="300")
+    outcome = run_ranks(2, "slow")
     assert outcome.status != 0
     (late,) = lines(outcome, "WaitTimeout")
     assert re.search(
