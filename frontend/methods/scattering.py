@@ -94,6 +94,8 @@ class Scattering(Methods):
             return found._reshape(())
         if index.numel() == 0:
             return self
+        if self.node.dtype.is_bool and reduce in ("sum", "prod"):  # either, both
+            reduce = "amax" if reduce == "sum" else "amin"
         ones = self._like(expanded(constant(call, 1, dtypes.int64), index.node.shape))
         zeros = self._like(expanded(constant(call, 0, dtypes.int64), self.node.shape))
         counts = zeros._placed(call, Op.SCATTER_ADD, dim, index, ones)
@@ -194,7 +196,7 @@ class Scattering(Methods):
         key = tuple([slice(None) if index is None else index for index in indices])
         values = values.cast(self.node.dtype)
         if not accumulate:
-            return self._scattered(key, values)
+            return self._scattered(key, values)._reshape(self.node.shape)
         size = self.numel()
         places = self._like(iota(size, 0, (size,)))._reshape(self.node.shape)
         reached = (places + 1)[key]

@@ -85,6 +85,15 @@ def test_a_gradient_of_a_scatter_goes_to_what_stayed():
     assert base.grad.tolist() == [0.0, 0.0]
 
 
+def test_what_is_put_at_an_index_stands_there_in_the_shape_that_was():
+    rows, columns = np.array([0, 2]), np.array([1, 6])
+    for accumulate, expected in ((False, [5.0, 6.0]), (True, [X[0, 1] + 5.0, X[2, 6] + 6.0])):
+        found = Tensor(X).index_put((Tensor(rows), Tensor(columns)), Tensor([5.0, 6.0]), accumulate).numpy()
+        assert found.shape == X.shape
+        np.testing.assert_allclose(found[rows, columns], expected)
+        assert np.count_nonzero(found != X) == 2
+
+
 def test_a_diagonal_that_is_embedded_is_the_diagonal_again():
     for offset in (-2, 0, 1):
         again = Tensor(X).diag_embed(offset, 0, 2).diagonal(offset, 0, 2)
