@@ -14,6 +14,7 @@ ends in an error, the guardian notes how, waits until the others have noticed an
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -28,6 +29,8 @@ from hcq.frontend.distributed.rollcall import FAILED, KILLED, LEFT, RUNNING, Tab
 LOOK_S = 0.05
 EXTRA_S = 3.0  # beyond the deadline, for the others to say what they saw
 PR_SET_PDEATHSIG = 1
+SEGMENT = "/dev/shm/mpich_shm_"
+MESSAGE_BYTES = 4096
 
 _parent: socket.socket | None = None  # in the rank: how the guardian is told of the table
 
@@ -55,7 +58,15 @@ def stand_between() -> None:
 def hand_over(table: Table, row: int, timeout_ms: float) -> None:
     """Give the guardian, if there is one, the table of ranks, the number of its own row, and the deadline of waits."""
     if _parent is not None:
-        socket.send_fds(_parent, [f"{row} {timeout_ms}".encode()], [table.descriptor])
+        message = " ".join([f"{row} {timeout_ms}", *_segments()])[:MESSAGE_BYTES]
+        socket.send_fds(_parent, [message.encode()], [table.descriptor])
+
+
+def _segments() -> list[str]:
+    """The files of shared memory that MPICH removes when it is left properly, and only then."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        names = {line.split()[-1] for line in file if SEGMENT in line}
+    return sorted(name for name in names if name.startswith(SEGMENT))
 
 
 def _guard(child: int, ours: socket.socket) -> NoReturn:
@@ -63,12 +74,17 @@ def _guard(child: int, ours: socket.socket) -> NoReturn:
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             signal.signal(number, lambda number, _: os.kill(child, number))
-        message, descriptors, _, _ = socket.recv_fds(ours, 64, 1)  # nothing when the rank ended before
+        message, descriptors, _, _ = socket.recv_fds(
+            ours, MESSAGE_BYTES, 1
+        )  # nothing when the rank ended before
         _, how = os.waitpid(child, 0)
         status = os.waitstatus_to_exitcode(how)
         if descriptors:
-            row, timeout_ms = message.decode().split()
+            row, timeout_ms, *segments = message.decode().split()
             _note(Table.opened(descriptors[0]), int(row), status, float(timeout_ms) / 1000)
+            for name in segments if status else ():
+                with contextlib.suppress(OSError):  # the guardian of another rank was quicker
+                    os.unlink(name)
     finally:
         os._exit(status if status >= 0 else 128 - status)
 
