@@ -50,12 +50,8 @@ class LowerExpr(Emitter):
         self.counters: dict[Loop, Instruction] = {}  # the open loops, and those that are threads
         self.open_reductions: list[LoopFacts] = []
         # conditions beyond which nothing needs to be stored
-        self.stores_need = set.intersection(
-            *[
-                set(flatten(Op.AND, store.src[3:])) if store.arg == NEEDED else set[Node]()
-                for store in nest.stores
-            ]
-        )
+        conditions = [set(flatten(Op.AND, store.src[3:])) for store in nest.stores]
+        self.stores_need = set.intersection(*conditions) if conditions else set[Node]()
         self.limits: dict[Loop, tuple[Instruction, Instruction]] = {}  # which steps of a loop do anything
         self.digits: list[Instruction] = []  # of the thread's number
         self.thread = Instruction(Op.SPECIAL, dtypes.index, (), "thread", 0)

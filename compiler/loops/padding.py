@@ -40,7 +40,9 @@ def padded(sink: Node, place: Node, size: int) -> Node:
             if factor:
                 value = Node(Op.RESCALE, node.dtype, (value, made[factor[0]]))
             src = (value, *src[1:])
-        made[node] = node if src == node.src else node.replace(src=src)
+        # beyond the old end nothing may be stored: what was said of what is needed is a condition like others now
+        arg = None if node.op is Op.STORE and len(src) > len(node.src[:3]) else node.arg
+        made[node] = node if src == node.src else node.replace(src=src, arg=arg)
     return made[sink]
 
 

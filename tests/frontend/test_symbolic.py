@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from hcq import Tensor, Variable, counters, jit, save_program
+from hcq import Tensor, Variable, counters, dtypes, jit, save_program
 from hcq.errors import UsageError
 from hcq.frontend import plan as plans
+from hcq.frontend.scheduler import nested
 from tests.compiler.emulated_gpus import machine_of, name_of
 
 pytestmark = pytest.mark.own_devices
@@ -462,6 +463,32 @@ def test_a_decoder_with_a_cache_gives_what_the_whole_text_gives_at_every_place(
             close(step(Tensor(row, device=gpu).realize(), n.bind(place + 1)), wanted[place])
     assert len(calls) == 2
     close(keys, k)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype"),
+    [
+        pytest.param(
+            *one, marks=() if one in (("AMD", "float32"), ("NV", "float16")) else pytest.mark.thorough
+        )
+        for one in [(device, dtype) for device in ("CPU", *GPUS) for dtype in ("float32", "float16")]
+    ],
+)
+def test_attention_with_many_scores_looks_at_the_keys_that_count(
+    machine: None, device: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where loops are longer than the room: nothing is stored behind a result."""
+    monkeypatch.setattr(nested, "LARGE_SCORES", 1)
+    room, width, size = 96, 16, 33
+    n = Variable("n", 1, room)
+    arrays = [numbers(2, room, width, seed=seed) for seed in range(3)]
+    q, k, v = (Tensor(a, device=device).cast(getattr(dtypes, dtype)).realize() for a in arrays)
+    keys, values = (each[:, : n.bind(size)] for each in (k, v))
+    found = q.scaled_dot_product_attention(keys, values)
+    scores = arrays[0] @ arrays[1][:, :size].swapaxes(1, 2) / np.sqrt(width)
+    tolerance = 1e-4 if dtype == "float32" else 1e-2
+    wanted = softmax(scores, -1) @ arrays[2][:, :size]
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=tolerance, atol=tolerance)
 
 
 def test_attention_over_the_filled_part_asks_for_that_part_of_memory(machine: None) -> None:
