@@ -19,6 +19,8 @@ from hcq.ir.op import Op
 from hcq.peers import PeerQueue, join
 from hcq.signal import Completion
 
+pytestmark = pytest.mark.own_devices
+
 NAMES = ["CPU", "CPU:1", "CPU:2"]
 
 

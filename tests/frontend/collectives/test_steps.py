@@ -10,6 +10,8 @@ import pytest
 from hcq.errors import UsageError
 from hcq.frontend.collectives import cost, steps
 
+pytestmark = pytest.mark.own_devices
+
 RANKS = range(2, 9)
 LINKS = (cost.PEER, cost.STAGED, cost.SHARED)
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.own_devices
+
 PROGRAM = Path(__file__).parent / "sharded_training.py"
 ROOT = PROGRAM.parents[3]
 

@@ -13,6 +13,8 @@ from hcq.frontend import device as devices
 from hcq.frontend.collectives import cost
 from hcq.frontend.collectives.perform import tally
 
+pytestmark = pytest.mark.own_devices
+
 TWO = ["CPU:0", "CPU:1"]
 
 

@@ -15,6 +15,8 @@ from hcq.errors import UsageError
 from hcq.frontend.collectives.perform import tally
 from hcq.frontend.gradient import grad
 
+pytestmark = pytest.mark.own_devices
+
 TWO = ["CPU:0", "CPU:1"]
 THREE = ["CPU:0", "CPU:1", "CPU:2"]
 
