@@ -14,6 +14,7 @@ lanes. Ranges are padded first, then split and bound; what is left of output ran
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -365,6 +366,8 @@ class _Plan:
         nest = self.nest
         sizes = {axis.size for axis in along}
         if len(along) < 2 or len(sizes) > 1 or sizes.pop() > 1024 * KEPT:
+            return along
+        if any(nest.needs_both(a, b) for a, b in itertools.combinations(along, 2)):
             return along
         lead, names = along[0].name, [axis.name for axis in along[1:]]
         for name in names:
