@@ -111,6 +111,8 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.roll": ("x", "1"),
     "x.scaled_dot_product_attention": ("cube", "cube", "cube"),
     "x.shrink": ("x", "((0, 1), None)"),
+    "x.shard": ("x", "['CPU', 'CPU:1']"),
+    "x.shard_": ("x * 1", "['CPU', 'CPU:1']"),
     "x.to": ("x", "'CPU'"),
     "x.topk": ("x", "1"),
     "x.type": ("x", "dtypes.int32"),
