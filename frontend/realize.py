@@ -271,24 +271,42 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
 
 def _bring_copies(roots: list[Node]) -> list[Node]:
     """Values of other devices, moved here; the graph then reads them from this device's memory."""
-    found: dict[Node, Node] = {}
+    held = [
+        Core._of(root, "") for root in roots
+    ]  # live, so that their nodes follow what is computed on the way
+    while copies := _next_copies([tensor.node for tensor in held]):
+        sources = []
+        for node, leaf in copies:
+            if leaf is not None:
+                recorder = watcher()
+                if recorder is not None:
+                    recorder.forbids(
+                        f"moving a tensor from {leaf.arg.device} to {node.arg}",
+                        "a recording is of one device, or of one group of devices. Move it outside",
+                    )
+                sources.append(Core._of(node.src[0], leaf.arg.device))
+        realize(sources)
+        found: dict[Node, Node] = {}
+        for node, leaf in _next_copies([tensor.node for tensor in held]):
+            source = node.src[0]
+            # what is computed from constants, every device can compute itself
+            found[node] = source if leaf is None else brought(_on(source, leaf.arg.device), node.arg, _on)
+        _replace(found)
+    return [_root(tensor.node) or tensor.node for tensor in held]
+
+
+def _next_copies(roots: list[Node]) -> list[tuple[Node, Node | None]]:
+    """Moves between devices with no other below them, each with some memory that it is computed from."""
+    found: list[tuple[Node, Node | None]] = []
+    moved: set[Node] = set()  # what is computed from a move
     for node in toposort(roots):
-        if node.op is not Op.COPY or getattr(node.arg, "is_here", False):
-            continue
-        source = node.src[0].substitute(found)
-        leaf = next((n for n in source.toposort() if n.op is Op.BUFFER), None)
-        if leaf is None:
-            found[node] = source  # computed from constants: every device can do that itself
-            continue
-        recorder = watcher()
-        if recorder is not None:
-            recorder.forbids(
-                f"moving a tensor from {leaf.arg.device} to {node.arg}",
-                "a recording is of one device, or of one group of devices. Move it outside",
-            )
-        found[node] = brought(_on(source, leaf.arg.device), node.arg, _on)
-    _replace(found)
-    return [_root(node) or node for node in substitute(roots, found)]
+        is_move = node.op is Op.COPY and not getattr(node.arg, "is_here", False)
+        if any(source in moved for source in node.src):
+            moved.add(node)
+        elif is_move:
+            moved.add(node)
+            found.append((node, next((n for n in node.toposort() if n.op is Op.BUFFER), None)))
+    return found
 
 
 def _on(node: Node, device: str) -> Storage:

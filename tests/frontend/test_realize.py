@@ -146,6 +146,7 @@ def test_a_value_from_another_device_is_moved():
     y = (x * 2).to("CPU:1") + 1
     assert y.device == "CPU:1"
     assert y.tolist() == [3.0, 5.0, 7.0]
+    assert y.node.op is Op.BUFFER  # computed once
     assert (y.to(x.device) + x).tolist() == [4.0, 7.0, 10.0]
 
 

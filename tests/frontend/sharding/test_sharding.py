@@ -14,6 +14,7 @@ from hcq import Tensor, Variable, dtypes, nn
 from hcq.errors import UsageError
 from hcq.frontend.collectives.perform import tally
 from hcq.frontend.gradient import grad
+from hcq.ir.op import Op
 
 pytestmark = pytest.mark.own_devices
 
@@ -92,8 +93,8 @@ def test_a_product_and_its_gradients_are_the_same_however_the_factors_are_split(
     a, b, g = data(5, 7), data(7, 4, seed=1), data(5, 4, seed=2)
     x, y = Tensor(a).shard(THREE, left), Tensor(b).shard(THREE, right)
     out = (x @ y).relu()
-    np.testing.assert_allclose(out.numpy(), np.maximum(a @ b, 0), rtol=1e-5, atol=1e-6)
     slopes = grad(out, (x, y), Tensor(g).shard(THREE))
+    np.testing.assert_allclose(out.numpy(), np.maximum(a @ b, 0), rtol=1e-5, atol=1e-6)
     masked = g * (a @ b > 0)
     np.testing.assert_allclose(slopes[0].numpy(), masked @ b.T, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(slopes[1].numpy(), a.T @ masked, rtol=1e-5, atol=1e-6)
@@ -249,3 +250,10 @@ def test_mistakes_are_refused_with_the_way_out() -> None:
     with pytest.raises(UsageError, match="the part is not the same rows of every device"):
         split[:, 1:2] = 0.0
         split.realize()
+
+
+def test_a_lazy_tensor_is_computed_and_then_shared_out():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]]) * 2
+    x.shard_(["CPU", "CPU:1"], axis=0)
+    assert x.node.op is Op.BUFFER
+    assert x.tolist() == [[2.0, 4.0], [6.0, 8.0]]
