@@ -36,6 +36,17 @@ def ip(*words: str) -> None:
         pytest.skip(f"needs network namespaces, and ip {' '.join(words)} says: {done.stderr.strip()}")
 
 
+def wait_until_up(namespace: str, link: str) -> None:
+    """The kernel says so up to a second after the link was set up, and MPI passes over links that are down."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        words = ["ip", "-n", namespace, "link", "show", link]
+        if " state UP " in subprocess.run(words, capture_output=True, text=True).stdout:
+            return
+        time.sleep(0.05)
+    pytest.fail(f"{link} is not up after 30 s")
+
+
 @pytest.fixture
 def machines() -> Iterator[tuple[str, str]]:
     """Two namespaces with a link between them: 10.77.3.1 and 10.77.3.2."""
@@ -64,6 +75,8 @@ def machines() -> Iterator[tuple[str, str]]:
             ip("-n", name, "addr", "add", f"10.77.3.{number + 1}/24", "dev", f"hcqlink{number}")
             ip("-n", name, "link", "set", "lo", "up")
             ip("-n", name, "link", "set", f"hcqlink{number}", "up")
+        for number, name in enumerate(names):
+            wait_until_up(name, f"hcqlink{number}")
         yield names[0], names[1]
     finally:
         for name in made:
