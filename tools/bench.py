@@ -311,7 +311,7 @@ def line(row: Row, libraries: Sequence[str]) -> list[str]:
 class Table:
     """Prints rows as they come, in columns as wide as the longest cell expected."""
 
-    WIDTHS = (20, 10)
+    WIDTHS = (22, 10)
 
     def __init__(self, libraries: Sequence[str]) -> None:
         self.libraries = libraries
