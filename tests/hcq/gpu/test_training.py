@@ -14,11 +14,13 @@ PROGRAM = Path(__file__).parent / "training.py"
 ROOT = PROGRAM.parents[3]
 AMD = ("amd:gfx1100", "amd:gfx1201", "amd:gfx90a", "amd:gfx942")
 NV = ("nv:sm_90", "nv:sm_80", "nv:sm_120")
-WAYS = [
+WAYS = [  # the digits train in tests/examples on one GPU of each way
     pytest.param((*AMD, "amd:gfx1100:caches"), {"HCQ_AMD_QUEUE": "pm4"}, id="pm4"),
-    pytest.param((*AMD, "amd:gfx1100:caches"), {"HCQ_AMD_QUEUE": "aql"}, id="aql"),
+    pytest.param(
+        (*AMD, "amd:gfx1100:caches"), {"HCQ_AMD_QUEUE": "aql"}, id="aql", marks=pytest.mark.thorough
+    ),
     pytest.param(NV, {"HCQ_NV_RENDERER": "ptx"}, id="ptx"),
-    pytest.param(NV, {"HCQ_NV_RENDERER": "cuda"}, id="cuda"),
+    pytest.param(NV, {"HCQ_NV_RENDERER": "cuda"}, id="cuda", marks=pytest.mark.thorough),
 ]
 SEEDS = 16  # as many GPUs of NVIDIA's as one process can have
 
