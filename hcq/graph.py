@@ -71,6 +71,7 @@ class CommandBuffer:
     commands  nothing but the meaning
     starts    for each recorded command, where its arguments are counted from, in bytes behind that address
     signals   of its lanes, where it is split: each replay counts them up from 0
+    numbers   what its patch points hold, in the order of the graph's keys; None: not known
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class CommandBuffer:
         self.signals = signals
         self.commands: list[command.Command] = [meaning]
         self.host = buffer.host[meaning.address - buffer.address :]
-        self.written: dict[Any, int | float] = {}
+        self.numbers: list[int | float | None] = []
         self.busy_until = 0
 
 
@@ -116,6 +117,7 @@ class Graph(Queue):
         self._slots: dict[Any, list[Slot]] = {}  # of each patch point
         self._stores: dict[Any, list[Store]] = {}
         self._copies: list[CommandBuffer] = []
+        self._symbols: list[tuple[int, Any, bool]] = []  # of each key: its place, and whether it is a buffer
         self._next = 0
         self._stand_in_buffer: Buffer | None = None
         self.broken = ""  # why it cannot be replayed any more
@@ -164,7 +166,8 @@ class Graph(Queue):
         Raises   UsageError when a key is missing or unknown, a value is of the wrong kind or does not fit, or
                  nothing was recorded; DeviceFault when a buffer holds no result because earlier work failed
         """
-        values = self._mapping(values)
+        if type(values) is not dict:
+            values = self._mapping(values)
         if len(values) != len(self.patch_points):
             self._check_keys(values)
         if not self._copies:
@@ -181,33 +184,28 @@ class Graph(Queue):
             return self._replay_copy(copy, values)
         except BaseException:  # at any line: it may have been sent, and what is patched is not known
             copy.busy_until = last = device.timeline.submitted
-            copy.written.clear()
+            copy.numbers = [None] * len(self._symbols)
             for value in values.values():
                 if type(value) is Buffer:
                     (value.parent or value).last = last
             raise
 
     def _replay_copy(self, copy: CommandBuffer, values: Mapping[Any, Any]) -> Completion:
-        device, written = self.device, copy.written
-        for key, points in self.patch_points.items():
+        device, numbers = self.device, copy.numbers
+        for at, key, is_buffer in self._symbols:
             try:
                 value = values[key]
             except KeyError:
                 self._check_keys(values)
                 raise
-            number: int | float
-            if (
-                type(value) is Buffer
-                and value.device is device
-                and value.va is not None
-                and points[0].kind == "buffer"
-            ):
+            number: int | float | None = None
+            if is_buffer and type(value) is Buffer and value.device is device:
                 number = value.va
-            else:
-                number = self._number(key, points[0], value)
-            if written.get(key) != number or not number:  # 0.0 and -0.0 are equal, and two values
+            if number is None:
+                number = self._number(key, self.patch_points[key][0], value)
+            if numbers[at] != number or not number:  # 0.0 and -0.0 are equal, and two values
                 self.patch(copy, key, number)
-                written[key] = number
+                numbers[at] = number
         if device.failures:
             for thing in (*self._held, *values.values()):
                 if isinstance(thing, Buffer):
@@ -277,7 +275,7 @@ class Graph(Queue):
     def announce(self, copy: CommandBuffer, held: Sequence[Any]) -> None:
         """Tell observers of a replay that is about to be submitted. held: in nested lists, the buffers it uses."""
         for observer in self.device.observers:
-            observer.patch(copy.meaning, copy.written, self.patch_points)
+            observer.patch(copy.meaning, self._written(copy), self.patch_points)
 
     # ------------------------------------------------------------ for reports, and after a fault
 
@@ -287,9 +285,13 @@ class Graph(Queue):
             (point.command_index, point.argument_index, number)
             for copy in self._copies
             if copy.meaning.address == va
-            for key, number in copy.written.items()
+            for key, number in self._written(copy).items()
             for point in self.patch_points[key]
         ]
+
+    def _written(self, copy: CommandBuffer) -> dict[Any, int | float]:
+        """What is known to stand in a command buffer, by key."""
+        return {key: n for key, n in zip(self.patch_points, copy.numbers) if n is not None}
 
     def _refuse_broken(self) -> None:
         what = "; ".join(str(each) for each in self.commands[:4])
@@ -343,6 +345,11 @@ class Graph(Queue):
             if isinstance(held, Buffer):
                 (held.parent or held).is_recorded = True
         self.device.graphs.add(self)
+        for copy in copies:
+            copy.numbers = [None] * len(placed)
+        self._symbols = [
+            (at, key, points[0].kind == "buffer") for at, (key, points) in enumerate(placed.items())
+        ]
         self.patch_points, self._stores, self._copies = placed, stores, copies
 
     def _stand_in(self, symbol: Symbol) -> Any:

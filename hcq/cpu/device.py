@@ -57,6 +57,9 @@ HUGE_BYTES = 2 << 20
 # How long each side looks before it sleeps: over the gap between two launches, for to be woken takes as long. Workers
 # that look for longer take the core that Python records on.
 PROCESSOR_SPIN_NS = 50_000
+PROCESSOR_LONG_SPIN_NS = (
+    400_000  # when the last gap was shorter than this: to wake it costs who rings 3 to 20 us
+)
 WORKER_SPIN_NS = 50_000
 HOST_SPIN_NS = 20_000
 
@@ -133,6 +136,7 @@ class CpuDevice(Forkable):
             ring=self._ring_va,
             ring_words=RING_WORDS,
             processor_spin_ns=PROCESSOR_SPIN_NS if spins else 0,
+            processor_long_spin_ns=PROCESSOR_LONG_SPIN_NS if spins else 0,
             worker_spin_ns=WORKER_SPIN_NS if spins else 0,
             threads=self.threads,
             timeline=self.timeline.va,

@@ -188,6 +188,9 @@ class Control(Packet, words=144):
     worker_spin_ns = bits(1279, 1216)
     threads = bits(1343, 1280, doc="the command processor included")
     timeline = bits(1407, 1344, doc="woken at a fault")
+    processor_long_spin_ns = bits(
+        1471, 1408, doc="instead of processor_spin_ns, after a shorter gap than this"
+    )
     # everybody
     stop = bits(1567, 1536)
     running = bits(1599, 1568, doc="threads that have not ended")

@@ -337,6 +337,10 @@ entry:
   %ring_words = load i64, ptr %wp
   %mask = sub i64 %ring_words, 1
   %spin = load i64, ptr %np
+  %ep = getelementptr i8, ptr %q, i64 $Control.processor_long_spin_ns
+  %long_spin = load i64, ptr %ep
+  %patience = alloca i64
+  store i64 %spin, ptr %patience
   br label %look
 look:
   %stop = load atomic i32, ptr %sp seq_cst, align 4
@@ -349,14 +353,23 @@ check:
   %empty = icmp eq i64 %put, %get
   br i1 %empty, label %idle, label %run
 idle:
-  call void @spin_while(ptr %dp, i32 %seen, i64 %spin)
+  %idle_since = call i64 @now_ns()
+  %for = load i64, ptr %patience
+  call void @spin_while(ptr %dp, i32 %seen, i64 %for)
   %now = load atomic i32, ptr %dp seq_cst, align 4
   %changed = icmp ne i32 %now, %seen
-  br i1 %changed, label %look, label %announce
+  br i1 %changed, label %rung, label %announce
 announce:
   store atomic i32 1, ptr %ap seq_cst, align 4
   call void @futex_wait(ptr %dp, i32 %seen, i64 10000000000)
   store atomic i32 0, ptr %ap seq_cst, align 4
+  br label %rung
+rung:  ; who rings at short intervals will ring again soon, and is spared the system call that wakes us
+  %idle_until = call i64 @now_ns()
+  %gap = sub i64 %idle_until, %idle_since
+  %is_short = icmp ult i64 %gap, %long_spin
+  %next = select i1 %is_short, i64 %long_spin, i64 %spin
+  store i64 %next, ptr %patience
   br label %look
 run:
   %index = and i64 %get, %mask

@@ -17,16 +17,30 @@ from hcq import native
 from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.abi.registers import name_of
 from hcq.amd.device import AmdDevice
+from hcq.command import Dispatch
 from hcq.gpu.device import GpuDevice
 from hcq.nv.abi.gpfifo import GpEntry
 from hcq.nv.abi.host_methods import SemExecute, SemPayloadLo
 from hcq.nv.decode import LaunchData
 
+LAUNCHES = "DispatchDirect", "KernelDispatch", "SendPcasA"  # what starts a kernel: PM4, AQL, NVIDIA's channel
 
-def replay_text(gpu: GpuDevice, graph: Any) -> str:
-    """The packets of one replay, by queue."""
+
+def replay_text(gpu: GpuDevice, graph: Any, has_names: bool = False) -> str:
+    """The packets of one replay, by queue.
+
+    has_names   with the name of the kernel behind each launch: for a graph that runs in order on one queue
+    """
     words = graph._copies[0].words
-    return "\n".join(_amd(gpu, words) if isinstance(gpu, AmdDevice) else _nv(gpu, words)) + "\n"
+    names = [what.program.name for what in graph.commands if isinstance(what, Dispatch)] if has_names else []
+    lines = _amd(gpu, words) if isinstance(gpu, AmdDevice) else _nv(gpu, words)
+    return "\n".join(_runs(_named(lines, iter(names)))) + "\n"
+
+
+def _named(lines: Iterable[str], names: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        name = next(names, "") if line.strip().startswith(LAUNCHES) else ""
+        yield f"{line}: {name}" if name else line
 
 
 def _runs(lines: Iterable[str]) -> Iterator[str]:
@@ -47,7 +61,7 @@ def _amd(gpu: Any, words: list[bytes]) -> Iterator[str]:
             rings.setdefault(piece.ring, []).append((packet, piece))
     for name, packets in sorted(rings.items()):
         yield f"{gpu.rings[name].kind} ring"
-        yield from _runs(line for packet, piece in packets for line in _amd_lines(gpu, packet, piece))
+        yield from (line for packet, piece in packets for line in _amd_lines(gpu, packet, piece))
 
 
 def _amd_lines(gpu: Any, packet: Any, piece: Any) -> Iterator[str]:
@@ -86,7 +100,7 @@ def _nv(gpu: Any, words: list[bytes]) -> Iterator[str]:
     for name, lines in channels.items():
         if lines:
             yield name
-            yield from _runs(lines)
+            yield from lines
 
 
 def _nv_lines(gpu: Any, methods: bytes) -> Iterator[str]:
