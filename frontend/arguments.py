@@ -13,17 +13,19 @@ to the method.
 
 from __future__ import annotations
 
-import ast
 import functools
-import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hcq.checks import is_whole, shown
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.ir.dtype import DType
+
+if TYPE_CHECKING:
+    import ast
 
 F = TypeVar("F", bound=Callable[..., Any])
 Check = Callable[[Any], Any]  # the value in its plain form; raises Refused
@@ -118,7 +120,7 @@ def check_methods(cls: type, besides: str = "") -> None:
                 continue
             wrap = type(member) if isinstance(member, (classmethod, staticmethod)) else _itself
             inner = member.__func__ if wrap is not _itself else member
-            if inspect.isfunction(inner) and any(
+            if isinstance(inner, FunctionType) and any(
                 _is_declared(text) for text in inner.__annotations__.values()
             ):
                 setattr(base, name, wrap(_at_first_call(base, name, inner, wrap)))
@@ -153,6 +155,8 @@ def _at_first_call(base: type, name: str, inner: Callable[..., Any], wrap: Calla
 
 def checked(function: F, call: str = "") -> F:
     """The function with its arguments checked; itself when its annotations leave all of them to it."""
+    import inspect  # and what it imports: not before a method is called
+
     parameters = list(inspect.signature(function).parameters.values())
     names: dict[str, Any] = {"_inner": function, "Core": Core, "DType": DType, "_are_ints": _are_ints}
     lines: list[str] = []
@@ -232,6 +236,8 @@ def _refuse(call: str, name: str, kind: Kind, value: Any) -> Any:
 @functools.cache
 def _kind(annotation: str) -> Kind | None:
     """What an annotation takes; None when it is not checked here."""
+    import ast
+
     try:
         return _read(ast.parse(annotation.strip(), mode="eval").body)
     except SyntaxError:
@@ -239,6 +245,8 @@ def _kind(annotation: str) -> Kind | None:
 
 
 def _read(tree: ast.expr) -> Kind | None:
+    import ast
+
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitOr):
         first, second = _read(tree.left), _read(tree.right)
         return None if first is None or second is None else _either(first, second)

@@ -20,6 +20,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
+from hcq.frontend.late import groups
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
@@ -76,7 +77,7 @@ def named(name: str) -> Any:
 @functools.cache
 def names() -> tuple[str, ...]:
     """Every method that is a function, too."""
-    found = {name for group in Tensor.__bases__ for name in vars(group) if not name.startswith("_")}
+    found = {name for group in groups(Tensor) for name in vars(group) if not name.startswith("_")}
     callables = [name for name in found if not isinstance(inspect.getattr_static(Tensor, name), property)]
     return tuple(sorted([*(name for name in callables if name not in DTYPES), *OF_TENSOR]))
 

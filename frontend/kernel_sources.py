@@ -9,9 +9,6 @@ Next     plan.py (who asks), hcq/observe/trace.py (who writes them down)
 
 from __future__ import annotations
 
-import hashlib
-import json
-import zlib
 from collections.abc import Mapping
 
 from hcq.cache import DiskCache
@@ -27,6 +24,9 @@ _known: dict[str, dict[str, str]] = {}
 
 def keep(disk: DiskCache, image: bytes, entry: str, shown: Mapping[str, str]) -> None:
     """Remember what a kernel was made from."""
+    import json
+    import zlib
+
     texts = {NAMES[stage]: text for stage, text in shown.items() if stage in NAMES}
     key = _key(image, entry)
     _remember(key, texts)
@@ -54,6 +54,9 @@ def _decode(data: bytes | None) -> dict[str, str] | None:
     """Texts from the cache; None when it has none, or of another form."""
     if data is None:
         return None
+    import json
+    import zlib
+
     try:
         texts = json.loads(zlib.decompress(data))
     except (zlib.error, ValueError, RecursionError):
@@ -64,4 +67,6 @@ def _decode(data: bytes | None) -> dict[str, str] | None:
 
 
 def _key(image: bytes, entry: str) -> str:
+    import hashlib
+
     return f"{entry} {hashlib.sha256(image).hexdigest()}"

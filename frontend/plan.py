@@ -11,12 +11,10 @@ structure's key. A process that meets the same structure later needs neither the
 
 from __future__ import annotations
 
-import json
 import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import inf, prod
 from operator import itemgetter
@@ -33,9 +31,10 @@ from hcq.frontend.scheduler.structure import Structure
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
+from hcq.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Launch:
     """One kernel of a plan: its code and which value each argument is."""
 
@@ -54,7 +53,7 @@ class Launch:
     choice: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Slot:
     """A value of a plan. kind as in schedule.Value; a temporary shares memory number `memory` with others."""
 
@@ -469,6 +468,8 @@ def _encode(plan: Plan) -> bytes:
         "images": [len(image) for image in images],
         "launches": [{**vars(launch), "image": number[launch.image]} for launch in plan.launches],
     }
+    import json
+
     text = json.dumps(header, separators=(",", ":")).encode()
     return len(text).to_bytes(8, "little") + text + b"".join(images)
 
@@ -486,6 +487,8 @@ def _decode(device: str, data: bytes | None) -> Plan | None:
 def _parse(device: str, data: bytes) -> Plan:
     """Raises ValueError, LookupError and the like for anything but what `_encode` makes."""
     size = int.from_bytes(data[:8], "little")
+    import json
+
     header = json.loads(data[8 : 8 + size])
     images = []
     at = 8 + size

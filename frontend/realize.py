@@ -27,8 +27,6 @@ from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watche
 from hcq.frontend.nodes import expanded
 from hcq.frontend.plan import Plan
 from hcq.frontend.scheduler.structure import Structure, structure_of
-from hcq.frontend.sharding.plan import group_plan
-from hcq.frontend.sharding.transfer import brought
 from hcq.frontend.storage import Storage, kind_of, next_write, written_so_far
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import MOVEMENT, Op
@@ -169,6 +167,8 @@ def schedule_of(tensors: Iterable[Any]) -> list[Any]:
         roots = list(nodes)
         structure = structure_of(roots)
         if devices.is_group(device) and not structure.copies:
+            from hcq.frontend.sharding.plan import group_plan
+
             found.append(group_plan(structure, roots, device))
             continue
         if structure.copies:
@@ -222,9 +222,13 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
         roots, structure = _with_readers(roots, structure)
     tracked_roots = structure.tracked
     general = None
-    plan: Any = (
-        group_plan(structure, roots, device) if devices.is_group(device) else plans.kept(structure.key)
-    )
+    plan: Any = None
+    if devices.is_group(device):
+        from hcq.frontend.sharding.plan import group_plan  # what most programs have no use for
+
+        plan = group_plan(structure, roots, device)
+    else:
+        plan = plans.kept(structure.key)
     if plan is None:
         general = varying_numbers.as_arguments(structure, roots, device)
         if general is None:
@@ -271,6 +275,8 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
 
 def _bring_copies(roots: list[Node]) -> list[Node]:
     """Values of other devices, moved here; the graph then reads them from this device's memory."""
+    from hcq.frontend.sharding.transfer import brought
+
     held = [
         Core._of(root, "") for root in roots
     ]  # live, so that their nodes follow what is computed on the way

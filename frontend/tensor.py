@@ -3,7 +3,8 @@
 In       Python numbers, lists, bytes, arrays; a device name; a dtype
 Out      `Tensor`, the groups of methods joined into one class, with the ways into memory and back out
 Changes  device memory for data given here; realize() and everything that reads values runs what they need
-Next     core.py, methods/ (the groups), realize.py (what realize does), gradient.py (backward)
+Next     core.py, methods/ (the groups), late.py (groups that are imported when they are first used), realize.py,
+         gradient.py (backward)
 
     movement    reshape, permute, pad         reduction      sum, max, argmax, cumsum
     indexing    x[...], gather, scatter       product        matmul, einsum
@@ -41,42 +42,25 @@ from hcq.frontend.device import group as group_of
 from hcq.frontend.device import is_group, members
 from hcq.frontend.errors import UsageError
 from hcq.frontend.gradient import backward
+from hcq.frontend.late import Late
 from hcq.frontend.methods.activation import Activation
-from hcq.frontend.methods.angles import Angles
 from hcq.frontend.methods.attention import Attention
-from hcq.frontend.methods.bits import Bits
 from hcq.frontend.methods.conversion import Conversion
-from hcq.frontend.methods.counting import Counting
 from hcq.frontend.methods.creation import Creation
 from hcq.frontend.methods.elementwise import Elementwise
 from hcq.frontend.methods.functions import Functions
-from hcq.frontend.methods.gates import Gates
 from hcq.frontend.methods.indexing import Indexing
-from hcq.frontend.methods.initial import Initial
 from hcq.frontend.methods.joining import Joining
-from hcq.frontend.methods.logarithms import Logarithms
 from hcq.frontend.methods.loss import Loss
-from hcq.frontend.methods.margins import Margins
-from hcq.frontend.methods.matrices import Matrices
 from hcq.frontend.methods.movement import Movement
 from hcq.frontend.methods.normalisation import Normalisation
-from hcq.frontend.methods.ordering import Ordering
-from hcq.frontend.methods.pooling import Pooling
 from hcq.frontend.methods.power import Power
 from hcq.frontend.methods.product import Product
 from hcq.frontend.methods.random import Random
-from hcq.frontend.methods.rearranging import Rearranging
 from hcq.frontend.methods.reduction import Reduction
-from hcq.frontend.methods.scattering import Scattering
-from hcq.frontend.methods.shapes import Shapes
-from hcq.frontend.methods.signs import Signs
-from hcq.frontend.methods.special_values import SpecialValues
-from hcq.frontend.methods.statistics import Statistics
 from hcq.frontend.methods.window import Window
 from hcq.frontend.nodes import constant, expanded, scalar_dtype
 from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of
-from hcq.frontend.sharding.placement import Placement, split_evenly
-from hcq.frontend.sharding.storage import stored
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
 from hcq.ir.node import Node
@@ -87,12 +71,8 @@ if TYPE_CHECKING:
 
 
 class Tensor(
-    Movement, Indexing, Joining, Ordering,
-    Conversion, Elementwise, Functions, Power, Activation,
-    Angles, Logarithms, Signs, Bits, Gates, Shapes, Scattering, Statistics, Counting,
-    SpecialValues, Pooling, Rearranging, Margins, Matrices,
-    Reduction, Product, Window, Normalisation, Attention, Loss,
-    Creation, Random, Initial,
+    Movement, Indexing, Joining, Conversion, Elementwise, Functions, Power, Activation,
+    Reduction, Product, Window, Normalisation, Attention, Loss, Creation, Random, Late,
 ):  # fmt: skip
     """Numbers of one shape and dtype on a device, computed when they are read.
 
@@ -157,6 +137,8 @@ class Tensor(
 
     def _upload(self, shape: tuple[int, ...], dtype: DType, raw: Any) -> Node:
         if is_group(self.device):
+            from hcq.frontend.sharding.storage import stored
+
             storage = stored(self.device, dtype, shape, raw, f"data {shape}")
         else:
             storage = Storage(self.device, dtype, shape)
@@ -239,6 +221,8 @@ class Tensor(
         >>> x.device, x.sum(dim=0).tolist()
         ('CPU,CPU:1', [4.0, 6.0])
         """
+        from hcq.frontend.sharding.placement import Placement, split_evenly
+
         name = group_of(devices)
         place = None if axis is None else self._axis_of("shard", axis)
         if not is_group(name):

@@ -12,7 +12,6 @@ result is the same bit for bit, because numbers that a compiler simplifies by st
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from math import isfinite
@@ -62,6 +61,8 @@ def as_arguments(structure: Structure, roots: Sequence[Node], device: str) -> li
         (*word[:2], "number") if word[0] is Op.CONST and (word[1], word[2]) in holes else word
         for word in structure.key[:-1]
     ]
+    import hashlib
+
     name = hashlib.sha256(repr((device, words, structure.key[-1])).encode()).digest()
     numbers = [node.arg for node in holes.values()]
     family = _families.get(name)

@@ -17,13 +17,13 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Ioctl, Packet, declared_in
 from hcq.pointers import Declared
 from hcq.port import Port
+from hcq.record import record
 
 DIAGNOSTICS = "hcq.observe"  # who watches devices, and explains what went wrong with them
 PLACES: dict[str, str] = {
@@ -36,7 +36,7 @@ ENTRY_POINTS = "hcq.backends"
 EMULATED_PORT = "hcq.emu.port:port_for"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Backend:
     """One kind of device. Places are "module:attribute", imported on first use; "" is what it does not have.
 

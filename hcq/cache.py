@@ -17,7 +17,6 @@ the tally at an eighth of the limit looks at all files, removes what is old, and
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import sys
@@ -196,6 +195,8 @@ def _tell(text: str) -> None:
 
 def _header(kind: str, key: bytes | str, data: bytes) -> bytes:
     """What makes a file the answer to its key: every part with its length, so that none can pass for another."""
+    import hashlib
+
     digest = hashlib.sha256()
     for part in (kind.encode(), _bytes(key), data):
         digest.update(len(part).to_bytes(8, "little"))
@@ -204,6 +205,8 @@ def _header(kind: str, key: bytes | str, data: bytes) -> bytes:
 
 
 def _name(key: bytes | str) -> str:
+    import hashlib  # and OpenSSL with it: not before something is looked up
+
     return hashlib.sha256(_bytes(key)).hexdigest()
 
 

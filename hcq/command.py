@@ -8,10 +8,10 @@ Next     queue.py (the verbs that make them), cpu/encode.py (one device's encodi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from hcq.program import Program
+from hcq.record import record
 
 
 class Dispatch(NamedTuple):
@@ -35,7 +35,7 @@ class Dispatch(NamedTuple):
         return f"dispatch {self.program.name}({args}) grid={self.grid}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Copy:
     """Copy bytes between device addresses; the ranges may overlap."""
 
@@ -47,7 +47,7 @@ class Copy:
         return f"copy {self.size_bytes} bytes {self.src:#x} -> {self.dst:#x}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fill:
     """Repeat the 8 bytes of `pattern`, lowest first, over `size_bytes` from the device address `dst`."""
 
@@ -59,7 +59,7 @@ class Fill:
         return f"fill {self.size_bytes} bytes at {self.dst:#x} with {self.pattern:#018x}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Wait:
     """Go on once the signal at device address `signal` is at least `value`."""
 
@@ -70,7 +70,7 @@ class Wait:
         return f"wait signal@{self.signal:#x} >= {self.value}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Signal:
     """Store the time and `value` in the signal at device address `signal`."""
 
@@ -81,7 +81,7 @@ class Signal:
         return f"signal signal@{self.signal:#x} = {self.value}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Timestamp:
     """Store the device's clock, in nanoseconds, at an address."""
 
@@ -91,7 +91,7 @@ class Timestamp:
         return f"timestamp at {self.address:#x}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Barrier:
     """Make all memory written before it visible to all that comes after."""
 
@@ -99,7 +99,7 @@ class Barrier:
         return "barrier"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Indirect:
     """Run the packets of another block: how a graph is replayed."""
 

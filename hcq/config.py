@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from hcq.checks import is_decimal, shown
 from hcq.errors import UsageError
+from hcq.record import record
 
 DEVICE_DEBUG_WORDS = ("push", "sync", "alloc")  # what devices do; the rest is of the compiler
 DEBUG_WORDS = ("schedule", "ir", "code", "passes", "rules", *DEVICE_DEBUG_WORDS)
@@ -61,7 +61,7 @@ SWITCHES: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Config:
     """What the switches say. Fields are named after the variables, in lower case."""
 

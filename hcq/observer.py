@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hcq import backends
 from hcq.callsite import Site
 from hcq.command import Command, Indirect, PatchPoint
-from hcq.counters import Counters
 from hcq.program import Program
 from hcq.spans import Span, Work
+
+if TYPE_CHECKING:
+    from hcq.counters import Counters
 
 
 class Observer:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hcq.frontend.late import LATE
+
 ROOT = Path(__file__).parent.parent
 HEAVY = ("numpy", "llvmlite", "capstone", "elftools", "torch")
 
@@ -28,6 +30,26 @@ def modules_after(statement: str) -> set[str]:
 def test_importing_loads_nothing_heavy(statement: str) -> None:
     loaded = {name.partition(".")[0] for name in modules_after(statement)}
     assert loaded.isdisjoint(HEAVY)
+
+
+def test_a_tensor_loads_what_every_program_uses_and_no_more() -> None:
+    loaded = modules_after("import hcq; hcq.Tensor")
+    later = {
+        "inspect",
+        "dataclasses",
+        "ast",
+        "hashlib",
+        "fractions",
+        "decimal",
+        "zlib",
+        "difflib",
+        "subprocess",
+    }
+    assert loaded.isdisjoint(later)
+    ours = {name for name in loaded if name.partition(".")[0] == "hcq"}
+    assert len(ours) <= 80, "what few programs need is imported when it is first used"
+    groups = {f"hcq.frontend.methods.{file}" for file in LATE}
+    assert ours.isdisjoint(groups | {"hcq.frontend.sharding.plan", "hcq.frontend.collectives.perform"})
 
 
 def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:

@@ -10,7 +10,6 @@ Source   Vaswani et al. 2017; Dao et al. 2022, "FlashAttention" (the way back fr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,6 +33,7 @@ from hcq.frontend.scheduler.nested import is_large
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
+from hcq.record import record
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -140,7 +140,7 @@ def _is_worth_it(query: Methods, key: Methods, value: Methods, mask: Methods | N
     return is_large(shape, max(q.shape[-1], v.shape[-1]))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class How:
     """What attention does besides its operands: a factor on scores, a triangle of them, the dtype they are in."""
 

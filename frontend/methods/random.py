@@ -21,7 +21,6 @@ from hcq.frontend import device as devices
 from hcq.frontend.core import check_count, shape_args
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import expanded, ordinal, reduced, reshaped
-from hcq.frontend.sharding.storage import stored
 from hcq.ir.dtype import DType, Kind, dtypes
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import Op
@@ -95,6 +94,8 @@ devices.on_close.append(_forget)
 
 def _scalar(kind: type[Methods], device: str, value: int) -> Methods:
     """A uint64 in the device's memory."""
+    from hcq.frontend.sharding.storage import stored
+
     storage = stored(device, dtypes.uint64, (), struct.pack("<Q", value), "random state")
     return kind._of(storage.node(), device)
 

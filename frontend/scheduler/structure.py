@@ -8,7 +8,6 @@ Next     ../plan.py (plans are kept by this key, in memory and on disk)
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -35,6 +34,8 @@ class Structure(NamedTuple):
 
     def digest(self) -> str:
         """The key as a name that is the same in every process."""
+        import hashlib
+
         return hashlib.sha256(repr(self.key).encode()).hexdigest()
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 import hcq.frontend
+from hcq.frontend import late
 from hcq.frontend.core import Core
 from hcq.frontend.methods import base
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.tensor import Tensor
 
 FOLDER = Path(hcq.frontend.__path__[0]) / "methods"
-GROUPS = Tensor.__bases__
+GROUPS = late.groups(Tensor)
 
 
 def test_no_group_is_a_kind_of_another():
@@ -60,3 +65,29 @@ def test_tensors_join_as_a_method():
     assert a.cat([b, c]).shape == (3, 2)
     assert a.stack(b, dim=-1).tolist() == Tensor.stack([a, b], dim=-1).tolist() == [[[1, 3], [2, 4]]]
     assert Tensor.cat(tensors=[a, b], dim=1).shape == (1, 4)
+
+
+def test_a_late_group_is_imported_when_one_of_its_methods_is_asked_for():
+    program = """
+import sys, hcq
+def loaded(): return [file for file in late.LATE if f"hcq.frontend.methods.{file}" in sys.modules]
+from hcq.frontend import late
+x = hcq.Tensor([3.0, 1.0, 2.0])
+assert loaded() == []
+assert x.sort().values.tolist() == [1.0, 2.0, 3.0]
+assert loaded() == ["ordering"]
+assert hcq.Tensor.hypot(x, x * 0).tolist() == [3.0, 1.0, 2.0]
+assert loaded()[-1] == "angles" and "margins" not in loaded()
+assert "cdist" in dir(x) and loaded() == list(late.LATE)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_unknown_name_is_an_attribute_error_that_says_what_is_named_alike():
+    x = Tensor([1.0])
+    assert not hasattr(x, "no_such_method") and not hasattr(Tensor, "__no_such__")
+    with pytest.raises(AttributeError, match=r"\[soft_max\] a Tensor has no .* Named alike: softmax"):
+        x.soft_max  # noqa: B018
+    with pytest.raises(AttributeError, match=r"of this name\.$"):
+        Tensor.quux  # noqa: B018

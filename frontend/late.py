@@ -1,0 +1,131 @@
+"""Late: groups of methods that are imported when a program first asks for a method that the other groups lack.
+
+In       a name that Tensor does not have yet
+Out      `Late`, a base of Tensor that gets these groups as bases of its own; `groups`, all that Tensor is made of
+Changes  the bases of Late, one group after the other until one has the name
+Next     tensor.py (the groups that every program has), methods/ (the groups), functions.py (who asks for all names)
+
+A type checker sees a class that has all of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from hcq.frontend.arguments import check_methods
+from hcq.frontend.methods.base import Methods
+
+# file of methods/ -> its group: those that are asked for most, first
+LATE = {
+    "ordering": "Ordering",
+    "initial": "Initial",
+    "shapes": "Shapes",
+    "pooling": "Pooling",
+    "statistics": "Statistics",
+    "gates": "Gates",
+    "signs": "Signs",
+    "angles": "Angles",
+    "logarithms": "Logarithms",
+    "scattering": "Scattering",
+    "matrices": "Matrices",
+    "bits": "Bits",
+    "counting": "Counting",
+    "margins": "Margins",
+    "rearranging": "Rearranging",
+    "special_values": "SpecialValues",
+}
+_lock = RLock()
+_waiting = dict(LATE)
+
+if TYPE_CHECKING:
+    from hcq.frontend.methods.angles import Angles
+    from hcq.frontend.methods.bits import Bits
+    from hcq.frontend.methods.counting import Counting
+    from hcq.frontend.methods.gates import Gates
+    from hcq.frontend.methods.initial import Initial
+    from hcq.frontend.methods.logarithms import Logarithms
+    from hcq.frontend.methods.margins import Margins
+    from hcq.frontend.methods.matrices import Matrices
+    from hcq.frontend.methods.ordering import Ordering
+    from hcq.frontend.methods.pooling import Pooling
+    from hcq.frontend.methods.rearranging import Rearranging
+    from hcq.frontend.methods.scattering import Scattering
+    from hcq.frontend.methods.shapes import Shapes
+    from hcq.frontend.methods.signs import Signs
+    from hcq.frontend.methods.special_values import SpecialValues
+    from hcq.frontend.methods.statistics import Statistics
+
+    class Late(
+        Ordering, Initial, Shapes, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
+        Matrices, Bits, Counting, Margins, Rearranging, SpecialValues,
+    ):  # fmt: skip
+        """All of them."""
+
+        __slots__ = ()
+
+else:
+
+    class Growing(type):
+        """The class of a class with late groups: what it lacks is looked for in those that are not imported yet."""
+
+        def __getattr__(cls, name):
+            if name.startswith("__") or not _find(cls, name):
+                raise Unknown(cls, name)
+            return getattr(cls, name)
+
+        def __dir__(cls):
+            groups()
+            return super().__dir__()
+
+    class Late(Methods, metaclass=Growing):
+        """The groups that are imported by now."""
+
+        __slots__ = ()
+
+        def __getattr__(self, name):
+            kind = type(self)
+            if name.startswith("__") or not _find(kind, name):
+                raise Unknown(kind, name, self)
+            return object.__getattribute__(self, name)
+
+        def __dir__(self):
+            groups()
+            return super().__dir__()
+
+
+class Unknown(AttributeError):
+    """Nothing has that name. What is named alike is looked for when somebody reads the message."""
+
+    def __init__(self, kind: type, name: str, one: object = None) -> None:
+        super().__init__(name, name=name, obj=kind if one is None else one)
+        self.kind, self.called = kind, name
+
+    def __str__(self) -> str:
+        from difflib import get_close_matches
+
+        alike = get_close_matches(self.called, [name for name in dir(self.kind) if name[0] != "_"], 3, 0.7)
+        hint = f" Named alike: {', '.join(alike)}." if alike else ""
+        return f"[{self.called}] a {self.kind.__name__} has no method or attribute of this name.{hint}"
+
+
+def groups(kind: type = Late) -> tuple[type, ...]:
+    """The groups that a class such as Tensor is made of, with every late one, imported by now."""
+    _find(Late, "")
+    return tuple(base for base in kind.__mro__ if base is not Late and Methods in base.__bases__)
+
+
+def _find(kind: type, name: str) -> bool:
+    """Import late groups until one has the name. False when none has."""
+    while not any(name in base.__dict__ for base in kind.__mro__):
+        with _lock:
+            if not _waiting:
+                return False
+            file = next(iter(_waiting))
+            group = getattr(importlib.import_module(f"hcq.frontend.methods.{file}"), _waiting[file])
+            check_methods(group)
+            *others, base = Late.__bases__
+            Late.__bases__ = (*others, group, base)
+            del _waiting[file]
+    return True
