@@ -18,6 +18,7 @@ from fractions import Fraction
 
 from hcq.frontend.function import Function
 from hcq.frontend.nodes import absolute, divided, logarithm, minus, negated, reciprocal, truncated
+from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 
@@ -33,7 +34,7 @@ def _bernoulli(count: int) -> list[Fraction]:
 
 
 BERNOULLI = _bernoulli(10)
-_STIRLING = [float(b / (2 * k * (2 * k - 1))) for k, b in enumerate(BERNOULLI, 1)]
+STIRLING = [float(b / (2 * k * (2 * k - 1))) for k, b in enumerate(BERNOULLI, 1)]
 _DIGAMMA = [float(b / (2 * k)) for k, b in enumerate(BERNOULLI, 1)]
 
 
@@ -67,7 +68,7 @@ def lgamma(x: Node) -> Node:
         place = below.where(place + 1.0, place)
     inverse = reciprocal(place)
     stirling = (place + -0.5) * logarithm(place) + negated(place) + 0.5 * math.log(2.0 * math.pi)
-    value = stirling + inverse * _series(inverse * inverse, _STIRLING)
+    value = stirling + inverse * _series(inverse * inverse, STIRLING)
     value = is_small.where(minus(value, logarithm(steps)), value)
     value = _near_one_and_two(size, value)
     sine, _ = _sine_of_pi(x)
@@ -122,6 +123,54 @@ def zeta(s: float, q: Node) -> Node:
         factor *= (s + 2 * k - 1) * (s + 2 * k)
         term = term * inverse * inverse
     return q.eq(math.inf).where(const(0.0, q.dtype), total)
+
+
+def hurwitz(s: Node, q: Node) -> Node:
+    """zeta of every s above 1, and q; below 0 of a whole s only, where the terms of negative q + k are summed apart.
+
+    With m terms below zero, f = 1 - (q + m) and p = -q they are (-1) ** s * (zeta(s, f) - zeta(s, p + 1)).
+    """
+    shift = truncated(negated((q < 0.0).where(q, const(0.0, q.dtype)))) + (q < 0.0).where(
+        const(1.0, q.dtype), const(0.0, q.dtype)
+    )
+    value = _euler_maclaurin(s, q + shift)
+    rest = negated(q + shift) + 1.0
+    is_negative = q < 0.0
+    mirrored = minus(
+        _euler_maclaurin(s, is_negative.where(rest, const(1.0, q.dtype))),
+        _euler_maclaurin(s, is_negative.where(negated(q) + 1.0, const(1.0, q.dtype))),
+    )
+    half = s * 0.5
+    is_even = half.eq(truncated(half))
+    value = is_negative.where(value + is_even.where(mirrored, negated(mirrored)), value)
+    is_nowhere = is_negative.where(s.ne(truncated(s)), const(False, dtypes.bool))
+    value = is_nowhere.where(const(math.nan, q.dtype), value)
+    is_pole = (q <= 0.0).where(q.eq(truncated(q)), const(False, dtypes.bool))
+    value = is_pole.where(const(math.inf, q.dtype), value)
+    value = q.eq(math.inf).where(const(0.0, q.dtype), value)
+    value = s.eq(1.0).where(const(math.inf, q.dtype), (s < 1.0).where(const(math.nan, q.dtype), value))
+    is_unknown = s.ne(s).where(const(True, dtypes.bool), q.ne(q))
+    return is_unknown.where(const(math.nan, q.dtype), value)
+
+
+def _euler_maclaurin(s: Node, q: Node) -> Node:
+    """The sum of (q + k) ** -s of positive q, s above 1: some terms, and the rest as an integral with corrections."""
+
+    def power(place: Node) -> Node:
+        return Node(Op.EXP, q.dtype, (negated(s) * logarithm(place),))
+
+    total, place = q * 0.0, q
+    for _ in range(SHIFT):
+        total = total + power(place)
+        place = place + 1.0
+    inverse, end = reciprocal(place), power(place)
+    total = total + divided(place * end, s + -1.0) + end * 0.5
+    term, factor = end * inverse, s
+    for k, b in enumerate(BERNOULLI, 1):
+        total = total + term * factor * (float(b) / math.factorial(2 * k))
+        factor = factor * (s + (2.0 * k - 1.0)) * (s + 2.0 * k)
+        term = term * inverse * inverse
+    return total
 
 
 def _whole_power(x: Node, exponent: int) -> Node:

@@ -42,11 +42,12 @@ _LAZY = {
     "distributed": "hcq.frontend.distributed",
     "special": "hcq.frontend.functions_special",
     "linalg": "hcq.frontend.functions_linalg",
+    "masked": "hcq.frontend.functions_masked",
     "jit": "hcq.frontend.jit",
     "save_program": "hcq.frontend.jit",
     "no_grad": "hcq.frontend.gradient",
 }
-_MODULES = {"nn", "distributed", "special", "linalg"}  # names that are modules themselves
+_MODULES = {"nn", "distributed", "special", "linalg", "masked"}  # names that are modules themselves
 
 
 def __getattr__(name: str) -> Any:

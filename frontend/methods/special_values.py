@@ -18,7 +18,7 @@ from hcq.checks import shown
 from hcq.frontend import special_gamma as gamma
 from hcq.frontend import special_normal as normal
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Methods, in_float
+from hcq.frontend.methods.base import Methods, in_float, meet_in_float
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 
@@ -29,7 +29,7 @@ MOST = 100  # derivatives, and terms of mvlgamma
 
 
 class SpecialValues(Methods):
-    """erfc, erfcx, erfinv, ndtr, ndtri, log_ndtr, lgamma, digamma, polygamma, mvlgamma, i0, i0e, i1, i1e."""
+    """erfc, erfcx, erfinv, ndtr, ndtri, log_ndtr, lgamma, digamma, polygamma, mvlgamma, igamma, igammac, i0, ..."""
 
     __slots__ = ()
 
@@ -120,3 +120,28 @@ class SpecialValues(Methods):
     def i1e(self) -> Self:
         """i1(x) * exp(-|x|)."""
         return self._in_double(lambda x: gamma.bessel_i(1, x, True))
+
+    def igamma(self, other: Any) -> Self:
+        """The share of gamma(self) that lies below `other`: the lower incomplete gamma function, regularized.
+
+        Gradients pass to `other` alone.
+
+        >>> round(Tensor([2.0]).igamma(Tensor([3.0])).item(), 5)
+        0.80085
+        """
+        return self._incomplete("igamma", other, 0)
+
+    def igammac(self, other: Any) -> Self:
+        """The share of gamma(self) that lies above `other`: 1 - igamma, precise where that is small."""
+        return self._incomplete("igammac", other, 1)
+
+    def _incomplete(self, call: str, other: Any, part: int) -> Self:
+        from hcq.frontend import special_incomplete
+
+        node, limit, have = meet_in_float(call, self, other)
+        a, x = (self._like(each.cast(dtypes.float64)) for each in (node, limit))
+        shape = x.node.shape or a.node.shape
+        a, x = a.expand(shape), x.expand(shape)
+        value = special_incomplete.shares(a, x)[part]
+        function = (special_incomplete.LOWER, special_incomplete.UPPER)[part]
+        return self._like(function.of(value.node, a.node, x.node).cast(have))

@@ -200,6 +200,8 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.searchsorted": ("line", "x"),
     "x.bucketize": ("x", "line"),
     "x.polygamma": ("x", "1"),
+    "x.igamma": ("x", "y"),
+    "x.igammac": ("x", "y"),
     "x.mvlgamma": ("x", "2"),
     "x.isin": ("x", "y"),
     "x.view_as": ("x", "y"),
