@@ -68,7 +68,7 @@ _because(
     "asks or sets what a tensor is, or reads it on the host",
     "data device dim dtype element_size grad is_floating_point item nbytes ndim node numel numpy requires_grad "
     "requires_grad_ shape size tolist __array__ __bool__ "
-    "__contains__ __copy__ __deepcopy__ __float__ __index__ __int__ "
+    "__contains__ __copy__ __deepcopy__ __float__ __getattr__ __index__ __int__ "
     "__len__ allclose",
 )
 _because("runs or writes, and computes nothing of its own", "assign backward realize schedule")
