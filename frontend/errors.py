@@ -19,4 +19,14 @@ class DivisionByZero(UsageError, ZeroDivisionError):
     """Integer division by the Python number zero."""
 
 
-__all__ = ["DivisionByZero", "OutOfRange", "UsageError"]
+class UnknownName(UsageError, KeyError):
+    """A name that a file of tensors does not have."""
+
+    __str__ = Exception.__str__  # a KeyError shows its message in quotes
+
+
+class DamagedFile(UsageError):
+    """A file that cannot be what it says it is."""
+
+
+__all__ = ["DamagedFile", "DivisionByZero", "OutOfRange", "UnknownName", "UsageError"]

@@ -46,6 +46,8 @@ _LAZY = {
     "jit": "hcq.frontend.jit",
     "save_program": "hcq.frontend.jit",
     "no_grad": "hcq.frontend.gradient",
+    "load": "hcq.frontend.state.files",
+    "save": "hcq.frontend.state.files",
 }
 _MODULES = {"nn", "distributed", "special", "linalg", "masked"}  # names that are modules themselves
 

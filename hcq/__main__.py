@@ -122,6 +122,16 @@ def _search_command() -> Any:
     return importlib.import_module("hcq.frontend.search.command")
 
 
+def _show(options: argparse.Namespace) -> int:
+    status: int = _show_command().run(options)
+    return status
+
+
+def _show_command() -> Any:
+    """Of the tensor layer, too."""
+    return importlib.import_module("hcq.frontend.state.command")
+
+
 def _run_command(asked_for: str) -> Any:
     """The verb `run`, imported only for who asks for it."""
     if asked_for != "run":
@@ -147,7 +157,7 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="devices | doctor | emulate | run | search")
+    verbs = parser.add_subparsers(dest="verb", metavar="devices | doctor | emulate | run | search | show")
     devices = verbs.add_parser(
         "devices",
         help="list devices, open each, and say why one cannot be opened",
@@ -192,6 +202,16 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
     search.set_defaults(act=_search)
     if asked_for == "search":
         _search_command().add_verb(search)
+    show = verbs.add_parser(
+        "show",
+        help="list the tensors of a file: safetensors, GGUF, PyTorch, npz, npy",
+        description="List names, formats, shapes and bytes of the tensors in a file, and its metadata.",
+        epilog=_show_command().EPILOG if asked_for == "show" else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    show.set_defaults(act=_show)
+    if asked_for == "show":
+        _show_command().add_verb(show)
     program = verbs.add_parser(
         "run",
         help="show what is in a file of hcq.save_program, and run it",

@@ -3,7 +3,7 @@
 In       an open file of the safetensors format
 Out      its tensors' names, formats, shapes and places, all checked against the file's size; its further words
 Changes  nothing
-Next     frontend/nn/safetensors.py (tensors to and from such files), artefact/file.py (weights beside a program)
+Next     frontend/state/safetensors.py (tensors to and from such files), artefact/file.py (weights beside a program)
 Source   the safetensors format, huggingface.co/docs/safetensors
 
     8 bytes   length of the header, little endian
@@ -40,6 +40,9 @@ FORMATS: dict[str, tuple[str, int]] = {
     "F64": ("float64", 8),
 }
 MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+# JSON takes some twenty times its bytes in memory: so the header of a large file is a small part of it
+SHARE = 16
+SMALL_BYTES = 1 << 20
 METADATA = "__metadata__"
 
 
@@ -101,6 +104,10 @@ def _parse(file: BinaryIO) -> tuple[dict[str, Any], int, int]:
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
         raise _Damaged(f"{size} bytes, and a header of {length if size >= 8 else '?'} does not fit in them")
+    if length > size // SHARE + SMALL_BYTES:
+        raise _Damaged(
+            f"{size} bytes, and {length} of them are the header, more than tensors of this size need"
+        )
     try:
         header = json.loads(file.read(length).decode("utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:

@@ -4,7 +4,7 @@ In       tensors by name, whole, as DataParallel.state_dict and tensor_parallel.
          steps
 Out      a safetensors file, replaced in one step; the same tensors on every rank
 Changes  the file
-Next     nn/safetensors.py (the file), data_parallel.py (what is in it)
+Next     ../state/safetensors.py (the file), data_parallel.py (what is in it)
 
 Rank 0 writes and reads; no other rank needs to see the file. A process that is killed while it writes leaves the
 checkpoint from before.
@@ -21,7 +21,7 @@ from hcq.errors import UsageError
 from hcq.frontend.distributed.collectives import barrier, broadcast
 from hcq.frontend.distributed.group import Group
 from hcq.frontend.distributed.meeting import world
-from hcq.frontend.nn.safetensors import load_file, read_metadata, save_file
+from hcq.frontend.state.safetensors import load_file, read_metadata, save_file
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

@@ -38,7 +38,7 @@ from hcq.frontend.nn.norm import (
     LayerNorm,
     RMSNorm,
 )
-from hcq.frontend.nn.safetensors import load_file, save_file
+from hcq.frontend.state.safetensors import load_file, save_file
 
 _checked: list[type] = [Module, *Module.__subclasses__(), *BatchNorm.__subclasses__()]
 _checked += [optim.Optimizer, *optim.Optimizer.__subclasses__(), *optim.Adam.__subclasses__()]

@@ -49,6 +49,7 @@ from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 REPEAT_LIMIT = 1 << 16
 MEMORY_COST = 12
 MAX_STORES = 8
+FEW_STEPS = 4  # operations on IOTA and constants that cost less than a value in memory, wherever they stand
 SHORT_SUM = 4  # elements that are summed where the sum is scattered, as elementwise work is
 MAX_INPUTS = 24
 # elements of a row that a kernel may walk several times: it should stay in the second cache
@@ -181,11 +182,22 @@ class _Walk:
 
     def _facts(self) -> None:
         """From the sources up: what each node costs to compute again, and whether it ends a reduction."""
+        counted: dict[Node, int] = {}  # made of IOTA and constants alone -> operations
         for node in self.order:
             op = node.op
             if node in self.forced or op in _LEAVES or node in self.nested:
                 self.weight[node] = 0
+                if op is Op.IOTA or op is Op.CONST:
+                    counted[node] = 0
                 continue
+            if ((op in ARITHMETIC and op not in _COSTLY) or op in MOVEMENT) and all(
+                s in counted for s in node.src
+            ):
+                steps = sum([counted[s] for s in node.src]) + (op in ARITHMETIC and op not in _FREE)
+                if steps <= FEW_STEPS:
+                    counted[node] = steps
+                    self.weight[node] = 0
+                    continue
             if self._follows_nested(node):
                 self.over_nested.add(node)
                 self.has_reduction.add(node)

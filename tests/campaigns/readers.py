@@ -191,7 +191,7 @@ def ptx(rng: random.Random) -> None:
 
 def safetensors(rng: random.Random) -> None:
     from hcq import nn
-    from hcq.frontend.nn.safetensors import read_metadata
+    from hcq.frontend.state.safetensors import read_metadata
 
     space = _space()
     space.file.write_bytes(mutate.of_safetensors(space.safetensors, rng))

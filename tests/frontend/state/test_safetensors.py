@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hcq import Tensor, UsageError, dtypes, nn
-from hcq.frontend.nn.safetensors import FORMATS, read_metadata
 from hcq.frontend.realize import storage_of
+from hcq.frontend.state.safetensors import FORMATS, read_metadata
 
 theirs = pytest.importorskip("safetensors.numpy")
 

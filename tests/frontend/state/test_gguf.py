@@ -1,0 +1,165 @@
+"""GGUF files: ours are read by the format's own library, theirs by us, and a damaged one is one sentence."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hcq
+from hcq import Tensor, UsageError, dtypes
+from hcq.frontend.state.blocks import BY_NAME, QUANTISED
+from hcq.frontend.state.gguf_writer import Packed, save_gguf
+from tests.frontend.state.test_dequantise import random_blocks
+
+METADATA = {
+    "general.architecture": "llama",
+    "llama.block_count": 2,
+    "llama.eps": 0.5,
+    "below": -3,
+    "flag": True,
+    "words": ["a", "", "ünder"],
+    "numbers": [1, 2, 3],
+    "scores": [0.5, -1.0],
+}
+
+
+def packed(form: str, *shape: int) -> Packed:
+    count = int(np.prod(shape)) // BY_NAME[form].elements
+    return Packed(form, shape, random_blocks(form, count).tobytes())
+
+
+def some_tensors() -> dict[str, Any]:
+    return {
+        "f32": Tensor([[1.0, 2.0, 3.0]]),
+        "bf16": Tensor([1.5, -2.0]).cast(dtypes.bfloat16),
+        "ids": Tensor([1, 2], dtype=dtypes.int32),
+        "q": packed("Q4_K", 3, 512),
+    }
+
+
+def test_what_is_saved_is_loaded_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    tensors = some_tensors()
+    hcq.save(tensors, path, METADATA)
+    found = hcq.load(path)
+    assert (found.kind, list(found)) == ("GGUF", list(tensors))
+    for key, value in METADATA.items():
+        kept = found.metadata[key]
+        assert (list(kept) if isinstance(value, list) else kept) == value
+    assert found["f32"].tolist() == [[1.0, 2.0, 3.0]]
+    assert found["bf16"].dtype is dtypes.bfloat16
+    assert found["ids"].tolist() == [1, 2]
+    assert bytes(found.raw("q")) == tensors["q"].raw
+    entry = found.entry("q")
+    assert (entry.format, entry.shape, entry.size_bytes) == ("Q4_K", (3, 512), 6 * 144)
+
+
+def test_the_formats_own_library_reads_what_we_write(tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "x.gguf"
+    tensors = {form: packed(form, 2, 512) for form in QUANTISED} | some_tensors()
+    hcq.save(tensors, path, METADATA)
+    reader = gguf.GGUFReader(path)
+    assert reader.get_field("llama.block_count").contents() == 2
+    assert reader.get_field("words").contents() == METADATA["words"]
+    theirs = {tensor.name: tensor for tensor in reader.tensors}
+    assert set(theirs) == set(tensors)
+    for name, tensor in tensors.items():
+        if isinstance(tensor, Packed):
+            assert (theirs[name].tensor_type.name, theirs[name].data.tobytes()) == (tensor.format, tensor.raw)
+        assert tuple(reversed(theirs[name].shape)) == tensor.shape
+
+
+def test_we_read_what_the_formats_own_library_writes(tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "theirs.gguf"
+    draw = np.random.default_rng(0)
+    weights = draw.standard_normal((4, 64), dtype=np.float32)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(3)
+    writer.add_token_list(["a", "b"])
+    writer.add_tensor("plain", weights)
+    kind = gguf.GGMLQuantizationType.Q8_0
+    writer.add_tensor("packed", gguf.quants.quantize(weights, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    found = hcq.load(path)
+    assert found.metadata["llama.block_count"] == 3
+    assert list(found.metadata["tokenizer.ggml.tokens"]) == ["a", "b"]
+    np.testing.assert_array_equal(found["plain"].numpy(), weights)
+    assert np.abs(found["packed"].numpy() - weights).max() < 0.02
+
+
+def test_a_quantised_tensor_keeps_its_bytes_and_a_product_reads_them_in_its_own_kernel(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.gguf"
+    hcq.save({"w": packed("Q4_0", 256, 512)}, path)
+    weights = hcq.load(path)
+    w = weights["w"]
+    x = Tensor(np.random.default_rng(0).standard_normal((1, 512), dtype=np.float32))
+    expected = x.numpy() @ weights["w"].numpy().T
+    product = x.linear(w)
+    plans = [str(kernel) for plan in product.schedule() for kernel in str(plan).splitlines()]
+    assert len(plans) == 1, plans
+    assert "float32[256, 512]" not in plans[0]
+    np.testing.assert_allclose(product.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_model_in_several_files_is_read_as_one(tmp_path: Path) -> None:
+    for i in (1, 2, 3):
+        metadata = {"split.count": 3, "split.no": i - 1}
+        save_gguf({f"t{i}": Tensor([float(i)])}, tmp_path / f"m-0000{i}-of-00003.gguf", metadata)
+    found = hcq.load(tmp_path / "m-00001-of-00003.gguf")
+    assert [found[name].tolist() for name in found] == [[1.0], [2.0], [3.0]]
+    with pytest.raises(UsageError, match="and not the first"):
+        hcq.load(tmp_path / "m-00002-of-00003.gguf")
+    (tmp_path / "m-00003-of-00003.gguf").unlink()
+    with pytest.raises(UsageError, match=r"m-00003-of-00003\.gguf is missing"):
+        hcq.load(tmp_path / "m-00001-of-00003.gguf")
+
+
+def text(word: str) -> bytes:
+    return struct.pack("<Q", len(word)) + word.encode()
+
+
+def info(name: str = "t", shape: Any = (4,), number: int = 0, offset: int = 0) -> bytes:
+    return text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, number, offset)
+
+
+def header(version: int = 3, tensors: int = 0, entries: int = 0, rest: bytes = b"") -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", version, tensors, entries) + rest
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (header(1), "of version 1"),
+        (header(3 << 24), "is big-endian"),
+        (header(tensors=1 << 60), "tensors"),
+        (header(entries=1 << 60), "entries"),
+        (header(entries=1, rest=struct.pack("<Q", 1 << 50)), "a string of"),
+        (header(entries=1, rest=text("k") + struct.pack("<I", 77)), "of type 77"),
+        (header(entries=1, rest=text("k") + struct.pack("<IIQ", 9, 8, 1 << 50)), "no room"),
+        (header(entries=1, rest=text("k") + struct.pack("<IIQ", 9, 6, 1 << 50)), "bytes are missing"),
+        (header(entries=1, rest=text("k") + struct.pack("<IIQ", 9, 9, 1)), "an array of type 9"),
+        (header(entries=2, rest=2 * (text("k") + struct.pack("<IB", 0, 1))), "stands there twice"),
+        (header(tensors=1, rest=info(shape=(1,) * 9)), "9 axes"),
+        (header(tensors=1, rest=info(number=4)), "format number 4; known are F32"),
+        (header(tensors=1, rest=info(shape=(33,), number=2)), "no whole blocks of Q4_0"),
+        (header(tensors=1, rest=info(shape=(2**40, 2**40))), "ends at byte"),
+        (header(tensors=1, rest=info(offset=2**62)), "ends at byte"),
+        (header(tensors=2, rest=info() * 2 + bytes(64)), "stands there twice"),
+        (header(entries=1, rest=text("general.alignment") + struct.pack("<II", 4, 0)), "alignment is 0"),
+    ],
+)
+def test_a_damaged_header_says_what_is_wrong(tmp_path: Path, raw: bytes, why: str) -> None:
+    (tmp_path / "x.gguf").write_bytes(raw)
+    with pytest.raises(UsageError, match=why):
+        hcq.load(tmp_path / "x.gguf")
