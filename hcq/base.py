@@ -246,8 +246,16 @@ class Base(ABC):
 
     has_companions = False  # whether the hardware takes a second channel beside this one
 
+    # its signals are words of memory that the host sees: its queues store there when they signal, and look there again
+    # and again while they wait, whoever else stores
+    has_plain_signals = False
+
     def can_watch(self, other: Any) -> bool:
-        """Whether this device can wait for another one's timeline by itself."""
+        """Whether this device's queues can wait for another one's timeline and signals by themselves."""
+        return other is self
+
+    def can_notify(self, other: Any) -> bool:
+        """Whether this device's queues can set another one's signals, and that one's queues see it."""
         return other is self
 
     # ------------------------------------------------------------ waiting

@@ -184,9 +184,10 @@ class Device(Recovery):
         return self.memory.alloc(size_bytes, name)
 
     def host_memory(self, size_bytes: int, name: str) -> Buffer:
-        """A buffer in memory of the host, where the device has a way to such; it stays until the device closes.
+        """A buffer in memory of the host, where the device has a way to such.
 
-        The device copies between it and its own memory by itself, while the host does something else.
+        The device copies between it and its own memory by itself, while the host, or a device that is the host's
+        processor, does something else with what lies there.
         """
         return self.alloc(size_bytes, name)
 
@@ -449,11 +450,14 @@ class Device(Recovery):
 
     def pending(self) -> str:
         """What is in flight, in words, for the error of a wait that timed out."""
+        from hcq.awaited import awaited
+
         done, submitted = self.timeline.value, self.timeline.submitted
         if done >= submitted:
             return "Nothing is in flight on this device: nobody will set it. Submit the signal first."
         return (
-            f"In flight: {submitted - done} submissions; next to finish {self.describe(done + 1)}. "
+            f"In flight: {submitted - done} submissions; next to finish {self.describe(done + 1)}."
+            f"{awaited(self)} "
             "Give more time with timeout_ms or HCQ_TIMEOUT_MS, or call reset(). See HCQ_DEBUG=push."
             + "".join(
                 f" {finding}" for observer in self.observers for finding in observer.unsatisfied_waits()

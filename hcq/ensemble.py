@@ -3,11 +3,14 @@
 In       tracks, one for each device or second channel: a graph, and marks that other tracks come after
 Out      replay(values by track) -> the completions of all of them
 Changes  the signals of its marks, which are set back to 0 before they are used again
-Next     graph.py (one device's part), peers.py (devices that wait for each other as they go)
+Next     track.py (one device's part), peers.py (devices that wait for each other as they go; the relay)
 
-A mark is a value of the track's own signal, which the recorded words set; another track's words wait for it. There are
-two sets of graphs and signals, taken in turn: before a set is used again all of its graphs are done, so the host may
-set its signals back.
+A mark is a value of the track's own signal, which the recorded words set; another track's words wait for it. Where a
+device cannot watch the other one's signals, the other one also sets a signal of its own; where that is out of reach,
+too, as between GPUs of two vendors, a track of the relay stands between, a command queue of the host's processor.
+
+There are two sets of graphs and signals, taken in turn: before a set is used again all of its graphs are done, so the
+host may set its signals back.
 
     >>> from hcq.ensemble import Ensemble
     >>> one, other = hcq.open("CPU"), hcq.open("CPU:1")
@@ -28,51 +31,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hcq.errors import UsageError
+from hcq.errors import HcqError
 from hcq.signal import Completion
+from hcq.track import Tracks
 
 SETS = 2
-
-Mark = tuple["Track", int]
-
-
-class Track:
-    """One device's part. Record into `graph`; buffers of others may be named where the device reaches them."""
-
-    def __init__(self, device: Any, name: str, is_apart: bool) -> None:
-        self.device = device
-        self.graph = device.graph(name)
-        self.graph.reaches_peers = True
-        self.graph.is_apart = is_apart
-        self.signal = device.signal(f"{name} marks")
-        self.marks = 0
-        self._recorded = 0  # commands at the last mark
-        self._behind: dict[Track, int] = {}  # marks of others that everything from here on comes after
-
-    def mark(self) -> Mark:
-        """What another track may come after: all that is recorded here so far."""
-        if not self._is_marked_since():
-            self.marks += 1
-            self.graph.signal(self.signal, self.marks)
-            self._recorded = len(self.graph.commands)
-        return self, self.marks
-
-    def _is_marked_since(self) -> bool:
-        return self.marks > 0 and self._recorded == len(self.graph.commands)
-
-    def after(self, mark: Mark) -> Track:
-        """From here on it comes after that mark. Raises UsageError where this device cannot watch the other one."""
-        other, value = mark
-        if other is self or self._behind.get(other, 0) >= value:
-            return self
-        if not self.device.can_watch(other.device):
-            raise UsageError(
-                f"a recording on {self.device.name} and {other.device.name}: {self.device.name} cannot wait for the "
-                "other by itself. Submit the work as it comes, without a recording."
-            )
-        self.graph.wait(other.signal, value)
-        self._behind[other] = value
-        return self
 
 
 class Ensemble:
@@ -80,19 +43,20 @@ class Ensemble:
 
     devices  of the tracks, in their order: devices, or companions of them
     record   records into the tracks; called once for each set, and must do the same each time
+    sets     of tracks: those of the devices, and behind them the relay's, where one was needed
     """
 
     def __init__(
         self,
         name: str,
         devices: Sequence[Any],
-        record: Callable[[list[Track]], object],
+        record: Callable[[Tracks], object],
         is_apart: bool = False,
     ) -> None:
         self.name = name
-        self.sets: list[list[Track]] = []
+        self.sets: list[Tracks] = []
         for _ in range(SETS):
-            tracks = [Track(device, name, is_apart) for device in devices]
+            tracks = Tracks(name, devices, is_apart)
             record(tracks)
             self.sets.append(tracks)
         self._done: list[list[Completion]] = [[] for _ in range(SETS)]
@@ -108,20 +72,40 @@ class Ensemble:
 
         values   per track what its graph's symbols are; may be left out where there are none
         Returns  the completions of those that have something to do
+        Raises   UsageError when one of the devices cannot be used any more; nothing is submitted then
         """
-        turn, self._turn = self._turn, (self._turn + 1) % SETS
+        turn = self._turn
         tracks, before = self.sets[turn], self._done[turn]
+        for track in tracks:
+            if track.device.dead:
+                track.device.check_alive()
+        self._turn = (turn + 1) % SETS
         for done in before:
             if done.is_done:
                 done.device.timeline.found_done()
             else:
                 done.device.wait_value(done.value)
         if before:
-            for track in tracks:
-                if track.marks:
-                    track.signal.set(0)
+            tracks.set_back()
         self._done[turn] = found = []
-        for place, track in enumerate(tracks):
-            if track.graph.commands:
-                found.append(track.graph.replay(values[place] if values else {}))
+        try:
+            for place, track in enumerate(tracks):
+                if track.graph.commands:
+                    found.append(track.graph.replay(values[place] if place < len(values) else {}))
+        except BaseException:
+            _give_up(tracks, found)
+            raise
         return list(found)
+
+
+def _give_up(tracks: Tracks, sent: Sequence[Completion]) -> None:
+    """A part was submitted, and the rest was not: what waits for the rest is dropped, and counts as failed."""
+    devices = {done.device for done in sent}
+    missing = {track for track in tracks if track.device not in devices}
+    for track in tracks:
+        if track.device in devices and track.is_behind(missing):
+            missing.add(track)
+            try:
+                track.device.reset()
+            except HcqError as error:
+                track.device.say(f"dropping a part of {track.graph.name!r}: {error}")

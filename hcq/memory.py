@@ -55,6 +55,7 @@ class Buffer:
         "device",
         "fence",
         "is_constant",
+        "is_pinned",
         "is_recorded",
         "last",
         "name",
@@ -74,6 +75,7 @@ class Buffer:
         self.fence = fence  # the last submission that may use the memory for its previous owner
         self.last = 0  # the last submission that was handed this buffer
         self.is_recorded = False  # a graph holds it, and every replay may use it
+        self.is_pinned = False  # memory of the host, at its own address, which the device reaches, too
         self.is_constant = False  # nobody but the host writes it: what fails leaves it as it was
         self.poison = ""  # why its contents are unknown: the submission that should have written it failed
         self.name = name

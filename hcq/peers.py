@@ -1,8 +1,9 @@
 """Peers: work of one device that uses memory of another, and waits for what the other was given.
 
 In       buffers of several devices of a machine; completions of other devices
-Out      `PeerQueue`, a queue whose caller says what comes before; `companion`, a second channel to the same hardware
-Changes  maps another device's buffer for this one when it is first used here; opens companions
+Out      `PeerQueue`, a queue whose caller says what comes before; `companion`, a second channel to the same hardware;
+         `relay`, the host's processor between devices that do not reach each other
+Changes  maps another device's buffer for this one when it is first used here; opens companions and the relay
 Next     queue.py (the verbs), device.py (can_reach, can_watch), gpu/queue.py (a queue that keeps the order by itself)
 
 Two devices have two timelines, and a buffer belongs to one of them. `after` puts a wait for another timeline's value
@@ -11,14 +12,18 @@ the host waits.
 
 A companion has rings and a timeline of its own and no buffers: what it does runs beside the work of the device that it
 accompanies, on the same memory.
+
+The relay is a CPU device of its own with one thread, which nobody else submits to: it waits for a signal of one device
+and sets one of another, and copies between memory that each of them has pinned, while the program goes on.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from hcq import backends, open_devices
+from hcq import backends, config, open_devices
 from hcq.command import Wait
 from hcq.errors import HcqError
 from hcq.memory import Buffer
@@ -102,6 +107,23 @@ def _open_companion(device: Any) -> Any:
         if "push" in device.config.debug:
             device.say(f"no second channel, so copies wait for kernels: {error}")
         return device
+
+
+_relay: Any = None
+
+
+def relay() -> Any:
+    """The host's processor as a device between others, opened when it is first asked for.
+
+    Raises  UsageError where there is no CPU device, as on macOS
+    """
+    global _relay
+    if _relay is None or _relay.dead:
+        backend = backends.find("CPU")
+        assert backend is not None
+        settings = dataclasses.replace(config.current(), threads=1)
+        _relay = backends.load(backend.device)("CPU:relay", None, settings)
+    return _relay
 
 
 def _close_companion(device: Any) -> None:

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hcq import spans
-from hcq.ensemble import Ensemble, Track
+from hcq.ensemble import Ensemble
 from hcq.errors import UsageError
 from hcq.frontend import overdue
 from hcq.frontend.collectives import kernels
-from hcq.frontend.collectives.recorded import record
+from hcq.frontend.collectives.recorded import Transport, record
+from hcq.frontend.collectives.staged import Staging
 from hcq.frontend.jit.capture import Role, Run
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.sharding.plan import Bucket, Compute, GroupPlan, Part
@@ -28,6 +29,7 @@ from hcq.frontend.sharding.storage import GroupBuffer
 from hcq.frontend.storage import Storage
 from hcq.graph import Symbol
 from hcq.peers import companion
+from hcq.track import Track, Tracks
 
 
 class GroupRecording(Recording):
@@ -71,6 +73,7 @@ class _Graphs:
         self._next = 0
         runs: list[Run] = recording.seen.runs
         apart = [lane for device, lane in zip(self.opened, self.lanes) if lane is not device]
+        self._staging = Staging(recording.name)
         self.ensemble = Ensemble(
             recording.name, [*self.opened, *apart], lambda tracks: self._record(tracks, runs), is_apart=True
         )
@@ -99,13 +102,14 @@ class _Graphs:
 
     # -- recording --
 
-    def _record(self, tracks: list[Track], runs: list[Run]) -> None:
+    def _record(self, tracks: Tracks, runs: list[Run]) -> None:
         self._next = 0
+        self._relay = lambda: tracks.relay
         self.moved_bytes = 0  # what the collectives of one replay are about
         count = len(self.opened)
         apart = iter(tracks[count:])
-        self.main = tracks[:count]
-        self.side = [
+        self.main: list[Track] = tracks[:count]
+        self.side: list[Track] = [
             main if lane is device else next(apart)
             for main, device, lane in zip(self.main, self.opened, self.lanes)
         ]
@@ -156,6 +160,9 @@ class _Graphs:
                 kernels.copy(graph, name, dtype, size // dtype.itemsize, buffer, slots[slot])
 
     def _part(self, part: Part, slots: list[Any]) -> None:
+        # every device goes on to the next part once all have ended the exchanges of this one
+        self._staging.begin()
+        transport = Transport(self.side, self._alloc, self._staging, self._relay)
         given = [self._sources(bucket, slots) for bucket in part.buckets]
         work = [self._work(rank, compute, slots) for rank, compute in enumerate(part.computes)]
         sent = [0] * len(work)
@@ -167,7 +174,7 @@ class _Graphs:
             after = [main.mark() for main in self.main]
             results = self._results(bucket, slots)
             self.moved_bytes += bucket.collective.size_bytes
-            ends += record(bucket.collective, self.side, sources, results, after, self._alloc)
+            ends += record(bucket.collective, transport, sources, results, after)
         for rank, steps in enumerate(work):
             self._dispatch(rank, steps[sent[rank] :])
         for main in self.main:

@@ -73,6 +73,7 @@ class CpuDevice(Forkable):
     machine: processor.Machine
     unmaps_anywhere = True
     is_host_memory = True
+    has_plain_signals = True
 
     # ------------------------------------------------------------ opening
 
@@ -254,12 +255,17 @@ class CpuDevice(Forkable):
         self.port.munmap(va, -(-size_bytes // 4096) * 4096)
 
     def can_reach(self, buffer: Buffer) -> bool:
-        """Another CPU device's memory is this process's, too."""
-        return isinstance(buffer.device, CpuDevice) and not buffer.device.dead
+        """Another CPU device's memory is this process's, too, and so is what a GPU has of the host's."""
+        is_here = isinstance(buffer.device, CpuDevice) or (buffer.parent or buffer).is_pinned
+        return is_here and not buffer.device.dead
 
     def can_watch(self, other: Any) -> bool:
-        """Its timeline is in this process's memory, and the command processor looks again now and then."""
-        return self.port is other.port or isinstance(other, CpuDevice)
+        """Its signals are in this process's memory, and the command processor looks again now and then."""
+        return bool(other.has_plain_signals) and not other.dead
+
+    def can_notify(self, other: Any) -> bool:
+        """Its signals are in this process's memory, and it looks there by itself."""
+        return bool(other.has_plain_signals) and not other.dead
 
     # ------------------------------------------------------------ programs
 

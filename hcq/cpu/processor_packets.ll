@@ -158,7 +158,9 @@ entry:
   %spin = load i64, ptr %npp
   br label %again
 again:
-  %v = call i64 @signal_wait(ptr %cell, i64 %value, i64 10000000, i64 %spin)
+  ; a GPU that stores there wakes nobody, so look again soon at first: a wait gets longer by a quarter at most
+  %slice = phi i64 [ 200000, %entry ], [ %next, %late ]
+  %v = call i64 @signal_wait(ptr %cell, i64 %value, i64 %slice, i64 %spin)
   %reached = icmp uge i64 %v, %value
   br i1 %reached, label %out, label %late
 late:
@@ -166,6 +168,10 @@ late:
   %abandon = load atomic i32, ptr %ap seq_cst, align 4
   %both = or i32 %stop, %abandon
   %give_up = icmp ne i32 %both, 0
+  %quarter = lshr i64 %slice, 2
+  %longer = add i64 %slice, %quarter
+  %is_long = icmp ugt i64 %longer, 10000000
+  %next = select i1 %is_long, i64 10000000, i64 %longer
   br i1 %give_up, label %refuse, label %again
 refuse:
   ret i32 $Fault.ABANDONED_WAIT

@@ -40,6 +40,7 @@ class GpuDevice(LaunchingDevice):
     """One GPU behind a kernel driver. The cells of signals outlive it: completions that were kept still read them."""
 
     shares_memory = True
+    has_plain_signals = True
     runs_side_by_side = True
     # a row of a tensor that starts inside a line of memory (128 bytes on either vendor's GPUs, two of them fetched
     # together at most) costs one line more for each warp that reads along it
@@ -112,12 +113,12 @@ class GpuDevice(LaunchingDevice):
         return area
 
     def host_memory(self, size_bytes: int, name: str) -> Buffer:
-        area = self._own_region(size_bytes, self.stage_place)
-        made = Buffer(self, area.va, size_bytes, area.size_bytes, 0, name)
-        made.parent = made  # it is the driver's: dropping it gives nothing to the pool
-        for observer in self.observers:
-            observer.alloc(area.va, size_bytes, area.size_bytes, name)
+        made = self.memory.alloc_apart(size_bytes, name, self._map_host_memory)
+        made.is_pinned = True
         return made
+
+    def _map_host_memory(self, size_bytes: int) -> int:
+        return int(self.gpu_memory.alloc(size_bytes, self.stage_place).va)
 
     def _begin_uploads(self, size_bytes: int, place: Any, alignment: int) -> None:
         self.uploads = Uploads(self._own_region(size_bytes, place).va, size_bytes, alignment)

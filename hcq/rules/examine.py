@@ -17,7 +17,7 @@ from typing import Any
 
 from hcq import backends
 from hcq.layout import Packet
-from hcq.rules import addresses, blocks, launches, order, packets, signals, waits
+from hcq.rules import addresses, blocks, deferred, launches, order, packets, signals, waits
 from hcq.rules.effects import Effect, Launch, Model, Run, Step
 from hcq.rules.rule import CHECKS, RULES, Finding, Rule, Violation
 from hcq.rules.submission_check import SubmissionCheck
@@ -82,9 +82,10 @@ def examine(
     ]
     if len(lanes) > 1:
         yield from _side_by_side(submission, lanes)
-        return
-    for _, lane in lanes:
-        yield from (finding for finding in lane if finding is not None)
+    else:
+        for _, lane in lanes:
+            yield from (finding for finding in lane if finding is not None)
+    yield from deferred.judge(submission, order.UNORDERED_ACCESS)
 
 
 def _side_by_side(

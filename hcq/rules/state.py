@@ -9,19 +9,20 @@ Order is a vector clock. Everyone who does things one after the other is an agen
 host. An agent counts its own steps; its clock says how many steps of each other agent surely came before. A submission
 comes after all that the host had seen when it was made; a wait comes after the first signal that reaches its value. A
 wait whose signal has not been submitted yet leaves the agent's order open: until then nothing of that agent is called
-unordered.
+unordered (deferred.py judges it then).
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hcq.rules.effects import Model, ProgramFacts
-from hcq.rules.memory import Allocation, Memory
+from hcq.rules.memory import Allocation, Memory, PastAccess
 
 MAX_UNLOADED = 4096  # programs that are remembered
+MAX_DEFERRED = 8192  # accesses; the oldest are forgotten, which can hide a collision and never invents one
 MAX_PROMISES = 2048  # of one signal; from then on the older half is forgotten
 
 Clock = dict["Agent", int]
@@ -126,6 +127,21 @@ class GraphBlock(NamedTuple):
     submission: int
 
 
+class Deferred(NamedTuple):
+    """An access behind waits that nobody had ended when it was submitted: what comes before it is not known yet.
+
+    clock  what its agent knew then; device, submission: what it is a part of; where: what a Finding needs
+    """
+
+    block: Allocation
+    access: PastAccess
+    clock: Clock
+    open: tuple[OpenWait, ...]
+    device: str
+    submission: int
+    where: Any
+
+
 class DeviceState:
     """One open device."""
 
@@ -183,6 +199,7 @@ class State:
         self.host = Agent("the host")
         self.knows_host_writes = knows_host_writes
         self.waiting: set[Agent] = set()  # agents with open waits
+        self.deferred: list[Deferred] = []  # accesses behind such waits
         self.circles: list[OpenWait] = []  # waits that only come to an end behind themselves
         # (agent, cell, value, is_wait, where), in order, when kept: see waits.py
         self.log: list[tuple[Agent, int, int, bool, Any]] | None = [] if keeps_log else None
@@ -244,6 +261,11 @@ class State:
         else:
             self._follow(agent, promise)
 
+    def defer(self, more: Sequence[Deferred], settled: set[int]) -> None:
+        """Put accesses off, and forget those, by id, whose order is known now."""
+        every = [one for one in (*self.deferred, *more) if id(one) not in settled]
+        self.deferred = every[-MAX_DEFERRED:]
+
     def host_set(self, va: int, value: int) -> None:
         """The program stored a value itself."""
         cell = self.cell(va)
@@ -277,6 +299,9 @@ class State:
         for agent in agents:
             agent.open = ()
             self.waiting.discard(agent)
+        self.deferred = [
+            one for one in self.deferred if one.device != device.name or not first <= one.submission <= last
+        ]
         self.circles = [
             still
             for still in self.circles

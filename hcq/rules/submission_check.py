@@ -11,13 +11,14 @@ are looked at now; what one of them waits for, and another one will signal, is l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from hcq.callsite import Site, where
 from hcq.rules.effects import Argument, Effect, Launch, ProgramFacts, Step, Wait
 from hcq.rules.memory import Allocation, PastAccess
 from hcq.rules.rule import Finding, Violation
-from hcq.rules.state import Agent, Clock, DeviceState, GraphBlock, OpenWait, Promise, State
+from hcq.rules.state import Agent, Clock, Deferred, DeviceState, GraphBlock, OpenWait, Promise, State
 
 
 class Where(NamedTuple):
@@ -63,6 +64,8 @@ class SubmissionCheck:
         self.signals: list[tuple[int, int, Clock, tuple[OpenWait, ...], Agent]] = []
         self.blocks: list[GraphBlock] = []
         self.log: list[tuple[Agent, int, int, bool, Where]] = []
+        self.deferred: list[Deferred] = []  # accesses behind waits that nobody has ended yet
+        self.settled: set[int] = set()  # by id those, of it or from before, whose order is known now
         self.goes_past_waits = (
             False  # one wait: all queues wait, and none of what this submission signals is left
         )
@@ -106,11 +109,21 @@ class SubmissionCheck:
     # ------------------------------------------------------------ what the effects do to the state
 
     def touch(self, block: Allocation, low: int, high: int, is_write: bool, domain: str, label: str) -> None:
-        """Remember an access. Behind an open wait nobody knows yet what it comes after, so it is not remembered."""
-        if not self.agent.open:
-            self._touched.append((block, block.touches, block.is_written))
-            block.touch(PastAccess(self.agent, self.agent.at, low, high, is_write, domain, label))
-            block.is_written |= is_write
+        """Remember an access. Behind an open wait nobody knows yet what it comes after, so it is put off."""
+        agent = self.agent
+        made = PastAccess(agent, agent.at, low, high, is_write, domain, label)
+        if agent.open:
+            order = agent.snapshot(), agent.open, self.device.name, self.value, self.where()
+            self.deferred.append(Deferred(block, made, *order))
+            return
+        self.remember(block, [made])
+        block.is_written |= is_write
+
+    def remember(self, block: Allocation, accesses: Sequence[PastAccess]) -> None:
+        """Note accesses whose order is known, until the submission is refused."""
+        self._touched.append((block, block.touches, block.is_written))
+        for made in accesses:
+            block.touch(made)
 
     def write_mark(self, block: Allocation) -> None:
         """Note that a block holds something, until the submission is refused."""
@@ -159,6 +172,8 @@ class SubmissionCheck:
             state.promise(timeline, Promise(self.value, agent.snapshot(), agent.open, agent, self.value))
             if state.log is not None:
                 self.log.append((agent, timeline, self.value, False, self.where()))
+        if self.deferred or self.settled:
+            state.defer(self.deferred, self.settled)
         for block in self.blocks:
             state.blocks[block.address] = block
         if state.log is not None:

@@ -10,9 +10,10 @@ import pytest
 
 from hcq import config
 from hcq.cpu.device import CpuDevice
-from hcq.ensemble import Ensemble, Track
+from hcq.ensemble import Ensemble
 from hcq.errors import UsageError
 from hcq.peers import PeerQueue, join
+from hcq.track import Track
 
 
 @pytest.fixture
@@ -39,6 +40,21 @@ def test_a_read_of_what_another_device_writes_is_refused_unless_it_waits(two: tu
     join(one, {other: done.value}, [a])
     one.queue().fill(a, 6).submit()
     assert b.read() == bytes([5]) * 64 and a.read() == bytes([6]) * 64
+
+
+def test_a_read_that_waits_for_what_is_submitted_later_is_judged_then(two: tuple[Any, Any]) -> None:
+    one, other = two
+    a, b, gate = one.alloc(64, "a"), other.alloc(64, "b"), other.signal("gate")
+    a.write(bytes(64))
+    one.queue().wait(gate, 1).fill(a, 5).submit()
+    with pytest.raises(
+        UsageError,
+        match=r"\[unordered-access\] submission #1 of CPU:8.*a \(64 bytes.*comes after or before it",
+    ):
+        PeerQueue(other).signal(gate, 1).copy(b, a).submit()
+    PeerQueue(other).copy(b, a).signal(gate, 1).submit().wait()  # read first, and filled once that is done
+    one.synchronize()
+    assert a.read() == bytes([5]) * 64
 
 
 def test_tracks_come_after_each_others_marks_in_every_replay(two: tuple[Any, Any]) -> None:

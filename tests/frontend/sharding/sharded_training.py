@@ -17,7 +17,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "examples"))
 
-from hcq import Tensor, jit, nn  # noqa: E402
+from hcq import Tensor, jit, nn, open_devices  # noqa: E402
 from hcq.frontend import device as devices  # noqa: E402
 from hcq.frontend.collectives.perform import tally  # noqa: E402
 from hcq.peers import companion  # noqa: E402
@@ -53,16 +53,23 @@ def main(what: str, steps: int, batch: int, names: list[str]) -> dict[str, Any]:
 
     losses: list[float] = []
     channels = {name: devices.get(name) for name in devices.members(group)}
+
+    def count() -> dict[str, list[int]]:
+        relays = {
+            each.name: [each.timeline.submitted] for each in open_devices.devices() if "relay" in each.name
+        }
+        return {name: submitted(device) for name, device in channels.items()} | relays
+
     before: dict[str, list[int]] = {}
     for _ in range(steps):
         images = rng.standard_normal((batch, *shape)).astype(np.float32)
         labels = rng.integers(0, 10, batch)
         x, y = Tensor(images).shard(group, 0).realize(), Tensor(labels).shard(group, 0).realize()
-        before = {name: submitted(device) for name, device in channels.items()}
+        before = count()
         loss = step(x, y)
-        after = {name: submitted(device) for name, device in channels.items()}
+        after = count()
         losses.append(loss.item())
-    counts = {name: [b - a for a, b in zip(before[name], after[name])] for name in channels}
+    counts = {name: [b - a for a, b in zip(before[name], after[name])] for name in before}
     weights = [parameter.numpy().ravel().tolist() for parameter in net.parameters()]
     return {"losses": losses, "weights": weights, "submissions": counts, "tally": str(tally)}
 

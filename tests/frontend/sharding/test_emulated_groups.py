@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -32,6 +33,12 @@ def train(emulate: str, what: str, steps: int, batch: int, *names: str, **switch
     return json.loads(done.stdout)
 
 
+@functools.cache
+def train_alone() -> Any:
+    """The small network on one CPU device."""
+    return train("", "small", 4, 4, "CPU")
+
+
 def same(found: Any, wanted: Any) -> None:
     np.testing.assert_allclose(found["losses"], wanted["losses"], rtol=1e-5)
     for one, two in zip(wanted["weights"], found["weights"]):
@@ -41,9 +48,33 @@ def same(found: Any, wanted: Any) -> None:
 @pytest.mark.deadline(420)
 def test_two_emulated_gpus_train_as_one_cpu_with_a_submission_to_each_channel_a_step() -> None:
     found = train("amd:gfx1100,amd:gfx1100", "small", 4, 4, "AMD:0", "AMD:1", HCQ_VALIDATE="1")
-    same(found, train("", "small", 4, 4, "CPU"))
+    same(found, train_alone())
     assert found["submissions"] == {"AMD": [1, 1], "AMD:1": [1, 1]}  # the GPU's own, and its companion's
     assert "the host waited 0 times" in found["tally"]
+
+
+ALL = "amd:gfx1100,nv:sm_90"
+
+
+@pytest.mark.deadline(420)
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["AMD", "NV", "CPU"],
+        *[
+            pytest.param(pair, marks=pytest.mark.thorough)
+            for pair in (["AMD", "NV"], ["AMD", "CPU"], ["NV", "CPU"])
+        ],
+    ],
+)
+def test_devices_of_several_kinds_train_as_one_cpu_and_a_recorded_step_leaves_the_host_out(
+    names: list[str],
+) -> None:
+    found = train(ALL, "small", 4, 4, *names, HCQ_VALIDATE="1")
+    same(found, train_alone())
+    assert found["submissions"] == {name: [1] if name == "CPU" else [1, 1] for name in names} | (
+        {"CPU:relay": [1]} if "AMD" in names and "NV" in names else {}
+    )
 
 
 @pytest.mark.thorough
