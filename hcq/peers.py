@@ -19,7 +19,6 @@ and sets one of another, and copies between memory that each of them has pinned,
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -118,6 +117,8 @@ def relay() -> Any:
     Raises  UsageError where there is no CPU device, as on macOS
     """
     global _relay
+    import dataclasses
+
     if _relay is None or _relay.dead:
         backend = backends.find("CPU")
         assert backend is not None
