@@ -15,9 +15,7 @@ from functools import cache, partial
 
 from hcq.compiler.linear.program import Program
 from hcq.compiler.loops.loop_nest import LoopNest
-from hcq.compiler.target import Target, Toolchain
-
-GPU_TARGETS = ("amdgpu", "nvptx", "cuda", "metal")
+from hcq.compiler.target import GPU_TARGETS, Target, Toolchain
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ def kernel_name(sink: Node) -> str:
     if not sink.src:
         return "nothing"
     value = store.src[1]
+    if value.op is Op.ROUTINE:
+        return f"{value.arg.name}_{'x'.join(str(n) for n in value.arg.numbers)}"
     nodes = sink.toposort()
     size = "x".join(str(n) for n in value.shape if n != 1) or "1"
     reduces = [n for n in nodes if n.op is Op.REDUCE_AXIS]
@@ -80,6 +82,7 @@ def _is_work(node: Node) -> bool:
         Op.IOTA,
         Op.CAST,
         Op.BITCAST,
+        Op.ROUTINE,
     )
 
 
@@ -87,7 +90,9 @@ def kernel_flops(sink: Node) -> int:
     """Arithmetic operations on floats: one per element and op, one per element reduced."""
     count = 0
     for node in sink.toposort():
-        if node.op is Op.REDUCE_AXIS:
+        if node.op is Op.ROUTINE:
+            count += node.arg.flops
+        elif node.op is Op.REDUCE_AXIS:
             if node.dtype.is_float:
                 count += prod(node.src[0].shape)
         elif node.op is Op.SCATTER_ADD:

@@ -27,6 +27,8 @@ from hcq.compiler.passes.online import online
 from hcq.compiler.passes.promote_floats import promote_floats
 from hcq.compiler.passes.skip_gaps import skip_gaps
 from hcq.compiler.passes.split_ranges import split_ranges
+from hcq.compiler.routines import program as routine_program
+from hcq.compiler.routines import routine_of
 from hcq.compiler.target import Target
 from hcq.ir import text as graph_text
 from hcq.ir.dtype import DType
@@ -74,20 +76,27 @@ def build(
     name = kernel_name(sink)
     table = _Table()
     lowered = sink
-    for step in PASSES:
-        lowered = table.graph_pass(step, lowered, target, trace)
-    nest = table.station("choose", lambda: _chosen(lowered, target, schedule))
-    _check_copies(nest, target)
-    program = table.station(
-        "linearize", lambda: linearize(nest, name, target.shared_bytes, target.wave_copy_bytes)
-    )
-    program.params = _params(sink)
+    loops, choice = "", "-"
+    if routine_of(sink) is not None:
+        if schedule is not None:
+            raise ScheduleError(f"{name}: a routine's loops are written down; no schedule applies")
+        program = table.station("write", lambda: routine_program(sink, name, target))
+    else:
+        for step in PASSES:
+            lowered = table.graph_pass(step, lowered, target, trace)
+        nest = table.station("choose", lambda: _chosen(lowered, target, schedule))
+        _check_copies(nest, target)
+        program = table.station(
+            "linearize", lambda: linearize(nest, name, target.shared_bytes, target.wave_copy_bytes)
+        )
+        program.params = _params(sink)
+        loops, choice = f"{nest}\n\n", nest.choice
     text = table.station("render", lambda: serves.render(program, target.arch))
     image = table.station("assemble", lambda: serves.assemble(text, target, name))
     if show is not None:
         show("graph", graph_text.write(sink))
         show("ir", show_graph(lowered))
-        show("code", f"{nest}\n\n{text}")
+        show("code", f"{loops}{text}")
         show("passes", f"{name} for {target.name} {target.arch}\n{table}")
     return CodeObject(
         name=name,
@@ -102,7 +111,7 @@ def build(
         tensor_maps=tuple([program.tensor_maps.get(param.index, "") for param, _ in program.params]),
         flops=kernel_flops(sink),
         traffic_bytes=kernel_traffic(sink),
-        choice=nest.choice,
+        choice=choice,
     )
 
 

@@ -448,6 +448,7 @@ DERIVATIVES: dict[Op, tuple[Rule | Flat | None, ...]] = {
     Op.SCATTER: (_scatter_base, None, _scattered),
     Op.CAT: _NOTHING,  # as many as there are parts: parts_of_join
     Op.BUCKET: (None,),
+    Op.ROUTINE: _NOTHING,  # any number of sources: the FUNCTIONs of what a routine gives have the rules
     Op.SCAN_AXIS: (_scan,),  # with a start only after gradients: simplify.py
     Op.CONTIGUOUS: (_same,),
     Op.DETACH: (None,),

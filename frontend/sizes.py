@@ -363,8 +363,9 @@ def _scattered(node: Node, own: Sizes) -> Sizes:
 
 
 def _refused(node: Node, own: Sizes) -> Sizes:
+    why = "a matrix is taken apart whole" if node.op is Op.ROUTINE else "the order is that of a whole axis"
     for axis, size in enumerate(own):
-        _refuse_counts(node, axis, size, "the order is that of a whole axis")
+        _refuse_counts(node, axis, size, why)
     return (PLAIN,) * len(node.shape)
 
 
@@ -400,6 +401,7 @@ _NAMES = {
     Op.UNWINDOW: "fold",
     Op.REDUCE_AXIS: "reduce",
     Op.BUCKET: "sort",
+    Op.ROUTINE: "linalg",
     Op.COPY: "to",
 }
 _RULES = {
@@ -416,5 +418,6 @@ _RULES = {
     Op.SCATTER: _scattered,
     Op.SCATTER_ADD: _scattered,
     Op.BUCKET: _refused,
+    Op.ROUTINE: _refused,
     Op.COPY: _moved,
 }

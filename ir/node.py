@@ -35,6 +35,15 @@ class Param(NamedTuple):
         return f"p{self.index} {sizes(self.shape)}{' writable' if self.writable else ''}"
 
 
+class Routine(NamedTuple):
+    """A kernel that is written down by hand: the argument of a ROUTINE (compiler/routines/ has them by name)."""
+
+    name: str
+    shape: Shape  # of what it stores
+    numbers: tuple[int, ...]  # its sizes and switches
+    flops: int = 0
+
+
 # Sources are named by id: they live as long as the node does, and the table must not keep them alive. An entry whose
 # node is gone says nothing, so it may stay until there are many: a callback for each node costs as much as the node.
 _live: dict[tuple[Any, ...], weakref.ref[Node]] = {}

@@ -158,6 +158,9 @@ class Op(Enum):
     # axis mean something. The shape is x's: it says for how many there is room
     FIRST = auto()
 
+    # tensor stage: src: any number of values, which are in memory; arg: a Routine; what that kernel makes of them
+    ROUTINE = auto()
+
     def __repr__(self) -> str:
         return self.name
 

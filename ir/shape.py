@@ -84,6 +84,11 @@ def _first(arg: Any, shapes: Shapes) -> Shape:
     return shapes[0]
 
 
+def _stored(arg: Any, shapes: Shapes) -> Shape:
+    """ROUTINE: what it says."""
+    return _leaf(arg, shapes)
+
+
 def _written(arg: Any, shapes: Shapes) -> Shape:
     """STORE and ASSIGN: target, value."""
     if len(shapes) not in (2, 3):
@@ -295,6 +300,7 @@ _RULES: dict[Op, Callable[[Any, Shapes], Shape]] = {
     Op.CAT: _cat,
     Op.SCAN_AXIS: _scan_axis,
     Op.BUCKET: _bucket,
+    Op.ROUTINE: _stored,
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
     Op.FUNCTION: _first,

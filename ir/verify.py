@@ -19,7 +19,7 @@ from hcq.ir.affine import collect
 from hcq.ir.bounds import bounds
 from hcq.ir.conditional_bounds import bounds_given
 from hcq.ir.dtype import Kind, dtypes
-from hcq.ir.node import Node, Param, range_number, show_index
+from hcq.ir.node import Node, Param, Routine, range_number, show_index
 from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, MOVEMENT, REDUCTIONS, SCANS, TRANSCENDENTAL, UNARY, Op
 from hcq.ir.shape import Shape
 
@@ -187,6 +187,17 @@ def _bucket(node: Node, notes: Notes) -> None:
     _shaped(node, notes)
 
 
+def _routine(node: Node, notes: Notes) -> None:
+    if not isinstance(node.arg, Routine) or not node.src:
+        _broken(node, "a ROUTINE has sources, and the argument Routine(name, shape, numbers)")
+    if node.dtype not in (dtypes.float32, dtypes.float64):
+        _broken(node, f"routines compute in float32 or float64, not {node.dtype.name}")
+    for source in node.src:
+        if source.dtype is not node.dtype:
+            _broken(node, f"the dtype is {node.dtype.name}, a source's {source.dtype.name}")
+    _shape(node)
+
+
 def _scatter(node: Node, notes: Notes) -> None:
     if not node.src[1].dtype.is_integer:
         _broken(node, f"the index is {node.src[1].dtype.name}; it must be an integer")
@@ -351,6 +362,7 @@ STAGES: dict[str, Stage] = {
             Op.CAT: _cat,
             Op.SCAN_AXIS: _shaped,
             Op.BUCKET: _bucket,
+            Op.ROUTINE: _routine,
             Op.STORE: _tensor_store,
             Op.SINK: _any,
         },

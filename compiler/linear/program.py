@@ -23,8 +23,9 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | BEFORE      | value                        | op, digits               | `op` over those of them with lesser numbers
 | SHUFFLE     | value                        | mask                     | the value that thread number ^ mask has
 | SHARED      |                              | byte offset              | an address in the memory that a group shares
-| BARRIER     |                              | "" or UNITS_READ         | all threads of the group have come here; then
-|             |                              |                          | what they wrote before is seen by matrix units
+| BARRIER     |                              | "", UNITS_READ, BUFFERS  | all threads of the group have come here; what
+|             |                              |                          | they wrote is then seen by matrix units; what
+|             |                              |                          | they wrote to buffers, by all of them
 | MATRIX      | a, b, d                      | a MatrixUnit's name      | a @ b + d; each thread holds fragments
 | LOAD_ROWS   | address, base                | offset, is turned        | fragments of squares of 8 rows of 16 bytes;
 |             |                              |                          | turned bytes: of two squares each, sorted
@@ -62,6 +63,7 @@ from hcq.ir.dtype import DType, Scalar
 from hcq.ir.node import Param
 from hcq.ir.op import Op
 
+BUFFERS = "buffers"  # argument of a BARRIER: what threads wrote to buffers is read behind it
 UNITS_READ = "units read"  # argument of a BARRIER: matrix units that read shared memory come behind it
 NOT_NEGATIVE = "not negative"  # argument of a division whose dividend is known to be none: it needs no floor
 

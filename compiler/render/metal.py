@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.narrow_indices import narrow_indices
-from hcq.compiler.linear.program import Instruction, Program
+from hcq.compiler.linear.program import BUFFERS, Instruction, Program
 from hcq.compiler.render.c_source import CSource
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.render.metal_arithmetic import METAL
@@ -91,7 +91,8 @@ class _Source(CSource):
         elif op is Op.SHUFFLE:
             self.let(it, [self.shuffle(lane, it) for lane in self.of(it, 0)])
         elif op is Op.BARRIER:
-            self.line("threadgroup_barrier(mem_flags::mem_threadgroup);")
+            kind = "device" if it.arg == BUFFERS else "threadgroup"
+            self.line(f"threadgroup_barrier(mem_flags::mem_{kind});")
         elif op is Op.MATRIX:
             self.matrix(it)
         elif op in (Op.LOOP, Op.ENDLOOP, Op.UPDATE):

@@ -58,10 +58,10 @@ MIN_ROWS = 16  # fewer rows than this, unless they are short, are better spread 
 
 _LEAVES = frozenset({Op.BUFFER, Op.CONST, Op.IOTA})
 _ALWAYS_REALIZED = frozenset(
-    {Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD, Op.SCATTER, Op.CAT, Op.SCAN_AXIS, Op.BUCKET}
+    {Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD, Op.SCATTER, Op.CAT, Op.SCAN_AXIS, Op.BUCKET} | {Op.ROUTINE}
 )
 # a kernel of its own, whose turns along one axis run in order
-_ORDERED = SCATTERS | {Op.SCAN_AXIS, Op.BUCKET}
+_ORDERED = SCATTERS | {Op.SCAN_AXIS, Op.BUCKET, Op.ROUTINE}
 _KEEPS_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK})
 _READS_ZERO_OUTSIDE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK, Op.PAD, Op.UNWINDOW})
 _COSTLY = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.FLOORDIV, Op.MOD})
@@ -394,7 +394,7 @@ class _Walk:
             size = self.size[node.src[2]]
             self._use(node.src[1], {node: Use(size, False, True, None)})
             self._use(node.src[2], {node: Use(size, False, not self._is_short_sum(node.src[2]), None)})
-        elif op is Op.SCAN_AXIS or op is Op.BUCKET:
+        elif op is Op.SCAN_AXIS or op is Op.BUCKET or op is Op.ROUTINE:
             for source in node.src:
                 self._use(source, {node: Use(self.size[source], False, True, None)})
         else:  # GATHER

@@ -37,7 +37,10 @@ from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 LARGE_REDUCTION = 1 << 18
 LONG = 1 << 12  # elements of one result, where cores are many
 LINE = 64  # elements: lines of memory hold at most so many of 2 bytes
-_IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS, Op.BUCKET})
+_IN_MEMORY_ANYWAY = frozenset(
+    {Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS, Op.BUCKET, Op.ROUTINE}
+)
+_WHOLE_IN_MEMORY = frozenset({Op.BUFFER, Op.CONTIGUOUS, Op.ROUTINE})  # whoever reads it
 TILE = 32  # of a product, each way, at least: what a block of a GPU computes
 NARROW_TILE, BLOCKS_OF_CORE = 64, 2  # the same where matrix units multiply: smaller tiles wait for memory
 MIN_OF_PIECE = 1 << 10  # steps of a product's sum that a block has
@@ -103,6 +106,8 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
             sort = sorts.get(node)
             alone = None if sort is None else _in_one_piece(node, made, sort, threads, scatters)
             made = _bucket(made, threads, scatters) if alone is None else alone
+        elif op is Op.ROUTINE:
+            made = Node(op, node.dtype, tuple([_in_memory(s) for s in src]), node.arg)
         elif op is Op.CONTIGUOUS and src[0].op in _IN_MEMORY_ANYWAY and node.arg is None:
             made = src[0]
         new[node] = made
@@ -120,6 +125,14 @@ def _in_place(order: Sequence[Node], roots: Sequence[Node]) -> set[Node]:
         users = Counter(source for node in order for source in node.src)
         found -= {node for node in found if users[node] > 1 or node in roots}
     return found
+
+
+def _in_memory(node: Node) -> Node:
+    """The same value in memory, as a routine reads it: in any shape."""
+    base = node
+    while base.op is Op.RESHAPE:
+        base = base.src[0]
+    return node if base.op in _WHOLE_IN_MEMORY else Node(Op.CONTIGUOUS, node.dtype, (node,), "routine")
 
 
 def _own_memory(root: Node, made: Node) -> Node:

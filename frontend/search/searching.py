@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from hcq import config, open_devices
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.kernel import kernel_key, kernel_name
+from hcq.compiler.routines import routine_of
 from hcq.compiler.search.beam import Beam, Found
 from hcq.compiler.search.helper import Failed, Helper, Work, ask_all
 from hcq.compiler.search.results import Place, Result, best_for
@@ -113,6 +114,9 @@ def _search(device: str, kernel: Kernel, target: Target, width: int, seconds: fl
     try:
         if argument_bytes(kernel.sink) > MAX_BYTES:
             why = f"its arguments take more than {MAX_BYTES >> 30} GiB, it keeps the heuristic's schedule"
+            return kernel.known
+        if routine_of(kernel.sink) is not None:
+            why = "not searched: its loops are written down"
             return kernel.known
         if any(
             len(each.src) > 2 for each in kernel.sink.src

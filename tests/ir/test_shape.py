@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, Param, Shape, const
+from hcq.ir.node import Node, Param, Routine, Shape, const
 from hcq.ir.op import Op
 
 F = dtypes.float32
@@ -57,6 +57,7 @@ def node(op: Op, *src: Node, arg=None, dtype=F) -> Node:
             ),
             (2, 9),
         ),
+        (node(Op.ROUTINE, leaf(2, 9), leaf(3), arg=Routine("lu", (2, 5), (2,))), (2, 5)),
         (node(Op.STORE, leaf(2), const(1.0, F)), (2,)),
     ],
 )

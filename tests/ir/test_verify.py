@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, Param, const, index
+from hcq.ir.node import Node, Param, Routine, const, index
 from hcq.ir.op import Op
 from hcq.ir.verify import VerifyError, verify
 
@@ -84,6 +84,8 @@ def test_a_kernel_that_breaks_a_law_is_named(root: Node, law: str):
         (node(Op.SCATTER, P, P, P, arg=0), "the index is float32"),
         (node(Op.BUCKET, P, arg=(0, 8)), "float32 has no bits 0 to 7"),
         (node(Op.BUCKET, P.cast(INT), arg=(28, 8), dtype=INT), "int32 has no bits 28 to 35"),
+        (node(Op.ROUTINE, P, arg="lu"), "has sources, and the argument Routine"),
+        (node(Op.ROUTINE, P.cast(INT), arg=Routine("lu", (9,), (1,))), "a source's int32"),
         (A, "this op is not allowed here"),
     ],
 )
