@@ -1,14 +1,15 @@
-"""Linear algebra under PyTorch's names: `hcq.linalg.vector_norm(x)`; what decomposes a matrix is not there yet.
+"""Linear algebra under PyTorch's names: `hcq.linalg.vector_norm(x)`, `hcq.linalg.solve(A, B)`.
 
 In       tensors
-Out      lazy tensors of products, sums and norms
+Out      lazy tensors of products, sums and norms; by name what the files of linalg/ have
 Changes  nothing
-Next     methods/matrices.py and methods/product.py (the products), methods/reduction.py (norm)
+Next     linalg/ (what takes matrices apart), methods/matrices.py (products), methods/factoring.py (the same as methods)
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,17 @@ from hcq.frontend.methods.base import Axes
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
 
-METHODS = ("matmul", "matrix_power")
+METHODS = ("matmul",)
+FOUND_IN = {  # a function -> its file in linalg/
+    **dict.fromkeys(
+        "cholesky cholesky_ex cholesky_inverse cholesky_solve lu lu_factor lu_factor_ex lu_packed lu_solve lu_unpack "
+        "solve_triangular triangular_solve".split(),
+        "factors",
+    ),
+    **dict.fromkeys(
+        "det inv inv_ex logdet matrix_power slogdet solve solve_ex tensorinv tensorsolve".split(), "solving"
+    ),
+}
 
 
 @checked
@@ -86,7 +97,8 @@ def norm(
 @checked
 def vander(x: Tensor, N: int | None = None) -> Tensor:
     """The powers of each element of vectors, rising, as rows: as many as there are elements, or N."""
-    return x.vander(x.shape[-1] if N is None and x.ndim else N, increasing=True)
+    x = x if x.ndim else x.unsqueeze(0)
+    return x.vander(x.shape[-1] if N is None else N, increasing=True)
 
 
 @checked
@@ -142,7 +154,15 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in METHODS:
+    if name in FOUND_IN:
+        function = getattr(importlib.import_module(f"hcq.frontend.linalg.{FOUND_IN[name]}"), name)
+    elif name in METHODS:
+        function = function_of(name)
+    else:
         raise AttributeError(f"module 'hcq.linalg' has no function {name!r}")
-    function = globals()[name] = function_of(name)
+    globals()[name] = function
     return function
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *METHODS, *FOUND_IN])

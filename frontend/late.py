@@ -30,6 +30,7 @@ LATE = {
     "logarithms": "Logarithms",
     "scattering": "Scattering",
     "matrices": "Matrices",
+    "factoring": "Factoring",
     "bits": "Bits",
     "counting": "Counting",
     "margins": "Margins",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from hcq.frontend.methods.angles import Angles
     from hcq.frontend.methods.bits import Bits
     from hcq.frontend.methods.counting import Counting
+    from hcq.frontend.methods.factoring import Factoring
     from hcq.frontend.methods.gates import Gates
     from hcq.frontend.methods.initial import Initial
     from hcq.frontend.methods.logarithms import Logarithms
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
 
     class Late(
         Ordering, Initial, Shapes, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
-        Matrices, Bits, Counting, Margins, Rearranging, SpecialValues,
+        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues,
     ):  # fmt: skip
         """All of them."""
 

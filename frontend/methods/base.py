@@ -221,6 +221,9 @@ class Methods(Core):
         def tanh(self) -> Self: ...
         def trunc(self) -> Self: ...
 
+        # factoring.py
+        def inverse(self) -> Self: ...
+
         # random.py
         @classmethod
         def uniform(

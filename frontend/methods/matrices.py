@@ -118,14 +118,14 @@ class Matrices(Methods):
         return turn[0] * turn[3] - turn[1] * turn[2]
 
     def matrix_power(self, n: int) -> Self:
-        """A square matrix times itself, n times; 0 gives the identity. Raises UsageError for a negative n."""
+        """A square matrix times itself, n times; 0 gives the identity, a negative n the power of the inverse."""
         shape = self.node.shape
         if len(shape) < 2 or shape[-1] != shape[-2]:
             raise UsageError(f"[matrix_power] shape {shape}: give square matrices.")
-        if not 0 <= n < 1 << 16:
-            raise UsageError(
-                f"[matrix_power] n={n}: use 0 to 65535; there is no inverse of a matrix here yet."
-            )
+        if not -1 << 16 < n < 1 << 16:
+            raise UsageError(f"[matrix_power] n={n}: use -65535 to 65535.")
+        if n < 0:
+            return self.inverse().matrix_power(-n)
         if n == 0:
             return constant_in(self, self.eye(shape[-1], dtype=self.dtype, device=self.device).expand(shape))
         result, square = None, self
