@@ -337,6 +337,8 @@ def converted(value: Any) -> Any:
             return getattr(hcq.dtypes, name)
         if isinstance(leaf, complex):
             raise Unfit("complex numbers")
+        if isinstance(leaf, torch.nn.PairwiseDistance):  # a function that samples give
+            return hcq.nn.functional.pairwise_distance
         return leaf
 
     if isinstance(value, dict):

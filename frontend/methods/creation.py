@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
 from hcq.frontend import device as devices
-from hcq.frontend.core import check_count, shape_args
+from hcq.frontend.core import Core, check_count, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import constant, expanded, iota, ordinal, permuted, scalar_dtype
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Creation(Methods):
-    """zeros, ones, full, arange, linspace, eye, and their like-another forms."""
+    """zeros, ones, full, arange, linspace, logspace, eye, and their like-another forms."""
 
     __slots__ = ()
 
@@ -99,6 +99,9 @@ class Creation(Methods):
         """
         if end is None:
             start, end = 0, start
+        numbers = (start, end, step)
+        if dtype is not None and dtype.is_integer and all(-(2**63) < n < 2**63 for n in numbers):
+            start, end, step = (int(n) for n in numbers)  # PyTorch rounds the bounds, not the numbers
         if step == 0:
             raise UsageError(f"[arange] from {start} to {end} by step 0 never ends. Use another step.")
         is_whole = not any(isinstance(number, float) for number in (start, end, step))
@@ -126,14 +129,16 @@ class Creation(Methods):
     @classmethod
     def linspace(
         cls,
-        start: float,
-        end: float,
+        start: Any,
+        end: Any,
         steps: int,
         dtype: DType | None = None,
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
         """A vector of `steps` numbers from start to end, both included, evenly apart; float32 unless given.
+
+        start, end   numbers, or tensors of shape ()
 
         >>> Tensor.linspace(0, 1, 5).tolist()
         [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -142,12 +147,45 @@ class Creation(Methods):
             raise UsageError(f"[linspace] steps={steps}: use 0 or more.")
         dtype = dtype or dtypes.float32
         wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+        bounds = (("start", start), ("end", end))
+        first, last = (_bound("linspace", name, each, wide, dtype.is_integer) for name, each in bounds)
+        for each in (first, last):
+            device = each.device if isinstance(each, Core) and device is None else device
         number = cls._leaf(iota(steps, 0, (steps,)), device, False)
-        gap = (end - start) / max(1, steps - 1)
-        rising = number.cast(wide) * gap + float(start)
-        falling = (steps - 1 - number).cast(wide) * -gap + float(end)
+        gap = (last - first) / max(1, steps - 1)
+        rising = number.cast(wide) * gap + first
+        falling = (steps - 1 - number).cast(wide) * -gap + last
         both = (number < (steps + 1) // 2).where(rising, falling)
         return cls._leaf(both.cast(dtype).node, device, requires_grad)
+
+    @classmethod
+    def logspace(
+        cls,
+        start: Any,
+        end: Any,
+        steps: int,
+        base: float = 10.0,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """`base` to the powers that `linspace` gives: from base ** start to base ** end; `base` positive.
+
+        >>> Tensor.logspace(0, 2, 3).tolist()
+        [1.0, 10.0, 100.0]
+        """
+        dtype = dtype or dtypes.float32
+        wide = dtypes.float32 if dtype.is_float and dtype.itemsize <= 4 else dtypes.float64
+        bounds = (("start", start), ("end", end))
+        first, last = (_bound("logspace", name, each, wide, dtype.is_integer) for name, each in bounds)
+        exponents = cls.linspace(first, last, steps, wide, device)
+        powers = exponents._like(const(base, wide)) ** exponents
+        if (
+            dtype.is_integer
+        ):  # a whole number that rounding has missed by its last bits is not cut to the one below
+            whole = powers.round()
+            powers = ((powers - whole).abs() <= 1e-12 * whole.abs()).where(whole, powers)
+        return cls._leaf(powers.cast(dtype).node, exponents.device, requires_grad)
 
     @classmethod
     def eye(
@@ -265,3 +303,14 @@ class Creation(Methods):
     def _zero_unless(self, condition: Self) -> Self:
         """This tensor where the condition holds, elsewhere zero, or False."""
         return condition.where(self, self._like(const(0, self.node.dtype)))
+
+
+def _bound(call: str, name: str, value: Any, dtype: DType, is_whole: bool) -> Any:
+    """An end of a range: a float, or a tensor of one number in that dtype; rounded to zero for a range of integers."""
+    if isinstance(value, Methods):
+        if value.node.shape:
+            raise UsageError(f"[{call}] {name} of shape {value.node.shape}: give a number, or shape ().")
+        return value.cast(dtype).trunc() if is_whole else value.cast(dtype)
+    if isinstance(value, (bool, int, float)) or hasattr(value, "__float__"):
+        return float(int(value)) if is_whole else float(value)
+    raise UsageError(f"[{call}] {name}={shown(value)}: takes a number, or a tensor of shape ().")

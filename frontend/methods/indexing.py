@@ -23,6 +23,7 @@ from hcq.frontend import variable
 from hcq.frontend.core import Core, thread_modes, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import OutOfRange, UsageError
+from hcq.frontend.function import constant_in
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import (
     broadcast_shape,
@@ -484,9 +485,12 @@ class Indexing(Methods):
         [[2], [3]]
         """
         axis = self._axis("gather", dim)
+        if 0 in index.node.shape and index.node.dtype.is_integer:  # nothing of it, of any number of axes
+            return constant_in(self, self._like(filled(0, index.node.shape, self.node.dtype)))
+        if not self.node.shape and len(index.node.shape) <= 1:
+            line = index._reshape((index.numel(),))
+            return self._reshape((1,)).gather(0, line)._reshape(index.node.shape)
         index = self._index_like("gather", index, axis)
-        if not self.node.shape:
-            return self._reshape((1,)).gather(0, index._reshape((1,)))._reshape(())
         x = self
         for d, size in enumerate(index.node.shape):
             if d != axis and size < x.node.shape[d]:

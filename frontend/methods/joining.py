@@ -38,6 +38,10 @@ class Joining(Methods):
         [1.0, 2.0, 3.5]
         """
         parts, dim = _listed("cat", tensors, others, dim)
+        everything = parts
+        parts = [
+            part for part in parts if part.node.shape != (0,)
+        ] or parts  # (0,) joins anything, as in PyTorch
         first = parts[0]
         if not first.node.shape:
             raise UsageError("[cat] tensors of shape () have no axis to join. Use stack.")
@@ -48,11 +52,11 @@ class Joining(Methods):
                 raise UsageError(
                     f"[cat] item 0 has shape {a}, item {place} {b}: only axis {axis} may differ. Reshape one."
                 )
-        if len(parts) == 1:
-            return first
+        if len(everything) == 1:
+            return first  # type: ignore[no-any-return]
         whole = first._like(joined([part.node for part in parts], axis))
         # what has no elements is not in the graph, and yet has a gradient: zeros, of which there are none
-        for part in parts:
+        for part in everything:
             if 0 in part.node.shape and part.node.dtype.is_float and part.node is not whole.node:
                 whole = also_of(part, whole)
         return whole

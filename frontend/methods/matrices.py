@@ -84,6 +84,15 @@ class Matrices(Methods):
             given = [(side,) if isinstance(side, int) else tuple(side) for side in dims]
             left = [self._axis("tensordot", axis) for axis in given[0]]
             right = [other._axis("tensordot", axis) for axis in given[1]]
+        if len(left) == len(right) and [mine[a] for a in left] != [its[a] for a in right]:
+            one, two = self, other  # a size of 1 meets any other: the sum over that axis
+            for at, its_at in zip(left, right):
+                if mine[at] != its[its_at] and mine[at] == 1:
+                    two = two.sum(its_at, keepdim=True).cast(other.node.dtype)
+                elif mine[at] != its[its_at] and its[its_at] == 1:
+                    one = one.sum(at, keepdim=True).cast(self.node.dtype)
+            if one is not self or two is not other:
+                return one.tensordot(two, (left, right))
         if [mine[a] for a in left] != [its[a] for a in right]:
             raise UsageError(f"[tensordot] axes {left} of {mine} and {right} of {its}: sizes must agree.")
         kept = [a for a in range(len(mine)) if a not in left]

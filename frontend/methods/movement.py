@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import is_whole, shown
 from hcq.frontend import variable
 from hcq.frontend.core import Core, check_count, room_args, shape_args
 from hcq.frontend.errors import UsageError
@@ -247,9 +248,15 @@ class Movement(Methods):
             full.append((low, high, 1))
         return self._like(shrunk(self.node, tuple(full)))
 
-    def narrow(self, dim: int, start: int, length: int) -> Self:
-        """`length` elements of axis `dim`, from `start`; a negative start counts from the end."""
+    def narrow(self, dim: int, start: Any, length: int) -> Self:
+        """`length` elements of axis `dim`, from `start`; a negative start counts from the end.
+
+        start   an int, or an integer tensor of shape (), which is computed and read back
+        """
         axis = self._axis_of("narrow", dim)
+        if not is_whole(start) and not (isinstance(start, Core) and start.node.dtype.is_integer):
+            raise UsageError(f"[narrow] start={shown(start)}: takes an int, or an integer tensor of one.")
+        start = int(start.__index__())
         shape = self.node.shape
         begin = start + shape[axis] if start < 0 else start
         if not 0 <= begin <= begin + length <= shape[axis]:
@@ -297,6 +304,11 @@ class Movement(Methods):
             )
         x = self
         for axis, (low, high) in enumerate(pads):
+            size = x.node.shape[axis]
+            if mode == "replicate" and min(low, high) < 0 and size and size + low + high > 0:
+                places = [min(max(place - low, 0), size - 1) for place in range(size + low + high)]
+                x = x[(slice(None),) * axis + (places,)]
+                continue
             if low < 0 or high < 0:  # cropped first
                 x = x._part(axis, max(0, -low), max(max(0, -low), x.node.shape[axis] - max(0, -high)))
                 low, high = max(0, low), max(0, high)

@@ -13,10 +13,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
+from hcq.frontend.derivatives import FLAT
 from hcq.frontend.errors import UsageError
+from hcq.frontend.function import Function
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import constant, filled, iota, padded
 from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -157,7 +160,7 @@ class Pooling(Methods):
     ) -> Self:
         """The average of each window over the last axes (two, for an int); padding counts if count_include_pad.
 
-        (..., *space) -> (..., *space'), as in max_pool2d. Raises UsageError for integers and bool.
+        (..., *space) -> (..., *space'), as in max_pool2d. Of integers rounded towards zero. Raises UsageError for bool.
         divisor_override   what sums are divided by instead of their counts
         """
         return self._avg_pool(
@@ -194,8 +197,8 @@ class Pooling(Methods):
         steps = window if stride is None or stride in ([], ()) else _sizes("stride", stride, rank)
         around, ones = _sizes("padding", padding, rank), (1,) * rank
         self._refuse_wide_padding(call, around, window)
-        if not self.node.dtype.is_float:
-            raise UsageError(f"[{call}] {self.node.dtype.name} has no fractions. Cast first: x.float().")
+        if self.node.dtype.is_bool:
+            raise UsageError(f"[{call}] bool has no averages. Cast first: x.float().")
         if divisor == 0:
             raise UsageError(f"[{call}] divisor_override=0: use another one.")
         pads = self._pads(call, window, steps, around, ones, ceil_mode)
@@ -203,10 +206,10 @@ class Pooling(Methods):
         axes = tuple(range(len(total.node.shape) - rank, len(total.node.shape)))
         summed = total._reduce(Op.ADD, axes, keepdim=False)
         if divisor is not None:
-            return summed / divisor
+            return _shared(summed, divisor)
         is_plain = all(high <= p for (_, high), p in zip(pads, around))
         if is_plain and (count_include_pad or not any(around)):
-            return summed / prod(window)
+            return _shared(summed, prod(window))
         shape = self.node.shape
         inner = shape[-rank:]
         if count_include_pad:  # what is padded counts, what a last window needs beyond it does not
@@ -217,7 +220,7 @@ class Pooling(Methods):
         counts = counted._reduce(Op.ADD, axes, keepdim=False)
         for d in range(len(shape) - rank, len(shape)):
             counts = counts._part(d, 0, summed.node.shape[d])
-        return summed / counts
+        return _shared(summed, counts)
 
     # -- as many windows as are asked for --
 
@@ -379,7 +382,26 @@ class Pooling(Methods):
         rows = prod(lead)
         base = self._like(filled(0, (rows, prod(wanted)), self.node.dtype))
         flat = self._reshape((rows, prod(space)))
-        return base.scatter(1, indices._reshape(flat.node.shape), flat)._reshape((*lead, *wanted))
+        index = indices._reshape(flat.node.shape)
+        values = base.scatter(1, index, flat.detach())
+        if self.node.dtype.is_float:
+            values = self._like(UNPOOLED.of(values.node, flat.node, index.node))
+        return values._reshape((*lead, *wanted))
+
+
+def _shared(total: Any, count: Any) -> Any:
+    """total / count, of integers rounded towards zero."""
+    if total.node.dtype.is_float:
+        return total / count
+    return total.div(count, rounding_mode="trunc").cast(total.node.dtype)
+
+
+def _slope_of_unpooled(node: Node, g: Node) -> Node:
+    """What each value has become: where several met in one place, each of them gets its gradient, as in PyTorch."""
+    return Node(Op.GATHER, g.dtype, (g, node.src[2]), 1)
+
+
+UNPOOLED = Function("max_unpool", _slope_of_unpooled, FLAT)
 
 
 def _first_place(windows: Any, places: Any, rank: int, inside: Any = None) -> Any:

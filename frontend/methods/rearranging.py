@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
+from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -72,8 +73,12 @@ class Rearranging(Methods):
             raise UsageError(
                 f"[local_response_norm] shape {shape}, size={size}: give (batch, channels, *space)."
             )
+        if not self.numel():
+            return self
         around = (0, 0) * (len(shape) - 2) + (size // 2, (size - 1) // 2)
-        mean = self.square().pad(around).unfold(1, size, 1).mean(-1)
+        total = self.square().pad(around).unfold(1, size, 1)._reduce(Op.ADD, (len(shape),), keepdim=False)
+        is_float = self.node.dtype.is_float  # of integers the mean is one, too, as in PyTorch
+        mean = total / size if is_float else (total / size).trunc()
         return self / (mean * alpha + k) ** beta
 
     def interpolate(

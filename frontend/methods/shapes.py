@@ -48,6 +48,8 @@ class Shapes(Methods):
     def sum_to_size(self, *size: Any) -> Self:
         """The sum over what expanding from this shape would have repeated: the inverse of `expand`."""
         wanted, shape = shape_args("sum_to_size", size), self.node.shape
+        if not wanted:
+            return self.sum()
         lead = len(shape) - len(wanted)
         if lead < 0 or any(w not in (1, s) for w, s in zip(wanted, shape[lead:])):
             raise UsageError(f"[sum_to_size] {shape} is not {wanted} expanded. Give sizes of 1, or its own.")

@@ -134,6 +134,7 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.cosine_similarity": ("x", "y"),
     "Tensor.arange": ("3",),
     "Tensor.linspace": ("0.0", "1.0", "3"),
+    "Tensor.logspace": ("0.0", "1.0", "3"),
     "Tensor.eye": ("3",),
     "Tensor.full": ("(2, 3)", "1.0"),
     "x.bitwise_and": ("index", "index"),

@@ -74,7 +74,8 @@ _because(
 _because("runs or writes, and computes nothing of its own", "assign backward realize schedule")
 _because(
     "makes numbers of none: test_creation.py, test_random.py",
-    "arange bernoulli empty empty_like eye full full_like kaiming_normal kaiming_uniform linspace manual_seed normal "
+    "arange bernoulli empty empty_like eye full full_like kaiming_normal kaiming_uniform linspace logspace manual_seed "
+    "normal "
     "ones ones_like rand rand_like randint randn "
     "randn_like randperm uniform xavier_normal xavier_uniform zeros zeros_like",
 )
