@@ -118,13 +118,17 @@ class Watcher(Protocol):
 
 
 class ThreadMode:
-    """The mode of a thread that has one: how many no_grad() deep it is, and its watcher."""
+    """The mode of a thread that has one: how many no_grad() deep it is, its watcher, the function transforms around it.
 
-    __slots__ = ("no_grad_depth", "watcher")
+    transforms   of the function that runs now, the innermost last: see transforms/
+    """
+
+    __slots__ = ("no_grad_depth", "transforms", "watcher")
 
     def __init__(self) -> None:
         self.no_grad_depth = 0
         self.watcher: Watcher | None = None
+        self.transforms: list[Any] = []
 
 
 thread_modes: dict[
@@ -140,6 +144,12 @@ def watcher() -> Any:
     return None if mode is None else mode.watcher
 
 
+def transforms() -> list[Any]:
+    """The function transforms inside which this thread is, the innermost last."""
+    mode = thread_modes.get(get_ident()) if thread_modes else None
+    return [] if mode is None else mode.transforms
+
+
 def mode_of_thread() -> ThreadMode:
     """This thread's entry of `thread_modes`, made when it has none."""
     return thread_modes.setdefault(get_ident(), ThreadMode())
@@ -148,7 +158,7 @@ def mode_of_thread() -> ThreadMode:
 def drop_default_mode() -> None:
     """Drop this thread's entry when it says nothing any more."""
     mode = thread_modes.get(get_ident())
-    if mode is not None and not mode.no_grad_depth and mode.watcher is None:
+    if mode is not None and not mode.no_grad_depth and mode.watcher is None and not mode.transforms:
         del thread_modes[get_ident()]
 
 

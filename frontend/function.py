@@ -26,13 +26,15 @@ class Function:
     """A name and, for each argument, its rule: `rule(node, g) -> Node`, or FLAT.
 
     A rule finds the value in node.src[0] and the arguments in node.src[1:]. It may use `node`, the value, itself.
+    is_tracked   values computed from it keep their history, as those of a tensor that requires a gradient do
     """
 
-    __slots__ = ("name", "rules")
+    __slots__ = ("__weakref__", "is_tracked", "name", "rules")
 
-    def __init__(self, name: str, *rules: Rule | Flat):
+    def __init__(self, name: str, *rules: Rule | Flat, is_tracked: bool = False):
         self.name = name
         self.rules = rules
+        self.is_tracked = is_tracked
 
     def __repr__(self) -> str:  # part of a structure's key, which is the same in every process
         return f"Function({self.name})"

@@ -56,7 +56,7 @@ def gradients(roots: Sequence[Node], seeds: Sequence[Node], targets: Sequence[No
                 "computed. Call backward() inside the function, or detach() them if no gradient should flow through."
             )
         g = sums.get(node)
-        for source, rule in _steps(node):
+        for source, rule in steps(node):
             if source not in leads:
                 continue
             reached[source] = None
@@ -66,7 +66,7 @@ def gradients(roots: Sequence[Node], seeds: Sequence[Node], targets: Sequence[No
             is_elementwise = node.op in ARITHMETIC or node.op is Op.FUNCTION
             _accumulate(sums, source, sum_to(part, source.shape) if is_elementwise else part)
     found = [_total(target, sums, target in reached) for target in targets]
-    return _read_realized(found, realized)
+    return history_read(found, realized)
 
 
 def expand_history(roots: Sequence[Node]) -> tuple[list[Node], dict[Node, Node]]:
@@ -142,7 +142,7 @@ def _rules(node: Node) -> tuple[Rule | Flat | None, ...]:
     return rules
 
 
-def _steps(node: Node) -> Iterator[tuple[Node, Rule | Flat]]:
+def steps(node: Node) -> Iterator[tuple[Node, Rule | Flat]]:
     """The sources that a gradient, be it zero, flows on to, each with its rule."""
     for source, rule in zip(_sources(node), _rules(node)):
         if rule is not None and source.dtype.is_float:
@@ -153,7 +153,7 @@ def _lead_to(order: Sequence[Node], targets: Sequence[Node]) -> dict[Node, None]
     """The nodes of which a target is a differentiable part."""
     leads = dict.fromkeys(targets)
     for node in order:
-        if node not in leads and any(source in leads for source, _ in _steps(node)):
+        if node not in leads and any(source in leads for source, _ in steps(node)):
             leads[node] = None
     return leads
 
@@ -170,8 +170,11 @@ def _total(target: Node, sums: dict[Node, Node], is_reached: bool) -> Node | Non
     return filled(0.0, target.shape, target.dtype) if total is None else total.cast(target.dtype)
 
 
-def _read_realized(found: list[Node | None], realized: dict[Node, Node]) -> list[Node | None]:
-    """The gradients, reading memory where it holds what they would compute again."""
+def history_read(found: list[Node | None], realized: dict[Node, Node]) -> list[Node | None]:
+    """The gradients, reading memory where it holds what they would compute again.
+
+    realized   as `expand_history` gave it
+    """
     if not realized:
         return found
     replaced = iter(substitute([node for node in found if node is not None], realized))

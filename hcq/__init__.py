@@ -48,8 +48,10 @@ _LAZY = {
     "no_grad": "hcq.frontend.gradient",
     "load": "hcq.frontend.state.files",
     "save": "hcq.frontend.state.files",
+    "func": "hcq.frontend.transforms",
+    "vmap": "hcq.frontend.transforms",
 }
-_MODULES = {"nn", "distributed", "special", "linalg", "masked"}  # names that are modules themselves
+_MODULES = {"nn", "distributed", "special", "linalg", "masked", "func"}  # names that are modules themselves
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend.core import thread_modes, watcher
+from hcq.frontend.core import thread_modes, transforms, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.jit.capture import CallRecord, capture, settle
 from hcq.frontend.jit.closure import Closure
@@ -119,8 +119,8 @@ class Jit(Generic[P, R]):
         return Jit(copy.deepcopy(self.function, memo), self.by_result)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if thread_modes and watcher() is not None:
-            return self.function(*args, **kwargs)  # part of the recording around it
+        if thread_modes and (watcher() is not None or transforms()):
+            return self.function(*args, **kwargs)  # part of the recording, or of the transform, around it
         tensors: list[Tensor] = []
         leaves: dict[Leaf, int] = {}  # of bound variables
         parts: list[Any] = [tuple]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend.core import check_count, shape_args
+from hcq.frontend.core import check_count, shape_args, thread_modes, transforms
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import expanded, ordinal, reduced, reshaped
 from hcq.ir.dtype import DType, Kind, dtypes
@@ -324,6 +324,9 @@ class Random(Methods):
     def _draw(cls, sizes: Shape, device: str | None, number: Any, dtype: DType, requires_grad: bool) -> Self:
         """A tensor of numbers made from random words, drawn now."""
         where = devices.canonical(device)
+        for around in reversed(transforms() if thread_modes else ()):
+            if around.randomness != "same":  # inside of vmap
+                return cls._of(around.drawn(cls, sizes, where, number, dtype), where)
         count = prod(sizes)
         node = number(_words(cls, count, where)) if count else Node(Op.IOTA, dtype, (), 0)
         tensor = cls._of(Node(Op.RESHAPE, dtype, (node,), sizes), where)

@@ -72,7 +72,8 @@ def structure_of(roots: Sequence[Node]) -> Structure:
                 elif op is Op.COPY:
                     copies = copies or not getattr(node.arg, "is_here", False)
                 words.append((op, node.dtype, node.arg, *at))
-                tracked.append(not is_cut and any(tracked[i] for i in at))
+                is_tracked = op is Op.FUNCTION and node.arg.is_tracked
+                tracked.append(not is_cut and (is_tracked or any(tracked[i] for i in at)))
             elif node.op is Op.BUFFER:
                 storage = node.arg
                 storages.append(storage)
