@@ -19,7 +19,7 @@ from hcq.frontend.derivatives import Flat, sum_to
 from hcq.frontend.function import Function
 from hcq.frontend.nodes import expanded, reshaped
 from hcq.frontend.transforms.levels import example
-from hcq.ir.node import Node, Shape, toposort
+from hcq.ir.node import Node, Routine, Shape, toposort
 from hcq.ir.op import ARITHMETIC, SCATTERS, Op
 
 
@@ -144,6 +144,17 @@ def _bucket(step: _Step) -> Node:
     return reshaped(step.made([reshaped(rows, (size * count, length))], step.node.arg), rows.shape)
 
 
+def _routine(step: _Step) -> Node:
+    """A batch of batches of matrices is a longer batch."""
+    one: Routine = step.node.arg
+    count, size = one.shape
+    many = Routine(
+        one.name, (step.size * count, size), (step.size * count, *one.numbers[1:]), step.size * one.flops
+    )
+    sources = [step.source(at) for at in range(len(step.node.src))]
+    return reshaped(step.made(sources, many), (step.size, count, size))
+
+
 def _same(step: _Step) -> Node:
     return step.made([step.source(0)], step.node.arg)
 
@@ -156,7 +167,7 @@ def _function(step: _Step) -> Node:
 def _of_batches(function: Function) -> Function:
     """The same function for a batch: one object for each function, so that graphs stay alike."""
     rules = [
-        rule if isinstance(rule, Flat) else _rule_of_batches(function, number, rule)
+        rule if rule is None or isinstance(rule, Flat) else _rule_of_batches(function, number, rule)
         for number, rule in enumerate(function.rules)
     ]
     return Function(f"batch of {function.name}", *rules, is_tracked=function.is_tracked)
@@ -198,5 +209,6 @@ _RULES: dict[Op, Rule] = {
     Op.DETACH: _same,
     Op.COPY: _same,
     Op.FUNCTION: _function,
+    Op.ROUTINE: _routine,
     **dict.fromkeys(SCATTERS, _scatter),
 }
