@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Iterator
 from math import prod
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hcq.checks import is_whole, shown
 from hcq.frontend import sizes, variable
@@ -196,6 +196,8 @@ class Core:
 
     __slots__ = ("__weakref__", "_grad", "_requires_grad", "device", "node")
 
+    _kind: ClassVar[type[Any]]  # of what is computed from one: Tensor, also where that one is a parameter
+
     __array_ufunc__ = None  # NumPy's operators leave `array + tensor` to the tensor
 
     node: Node  # what to compute, or the BUFFER that holds it
@@ -212,7 +214,7 @@ class Core:
                     break
         if thread_modes:
             return self._like_in_mode(node)
-        tensor = object.__new__(type(self))
+        tensor: Self = object.__new__(self._kind)
         tensor.node = node
         tensor.device = self.device
         tensor._requires_grad = False
@@ -232,7 +234,7 @@ class Core:
     @classmethod
     def _of(cls, node: Node, device: str) -> Self:
         """A new tensor of that node on that device."""
-        tensor = object.__new__(cls)
+        tensor: Self = object.__new__(cls._kind)
         tensor.node = node
         tensor.device = device
         tensor._requires_grad = False

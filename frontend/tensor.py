@@ -530,6 +530,7 @@ class Tensor(
 # what shows the elements of a tensor in another order, or some of them
 _VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.DETACH, Op.FIRST})
 
+Core._kind = Tensor
 check_methods(Tensor)
 
 

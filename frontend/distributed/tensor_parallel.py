@@ -21,7 +21,7 @@ from hcq.errors import UsageError
 from hcq.frontend.distributed.collectives import all_gather, all_reduce
 from hcq.frontend.distributed.group import Group
 from hcq.frontend.function import Function
-from hcq.frontend.nn.layers import Linear
+from hcq.frontend.nn.layers.linear import Linear
 from hcq.frontend.nn.module import Module
 from hcq.frontend.realize import realize
 from hcq.frontend.tensor import Tensor

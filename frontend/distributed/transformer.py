@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 from hcq.errors import UsageError
 from hcq.frontend.distributed.group import Group
 from hcq.frontend.distributed.tensor_parallel import ColumnLinear, RowLinear, enter
-from hcq.frontend.nn.layers import Embedding, Linear
-from hcq.frontend.nn.module import Module, ModuleList
-from hcq.frontend.nn.norm import LayerNorm
+from hcq.frontend.nn.containers import ModuleList
+from hcq.frontend.nn.layers.embedding import Embedding
+from hcq.frontend.nn.layers.linear import Linear
+from hcq.frontend.nn.layers.norm import LayerNorm
+from hcq.frontend.nn.module import Module
 from hcq.frontend.tensor import Tensor
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import shown
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import iota
@@ -176,6 +177,11 @@ class Margins(Methods):
     ) -> Self:
         """`triplet_margin_loss` of a distance of one's own."""
         distance = distance_function or (lambda a, b: a.pairwise_distance(b))
+        if not callable(distance):
+            raise UsageError(
+                f"[triplet_margin_with_distance_loss] distance_function={shown(distance)}: give a function of two "
+                "tensors."
+            )
         near, far = distance(self, positive), distance(self, negative)
         if swap:
             far = far.minimum(distance(positive, negative))

@@ -1,26 +1,30 @@
 """Functions of tensors under PyTorch's names: `F.relu(x)` is `x.relu()`.
 
 In       tensors
-Out      the methods of Tensor as functions, and `dropout`, which has no method
-Changes  nothing
+Out      the methods of Tensor as functions, and what has no method: dropouts, folds, norms with running statistics
+Changes  the running statistics that batch_norm and instance_norm are given
 Next     hcq/frontend/functions.py (how a method becomes a function), layers.py (the same as modules)
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.arguments import checked
 from hcq.frontend.function import constant_in
 from hcq.frontend.functions import function_of
+from hcq.frontend.gradient import grad
 from hcq.frontend.tensor import Tensor
+from hcq.ir.node import Shape
 
 METHODS = (
     "relu relu6 leaky_relu elu selu gelu silu mish sigmoid tanh softplus softsign hardtanh hardsigmoid "
     "hardswish logsigmoid softmax log_softmax softmin linear embedding one_hot conv1d conv2d conv3d "
     "conv_transpose2d max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d layer_norm rms_norm "
-    "group_norm instance_norm normalize cosine_similarity scaled_dot_product_attention pad mse_loss l1_loss "
+    "group_norm normalize cosine_similarity scaled_dot_product_attention pad mse_loss l1_loss "
     "huber_loss smooth_l1_loss kl_div nll_loss celu glu prelu hardshrink softshrink tanhshrink threshold "
     "cross_entropy binary_cross_entropy binary_cross_entropy_with_logits max_pool3d avg_pool3d "
     "adaptive_avg_pool1d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d "
@@ -32,19 +36,232 @@ METHODS = (
 
 
 @checked
-def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, each element becomes zero with probability p and the others grow by 1 / (1 - p); else x itself.
 
-    Raises  UsageError for p outside 0 to 1
+    inplace   may be given and says nothing: the result is a new value
+    Raises    UsageError for p outside 0 to 1
     """
+    return _dropped("dropout", x, p, training, x.shape)
+
+
+@checked
+def dropout1d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """`dropout` of whole channels of (n, channels, length) or (channels, length)."""
+    return _dropped("dropout1d", x, p, training, _by_channel("dropout1d", x, 1))
+
+
+@checked
+def dropout2d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """`dropout` of whole channels of (n, channels, h, w) or (channels, h, w)."""
+    return _dropped("dropout2d", x, p, training, _by_channel("dropout2d", x, 2))
+
+
+@checked
+def dropout3d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """`dropout` of whole channels of (n, channels, d, h, w) or (channels, d, h, w)."""
+    return _dropped("dropout3d", x, p, training, _by_channel("dropout3d", x, 3))
+
+
+@checked
+def alpha_dropout(x: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Dropout for selu: what is dropped takes its lowest value, and mean 0 and deviation 1 are kept."""
+    return _alpha_dropped("alpha_dropout", x, p, training, x.shape)
+
+
+@checked
+def feature_alpha_dropout(x: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """`alpha_dropout` of whole channels: (n, channels, ...)."""
+    shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
+    return _alpha_dropped("feature_alpha_dropout", x, p, training, shape)
+
+
+def _by_channel(call: str, x: Tensor, rank: int) -> Shape:
+    """The shape of what all elements of a channel share."""
+    if x.ndim not in (rank + 1, rank + 2):
+        raise UsageError(f"[{call}] a tensor of shape {x.shape}: it needs {rank + 1} or {rank + 2} axes.")
+    return (*x.shape[: x.ndim - rank], *(1,) * rank)
+
+
+def _kept(call: str, x: Tensor, p: float, shape: Shape) -> Tensor:
+    return x.bernoulli(shape, p=1.0 - p, device=x.device)
+
+
+def _refuse_probability(call: str, p: float) -> None:
     if not 0.0 <= p <= 1.0:
-        raise UsageError(f"[dropout] p {p}: a probability is between 0 and 1.")
+        raise UsageError(f"[{call}] p {p}: a probability is between 0 and 1.")
+
+
+def _dropped(call: str, x: Tensor, p: float, training: bool, shape: Shape) -> Tensor:
+    _refuse_probability(call, p)
     if not training or p == 0.0:
         return x
     if p == 1.0:
         return constant_in(x, x.zeros_like())
-    keep = x.bernoulli(x.shape, p=1.0 - p, device=x.device)
-    return keep.where(x * (1.0 / (1.0 - p)), 0.0)
+    return _kept(call, x, p, shape).where(x * (1.0 / (1.0 - p)), 0.0)
+
+
+def _alpha_dropped(call: str, x: Tensor, p: float, training: bool, shape: Shape) -> Tensor:
+    _refuse_probability(call, p)
+    if not training or p == 0.0:
+        return x
+    if p == 1.0:
+        return constant_in(x, x.zeros_like())
+    lowest = -1.0507009873554805 * 1.6732632423543772  # selu far below zero
+    scale = ((1.0 - p) * (1.0 + p * lowest**2)) ** -0.5
+    return _kept(call, x, p, shape).where(x, lowest) * scale - scale * p * lowest
+
+
+@checked
+def rrelu(
+    x: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """x above zero; below, x times a number drawn between lower and upper; their mean if not in training."""
+    if not training:
+        return x.leaky_relu((lower + upper) / 2)
+    slope = x.uniform(x.shape, low=lower, high=upper, dtype=x.dtype, device=x.device)
+    return (x >= 0).where(x, x * slope)
+
+
+@checked
+def unfold(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """Every window as a column: (n, c, h, w) -> (n, c * window, number of windows); n may be left out.
+
+    >>> unfold(Tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]), 2).tolist()
+    [[1.0, 2.0], [2.0, 3.0], [4.0, 5.0], [5.0, 6.0]]
+    """
+    if x.ndim not in (3, 4):
+        raise UsageError(f"[unfold] a tensor of shape {x.shape}: it needs (n, c, h, w) or (c, h, w).")
+    if x.ndim == 3:
+        return unfold(x.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+    window, gaps, edge, steps = (
+        _pair("unfold", name, value, least)
+        for name, value, least in (
+            ("kernel_size", kernel_size, 1), ("dilation", dilation, 1), ("padding", padding, 0), ("stride", stride, 1),
+        )
+    )  # fmt: skip
+    x = x.pad((edge[1], edge[1], edge[0], edge[0]))
+    for axis in (0, 1):
+        x = x.unfold(2 + axis, window[axis], steps[axis], gaps[axis])
+    n, c, h, w = x.shape[:4]
+    return x.permute(0, 1, 4, 5, 2, 3).reshape(n, c * window[0] * window[1], h * w)
+
+
+@checked
+def fold(
+    x: Tensor,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Tensor:
+    """Columns that are windows, summed where they lie over each other: what the gradient of `unfold` does.
+
+    (n, c * window, number of windows) -> (n, c, *output_size); n may be left out
+    """
+    if x.ndim == 2:
+        return fold(x.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    size, window = _pair("fold", "output_size", output_size, 1), _pair("fold", "kernel_size", kernel_size, 1)
+    area = window[0] * window[1]
+    if x.ndim != 3 or x.shape[1] % area:
+        raise UsageError(f"[fold] a tensor of shape {x.shape}: it needs (n, c * {area}, windows).")
+    image = x.zeros((x.shape[0], x.shape[1] // area, *size), dtype=x.dtype, device=x.device)
+    columns = unfold(image, window, dilation, padding, stride)
+    if columns.shape != x.shape:
+        raise UsageError(f"[fold] {x.shape}: an image of {size} has columns of shape {columns.shape}.")
+    (found,) = grad(columns, image, x, create_graph=True)
+    assert found is not None
+    return found
+
+
+def _pair(call: str, name: str, value: Any, least: int) -> tuple[int, int]:
+    pair = (value, value) if isinstance(value, int) else value
+    if (
+        not isinstance(pair, (tuple, list))
+        or len(pair) != 2
+        or any(not isinstance(size, int) or size < least for size in pair)
+    ):
+        raise UsageError(f"[{call}] {name} {shown(value)}: give an int or two, {least} or more.")
+    return pair[0], pair[1]
+
+
+@checked
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(n, channels, ...): each channel centred and scaled, by the statistics of the batch in training.
+
+    running_mean, running_var   (channels,): used in evaluation; in training the batch's enter them, lazily
+    Raises                      UsageError in training for one value per channel, and in evaluation without statistics
+    """
+    if not training:
+        if running_mean is None or running_var is None:
+            raise UsageError(
+                "[batch_norm] evaluation needs running_mean and running_var. Pass training=True."
+            )
+        return x.batch_norm(running_mean, running_var, weight, bias, eps)
+    if x.ndim < 2 or x.numel() == x.shape[1]:
+        raise UsageError(
+            f"[batch_norm] a tensor of shape {x.shape}: one value per channel has no deviation. "
+            "Train on more, or pass training=False."
+        )
+    return _normed_by_batch(x, running_mean, running_var, weight, bias, momentum, eps, (0, *range(2, x.ndim)))
+
+
+@checked
+def instance_norm(
+    x: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(n, channels, ...): each channel of each sample centred and scaled; running statistics as in `batch_norm`."""
+    if not use_input_stats:
+        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+    return _normed_by_batch(
+        x, running_mean, running_var, weight, bias, momentum, eps, tuple(range(2, x.ndim))
+    )
+
+
+def _normed_by_batch(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    momentum: float | Tensor,
+    eps: float,
+    over: Shape,
+) -> Tensor:
+    # the statistics are computed once, for the result and for the running ones
+    mean = x.mean(over, keepdim=True)
+    centred = x - mean
+    var = centred.square().mean(over, keepdim=True)
+    count = math.prod(x.shape[axis] for axis in over)
+    for running, found in (
+        (running_mean, mean),
+        (running_var, var * (count / (count - 1)) if count > 1 else var),  # the unbiased one
+    ):
+        if running is not None:
+            new = found.detach().mean(0) if 0 not in over else found.detach()
+            running.assign(running + (new.reshape(running.shape).cast(running.dtype) - running) * momentum)
+    y = centred * (var + eps).rsqrt()
+    channel = (1, x.shape[1], *(1,) * (x.ndim - 2))
+    if weight is not None:
+        y = y * weight.reshape(channel)
+    return y if bias is None else y + bias.reshape(channel)
 
 
 def __getattr__(name: str) -> Any:
@@ -56,4 +273,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*METHODS, "dropout"])
+    own = [name for name, value in globals().items() if getattr(value, "__module__", "") == __name__]
+    return sorted([*METHODS, *(name for name in own if not name.startswith("_"))])

@@ -1,75 +1,285 @@
 """Losses as modules: one number to make small, from what a model gave and what it should have given.
 
 In       predictions and targets
-Out      `CrossEntropyLoss`, `NLLLoss`, `MSELoss`, `L1Loss`, `BCEWithLogitsLoss`
+Out      cross entropies, differences, margins: `CrossEntropyLoss`, `MSELoss`, `TripletMarginLoss`, ...
 Changes  nothing
-Next     functional.py (the same as functions)
+Next     functional.py (the same as functions), ../methods/loss.py and ../methods/margins.py (what they compute)
+
+`reduction` is "mean", "sum" or "none"; a tensor of weights that a loss is given is a buffer, which moves with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from hcq.checks import shown
+from hcq.errors import UsageError
 from hcq.frontend.nn.module import Module
 from hcq.frontend.tensor import Tensor
 
 
-class CrossEntropyLoss(Module):
+class _Loss(Module):
+    """A method of the prediction, given the targets and the options by name."""
+
+    method = ""
+    options: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
+
+    def _set(self, reduction: str, **options: Any) -> None:
+        allowed = (
+            ("mean", "sum", "none", "batchmean") if isinstance(self, KLDivLoss) else ("mean", "sum", "none")
+        )
+        if reduction not in allowed:
+            raise UsageError(
+                f"[{type(self).__name__}] reduction={shown(reduction)}: use one of {list(allowed)}."
+            )
+        self.reduction = reduction
+        for name, value in options.items():
+            if name in ("weight", "pos_weight"):
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The prediction and what it is compared with -> of shape () for "mean" and "sum"."""
+        return self._of(input, target)
+
+    def _of(self, first: Tensor, *others: Tensor) -> Tensor:
+        options = {name: getattr(self, name) for name in self.options}
+        return getattr(first, self.method)(*others, reduction=self.reduction, **options)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self.printed)
+
+
+class _Pair(_Loss):
+    """A loss of two predictions and how they should be to each other."""
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        """Of shape () for "mean" and "sum"."""
+        return self._of(input1, input2, target)
+
+
+class _Triplet(_Loss):
+    """A loss of an anchor, what should be near it and what should be far."""
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:  # type: ignore[override]
+        """Of shape () for "mean" and "sum"."""
+        return self._of(anchor, positive, negative)
+
+
+class CrossEntropyLoss(_Loss):
     """Of logits (n, classes, ...) and class numbers (n, ...) or probabilities (n, classes, ...).
 
-    ignore_index, reduction, label_smoothing   as in Tensor.cross_entropy
+    weight, ignore_index, label_smoothing   as in Tensor.cross_entropy
+
+    >>> nn.CrossEntropyLoss()(Tensor([[0.0, 0.0]]), Tensor([1])).item()
+    0.6931471824645996
     """
 
-    def __init__(self, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0):
-        self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
+    method, options = "cross_entropy", ("weight", "ignore_index", "label_smoothing")
 
-    def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """Of shape () for "mean" and "sum", (n, ...) for "none"."""
-        return x.cross_entropy(
-            target,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ):
+        self._set(reduction, weight=weight, ignore_index=ignore_index, label_smoothing=label_smoothing)
 
 
-class NLLLoss(Module):
+class NLLLoss(_Loss):
     """Of logarithms of probabilities (n, classes, ...) and class numbers (n, ...); see Tensor.nll_loss."""
 
-    def __init__(self, ignore_index: int = -100, reduction: str = "mean"):
-        self.ignore_index, self.reduction = ignore_index, reduction
+    method, options = "nll_loss", ("weight", "ignore_index")
 
-    def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """Of shape () for "mean" and "sum", (n, ...) for "none"."""
-        return x.nll_loss(target, ignore_index=self.ignore_index, reduction=self.reduction)
+    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"):
+        self._set(reduction, weight=weight, ignore_index=ignore_index)
 
 
-class MSELoss(Module):
+class MSELoss(_Loss):
     """The squared difference of two tensors of one shape."""
 
+    method = "mse_loss"
+
     def __init__(self, reduction: str = "mean"):
-        self.reduction = reduction
-
-    def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """Of shape () for "mean" and "sum", of the target's shape for "none"."""
-        return x.mse_loss(target, reduction=self.reduction)
+        self._set(reduction)
 
 
-class L1Loss(Module):
+class L1Loss(_Loss):
     """The absolute difference of two tensors of one shape."""
 
-    def __init__(self, reduction: str = "mean"):
-        self.reduction = reduction
-
-    def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """Of shape () for "mean" and "sum", of the target's shape for "none"."""
-        return x.l1_loss(target, reduction=self.reduction)
-
-
-class BCEWithLogitsLoss(Module):
-    """The cross entropy of logits and probabilities of one class, of one shape; nothing overflows."""
+    method = "l1_loss"
 
     def __init__(self, reduction: str = "mean"):
-        self.reduction = reduction
+        self._set(reduction)
 
-    def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """Of shape () for "mean" and "sum", of the target's shape for "none"."""
-        return x.binary_cross_entropy_with_logits(target, reduction=self.reduction)
+
+class SmoothL1Loss(_Loss):
+    """A square up to beta, divided by it, and a line beyond."""
+
+    method, options = "smooth_l1_loss", ("beta",)
+
+    def __init__(self, reduction: str = "mean", beta: float = 1.0):
+        self._set(reduction, beta=beta)
+
+
+class HuberLoss(_Loss):
+    """Half a square up to delta, and a line beyond."""
+
+    method, options = "huber_loss", ("delta",)
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0):
+        self._set(reduction, delta=delta)
+
+
+class BCELoss(_Loss):
+    """The cross entropy of probabilities and probabilities of one class, of one shape."""
+
+    method, options = "binary_cross_entropy", ("weight",)
+
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean"):
+        self._set(reduction, weight=weight)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """The cross entropy of logits and probabilities of one class, of one shape; nothing overflows.
+
+    pos_weight   multiplies the part of target 1
+    """
+
+    method, options = "binary_cross_entropy_with_logits", ("weight", "pos_weight")
+
+    def __init__(
+        self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None
+    ):
+        self._set(reduction, weight=weight, pos_weight=pos_weight)
+
+
+class KLDivLoss(_Loss):
+    """target * (log(target) - prediction), of logarithms; reduction "batchmean" divides by the first size."""
+
+    method, options = "kl_div", ("log_target",)
+
+    def __init__(self, reduction: str = "mean", log_target: bool = False):
+        self._set(reduction, log_target=log_target)
+
+
+class PoissonNLLLoss(_Loss):
+    """How unlikely counts are under Poisson distributions of these rates, or logarithms of rates."""
+
+    method, options = "poisson_nll_loss", ("log_input", "full", "eps")
+
+    def __init__(
+        self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+    ):
+        self._set(reduction, log_input=log_input, full=full, eps=eps)
+
+
+class GaussianNLLLoss(_Loss):
+    """How unlikely targets are under normal distributions: prediction, target, variance."""
+
+    method, options = "gaussian_nll_loss", ("full", "eps")
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"):
+        self._set(reduction, full=full, eps=eps)
+
+    def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:  # type: ignore[override]
+        """Means, targets and variances -> of shape () for "mean" and "sum"."""
+        return self._of(input, target, var)
+
+
+class HingeEmbeddingLoss(_Loss):
+    """The distance where the target is 1, max(0, margin - distance) where it is -1."""
+
+    method, options = "hinge_embedding_loss", ("margin",)
+
+    def __init__(self, margin: float = 1.0, reduction: str = "mean"):
+        self._set(reduction, margin=margin)
+
+
+class SoftMarginLoss(_Loss):
+    """log(1 + exp(-target * x)), of targets 1 and -1."""
+
+    method = "soft_margin_loss"
+
+    def __init__(self, reduction: str = "mean"):
+        self._set(reduction)
+
+
+class MultiMarginLoss(_Loss):
+    """max(0, margin - x[target] + x) ** p over the other classes."""
+
+    method, options = "multi_margin_loss", ("p", "margin", "weight")
+
+    def __init__(
+        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, reduction: str = "mean"
+    ):
+        if p not in (1, 2):
+            raise UsageError(f"[MultiMarginLoss] p={shown(p)}: use 1 or 2.")
+        self._set(reduction, p=p, margin=margin, weight=weight)
+
+
+class MultiLabelSoftMarginLoss(_Loss):
+    """The mean over classes of the cross entropy of each class and its target, 0 or 1."""
+
+    method, options = "multilabel_soft_margin_loss", ("weight",)
+
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean"):
+        self._set(reduction, weight=weight)
+
+
+class MarginRankingLoss(_Pair):
+    """max(0, margin - target * (x1 - x2)): x1, x2, target."""
+
+    method, options = "margin_ranking_loss", ("margin",)
+
+    def __init__(self, margin: float = 0.0, reduction: str = "mean"):
+        self._set(reduction, margin=margin)
+
+
+class CosineEmbeddingLoss(_Pair):
+    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1: x1, x2, target."""
+
+    method, options = "cosine_embedding_loss", ("margin",)
+
+    def __init__(self, margin: float = 0.0, reduction: str = "mean"):
+        self._set(reduction, margin=margin)
+
+
+class TripletMarginLoss(_Triplet):
+    """max(0, margin + distance to the positive - distance to the negative): anchor, positive, negative."""
+
+    method, options = "triplet_margin_loss", ("margin", "p", "eps", "swap")
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        reduction: str = "mean",
+    ):
+        self._set(reduction, margin=margin, p=p, eps=eps, swap=swap)
+
+
+class TripletMarginWithDistanceLoss(_Triplet):
+    """TripletMarginLoss of a distance of one's own."""
+
+    method, options = "triplet_margin_with_distance_loss", ("distance_function", "margin", "swap")
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ):
+        if distance_function is not None and not callable(distance_function):
+            raise UsageError(
+                f"[TripletMarginWithDistanceLoss] {shown(distance_function)}: give a function of two tensors."
+            )
+        self._set(reduction, distance_function=distance_function, margin=margin, swap=swap)

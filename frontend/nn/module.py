@@ -1,26 +1,32 @@
-"""Modules: objects that hold tensors and other modules, and are called on tensors.
+"""Modules: objects that hold parameters, buffers and other modules, and are called on tensors.
 
-In       attributes: tensors, modules, lists, tuples and dicts of them
-Out      `Module`: parameters, buffers, names, state_dict, training mode
-Changes  `load_state_dict` writes into the tensors in place; `train`, `eval` and `requires_grad_` set flags
-Next     layers.py and norm.py (the modules there are), optim.py (who takes the parameters)
+In       attributes: parameters, modules, lists, tuples and dicts of them; buffers by `register_buffer`
+Out      `Module`: names of all that is inside, training mode, hooks, moves to devices and dtypes
+Changes  `train`, `eval`, `requires_grad_` set flags; `to` and its kin give the tensors inside other memory
+Next     state.py (its state by name), containers.py, hooks.py, layers/ (the modules there are), optim/
 
-Nothing is registered: what a module holds is found by looking at its attributes, in the order they were set. A tensor
-attribute is a parameter, except those that the class names in `buffers_of_class`: state that is saved but not trained.
+Nothing is registered by hand: what a module holds is found by looking at its attributes, in the order they were set. A
+tensor attribute is a parameter if it is a `Parameter` or requires a gradient, and a buffer, which is saved but not
+trained, if `register_buffer` or the class (`buffers_of_class`) says so; any other tensor is the module's own matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hcq.checks import is_whole, shown
+from hcq.checks import shown
 from hcq.errors import UsageError
+from hcq.frontend import device as devices
 from hcq.frontend import names
-from hcq.frontend.core import changed, watcher
-from hcq.frontend.errors import OutOfRange
-from hcq.frontend.realize import realize
+from hcq.frontend.core import changed, thread_modes, watcher
+from hcq.frontend.nn.holding import dotted, inside, is_buffer, is_parameter, trained_names
+from hcq.frontend.nn.hooks import Handle, Hooks, call
+from hcq.frontend.nn.parameter import Parameter
+from hcq.frontend.nn.state import State
 from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import DType, dtypes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -43,12 +49,13 @@ class _Training:
         changed()
 
 
-class Module:
+class Module(State):
     """A part of a model. Subclasses set attributes in `__init__` and compute in `forward`.
 
     >>> class Scale(nn.Module):
     ...     def __init__(self):
-    ...         self.factor = Tensor([2.0], requires_grad=True)
+    ...         super().__init__()
+    ...         self.factor = nn.Parameter(Tensor([2.0]))
     ...
     ...     def forward(self, x):
     ...         return x * self.factor
@@ -57,7 +64,6 @@ class Module:
     ([4.0], ['0.factor', '1.factor'])
     """
 
-    buffers_of_class: tuple[str, ...] = ()  # attributes that are state, not parameters
     training = _Training()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -69,94 +75,223 @@ class Module:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if names.wanted():
             names.learn(self, self.modules(), lambda: (*self.named_parameters(), *self.named_buffers()))
-        return self.forward(*args, **kwargs)
+        hooks = vars(self).get("_hooks")
+        if thread_modes and (watching := watcher()) is not None:
+            watching.reads_state(self, "_hooked", vars(self).get("_hooked", True))
+        return self.forward(*args, **kwargs) if hooks is None else call(self, hooks, args, kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Tensor) and value._requires_grad and type(value) is Tensor:
+            trained_names(self).add(name)  # and goes on being a parameter when it is frozen
+        object.__setattr__(self, name, value)
+
+    # -- what it is given --
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """`self.name = param`, for names that are computed. None keeps the place of one that is not there."""
+        self._refuse_name("register_parameter", name)
+        if param is not None and not isinstance(param, Parameter):
+            raise UsageError(
+                f"[register_parameter] {name!r}: {shown(param)} is no Parameter. Make it one: nn.Parameter(tensor)."
+            )
+        setattr(self, name, param)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """A tensor that goes with the module from device to device and is not trained.
+
+        persistent   False keeps it out of state_dict
+
+        >>> m = nn.Module()
+        >>> m.register_buffer("mask", Tensor([1.0, 0.0]))
+        >>> list(m.state_dict())
+        ['mask']
+        """
+        self._refuse_name("register_buffer", name)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise UsageError(f"[register_buffer] {name!r}: {shown(tensor)} is no tensor. Make it one first.")
+        vars(self).setdefault("_buffer_names", {})[name] = bool(persistent)
+        setattr(self, name, tensor)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """`self.name = module`, for names that are computed."""
+        self._refuse_name("register_module", name)
+        if module is not None and not isinstance(module, Module):
+            raise UsageError(f"[register_module] {name!r}: {shown(module)} is no module.")
+        setattr(self, name, module)
+
+    add_module = register_module
+
+    def _refuse_name(self, method: str, name: str) -> None:
+        if not isinstance(name, str) or not name or "." in name:
+            raise UsageError(f"[{method}] {shown(name)}: give a name without a dot.")
+        if hasattr(type(self), name) and name not in self.buffers_of_class:
+            raise UsageError(f"[{method}] {type(self).__name__} has a method {name!r}. Use another name.")
 
     # -- what it holds --
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module under `prefix`, then every module inside, each once, with its dotted name."""
-        seen: set[int] = set()
+    def named_modules(
+        self, memo: set[int] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module under `prefix`, then every module inside, each once, with its dotted name.
+
+        memo               ids of modules that are not listed; those that are get in
+        remove_duplicate   False lists a module as often as it is held
+        """
+        seen = set() if memo is None else memo
         stack: list[tuple[str, Module]] = [(prefix, self)]
         while stack:
             name, module = stack.pop()
-            if id(module) in seen:
+            if remove_duplicate and id(module) in seen:
                 continue
             seen.add(id(module))
             yield name, module
-            stack.extend(reversed(list(_inside(module, _dotted(name), Module))))
+            stack.extend(reversed(list(inside(module, dotted(name), Module))))
 
     def modules(self) -> Iterator[Module]:
         """This module and every module inside, each once."""
         for _, module in self.named_modules():
             yield module
 
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly inside, each once, with their names."""
+        seen: set[int] = set()
+        for name, module in inside(self, "", Module):
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
+
     def children(self) -> Iterator[Module]:
         """The modules directly inside."""
-        for _, module in _inside(self, "", Module):
+        for _, module in self.named_children():
             yield module
 
-    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Every parameter with its dotted name, each tensor once, also when it is frozen."""
-        yield from self._named_tensors(parameters=True)
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Every parameter with its dotted name, each tensor once, also when it is frozen.
 
-    def parameters(self) -> Iterator[Tensor]:
+        recurse            False for those of this module alone
+        remove_duplicate   False lists a tensor as often as it is held
+        """
+        yield from self._named_tensors(is_parameter, prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
         """Every parameter, each once."""
-        for _, tensor in self.named_parameters():
+        for _, tensor in self.named_parameters(recurse=recurse):
             yield tensor
 
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Every tensor that is saved but not trained, with its dotted name."""
-        yield from self._named_tensors(parameters=False)
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Every buffer, saved or not, with its dotted name."""
+        yield from self._named_tensors(is_buffer, prefix, recurse, remove_duplicate)
 
-    def buffers(self) -> Iterator[Tensor]:
-        """Every tensor that is saved but not trained."""
-        for _, tensor in self.named_buffers():
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Every buffer, each once."""
+        for _, tensor in self.named_buffers(recurse=recurse):
             yield tensor
 
-    def _named_tensors(self, parameters: bool) -> Iterator[tuple[str, Tensor]]:
+    def _named_tensors(
+        self, wanted: Callable[[Module, str, Tensor], bool], prefix: str, recurse: bool, once: bool
+    ) -> Iterator[tuple[str, Tensor]]:
         seen: set[int] = set()
-        for prefix, module in self.named_modules():
-            for name, tensor in _inside(module, _dotted(prefix), Tensor):
-                top = name[len(_dotted(prefix)) :].split(".")[0]
-                if (top in module.buffers_of_class) is parameters or id(tensor) in seen:
+        holders = (
+            self.named_modules(prefix=prefix, remove_duplicate=once) if recurse else iter([(prefix, self)])
+        )
+        for place, module in holders:
+            start = dotted(place)
+            for name, tensor in inside(module, start, Tensor):
+                if (once and id(tensor) in seen) or not wanted(module, name[len(start) :], tensor):
                     continue
                 seen.add(id(tensor))
                 yield name, tensor
 
-    # -- its state --
+    @property
+    def _modules(self) -> Mapping[str, Module]:
+        return MappingProxyType(dict(inside(self, "", Module)))
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Name -> tensor, parameters and buffers: the tensors themselves, not copies. nn.save_file keeps them."""
-        return {**dict(self.named_parameters()), **dict(self.named_buffers())}
+    @property
+    def _parameters(self) -> Mapping[str, Tensor]:
+        return MappingProxyType(dict(self.named_parameters(recurse=False, remove_duplicate=False)))
 
-    def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> None:
-        """Write tensors of the same names into this module's, in place, converted to their dtype and device.
+    @property
+    def _buffers(self) -> Mapping[str, Tensor]:
+        return MappingProxyType(dict(self.named_buffers(recurse=False, remove_duplicate=False)))
 
-        Raises  UsageError for a shape that differs and, when strict, for names that are missing or unknown; nothing is
-                written then
-        """
-        own = self.state_dict()
-        missing = [name for name in own if name not in state]
-        unknown = [name for name in state if name not in own]
-        if strict and (missing or unknown):
-            parts = [f"missing: {', '.join(missing)}"] if missing else []
-            parts += [f"unknown: {', '.join(unknown)}"] if unknown else []
-            raise UsageError(
-                f"[load_state_dict] {type(self).__name__}: the names do not match; {'; '.join(parts)}. "
-                "Pass strict=False to load those that do."
-            )
-        found = [(name, tensor, state[name]) for name, tensor in own.items() if name in state]
-        for name, tensor, value in found:
-            if tensor.shape != value.shape:
+    def get_submodule(self, target: str) -> Module:
+        """The module of a dotted name; itself for "". Raises UsageError when there is none."""
+        found: Module = self
+        for name in filter(None, target.split(".")):
+            held = dict(inside(found, "", Module))
+            if name not in held:
                 raise UsageError(
-                    f"[load_state_dict] {name} has shape {tensor.shape}, the saved one {value.shape}. "
-                    "Build the module with the sizes it was saved with."
+                    f"[get_submodule] {target!r}: {type(found).__name__} has no module {name!r}; it has {list(held)}."
                 )
-        for _, tensor, value in found:
-            tensor.assign(value.detach().to(tensor.device).cast(tensor.dtype))
-        realize([tensor for _, tensor, _ in found])
+            found = held[name]
+        return found
 
-    # -- flags --
+    def set_submodule(self, target: str, module: Module) -> None:
+        """Put a module where another one is. Raises UsageError when there is none of that dotted name."""
+        self.get_submodule(target)
+        holder, _, name = target.rpartition(".")
+        setattr(self.get_submodule(holder), name, module)
+
+    def get_parameter(self, target: str) -> Tensor:
+        """The parameter of a dotted name. Raises UsageError when there is none."""
+        return self._tensor_of("get_parameter", target, is_parameter)
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer of a dotted name. Raises UsageError when there is none."""
+        return self._tensor_of("get_buffer", target, is_buffer)
+
+    def _tensor_of(self, method: str, target: str, wanted: Callable[[Module, str, Tensor], bool]) -> Tensor:
+        holder, _, name = target.rpartition(".")
+        module = self.get_submodule(holder)
+        tensor = dict(inside(module, "", Tensor)).get(name)
+        if tensor is None or not wanted(module, name, tensor):
+            raise UsageError(f"[{method}] {target!r}: {type(module).__name__} has none of that name.")
+        return tensor
+
+    # -- hooks --
+
+    def _own_hooks(self) -> Hooks:
+        hooks: Hooks = vars(self).setdefault("_hooks", Hooks())
+        return hooks
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Handle:
+        """Call hook(module, args) before forward; what it returns, if not None, takes the place of args.
+
+        with_kwargs   hook(module, args, kwargs), which returns (args, kwargs) or None
+        """
+        return Handle(self._own_hooks().before, (hook, with_kwargs), prepend, self)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Handle:
+        """Call hook(module, args, output) after forward; what it returns, if not None, is the output.
+
+        >>> layer, seen = nn.ReLU(), []
+        >>> with layer.register_forward_hook(lambda module, args, output: seen.append(output.shape)):
+        ...     y = layer(Tensor([1.0, -1.0]))
+        >>> seen
+        [(2,)]
+        """
+        return Handle(self._own_hooks().after, (hook, with_kwargs), prepend, self)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+        """Call hook(module, grad_output) when backward() comes to the module; its result, if any, flows on instead."""
+        return Handle(self._own_hooks().backward_before, hook, prepend, self)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+        """Call hook(module, grad_input, grad_output) when backward() has passed the module.
+
+        What it returns, if not None, is grad_input from then on. The gradients are lazy: they are computed when read.
+        """
+        return Handle(self._own_hooks().backward, hook, prepend, self)
+
+    # -- flags and places --
 
     def train(self, mode: bool = True) -> Self:
         """Training mode, for this module and all inside: dropout drops, batch norm uses the batch's statistics."""
@@ -174,6 +309,53 @@ class Module:
             parameter.requires_grad_(requires_grad)
         return self
 
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget every parameter's gradient, or make it zero."""
+        for parameter in self.parameters():
+            gradient = None if set_to_none else parameter.grad
+            parameter.grad = None if gradient is None else gradient.zeros_like()
+
+    def apply(self, fn: Callable[[Module], object]) -> Self:
+        """Call fn on every module inside, children first, and on this one. Returns itself."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Move parameters and buffers to a device, or floats among them to a dtype, or both. Returns itself.
+
+        to(device), to(dtype), to(device, dtype), to(tensor): as of a tensor, but in place. Make optimizers afterwards.
+        """
+        device, dtype = _target(args, kwargs)
+        for tensor in (*self.parameters(), *self.buffers()):
+            move(tensor, device, dtype if tensor.dtype.is_float else None)
+        return self
+
+    def cpu(self) -> Self:
+        """to("CPU")."""
+        return self.to("CPU")
+
+    def type(self, dst_type: DType) -> Self:
+        """to(dst_type)."""
+        return self.to(dst_type)
+
+    def float(self) -> Self:
+        """to(dtypes.float32)."""
+        return self.to(dtypes.float32)
+
+    def double(self) -> Self:
+        """to(dtypes.float64)."""
+        return self.to(dtypes.float64)
+
+    def half(self) -> Self:
+        """to(dtypes.float16)."""
+        return self.to(dtypes.float16)
+
+    def bfloat16(self) -> Self:
+        """to(dtypes.bfloat16)."""
+        return self.to(dtypes.bfloat16)
+
     def shard(self, devices: Any, axis: int | None = None) -> Self:
         """Put every parameter and buffer on several devices: a copy on each, or split along an axis. Returns itself.
 
@@ -184,116 +366,63 @@ class Module:
             tensor.shard_(devices, axis)
         return self
 
-    def zero_grad(self) -> None:
-        """Forget every parameter's gradient."""
-        for parameter in self.parameters():
-            parameter.grad = None
-
     # -- how it prints --
 
     def extra_repr(self) -> str:
         """What a layer says about itself between its parentheses."""
         return ""
 
+    def _get_name(self) -> str:
+        return type(self).__name__
+
     def __repr__(self) -> str:
-        inside = list(_inside(self, "", Module))
-        if not inside:
-            return f"{type(self).__name__}({self.extra_repr()})"
-        lines = [f"  ({name}): {_indented(repr(module))}" for name, module in inside]
-        return "\n".join([f"{type(self).__name__}({self.extra_repr()}", *lines, ")"])
+        lines = [f"({name}): {module!r}" for name, module in inside(self, "", Module)]
+        return printed(self._get_name(), self.extra_repr(), lines)
 
 
-class Sequential(Module):
-    """Modules, or functions of a tensor, applied one after the other. An index gives a part, a slice a Sequential."""
-
-    def __init__(self, *modules: Any):
-        for place, module in enumerate(modules):
-            if not callable(module):
-                raise UsageError(
-                    f"[Sequential] part {place} is {module!r}: give modules or functions of a tensor."
-                )
-        self.parts = list(modules)
-
-    def forward(self, x: Any) -> Any:
-        """What the last part gives; the first one gets x."""
-        for part in self.parts:
-            x = part(x)
-        return x
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.parts)
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def __getitem__(self, place: Any) -> Any:
-        return Sequential(*self.parts[place]) if isinstance(place, slice) else _part(self, self.parts, place)
+def printed(name: str, extra: str, lines: list[str]) -> str:
+    """A module as text: its name, what it says about itself, a line for each part."""
+    parts = (extra.split("\n") if extra else []) if lines or "\n" in extra else []
+    parts += lines
+    if not parts:
+        return f"{name}({extra})"
+    if len(parts) == 1 and not lines:
+        return f"{name}({parts[0]})"
+    return "\n".join([f"{name}(", *("  " + part.replace("\n", "\n  ") for part in parts), ")"])
 
 
-class ModuleList(Module):
-    """A list of modules; it has no forward of its own."""
-
-    def __init__(self, modules: Iterable[Module] = ()):
-        self.parts: list[Module] = []
-        try:
-            given = () if isinstance(modules, Module) else tuple(modules)
-        except TypeError:
-            given = ()
-        if not given and not isinstance(modules, (tuple, list)):
-            raise UsageError(f"[ModuleList] {shown(modules)}: give a list of modules.")
-        for module in given:
-            self.append(module)
-
-    def append(self, module: Module) -> Self:
-        """Add a module at the end. Returns itself. Raises UsageError for what is no module."""
-        if not isinstance(module, Module):
-            raise UsageError(f"[ModuleList] {shown(module)} is no module. Give modules.")
-        self.parts.append(module)
-        return self
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self.parts)
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def __getitem__(self, place: Any) -> Any:
-        return ModuleList(self.parts[place]) if isinstance(place, slice) else _part(self, self.parts, place)
+def move(tensor: Tensor, device: str | None, dtype: DType | None) -> None:
+    """Give this very tensor, and its gradient, memory on another device or of another dtype."""
+    where = tensor.device if device is None else devices.canonical(device)
+    kind = dtype or tensor.dtype
+    if where == tensor.device and kind is tensor.dtype:
+        return
+    moved = tensor.detach().to(where).cast(kind).clone().realize()
+    if tensor._grad is not None:
+        move(tensor._grad, where, kind)
+    tensor._before_change()
+    tensor.node, tensor.device = moved.node, moved.device
+    tensor.node.arg.tracked = tensor._requires_grad
+    changed()
 
 
-def _part(module: Module, parts: list[Any], place: Any) -> Any:
-    """One of the parts, by its number."""
-    if not is_whole(place):
-        raise UsageError(f"[{type(module).__name__}] {shown(place)}: a part is named by an int, or a slice.")
-    number = place.__index__()
-    if not -len(parts) <= number < len(parts):
-        raise OutOfRange(f"[{type(module).__name__}] part {shown(place)} of {len(parts)}: there is none.")
-    return parts[number]
-
-
-def _dotted(prefix: str) -> str:
-    return f"{prefix}." if prefix else ""
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")
-
-
-def _inside(module: Module, prefix: str, kind: type[Any]) -> Iterator[tuple[str, Any]]:
-    """What of one kind a module's attributes hold, with names; containers are searched, other modules are not."""
-    held = vars(module)
-    if isinstance(module, (Sequential, ModuleList)):
-        held = {str(place): part for place, part in enumerate(module.parts)}  # the names PyTorch gives them
-    for name, value in held.items():
-        yield from _within(value, prefix + name, kind)
-
-
-def _within(value: Any, name: str, kind: type[Any]) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, kind):
-        yield name, value
-    elif isinstance(value, (list, tuple)):
-        for place, item in enumerate(value):
-            yield from _within(item, f"{name}.{place}", kind)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _within(item, f"{name}.{key}", kind)
+def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str | None, DType | None]:
+    """What the arguments of `to` name."""
+    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    for arg in args:
+        if isinstance(arg, DType):
+            dtype = arg
+        elif isinstance(arg, Tensor):
+            device, dtype = arg.device, arg.dtype
+        elif isinstance(arg, str):
+            device = arg
+        elif arg is not None and not isinstance(arg, bool):
+            raise UsageError(f"[Module.to] {shown(arg)}: give a device, a dtype, or a tensor.")
+    unknown = set(kwargs) - {"device", "dtype", "non_blocking", "memory_format", "tensor"}
+    if unknown:
+        raise UsageError(f"[Module.to] {sorted(unknown)}: it takes device and dtype.")
+    if dtype is not None and not (isinstance(dtype, DType) and dtype.is_float):
+        raise UsageError(f"[Module.to] dtype {shown(dtype)}: only floats are converted. Use a float dtype.")
+    if device is None and dtype is None and not kwargs and not args:
+        raise UsageError("[Module.to] nothing is named. Give a device, a dtype, or a tensor.")
+    return device, dtype

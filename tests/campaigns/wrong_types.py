@@ -254,6 +254,7 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "nn.AvgPool2d": ("2",),
     "nn.BatchNorm": ("1",),
     "nn.BatchNorm1d": ("3",),
+    "nn.Dropout.forward": ("nn.Dropout()", "x"),
     "nn.BatchNorm2d": ("1",),
     "nn.BatchNorm3d": ("1",),
     "nn.LayerNorm": ("3",),
@@ -277,6 +278,34 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "nn.RMSNorm.forward": ("nn.RMSNorm(3)", "x"),
     "nn.Module.forward": None,
     "nn.ModuleList.forward": None,
+    "nn.ModuleDict": ("{'a': nn.ReLU()}",),
+    "nn.ModuleDict.forward": None,
+    "nn.ParameterList": ("[x]",),
+    "nn.ParameterList.forward": None,
+    "nn.ParameterDict": ("{'a': x}",),
+    "nn.ParameterDict.forward": None,
+    "nn.Parameter": ("x",),
+    "nn.MaxUnpool1d": ("2",),
+    "nn.MaxUnpool2d": ("2",),
+    "nn.MaxUnpool3d": ("2",),
+    "nn.MaxUnpool1d.forward": None,
+    "nn.MaxUnpool2d.forward": None,
+    "nn.MaxUnpool3d.forward": None,
+    "nn.TransformerEncoder": ("nn.ReLU()", "2"),
+    "nn.TransformerDecoder": ("nn.ReLU()", "2"),
+    "nn.TransformerEncoder.forward": None,
+    "nn.TransformerDecoder.forward": None,
+    "nn.MultiMarginLoss.forward": ("nn.MultiMarginLoss()", "y", "Tensor([0, 2])"),
+    "nn.utils.get_total_norm": ("[x]",),
+    "nn.utils.parameters_to_vector": ("[x]",),
+    "nn.utils.vector_to_parameters": ("Tensor.ones(6)", "[x.clone().realize()]"),
+    "nn.functional.dropout1d": ("image[0]",),
+    "nn.functional.dropout2d": ("image",),
+    "nn.functional.dropout3d": ("image",),
+    "nn.functional.fold": ("Tensor.ones(1, 4, 4)", "3", "2"),
+    "nn.functional.unfold": ("image", "2"),
+    "nn.functional.batch_norm": ("x", "None", "None", "None", "None", "True"),
+    "nn.functional.instance_norm": ("image",),
     "nn.Sequential.forward": ("nn.Sequential(nn.ReLU())", "x"),
     "nn.CrossEntropyLoss.forward": ("nn.CrossEntropyLoss()", "x", "Tensor([0, 1])"),
     "nn.NLLLoss.forward": ("nn.NLLLoss()", "x", "Tensor([0, 1])"),
@@ -359,6 +388,25 @@ def _call(name: str, function: Any, receiver: str | None) -> Call | None:
     return Call(name, f"{head}({', '.join('{' + each + '}' for each in known)})", options)
 
 
+def _layers() -> dict[str, tuple[str, ...]]:
+    """Right calls of layers and of their forward: those that are compared with PyTorch's."""
+    from tests.frontend.layer_cases import CASES
+
+    found: dict[str, tuple[str, ...]] = {}
+    for case in CASES:
+        if f"nn.{case.name}" in found or any(hasattr(value, "dtype") for value in case.kwargs.values()):
+            continue
+        arguments = [repr(arg) for arg in case.args]
+        options = [f"{name}={value!r}" for name, value in case.kwargs.items()]
+        inputs = [
+            f"Tensor.ones{given!r}" if isinstance(given, tuple) else f"Tensor({given.tolist()!r})"
+            for given in case.inputs
+        ]
+        found[f"nn.{case.name}"] = tuple(arguments)
+        found[f"nn.{case.name}.forward"] = (f"nn.{case.name}({', '.join([*arguments, *options])})", *inputs)
+    return found
+
+
 @functools.cache
 def calls() -> tuple[Call, ...]:
     """Every public call that there is, found on the objects."""
@@ -375,10 +423,13 @@ def calls() -> tuple[Call, ...]:
         found.append(
             _call(f"{'Tensor' if is_made else 'x'}.{name}", getattr(Tensor, name), None if is_made else "x")
         )
+    for name, value in _layers().items():
+        CALLS.setdefault(name, value)
     for name in nn.__all__:
         member = getattr(nn, name)
         if inspect.isclass(member):
             found.append(_call(f"nn.{name}", member.__init__, None))
+        if inspect.isclass(member) and issubclass(member, nn.Module):
             found.append(_call(f"nn.{name}.forward", member.forward, f"nn.{name}()"))
         elif inspect.isfunction(member):
             found.append(_call(f"nn.{name}", member, None))

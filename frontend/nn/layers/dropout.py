@@ -1,0 +1,73 @@
+"""Dropout: in training, some elements or channels become zero; in evaluation, nothing happens.
+
+In       a probability, then tensors
+Out      `Dropout`, `Dropout1d` to `Dropout3d` (whole channels), `AlphaDropout`, `FeatureAlphaDropout`
+Changes  nothing but the device's random counter
+Next     ../functional.py (what they compute)
+Source   Srivastava et al. 2014; Klambauer et al. 2017
+"""
+
+from __future__ import annotations
+
+from hcq.frontend.nn import functional as F
+from hcq.frontend.nn.layers.sizes import probability
+from hcq.frontend.nn.module import Module
+from hcq.frontend.tensor import Tensor
+
+
+class _Dropout(Module):
+    """p is how likely an element, or a channel, becomes zero."""
+
+    def __init__(self, p: float = 0.5, inplace: bool = False):
+        self.p, self.inplace = probability(type(self).__name__, p), inplace
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """In training, each element becomes zero with probability p and the others grow by 1 / (1 - p)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape; in evaluation, x itself."""
+        return F.dropout(x, self.p, self.training)
+
+
+class Dropout1d(_Dropout):
+    """Whole channels of (n, channels, length); n may be left out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return F.dropout1d(x, self.p, self.training)
+
+
+class Dropout2d(_Dropout):
+    """Whole channels of (n, channels, h, w); n may be left out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return F.dropout2d(x, self.p, self.training)
+
+
+class Dropout3d(_Dropout):
+    """Whole channels of (n, channels, d, h, w); n may be left out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return F.dropout3d(x, self.p, self.training)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout that keeps mean 0 and deviation 1, as SELU does: what is dropped takes SELU's lowest value."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return F.alpha_dropout(x, self.p, self.training)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """AlphaDropout of whole channels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return F.feature_alpha_dropout(x, self.p, self.training)

@@ -1,0 +1,321 @@
+"""Normalisation layers: subtract a mean, divide by a deviation, scale and shift by parameters.
+
+In       tensors
+Out      `BatchNorm`, `InstanceNorm` (statistics of the batch, running ones for evaluation), `LayerNorm`, `GroupNorm`,
+         `RMSNorm`, `LocalResponseNorm`
+Changes  in training mode, BatchNorm's running statistics: lazily, with the next realize of a step or of themselves
+Next     ../optim/ (whose step also does the pending updates of statistics)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hcq.errors import UsageError
+from hcq.frontend.nn import init
+from hcq.frontend.nn.functional import _normed_by_batch
+from hcq.frontend.nn.init import constant
+from hcq.frontend.nn.layers.sizes import even, positive
+from hcq.frontend.nn.module import Module
+from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import DType, dtypes
+from hcq.ir.node import Shape
+
+
+def _scale_and_shift(
+    shape: Shape, affine: bool, bias: bool, dtype: DType | None, device: str | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Parameters that start as one and zero, or None."""
+    weight = even(shape, 1.0, dtype, device) if affine else None
+    shift = even(shape, 0.0, dtype, device) if affine and bias else None
+    return weight, shift
+
+
+def _reset(weight: Tensor | None, shift: Tensor | None) -> None:
+    if weight is not None:
+        init.ones_(weight)
+    if shift is not None:
+        init.zeros_(shift)
+
+
+class _Running(Module):
+    """A norm of each channel (axis 1), whose statistics over many batches are kept for evaluation.
+
+    weight, bias   (num_features,), if affine
+    momentum       how much of the new statistics enters the running ones; None keeps the plain average of all batches
+    """
+
+    buffers_of_class = ("running_mean", "running_var", "num_batches_tracked")
+    ranks: tuple[int, ...] = ()  # numbers of axes a subclass insists on
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ):
+        positive(type(self).__name__, num_features=num_features)
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self.weight, self.bias = _scale_and_shift((num_features,), affine, bias, dtype, device)
+        kept = track_running_stats
+        self.running_mean = constant((num_features,), 0.0, dtype, device) if kept else None
+        self.running_var = constant((num_features,), 1.0, dtype, device) if kept else None
+        self.num_batches_tracked = constant((), 0, dtypes.int64, device) if kept else None
+
+    def reset_running_stats(self) -> None:
+        """Forget what was seen: mean 0, deviation 1."""
+        if self.running_mean is not None and self.running_var is not None:
+            init.zeros_(self.running_mean)
+            init.ones_(self.running_var)
+        if self.num_batches_tracked is not None:
+            init.zeros_(self.num_batches_tracked)
+
+    def reset_parameters(self) -> None:
+        """Start over: scale 1, shift 0, and no statistics."""
+        self.reset_running_stats()
+        _reset(self.weight, self.bias)
+
+    def _share(self) -> Any:
+        """How much of this batch's statistics enters the running ones."""
+        if self.num_batches_tracked is None or not self.training:
+            return 0.0
+        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+        if self.momentum is not None:
+            return self.momentum
+        assert self.running_mean is not None
+        return 1.0 / self.num_batches_tracked.cast(self.running_mean.dtype)
+
+    def _check(self, x: Tensor, axis: int = 1) -> None:
+        name = type(self).__name__
+        if x.ndim < 2 or (self.ranks and x.ndim not in self.ranks):
+            known = " or ".join(map(str, self.ranks)) or "2 or more"
+            raise UsageError(
+                f"[{name}] a tensor of shape {x.shape}: it needs {known} axes, (n, channels, ...)."
+            )
+        if x.shape[axis] != self.num_features:
+            raise UsageError(
+                f"[{name}] a tensor of shape {x.shape}: axis {axis} must have {self.num_features} channels."
+            )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm(_Running):
+    """Each channel (axis 1) to mean 0 and deviation 1 over the batch; evaluation uses the running statistics.
+
+    Source  Ioffe and Szegedy 2015
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, num_features, ...), of the same shape. In training it updates the running statistics, lazily.
+
+        Raises  UsageError for another number of channels, and in training for one value per channel
+        """
+        self._check(x)
+        if not self.training and self.track_running_stats:
+            return x.batch_norm(self.running_mean, self.running_var, self.weight, self.bias, self.eps)
+        if self.training and x.numel() == self.num_features:
+            raise UsageError(
+                f"[{type(self).__name__}] a tensor of shape {x.shape}: one value per channel has no deviation. "
+                "Train on more, or call eval()."
+            )
+        kept = (self.running_mean, self.running_var) if self.training else (None, None)
+        return _normed_by_batch(
+            x, *kept, self.weight, self.bias, self._share(), self.eps, (0, *range(2, x.ndim))
+        )
+
+
+class BatchNorm1d(BatchNorm):
+    """BatchNorm of (n, channels) or (n, channels, length)."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(BatchNorm):
+    """BatchNorm of (n, channels, h, w)."""
+
+    ranks = (4,)
+
+
+class BatchNorm3d(BatchNorm):
+    """BatchNorm of (n, channels, d, h, w)."""
+
+    ranks = (5,)
+
+
+class _InstanceNorm(_Running):
+    """Each channel of each sample to mean 0 and deviation 1; with track_running_stats, evaluation uses those.
+
+    Source  Ulyanov et al. 2016
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: str | None = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, num_features, ...), of the same shape; n may be left out."""
+        if x.ndim == self.ranks[0]:
+            self._check(x, 0)
+            return self.forward(x.unsqueeze(0)).squeeze(0)
+        self._check(x)
+        if not self.training and self.track_running_stats:
+            return x.batch_norm(self.running_mean, self.running_var, self.weight, self.bias, self.eps)
+        if self.training and math.prod(x.shape[2:]) == 1:
+            raise UsageError(
+                f"[{type(self).__name__}] a tensor of shape {x.shape}: one value per channel has no deviation. "
+                "Train on more, or call eval()."
+            )
+        kept = (self.running_mean, self.running_var) if self.training else (None, None)
+        share = self.momentum or 0.0  # num_batches_tracked stays as it is, as in PyTorch
+        return _normed_by_batch(x, *kept, self.weight, self.bias, share, self.eps, tuple(range(2, x.ndim)))
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """InstanceNorm of (n, channels, length)."""
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """InstanceNorm of (n, channels, h, w)."""
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """InstanceNorm of (n, channels, d, h, w)."""
+
+    ranks = (4, 5)
+
+
+class LocalResponseNorm(Module):
+    """Each element divided by a power of the mean square of its neighbours in `size` channels."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape; see Tensor.local_response_norm."""
+        return x.local_response_norm(self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class LayerNorm(Module):
+    """The last axes, of sizes `normalized_shape`, to mean 0 and deviation 1."""
+
+    def __init__(
+        self,
+        normalized_shape: int | tuple[int, ...] | list[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ):
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape, self.eps = shape, eps
+        self.weight, self.bias = _scale_and_shift(shape, elementwise_affine, bias, dtype, device)
+
+    def reset_parameters(self) -> None:
+        """Start over: scale 1, shift 0."""
+        _reset(self.weight, self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., *normalized_shape), of the same shape; see Tensor.layer_norm."""
+        return x.layer_norm(self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.weight is not None}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(Module):
+    """The last axes, of sizes `normalized_shape`, to a root mean square of 1."""
+
+    def __init__(
+        self,
+        normalized_shape: int | tuple[int, ...] | list[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ):
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape, self.eps = shape, eps
+        self.weight, _ = _scale_and_shift(shape, elementwise_affine, False, dtype, device)
+
+    def reset_parameters(self) -> None:
+        """Start over: scale 1."""
+        _reset(self.weight, None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., *normalized_shape), of the same shape; see Tensor.rms_norm."""
+        return x.rms_norm(self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.weight is not None}"
+
+
+class GroupNorm(Module):
+    """The channels (axis 1) in groups, each to mean 0 and deviation 1 within a sample."""
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ):
+        if num_groups < 1 or num_channels % num_groups:
+            raise UsageError(f"[GroupNorm] {num_channels} channels do not divide into {num_groups} groups.")
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.weight, self.bias = _scale_and_shift((num_channels,), affine, bias, dtype, device)
+
+    def reset_parameters(self) -> None:
+        """Start over: scale 1, shift 0."""
+        _reset(self.weight, self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, num_channels, ...), of the same shape; see Tensor.group_norm. Raises UsageError for other channels."""
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
+            raise UsageError(
+                f"[GroupNorm] a tensor of shape {x.shape}: axis 1 must have {self.num_channels} channels."
+            )
+        return x.group_norm(self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.weight is not None}, "
+            f"bias={self.bias is not None}"
+        )

@@ -1,0 +1,188 @@
+"""Shapes: modules that rearrange, join, cut apart or resize, and have no parameters.
+
+In       tensors
+Out      `Flatten`, `Unflatten`, `PixelShuffle`, `PixelUnshuffle`, `ChannelShuffle`, `Upsample` and its kin, `Unfold`,
+         `Fold`
+Changes  nothing
+Next     ../../methods/rearranging.py
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcq.checks import shown
+from hcq.errors import UsageError
+from hcq.frontend.nn import functional as F
+from hcq.frontend.nn.layers.sizes import several
+from hcq.frontend.nn.module import Module
+from hcq.frontend.tensor import Tensor
+
+
+class Flatten(Module):
+    """The axes start_dim to end_dim (inclusive) become one."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1):
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, c, h, w) -> (n, c * h * w), unless other axes are given."""
+        return x.flatten(self.start_dim, self.end_dim)
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """One axis becomes several, of the sizes given."""
+
+    def __init__(self, dim: int, unflattened_size: Any):
+        if not isinstance(unflattened_size, (tuple, list)) or isinstance(dim, str):
+            raise UsageError("[Unflatten] give an axis and a tuple of sizes; axes have no names here.")
+        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See Tensor.unflatten."""
+        return x.unflatten(self.dim, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+class PixelShuffle(Module):
+    """(..., c * r * r, h, w) -> (..., c, h * r, w * r)."""
+
+    def __init__(self, upscale_factor: int):
+        self.upscale_factor = upscale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See Tensor.pixel_shuffle."""
+        return x.pixel_shuffle(self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """(..., c, h * r, w * r) -> (..., c * r * r, h, w)."""
+
+    def __init__(self, downscale_factor: int):
+        self.downscale_factor = downscale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See Tensor.pixel_unshuffle."""
+        return x.pixel_unshuffle(self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"downscale_factor={self.downscale_factor}"
+
+
+class ChannelShuffle(Module):
+    """The channels of `groups` groups, one of each in turn."""
+
+    def __init__(self, groups: int):
+        self.groups = groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See Tensor.channel_shuffle."""
+        return x.channel_shuffle(self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"
+
+
+class Upsample(Module):
+    """The last axes at another size, or at sizes scaled by a factor; see Tensor.interpolate.
+
+    mode   "nearest", "linear", "bilinear", "bicubic", "trilinear", ...
+    """
+
+    def __init__(
+        self,
+        size: Any = None,
+        scale_factor: Any = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
+    ):
+        self.size = size
+        factors = scale_factor if isinstance(scale_factor, (tuple, list)) else (scale_factor,)
+        if scale_factor is not None and any(
+            isinstance(factor, bool) or not isinstance(factor, (int, float)) for factor in factors
+        ):
+            raise UsageError(
+                f"[Upsample] scale_factor {shown(scale_factor)}: give a number, or one for each axis."
+            )
+        self.scale_factor: Any = None if scale_factor is None else tuple(map(float, factors))
+        if self.scale_factor is not None and not isinstance(scale_factor, (tuple, list)):
+            self.scale_factor = self.scale_factor[0]
+        self.mode, self.align_corners = mode, align_corners
+        self.recompute_scale_factor = recompute_scale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, c, ...) -> (n, c, other sizes)."""
+        return x.interpolate(
+            self.size, self.scale_factor, self.mode, self.align_corners, self.recompute_scale_factor
+        )
+
+    def extra_repr(self) -> str:
+        how = f"size={self.size}" if self.scale_factor is None else f"scale_factor={self.scale_factor!r}"
+        return f"{how}, mode={self.mode!r}"
+
+
+class UpsamplingNearest2d(Upsample):
+    """Upsample with mode "nearest"."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None):
+        super().__init__(size, scale_factor, "nearest")
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Upsample with mode "bilinear" and aligned corners."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None):
+        super().__init__(size, scale_factor, "bilinear", True)
+
+
+class _Windows(Module):
+    """Windows of two axes."""
+
+    def _set(self, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> None:
+        call = type(self).__name__
+        for name, value, least in (
+            ("kernel_size", kernel_size, 1), ("dilation", dilation, 1), ("padding", padding, 0), ("stride", stride, 1),
+        ):  # fmt: skip
+            several(call, name, value, 2, least)
+        self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
+
+
+class Unfold(_Windows):
+    """Every window as a column: (n, c, h, w) -> (n, c * window, number of windows)."""
+
+    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1):
+        self._set(kernel_size, dilation, padding, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See nn.functional.unfold."""
+        return F.unfold(x, self.kernel_size, self.dilation, self.padding, self.stride)
+
+
+class Fold(_Windows):
+    """The sum of columns that are windows: (n, c * window, number of windows) -> (n, c, *output_size)."""
+
+    def __init__(
+        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    ):
+        several("Fold", "output_size", output_size, 2, 1)
+        self.output_size = output_size
+        self._set(kernel_size, dilation, padding, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See nn.functional.fold."""
+        return F.fold(x, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}, {super().extra_repr()}"
