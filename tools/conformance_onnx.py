@@ -1,0 +1,288 @@
+"""Conformance to ONNX: the operator tests of the package `onnx`, computed by us (part of `make conformance`).
+conformance`).
+
+In       onnx.backend.test: for each case a model, inputs, and what comes out
+Out      a table on the terminal; docs/conformance_onnx.md with a line for each case that fails, which says why
+Changes  docs/conformance_onnx.md, when all cases were run; the kernels it compiles stay in the disk cache
+Next     frontend/onnx/ (what is tested), conformance.py (PyTorch's operators), docs/onnx.md
+
+    python tools/conformance_onnx.py                   all cases, a few processes, and the page
+    python tools/conformance_onnx.py --only resize --only test_abs
+    python tools/conformance_onnx.py --device amd:gfx1100 --opset 22
+
+A case belongs to the version of operators that its model asks for. Results have the case's own tolerance, and no
+less than two units in the last place of their dtype; of random operators shapes and dtypes are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):  # run as a file from a checkout that is not installed
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance_onnx.md"
+PASSES, WRONG, REFUSED, OUTSIDE = "passes", "wrong", "refused", "outside"
+GOAL = 22  # the version whose share is counted apart
+RANDOM = ("test_bernoulli", "test_training_dropout")
+LAST_PLACE = {"float16": 2**-10, "bfloat16": 2**-7, "float8_e4m3fn": 2**-3, "float8_e5m2": 2**-2}
+
+
+@functools.cache
+def cases() -> list[Any]:
+    """Every case of one operator, by name."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sorted(load_model_tests(kind="node"), key=lambda case: case.name)
+
+
+def opset(case: Any) -> int:
+    """The version of ONNX's own operators that a case asks for; 0 for none of them."""
+    return max((one.version for one in case.model.opset_import if one.domain in ("", "ai.onnx")), default=0)
+
+
+def kinds(model: Any) -> set[int]:
+    """The data types of what goes into a model, through it, and comes out."""
+    found: set[int] = set()
+
+    def collect(type_: Any) -> None:
+        if type_.HasField("tensor_type"):
+            found.add(type_.tensor_type.elem_type)
+        for around in ("sequence_type", "optional_type"):
+            if type_.HasField(around):
+                collect(getattr(type_, around).elem_type)
+
+    for info in (*model.graph.input, *model.graph.output):
+        collect(info.type)
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                found.add(attribute.t.data_type)
+            if node.op_type in ("Cast", "CastLike", "BitCast") and attribute.name == "to":
+                found.add(attribute.i)
+    return found
+
+
+def run_case(case: Any, device: str | None = None) -> tuple[str, str]:
+    """(what happened, why)."""
+    from hcq.errors import HcqError
+    from hcq.frontend.onnx import OnnxModel
+    from hcq.frontend.onnx.weights import DTYPES, kind_name
+
+    foreign = kinds(case.model) - set(DTYPES) - {0}
+    try:
+        model = OnnxModel(case.model.SerializeToString(), device)
+        names = [info.name for info in case.model.graph.input]
+        for inputs, outputs in case.data_sets:
+            got = model(**dict(zip(names, map(ours, inputs))))
+            for info, want in zip(case.model.graph.output, outputs):
+                why = differs(case, theirs(want), values(got[info.name]))
+                if why:
+                    return WRONG, why
+    except HcqError as error:
+        if foreign:
+            return OUTSIDE, f"no dtype here: {', '.join(sorted(map(kind_name, foreign)))}"
+        why = " ".join(str(error).split()).partition(" docs/onnx.md lists")[0]
+        return REFUSED, why.replace("[OnnxModel] 1 nodes cannot be computed here: ", "")[:200]
+    return PASSES, ""
+
+
+def ours(value: Any) -> Any:
+    """A case's input as we take it."""
+    from hcq import Tensor
+    from hcq.errors import UsageError
+    from hcq.frontend.onnx import proto, weights
+    from hcq.frontend.onnx.values import put
+    from hcq.frontend.onnx.wire import Damaged
+
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return [ours(each) for each in value]
+    if hasattr(value, "SerializeToString"):
+        record = proto.Reader().tensor(memoryview(value.SerializeToString()))
+        try:
+            numbers = weights.read(record, None)
+        except Damaged as why:
+            raise UsageError(str(why)) from None
+        return put(numbers.array, numbers.dtype, Tensor.zeros(1).device)
+    kind = {"bfloat16": "bfloat16", "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2"}.get(
+        value.dtype.name
+    )
+    if kind:
+        from hcq import dtypes
+
+        return Tensor(value.tobytes(), dtype=dtypes.named(kind)).reshape(tuple(value.shape))
+    return value
+
+
+def theirs(value: Any) -> Any:
+    """What should come out, as arrays."""
+    if isinstance(value, (list, tuple)):
+        return [theirs(each) for each in value]
+    if hasattr(value, "SerializeToString"):
+        from onnx import numpy_helper
+
+        return numpy_helper.to_array(value)
+    return value
+
+
+def values(found: Any) -> Any:
+    """What came out, as arrays with the name of their dtype."""
+    if isinstance(found, list):
+        return [values(each) for each in found]
+    if found is None:
+        return None
+    names = {"fp8e4m3": "float8_e4m3fn", "fp8e5m2": "float8_e5m2"}
+    name = names.get(found.dtype.name, found.dtype.name)
+    narrow = name == "bfloat16" or found.dtype.is_storage_only
+    return name, (found.float() if narrow else found).numpy()
+
+
+def differs(case: Any, want: Any, have: Any) -> str:
+    """What is different; "" for nothing."""
+    import numpy as np
+
+    if isinstance(want, list) or want is None:
+        if want is None or have is None or not isinstance(have, list) or len(want) != len(have):
+            return "" if want is None and have is None else "another number of tensors"
+        return next((why for a, b in zip(want, have) if (why := differs(case, a, b))), "")
+    want, (name, array) = np.asarray(want), have
+    if array.shape != want.shape:
+        return f"shape {array.shape} instead of {want.shape}"
+    if name != want.dtype.name:
+        return f"dtype {name} instead of {want.dtype.name}"
+    if case.name.startswith(RANDOM):
+        return ""
+    if want.dtype.kind == "V" or name in LAST_PLACE:
+        want = want.astype(np.float32)
+    rtol = max(case.rtol, 2 * LAST_PLACE.get(name, 0.0))
+    if np.allclose(array, want, rtol, case.atol, equal_nan=True):
+        return ""
+    far = ~np.isclose(array, want, rtol, case.atol, equal_nan=True)
+    first = tuple(np.argwhere(far)[0])
+    return f"{int(far.sum())} of {far.size} elements differ: {array[first]!r} instead of {want[first]!r}"
+
+
+def run_number(number: int, device: str | None) -> dict[str, Any]:
+    """One case, in a process of the pool."""
+    case = cases()[number]
+    try:
+        status, why = run_case(case, device)
+    except Exception as error:  # a bug of ours: counted, not hidden
+        status, why = WRONG, f"{type(error).__name__}: {error}"[:200]
+    return {"case": case.name, "opset": opset(case), "status": status, "why": why}
+
+
+def _begin(device: str | None) -> None:
+    warnings.filterwarnings("ignore")
+    if device:
+        os.environ["HCQ_DEVICE"] = device
+
+
+# -- the report -----------------------------------------------------------------------------------------------------
+
+
+def row(name: str, results: list[dict[str, Any]]) -> str:
+    """A row of the table: of our dtypes, and of all."""
+    counts = Counter(result["status"] for result in results)
+    mine = len(results) - counts[OUTSIDE]
+    share = f"{100 * counts[PASSES] / mine:.1f} %" if mine else ""
+    return f"| {name} | {counts[PASSES]} of {mine} | {share} | {counts[OUTSIDE]} |"
+
+
+def page(results: list[dict[str, Any]], device: str, version: str) -> str:
+    """docs/conformance_onnx.md."""
+    goal = [result for result in results if result["opset"] <= GOAL]
+    newer = [result for result in results if result["opset"] > GOAL]
+    lines = [
+        "# Conformance to ONNX",
+        "",
+        "Written by `make conformance`; change tools/conformance_onnx.py or frontend/onnx/, not this page.",
+        "",
+        f"The package onnx {version} generates a test for each form of each operator: a model of one node, or of the",
+        "operator's definition by others (`..._expanded`), inputs, and what should come out. Each is loaded and run by",
+        f"`hcq.frontend.onnx` on {device}. Results have the case's tolerance (usually 0.001 of the value), and no",
+        "less than two units in the last place of 16-bit and 8-bit floats. Of random operators shapes and dtypes are",
+        "compared. A case of dtypes that hcq lacks (strings, integers of 2 and 4 bits, further 8-bit floats, complex",
+        "numbers) is refused when it is loaded, and counted apart.",
+        "",
+        "| cases | pass | | other dtypes |",
+        "| --- | --- | --- | --- |",
+        row(f"operator sets up to {GOAL}", goal),
+        row("newer ones", newer),
+        row("all", results),
+        "",
+        "## Cases that do not pass",
+        "",
+    ]
+    for result in results:
+        if result["status"] in (WRONG, REFUSED):
+            lines.append(f"- `{result['case']}` {result['status']}: {result['why']}")
+    lines += ["", "## Cases of other dtypes", ""]
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        if result["status"] == OUTSIDE:
+            reasons.setdefault(result["why"], []).append(result["case"])
+    for why, names in sorted(reasons.items()):
+        lines.append(f"- {why}: {', '.join(f'`{name}`' for name in names)}")
+    return "\n".join([*lines, ""])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The program. Returns 0: it measures and does not judge."""
+    parser = argparse.ArgumentParser(prog="conformance_onnx", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", action="append", default=[], help="part of a case's name; may be repeated")
+    parser.add_argument("--opset", type=int, default=99, help="cases up to this version of operators")
+    parser.add_argument("--device", help="where our side runs (default: HCQ_DEVICE, or CPU)")
+    parser.add_argument("--json", type=Path, help="write every result to this file")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--all", action="store_true", help="print the cases that pass, too")
+    options = parser.parse_args(argv)
+    try:
+        import onnx
+
+        known = cases()
+    except ModuleNotFoundError as error:
+        raise SystemExit(f"conformance_onnx: {error}. Install what it needs: make conformance") from error
+    work = [
+        number
+        for number, case in enumerate(known)
+        if opset(case) <= options.opset
+        and (not options.only or any(part in case.name for part in options.only))
+    ]
+    if not work:
+        raise SystemExit(f"conformance_onnx: no case is called like {', '.join(options.only)}")
+    start = time.perf_counter()
+    with multiprocessing.get_context("spawn").Pool(options.jobs, _begin, (options.device,)) as pool:
+        results = []
+        for result in pool.imap(functools.partial(run_number, device=options.device), work, 8):
+            results.append(result)
+            if options.all or options.only or result["status"] in (WRONG, REFUSED):
+                print(f"{result['status']:8} {result['case']}  {result['why']}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    print(row(f"operator sets up to {GOAL}", [one for one in results if one["opset"] <= GOAL]))
+    print(row("newer ones", [one for one in results if one["opset"] > GOAL]))
+    print(f"{time.perf_counter() - start:.0f} s")
+    if not options.only and options.opset == 99:
+        PAGE.write_text(page(results, options.device or "the CPU", onnx.__version__), "utf-8")
+        print(f"wrote {PAGE.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
