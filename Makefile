@@ -29,6 +29,7 @@ SOAK_SECONDS ?= 3600
 SOAK_FLAGS   ?=
 DEMO_FLAGS   ?=
 CONFORMANCE_FLAGS ?=
+ONNX_FLAGS   ?=
 BENCH_FLAGS  ?=
 
 # images of containers set it, and then each of the suite's thousand processes compiles every module again
@@ -76,6 +77,7 @@ test-emulated: $(VENV)/test.stamp
 # every operator that PyTorch describes, values and gradients; some minutes, and no part of the tests
 conformance: $(VENV)/conformance.stamp
 	@$(BIN)/python tools/conformance.py --jobs $(JOBS) $(CONFORMANCE_FLAGS)
+	@$(BIN)/python tools/conformance_onnx.py --jobs $(JOBS) $(ONNX_FLAGS)
 
 golden: $(VENV)/test.stamp
 	@$(BIN)/python tools/golden.py check --jobs $(JOBS)
@@ -181,8 +183,8 @@ $(VENV)/torch.stamp: $(VENV)/made.stamp $(DECLARED)
 	@touch $@ $(VENV)/demo.stamp
 
 $(VENV)/conformance.stamp: $(VENV)/made.stamp $(DECLARED)
-	@echo "installing PyTorch and what its database of operators imports"
-	@$(PIP) install $(TORCH_FLAGS) --editable '.[torch]' 'expecttest>=0.3' 'setuptools>=77'
+	@echo "installing PyTorch and what its database of operators imports, and ONNX's tests of operators"
+	@$(PIP) install $(TORCH_FLAGS) --editable '.[torch]' 'expecttest>=0.3' 'setuptools>=77' 'onnx==1.23.2'
 	@touch $@ $(VENV)/demo.stamp $(VENV)/torch.stamp
 
 $(VENV)/browser.stamp: $(VENV)/made.stamp $(DECLARED)

@@ -1,7 +1,7 @@
-"""ONNX page: the table of operators in docs/onnx.md, from the operators themselves (`make docs`).
+"""ONNX page: docs/onnx-operators.md, a table of the operators that models may ask for (`make docs`).
 
-In       the table of frontend/onnx/table.py; the page as it is
-Out      the page, with its table written anew
+In       the table of frontend/onnx/table.py
+Out      one page
 Changes  nothing
 Next     pages.py (writes and checks it), conformance_onnx.py (how they were tested)
 """
@@ -11,16 +11,24 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-NAME = "onnx.md"
-BEGIN, END = "<!-- operators: written by make docs -->", "<!-- end of operators -->"
+NOTE = "Written by `make docs` from `frontend/onnx/operators/`; change those, not this page."
 
 
 def pages(docs: Path) -> dict[str, str]:
     """File name -> text."""
-    text = (docs / NAME).read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return {NAME: f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"}
+    lines = [
+        "# ONNX's operators",
+        "",
+        NOTE,
+        "",
+        "What a model may ask for, of ONNX's own versions up to 28 and `ai.onnx.ml` up to 5 ([onnx](onnx.md)).",
+        "A number is the first version of a form; where forms differ only in dtypes there is one.",
+        "[Conformance](conformance_onnx.md) has ONNX's tests of them.",
+        "",
+        table(),
+        "",
+    ]
+    return {"onnx-operators.md": "\n".join(lines)}
 
 
 def table() -> str:
@@ -30,6 +38,6 @@ def table() -> str:
     for (domain, op), forms in sorted(operators.items()):
         versions = ", ".join(str(form.since) for form in forms)
         groups.setdefault(forms[0].group, []).append(f"{domain}{'.' if domain else ''}{op} {versions}")
-    lines = ["| group | operators, and from which version on each form of them holds |", "| --- | --- |"]
+    lines = ["| group | operators, and from which version on each form holds |", "| --- | --- |"]
     lines += [f"| `operators/{group}.py` | {'; '.join(names)} |" for group, names in sorted(groups.items())]
     return "\n".join(lines)

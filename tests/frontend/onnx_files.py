@@ -38,7 +38,9 @@ def field(number: int, value: Any) -> bytes:
 def tensor(name: str, array: Any, **words: str) -> bytes:
     """TensorProto. words: it lies in another file, at location=, offset=, length=."""
     array = np.asarray(array)
-    out = b"".join(field(1, size) for size in array.shape) + field(2, KINDS[array.dtype.name]) + field(8, name)
+    out = (
+        b"".join(field(1, size) for size in array.shape) + field(2, KINDS[array.dtype.name]) + field(8, name)
+    )
     if words:
         pairs = (field(1, key) + field(2, value) for key, value in words.items())
         return out + b"".join(field(13, pair) for pair in pairs) + field(14, 1)
@@ -63,7 +65,9 @@ def attribute(name: str, value: Any) -> bytes:
     return out + b"".join(field(7, struct.pack("<f", one)) for one in value) + field(20, 6)
 
 
-def node(op: str, inputs: Sequence[str], outputs: Sequence[str], *, domain: str = "", **attributes: Any) -> bytes:
+def node(
+    op: str, inputs: Sequence[str], outputs: Sequence[str], *, domain: str = "", **attributes: Any
+) -> bytes:
     """NodeProto; its name is the operator's in small letters and its first output."""
     out = b"".join(field(1, name) for name in inputs) + b"".join(field(2, name) for name in outputs)
     out += field(4, op) + field(3, f"{op.lower()}_{outputs[0] if outputs else ''}")
@@ -90,7 +94,12 @@ def graph(
 
 
 def function(
-    name: str, domain: str, inputs: Sequence[str], outputs: Sequence[str], nodes: Sequence[bytes], opset: int = 17
+    name: str,
+    domain: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    nodes: Sequence[bytes],
+    opset: int = 17,
 ) -> bytes:
     """FunctionProto."""
     parts = [field(1, name), *(field(4, one) for one in inputs), *(field(5, one) for one in outputs)]

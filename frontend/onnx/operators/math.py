@@ -180,7 +180,7 @@ def _running(x: Tensor, axis: int, exclusive: int, reverse: int, method: str, fi
 
 @operator("Det", since=11)
 def det(x: Tensor) -> Any:
-    """By elimination in the matrices' own order of sizes: the rows with the largest pivots come first."""
+    """The determinant of each matrix, by elimination."""
     from hcq.frontend import functions_linalg as linalg
 
     return linalg.det(x)

@@ -192,13 +192,17 @@ def test_axes_are_attributes_in_old_files_and_inputs_in_new_ones() -> None:
     x = X.reshape(1, 3, 1, 4)
     old = model(graph([node("Squeeze", ["x"], ["y"], axes=[0, 2])], [value("x")], [value("y")]), opset=11)
     new = model(
-        graph([node("Squeeze", ["x", "a"], ["y"])], [value("x")], [value("y")], [tensor("a", np.array([0, 2]))]),
+        graph(
+            [node("Squeeze", ["x", "a"], ["y"])], [value("x")], [value("y")], [tensor("a", np.array([0, 2]))]
+        ),
         opset=13,
     )
     assert OnnxModel(old)(x=x)["y"].tolist() == OnnxModel(new)(x=x)["y"].tolist() == X.tolist()
 
 
 def test_a_shape_that_does_not_fit_names_its_node() -> None:
-    made = OnnxModel(model(graph([node("MatMul", ["a", "b"], ["y"])], [value("a"), value("b")], [value("y")])))
+    made = OnnxModel(
+        model(graph([node("MatMul", ["a", "b"], ["y"])], [value("a"), value("b")], [value("y")]))
+    )
     with pytest.raises(UsageError, match=r"\[OnnxModel\] MatMul 'matmul_y'"):
         made(a=X, b=X)

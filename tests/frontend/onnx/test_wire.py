@@ -51,7 +51,9 @@ def test_every_truncated_file_is_refused_or_another_model() -> None:
 
 def test_random_damage_is_refused_or_another_model() -> None:
     rng = random.Random(1)
-    whole = model(graph([node("Add", ["x", "w"], ["y"])], [value("x")], [value("y")], [tensor("w", np.ones(4))]))
+    whole = model(
+        graph([node("Add", ["x", "w"], ["y"])], [value("x")], [value("y")], [tensor("w", np.ones(4))])
+    )
     for _ in range(400):
         damaged = bytearray(whole)
         for _ in range(rng.randint(1, 4)):
@@ -115,7 +117,9 @@ def test_an_output_that_nothing_makes_is_refused() -> None:
     assert "output 'y'" in refused(model(graph([], [value("x")], [value("y")])))
 
 
-def test_functions_that_call_themselves_or_grow_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_that_call_themselves_or_grow_without_end_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert graphs.MAX_STEPS <= 100_000
     monkeypatch.setattr(graphs, "MAX_STEPS", 3000)
     self_calling = function("f", "own", ["a"], ["b"], [node("f", ["a"], ["b"], domain="own")])
