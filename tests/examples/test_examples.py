@@ -51,6 +51,26 @@ def test_the_raw_queue_computes_what_it_says():
     assert "computed: (0.0, 0.5, 1.0, 1.5) ... 511.5" in run("raw_queue.py")
 
 
+@pytest.mark.thorough
+@pytest.mark.deadline(120)
+@pytest.mark.parametrize(
+    ("name", "flags", "says", "least", "most"),
+    [
+        ("characters.py", "--steps 40 --width 64 --write 20", r"loss on unseen text   ([\d.]+)", 0, 3.2),
+        ("textures.py", "--steps 60 --batch 32", r"accuracy   ([\d.]+) of 500", 0.3, 1),
+        ("diffusion.py", "--steps 500 --points 300", r"which is ([\d.]+) from it", 0, 0.3),
+        ("cartpole.py", "--rounds 20", r"stays up for (\d+) of 200", 80, 200),
+    ],
+    ids=["characters", "textures", "diffusion", "cartpole"],
+)
+def test_a_small_network_learns_in_some_seconds(name: str, flags: str, says: str, least: float, most: float):
+    out = run(name, *flags.split())
+    found = re.search(says, out)
+    assert found is not None
+    assert least <= float(found[1]) <= most
+    assert "█" in out  # its curve
+
+
 def test_every_program_explains_itself():
     assert "--epochs" in run("digits.py", "--help")
     assert "mpirun -n 2" in run("train_distributed.py", "--help")
