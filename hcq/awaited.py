@@ -33,13 +33,15 @@ def _waits(commands: Sequence[Command]) -> Iterator[Wait]:
 
 
 def _told(what: Wait) -> str:
-    for owner in open_devices.devices():
-        signal = owner.signals.get(what.signal)
-        if signal is not None:
-            seen = signal._cell[0]
-            if seen >= what.value:
-                return ""
-            failed = getattr(owner, "failures", ())
-            why = f"; work of {owner.name} failed: {failed[-1][2].rstrip('.')}" if failed else ""
-            return f"signal {signal.name} of {owner.name} to be {what.value}, which is {seen}{why}"
-    return f"a signal at {what.signal:#x} to be {what.value}, which no open device has"
+    signal = open_devices.signal_at(what.signal)
+    if signal is None:
+        return f"a signal at {what.signal:#x} to be {what.value}, which no open device has"
+    return "" if signal._cell[0] >= what.value else shortfall(signal, what.value)
+
+
+def shortfall(signal: Any, value: int) -> str:
+    """Which signal has not reached a value, how far it is, and whether work of its device has failed."""
+    owner = signal.device
+    failed = getattr(owner, "failures", ())
+    why = f"; work of {owner.name} failed: {failed[-1][2].rstrip('.')}" if failed else ""
+    return f"signal {signal.name} of {owner.name} to be {value}, which is {signal._cell[0]}{why}"

@@ -249,6 +249,12 @@ class Base(ABC):
     # its signals are words of memory that the host sees: its queues store there when they signal, and look there again
     # and again while they wait, whoever else stores
     has_plain_signals = False
+    # what its queues signal is in memory that the host sees, once `show_signal` was called for it
+    shows_signals = False
+
+    def show_signal(self, signal: Any) -> None:
+        """Another device is going to look at a signal of this one, in memory."""
+        return  # where plain signals are
 
     def can_watch(self, other: Any) -> bool:
         """Whether this device's queues can wait for another one's timeline and signals by themselves."""

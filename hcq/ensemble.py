@@ -10,7 +10,8 @@ device cannot watch the other one's signals, the other one also sets a signal of
 too, as between GPUs of two vendors, a track of the relay stands between, a command queue of the host's processor.
 
 There are two sets of graphs and signals, taken in turn: before a set is used again all of its graphs are done, so the
-host may set its signals back.
+host may set its signals back. An ensemble that is dropped while they run stays until they are done: a signal of one
+device, which is done, may be one that another has yet to look at.
 
     >>> from hcq.ensemble import Ensemble
     >>> one, other = hcq.open("CPU"), hcq.open("CPU:1")
@@ -28,14 +29,32 @@ host may set its signals back.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hcq.errors import HcqError
+from hcq.errors import HcqError, WaitTimeout
 from hcq.signal import Completion
 from hcq.track import Tracks
 
 SETS = 2
+GIVE_UP_MS = 1000
+
+_unfinished: list[tuple[list[Tracks], list[list[Completion]]]] = []  # of ensembles that nobody holds any more
+
+
+def _drop_finished() -> None:
+    for one in list(_unfinished):
+        if _is_finished(one[1]):
+            _unfinished.remove(one)
+
+
+def _is_finished(replays: Sequence[Sequence[Completion]]) -> bool:
+    """Whether all of it has ended, also with devices that were closed; for destructors, so nobody is notified."""
+    return all(
+        done.device.dead or done.device.timeline._cell[0] >= done.value for made in replays for done in made
+    )
 
 
 class Ensemble:
@@ -53,13 +72,14 @@ class Ensemble:
         record: Callable[[Tracks], object],
         is_apart: bool = False,
     ) -> None:
+        _drop_finished()
         self.name = name
         self.sets: list[Tracks] = []
+        self._done: list[list[Completion]] = [[] for _ in range(SETS)]
         for _ in range(SETS):
             tracks = Tracks(name, devices, is_apart)
             record(tracks)
             self.sets.append(tracks)
-        self._done: list[list[Completion]] = [[] for _ in range(SETS)]
         self._turn = 0
 
     @property
@@ -97,15 +117,26 @@ class Ensemble:
             raise
         return list(found)
 
+    # is_finalizing is bound here, for at the interpreter's end the names of modules are gone
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing() and not _is_finished(self._done):
+            _unfinished.append((self.sets, self._done))
+
 
 def _give_up(tracks: Tracks, sent: Sequence[Completion]) -> None:
-    """A part was submitted, and the rest was not: what waits for the rest is dropped, and counts as failed."""
-    devices = {done.device for done in sent}
-    missing = {track for track in tracks if track.device not in devices}
+    """A part was submitted, and the rest was not: what waits for the rest is dropped, and counts as failed.
+
+    What was submitted before gets some time to end, for it has nothing to do with that.
+    """
+    values = {done.device: done.value for done in sent}
+    missing = {track for track in tracks if track.device not in values}
     for track in tracks:
-        if track.device in devices and track.is_behind(missing):
+        device = track.device
+        if device in values and track.is_behind(missing):
             missing.add(track)
             try:
-                track.device.reset()
+                with contextlib.suppress(WaitTimeout):
+                    device.drain(values[device] - 1, GIVE_UP_MS)
+                device.reset()
             except HcqError as error:
-                track.device.say(f"dropping a part of {track.graph.name!r}: {error}")
+                device.say(f"dropping a part of {track.graph.name!r}: {error}")

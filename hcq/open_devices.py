@@ -41,6 +41,11 @@ def devices() -> list[Base]:
     return list(_open)
 
 
+def signal_at(va: int) -> Any:
+    """The signal of an open device at an address; None when there is none."""
+    return next((found for device in _open if (found := device.signals.get(va)) is not None), None)
+
+
 def register(device: Base) -> None:
     """A device opened: it is closed when the process ends, if nobody closes it before."""
     _open.append(device)

@@ -48,6 +48,7 @@ class PeerQueue(Queue):
             other.timeline.found_done()
             return self
         if self.device.can_watch(other):
+            other.show_signal(other.timeline)
             self._add(Wait(other.timeline.va, done.value))
         else:
             self.host_waits += 1

@@ -133,9 +133,18 @@ class Queue:
     def wait(self: Q, signal: Signal, value: int) -> Q:
         """Record: go on once the signal is at least `value`, a whole number from 0.
 
-        The host or another device may set it.
+        The host or another device may set it. One of another device is waited for where this one sees it.
+
+        Raises UsageError where it does not
         """
         va = self._cell("wait", signal)
+        if signal.device is not self.device:
+            if not self.device.can_watch(signal.device):
+                raise UsageError(
+                    f"wait: {signal!r} is of {signal.device.name}, whose signals {self.device.name} does not see. Wait "
+                    f"for it on the host, and set one of {self.device.name}."
+                )
+            signal.device.show_signal(signal)
         return self._add(command.Wait(va, checks.whole("wait", "value", value)), signal)
 
     def signal(self: Q, signal: Signal, value: int) -> Q:

@@ -255,13 +255,13 @@ class CpuDevice(Forkable):
         self.port.munmap(va, -(-size_bytes // 4096) * 4096)
 
     def can_reach(self, buffer: Buffer) -> bool:
-        """Another CPU device's memory is this process's, too, and so is what a GPU has of the host's."""
-        is_here = isinstance(buffer.device, CpuDevice) or (buffer.parent or buffer).is_pinned
+        """Memory of the host is this process's: another CPU device's, all of Metal's, what a GPU has pinned."""
+        is_here = buffer.device.is_host_memory or (buffer.parent or buffer).is_pinned
         return is_here and not buffer.device.dead
 
     def can_watch(self, other: Any) -> bool:
         """Its signals are in this process's memory, and the command processor looks again now and then."""
-        return bool(other.has_plain_signals) and not other.dead
+        return bool(other.has_plain_signals or other.shows_signals) and not other.dead
 
     def can_notify(self, other: Any) -> bool:
         """Its signals are in this process's memory, and it looks there by itself."""

@@ -26,7 +26,9 @@ from hcq.metal.abi import messages
 from hcq.metal.event import EventCell
 from hcq.metal.objc import Objc
 from hcq.metal.program import MetalProgram
+from hcq.metal.relay import Expected, Relay
 from hcq.metal.stamps import Stamps
+from hcq.signal import Signal
 
 
 class Submitter(Protocol):
@@ -45,8 +47,14 @@ class Submitter(Protocol):
         """The MTLBuffer that an address is in, and the offset there."""
         ...
 
+    relay: Relay
+
     def cell_of(self, va: int) -> EventCell:
         """What a signal is here."""
+        ...
+
+    def foreign_signal(self, va: int) -> Signal | None:
+        """The signal of another device at an address."""
         ...
 
     def program_of(self, pipeline: int) -> MetalProgram:
@@ -72,6 +80,8 @@ class Commands:
         self.made: list[int] = []
         self.cells: list[EventCell] = []
         self.launches = self.packets = 0
+        self.expected: list[Expected] = []  # of other devices, by the command buffer that is encoded
+        self.followed: list[tuple[EventCell, int]] = []  # what it sets that other devices look at
         self.encoder = 0
         self._kind = ""
         self._pipeline = 0
@@ -110,11 +120,14 @@ class Commands:
     def commit(self) -> None:
         """Hand the command buffer to the GPU."""
         self.end()
+        self.device.relay.begin(self.expected, self.followed)
         self.objc.send(self.command_buffer, messages.COMMIT)
+        self.expected, self.followed = [], []
 
     def drop(self) -> None:
         """Something went wrong: the command buffer that is not committed is given back."""
         self.end()
+        self.device.relay.cancel(self.expected, self.followed)
         self.objc.release(self.made.pop())
 
     # ------------------------------------------------------------ packets
@@ -140,9 +153,9 @@ class Commands:
             case packets.FillBuffer():
                 self._fill(packet.dst, packet.pattern, packet.size_bytes)
             case packets.EncodeWaitForEvent():
-                self._signal(messages.WAIT_FOR_EVENT, packet.signal, packet.value)
+                self._wait(packet.signal, packet.value)
             case packets.EncodeSignalEvent():
-                self._signal(messages.SIGNAL_EVENT, packet.signal, packet.value)
+                self._signal(packet.signal, packet.value)
             case packets.GpuEndTime():
                 self._stamp(packet.address)
             case packets.Run():
@@ -152,10 +165,23 @@ class Commands:
             case _:
                 raise UsageError(f"submit on {self.device.name}: {packet} is no packet of Metal's.")
 
-    def _signal(self, message: messages.Message, va: int, value: int) -> None:
+    def _wait(self, va: int, value: int) -> None:
+        foreign = self.device.foreign_signal(va)
+        if foreign is None:
+            cell = self.device.cell_of(va)
+            self.cells.append(cell)
+            self._event(messages.WAIT_FOR_EVENT, cell.event, value)
+        elif foreign._cell[0] < value:
+            self.expected.append(self.device.relay.expect(foreign, value))
+            self._event(messages.WAIT_FOR_EVENT, self.device.relay.event.event, self.expected[-1].number)
+
+    def _signal(self, va: int, value: int) -> None:
         cell = self.device.cell_of(va)
         self.cells.append(cell)
-        self._event(message, cell.event, value)
+        cell.asked = value
+        if cell.is_shown:
+            self.followed.append((cell, value))
+        self._event(messages.SIGNAL_EVENT, cell.event, value)
 
     def _event(self, message: messages.Message, event: int, value: int) -> None:
         self.end()

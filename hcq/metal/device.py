@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hcq import open_devices
 from hcq.base import Sent
 from hcq.command import Command, Dispatch
 from hcq.device import Steps
@@ -36,9 +37,10 @@ from hcq.metal.event import EventCell, TimelineCell
 from hcq.metal.gpus import copy_gpus
 from hcq.metal.objc import Objc
 from hcq.metal.program import MAX_GRID, MetalProgram, parameters_of
+from hcq.metal.relay import Relay
 from hcq.metal.stamps import Stamps
 from hcq.program import Program
-from hcq.signal import Signal, Timeline
+from hcq.signal import CELL_BYTES, Signal, Timeline
 
 TIMELINE_BYTES = 4096
 MAX_COMMAND_BUFFERS = 1024  # that are not completed; another one would block the thread that asks for it
@@ -99,6 +101,8 @@ class MetalDevice(LaunchingDevice):
         self.timeline = Timeline(self, cell, "timeline")
         self.timeline._cell = TimelineCell(self.objc, self.gpu, self._confirm)
         self.stamps = Stamps(self.objc, self.gpu)
+        timeline = self.timeline._cell
+        self.relay = Relay(self.objc, self.gpu, self.config.timeout_ms, lambda: timeline.signaled)
         self.finish = lambda value: packets.EncodeSignalEvent(signal=self.timeline.va, value=value).to_bytes()
 
     steps = Steps["MetalDevice"](
@@ -122,7 +126,9 @@ class MetalDevice(LaunchingDevice):
     def stop(self, timeout_ms: float) -> bool:
         with self.lock:
             self._leave_events()
-        if not self._ends_within(timeout_ms / 1000) or not self.stamps.close(timeout_ms):
+        if not self._ends_within(timeout_ms / 1000):
+            return False
+        if not self.stamps.close(timeout_ms) or not self.relay.close(timeout_ms):
             return False
         for _, pipeline in self._retired:
             self.objc.release(pipeline)
@@ -337,13 +343,32 @@ class MetalDevice(LaunchingDevice):
         made._cell = EventCell(self.objc, self.gpu)
         return made
 
+    shows_signals = True
+
+    def can_watch(self, other: Any) -> bool:
+        """The host looks at its signals, and tells the queue."""
+        is_seen = other.has_plain_signals or isinstance(other, MetalDevice)
+        return other is self or (is_seen and not other.dead)
+
+    def show_signal(self, signal: Signal) -> None:
+        cell: EventCell = signal._cell
+        with self.lock:
+            if not cell.is_shown:
+                cell.show_at(signal.va, CELL_BYTES, signal.buffer)
+                if cell.asked > cell.publish():  # of work in flight
+                    self.relay.begin((), [(cell, cell.asked)])
+
+    def foreign_signal(self, va: int) -> Signal | None:
+        """The signal of another device at an address."""
+        return None if va in self.signals else open_devices.signal_at(va)
+
     def cell_of(self, va: int) -> EventCell:
         """A signal's shared event, by the address that names it. Raises UsageError for another device's."""
         signal = self.signals.get(va)
         if signal is None:
             raise UsageError(
-                f"{self.name}: {va:#x} is no signal of this device. Metal's queues wait for shared events: make the "
-                f"signal with signal() of {self.name}, and keep it."
+                f"{self.name}: {va:#x} is no signal of this device. Metal's queues signal shared events: make the "
+                f"signal with signal() of {self.name}, and keep it; other devices may wait for it."
             )
         found: EventCell = signal._cell
         return found
@@ -384,6 +409,9 @@ class MetalDevice(LaunchingDevice):
             return self._fault
         if self._abandoned:
             return "the work in flight was abandoned"
+        if self.relay.failure:
+            self._fault = self.relay.failure
+            return self._fault
         with self._flight_lock:
             for value, made, _ in self._in_flight:
                 states = [self._status(command_buffer) for command_buffer in made]
@@ -438,6 +466,7 @@ class MetalDevice(LaunchingDevice):
         for cell in {id(cell): cell for cell in cells}.values():
             if isinstance(cell, EventCell):
                 cell.leave()
+        self.relay.abandon()
 
     def _ends_within(self, seconds: float) -> bool:
         """Whether all command buffers end; they are given back then."""

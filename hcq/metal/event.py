@@ -8,6 +8,9 @@ Next     hcq/signal.py (what a signal is), commands.py (encodeSignalEvent, encod
 A shared event has a value and no time, so the time is when the host set it, or first saw it. Its value only rises:
 Metal ignores a smaller one, the host's as well as a queue's (the rule signal-backwards). When the host sets less, a
 signal becomes another event, which the device allows while nothing in flight names the old one.
+
+Other devices see no events, but memory: a cell that is shown to them has its value there, too. The host writes what it
+sets itself, and what a queue sets once it sees that (relay.py).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from hcq import native
 from hcq.metal.abi import messages
 from hcq.metal.objc import Objc
 
@@ -26,7 +30,11 @@ EVERYTHING = 2**64 - 1  # no wait is for more
 
 class EventCell:
     """The two words of a signal: value and time, as hcq/signal.py indexes them. The event is ours until nobody holds
-    it."""
+    it.
+
+    asked       the last value that a submission was to set it to, since the host set it back
+    generation  how often it became another event
+    """
 
     def __init__(self, objc: Objc, device: int) -> None:
         self._pid = os.getpid()
@@ -34,6 +42,11 @@ class EventCell:
         self.event = objc.make(device, messages.NEW_SHARED_EVENT)
         self._seen = self._time_ns = 0
         self._lock = threading.Lock()  # of the event: nobody asks one that was given back
+        self.asked = self.generation = 0
+        self._shown: memoryview | None = None  # where other devices look
+        self._showing = (
+            threading.RLock()
+        )  # what is written there is what the event says, and not what it said before
 
     def __getitem__(self, index: int) -> int:
         value = self.signaled
@@ -50,10 +63,38 @@ class EventCell:
     def __setitem__(self, index: int, value: int) -> None:
         """Set the value, from the host; the time comes with it. For less than there is, be another event."""
         if index == 0:
-            if value < self.signaled:
-                self.objc.release(self._renew(value))
-            self._seen, self._time_ns = value, time.monotonic_ns()
-            self.objc.send(self.event, messages.SET_SIGNALED_VALUE, value)
+            with self._showing:
+                if value < self.signaled:
+                    self.objc.release(self._renew(value))
+                    self.asked = 0
+                self._seen, self._time_ns = value, time.monotonic_ns()
+                self.objc.send(self.event, messages.SET_SIGNALED_VALUE, value)
+                self._show(value)
+
+    # ------------------------------------------------------------ for other devices
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether its value is in memory, too."""
+        return self._shown is not None
+
+    def show_at(self, va: int, size_bytes: int, owner: object) -> None:
+        """From here on keep the value in memory, too. owner: keeps that memory."""
+        with self._showing:
+            self._shown = native.view(va, size_bytes, owner).cast("Q")
+            self.publish()
+
+    def publish(self) -> int:
+        """Write what the event says to where others look. Returns it."""
+        with self._showing:
+            value = self[0]
+            self._show(value)
+        return value
+
+    def _show(self, value: int) -> None:
+        if self._shown is not None and self._shown[0] != value:
+            self._shown[1] = self._time_ns
+            self._shown[0] = value
 
     def wait(self, value: int, timeout_ms: int) -> int:
         """Sleep until it is at least `value`, at most so long. Returns what it is then."""
@@ -66,8 +107,14 @@ class EventCell:
         return self[0]
 
     def leave(self) -> None:
-        """Let go whoever waits for it, whatever for, and be another event, with the value there was."""
-        old = self._renew(self.signaled)
+        """Let go whoever waits for it, whatever for, and be another event, with the value there was.
+
+        Other devices see that value, and nothing that comes of the old event.
+        """
+        with self._showing:
+            value = self.signaled
+            old = self._renew(value)
+            self._show(value)
         self.objc.send(old, messages.SET_SIGNALED_VALUE, EVERYTHING)
         self.objc.release(old)
 
@@ -77,6 +124,7 @@ class EventCell:
         self.objc.send(made, messages.SET_SIGNALED_VALUE, value)
         with self._lock:
             old, self.event = self.event, made
+            self.generation += 1
         return old
 
     def close(self) -> None:
@@ -107,3 +155,11 @@ class TimelineCell(EventCell):
     def __getitem__(self, index: int) -> int:
         found = super().__getitem__(index)
         return found if index else self.confirm(found)
+
+    def publish(self) -> int:
+        """As of any cell; it is asked first, for what `confirm` waits for must not hold up who sets it."""
+        value = self[0]
+        with self._showing:
+            if self._shown is not None and value > self._shown[0]:
+                self._show(value)
+        return value

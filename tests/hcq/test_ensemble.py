@@ -79,6 +79,23 @@ def test_tracks_come_after_each_others_marks_in_every_replay(two: tuple[Any, Any
         assert a.read() == bytes([2]) * 4 and b.read() == bytes([1]) * 4
 
 
+def test_signals_of_an_ensemble_stay_until_all_who_wait_for_them_have_seen_them(two: tuple[Any, Any]) -> None:
+    one, other = two
+    gate, b = other.signal("gate"), other.alloc(4, "b")
+
+    def record(tracks: list[Track]) -> None:
+        first, second = tracks
+        first.graph.signal(first.signal, 1)
+        second.graph.wait(gate, 1).wait(first.signal, 1).fill(b, 3)
+
+    _, done = Ensemble("dropped", [one, other], record).replay()
+    one.synchronize()
+    others = [one.signal("another") for _ in range(64)]  # whose cells begin with 0
+    gate.set(1)
+    done.wait(timeout_ms=10_000)
+    assert b.read() == bytes([3]) * 4 and len(others) == 64
+
+
 def test_without_the_mark_the_replay_is_refused(two: tuple[Any, Any]) -> None:
     one, other = two
     a, b = one.alloc(4, "a"), other.alloc(4, "b")

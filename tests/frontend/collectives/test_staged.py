@@ -1,6 +1,6 @@
 """Copies of a recording between devices that do not reach each other's memory: through the host's, without the program.
 
-GPUs of two vendors and the CPU device, each on an emulated system of its own; the rules judge all of them.
+GPUs of three vendors and the CPU device, each on an emulated system of its own; the rules judge all of them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from hcq.ensemble import Ensemble
 from hcq.errors import DeviceFault, UsageError, WaitTimeout
 from hcq.frontend.collectives.staged import Staging, copy_staged
 from hcq.graph import Graph
+from hcq.metal.device import MetalDevice
 from hcq.track import Tracks
 from tests.hcq.gpu.vendors import AMD, NV
+from tests.hcq.metal.conftest import fresh_metal
 
-PAIRS = [("AMD", "NV"), ("NV", "AMD"), ("AMD", "CPU"), ("CPU", "AMD"), ("NV", "CPU"), ("CPU", "NV")]
+PAIRS = [("AMD", "NV"), ("AMD", "CPU"), ("CPU", "NV"), ("METAL", "CPU"), ("NV", "METAL")]
 SIZE = 5000
 
 Open = Callable[[str], Any]
@@ -34,6 +36,8 @@ def open_one() -> Iterator[Open]:
     def open_kind(kind: str) -> Any:
         if kind == "CPU":
             made: Any = CpuDevice("CPU:7", config=dataclasses.replace(config.current(), threads=1))
+        elif kind == "METAL":
+            made = MetalDevice(kind, fresh_metal("metal:m3"))
         else:
             vendor = AMD if kind == "AMD" else NV
             made = vendor.open(vendor.fresh_port())
@@ -72,7 +76,7 @@ class Exchange:
             done.wait(timeout_ms=30_000)
 
 
-@pytest.mark.parametrize(("one", "other"), PAIRS[::2])
+@pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_bytes_arrive_in_every_replay_with_one_submission_to_each_device(
     open_one: Open, one: str, other: str
 ) -> None:
@@ -88,7 +92,7 @@ def test_bytes_arrive_in_every_replay_with_one_submission_to_each_device(
 
 
 @pytest.mark.fires_rules
-@pytest.mark.parametrize(("one", "other"), PAIRS[::2])
+@pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_a_recording_without_any_one_of_its_waits_is_refused(
     open_one: Open, one: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,27 +53,27 @@ def test_two_emulated_gpus_train_as_one_cpu_with_a_submission_to_each_channel_a_
     assert "the host waited 0 times" in found["tally"]
 
 
-ALL = "amd:gfx1100,nv:sm_90"
+ALL = "amd:gfx1100,nv:sm_90,metal:m3"
+PAIRS = [["AMD", "NV"], ["AMD", "CPU"], ["NV", "CPU"], ["METAL", "CPU"], ["METAL", "AMD"], ["NV", "METAL"]]
 
 
 @pytest.mark.deadline(420)
 @pytest.mark.parametrize(
     "names",
     [
-        ["AMD", "NV", "CPU"],
-        *[
-            pytest.param(pair, marks=pytest.mark.thorough)
-            for pair in (["AMD", "NV"], ["AMD", "CPU"], ["NV", "CPU"])
-        ],
+        ["METAL", "AMD", "NV", "CPU"],
+        *[pytest.param(pair, marks=pytest.mark.thorough) for pair in PAIRS],
     ],
+    ids=",".join,
 )
 def test_devices_of_several_kinds_train_as_one_cpu_and_a_recorded_step_leaves_the_host_out(
     names: list[str],
 ) -> None:
     found = train(ALL, "small", 4, 4, *names, HCQ_VALIDATE="1")
     same(found, train_alone())
-    assert found["submissions"] == {name: [1] if name == "CPU" else [1, 1] for name in names} | (
-        {"CPU:relay": [1]} if "AMD" in names and "NV" in names else {}
+    channels = {name: [1, 1] if name in ("AMD", "NV") else [1] for name in names}
+    assert found["submissions"] == channels | (
+        {} if "CPU" in names and len(names) == 2 else {"CPU:relay": [1]}
     )
 
 
