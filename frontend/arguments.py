@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hcq.checks import is_whole, shown
 from hcq.frontend.core import Core
-from hcq.frontend.errors import UsageError
+from hcq.frontend.errors import NotReal, UsageError
+from hcq.frontend.meeting import in_complex
 from hcq.ir.dtype import DType
 
 if TYPE_CHECKING:
@@ -76,7 +77,17 @@ def _scalar(value: Any) -> Any:
         value = value.item()  # a NumPy number counts as a Python one
         if isinstance(value, (bool, int, float)):
             return value
+    if isinstance(value, complex):
+        raise NotReal("takes a real number.")
     raise Refused
+
+
+def _dtype(value: Any) -> DType:
+    if not isinstance(value, DType):
+        raise Refused
+    if value.is_complex:
+        raise NotReal("takes a dtype of real numbers. Compute in float32, and make complex numbers of that.")
+    return value
 
 
 def _of(kind: type) -> Check:
@@ -104,14 +115,18 @@ KINDS = {
     "Scalar": Kind("a number", "type({0}) is float or type({0}) is int or type({0}) is bool", _scalar),
     "bool": Kind("True or False", "{0} is True or {0} is False", _truth),
     "str": Kind("a string", "type({0}) is str", _of(str)),
-    "DType": Kind("a dtype, such as dtypes.float32", "type({0}) is DType", _of(DType)),
+    "DType": Kind("a dtype, such as dtypes.float32", "type({0}) is DType", _dtype),
+    "AnyDType": Kind("a dtype, such as dtypes.complex64", "type({0}) is DType", _of(DType)),
     "Self": Kind("a tensor", "isinstance({0}, Core)", _of(Core)),
     "None": Kind("None", "{0} is None", _of(type(None))),
 }
 
 
-def check_methods(cls: type, besides: str = "") -> None:
-    """Check the arguments of the public methods, and of the one called `besides`, of a class and its bases."""
+def check_methods(cls: type, besides: str = "", meeting: frozenset[str] = frozenset()) -> None:
+    """Check the arguments of the public methods, and of the one called `besides`, of a class and its bases.
+
+    meeting  names of methods that do the same with complex numbers
+    """
     for base in cls.__mro__:
         if not base.__module__.startswith("hcq.") or "_is_checked" in base.__dict__:
             continue
@@ -120,10 +135,10 @@ def check_methods(cls: type, besides: str = "") -> None:
                 continue
             wrap = type(member) if isinstance(member, (classmethod, staticmethod)) else _itself
             inner = member.__func__ if wrap is not _itself else member
-            if isinstance(inner, FunctionType) and any(
-                _is_declared(text) for text in inner.__annotations__.values()
+            if isinstance(inner, FunctionType) and (
+                name in meeting or any(_is_declared(text) for text in inner.__annotations__.values())
             ):
-                setattr(base, name, wrap(_at_first_call(base, name, inner, wrap)))
+                setattr(base, name, wrap(_at_first_call(base, name, inner, wrap, name in meeting)))
         base._is_checked = True  # type: ignore[attr-defined]
 
 
@@ -135,7 +150,9 @@ def _is_declared(annotation: Any) -> bool:
     return isinstance(annotation, str) and not annotation.startswith(("Any", "Callable"))
 
 
-def _at_first_call(base: type, name: str, inner: Callable[..., Any], wrap: Callable[[Any], Any]) -> Any:
+def _at_first_call(
+    base: type, name: str, inner: Callable[..., Any], wrap: Callable[[Any], Any], takes_complex: bool
+) -> Any:
     """A method that makes its checks when it is first called, and is then replaced: most are never called.
 
     Who took it before, as in Sequential(Tensor.relu), goes on calling this one.
@@ -146,15 +163,18 @@ def _at_first_call(base: type, name: str, inner: Callable[..., Any], wrap: Calla
     def first(*args: Any, **kwargs: Any) -> Any:
         nonlocal made
         if made is None:
-            made = checked(inner, base.__name__ if name == "__init__" else name)
+            made = checked(inner, base.__name__ if name == "__init__" else name, takes_complex)
             setattr(base, name, wrap(made))
         return made(*args, **kwargs)
 
     return first
 
 
-def checked(function: F, call: str = "") -> F:
-    """The function with its arguments checked; itself when its annotations leave all of them to it."""
+def checked(function: F, call: str = "", takes_complex: bool = False) -> F:
+    """The function with its arguments checked; itself when its annotations leave all of them to it.
+
+    takes_complex  when it raises NotReal, the same is done with complex numbers
+    """
     import inspect  # and what it imports: not before a method is called
 
     parameters = list(inspect.signature(function).parameters.values())
@@ -179,7 +199,7 @@ def checked(function: F, call: str = "") -> F:
         if takes_self and text in ("Self", "Self | None"):
             guard = f"{name} is not None and " if "None" in text else ""
             lines.append(f"    if {guard}{name}.device != self.device: self._same_device({call!r}, {name})")
-    if not lines:
+    if not lines and not takes_complex:
         return function
     heads, passes = [], []
     has_star = False
@@ -207,6 +227,11 @@ def checked(function: F, call: str = "") -> F:
         *lines,
         f"    return _inner({', '.join(passes)})",
     ]
+    if takes_complex:  # what is not taken costs nothing
+        names["NotReal"], names["_in_complex"] = NotReal, in_complex
+        again = ", ".join([repr(call), *passes])
+        source[1:] = ["    try:", *[f"    {line}" for line in source[1:]]]
+        source += ["    except NotReal:", f"        return _in_complex({again})"]
     # a name in this folder: the search for the user's line in a stack skips it
     file = f"{os.path.dirname(__file__)}/arguments of {call or function.__name__}"
     exec(compile("\n".join(source), file, "exec"), names)
@@ -228,6 +253,8 @@ def _refuse(call: str, name: str, kind: Kind, value: Any) -> Any:
     """The value in its plain form, where the quick test did not know it."""
     try:
         return kind.check(value)
+    except NotReal as why:
+        raise NotReal(f"[{call}] {name}={shown(value)}: {why}") from None
     except Refused as why:
         reason = f" It {why}." if why.args else ""
         raise UsageError(f"[{call}] {name}={shown(value)}: takes {kind.words}.{reason}") from None

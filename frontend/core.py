@@ -299,6 +299,10 @@ class Core:
         """Bytes of all elements."""
         return self.numel() * self.node.dtype.itemsize
 
+    def is_complex(self) -> bool:
+        """True for complex64 and complex128."""
+        return False
+
     def is_floating_point(self) -> bool:
         """True for the float formats, those of 8 bits included."""
         return self.node.dtype.is_float

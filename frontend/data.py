@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from hcq.checks import shown
-from hcq.frontend.errors import UsageError
+from hcq.frontend.errors import NotReal, UsageError
 from hcq.ir.dtype import NAMED, DType, Scalar, dtypes, from_bits, struct_code, to_bits, truncate
 from hcq.ir.node import Shape
 
@@ -46,6 +46,8 @@ def _flatten(data: Any, flat: list[Any], depth: int) -> Shape:
         if isinstance(data, (bool, int, float)):
             flat.append(data)
             return ()
+        if isinstance(data, complex):
+            raise NotReal(f"[Tensor] {shown(data)} is complex. Take a complex dtype, or none.")
         raise UsageError(
             f"[Tensor] {shown(data)} ({type(data).__name__}) is not a number. Give numbers, or lists of them."
         )
@@ -123,6 +125,8 @@ def from_array(data: Any, dtype: DType | None) -> tuple[Shape, DType, Any]:
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
     have = NAMED.get(array.dtype.name)
+    if have is None and array.dtype.kind == "c":
+        raise NotReal(f"[Tensor] an array of {array.dtype.name}. Take a complex dtype, or none.")
     if have is None:
         raise UsageError(
             f"[Tensor] arrays of {array.dtype.name} have no dtype here. Convert the array first, as "

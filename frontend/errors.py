@@ -15,6 +15,10 @@ class OutOfRange(UsageError, IndexError):
     """An axis or an index that the tensor does not have."""
 
 
+class NotReal(UsageError):
+    """Complex numbers where real ones are computed; whoever can compute with both catches it (complex/meeting.py)."""
+
+
 class DivisionByZero(UsageError, ZeroDivisionError):
     """Integer division by the Python number zero."""
 
@@ -29,4 +33,4 @@ class DamagedFile(UsageError):
     """A file that cannot be what it says it is."""
 
 
-__all__ = ["DamagedFile", "DivisionByZero", "OutOfRange", "UnknownName", "UsageError"]
+__all__ = ["DamagedFile", "DivisionByZero", "NotReal", "OutOfRange", "UnknownName", "UsageError"]

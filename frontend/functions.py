@@ -27,9 +27,16 @@ from hcq.ir.dtype import DType, dtypes
 CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e, "newaxis": None}
 DTYPES = (
     "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 "
-    "half float double short int long"
+    "half float double short int long complex64 complex128 cfloat cdouble"
 ).split()
-OF_TENSOR = ("clone", "detach", "allclose", "numel")  # methods that Tensor and its core have themselves
+OF_TENSOR = (
+    "clone",
+    "detach",
+    "allclose",
+    "numel",
+    "is_complex",
+    "is_floating_point",
+)  # methods that Tensor and its core have themselves
 _SHORT_NAMES = {"half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32"}
 
 
@@ -49,15 +56,23 @@ def is_tensor(thing: object) -> bool:
     return isinstance(thing, Tensor)
 
 
-# what PyTorch has a second name for: with a copy, or for complex numbers, of which there are none here
+def real(input: Tensor) -> Tensor:
+    """The real parts: of real numbers, these."""
+    return input.real
+
+
+def imag(input: Tensor) -> Tensor:
+    """The imaginary parts of complex numbers."""
+    return input.imag
+
+
+# what PyTorch has a second name for
 ALIASES = {
     **{f"{name}_copy": name for name in "expand permute squeeze transpose t unbind unsqueeze view unfold".split()},
     "alias_copy": "clone", "diagonal_copy": "diagonal", "split_with_sizes_copy": "split_with_sizes",
     "absolute": "abs", "negative": "neg", "multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat",
     "concatenate": "cat", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
     "swapdims": "swapaxes", "fix": "trunc",
-    "conj": "clone", "conj_physical": "clone", "resolve_conj": "clone", "resolve_neg": "clone", "real": "clone",
-
 }  # fmt: skip
 
 
@@ -67,7 +82,7 @@ def named(name: str) -> Any:
         return getattr(dtypes, "int64" if name == "long" else _SHORT_NAMES.get(name, name))
     if name in CONSTANTS:
         return CONSTANTS[name]
-    if name in ("tensor", "is_tensor"):
+    if name in ("tensor", "is_tensor", "real", "imag"):
         return globals()[name]
     if name in ALIASES or name in names():
         return function_of(ALIASES.get(name, name))
@@ -98,7 +113,7 @@ def function_of(name: str) -> Callable[..., Any]:
             return getattr(first, name)(*args[1:], **kwargs)
         if takes_list:
             return getattr(Tensor, name)(*args, **kwargs)
-        if isinstance(first, (bool, int, float)) and len(args) > 1 and isinstance(args[1], Tensor):
+        if isinstance(first, (bool, int, float, complex)) and len(args) > 1 and isinstance(args[1], Tensor):
             return getattr(args[1]._operand(name, first), name)(*args[1:], **kwargs)  # pow(2, x)
         given = shown(first) if args else "nothing"
         raise UsageError(f"[{name}] {given}: takes a tensor first. Make it one: hcq.tensor(...).")

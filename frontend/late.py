@@ -15,6 +15,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from hcq.frontend.arguments import check_methods
+from hcq.frontend.meeting import BOTH
 from hcq.frontend.methods.base import Methods
 
 # file of methods/ -> its group: those that are asked for most, first
@@ -22,6 +23,7 @@ LATE = {
     "ordering": "Ordering",
     "initial": "Initial",
     "shapes": "Shapes",
+    "parts": "Parts",
     "pooling": "Pooling",
     "statistics": "Statistics",
     "gates": "Gates",
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from hcq.frontend.methods.margins import Margins
     from hcq.frontend.methods.matrices import Matrices
     from hcq.frontend.methods.ordering import Ordering
+    from hcq.frontend.methods.parts import Parts
     from hcq.frontend.methods.pooling import Pooling
     from hcq.frontend.methods.rearranging import Rearranging
     from hcq.frontend.methods.scattering import Scattering
@@ -60,7 +63,7 @@ if TYPE_CHECKING:
     from hcq.frontend.methods.statistics import Statistics
 
     class Late(
-        Ordering, Initial, Shapes, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
+        Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
         Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues,
     ):  # fmt: skip
         """All of them."""
@@ -126,7 +129,7 @@ def _find(kind: type, name: str) -> bool:
                 return False
             file = next(iter(_waiting))
             group = getattr(importlib.import_module(f"hcq.frontend.methods.{file}"), _waiting[file])
-            check_methods(group)
+            check_methods(group, meeting=BOTH)
             *others, base = Late.__bases__
             Late.__bases__ = (*others, group, base)
             del _waiting[file]

@@ -22,6 +22,7 @@ Next     core.py, methods/ (the groups), late.py (groups that are imported when 
     scattering  scatter, index_add, put       special_values erfinv, lgamma, i0
     pooling     max_pool2d, avg_pool2d        rearranging    interpolate, pixel_shuffle
     margins     cdist, triplet_margin_loss    matrices       addmm, kron, tensordot
+    parts       real, conj, complex, angle
 
 A tensor is a value: no change of one is ever seen through another. `x += 1` makes a new tensor; `x.assign(y)` and
 `x[...] = y` write into the memory that x has, and tensors made from x before that keep what they meant.
@@ -29,7 +30,7 @@ A tensor is a value: no change of one is ever seen through another. `x += 1` mak
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +41,10 @@ from hcq.frontend.arguments import check_methods
 from hcq.frontend.core import Core, changed, live, watcher
 from hcq.frontend.device import group as group_of
 from hcq.frontend.device import is_group, members
-from hcq.frontend.errors import UsageError
+from hcq.frontend.errors import NotReal, UsageError
 from hcq.frontend.gradient import backward
 from hcq.frontend.late import Late
+from hcq.frontend.meeting import BOTH, complex_class
 from hcq.frontend.methods.activation import Activation
 from hcq.frontend.methods.attention import Attention
 from hcq.frontend.methods.conversion import Conversion
@@ -100,6 +102,19 @@ class Tensor(
             )
         self._requires_grad = False
         self._grad = None
+        try:
+            self._take(data, device, dtype)
+            self._register()
+        except NotReal:
+            self.__class__ = complex_class()  # its memory is laid out alike
+            self._take(data, device, dtype)
+        if requires_grad:
+            self.requires_grad = True
+
+    def _take(self, data: Any, device: str | None, dtype: DType | None) -> None:
+        """Have the numbers of `data`. Raises NotReal where they are complex, or are to be."""
+        if dtype is not None and dtype.is_complex:
+            raise NotReal(f"[Tensor] dtype {dtype.name}: a tensor of real numbers has no such dtype.")
         if isinstance(data, Tensor):
             source = data if device is None else data.to(device)
             self.device = source.device
@@ -114,9 +129,6 @@ class Tensor(
                     "Tensor(data)", "new host data is not part of a recording. Make the tensor outside"
                 )
             self.node = self._node_of(data, dtype)
-        self._register()
-        if requires_grad:
-            self.requires_grad = True
 
     def _node_of(self, data: Any, dtype: DType | None) -> Node:
         kind = type(data)
@@ -153,6 +165,9 @@ class Tensor(
             watching.uploaded(storage, bytes(raw))
         return storage.node()
 
+    def _real_ones(self) -> tuple[Tensor, ...]:
+        return (self,)
+
     # -- running --
 
     def realize(self, *others: Tensor) -> Self:
@@ -162,12 +177,12 @@ class Tensor(
         Raises   DeviceFault and WaitTimeout when what was computed before failed on the device
         """
         if others or not realize_short(self):
-            realize((self, *others))
+            realize((self, *real_ones(others)))
         return self
 
     def schedule(self, *others: Tensor) -> list[Any]:
         """The kernels that realize() would run, compiled but not run; each plan prints as a table."""
-        return schedule_of((self, *others))
+        return schedule_of((self, *real_ones(others)))
 
     def contiguous(self) -> Self:
         """The same values in memory of their own, in row-major order; itself if it has that already."""
@@ -531,7 +546,12 @@ class Tensor(
 _VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.DETACH, Op.FIRST})
 
 Core._kind = Tensor
-check_methods(Tensor)
+check_methods(Tensor, meeting=BOTH)
+
+
+def real_ones(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """The tensors that hold the numbers of these: both parts of a complex one."""
+    return [part for tensor in tensors for part in tensor._real_ones()]
 
 
 def _empty(shape: tuple[int, ...]) -> Any:

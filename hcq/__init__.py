@@ -43,6 +43,7 @@ _LAZY = {
     "special": "hcq.frontend.functions_special",
     "linalg": "hcq.frontend.functions_linalg",
     "masked": "hcq.frontend.functions_masked",
+    "fft": "hcq.frontend.functions_fft",
     "jit": "hcq.frontend.jit",
     "save_program": "hcq.frontend.jit",
     "no_grad": "hcq.frontend.gradient",
@@ -51,7 +52,15 @@ _LAZY = {
     "func": "hcq.frontend.transforms",
     "vmap": "hcq.frontend.transforms",
 }
-_MODULES = {"nn", "distributed", "special", "linalg", "masked", "func"}  # names that are modules themselves
+_MODULES = {
+    "nn",
+    "distributed",
+    "special",
+    "linalg",
+    "masked",
+    "func",
+    "fft",
+}  # names that are modules themselves
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,9 @@ class Kind(Enum):
     INT = "int"
     FLOAT = "float"
     INDEX = "index"  # address arithmetic: never overflows, the target picks its width
+    COMPLEX = (
+        "complex"  # a pair of floats: known to the tensor layer, which computes with the pair; no node has it
+    )
 
 
 class DType:
@@ -77,6 +80,11 @@ class DType:
         return self.kind is Kind.BOOL
 
     @property
+    def is_complex(self) -> bool:
+        """True for complex64 and complex128."""
+        return self.kind is Kind.COMPLEX
+
+    @property
     def is_storage_only(self) -> bool:
         """True for 8-bit floats: they are loaded, stored and cast, never computed with."""
         return self.kind is Kind.FLOAT and self.itemsize == 1
@@ -108,6 +116,16 @@ class DType:
         )
 
 
+class ComplexDType(DType):
+    """A format whose numbers are pairs of `part`: the real and the imaginary part. No node of a graph has it."""
+
+    __slots__ = ("part",)
+
+    def __init__(self, name: str, part: DType):
+        super().__init__(name, Kind.COMPLEX, 2 * part.itemsize, part.rank)
+        self.part = part
+
+
 _INTEGERS = frozenset({Kind.INT, Kind.UINT, Kind.INDEX})
 
 
@@ -130,6 +148,8 @@ class dtypes:
     float32 = DType("float32", Kind.FLOAT, 4, 3)
     float64 = DType("float64", Kind.FLOAT, 8, 4)
     index = DType("index", Kind.INDEX, 8, 9)
+    complex64 = ComplexDType("complex64", float32)
+    complex128 = ComplexDType("complex128", float64)
 
     half = float16
     float = float32
@@ -137,6 +157,8 @@ class dtypes:
     short = int16
     int = int32
     long = int64
+    cfloat = complex64
+    cdouble = complex128
 
     @staticmethod
     def named(name: str) -> DType:
@@ -147,9 +169,7 @@ class dtypes:
             raise KeyError(f"no dtype named {name!r}; known: {', '.join(sorted(NAMED))}") from None
 
 
-ALL = tuple(
-    v for k, v in vars(dtypes).items() if isinstance(v, DType) and v.name == k and v is not dtypes.index
-)
+ALL = tuple(v for k, v in vars(dtypes).items() if type(v) is DType and v.name == k and v is not dtypes.index)
 FLOATS = tuple(d for d in ALL if d.is_float)
 INTEGERS = tuple(d for d in ALL if d.is_integer)
 NAMED: dict[str, DType] = {d.name: d for d in ALL} | {
@@ -162,6 +182,7 @@ NAMED: dict[str, DType] = {d.name: d for d in ALL} | {
     "float8_e4m3fn": dtypes.fp8e4m3,
     "float8_e5m2": dtypes.fp8e5m2,
 }
+COMPLEX = {dtype.name: dtype for dtype in (dtypes.complex64, dtypes.complex128)}
 
 
 def promote(a: DType, b: DType) -> DType:

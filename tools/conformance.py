@@ -102,7 +102,7 @@ DROPPED = {
 
 
 class Unfit(Exception):
-    """A sample has something that we have not, such as complex numbers."""
+    """A sample has something that we have not, such as sparse tensors."""
 
 
 class Outcome(NamedTuple):
@@ -120,14 +120,14 @@ def full_name(op: Any) -> str:
     return f"{op.name}!{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
-def run_operator(op: Any, device: str | None) -> dict[str, Any]:
+def run_operator(op: Any, kinds: Sequence[str]) -> dict[str, Any]:
     """All samples of one operator."""
     import torch
 
     function = find(op)
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    for name in DTYPES:
+    for name in kinds:
         dtype = getattr(torch, name)
         if dtype not in op.dtypes:
             continue
@@ -152,7 +152,7 @@ def samples_of(op: Any, dtype: Any) -> list[Any]:
     import torch
 
     torch.manual_seed(7)
-    wants = dtype.is_floating_point and op.supports_autograd
+    wants = (dtype.is_floating_point or dtype.is_complex) and op.supports_autograd
     with contextlib.suppress(Exception):
         found = list(op.sample_inputs("cpu", dtype, requires_grad=wants))
         edges: list[Any] = []
@@ -229,8 +229,6 @@ def run_sample(op: Any, function: Callable[..., Any], sample: Any) -> Outcome:
     """One sample in PyTorch, in ours, and the comparison of both."""
     import torch
 
-    if any(isinstance(leaf, torch.Tensor) and leaf.is_complex() for leaf in leaves(arguments(sample))):
-        return Outcome(REFUSED, "complex numbers")
     theirs: list[Any] = []
     try:
         for seed in (1, 2):
@@ -273,20 +271,26 @@ def is_right_in_float64(op: Any, function: Callable[..., Any], sample: Any) -> b
     import torch
 
     tensors = [leaf for leaf in leaves(arguments(sample)) if isinstance(leaf, torch.Tensor)]
-    if not any(leaf.dtype is torch.float32 for leaf in tensors):
+    if not any(leaf.dtype in (torch.float32, torch.complex64) for leaf in tensors):
         return False
 
     def double(leaf: Any) -> Any:
-        is_single = isinstance(leaf, torch.Tensor) and leaf.dtype is torch.float32
-        return leaf.detach().double().requires_grad_(leaf.requires_grad) if is_single else leaf
+        if not isinstance(leaf, torch.Tensor) or leaf.dtype not in (torch.float32, torch.complex64):
+            return leaf
+        wide = torch.complex128 if leaf.is_complex() else torch.float64
+        return leaf.detach().to(wide).requires_grad_(leaf.requires_grad)
 
     parts = (sample.input, sample.args, sample.kwargs)
     wide = tuple(mapped(double, copied(part)) for part in parts)
     ours = tuple(converted(part) for part in parts)
     expected, got = op.op(wide[0], *wide[1], **wide[2]), function(ours[0], *ours[1], **ours[2])
-    narrow = mapped(
-        lambda leaf: leaf.float() if getattr(leaf, "dtype", None) is torch.float64 else leaf, expected
-    )
+    narrower = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+
+    def narrowed(leaf: Any) -> Any:
+        dtype = narrower.get(leaf.dtype) if isinstance(leaf, torch.Tensor) else None
+        return leaf if dtype is None else leaf.to(dtype)
+
+    narrow = mapped(narrowed, expected)
     return not differs(op, sample, narrow, got, False) and not gradient_differs(
         op, sample, wide, expected, ours, got
     )
@@ -324,19 +328,17 @@ def converted(value: Any) -> Any:
 
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            if leaf.is_complex() or leaf.layout is not torch.strided:
-                raise Unfit("complex numbers" if leaf.is_complex() else "sparse tensors")
+            if leaf.layout is not torch.strided or leaf.dtype is torch.complex32:
+                raise Unfit("complex32" if leaf.is_complex() else "sparse tensors")
             if leaf.dtype is torch.bfloat16:
                 return hcq.Tensor(leaf.detach().float().numpy()).cast(hcq.dtypes.bfloat16)
-            array = leaf.detach().numpy()
+            array = leaf.detach().resolve_conj().resolve_neg().numpy()
             return hcq.Tensor(array, requires_grad=leaf.requires_grad)
         if isinstance(leaf, torch.dtype):
             name = str(leaf).removeprefix("torch.")
             if not hasattr(hcq.dtypes, name):
-                raise Unfit("complex numbers" if "complex" in name else f"dtype {name}")
+                raise Unfit(f"dtype {name}")
             return getattr(hcq.dtypes, name)
-        if isinstance(leaf, complex):
-            raise Unfit("complex numbers")
         if isinstance(leaf, torch.nn.PairwiseDistance):  # a function that samples give
             return hcq.nn.functional.pairwise_distance
         return leaf
@@ -364,6 +366,8 @@ def same_values(a: Any, b: Any) -> bool:
 
     for x, y in zip(leaves([a]), leaves([b])):
         if isinstance(x, torch.Tensor):
+            if x.is_complex() and y.is_complex():
+                x, y = (torch.view_as_real(z.resolve_conj().contiguous()) for z in (x, y))
             if x.shape != y.shape or not torch.equal(x.detach().nan_to_num(1.5), y.detach().nan_to_num(1.5)):
                 return False
     return True
@@ -386,6 +390,8 @@ def differs(op: Any, sample: Any, expected: Any, got: Any, is_random: bool) -> s
     """What is different between two results; "" for nothing."""
     import torch
 
+    import hcq
+
     theirs, ours = list(leaves([expected])), list(leaves([got]))
     if len(theirs) != len(ours):
         return f"{len(ours)} results instead of {len(theirs)}"
@@ -396,9 +402,7 @@ def differs(op: Any, sample: Any, expected: Any, got: Any, is_random: bool) -> s
             if not is_random and want != have and not (want != want and have != have):
                 return f"{have!r} instead of {want!r}"[:80]
             continue
-        if want.is_complex():
-            raise Unfit("complex numbers")
-        if not hasattr(have, "node"):
+        if not isinstance(have, hcq.Tensor):
             return f"a {type(have).__name__} instead of a tensor"
         if tuple(want.shape) != have.shape:
             return f"shape {have.shape} instead of {tuple(want.shape)}"
@@ -451,9 +455,10 @@ def apart(want: Any, have: Any, rtol: float, atol: float) -> str:
     """The first place where two tensors are further apart than they may be."""
     import torch
 
-    if torch.allclose(have.double(), want.double(), rtol, atol, equal_nan=True):
+    wide = torch.complex128 if want.is_complex() or have.is_complex() else torch.float64
+    if torch.allclose(have.to(wide), want.to(wide), rtol, atol, equal_nan=True):
         return ""
-    bad = ~torch.isclose(have.double(), want.double(), rtol, atol, equal_nan=True)
+    bad = ~torch.isclose(have.to(wide), want.to(wide), rtol, atol, equal_nan=True)
     first = torch.nonzero(bad)[0].tolist()
     return (
         f"{int(bad.sum())} of {bad.numel()} elements differ: {have[tuple(first)].item()!r} instead of "
@@ -482,8 +487,14 @@ def gradient_differs(op: Any, sample: Any, inputs: Any, expected: Any, ours: Any
         weights = (
             torch.cos(torch.arange(want.numel(), dtype=torch.float32)).reshape(want.shape).to(want.dtype)
         )
-        total = total + (want * weights).sum()
-        part = (have * hcq.Tensor(weights.float().numpy()).cast(have.dtype)).sum()
+        if want.is_complex():  # another weight for each part
+            weights = weights * (0.8 - 0.6j)
+            total = total + (want * weights).real.sum() + (want * weights).imag.sum()
+            product = have * hcq.Tensor(weights.to(torch.complex64).numpy()).cast(have.dtype)
+            part = product.real.sum() + product.imag.sum()
+        else:
+            total = total + (want * weights).sum()
+            part = (have * hcq.Tensor(weights.float().numpy()).cast(have.dtype)).sum()
         loss = part if loss is None else loss + part
     if loss is None:
         return ""
@@ -495,19 +506,19 @@ def gradient_differs(op: Any, sample: Any, inputs: Any, expected: Any, ours: Any
         slope = torch.zeros_like(want) if want.grad is None else want.grad
         if slope.layout is not torch.strided:
             slope = slope.to_dense()
-        found = torch.zeros(want.shape) if have.grad is None else as_torch(have.grad)
+        found = torch.zeros_like(slope) if have.grad is None else as_torch(have.grad)
         if found.shape != slope.shape:
             return f"gradient {place}: shape {tuple(found.shape)} instead of {tuple(slope.shape)}"
         finite = slope[slope.isfinite()].abs()
         size = max(1.0, float(finite.max()) if finite.numel() else 1.0)
-        rtol, atol = tolerance(op, torch.float32)
+        rtol, atol = tolerance(op, torch.complex64 if slope.is_complex() else torch.float32)
         why = apart(slope, found, max(rtol, GRADIENT_RTOL), max(atol, GRADIENT_ATOL) * size)
         if why:
             return f"gradient {place}: {why}"
     return ""
 
 
-def worker(device: str | None) -> int:
+def worker(device: str | None, kinds: Sequence[str]) -> int:
     """Operators by number, one a line on stdin; a line of JSON each on stdout."""
     if device:
         os.environ["HCQ_DEVICE"] = device
@@ -515,22 +526,22 @@ def worker(device: str | None) -> int:
     import torch
 
     torch.set_num_threads(1)
-    operators = database()
+    operators = database(kinds)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what operators print is not ours
     print(json.dumps({"ready": len(operators)}), file=out, flush=True)
     for line in sys.stdin:
-        result = run_operator(operators[int(line)], device)
+        result = run_operator(operators[int(line)], kinds)
         print(json.dumps(result), file=out, flush=True)
     return 0
 
 
-def database() -> list[Any]:
-    """Every operator that has one of our dtypes."""
+def database(kinds: Sequence[str]) -> list[Any]:
+    """Every operator that has one of these dtypes."""
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
 
-    wanted = {getattr(torch, name) for name in DTYPES}
+    wanted = {getattr(torch, name) for name in kinds}
     return [op for op in op_db if wanted & set(op.dtypes)]
 
 
@@ -540,8 +551,9 @@ def database() -> list[Any]:
 class Helper:
     """A process that runs operators, and is replaced when one takes too long or ends it."""
 
-    def __init__(self, device: str | None):
+    def __init__(self, device: str | None, kinds: Sequence[str]):
         self.device = device
+        self.kinds = kinds
         self.process: Any = None
         self.lines: queue.Queue[str | None] = queue.Queue()
 
@@ -563,6 +575,7 @@ class Helper:
         """A new process, ready for work."""
         command = [sys.executable, os.path.abspath(__file__), "--worker"]
         command += ["--device", self.device] if self.device else []
+        command += [word for kind in self.kinds for word in ("--dtype", kind)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             start_new_session=True,
@@ -597,7 +610,12 @@ class Helper:
 
 
 def run_all(
-    work: list[tuple[int, str]], device: str | None, jobs: int, seconds: float, quiet: bool
+    work: list[tuple[int, str]],
+    device: str | None,
+    jobs: int,
+    seconds: float,
+    quiet: bool,
+    kinds: Sequence[str] = DTYPES,
 ) -> list[dict[str, Any]]:
     """Every operator, in `jobs` processes."""
     todo: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
@@ -606,7 +624,7 @@ def run_all(
     results: dict[int, dict[str, Any]] = {}
 
     def serve() -> None:
-        helper = Helper(device)
+        helper = Helper(device, kinds)
         try:
             while True:
                 try:
@@ -722,8 +740,18 @@ def page(results: list[dict[str, Any]], device: str, version: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """The program. Returns 0: it measures and does not judge."""
     parser = argparse.ArgumentParser(prog="conformance", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", action="append", default=[], help="an operator's name; may be repeated")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        help="an operator's name, or the front of names, as fft.; may be repeated",
+    )
     parser.add_argument("--device", help="where our side runs (default: HCQ_DEVICE, or CPU)")
+    parser.add_argument(
+        "--dtype",
+        action="append",
+        help=f"of samples; may be repeated (default {', '.join(DTYPES)}), as complex64",
+    )
     parser.add_argument("--json", type=Path, help="write every result to this file")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="limit of an operator (default 60)")
@@ -731,27 +759,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.worker:
-        return worker(options.device)
+        return worker(options.device, options.dtype or DTYPES)
     try:
         import torch
 
-        operators = database()
+        operators = database(options.dtype or DTYPES)
     except ModuleNotFoundError as error:
         raise SystemExit(f"conformance: {error}. Install what it needs: make conformance") from error
     names = [full_name(op) for op in operators]
     known = {name.partition("!")[0] for name in names} | set(names)
     for name in options.only:
-        if name not in known:
+        if name not in known and not any(each.startswith(name) for each in known):
             raise SystemExit(
                 f"conformance: no operator is called {name!r}. PyTorch has cumsum, nn.functional.pad, ..."
             )
     work = [
         (number, name)
         for number, name in enumerate(names)
-        if not options.only or name in options.only or name.partition("!")[0] in options.only
+        if not options.only
+        or name.partition("!")[0] in options.only
+        or any(name.startswith(each) for each in options.only if each not in known)
+        or name in options.only
     ]
     start = time.perf_counter()
-    results = run_all(work, options.device, options.jobs, options.seconds, not (options.all or options.only))
+    quiet = not (options.all or options.only)
+    kinds = options.dtype or DTYPES
+    results = run_all(work, options.device, options.jobs, options.seconds, quiet, kinds)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
     for group in (CORE, *dict.fromkeys(OUTSIDE.values())):
@@ -760,7 +793,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     print(score(results).row("all"))
     print(f"{math.ceil(time.perf_counter() - start)} s")
-    if not options.only:
+    if not options.only and not options.dtype:
         PAGE.write_text(
             page(results, options.device or "the CPU", torch.__version__.partition("+")[0]), "utf-8"
         )

@@ -27,6 +27,7 @@ from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend.core import thread_modes, transforms, watcher
 from hcq.frontend.data import MAX_DEPTH
+from hcq.frontend.errors import NotReal
 from hcq.frontend.jit.capture import CallRecord, capture, settle
 from hcq.frontend.jit.closure import Closure
 from hcq.frontend.jit.group_replay import GroupRecording
@@ -126,8 +127,11 @@ class Jit(Generic[P, R]):
         parts: list[Any] = [tuple]
         for arg in args:
             if isinstance(arg, Tensor):  # as _key has it, without the call
-                tensors.append(arg)
-                parts.append((Tensor, arg.node.shape, arg.node.dtype, arg.device))
+                try:
+                    parts.append((Tensor, arg.node.shape, arg.node.dtype, arg.device))
+                    tensors.append(arg)
+                except NotReal:
+                    parts.append(_key(arg, tensors, leaves, self.name))
             else:
                 parts.append(_key(arg, tensors, leaves, self.name, 1))
         key = (tuple(parts), _key(kwargs, tensors, leaves, self.name) if kwargs else ())
@@ -301,6 +305,8 @@ def _key(value: Any, tensors: list[Tensor], leaves: dict[Leaf, int], name: str, 
             f"[jit] {name}: an argument is deeper than {MAX_DEPTH}, or holds itself. Pass it flat."
         )
     if isinstance(value, Tensor):
+        if value.is_complex():
+            return ("complex", *[_key(part, tensors, leaves, name) for part in value._real_ones()])
         tensors.append(value)
         return (Tensor, value.node.shape, value.node.dtype, value.device)
     if kind is Bound:

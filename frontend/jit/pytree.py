@@ -39,6 +39,13 @@ class Gradient(NamedTuple):
     key: int  # the id of whose it is
 
 
+class Halves(NamedTuple):
+    """In results: a complex tensor, by its two parts."""
+
+    real: Any
+    imag: Any
+
+
 class New(NamedTuple):
     """In results: a tensor made by the call, by its number among them."""
 
@@ -48,7 +55,7 @@ class New(NamedTuple):
 def tensors_in(value: Any, name: str) -> list[Tensor]:
     """The tensors of a result. Raises UsageError for what is neither tensor nor plain value nor a container of them."""
     if isinstance(value, Tensor):
-        return [value]
+        return list(value._real_ones())
     if type(value) in (list, tuple) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         return [tensor for item in value for tensor in tensors_in(item, name)]
     if type(value) is dict:
@@ -64,7 +71,8 @@ def tensors_in(value: Any, name: str) -> list[Tensor]:
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """The same tree of lists, tuples and dicts with every tensor, and every bound variable, changed."""
     if isinstance(value, (Tensor, Bound)):
-        return change(value)
+        is_complex = isinstance(value, Tensor) and value.is_complex()
+        return _mapped_halves(value, change) if is_complex else change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*[mapped(item, change) for item in value])
     if isinstance(value, (list, tuple)):
@@ -72,6 +80,11 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         return {key: mapped(item, change) for key, item in value.items()}
     return value
+
+
+def _mapped_halves(value: Any, change: Callable[[Any], Any]) -> Any:
+    halves = [change(part) for part in value.parts]
+    return value.of(*halves) if isinstance(halves[0], Tensor) else Halves(*halves)
 
 
 def numbers_in(tree: Any) -> list[int]:
@@ -100,6 +113,8 @@ def filled(tree: Any, tensor_of: Callable[[Any], Any]) -> Any:
         return {key: filled(leaf, tensor_of) for key, leaf in tree.items()}
     if isinstance(tree, tuple):
         parts = [filled(leaf, tensor_of) for leaf in tree]
+        if kind is Halves:
+            return Tensor.complex(*parts)
         return kind(*parts) if hasattr(tree, "_fields") else kind(parts)
     return tree
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
 from hcq.frontend.core import Core
-from hcq.frontend.errors import UsageError
+from hcq.frontend.errors import NotReal, UsageError
+from hcq.frontend.meeting import in_complex
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import (
     broadcast,
@@ -51,18 +52,21 @@ class Elementwise(Methods):
     def _binary(self, op: Op, other: Any, reverse: bool = False, result: DType | None = None) -> Self:
         """`self op other` (or other op self) in the dtype both promote to, which is the result's unless given."""
         a = self.node
-        if isinstance(other, Core):
-            b = other.node
-            if other.device != self.device:
-                self._same_device(_SIGNS[op], other)
-            if a.dtype is not b.dtype:
-                dtype = promote(a.dtype, b.dtype)
-                a, b = a.cast(dtype), b.cast(dtype)
-            shape = a._shape  # most have been asked for theirs
-            if (shape is None or shape != b._shape) and a.shape != b.shape and a.shape and b.shape:
-                a, b = broadcast(_SIGNS[op], a, b)
-        else:
-            a, b = self._meet_scalar(_SIGNS[op], a, other)
+        try:
+            if isinstance(other, Core):
+                b = other.node
+                if other.device != self.device:
+                    self._same_device(_SIGNS[op], other)
+                if a.dtype is not b.dtype:
+                    dtype = promote(a.dtype, b.dtype)
+                    a, b = a.cast(dtype), b.cast(dtype)
+                shape = a._shape  # most have been asked for theirs
+                if (shape is None or shape != b._shape) and a.shape != b.shape and a.shape and b.shape:
+                    a, b = broadcast(_SIGNS[op], a, b)
+            else:
+                a, b = self._meet_scalar(_SIGNS[op], a, other)
+        except NotReal:
+            return in_complex(_SIGNS[op], self, other, reverse=reverse)  # type: ignore[no-any-return]
         if a.dtype.rank == 1:
             refuse_storage_only(_SIGNS[op], a.dtype)
         return self._like(Node(op, result or a.dtype, (b, a) if reverse else (a, b)))
@@ -94,7 +98,9 @@ class Elementwise(Methods):
         if isinstance(other, Bound):
             return self._like(other.node(self.device))
         is_data = (
-            isinstance(other, (list, tuple)) or hasattr(other, "__array__") or hasattr(other, "__index__")
+            isinstance(other, (list, tuple, complex))
+            or hasattr(other, "__array__")
+            or hasattr(other, "__index__")
         )
         if is_data and not isinstance(other, type):
             return type(self)(other, device=self.device)
@@ -164,6 +170,8 @@ class Elementwise(Methods):
             self._refuse_bool("-")
             return self._binary(Op.ADD, -other)
         other = self._operand("-", other)
+        if other.is_complex():
+            return in_complex("-", self, other)  # type: ignore[no-any-return]
         if self.node.dtype.is_bool and other.node.dtype.is_bool:
             self._refuse_bool("-")
         if (
@@ -227,7 +235,7 @@ class Elementwise(Methods):
     def _divide(self, other: Any, reverse: bool) -> Self:
         if self.node.dtype.is_float:
             return self._binary(Op.DIV, other, reverse)
-        if isinstance(other, (bool, int, float)) or not self._operand("/", other).node.dtype.is_float:
+        if isinstance(other, (bool, int, float)) or not self._operand("/", other).dtype.is_float:
             other = other if isinstance(other, (bool, int, float)) else self._operand("/", other)._float()
             return self.cast(dtypes.float32)._binary(Op.DIV, other, reverse)
         return self._binary(Op.DIV, other, reverse)
@@ -462,6 +470,8 @@ def _or_nan(beyond: Any, bound: Any) -> Any:
 def _plain(value: Any) -> Scalar:
     """A Python bool, int or float, of a NumPy number or of a subclass."""
     found = value.item() if hasattr(value, "item") else value
+    if isinstance(found, complex):
+        raise NotReal(f"[Tensor] {shown(value)} is complex. Take a real number, or numbers on both sides.")
     if not isinstance(found, (bool, int, float)):
         raise UsageError(f"[Tensor] {shown(value)} is no number. Give a number, or a tensor of numbers.")
     kind = bool if isinstance(found, bool) else int if isinstance(found, int) else float

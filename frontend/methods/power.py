@@ -15,8 +15,9 @@ import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hcq.checks import shown
-from hcq.frontend.errors import UsageError
+from hcq.frontend.errors import NotReal, UsageError
 from hcq.frontend.function import Function, constant_in
+from hcq.frontend.meeting import in_complex
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import (
     absolute,
@@ -56,7 +57,10 @@ class Power(Methods):
         >>> Tensor([1.0, 4.0]).pow(0.5).tolist()
         [1.0, 2.0]
         """
-        return power(self, exponent)
+        try:
+            return power(self, exponent)
+        except NotReal:
+            return in_complex("**", self, exponent)  # type: ignore[no-any-return]
 
     pow = __pow__
 
@@ -66,7 +70,7 @@ class Power(Methods):
             return self._like(
                 raised(const(truncate(base, wide.dtype), wide.dtype), wide).cast(self.node.dtype)
             )
-        return power(self._operand("**", base), self)
+        return self._operand("**", base) ** self  # type: ignore[no-any-return]
 
 
 def power(x: T, exponent: Any) -> T:

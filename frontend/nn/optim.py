@@ -356,6 +356,7 @@ def _checked(name: str, params: Iterable[Tensor]) -> list[Tensor]:
         raise UsageError(
             f"[{name}] the list of parameters is empty. Has the model any, and was a generator used up?"
         )
+    found = [part for each in found for part in (each._real_ones() if isinstance(each, Tensor) else (each,))]
     seen: dict[int, int] = {}
     for place, parameter in enumerate(found):
         if not isinstance(parameter, Tensor):

@@ -1,0 +1,150 @@
+"""Parts: real and imaginary parts, conjugates and angles, of real tensors; the ways to complex ones and spectra.
+
+In       real tensors
+Out      themselves, where a real number is its own real part or conjugate; complex tensors
+Changes  nothing
+Next     ../complex/ (complex tensors, for which these methods do more), ../fourier/ (stft)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.errors import UsageError
+from hcq.frontend.meeting import complex_class
+from hcq.frontend.methods.base import Methods
+from hcq.ir.dtype import DType, dtypes
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Parts(Methods):
+    """real, imag, conj, angle, H, complex, polar, view_as_complex."""
+
+    __slots__ = ()
+
+    @property
+    def real(self) -> Self:
+        """The real parts: of real numbers, these."""
+        return self
+
+    @property
+    def imag(self) -> Self:
+        """The imaginary parts of complex numbers. Raises UsageError for real ones, which have none."""
+        raise UsageError(
+            f"[imag] a {self.dtype.name} tensor of shape {self.shape} has no imaginary parts. Use x.zeros_like()."
+        )
+
+    def conj(self) -> Self:
+        """The imaginary parts with the other sign: real numbers are as they are."""
+        return self
+
+    def conj_physical(self) -> Self:
+        """As `conj`."""
+        return self.conj()
+
+    def resolve_conj(self) -> Self:
+        """Itself: nothing is conjugated later."""
+        return self
+
+    def resolve_neg(self) -> Self:
+        """Itself: nothing is negated later."""
+        return self
+
+    def is_conj(self) -> bool:
+        """False: nothing is conjugated later."""
+        return False
+
+    def angle(self) -> Self:
+        """The angle with the positive real axis: pi for negative numbers, 0 for others, NaN for NaN."""
+        x = self._float()
+        turned = (x < 0.0).where(math.pi, 0.0).cast(x.dtype)
+        return (x != x).where(x.detach(), turned)
+
+    @property
+    def H(self) -> Self:
+        """A matrix transposed and conjugated. Raises UsageError for other than 2 axes, or none."""
+        if self.ndim not in (0, 2):
+            raise UsageError(f"[H] shape {self.shape} is no matrix. Use mH for the last two axes.")
+        return self.conj().mT if self.ndim else self.conj()
+
+    @property
+    def mH(self) -> Self:
+        """The last two axes swapped, and conjugated."""
+        return self.conj().mT
+
+    def adjoint(self) -> Self:
+        """The last two axes swapped, and conjugated: `mH`."""
+        return self.conj().mT
+
+    def cfloat(self) -> Any:
+        """As complex64.
+
+        >>> Tensor([1.0, 2.0]).cfloat().tolist()
+        [(1+0j), (2+0j)]
+        """
+        return self.cast(dtypes.complex64)
+
+    def cdouble(self) -> Any:
+        """As complex128."""
+        return self.cast(dtypes.complex128)
+
+    def view_as_complex(self) -> Any:
+        """Pairs of real numbers as complex ones: (..., 2) -> (...). Raises UsageError for another last size.
+
+        >>> Tensor([[1.0, 2.0]]).view_as_complex().tolist()
+        [(1+2j)]
+        """
+        if not self.shape or self.shape[-1] != 2 or _complex_of(self.dtype) is None:
+            raise UsageError(
+                f"[view_as_complex] {self.dtype.name} of shape {self.shape}: give float32 or float64, (..., 2)."
+            )
+        return _pair(self[..., 0], self[..., 1])
+
+    def view_as_real(self) -> Self:
+        """Complex numbers as pairs of real ones: (...) -> (..., 2). Raises UsageError for real numbers."""
+        raise UsageError(
+            f"[view_as_real] a {self.dtype.name} tensor is real already. Give complex numbers: x.cfloat()."
+        )
+
+    @staticmethod
+    def complex(real: Any, imag: Any) -> Any:
+        """Complex numbers of these parts, both float32 or both float64; shapes broadcast.
+
+        >>> hcq.complex(Tensor([1.0]), Tensor([2.0])).tolist()
+        [(1+2j)]
+        """
+        _check_parts("complex", real, imag)
+        real, imag = real.broadcast_tensors(imag)
+        return _pair(real, imag)
+
+    @staticmethod
+    def polar(abs: Any, angle: Any) -> Any:
+        """Complex numbers of these sizes and angles, both float32 or both float64; shapes broadcast.
+
+        >>> hcq.polar(Tensor([2.0]), Tensor([0.0])).tolist()
+        [(2+0j)]
+        """
+        _check_parts("polar", abs, angle)
+        return _pair(abs * angle.cos(), abs * angle.sin())
+
+
+def _pair(real: Any, imag: Any) -> Any:
+    return complex_class().of(real, imag)
+
+
+def _complex_of(dtype: DType) -> DType | None:
+    return {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}.get(dtype)
+
+
+def _check_parts(call: str, first: Any, second: Any) -> None:
+    for part in (first, second):
+        if not isinstance(part, Methods) or _complex_of(part.dtype) is None:
+            raise UsageError(f"[{call}] give two tensors of float32, or two of float64.")
+    if first.dtype is not second.dtype:
+        raise UsageError(
+            f"[{call}] {first.dtype.name} and {second.dtype.name} differ. Cast one: x.cast(dtypes.{first.dtype.name})."
+        )
+    first._same_device(call, second)
