@@ -71,6 +71,20 @@ def test_a_small_network_learns_in_some_seconds(name: str, flags: str, says: str
     assert "█" in out  # its curve
 
 
+@pytest.mark.thorough
+@pytest.mark.deadline(120)
+def test_networks_of_other_peoples_shapes_run_forward(tmp_path: Path):
+    out = run("whisper.py", *"--layers 1 --width 64 --heads 2 --seconds 2 --tokens 3".split())
+    assert re.search(r"tokens a second: \[\d+, \d+, \d+\]", out)
+    picture = tmp_path / "made.ppm"
+    run("unet.py", *f"--levels 2 --size 8 --steps 3 --image {picture}".split())
+    head, width, height, most, pixels = picture.read_bytes().split(maxsplit=4)
+    assert (head, width, height, most) == (b"P6", b"64", b"64", b"255")
+    assert len(pixels) == 64 * 64 * 3
+    out = run("resnet.py", "--size", "32", "--image", str(picture))
+    assert len(re.findall(r"% +class \d+", out)) == 5
+
+
 def test_every_program_explains_itself():
     assert "--epochs" in run("digits.py", "--help")
     assert "mpirun -n 2" in run("train_distributed.py", "--help")
