@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from hcq.checks import is_whole, shown
 from hcq.frontend.core import Core
 from hcq.frontend.errors import NotReal, UsageError
+from hcq.frontend.forwarded import parameters as forwarded
 from hcq.frontend.meeting import in_complex
 from hcq.ir.dtype import DType
 
@@ -201,27 +202,8 @@ def checked(function: F, call: str = "", takes_complex: bool = False) -> F:
             lines.append(f"    if {guard}{name}.device != self.device: self._same_device({call!r}, {name})")
     if not lines and not takes_complex:
         return function
-    heads, passes = [], []
-    has_star = False
-    for parameter in parameters:
-        name, default = parameter.name, ""
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            heads.append(f"*{name}")
-            passes.append(f"*{name}")
-            has_star = True
-            continue
-        if parameter.kind is parameter.VAR_KEYWORD:
-            heads.append(f"**{name}")
-            passes.append(f"**{name}")
-            continue
-        if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
-            heads.append("*")
-            has_star = True
-        if parameter.default is not parameter.empty:
-            names[f"_default_{name}"] = parameter.default
-            default = f"=_default_{name}"
-        heads.append(name + default)
-        passes.append(f"{name}={name}" if parameter.kind is parameter.KEYWORD_ONLY else name)
+    heads, passes, defaults = forwarded(function)
+    names |= defaults
     source = [
         f"def _checked({', '.join(heads)}):",
         *lines,

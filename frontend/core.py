@@ -31,10 +31,16 @@ if TYPE_CHECKING:
 
 
 class _Ref(weakref.ref["Core"]):
-    """A live tensor in the registry; knows its key so that it can leave."""
+    """A live tensor in the registry; knows its key so that it can leave.
 
-    __slots__ = ("key",)
+    whole   the tensor that it was made as a view of, or that one was: None for none
+    views   how many views of it there are
+    """
+
+    __slots__ = ("key", "views", "whole")
     key: int
+    views: int
+    whole: _Ref | None
 
 
 _refs: dict[int, _Ref] = {}
@@ -44,6 +50,8 @@ def _forget(ref: Any) -> None:
     key = ref.key
     if _refs.get(key) is ref:
         del _refs[key]
+    if ref.whole is not None:
+        ref.whole.views -= 1
 
 
 class Live:
@@ -62,11 +70,11 @@ class Live:
         ref = _refs.get(id(tensor))
         return ref is not None and ref() is tensor
 
-    def refs(self) -> list[weakref.ref[Core]]:
+    def refs(self) -> list[_Ref]:
         """A reference to each, and perhaps to some that were dropped."""
         return list(_refs.values())
 
-    def ref(self, tensor: Core) -> weakref.ref[Core]:
+    def ref(self, tensor: Core) -> _Ref:
         """The reference to a tensor: the same one for as long as it lives."""
         return _refs[id(tensor)]
 
@@ -103,6 +111,9 @@ class Watcher(Protocol):
 
     def writes(self, tensor: Core) -> None:
         """A tensor that exists is about to get another value. May refuse."""
+
+    def shows(self, storage: Any) -> None:
+        """Memory is written so that views of it show the new values."""
 
     def forbids(self, call: str, why: str) -> None:
         """Something is about to happen that a recording cannot mean. May refuse."""
@@ -205,6 +216,14 @@ class Core:
     _grad: Self | None
     _requires_grad: bool
 
+    def _view(self, node: Node) -> Self:
+        """A new tensor that shows this one's elements: what is written into either is seen in both (views.py)."""
+        tensor = self._like(node)
+        own = _refs[id(self)]
+        whole = _refs[id(tensor)].whole = own.whole or own
+        whole.views += 1
+        return tensor
+
     def _like(self, node: Node) -> Self:
         """A new tensor on this one's device."""
         if variable.in_use:
@@ -221,7 +240,7 @@ class Core:
         tensor._grad = None
         key = id(tensor)
         ref = _Ref(tensor, _forget)
-        ref.key = key
+        ref.key, ref.views, ref.whole = key, 0, None
         _refs[key] = ref
         return tensor
 
@@ -245,7 +264,7 @@ class Core:
     def _register(self) -> None:
         key = id(self)
         ref = _Ref(self, _forget)
-        ref.key = key
+        ref.key, ref.views, ref.whole = key, 0, None
         _refs[key] = ref
         if thread_modes and (watching := watcher()) is not None:
             watching.made(ref)
@@ -309,7 +328,7 @@ class Core:
 
     def detach(self) -> Self:
         """The same values in the same memory; no gradient flows back through them."""
-        return self._like(Node(Op.DETACH, self.node.dtype, (self.node,)))
+        return self._view(Node(Op.DETACH, self.node.dtype, (self.node,)))
 
     # -- how methods check what they are given --
 

@@ -70,9 +70,7 @@ def imag(input: Tensor) -> Tensor:
 ALIASES = {
     **{f"{name}_copy": name for name in "expand permute squeeze transpose t unbind unsqueeze view unfold".split()},
     "alias_copy": "clone", "diagonal_copy": "diagonal", "split_with_sizes_copy": "split_with_sizes",
-    "absolute": "abs", "negative": "neg", "multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat",
-    "concatenate": "cat", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
-    "swapdims": "swapaxes", "fix": "trunc",
+    "concat": "cat", "concatenate": "cat",
 }  # fmt: skip
 
 
@@ -99,6 +97,7 @@ def names() -> tuple[str, ...]:
 
 def function_of(name: str) -> Callable[..., Any]:
     """Tensor's method as a function whose first argument, `input` by keyword, is the tensor."""
+    getattr(Tensor, name)  # some are made when they are asked for
     method = inspect.getattr_static(Tensor, name)
     if isinstance(method, (classmethod, staticmethod)):
         return getattr(Tensor, name)  # type: ignore[no-any-return]
@@ -106,6 +105,10 @@ def function_of(name: str) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def function(*args: Any, **kwargs: Any) -> Any:
+        if "out" in kwargs:
+            raise UsageError(
+                f"[{name}] out={shown(kwargs['out'])}: use the result, or write it: y.copy_(...)."
+            )
         if not args and "input" in kwargs:
             args = (kwargs.pop("input"),)
         first = args[0] if args else None

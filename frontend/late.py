@@ -38,6 +38,7 @@ LATE = {
     "margins": "Margins",
     "rearranging": "Rearranging",
     "special_values": "SpecialValues",
+    "synonyms": "Synonyms",
 }
 _lock = RLock()
 _waiting = dict(LATE)
@@ -61,10 +62,11 @@ if TYPE_CHECKING:
     from hcq.frontend.methods.signs import Signs
     from hcq.frontend.methods.special_values import SpecialValues
     from hcq.frontend.methods.statistics import Statistics
+    from hcq.frontend.methods.synonyms import Synonyms
 
     class Late(
         Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
-        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues,
+        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms,
     ):  # fmt: skip
         """All of them."""
 

@@ -386,11 +386,13 @@ def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
     while True:
         known = set(roots)
         written = _written(roots)
-        found = [
-            t
-            for t in readers(live, written)
-            if (t.node not in known or t.node in written) and not recorder.owns(t)
-        ]
+        found = []
+        for t in readers(live, written):
+            root = (
+                _root(t.node) or t.node
+            )  # of a view of what is written, the write: it shows what is there then
+            if (root not in known or root in written) and not recorder.owns(t):
+                found.append(t)
         if not found:
             return roots
         before = [tensor.node for tensor in found]

@@ -24,8 +24,8 @@ Next     core.py, methods/ (the groups), late.py (groups that are imported when 
     margins     cdist, triplet_margin_loss    matrices       addmm, kron, tensordot
     parts       real, conj, complex, angle
 
-A tensor is a value: no change of one is ever seen through another. `x += 1` makes a new tensor; `x.assign(y)` and
-`x[...] = y` write into the memory that x has, and tensors made from x before that keep what they meant.
+`x += 1`, `x.add_(1)` and `x[...] = y` write where x is: views of x see it, as `x[0]` or `x.T`, and what was computed
+from x before keeps what it meant. `x.assign(y)` gives x another value, and leaves them all what they meant.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.frontend import data as formats
 from hcq.frontend import device as devices
-from hcq.frontend import overdue, sizes, variable
+from hcq.frontend import overdue, sizes, variable, views
 from hcq.frontend.arguments import check_methods
 from hcq.frontend.core import Core, changed, live, watcher
 from hcq.frontend.device import group as group_of
@@ -51,6 +51,7 @@ from hcq.frontend.methods.conversion import Conversion
 from hcq.frontend.methods.creation import Creation
 from hcq.frontend.methods.elementwise import Elementwise
 from hcq.frontend.methods.functions import Functions
+from hcq.frontend.methods.in_place import InPlace
 from hcq.frontend.methods.indexing import Indexing
 from hcq.frontend.methods.joining import Joining
 from hcq.frontend.methods.loss import Loss
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
 
 class Tensor(
     Movement, Indexing, Joining, Conversion, Elementwise, Functions, Power, Activation,
-    Reduction, Product, Window, Normalisation, Attention, Loss, Creation, Random, Late,
+    Reduction, Product, Window, Normalisation, Attention, Loss, Creation, Random, InPlace, Late,
 ):  # fmt: skip
     """Numbers of one shape and dtype on a device, computed when they are read.
 
@@ -413,7 +414,8 @@ class Tensor(
         """Write `value` into the memory this tensor has; without memory of its own it just becomes the value.
 
         Lazy: the write happens when this tensor is realized. Tensors made from this one before keep the old values.
-        Raises  UsageError for another shape (but ()), dtype or device, and for a view of a tensor that is still held
+        Where this one is a view, the tensor that it views gets the new ones.
+        Raises  UsageError for another shape (but ()), dtype or device
 
         >>> x = Tensor([1.0, 2.0])
         >>> before = x + 0.0
@@ -438,10 +440,11 @@ class Tensor(
             node = constant("assign", node.arg, self.dtype)
         if node is self.node:
             return self
-        if self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
+        if live.ref(self).whole is not None and views.is_family(self):
+            views.write("assign", self, self._like(node))
+        elif self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
             self._become(Node(Op.ASSIGN, self.dtype, (self.node, node)))
         else:
-            self._refuse_view("assign")
             self._become(expanded(node, self.shape))
         return self
 
@@ -452,22 +455,6 @@ class Tensor(
         self._before_change()
         self.node = node
         changed()
-
-    def _refuse_view(self, call: str) -> None:
-        """Raise UsageError for a view of a tensor that is still held: the write would be seen in this one only."""
-        node = self.node
-        below: set[Node] = set()
-        while node.op in _VIEWS:
-            node = node.src[0]
-            below.add(node)
-        if node.op is Op.CONST:
-            below.discard(node)
-        if below and any(tensor.node in below for tensor in live):
-            where = "x[1:3] = y" if call == "assign" else "x[0, 1] = y"
-            raise UsageError(
-                f"[{call}] this tensor of shape {self.shape} is a view of another one, which would not change. "
-                f"Write to that one, as {where}, or make this one a tensor of its own first: v = v.clone()."
-            )
 
     def _before_change(self) -> None:
         """Called before this tensor gets another value."""
@@ -541,9 +528,6 @@ class Tensor(
         """
         backward(self, gradient)
 
-
-# what shows the elements of a tensor in another order, or some of them
-_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.DETACH, Op.FIRST})
 
 Core._kind = Tensor
 check_methods(Tensor, meeting=BOTH)

@@ -143,6 +143,7 @@ class CallRecord:
         self.sizes: dict[Role, int] = {}  # bytes of what was made
         self.externals: list[External] = []
         self.written: list[Storage] = []  # memory of tensors outside, written in place
+        self.shown: set[Node] = set()  # that whose views show what is written
         self.state: list[State] = []
         self.indices: list[tuple[Any, Any]] = []  # a list or array that was an index, and a copy of it
         self.templates: list[Template] = []  # of what is New in results, gradients and kept tensors
@@ -244,6 +245,9 @@ class Capture(Recorder):
             raise _refused_write(self.name, stand_in[1], tensor.shape)
         if not self.owns(tensor):
             self.touched[id(tensor)] = tensor
+
+    def shows(self, storage: Storage) -> None:
+        self.seen.shown.add(storage.node())
 
     def forbids(self, call: str, why: str) -> None:
         if not self.is_first:

@@ -30,6 +30,7 @@ from hcq.frontend.jit.references import IN_A_TUPLE
 from hcq.frontend.realize import compute_readers, give_memory, readers, realize, storage_of
 from hcq.frontend.storage import REPLAYED, Storage, next_write
 from hcq.frontend.tensor import Tensor
+from hcq.frontend.views import core_of
 from hcq.graph import Symbol
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
@@ -237,6 +238,12 @@ class Recording:
         mark = self._mark_before
         live.renew(mark)  # before the look, for other threads make tensors
         found = readers(live if is_first else live.since(self._mark), self.written_nodes, self.owners)
+        if self.seen.shown:
+            found = [
+                one
+                for one in found
+                if live.ref(one).whole is None or core_of(one.node) not in self.seen.shown
+            ]
         if found:
             compute_readers(found)
             self.has_moved = True

@@ -254,17 +254,16 @@ class Creation(Methods):
         if first == second:
             raise UsageError(f"[diagonal] dim1 {dim1} and dim2 {dim2} are one axis. Name two.")
         rest = [axis for axis in range(len(self.node.shape)) if axis not in (first, second)]
-        x = self._like(permuted(self.node, (*rest, first, second)))
+        x = self._view(permuted(self.node, (*rest, first, second)))
         *lead, n, m = x.node.shape
         rows, columns = max(0, -offset), max(0, offset)
         size = max(0, min(n - rows, m - columns))
         axis = len(lead)
         if size == 0:
             return x._part(axis, 0, 0)._part(axis + 1, 0, 0)._reshape((*lead, 0))
-        square = x._part(axis, rows, rows + size)._part(axis + 1, columns, columns + size)
-        # rows one longer than the matrix is wide: each row's diagonal element comes to stand first
-        flat = square._reshape((*lead, size * size)).pad((0, size))
-        return flat._reshape((*lead, size, size + 1))._part(axis + 1, 0, 1)._reshape((*lead, size))
+        # of the elements in a row, every one that is a row and a column further
+        start = rows * m + columns
+        return x._reshape((*lead, n * m))._part(axis, start, start + (size - 1) * (m + 1) + 1, m + 1)
 
     def diag(self, diagonal: int = 0) -> Self:
         """A matrix with this vector on a diagonal, (n,) -> (n, n) for the main one; or that diagonal of a matrix."""

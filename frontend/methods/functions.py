@@ -177,7 +177,7 @@ class Functions(Methods):
         """The distance from zero; the dtype stays, and so does the least integer, which has none."""
         dtype = self.node.dtype
         if dtype.is_unsigned or dtype.is_bool:
-            return self
+            return self._like(self.node)
         negated = Node(Op.NEG, dtype, (self.node,))
         if not dtype.is_float:
             return self._like(Node(Op.MAX, dtype, (self.node, negated)))
@@ -189,24 +189,24 @@ class Functions(Methods):
     def sign(self) -> Self:
         """-1, 0 or 1 in the same dtype; 0 for NaN."""
         if self.node.dtype.is_bool:
-            return self
+            return self._like(self.node)
         return constant_in(self, (self > 0).cast(self.node.dtype) - (self < 0).cast(self.node.dtype))
 
     def trunc(self) -> Self:
         """Rounded towards zero; the dtype stays."""
-        return self._unary(Op.TRUNC) if self.node.dtype.is_float else self
+        return self._unary(Op.TRUNC) if self.node.dtype.is_float else self._like(self.node)
 
     def floor(self) -> Self:
         """Rounded down; the dtype stays."""
         if not self.node.dtype.is_float:
-            return self
+            return self._like(self.node)
         whole = self._unary(Op.TRUNC)
         return (self < whole).where(whole - 1.0, whole)
 
     def ceil(self) -> Self:
         """Rounded up; the dtype stays."""
         if not self.node.dtype.is_float:
-            return self
+            return self._like(self.node)
         whole = self._unary(Op.TRUNC)
         return (self > whole).where(whole + 1.0, whole)
 
@@ -217,7 +217,7 @@ class Functions(Methods):
         [0.0, 2.0, 2.0]
         """
         if not self.node.dtype.is_float:
-            return self
+            return self._like(self.node)
         if decimals:
             scale = 10.0 ** abs(decimals)
             return (self * scale).round() / scale if decimals > 0 else (self / scale).round() * scale

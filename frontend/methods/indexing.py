@@ -19,7 +19,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
-from hcq.frontend import variable
+from hcq.frontend import variable, views
 from hcq.frontend.core import Core, thread_modes, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import OutOfRange, UsageError
@@ -61,13 +61,13 @@ class Indexing(Methods):
             if shape and not variable.in_use:
                 start = _whole_index(key, 0, shape)
                 parts = ((start, start + 1, 1), *[(0, size, 1) for size in shape[1:]])
-                return self._like(reshaped(shrunk(self.node, parts), shape[1:]))
-        view, picks = self._view(key)
+                return self._view(reshaped(shrunk(self.node, parts), shape[1:]))
+        view, picks = self._basic(key)
         return view._pick(picks) if picks else view
 
     # -- views --
 
-    def _view(self, key: Any, is_written: bool = False) -> tuple[Self, list[tuple[int, Self]]]:
+    def _basic(self, key: Any, is_written: bool = False) -> tuple[Self, list[tuple[int, Self]]]:
         """The basic part of an index as a view, and the (axis of the view, integer tensor) picks that remain.
 
         is_written   what is cut at a count is a pick, too: the elements beyond it are not written
@@ -112,7 +112,7 @@ class Indexing(Methods):
                 sizes.append(shape[axis])
                 axis += 1
         node = flipped(shrunk(self.node, tuple(parts)), tuple(flips))
-        return self._like(with_counts(reshaped(node, tuple(sizes)), cuts)), picks
+        return self._view(with_counts(reshaped(node, tuple(sizes)), cuts)), picks
 
     def _complete(self, key: Any) -> list[Any]:
         """One entry per axis (None for new ones): Ellipsis filled in, masks turned into picks, lists into tensors."""
@@ -363,7 +363,9 @@ class Indexing(Methods):
         value = self._operand("setitem", value)
         if value.node.dtype is not self.node.dtype:
             value = value.cast(self.node.dtype)
-        self._refuse_view("setitem")
+        if views.is_family(self):
+            self._write_in_family(key, value)
+            return
         flows = self._is_on_a_gradients_way(value)
         if isinstance(key, Core) and key.node.dtype.is_bool and key.node.shape == self.node.shape:
             if value.numel() != 1:
@@ -372,7 +374,7 @@ class Indexing(Methods):
                 )
             self._write(self.masked_fill(self._like(key.node), value._reshape(())), flows)
             return
-        view, picks = self._view(key, is_written=True)
+        view, picks = self._basic(key, is_written=True)
         if picks:
             self._write_picked(key, view.node, picks, value, flows)
             return
@@ -384,6 +386,19 @@ class Indexing(Methods):
         else:
             inside = self._spread(key, self._like(filled(True, place.shape, dtypes.bool)))
             self._write(inside.where(self._spread(key, value), self), flows)
+
+    def _write_in_family(self, key: Any, value: Self) -> None:
+        """Write where other tensors show the same memory: they see it."""
+        view, picks = self._basic(key)
+        if not picks:
+            views.write("setitem", view, _fitted(value, view.node.shape))
+            return
+        is_mask = isinstance(key, Core) and key.node.dtype.is_bool and key.node.shape == self.node.shape
+        if is_mask and value.numel() == 1:
+            new = self.masked_fill(self._like(key.node), value._reshape(()))
+        else:
+            new = self._scattered(key, value)._reshape(self.node.shape)
+        views.write("setitem", self, new)
 
     def _is_on_a_gradients_way(self, value: Self) -> bool:
         """Whether a gradient flows from this tensor, once `value` is written into it, to leaves."""
@@ -402,8 +417,8 @@ class Indexing(Methods):
 
     def _write(self, new: Self, flows: bool) -> None:
         """Become these values: in the memory there is, or, where a gradient flows through them, as what they are."""
-        if flows:
-            self._become(new.node)
+        if flows or self.node.op not in (Op.BUFFER, Op.ASSIGN):
+            self._become(expanded(new.node, self.node.shape))
         else:
             self.assign(new)
 
@@ -454,7 +469,7 @@ class Indexing(Methods):
         return self._like(Node(Op.SCATTER, self.node.dtype, source, 0))
 
     def _spread(self, key: Any, value: Self) -> Self:
-        """A view's values back in the whole shape, zero around them: the inverse of `_view` for basic indices."""
+        """A view's values back in the whole shape, zero around them: the inverse of `_basic` for basic indices."""
         shape, axis = self.node.shape, 0
         parts: list[tuple[tuple[int, int, int], bool, int]] = []
         for entry in self._complete(key):

@@ -49,7 +49,7 @@ class Movement(Methods):
         return self._reshape(_completed("view", self.node.shape, room_args("view", shape)))
 
     def _reshape(self, shape: Shape) -> Self:
-        return self._like(reshaped(self.node, shape))
+        return self._view(reshaped(self.node, shape))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Axes start_dim to end_dim (inclusive) become one. (2, 3, 4) from axis 1 on -> (2, 12); a scalar -> (1,)."""
@@ -91,7 +91,7 @@ class Movement(Methods):
             raise UsageError(
                 f"[permute] order {axes} of a tensor of shape {self.node.shape}: name each of its {rank} axes once."
             )
-        return self._like(permuted(self.node, found))
+        return self._view(permuted(self.node, found))
 
     def transpose(self, dim0: int, dim1: int) -> Self:
         """Two axes swapped. (2, 3, 4) with 0 and 2 -> (4, 3, 2)."""
@@ -99,7 +99,7 @@ class Movement(Methods):
         a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
         if order:
             order[a], order[b] = order[b], order[a]
-        return self._like(permuted(self.node, tuple(order)))
+        return self._view(permuted(self.node, tuple(order)))
 
     swapaxes = transpose
 
@@ -116,7 +116,7 @@ class Movement(Methods):
         order = [axis for axis in range(len(self.node.shape)) if axis not in taken]
         for place, axis in sorted(zip(wanted, taken)):
             order.insert(place, axis)
-        return self._like(permuted(self.node, tuple(order)))
+        return self._view(permuted(self.node, tuple(order)))
 
     moveaxis = movedim
 
@@ -126,12 +126,12 @@ class Movement(Methods):
             raise UsageError(
                 f"[t] shape {self.node.shape}: t() is for at most 2 axes. Use .mT or .permute()."
             )
-        return self.transpose(0, 1) if len(self.node.shape) == 2 else self
+        return self.transpose(0, 1) if len(self.node.shape) == 2 else self._view(self.node)
 
     @property
     def T(self) -> Self:
         """All axes in reverse order. (2, 3, 4) -> (4, 3, 2)."""
-        return self._like(permuted(self.node, tuple(reversed(range(len(self.node.shape))))))
+        return self._view(permuted(self.node, tuple(reversed(range(len(self.node.shape))))))
 
     @property
     def mT(self) -> Self:
@@ -169,7 +169,7 @@ class Movement(Methods):
         if variable.in_use:
             given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
             node = _cut_to("expand", node, given, self.device)
-        return self._like(node)
+        return self._view(node)
 
     def expand_as(self, other: Core) -> Self:
         """Expanded to the shape of another tensor; see `expand`."""
@@ -191,7 +191,8 @@ class Movement(Methods):
         shape = (1,) * (len(times) - len(shape)) + shape
         split = self._reshape(tuple(n for size in shape for n in (1, size)))
         tiled = split.expand(tuple(n for count, size in zip(times, shape) for n in (count, size)))
-        return tiled._reshape(tuple(count * size for count, size in zip(times, shape)))
+        # of its own, as in PyTorch, and no view of this one
+        return self._like(reshaped(tiled.node, tuple(count * size for count, size in zip(times, shape))))
 
     def tile(self, *repeats: Any) -> Self:
         """Like `repeat`, but missing counts are 1: a matrix tiled by (2,) repeats along its last axis."""
@@ -246,7 +247,7 @@ class Movement(Methods):
             if not 0 <= low <= high <= size:
                 raise UsageError(f"[shrink] axis {axis} of size {size}: {part} is not inside 0..{size}.")
             full.append((low, high, 1))
-        return self._like(shrunk(self.node, tuple(full)))
+        return self._view(shrunk(self.node, tuple(full)))
 
     def narrow(self, dim: int, start: Any, length: int) -> Self:
         """`length` elements of axis `dim`, from `start`; a negative start counts from the end.
@@ -265,7 +266,7 @@ class Movement(Methods):
             )
         keep = [(0, size, 1) for size in shape]
         keep[axis] = (begin, begin + length, 1)
-        return self._like(shrunk(self.node, tuple(keep)))
+        return self._view(shrunk(self.node, tuple(keep)))
 
     def pad(self, padding: Sequence[int], mode: str = "constant", value: Scalar | None = None) -> Self:
         """Surrounded by `value`. `padding` is PyTorch's: (low, high) of the last axis, then of the one before, ...
@@ -335,7 +336,7 @@ class Movement(Methods):
         """start..stop of one axis, unchecked."""
         parts = [(0, size, 1) for size in self.node.shape]
         parts[axis] = (start, stop, step)
-        return self._like(shrunk(self.node, tuple(parts)))
+        return self._view(shrunk(self.node, tuple(parts)))
 
     def _grown(self, axis: int, size: int) -> Self:
         """One axis of size 1 repeated, unchecked."""

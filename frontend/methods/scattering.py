@@ -59,7 +59,7 @@ class Scattering(Methods):
             line = self._reshape((1,))
             return line._placed(call, op, 0, index._reshape((1,)), src._reshape((1,)))._reshape(())
         if index.numel() == 0:
-            return self
+            return self._like(self.node)
         index = self._index_like(call, index, axis)
         if src.node.dtype is not self.node.dtype:
             raise UsageError(f"[{call}] puts {src.node.dtype.name} into {self.node.dtype.name}. Cast src.")
@@ -93,7 +93,7 @@ class Scattering(Methods):
             )
             return found._reshape(())
         if index.numel() == 0:
-            return self
+            return self._like(self.node)
         if self.node.dtype.is_bool and reduce in ("sum", "prod"):  # either, both
             reduce = "amax" if reduce == "sum" else "amin"
         ones = self._like(expanded(constant(call, 1, dtypes.int64), index.node.shape))

@@ -219,7 +219,7 @@ class Shapes(Methods):
             raise UsageError(f"[rot90] dims={tuple(dims)} are one axis. Name two.")
         quarters = k % 4
         if quarters == 0:
-            return self
+            return self._like(self.node)
         if quarters == 2:
             return self._like(flipped(self.node, tuple(sorted((first, second)))))
         order = list(range(len(self.node.shape)))
@@ -307,7 +307,7 @@ class Shapes(Methods):
         if src.node.shape != wanted:
             raise UsageError(f"[slice_scatter] src {src.node.shape} for a slice of shape {wanted}.")
         if not places:
-            return self
+            return self._like(self.node)
         line = self._like(iota(size, axis, self.node.shape))
         first = places[0]
         inside = (line >= first) & (line <= places[-1]) & ((line - first) % step == 0)

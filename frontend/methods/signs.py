@@ -83,7 +83,7 @@ class Signs(Methods):
         """
         dtype = self.node.dtype
         if not dtype.is_float:
-            return self
+            return self._like(self.node)
         most = _GREATEST[dtype]
         x = self.isnan().where(0.0 if nan is None else nan, self)
         x = (x == math.inf).where(self._bounded(most if posinf is None else posinf), x)

@@ -50,6 +50,7 @@ RECEIVERS = (
 CALLS: dict[str, tuple[str, ...] | None] = {
     "x.clamp": ("x", "0.0", "1.0"),
     "x.clip": ("x", "0.0", "1.0"),
+    "x.swapdims": ("x", "0", "1"),
     "Tensor.kaiming_normal": ("2", "3"),
     "Tensor.kaiming_uniform": ("2", "3"),
     "Tensor.xavier_normal": ("2", "3"),
@@ -366,7 +367,13 @@ def _call(name: str, function: Any, receiver: str | None) -> Call | None:
         return Call(name, f"{name}()", ())
     required = [p for p in _parameters(function) if p.default is p.empty]
     options = tuple(p.name for p in _parameters(function) if p.default is not p.empty)
-    if name in CALLS:
+    if name.endswith("_") and name not in CALLS and f"{name[:-1]}" in CALLS:  # in place: the same, of a copy
+        known = CALLS[name[:-1]]
+        if known is None:
+            return None
+        assert receiver is not None
+        receiver, *known = (f"{known[0]}.clone()", *known[1:])  # type: ignore[assignment]
+    elif name in CALLS:
         known = CALLS[name]
         if known is None:
             return None
@@ -383,6 +390,7 @@ def _call(name: str, function: Any, receiver: str | None) -> Call | None:
             "val": "1.0",
         }
         known = tuple(usual.get(p.name, "y") for p in required)
+        receiver = "x.clone()" if receiver == "x" and name.endswith("_") else receiver
     called = name.rpartition(".")[2] if receiver is not None else name
     head = f"({{{receiver}}}).{called}" if receiver is not None else called
     return Call(name, f"{head}({', '.join('{' + each + '}' for each in known)})", options)

@@ -1,0 +1,269 @@
+"""Views: which tensors show the same memory, and writing so that all of them see it.
+
+In       a tensor, and values for it
+Out      `write`: the tensor has the values, and so have all that view the same memory, as in PyTorch
+Changes  the nodes of those tensors; where a part of what is in memory is written, that memory, now
+Next     methods/in_place.py (x.add_), methods/indexing.py (x[0] = y), core.py (`_view`: who is a view of whom)
+
+Tensors are a family when they view one another by PyTorch's rules: `x`, `x[0]`, `x.T`, `x.view(-1)` while its elements
+lie in that order. Below the views of each is the same node, the core: memory, or what is to be computed. A write gives
+the core another value, and each of the family is the same view of it as before. What was computed from one of them is
+not a view, and keeps the values from before.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from threading import get_ident
+from typing import Any
+
+from hcq.frontend.core import Core, changed, live, thread_modes, watcher
+from hcq.frontend.errors import UsageError
+from hcq.frontend.nodes import expanded, flipped, iota, permuted, reshaped
+from hcq.frontend.scheduler.structure import structure_of
+from hcq.ir.dtype import DType
+from hcq.ir.node import Node, Shape, const, substitute
+from hcq.ir.op import Op
+
+_WHOLE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.DETACH})  # views that show every element once
+_STEPS = _WHOLE | {Op.SHRINK, Op.EXPAND}
+
+
+def write(call: str, tensor: Any, value: Core) -> None:
+    """Give a tensor and its family the values of another one, which has its shape.
+
+    Raises  UsageError for a leaf that requires a gradient, unless gradients are off; for elements that share memory
+    """
+    core = core_of(tensor.node)
+    family = [one for one in relatives(tensor) if core_of(one.node) is core]
+    steps = _steps_to(tensor.node, core)
+    if call != "assign":
+        _refuse_leaf(call, family)
+    node = expanded(value.node.cast(tensor.node.dtype), tensor.node.shape)
+    del value
+    flows = _gradients_are_on() and _is_on_a_gradients_way(node, core)
+    is_alone = len(family) == 1
+    watching = watcher()
+    if watching is not None and (memory := _memory(core)) is not None:
+        watching.shows(memory)
+    if is_alone and steps:
+        _become(family, {tensor.node: node})
+    elif any(step.op is Op.EXPAND for step in steps):
+        raise UsageError(
+            f"[{call}] shape {tensor.shape}: several elements of this expanded tensor are one element in memory. "
+            "Make it a tensor of its own first: x.clone()."
+        )
+    elif all(step.op in _WHOLE for step in steps):
+        is_kept = core.op in (Op.BUFFER, Op.ASSIGN) and not flows
+        new = _inverse(steps, node)
+        if is_kept and new is not core:
+            new = Node(Op.ASSIGN, core.dtype, (core, new))
+            holder = None if any(one.node is core for one in family) else tensor._like(new)
+            _become(family, {core: new})
+            if holder is not None:  # nobody has all of the memory: the views have it written
+                holder.realize()
+        elif new is not core:
+            _become(family, {core: new})
+    elif flows:
+        _become(family, {core: _scattered(steps, core, node)})
+    else:
+        _write_part(tensor, family, core, node)
+
+
+def relatives(tensor: Any) -> list[Any]:
+    """The tensor, and all that are held and were made as views of the same one."""
+    own = live.ref(tensor)
+    whole = own.whole or own
+    if not whole.views:
+        return [tensor]
+    found = [ref for ref in live.refs() if ref is whole or ref.whole is whole]
+    return [one for one in [ref() for ref in found] if one is not None]
+
+
+def is_family(tensor: Any) -> bool:
+    """Whether another tensor shows the same memory."""
+    found = relatives(tensor)
+    if len(found) == 1:
+        return False
+    core = core_of(tensor.node)
+    return any(one is not tensor and core_of(one.node) is core for one in found)
+
+
+def core_of(node: Node) -> Node:
+    """What a node is a view of by PyTorch's rules: below every step that needs no copy there."""
+    below = node
+    chain = []
+    while below.op in _STEPS:
+        chain.append(below)
+        below = below.src[0]
+    if below.op is Op.CONST and chain:  # a constant tensor is a number, expanded
+        below = chain.pop()
+        if below.op is Op.RESHAPE and chain and chain[-1].op is Op.EXPAND:
+            below = chain.pop()
+    found, strides = below, _row_major(below.shape)
+    for step in reversed(chain):
+        moved = _moved(step, strides)
+        if moved is None:  # a reshape that PyTorch copies for, and a flip
+            found, moved = step, _row_major(step.shape)
+        strides = moved
+    return found
+
+
+def _steps_to(node: Node, core: Node) -> list[Node]:
+    """The views from a node down to its core, the outermost first."""
+    steps = []
+    while node is not core:
+        steps.append(node)
+        node = node.src[0]
+    return steps
+
+
+def _row_major(shape: Shape) -> list[int]:
+    return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def _moved(step: Node, strides: list[int]) -> list[int] | None:
+    """The strides of a view of what has those; None where its elements have no strides."""
+    have = step.src[0].shape
+    if step.op is Op.PERMUTE:
+        return [strides[axis] for axis in step.arg]
+    if step.op is Op.SHRINK:
+        return [stride * part[2] for stride, part in zip(strides, step.arg)]
+    if step.op is Op.EXPAND:
+        return [stride if new == old else 0 for stride, old, new in zip(strides, have, step.shape)]
+    if step.op is Op.RESHAPE:
+        return _reshaped(have, strides, step.shape)
+    return strides if step.op is Op.DETACH else [-s if a in step.arg else s for a, s in enumerate(strides)]
+
+
+def _reshaped(old: Shape, strides: list[int], new: Shape) -> list[int] | None:
+    """Strides after a reshape: each run of axes that lie behind one another may be cut anew."""
+    if 0 in old:
+        return _row_major(new)
+    runs: list[list[int]] = []  # [elements, stride of the last]
+    for size, stride in zip(old, strides):
+        if size == 1:
+            continue
+        if runs and runs[-1][1] == size * stride:
+            runs[-1] = [runs[-1][0] * size, stride]
+        else:
+            runs.append([size, stride])
+    found: list[int] = []
+    left = 1
+    stride = 1
+    for size in reversed(new):
+        if size == 1:
+            found.append(stride)
+            continue
+        if left == 1:
+            left, stride = runs.pop()
+        if left % size:
+            return None
+        found.append(stride)
+        left, stride = left // size, stride * size
+    return found[::-1]
+
+
+def _inverse(steps: list[Node], node: Node) -> Node:
+    """The core of which these views, which show every element, give the node."""
+    for step in steps:
+        if step.op is Op.RESHAPE:
+            node = reshaped(node, step.src[0].shape)
+        elif step.op is Op.PERMUTE:
+            node = permuted(node, tuple(sorted(range(len(step.arg)), key=step.arg.__getitem__)))
+        elif step.op is Op.FLIP:
+            node = flipped(node, step.arg)
+    return node
+
+
+def _scattered(steps: list[Node], core: Node, node: Node) -> Node:
+    """The core with other values where the views show it; a gradient flows through both."""
+    size = prod(core.shape)
+    places = reshaped(iota(size, 0, (size,)), core.shape)
+    for step in reversed(steps):
+        if step.op is not Op.DETACH:
+            places = Node(step.op, places.dtype, (places,), step.arg)
+    count = (prod(node.shape),)
+    source = (reshaped(core, (size,)), reshaped(places, count), reshaped(node, count))
+    return reshaped(Node(Op.SCATTER, core.dtype, source, 0), core.shape)
+
+
+def _write_part(tensor: Any, family: list[Any], core: Node, node: Node) -> None:
+    """Write what a view shows of the core into its memory, now."""
+    holder = tensor._like(core)
+    if core.op is not Op.BUFFER:
+        kept = holder._like(Node(Op.CONTIGUOUS, core.dtype, (core,))) if core.op is not Op.ASSIGN else holder
+        value = tensor._like(node)
+        kept.realize()
+        node = value.node.substitute({core: kept.node})
+        _become(family, {core: kept.node})
+        holder = kept
+        del value
+    nothing = const(0, core.dtype)
+    shown = [(one, one.node) for one in family]
+    place = tensor.node
+    _note(family, core)
+    for one in family:  # else each would be given a copy of what is overwritten
+        one.node = nothing
+    try:
+        holder._write_view(place, tensor._like(node))
+    finally:
+        for one, view in shown:
+            one.node = view
+        changed()
+
+
+def _become(family: list[Any], mapping: dict[Node, Node]) -> None:
+    """Have the same views of another core."""
+    _note(family, next(iter(mapping)))
+    for one, node in zip(family, substitute([one.node for one in family], mapping), strict=True):
+        one.node = node
+    changed()
+
+
+def _note(family: list[Any], core: Node) -> None:
+    """Tell who watches; a view of memory stays that view, and is in no need of memory of its own."""
+    watching = watcher()
+    if watching is not None:
+        for one in family:
+            if one.node is core or _memory(core) is None:
+                watching.writes(one)
+
+
+def _memory(core: Node) -> Any:
+    """The memory of a core that has some."""
+    while core.op is Op.ASSIGN or core.op in _STEPS:
+        core = core.src[0]
+    return core.arg if core.op is Op.BUFFER else None
+
+
+def _gradients_are_on() -> bool:
+    mode = thread_modes.get(get_ident()) if thread_modes else None
+    return mode is None or not mode.no_grad_depth
+
+
+def _is_on_a_gradients_way(*nodes: Node) -> bool:
+    """Whether a gradient flows through one of them, to a leaf that is in memory or is about to be written there."""
+    found = structure_of(nodes)
+    if any(found.tracked):
+        return True
+    return found.assigns and any(storage.tracked for storage in found.storages)
+
+
+def _refuse_leaf(call: str, family: list[Any]) -> None:
+    leaf = next((one for one in family if one._requires_grad), None)
+    if leaf is not None and _gradients_are_on():
+        raise UsageError(
+            f"[{call}] a leaf of shape {leaf.shape} that requires a gradient, or a view of one, is not changed in "
+            "place: its gradient would be of other numbers. Do it under no_grad(), or to x.clone()."
+        )
+
+
+def refuse_dtype(call: str, have: DType, given: DType) -> None:
+    """A result is not written where its kind of number does not fit: floats not into integers, these not into bool."""
+    ranks = [2 if kind.is_float else 0 if kind.is_bool else 1 for kind in (have, given)]
+    if ranks[1] > ranks[0]:
+        raise UsageError(
+            f"[{call}] the result is {given.name}, which a {have.name} tensor does not hold. "
+            f"Use x = x.{call.rstrip('_')}(...), or cast x first."
+        )
