@@ -132,6 +132,16 @@ def _show_command() -> Any:
     return importlib.import_module("hcq.frontend.state.command")
 
 
+def _onnx(options: argparse.Namespace) -> int:
+    status: int = _onnx_command().run(options)
+    return status
+
+
+def _onnx_command() -> Any:
+    """Of the tensor layer, too."""
+    return importlib.import_module("hcq.frontend.onnx.command")
+
+
 def _run_command(asked_for: str) -> Any:
     """The verb `run`, imported only for who asks for it."""
     if asked_for != "run":
@@ -157,7 +167,9 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="devices | doctor | emulate | run | search | show")
+    verbs = parser.add_subparsers(
+        dest="verb", metavar="devices | doctor | emulate | onnx | run | search | show"
+    )
     devices = verbs.add_parser(
         "devices",
         help="list devices, open each, and say why one cannot be opened",
@@ -212,6 +224,16 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
     show.set_defaults(act=_show)
     if asked_for == "show":
         _show_command().add_verb(show)
+    onnx = verbs.add_parser(
+        "onnx",
+        help="show a model of ONNX: nodes, shapes, weights, kernels and their times",
+        description="Show what is in a model of ONNX and which kernels it becomes; with --run, how long each takes.",
+        epilog=_onnx_command().EPILOG if asked_for == "onnx" else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    onnx.set_defaults(act=_onnx)
+    if asked_for == "onnx":
+        _onnx_command().add_verb(onnx)
     program = verbs.add_parser(
         "run",
         help="show what is in a file of hcq.save_program, and run it",

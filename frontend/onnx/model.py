@@ -137,7 +137,18 @@ class OnnxModel:
         self.why_not_recorded = ""
         return self._replay(values, plan)
 
+    def trace(self, **inputs: Any) -> dict[str, Any]:
+        """The outputs as lazy tensors, of which no more was computed than what operators need on the host."""
+        return self._traced(self._checked(inputs), Plan())
+
     def _run(self, values: dict[str, Any], plan: Plan) -> dict[str, Any]:
+        """Operator by operator, and all outputs together."""
+        outputs = self._traced(values, plan)
+        if watcher() is None:
+            realize([value for value in outputs.values() if isinstance(value, Tensor)])
+        return outputs
+
+    def _traced(self, values: dict[str, Any], plan: Plan) -> dict[str, Any]:
         """Operator by operator; what was learned goes into the plan."""
         run = self.last_run = Run(self.device, self._uploads)
         found = run.block(self.block, values)
@@ -149,11 +160,7 @@ class OnnxModel:
         elif any(not isinstance(value, Value) for value in found):
             plan.why_not = "an output is no tensor"
         self.why_not_recorded = plan.why_not
-        outputs = {info.name: _outside(run, value) for info, value in zip(self.block.outputs, found)}
-        tensors = [value for value in outputs.values() if isinstance(value, Tensor)]
-        if watcher() is None:
-            realize(tensors)
-        return outputs
+        return {info.name: _outside(run, value) for info, value in zip(self.block.outputs, found)}
 
     def _replay(self, values: dict[str, Any], plan: Plan) -> dict[str, Any]:
         """By a recording, one for each set of numbers that are needed on the host."""
