@@ -13,6 +13,8 @@ import importlib.machinery
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hcq.aliases import MODULES
+
 if TYPE_CHECKING:
     from hcq.device import Device as Device
     from hcq.opening import open as open
@@ -38,35 +40,21 @@ _LAZY = {
     "Device": "hcq.frontend.device",
     "Variable": "hcq.frontend.variable",
     "dtypes": "hcq.ir.dtype",
-    "nn": "hcq.frontend.nn",
-    "distributed": "hcq.frontend.distributed",
-    "special": "hcq.frontend.functions_special",
-    "linalg": "hcq.frontend.functions_linalg",
-    "masked": "hcq.frontend.functions_masked",
-    "fft": "hcq.frontend.functions_fft",
     "jit": "hcq.frontend.jit",
     "save_program": "hcq.frontend.jit",
     "no_grad": "hcq.frontend.gradient",
     "load": "hcq.frontend.state.files",
     "save": "hcq.frontend.state.files",
-    "func": "hcq.frontend.transforms",
     "vmap": "hcq.frontend.transforms",
 }
-_MODULES = {
-    "nn",
-    "distributed",
-    "special",
-    "linalg",
-    "masked",
-    "func",
-    "fft",
-}  # names that are modules themselves
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        module = importlib.import_module(_LAZY[name])
-        value = module if name in _MODULES else getattr(module, name)
+    value: Any
+    if name in MODULES:
+        value = importlib.import_module(MODULES[name])
+    elif name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
     elif name.startswith("_") or importlib.machinery.PathFinder.find_spec(f"hcq.{name}", __path__):
         # no name of ours; or a module, for which `from hcq import config` asks here before it imports it
         raise AttributeError(f"module 'hcq' has no attribute {name!r}")
@@ -77,4 +65,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*globals(), *_LAZY, *MODULES])

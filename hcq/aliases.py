@@ -1,0 +1,60 @@
+"""Aliases: modules of the tensor layer under the names that PyTorch's have: `import hcq.nn.functional as F`.
+
+In       an import of hcq.nn, hcq.optim, ... or of something inside of these
+Out      the module of hcq.frontend that it stands for: the very same module under both names
+Changes  one finder behind the others that Python asks
+Next     __init__.py (the same names as attributes), docs/from-pytorch.md
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+MODULES = {
+    "nn": "hcq.frontend.nn",
+    "optim": "hcq.frontend.nn.optim",
+    "func": "hcq.frontend.transforms",
+    "distributed": "hcq.frontend.distributed",
+    "linalg": "hcq.frontend.functions_linalg",
+    "special": "hcq.frontend.functions_special",
+    "masked": "hcq.frontend.functions_masked",
+    "fft": "hcq.frontend.functions_fft",
+}
+
+
+class Alias:
+    """Finds and loads: a name of MODULES, or one below it, is the module that it stands for."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Where such a module comes from; None for any other name."""
+        package, _, rest = name.partition(".")
+        first, dot, below = rest.partition(".")
+        if package != __package__ or first not in MODULES:
+            return None
+        return ModuleSpec(name, self, origin=MODULES[first] + dot + below)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module itself. Raises ModuleNotFoundError by the name that was asked for."""
+        assert spec.origin is not None
+        try:
+            module = importlib.import_module(spec.origin)
+        except ModuleNotFoundError as error:
+            if error.name != spec.origin:
+                raise
+            raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name) from None
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It has run already; it keeps the name and the origin that it has."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+sys.meta_path.append(Alias())  # type: ignore[arg-type]

@@ -1,0 +1,58 @@
+"""PyTorch's imports with another first word, and the page for people who know PyTorch."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+import hcq
+from hcq.aliases import MODULES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "from-pytorch.md"
+
+PROGRAM = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.optim as optim
+from torch.func import vmap
+from torch.nn import Linear, init
+from torch.nn.utils import clip_grad_norm_
+
+torch.manual_seed(0)
+net = nn.Sequential(Linear(2, 4), nn.ReLU())
+init.zeros_(net[0].bias)
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+loss = F.mse_loss(net(torch.ones(3, 2)), torch.zeros(3, 4))
+loss.backward()
+clip_grad_norm_(net.parameters(), 1.0)
+optimizer.step()
+found = vmap(torch.sum)(torch.linalg.inv(torch.eye(2))).tolist()
+"""
+
+
+def test_a_program_runs_when_its_imports_are_changed():
+    names: dict[str, object] = {}
+    exec(PROGRAM.replace("torch", "hcq"), names)
+    assert names["found"] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_has_two_names_and_is_one(name: str):
+    real = importlib.import_module(MODULES[name])
+    assert importlib.import_module(f"hcq.{name}") is real is getattr(hcq, name)
+    assert real.__name__ == real.__spec__.name == MODULES[name]
+
+
+def test_a_module_that_is_not_there_is_named_as_it_was_asked_for():
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'hcq\.nn\.quantum'"):
+        importlib.import_module("hcq.nn.quantum")
+
+
+def test_every_example_of_the_page_for_people_who_know_pytorch_prints_what_it_says():
+    failed, tried = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert tried > 20
+    assert failed == 0
