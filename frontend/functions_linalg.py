@@ -30,6 +30,12 @@ FOUND_IN = {  # a function -> its file in linalg/
     **dict.fromkeys(
         "det inv inv_ex logdet matrix_power slogdet solve solve_ex tensorinv tensorsolve".split(), "solving"
     ),
+    **dict.fromkeys("geqrf householder_product ormqr qr qr_some".split(), "orthogonal"),
+    **dict.fromkeys(
+        "cond eigh eigvalsh lstsq matrix_rank pca_lowrank pinv plain_svd singular_norm svd svd_lowrank svdvals".split(),
+        "spectra",
+    ),
+    "matrix_exp": "exponential",
 }
 
 
@@ -55,9 +61,8 @@ def matrix_norm(
     keepdim: bool = False,
     dtype: DType | None = None,
 ) -> Tensor:
-    """A norm of matrices: "fro", or 1, -1, inf, -inf, the greatest or least sum of sizes of a column or row.
-
-    Raises  UsageError for "nuc", 2 and -2, which need singular values
+    """A norm of matrices: "fro"; 1, -1, inf, -inf, the greatest or least sum of sizes of a column or row; 2, -2, "nuc",
+    the greatest or least singular value, or the sum of all.
     """
     x = A if dtype is None else A.cast(dtype)
     if len(dim) != 2 or x.ndim < 2:
@@ -65,10 +70,13 @@ def matrix_norm(
     rows, columns = (x._axis("matrix_norm", axis) for axis in dim)
     if ord == "fro":
         return x.norm(2.0, (rows, columns), keepdim)
+    if ord in ("nuc", 2, -2):
+        rest = [axis for axis in range(x.ndim) if axis not in (rows, columns)]
+        value = __getattr__("singular_norm")(x.permute([*rest, rows, columns]), ord)
+        kept = [1 if axis in (rows, columns) else size for axis, size in enumerate(x.shape)]
+        return value.reshape(kept) if keepdim else value  # type: ignore[no-any-return]
     if ord not in (1, -1, float("inf"), -float("inf")):
-        raise UsageError(
-            f"[matrix_norm] ord={ord!r}: use 'fro', 1, -1, inf or -inf; there are no singular values."
-        )
+        raise UsageError(f"[matrix_norm] ord={ord!r}: use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.")
     summed, chosen = (rows, columns) if abs(float(ord)) == 1 else (columns, rows)
     sums = x.abs().sum(summed, keepdim=True)
     best = sums.amax(chosen, keepdim=True) if float(ord) > 0 else sums.amin(chosen, keepdim=True)

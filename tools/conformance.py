@@ -70,6 +70,11 @@ ADAPTED: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "resize_": lambda f: lambda x, shape: f(x.clone(), shape),
     "resize_as_": lambda f: lambda x, other: f(x.clone(), other),
     "unfold": lambda f: lambda x, *args: x.unfold(*args),
+    **dict.fromkeys(
+        ("svd_lowrank", "pca_lowrank", "linalg.pinv!singular"),
+        lambda f: lambda a, b, **kwargs: f(a @ b.mT, **kwargs),
+    ),
+    "linalg.lstsq!grad_oriented": lambda f: lambda a, b, driver: f(a, b, driver=driver)[:2],
 }
 CALLED = {  # an operator under another name than its function
     **{name: f"{name}_" for name in ("cauchy", "exponential", "geometric", "log_normal", "uniform")},
@@ -90,6 +95,7 @@ RANDOM = set(
     "nn.functional.alpha_dropout nn.functional.feature_alpha_dropout nn.functional.rrelu "
     "nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d".split()
 )  # OpInfo seeds them: they look alike every time
+UP_TO_SIGN = {"svd", "linalg.svd", "linalg.eigh"}  # of vectors OpInfo compares what has no sign
 CHOOSING = {"sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode"}  # any of equal elements
 DROPPED = {
     "device",
@@ -216,7 +222,7 @@ def find(op: Any) -> Callable[..., Any] | None:
             return None
         else:
             found = functools.partial(called, name)
-    adapt = ADAPTED.get(op.name)
+    adapt = ADAPTED.get(full_name(op), ADAPTED.get(op.name))
     return adapt(found) if adapt else found  # type: ignore[no-any-return]
 
 
@@ -392,6 +398,8 @@ def differs(op: Any, sample: Any, expected: Any, got: Any, is_random: bool) -> s
 
     import hcq
 
+    if op.name in UP_TO_SIGN:
+        expected, got = (sample.output_process_fn_grad(result) for result in (expected, got))
     theirs, ours = list(leaves([expected])), list(leaves([got]))
     if len(theirs) != len(ours):
         return f"{len(ours)} results instead of {len(theirs)}"

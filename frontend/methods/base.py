@@ -222,6 +222,7 @@ class Methods(Core):
 
         # factoring.py
         def inverse(self) -> Self: ...
+        def _matrix_norm(self, order: Any, axes: tuple[int, ...], keepdim: bool) -> Self: ...
 
         # random.py
         @classmethod

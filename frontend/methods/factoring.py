@@ -22,7 +22,7 @@ def _linalg(name: str) -> Any:
 
 
 class Factoring(Methods):
-    """cholesky and its kin, lu, inverse, det, triangular_solve."""
+    """cholesky and its kin, lu, inverse, det, triangular_solve, qr, svd, matrix_exp."""
 
     __slots__ = ()
 
@@ -71,3 +71,42 @@ class Factoring(Methods):
     def logdet(self) -> Self:
         """The logarithm of the determinant: NaN where that is negative, -inf where it is 0."""
         return _linalg("logdet")(self)  # type: ignore[no-any-return]
+
+    def qr(self, some: bool = True) -> Any:
+        """(Q, R), reduced, or complete where not `some`: see `hcq.linalg.qr`."""
+        return _linalg("qr_some")(self, some)
+
+    def geqrf(self) -> Any:
+        """(a, tau): R with the reflections that Q is made of: see `hcq.linalg.geqrf`."""
+        return _linalg("geqrf")(self)
+
+    def ormqr(self, tau: Self, other: Self, left: bool = True, transpose: bool = False) -> Self:
+        """Q @ other, this tensor and tau being what `geqrf` gave: see `hcq.linalg.ormqr`."""
+        return _linalg("ormqr")(self, tau, other, left, transpose)  # type: ignore[no-any-return]
+
+    def orgqr(self, tau: Self) -> Self:
+        """The first columns of Q, this tensor and tau being what `geqrf` gave: `hcq.linalg.householder_product`."""
+        return _linalg("householder_product")(self, tau)  # type: ignore[no-any-return]
+
+    def svd(self, some: bool = True, compute_uv: bool = True) -> Any:
+        """(U, S, V) with this tensor = U @ diag(S) @ V.mT; `hcq.linalg.svd` gives Vh, which is V.mT."""
+        return _linalg("plain_svd")(self, some, compute_uv)
+
+    def pinverse(self, rcond: float = 1e-15) -> Self:
+        """The pseudo-inverse of matrices: see `hcq.linalg.pinv`."""
+        return _linalg("pinv")(self, rcond)  # type: ignore[no-any-return]
+
+    def matrix_exp(self) -> Self:
+        """The exponential of square matrices: see `hcq.linalg.matrix_exp`."""
+        return _linalg("matrix_exp")(self)  # type: ignore[no-any-return]
+
+    def svd_lowrank(self, q: int | None = 6, niter: int | None = 2, M: Self | None = None) -> Any:
+        """About the q greatest singular values with their vectors: see `hcq.linalg.svd_lowrank`."""
+        return _linalg("svd_lowrank")(self, q, niter, M)
+
+    def pca_lowrank(self, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
+        """About the q principal components of the rows: see `hcq.linalg.pca_lowrank`."""
+        return _linalg("pca_lowrank")(self, q, center, niter)
+
+    def _matrix_norm(self, order: Any, axes: tuple[int, ...], keepdim: bool) -> Self:
+        return _linalg("matrix_norm")(self, order, axes, keepdim)  # type: ignore[no-any-return]

@@ -172,7 +172,7 @@ class Reduction(Methods):
     ) -> Self:
         """sum(|x| ** p) ** (1 / p) over axes; inf is the largest size, -inf the least, 0 counts what is not zero.
 
-        "fro" is 2; "nuc", the sum of the singular values of matrices, is `hcq.linalg.norm`'s.
+        "fro" is 2; "nuc" is the sum of the singular values of matrices, which two axes are.
 
         >>> Tensor([3.0, 4.0]).norm().item()
         5.0
@@ -181,10 +181,11 @@ class Reduction(Methods):
             return self.cast(dtype).norm(p, dim, keepdim)
         if p is None or p == "fro":
             p = 2.0
+        if p == "nuc":
+            axes = self._axes("norm", dim)
+            return self._matrix_norm("nuc", axes, keepdim)
         if isinstance(p, str):
-            raise UsageError(
-                f"[norm] p={p!r}: give a number, or 'fro'. Use hcq.linalg.norm for norms of matrices."
-            )
+            raise UsageError(f"[norm] p={p!r}: give a number, 'fro' or 'nuc'.")
         if math.isinf(p):
             return self.abs().amax(dim, keepdim) if p > 0 else self.abs().amin(dim, keepdim)
         if p == 0:

@@ -12,6 +12,7 @@ from hcq import Tensor
 from hcq.errors import UsageError
 
 L = hcq.linalg
+THOROUGH = pytest.mark.thorough
 R = np.random.default_rng(5)
 
 
@@ -52,7 +53,7 @@ def slopes_agree(of, *arrays: np.ndarray, step: float = 1e-2, tolerance: float =
 
 
 # one column, fewer than a vector has lanes, a vector and a rest, strips and a rest; a batch
-SIZES = [(1, 1), (3, 3), (2, 19, 19), (70, 70)]
+SIZES = [(1, 1), (3, 3), (2, 19, 19), pytest.param((70, 70), marks=THOROUGH)]
 
 
 @pytest.mark.parametrize("shape", SIZES, ids=str)
@@ -116,7 +117,7 @@ def test_more_columns_than_a_group_takes_are_solved():
     close(np.tril(a) @ L.solve_triangular(Tensor(a), Tensor(b), upper=False).numpy(), b)
 
 
-@pytest.mark.parametrize("shape", [(3, 3), (2, 1, 20, 20)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 3), pytest.param((2, 1, 20, 20), marks=THOROUGH)], ids=str)
 def test_solutions_inverses_and_determinants_are_numpys(shape):
     a = some(*shape) + 3 * np.eye(shape[-1], dtype=np.float32)
     b = some(4, shape[-1], 2)
@@ -158,13 +159,13 @@ def test_a_matrix_that_is_not_a_number_is_taken_apart_all_the_same():
     "of, shapes",
     [
         (lambda a: L.cholesky(a.matmul(a.mT) + Tensor.eye(4)), [(2, 4, 4)]),
-        (lambda a, b: L.solve_triangular(a, b, upper=False), [(4, 4), (2, 4, 3)]),
+        pytest.param(lambda a, b: L.solve_triangular(a, b, upper=False), [(4, 4), (2, 4, 3)], marks=THOROUGH),
         (lambda a, b: L.solve(a, b), [(2, 4, 4), (4, 3)]),
-        (lambda a: L.inv(a), [(3, 3)]),
+        pytest.param(lambda a: L.inv(a), [(3, 3)], marks=THOROUGH),
         (lambda a: L.det(a), [(2, 3, 3)]),
-        (lambda a: L.slogdet(a).logabsdet, [(4, 4)]),
+        pytest.param(lambda a: L.slogdet(a).logabsdet, [(4, 4)], marks=THOROUGH),
         (lambda a: Tensor.cat(list(L.lu(a)[1:]), dim=-1), [(4, 4)]),
-        (lambda a: L.matrix_power(a, -2), [(3, 3)]),
+        pytest.param(lambda a: L.matrix_power(a, -2), [(3, 3)], marks=THOROUGH),
     ],
 )
 def test_gradients_are_finite_differences(of, shapes):
@@ -213,7 +214,7 @@ def test_empty_matrices_have_results():
     assert L.lu(Tensor.ones(0, 2))[0].shape == (0, 0)
 
 
-@pytest.mark.thorough
+@THOROUGH
 @pytest.mark.parametrize("n", [130, 257])
 def test_large_matrices_are_taken_apart(n):
     a = some(n, n)
@@ -222,3 +223,162 @@ def test_large_matrices_are_taken_apart(n):
     spd = positive(n, n)
     factor = L.cholesky(Tensor(spd)).numpy()
     close(factor @ factor.T, spd, 1e-4)
+
+
+# -- columns at right angles ------------------------------------------------------------------------------------------
+
+
+def turned_alike(ours: np.ndarray, n: int) -> None:
+    close(
+        np.swapaxes(ours, -1, -2) @ ours,
+        np.broadcast_to(np.eye(n, dtype=np.float32), (*ours.shape[:-2], n, n)),
+    )
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (2, 7, 3), (3, 20)], ids=str)
+def test_q_has_right_angles_and_q_times_r_is_the_matrix(shape):
+    a = some(*shape)
+    for mode in ("reduced", "complete"):
+        Q, upper = (part.numpy() for part in L.qr(Tensor(a), mode=mode))
+        close(Q @ upper, a)
+        turned_alike(Q, Q.shape[-1])
+        assert np.array_equal(upper, np.triu(upper))
+        assert Q.shape[-1] == (shape[-2] if mode == "complete" else min(shape[-2:]))
+    close(L.qr(Tensor(a), mode="r").R, L.qr(Tensor(a)).R.numpy())
+
+
+def test_the_reflections_of_geqrf_make_q():
+    a, c = Tensor(some(6, 4)), Tensor(some(6, 3))
+    packed, tau = a.geqrf()
+    Q = L.qr(a, mode="complete").Q
+    close(packed.orgqr(tau), Q.numpy()[:, :4])
+    close(packed.ormqr(tau, c), Q.matmul(c).numpy())
+    close(packed.ormqr(tau, c, transpose=True), Q.mT.matmul(c).numpy())
+    close(packed.ormqr(tau, c.mT, left=False), c.mT.matmul(Q).numpy())
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2, 2), (9, 9)], ids=str)
+def test_eigenvectors_are_only_stretched(shape):
+    a = some(*shape)
+    a = a + np.swapaxes(a, -1, -2)
+    values, V = (part.numpy() for part in L.eigh(Tensor(a)))
+    close(a @ V, V * values[..., None, :])
+    turned_alike(V, shape[-1])
+    assert (np.diff(values) >= 0).all()
+    close(L.eigvalsh(Tensor(np.triu(a)), UPLO="U"), np.linalg.eigvalsh(a))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (2, 6, 3), (2, 5)], ids=str)
+def test_singular_values_and_vectors_make_the_matrix(shape):
+    a = some(*shape)
+    m, n = shape[-2:]
+    U, S, Vh = (part.numpy() for part in L.svd(Tensor(a)))
+    turned_alike(U, m)
+    turned_alike(np.swapaxes(Vh, -1, -2), n)
+    k = min(m, n)
+    close((U[..., :k] * S[..., None, :]) @ Vh[..., :k, :], a)
+    assert (np.diff(S) <= 0).all() and (S >= 0).all()
+    close(L.svdvals(Tensor(a)), np.linalg.svd(a, compute_uv=False))
+
+
+def test_small_singular_values_are_as_exact_as_large_ones():
+    scales = np.array([1.0, 1e-3, 1e-6, 1e-9], np.float32)
+    a = np.linalg.qr(some(6, 4))[0] * scales
+    np.testing.assert_allclose(L.svdvals(Tensor(a)).numpy(), scales, rtol=1e-5)
+
+
+def test_where_singular_values_are_zero_vectors_are_at_right_angles():
+    a = some(6, 2) @ some(2, 4)
+    U, S, Vh = (part.numpy() for part in L.svd(Tensor(a), full_matrices=False))
+    turned_alike(U, 4)
+    turned_alike(Vh.T, 4)
+    close((U * S) @ Vh, a)
+    assert L.matrix_rank(Tensor(a)).item() == 2
+    U, S, Vh = L.svd(Tensor.zeros(3, 2))
+    assert S.tolist() == [0.0, 0.0] and np.array_equal(np.abs(U.numpy()), np.eye(3))
+
+
+def test_the_pseudo_inverse_is_numpys():
+    for a in (some(5, 3), some(2, 5), some(5, 2) @ some(2, 4)):
+        close(Tensor(a).pinverse(1e-4), np.linalg.pinv(a, 1e-4), 1e-4)
+    a = positive(3, 3)
+    close(L.pinv(Tensor(a), hermitian=True), np.linalg.inv(a), 1e-4)
+
+
+@pytest.mark.parametrize("driver", [None, "gels", pytest.param("gelsd", marks=THOROUGH)])
+def test_least_squares_leave_nothing_along_the_columns(driver):
+    for shape in ((6, 3), (3, 5)):
+        a, b = some(*shape), some(shape[0], 2)
+        X, residuals, rank, values = L.lstsq(Tensor(a), Tensor(b), driver=driver)
+        expected, left, *_ = np.linalg.lstsq(a, b, rcond=None)
+        close(X, expected, 1e-4)
+        if driver and shape[0] > shape[1]:
+            close(residuals, left, 1e-4)
+        assert driver == "gels" or rank.item() == 3
+        assert (values.numel() > 0) == (driver == "gelsd")
+
+
+def test_norms_and_conditions_by_singular_values_are_numpys():
+    a = some(2, 3, 4)
+    for order in (2, -2, "nuc"):
+        close(L.matrix_norm(Tensor(a), order), np.linalg.norm(a, order, (-2, -1)))
+        moved = L.matrix_norm(Tensor(np.moveaxis(a, 0, 1)), order, dim=(0, 2), keepdim=True)
+        close(moved, np.linalg.norm(a, order, (-2, -1)).reshape(1, 2, 1))
+    close(Tensor(a[0]).norm("nuc"), np.linalg.norm(a[0], "nuc"))
+    b = some(3, 3)
+    for p in (None, 1, "fro", -2):
+        close(L.cond(Tensor(b), p), np.linalg.cond(b, p), 1e-3)
+    assert L.cond(Tensor.ones(2, 2), 1).item() == np.inf
+
+
+def test_the_exponential_undoes_its_inverse_and_turns():
+    for size in (0.1, 3.0):
+        a = size * some(2, 3, 3)
+        forth, back = Tensor(a).matrix_exp().numpy(), Tensor(-a).matrix_exp().numpy()
+        close(forth @ back, np.stack([np.eye(3)] * 2), 2e-6 * np.abs(forth).max() * np.abs(back).max())
+    angle = Tensor([[0.0, -40.0], [40.0, 0.0]]).matrix_exp()
+    close(angle, np.array([[np.cos(40), -np.sin(40)], [np.sin(40), np.cos(40)]]), 1e-4)
+
+
+@THOROUGH
+def test_a_few_singular_values_are_found_of_a_matrix_that_has_no_more():
+    a = some(30, 3) @ some(3, 20)
+    U, S, V = Tensor(a).svd_lowrank(4)
+    close((U * S).matmul(V.mT), a, 1e-4)
+    U, S, V = Tensor(a + 7).pca_lowrank(4)
+    close((U * S).matmul(V.mT), a - a.mean(0), 1e-4)
+
+
+@pytest.mark.parametrize(
+    "of, shapes",
+    [
+        (lambda a: Tensor.cat(list(L.qr(a)), dim=-2), [(3, 3)]),
+        pytest.param(lambda a: L.qr(a).R, [(2, 3, 4)], marks=THOROUGH),
+        pytest.param(lambda a: L.eigh(a + a.mT).eigenvalues, [(3, 3)], marks=THOROUGH),
+        (lambda a: L.eigh(a + a.mT).eigenvectors.square(), [(3, 3)]),
+        (lambda a: (lambda U, S, Vh: Tensor.cat([U.abs(), S.unsqueeze(0), Vh.abs()]))(*L.svd(a)), [(3, 3)]),
+        pytest.param(lambda a: L.svdvals(a), [(2, 4, 3)], marks=THOROUGH),
+        (lambda a: L.pinv(a), [(4, 3)]),
+        pytest.param(lambda a, b: L.lstsq(a, b, driver="gels").solution, [(4, 3), (4, 2)], marks=THOROUGH),
+        pytest.param(lambda a: (a * 0.3).matrix_exp(), [(3, 3)], marks=THOROUGH),
+    ],
+)
+def test_gradients_of_what_has_right_angles_are_finite_differences(of, shapes):
+    arrays = [some(*shape) for shape in shapes]
+    n = min(shapes[0][-2:])
+    arrays[0][..., range(n), range(n)] += 2.0 * np.arange(1, n + 1, dtype=np.float32)
+    slopes_agree(of, *arrays)
+
+
+@THOROUGH
+@pytest.mark.parametrize("shape", [(33, 33), (2, 70, 40), (40, 130), (150, 150)], ids=str)
+def test_large_matrices_have_eigenvalues_and_singular_values(shape):
+    a = some(*shape)
+    U, S, Vh = (part.numpy() for part in L.svd(Tensor(a), full_matrices=False))
+    close((U * S[..., None, :]) @ Vh, a, 1e-4)
+    turned_alike(U, min(shape[-2:]))
+    both = a @ np.swapaxes(a, -1, -2)
+    values, V = (part.numpy() for part in L.eigh(Tensor(both)))
+    close(V * values[..., None, :] @ np.swapaxes(V, -1, -2), both, 1e-4)
+    Q, upper = (part.numpy() for part in L.qr(Tensor(a)))
+    close(Q @ upper, a, 1e-4)
