@@ -257,7 +257,9 @@ def plain_svd(A: Tensor, some: bool = True, compute_uv: bool = True) -> PlainSVD
     U, S, V = thin(matrices("svd", A))
     if not some:
         U, V = _completed(U), _completed(V)
-    return PlainSVD(U, S, V) if compute_uv else PlainSVD(U.detach() * 0.0, S, V.detach() * 0.0)
+    if not compute_uv:
+        U, V = (also_of(A, Tensor.zeros(x.shape, dtype=A.dtype, device=A.device)) for x in (U, V))
+    return PlainSVD(U, S, V)
 
 
 @checked
