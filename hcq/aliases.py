@@ -57,4 +57,4 @@ class Alias:
         module.__spec__ = module.__spec__.loader_state
 
 
-sys.meta_path.append(Alias())  # type: ignore[arg-type]
+sys.meta_path.append(Alias())

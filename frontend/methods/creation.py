@@ -171,8 +171,8 @@ class Creation(Methods):
     ) -> Self:
         """`base` to the powers that `linspace` gives: from base ** start to base ** end; `base` positive.
 
-        >>> Tensor.logspace(0, 2, 3).tolist()
-        [1.0, 10.0, 100.0]
+        >>> Tensor.logspace(0, 2, 3, base=2.0).tolist()
+        [1.0, 2.0, 4.0]
         """
         dtype = dtype or dtypes.float32
         wide = dtypes.float32 if dtype.is_float and dtype.itemsize <= 4 else dtypes.float64
