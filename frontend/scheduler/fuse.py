@@ -78,6 +78,7 @@ class Use:
     frame    along which axes of the kernel's result it varies (rows.py), where that can be said
     routes   the ways through movement by which it is reached, where no frame says where: two uses by one way are of the
              same element at a time, which is computed once; by different ways the count adds up
+    in_runs  True when the kernel's loops walk its innermost axis innermost: what is spread along that is computed once
     """
 
     count: int
@@ -85,6 +86,7 @@ class Use:
     blocked: bool
     frame: Frame | None
     routes: frozenset[int] = frozenset()
+    in_runs: bool = False
 
     def and_also(self, other: Use) -> Use:
         """The use by this kernel and, on another way, that one."""
@@ -97,6 +99,7 @@ class Use:
             self.blocked or other.blocked,
             frame,
             routes,
+            self.in_runs and other.in_runs,
         )
 
     def ways(self) -> frozenset[int]:
@@ -177,6 +180,9 @@ class _Walk:
         self.size = {node: prod(node.shape) for node in self.order if node.op is not Op.SINK}
         self.has_reduction: set[Node] = set()
         self.weight: dict[Node, int] = {}
+        self.packed: set[Node] = (
+            set()
+        )  # made of small integers alone: what quantised numbers are taken out of
         self.over_nested: set[Node] = set()  # what follows from nested values, up to the next reduction
         self._facts()
 
@@ -185,6 +191,10 @@ class _Walk:
         counted: dict[Node, int] = {}  # made of IOTA and constants alone -> operations
         for node in self.order:
             op = node.op
+            if _is_packed(node) or (
+                node.src and op not in _ORDERED and all(s in self.packed for s in node.src)
+            ):
+                self.packed.add(node)
             if node in self.forced or op in _LEAVES or node in self.nested:
                 self.weight[node] = 0
                 if op is Op.IOTA or op is Op.CONST:
@@ -268,7 +278,9 @@ class _Walk:
                 if node.op is Op.REDUCE_AXIS:
                     self.reduction[node] = node
                 kernel = self.leader.get(node, node)
-                self._pass_on(node, {kernel: Use(self.size[node], True, False, whole(stored_shape(node)))})
+                self._pass_on(
+                    node, {kernel: Use(self.size[node], True, False, whole(stored_shape(node)), in_runs=True)}
+                )
             elif node in self.uses:
                 uses = self.uses[node]
                 if node in self.once_per_row:
@@ -411,13 +423,19 @@ class _Walk:
         self, node: Node, source: Node, uses: dict[Node, Use], factor: int, blocks: bool
     ) -> dict[Node, Use]:
         """How a source is used, by how `node` is: no longer element by element."""
+        in_runs = _keeps_runs(node)
+        spread = 1
+        if source in self.packed and _spreads_runs(node):
+            spread = self.size[node] // max(1, self.size[source])
         return {
             kernel: Use(
-                use.count * factor,
+                # the loop along a run has the scale of a quantised block outside, which is computed once for a run then
+                use.count * factor // (spread if use.in_runs and kernel in self.reduction else 1),
                 False,
                 use.blocked or blocks,
                 below(node, source, use.frame, self._walked(kernel)),
                 frozenset((hash((node, use.ways())),)),
+                use.in_runs and in_runs,
             )
             for kernel, use in uses.items()
         }
@@ -442,6 +460,31 @@ class _Walk:
             repeated_at_most_fourfold = self.size[node.src[0]] <= 4 * self.size[below]
             if below not in self.forced and below.dtype is node.dtype and repeated_at_most_fourfold:
                 self.merged.add(below)
+
+
+def _is_packed(node: Node) -> bool:
+    """Whether it is memory of small integers, or a number that needs none."""
+    return node.op in (Op.IOTA, Op.CONST) or (
+        node.op is Op.BUFFER and node.dtype.is_integer and node.dtype.itemsize <= 2
+    )
+
+
+def _keeps_runs(node: Node) -> bool:
+    """Whether walking a node's innermost axis innermost walks its source's so."""
+    if node.op is Op.REDUCE_AXIS:
+        real = [axis for axis, size in enumerate(node.src[0].shape) if size > 1]
+        folded = [axis for axis in real if axis in node.arg[1]]
+        return folded == real[len(real) - len(folded) :]
+    return node.op in (Op.RESHAPE, Op.EXPAND, Op.SHRINK, Op.GATHER) or node.op in ARITHMETIC
+
+
+def _spreads_runs(node: Node) -> bool:
+    """Whether it repeats each element of its source along its innermost axes: in turns that follow one another."""
+    if node.op is not Op.EXPAND:
+        return False
+    real = [axis for axis, size in enumerate(node.shape) if size > 1]
+    new = [axis for axis in real if node.src[0].shape[axis] == 1]
+    return new == real[len(real) - len(new) :]
 
 
 def _is_narrowing(node: Node) -> bool:

@@ -32,8 +32,14 @@ def nibbles(codes: Tensor) -> Tensor:
 
 
 def looked_up(codes: Tensor, steps: tuple[int, ...]) -> Tensor:
-    """The steps that small codes stand for, as float32; a table of whole numbers beside the kernel."""
-    return table(codes.device, steps)[codes.cast(dtypes.int32)].cast(dtypes.float32)
+    """The steps that codes of four bits stand for, as float32: a byte of two whole numbers, so nothing is loaded."""
+    low, high = (
+        int.from_bytes(bytes(step & 255 for step in half), "little") for half in (steps[:8], steps[8:])
+    )
+    signed = [number - (1 << 64) if number >> 63 else number for number in (low, high)]
+    eight = (codes < 8).where(*[Tensor(number, device=codes.device, dtype=dtypes.int64) for number in signed])
+    byte = (eight >> ((codes & 7) << 3).cast(dtypes.int64)) & 255
+    return byte.cast(dtypes.uint8).bitcast(dtypes.int8).cast(dtypes.float32)
 
 
 _tables: dict[tuple[str, object], Tensor] = {}
@@ -96,10 +102,9 @@ def _mxfp4(b: Blocks) -> Tensor:
 
 def _ternary_digits(codes: Tensor, count: int) -> Tensor:
     """The first digits to base 3 of bytes (..., 1, n) that hold q / 3**5 in 1/256: (..., count, n) of -1, 0, 1."""
-    digit = Tensor.arange(count, device=codes.device, dtype=dtypes.int32).reshape(count, 1)
-    power = 1 + (digit > 0) * 2 + (digit > 1) * 6 + (digit > 2) * 18 + (digit > 3) * 54  # 3 ** digit
-    left = (codes.cast(dtypes.int32) * power) & 255
-    return ((left * 3) >> 8).cast(dtypes.float32) - 1
+    powers = table(codes.device, (1, 3, 9, 27, 81))[:count].reshape(count, 1)
+    left = codes * powers.bitcast(dtypes.uint8)  # the digits before overflow
+    return ((left.cast(dtypes.int16) * 3) >> 8).cast(dtypes.float32) - 1
 
 
 def _tq1_0(b: Blocks) -> Tensor:

@@ -29,6 +29,8 @@ def random_blocks(form: str, count: int, seed: int = 0) -> Any:
         found[:, at : at + 2] = draw.standard_normal(count).astype(np.float16).view(np.uint8).reshape(-1, 2)
     if form == "Q8_K":
         found[:, :4] = draw.standard_normal(count).astype(np.float32).view(np.uint8).reshape(-1, 4)
+    if form == "MXFP4":  # exponents of every size at first, then such that sums stay finite
+        found[6:, 0] = 120 + found[6:, 0] % 16
     if form == "IQ1_M":  # the upper bits of the last word are a float16's sign and most of its exponent
         found[:, 55] = (found[:, 55] & 0x0F) | 0x30
     return found
