@@ -151,6 +151,16 @@ def _run_command(asked_for: str) -> Any:
     return command
 
 
+def _llm(options: argparse.Namespace) -> int:
+    status: int = _llm_command().run(options)
+    return status
+
+
+def _llm_command() -> Any:
+    """Of the tensor layer, too."""
+    return importlib.import_module("hcq.frontend.llm.command")
+
+
 def _emulated(options: argparse.Namespace) -> tuple[str, ...]:
     """The words of --emulated, which may be given often and hold commas; else those of HCQ_EMULATE."""
     given = tuple(word.strip() for text in options.emulated for word in text.split(",") if word.strip())
@@ -168,7 +178,7 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(
-        dest="verb", metavar="devices | doctor | emulate | onnx | run | search | show"
+        dest="verb", metavar="devices | doctor | emulate | llm | onnx | run | search | show"
     )
     devices = verbs.add_parser(
         "devices",
@@ -234,6 +244,16 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
     onnx.set_defaults(act=_onnx)
     if asked_for == "onnx":
         _onnx_command().add_verb(onnx)
+    llm = verbs.add_parser(
+        "llm",
+        help="a language model from a GGUF file or safetensors writes text",
+        description="Let a language model go on from a text, on any device.",
+        epilog=_llm_command().EPILOG if asked_for == "llm" else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    llm.set_defaults(act=_llm)
+    if asked_for == "llm":
+        _llm_command().add_verb(llm)
     program = verbs.add_parser(
         "run",
         help="show what is in a file of hcq.save_program, and run it",

@@ -1,0 +1,96 @@
+"""Sampling: which token is written next.
+
+In       logits of all tokens, the tokens before
+Out      one token
+Changes  the sampler's random state
+Next     session.py (who asks)
+Source   Holtzman et al. 2020 (top-p), Keskar et al. 2019 (repetition penalty), Nguyen et al. 2024 (min-p)
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from random import Random
+
+from hcq.frontend.errors import UsageError
+
+
+class Sampler:
+    """How a token is chosen.
+
+    temperature  logits are divided by it; 0 takes the likeliest token
+    top_k        of so many of the likeliest; 0 of all
+    top_p        of the likeliest, as many as are needed to have this probability together; 1 of all
+    min_p        of those that are at least this part as likely as the likeliest; 0 of all
+    repetition   logits of tokens among the last 64 are divided by it where positive, multiplied where negative
+    seed         the same seed chooses the same tokens
+
+    >>> Sampler(temperature=0).choose([0.1, 2.0, 1.0])
+    1
+    """
+
+    RECENT = 64
+
+    def __init__(
+        self,
+        temperature: float = 0.8,
+        top_k: int = 40,
+        top_p: float = 0.95,
+        min_p: float = 0.05,
+        repetition: float = 1.0,
+        seed: int | None = None,
+    ):
+        if temperature < 0 or top_k < 0 or not 0 < top_p <= 1 or not 0 <= min_p <= 1 or repetition <= 0:
+            raise UsageError(
+                f"[llm] temperature={temperature}, top_k={top_k}, top_p={top_p}, min_p={min_p}, "
+                f"repetition={repetition}: temperature and top_k are 0 or more, top_p above 0 and up to 1, min_p from "
+                "0 to 1, repetition above 0."
+            )
+        self.temperature = temperature
+        self.top_k = top_k
+        self.top_p = top_p
+        self.min_p = min_p
+        self.repetition = repetition
+        self._random = Random(seed)
+
+    def choose(self, logits: Sequence[float], before: Sequence[int] = ()) -> int:
+        """A token. Raises UsageError where no logit is a number, as when weights are damaged."""
+        found = list(logits)
+        if self.repetition != 1.0:
+            for token in set(before[-self.RECENT :]):
+                found[token] *= 1 / self.repetition if found[token] > 0 else self.repetition
+        if self.temperature == 0:
+            best = max(range(len(found)), key=lambda token: (_order(found[token]), -token))
+            if math.isnan(found[best]):
+                raise UsageError("[llm] every logit is not a number. The weights or the file are damaged.")
+            return best
+        tokens = self.candidates(found)
+        return self._random.choices([token for token, _ in tokens], [weight for _, weight in tokens])[0]
+
+    def candidates(self, logits: Sequence[float]) -> list[tuple[int, float]]:
+        """The tokens that may be chosen, the likeliest first, with their probabilities, which add up to 1."""
+        count = min(self.top_k or len(logits), len(logits))
+        kept = heapq.nlargest(count, range(len(logits)), key=lambda token: (_order(logits[token]), -token))
+        highest = logits[kept[0]]
+        if math.isnan(highest) or highest == -math.inf:
+            raise UsageError("[llm] no logit is a number. The weights or the file are damaged.")
+        weights = [
+            math.exp((max(_order(logits[token]), -1e30) - highest) / self.temperature) for token in kept
+        ]
+        total = sum(weights)
+        found: list[tuple[int, float]] = []
+        together = 0.0
+        for token, weight in zip(kept, weights, strict=True):
+            if found and (together >= self.top_p or weight < self.min_p * weights[0]):
+                break
+            found.append((token, weight / total))
+            together += weight / total
+        whole = sum(weight for _, weight in found)
+        return [(token, weight / whole) for token, weight in found]
+
+
+def _order(logit: float) -> float:
+    """NaN below all numbers."""
+    return -math.inf if math.isnan(logit) else logit
