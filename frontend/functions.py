@@ -5,7 +5,7 @@ Out      the method of Tensor by that name as a function of its first argument; 
 Changes  nothing
 Next     methods/ (the methods), hcq/__init__.py (who asks), nn/functional.py (the same for layers)
 
-There is no list of functions: every public method of the groups in methods/ is one, so that a new method is one, too.
+There is no list of methods: every public one of the groups in methods/ is a function, and so is a new one.
 What names a dtype in PyTorch is the dtype: `hcq.float32`, `hcq.bool`. A function that has the name of one of hcq's
 modules, as `trace` has, is reached as a method: `x.trace()`.
 """
@@ -13,14 +13,16 @@ modules, as `trace` has, is reached as a method: `x.trace()`.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
-from hcq.frontend.late import groups
+from hcq.frontend.late import Unknown, groups
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
@@ -37,6 +39,8 @@ OF_TENSOR = (
     "is_complex",
     "is_floating_point",
 )  # methods that Tensor and its core have themselves
+HERE = ("tensor", "is_tensor", "real", "imag")
+ELSEWHERE = {"set_printoptions": "printing", "get_printoptions": "printing"}  # function -> its module
 _SHORT_NAMES = {"half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32"}
 
 
@@ -80,11 +84,18 @@ def named(name: str) -> Any:
         return getattr(dtypes, "int64" if name == "long" else _SHORT_NAMES.get(name, name))
     if name in CONSTANTS:
         return CONSTANTS[name]
-    if name in ("tensor", "is_tensor", "real", "imag"):
+    if name in HERE:
         return globals()[name]
+    if name in ELSEWHERE:
+        return getattr(importlib.import_module(f"hcq.frontend.{ELSEWHERE[name]}"), name)
     if name in ALIASES or name in names():
         return function_of(ALIASES.get(name, name))
-    raise AttributeError(f"module 'hcq' has no attribute {name!r}")
+    raise Unknown(sys.modules["hcq"], name, "module 'hcq' has no attribute or function")
+
+
+def every_name() -> list[str]:
+    """All that `named` knows."""
+    return sorted({*DTYPES, *CONSTANTS, *HERE, *ELSEWHERE, *ALIASES, *names()})
 
 
 @functools.cache

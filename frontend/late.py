@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.arguments import check_methods
 from hcq.frontend.meeting import BOTH
@@ -79,7 +79,7 @@ else:
 
         def __getattr__(cls, name):
             if name.startswith("__") or not _find(cls, name):
-                raise Unknown(cls, name)
+                raise _unknown(cls, name)
             return getattr(cls, name)
 
         def __dir__(cls):
@@ -94,7 +94,7 @@ else:
         def __getattr__(self, name):
             kind = type(self)
             if name.startswith("__") or not _find(kind, name):
-                raise Unknown(kind, name, self)
+                raise _unknown(kind, name)
             return object.__getattribute__(self, name)
 
         def __dir__(self):
@@ -105,16 +105,20 @@ else:
 class Unknown(AttributeError):
     """Nothing has that name. What is named alike is looked for when somebody reads the message."""
 
-    def __init__(self, kind: type, name: str, one: object = None) -> None:
-        super().__init__(name, name=name, obj=kind if one is None else one)
-        self.kind, self.called = kind, name
+    def __init__(self, owner: Any, name: str, what: str) -> None:
+        super().__init__(name, name=name, obj=owner)
+        self.owner, self.called, self.what = owner, name, what
 
     def __str__(self) -> str:
         from difflib import get_close_matches
 
-        alike = get_close_matches(self.called, [name for name in dir(self.kind) if name[0] != "_"], 3, 0.7)
+        alike = get_close_matches(self.called, [name for name in dir(self.owner) if name[0] != "_"], 3, 0.7)
         hint = f" Named alike: {', '.join(alike)}." if alike else ""
-        return f"[{self.called}] a {self.kind.__name__} has no method or attribute of this name.{hint}"
+        return f"[{self.called}] {self.what} of this name.{hint}"
+
+
+def _unknown(kind: type, name: str) -> Unknown:
+    return Unknown(kind, name, f"a {kind.__name__} has no method or attribute")
 
 
 def groups(kind: type = Late) -> tuple[type, ...]:

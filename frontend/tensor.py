@@ -394,6 +394,17 @@ class Tensor(
         flag = ", requires_grad" if self._requires_grad else ""
         return f"Tensor(shape={self.shape}, dtype={self.dtype.name}, device={self.device}, {state}{flag})"
 
+    def __str__(self) -> str:
+        """The numbers, computed now; in a recording, which does not know them, what repr says."""
+        if watcher() is not None:
+            return repr(self)
+        from hcq.frontend.printing import text
+
+        return text(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
     # -- copies --
 
     def __copy__(self) -> Self:

@@ -65,4 +65,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY, *MODULES])
+    every_name = importlib.import_module("hcq.frontend.functions").every_name
+    return sorted({*globals(), *_LAZY, *MODULES, *every_name()})

@@ -82,5 +82,7 @@ def _refuse_the_rest() -> None:
 
 
 _refuse_the_rest()
+for _name in ("add", "sub", "mul", "truediv", "pow"):  # z += w makes a new tensor: both parts change at once
+    setattr(Complex, f"__i{_name}__", getattr(Complex, f"__{_name}__"))
 Pair.whole = Complex
 check_methods(Complex)
