@@ -255,7 +255,7 @@ class DataParallel:
 
     def _optimizer_state(self) -> dict[str, Tensor]:
         """The state of an optimizer of all parameters, gathered when it is sharded."""
-        own = self.optimizer.state_dict()
+        own = self.optimizer.flat_state()
         if not self.is_sharded:
             return own
         found: dict[str, Tensor] = {}

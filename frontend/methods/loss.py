@@ -3,7 +3,7 @@
 In       predictions and targets
 Out      lazy tensors: of shape () for "mean" and "sum", of the elements' shape for "none"
 Changes  nothing
-Next     gradient.py (the way downhill), nn/optim.py (the step)
+Next     gradient.py (the way downhill), nn/optim/ (the step)
 """
 
 from __future__ import annotations

@@ -322,7 +322,9 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "nn.optim.Optimizer": None,
     "nn.optim.SGD": ("[leaf]", "0.1"),
     "nn.optim.Adam": ("[leaf]",),
-    "nn.optim.AdamW": ("[leaf]",),
+    **{f"nn.optim.{name}": ("[leaf]",) for name in "AdamW Adamax NAdam RAdam LAMB LARS Lion RMSprop".split()},
+    **{f"nn.optim.{name}": ("[leaf]",) for name in "Adagrad Adadelta Adafactor".split()},
+    "nn.optim.Muon": ("[leaf]",),
     "module.load_state_dict": ("nn.Linear(3, 2)", "nn.Linear(3, 2).state_dict()"),
     "module.train": ("nn.Linear(3, 2)",),
     "module.requires_grad_": ("nn.Linear(3, 2)",),
@@ -452,7 +454,7 @@ def calls() -> tuple[Call, ...]:
                 if getattr(hcq, name, None) is None and name not in ("constant_in",):
                     found.append(_call(f"nn.{where}.{name}", member, None))
     for name, member in sorted(vars(nn.optim).items()):
-        if inspect.isclass(member) and member.__module__ == nn.optim.__name__ and hasattr(member, "step"):
+        if inspect.isclass(member) and hasattr(member, "step"):
             found.append(_call(f"nn.optim.{name}", member.__init__, None))
     for kind, owner in (("module", nn.Module), ("optimizer", nn.optim.Optimizer), ("modules", nn.ModuleList)):
         for name in ("load_state_dict", "train", "requires_grad_", "zero_grad", "append"):

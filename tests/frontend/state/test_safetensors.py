@@ -94,7 +94,7 @@ def test_training_goes_on_from_a_file_as_if_it_had_not_stopped(tmp_path: Path) -
     model, optimizer = made()
     steps(model, optimizer)
     nn.save_file(model.state_dict(), tmp_path / "model")
-    nn.save_file(optimizer.state_dict(), tmp_path / "optimizer")
+    nn.save_file(optimizer.flat_state(), tmp_path / "optimizer")
     expected = steps(model, optimizer)
     again, its_optimizer = made()
     again.load_state_dict(nn.load_file(tmp_path / "model"))

@@ -1,0 +1,289 @@
+"""Steps scaled by the size of gradients so far, or by their shape as a matrix.
+
+In       parameters and their gradients
+Out      `RMSprop`, `Adagrad`, `Adadelta`, `Adafactor`, `Muon`
+Changes  the parameters and their state
+Next     adam.py
+Source   Tieleman and Hinton 2012; Duchi et al. 2011; Zeiler 2012; Shazeer and Stern 2018; Jordan et al. 2024
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hcq.checks import shown
+from hcq.errors import UsageError
+from hcq.frontend.nn.init import constant
+from hcq.frontend.nn.optim.groups import Group, not_negative
+from hcq.frontend.nn.optim.optimizer import Optimizer, Part, filled, zeros
+from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import dtypes
+
+
+def _with_decay(part: Part) -> Tensor:
+    """The gradient with weight decay."""
+    g = part.gradient
+    return g + part.value * part.number("weight_decay") if part.group.option("weight_decay") else g
+
+
+class RMSprop(Optimizer):
+    """p -= lr * g / (sqrt(v) + eps), with v a running mean of g * g.
+
+    alpha      how much of v stays
+    centered   takes the square of the running mean of g away from v
+    momentum   steps along a running sum of steps
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+        *,
+        maximize: bool = False,
+        **further: Any,
+    ):
+        options = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
+        super().__init__(params, {**options, "centered": centered, "maximize": maximize}, further)
+
+    def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
+        found = {"square_avg": zeros(parameter)}
+        found |= {"momentum_buffer": zeros(parameter)} if group["momentum"] else {}
+        return found | ({"grad_avg": zeros(parameter)} if group["centered"] else {})
+
+    def moved(self, part: Part, rate: Tensor) -> Tensor:
+        g, square = _with_decay(part), self.slots["square_avg"][part.place]
+        rest = part.number("alpha", lambda alpha: 1.0 - alpha, "1 -")
+        self.write(square, square * part.number("alpha") + g * g * rest)
+        spread = square
+        if part.group.option("centered"):
+            mean = self.slots["grad_avg"][part.place]
+            self.write(mean, mean + (g - mean) * rest)
+            spread = square - mean * mean
+        step = g / (spread.sqrt() + part.number("eps"))
+        buffer = self.slots.get("momentum_buffer", {}).get(part.place)
+        if buffer is not None:
+            step = self.write(buffer, buffer * part.number("momentum") + step)
+        return part.value - step * rate
+
+
+class Adagrad(Optimizer):
+    """p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum of g * g) + eps)."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-2,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+        *,
+        maximize: bool = False,
+        **further: Any,
+    ):
+        not_negative("Adagrad", "initial_accumulator_value", initial_accumulator_value)
+        options = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "weight_decay": weight_decay,
+            "eps": eps,
+            "maximize": maximize,
+        }
+        super().__init__(params, {**options, "initial_accumulator_value": initial_accumulator_value}, further)
+
+    def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
+        return {"sum": filled(parameter, group["initial_accumulator_value"])}
+
+    def moved(self, part: Part, rate: Tensor) -> Tensor:
+        g, total = _with_decay(part), self.slots["sum"][part.place]
+        self.write(total, total + g * g)
+        slower = (self.count("step", part) - 1.0) * part.number("lr_decay") + 1.0
+        return part.value - g / (total.sqrt() + part.number("eps")) * (rate / slower)
+
+
+class Adadelta(Optimizer):
+    """p -= lr * sqrt(u + eps) / sqrt(v + eps) * g, with running means u of squared steps and v of g * g."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+        **further: Any,
+    ):
+        options = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        super().__init__(params, options, further)
+
+    def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
+        return {"square_avg": zeros(parameter), "acc_delta": zeros(parameter)}
+
+    def moved(self, part: Part, rate: Tensor) -> Tensor:
+        g, eps = _with_decay(part), part.number("eps")
+        square, steps = self.slots["square_avg"][part.place], self.slots["acc_delta"][part.place]
+        rho, rest = part.number("rho"), part.number("rho", lambda rho: 1.0 - rho, "1 -")
+        self.write(square, square * rho + g * g * rest)
+        step = (steps.detach() + eps).sqrt() / (square + eps).sqrt() * g
+        self.write(steps, steps * rho + step * step * rest)
+        return part.value - step * rate
+
+
+class Adafactor(Optimizer):
+    """Adam without momentum, whose squares of a matrix are kept as sums of its rows and columns.
+
+    lr            the most that a step is, relative to the size of the parameter
+    beta2_decay   beta2 is 1 - step ** beta2_decay
+    eps           the least of squares (None: the dtype's), and the least size of a parameter
+    d             steps are no longer than this, as root mean square
+    Source        Shazeer and Stern 2018
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-2,
+        beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
+        d: float = 1.0,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+        **further: Any,
+    ):
+        options = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay}
+        super().__init__(params, {**options, "maximize": maximize}, further)
+
+    def check(self, call: str, key: str, value: Any) -> Any:
+        if key == "eps":
+            if not isinstance(value, (tuple, list)) or len(value) != 2:
+                raise UsageError(
+                    f"[{call}] eps {shown(value)}: give two numbers, the first of which may be None."
+                )
+            return tuple(None if each is None else not_negative(call, key, each) for each in value)
+        if key == "d":
+            return not_negative(call, key, value)
+        return super().check(call, key, value)
+
+    def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
+        if parameter.ndim < 2:
+            return {"variance": zeros(parameter)}
+        shape, dtype, device = parameter.shape, parameter.dtype, parameter.device
+        return {
+            "row_var": constant((*shape[:-1], 1), 0.0, dtype, device),
+            "col_var": constant((*shape[:-2], 1, shape[-1]), 0.0, dtype, device),
+        }
+
+    def moved(self, part: Part, rate: Tensor) -> Tensor:
+        g, value, step = part.gradient, part.value, self.count("step", part)
+        least, smallest = part.group.option("eps")
+        if least is None:
+            least = 2.0**-52 if value.dtype is dtypes.float64 else 2.0**-23
+        new = (step.log() * part.number("beta2_decay")).exp()
+        alpha = value.square().mean().sqrt().maximum(smallest) * (step.rsqrt().minimum(rate))
+        if part.group.option("weight_decay"):
+            value = value * (1.0 - rate * part.number("weight_decay"))
+        if g.ndim < 2:
+            variance = self.slots["variance"][part.place]
+            estimate = self.write(variance, variance + (g * g - variance) * new)
+        else:
+            rows, columns = self.slots["row_var"][part.place], self.slots["col_var"][part.place]
+            self.write(rows, rows + (g.square().mean(-1, keepdim=True) - rows) * new)
+            self.write(columns, columns + (g.square().mean(-2, keepdim=True) - columns) * new)
+            estimate = rows * columns / rows.mean(-2, keepdim=True).maximum(least)
+        step_taken = estimate.maximum(least * least).rsqrt() * g
+        length = (step_taken.square().mean().sqrt() / part.number("d")).maximum(1.0)
+        return value - step_taken * (alpha / length)
+
+
+class Muon(Optimizer):
+    """Steps along momentum whose singular values are all brought near 1. For matrices alone.
+
+    nesterov        looks ahead
+    ns_steps        of the Newton-Schulz iteration, with ns_coefficients, in bfloat16
+    adjust_lr_fn    "original": lr * sqrt(max(1, rows / columns)); "match_rms_adamw": lr * sqrt(max(rows, columns)) / 5
+    Raises          UsageError for parameters that have not two axes: give those to AdamW
+    Source          Jordan et al. 2024
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+        *,
+        maximize: bool = False,
+        **further: Any,
+    ):
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise UsageError(
+                f"[Muon] adjust_lr_fn {shown(adjust_lr_fn)}: use 'original' or 'match_rms_adamw'."
+            )
+        options = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "eps": eps,
+        }
+        options |= {
+            "ns_coefficients": tuple(ns_coefficients),
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
+        super().__init__(params, {**options, "maximize": maximize}, further)
+
+    def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
+        return {}
+
+    def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
+        if parameter.ndim != 2:
+            raise UsageError(
+                f"[Muon] a parameter of shape {parameter.shape}: it moves matrices. Give AdamW the others."
+            )
+        return {"momentum_buffer": zeros(parameter)}
+
+    def moved(self, part: Part, rate: Tensor) -> Tensor:
+        g, buffer = part.gradient, self.slots["momentum_buffer"][part.place]
+        rest = part.number("momentum", lambda momentum: 1.0 - momentum, "1 -")
+        self.write(buffer, buffer + (g - buffer) * rest)
+        step = g + (buffer - g) * part.number("momentum") if part.group.option("nesterov") else buffer
+        step = _orthogonal(
+            step,
+            part.group.option("ns_coefficients"),
+            part.group.option("ns_steps"),
+            part.group.option("eps"),
+        )
+        rows, columns = part.value.shape
+        matched = part.group.option("adjust_lr_fn") == "match_rms_adamw"
+        scale = 0.2 * math.sqrt(max(rows, columns)) if matched else math.sqrt(max(1.0, rows / columns))
+        value = part.value * (1.0 - rate * part.number("weight_decay"))
+        return value - step.cast(value.dtype) * (rate * scale)
+
+
+def _orthogonal(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
+    """A matrix of the same singular vectors, whose singular values are near 1."""
+    a, b, c = coefficients
+    tall = x.shape[0] > x.shape[1]
+    y = x.cast(dtypes.bfloat16)
+    y = y.T if tall else y
+    y = y / y.norm().maximum(eps)
+    for _ in range(steps):
+        gram = y @ y.T
+        y = y * a + (gram * b + (gram @ gram) * c) @ y
+    return y.T if tall else y
