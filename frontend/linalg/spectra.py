@@ -229,7 +229,7 @@ def _completed(U: Tensor) -> Tensor:
         return U
     unit = Tensor.eye(m, dtype=U.dtype, device=U.device)
     if not k:
-        return expanded(unit, U.shape[:-2])
+        return also_of(U, expanded(unit, U.shape[:-2]))
     both, tau = reflections(U)
     rest = turned(vectors(both, k), tau, expanded(unit, U.shape[:-2]))[..., k:]
     return Tensor.cat([U, rest], dim=-1)
