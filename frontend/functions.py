@@ -40,7 +40,21 @@ OF_TENSOR = (
     "is_floating_point",
 )  # methods that Tensor and its core have themselves
 HERE = ("tensor", "is_tensor", "real", "imag")
-ELSEWHERE = {"set_printoptions": "printing", "get_printoptions": "printing"}  # function -> its module
+MODULES = {  # functions in files of their own
+    "printing": "set_printoptions get_printoptions",
+    "functions_places": "tril_indices triu_indices unravel_index gradient",
+    "functions_histogram": "histogram histogramdd",
+    "functions_native": "native_layer_norm native_group_norm native_batch_norm native_dropout_backward",
+    "functions_bits": "hash_tensor",
+    "functions_segments": "segment_reduce",
+    "nn.functional_sampling": "grid_sampler grid_sampler_2d grid_sampler_3d",
+    "nn.functional_losses": "bilinear",
+    "nn.functional_bags": "embedding_bag",
+    "nn.functional_ctc": "ctc_loss",
+}
+ELSEWHERE = {
+    name: file for file, found in MODULES.items() for name in found.split()
+}  # function -> its module
 _SHORT_NAMES = {"half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32"}
 
 

@@ -279,6 +279,24 @@ class Indexing(Methods):
             return (type(self)(places.sum(1), device=self.device),)
         return tuple(type(self)(places[:, axis], device=self.device) for axis in range(len(self.node.shape)))
 
+    def nonzero_static(self, size: int, fill_value: int = -1) -> Self:
+        """The places of the first `size` elements that are not zero, (size, axes); rows of `fill_value` behind them."""
+        if size < 0:
+            raise UsageError(f"[nonzero_static] size={size}: use 0 or more.")
+        shape, rank = self.node.shape, len(self.node.shape)
+        flat = self.cast(dtypes.bool)._reshape((prod(shape),))
+        if not size or not rank or not prod(shape):
+            return self.full((size, rank), fill_value, device=self.device)
+        rise = flat.cast(dtypes.int64).cumsum(0)  # which one of them each is, from 1 on
+        place = self._like(iota(prod(shape), 0, (prod(shape),)))
+        target = (flat & (rise <= size)).where(rise - 1, size)
+        found = self.full((size + 1,), -1, device=self.device).scatter(0, target, place)[:size].unsqueeze(1)
+        columns, rest = [], found
+        for n in reversed(shape):
+            columns.append(rest % n)
+            rest = rest // n
+        return (found < 0).where(fill_value, type(self).cat(columns[::-1], dim=1))
+
     def argwhere(self) -> Self:
         """The places of the elements that are not zero, as `nonzero` gives them."""
         return type(self)(self._nonzero(), device=self.device)

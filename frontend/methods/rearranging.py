@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SPACES = {"linear": (1,), "bilinear": (2,), "bicubic": (2,), "trilinear": (3,)}
 MOST = 1 << 16  # elements of an axis whose neighbours are worked out one by one
+WIDTHS = {"bilinear": 1.0, "bicubic": 2.0}  # how far the kernels that antialias reach
 SHARPNESS = -0.75  # of the cubic through four neighbours
 
 
@@ -95,7 +96,7 @@ class Rearranging(Methods):
         size, scale_factor   one of them: what the sizes become, or how many times they grow
         mode                 "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic" or "area"
         align_corners        the outermost elements stay where they are
-        Raises               UsageError for antialias, which is not there yet
+        antialias            "bilinear" and "bicubic" average over what a smaller size leaves out
         """
         call = "interpolate"
         space = self.node.shape[2:]
@@ -103,8 +104,8 @@ class Rearranging(Methods):
         if not space or (size is None) == (scale_factor is None):
             raise UsageError(f"[{call}] shape {self.node.shape}: give (batch, channels, *space), and one of size and "
                              "scale_factor.")  # fmt: skip
-        if antialias:
-            raise UsageError(f"[{call}] antialias: there is none yet. Pool first, or leave it out.")
+        if antialias and mode not in WIDTHS:
+            raise UsageError(f"[{call}] antialias of mode {shown(mode)}: it is for {tuple(WIDTHS)}.")
         if rank not in SPACES.get(mode, (rank,)):
             raise UsageError(f"[{call}] mode {shown(mode)} is not for {rank} axes of space.")
         scales: list[float | None] = [None] * rank
@@ -127,8 +128,34 @@ class Rearranging(Methods):
             return self._adaptive_average(call, tuple(wanted), rank)
         x = self
         for d, (n, want, scale) in enumerate(zip(space, wanted, scales)):
-            x = x._resized(2 + d, n, want, scale, mode, bool(align_corners))
+            if antialias:
+                x = x._averaged(2 + d, n, want, scale, mode, bool(align_corners))
+            else:
+                x = x._resized(2 + d, n, want, scale, mode, bool(align_corners))
         return x
+
+    def _averaged(self, axis: int, n: int, want: int, scale: float | None, mode: str, align: bool) -> Self:
+        """One axis in another size, by a kernel as wide as what each new element stands for: a product of matrices."""
+        step = (
+            (n - 1) / (want - 1)
+            if align and want > 1
+            else 0.0
+            if align
+            else n / want
+            if scale is None
+            else scale
+        )
+        wide = max(step, 1.0)
+        reach = WIDTHS[mode] * wide
+        rows = []
+        for i in range(want):
+            middle = step * (i + 0.5)
+            low, high = max(int(middle - reach + 0.5), 0), min(int(middle + reach + 0.5), n)
+            weights = [_kernel(mode, (j - middle + 0.5) / wide) if low <= j < high else 0.0 for j in range(n)]
+            total = sum(weights) or 1.0
+            rows.append([weight / total for weight in weights])
+        matrix = type(self)(rows, device=self.device, dtype=self.node.dtype)
+        return self.movedim(axis, -1).matmul(matrix.mT).movedim(-1, axis)
 
     def _resized(self, axis: int, n: int, want: int, scale: float | None, mode: str, align: bool) -> Self:
         """One axis in another size: each new element is a weighted sum of old ones."""
@@ -168,6 +195,16 @@ def _single(step: float) -> float:
     import struct
 
     return float(struct.unpack("f", struct.pack("f", step))[0])
+
+
+def _kernel(mode: str, x: float) -> float:
+    """How much an element x away counts: a triangle, or Keys's cubic with its sharpness of a half."""
+    x, a = abs(x), -0.5
+    if mode == "bilinear":
+        return max(0.0, 1.0 - x)
+    if x < 1.0:
+        return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+    return (((x - 5.0) * x + 8.0) * x - 4.0) * a if x < 2.0 else 0.0
 
 
 def _linear(t: float) -> list[float]:

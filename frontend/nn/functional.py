@@ -9,6 +9,7 @@ Next     hcq/frontend/functions.py (how a method becomes a function), layers.py 
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from typing import Any
 
 from hcq.checks import shown
@@ -33,6 +34,17 @@ METHODS = (
     "gaussian_nll_loss multilabel_soft_margin_loss multi_margin_loss margin_ranking_loss cosine_embedding_loss "
     "triplet_margin_loss triplet_margin_with_distance_loss pairwise_distance pdist"
 ).split()
+
+
+# functions in files of their own, imported when they are first asked for
+MODULES = {
+    "functional_sampling": "grid_sample affine_grid upsample upsample_nearest upsample_bilinear",
+    "functional_bags": "embedding_bag",
+    "functional_ctc": "ctc_loss",
+    "functional_fractional": "fractional_max_pool2d fractional_max_pool3d",
+    "functional_heads": "multi_head_attention_forward",
+    "functional_losses": "multilabel_margin_loss linear_cross_entropy bilinear",
+}
 
 
 @checked
@@ -265,13 +277,18 @@ def _normed_by_batch(
 
 
 def __getattr__(name: str) -> Any:
-    if name not in METHODS:
+    place = next((file for file, names in MODULES.items() if name in names.split()), None)
+    if place is None and name not in METHODS:
         raise AttributeError(f"module {__name__!r} has no function {name!r}")
-    function = function_of(name)
+    function = (
+        function_of(name) if place is None else getattr(import_module(f"hcq.frontend.nn.{place}"), name)
+    )
     globals()[name] = function
     return function
 
 
 def __dir__() -> list[str]:
     own = [name for name, value in globals().items() if getattr(value, "__module__", "") == __name__]
-    return sorted([*METHODS, *(name for name in own if not name.startswith("_"))])
+    return sorted(
+        [*METHODS, *" ".join(MODULES.values()).split(), *(name for name in own if not name.startswith("_"))]
+    )

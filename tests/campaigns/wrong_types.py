@@ -202,6 +202,7 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.searchsorted": ("line", "x"),
     "x.bucketize": ("x", "line"),
     "x.polygamma": ("x", "1"),
+    "x.nonzero_static": ("x", "2"),
     "x.igamma": ("x", "y"),
     "x.igammac": ("x", "y"),
     "x.mvlgamma": ("x", "2"),

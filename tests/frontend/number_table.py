@@ -108,7 +108,7 @@ _because(
     "row_stack rsub scalar_tensor scatter scatter_reduce searchsorted select_scatter sgn signbit sinc "
     "slice_scatter softshrink split_with_sizes std_mean sum_to_size take tanhshrink tensor_split "
     "threshold trace trapezoid trapz true_divide unique unique_consecutive unsafe_chunk unsafe_split "
-    "view_as vsplit vstack xlog1py xlogy ",
+    "nonzero_static view_as vsplit vstack xlog1py xlogy ",
 )
 _because("moves parts to devices: tests/frontend/sharding", "shard shard_")
 _because(
