@@ -164,6 +164,10 @@ class _Lowering:
         valid = () if inside is None else (inside,)
         if scatter.op is Op.SCATTER:
             return Node(Op.STORE, target.dtype, (param, flat, added, *valid))
+        turns = where.shape[axis]
+        if turns > 1 and ranges[axis] not in Node(Op.SINK, target.dtype, (flat, added, *valid)).toposort():
+            # every turn adds one number to one place, and the range, which nothing asks for, would be gone
+            added = Node(Op.MUL, target.dtype, (added, const(turns, target.dtype)))
         before = Node(Op.LOAD, target.dtype, (param, flat, *valid))
         total = Node(Op.ADD, target.dtype, (before, added))
         return Node(Op.STORE, target.dtype, (param, flat, total, *valid))

@@ -180,11 +180,9 @@ class Creation(Methods):
         first, last = (_bound("logspace", name, each, wide, dtype.is_integer) for name, each in bounds)
         exponents = cls.linspace(first, last, steps, wide, device)
         powers = exponents._like(const(base, wide)) ** exponents
-        if (
-            dtype.is_integer
-        ):  # a whole number that rounding has missed by its last bits is not cut to the one below
-            whole = powers.round()
-            powers = ((powers - whole).abs() <= 1e-12 * whole.abs()).where(whole, powers)
+        if base == int(base):  # a whole power of a whole number is whole, and not what rounding leaves of it
+            is_whole = (exponents >= 0.0) & (exponents == exponents.round())
+            powers = is_whole.where(powers.round(), powers)
         return cls._leaf(powers.cast(dtype).node, exponents.device, requires_grad)
 
     @classmethod

@@ -297,3 +297,11 @@ def test_writing_to_a_view_writes_to_the_tensor_that_it_is_a_view_of(make, base)
     del x
     view[0] = 9.0
     assert 9.0 in view.numpy()
+
+
+def test_every_turn_of_a_sum_of_one_number_in_one_place_counts():
+    # index and source are constants: nothing in the kernel depended on the turn, and one of them was made
+    place = Tensor.arange(1).repeat_interleave(3)
+    assert Tensor.zeros(1).scatter_add(0, place, Tensor.ones(3)).tolist() == [3.0]
+    wide = place.reshape(3, 1).expand(3, 2)
+    assert Tensor.zeros(1, 2).scatter_add(0, wide, Tensor.full((3, 2), 2.0)).tolist() == [[6.0, 6.0]]
