@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -268,7 +269,7 @@ def _as_text(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Columns as wide as they have to be."""
     widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
     return [

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hcq.frontend import device as devices
 from hcq.frontend.errors import UsageError
 from hcq.frontend.onnx import host
 from hcq.frontend.onnx.graph import Block, Step
@@ -28,8 +29,11 @@ from hcq.ir.dtype import DType
 Values = MutableMapping[
     str, Any
 ]  # a Value, a list of them for a sequence, None for an optional that is empty
-MAX_HOST = 4096  # elements of what is computed on the host
 MAX_KEPT = 1 << 22  # bytes of constants kept for the next call
+
+
+# what Python and NumPy raise for shapes and numbers that an operator does not take
+_NO_FIT = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, MemoryError)
 
 
 class Run:
@@ -67,20 +71,25 @@ class Run:
         form = step.implementation
         call = Call(self, step, values, given)
         try:
+            found: Any = None
             if form.is_raw:
                 found = form.function(*given, **call.attributes())
-            elif (on_host := host.find(step)) and _are_small(given):
-                with np.errstate(all="ignore"):
-                    found = on_host(*[value.array() if value else None for value in given], **step.attributes)
             else:
-                found = form.function(*call.arguments(), **call.attributes())
+                on_host = host.find(step)
+                if on_host is not None and _are_small(given):
+                    with np.errstate(all="ignore"):
+                        found = on_host(*[value and value.array() for value in given], **step.attributes)
+                if found is None:
+                    found = form.function(*call.arguments(), **call.attributes())
         except UsageError as error:
             if str(error).startswith("[OnnxModel]"):
                 raise
             raise UsageError(f"[OnnxModel] {step}: {error}") from error
-        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError) as error:
+        except _NO_FIT as error:
             shapes = ", ".join(shown(value) for value in given)
-            raise UsageError(f"[OnnxModel] {step}: inputs {shapes} do not fit: {error}.") from error
+            raise UsageError(
+                f"[OnnxModel] {step}: inputs {shapes} do not fit: {error or type(error).__name__}."
+            ) from error
         many = found if isinstance(found, tuple) else (found,)
         if len(many) < sum(1 for name in step.outputs if name):
             raise UsageError(
@@ -133,6 +142,11 @@ class Call:
     def device(self) -> str:
         """Where tensors are made."""
         return self.run.device
+
+    @property
+    def has_float64(self) -> bool:
+        """Whether the device computes float64."""
+        return devices.target(devices.members(self.run.device)[0]).has_float64
 
     @property
     def version(self) -> int:
@@ -202,7 +216,7 @@ def _are_small(given: list[Any]) -> bool:
         or (
             isinstance(value, Value)
             and value.is_known
-            and value.size <= MAX_HOST
+            and value.size <= host.MAX_HOST
             and bits_of(value.dtype).name == value.dtype.name
         )
         for value in given

@@ -1,7 +1,7 @@
 """Arithmetic with shapes: what models compute of sizes and constants, in NumPy, with no device.
 
 In       a step whose inputs are all known, and small
-Out      the function that computes it on arrays, or None
+Out      the function that computes it on arrays, or None; it gives None where the result is not small
 Changes  nothing
 Next     evaluate.py (who asks), operators/ (the same operators on tensors)
 
@@ -12,6 +12,7 @@ What is not here is computed on the device, constants too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from hcq.frontend.onnx.operators.shape import slices_of
 from hcq.frontend.onnx.weights import DTYPES, bits_of
 
 Array = Any
+MAX_HOST = 4096  # elements of what is computed here
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -78,16 +80,13 @@ def _reduced(act: Callable[..., Array]) -> Callable[..., Array]:
     return reduce
 
 
-def _expand(x: Array, shape: Array) -> Array:
-    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(n) for n in shape)))
+def _expand(x: Array, shape: Array) -> Array | None:
+    sizes = np.broadcast_shapes(x.shape, tuple(int(n) for n in shape))
+    return np.broadcast_to(x, sizes) if prod(sizes) <= MAX_HOST else None
 
 
 def _transpose(x: Array, perm: Any = None) -> Array:
     return np.transpose(x, perm)
-
-
-def _range(start: Array, limit: Array, delta: Array) -> Array:
-    return np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
 
 
 def _many(act: Callable[[Array, Array], Array]) -> Callable[..., Array]:
@@ -116,7 +115,7 @@ FORMS: dict[str, tuple[int, Callable[..., Any]]] = {
     "Squeeze": (1, _squeeze), "Unsqueeze": (1, _unsqueeze), "Slice": (10, _slice), "Reshape": (5, _reshape),
     "ReduceProd": (1, _reduced(np.prod)), "ReduceSum": (1, _reduced(np.sum)),
     "ReduceMax": (1, _reduced(np.max)), "ReduceMin": (1, _reduced(np.min)),
-    "Expand": (8, _expand), "Transpose": (1, _transpose), "Range": (11, _range),
+    "Expand": (8, _expand), "Transpose": (1, _transpose),
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ NEWEST = {"": 28, ML: 5, TRAINING: 1, PREVIEW: 1}  # versions that this table wa
 
 GROUPS = (
     "activation attention control conv image index logic loss math ml norm pool product quantize random_numbers "
-    "reduction rnn sequence shape signal text training"
+    "reduction rnn sequence shape signal text training trees"
 ).split()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from hcq.frontend.errors import UsageError
 from hcq.frontend.onnx.operators.math import same_dtype
 from hcq.frontend.onnx.operators.shape import dtype_of
-from hcq.frontend.onnx.table import operator
+from hcq.frontend.onnx.table import PREVIEW, operator
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -116,6 +116,38 @@ def attention(
 
 def _both(a: Tensor | None, b: Tensor) -> Tensor:
     return b if a is None else a & b
+
+
+@operator("FlexAttention", raw=True, domain=PREVIEW)
+def flex_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    prob_mod: Any = None,
+    scale: float | None = None,
+    score_mod: Any = None,
+    softmax_precision: int | None = None,
+    call: Any,
+) -> Any:
+    """Attention whose scores and weights are changed by graphs of the model."""
+    query, key, value = (call.tensor(each) for each in (q, k, v))
+    heads = query.shape[1]
+    wide = dtypes.float64 if query.dtype is dtypes.float64 else dtypes.float32
+    wide = wide if softmax_precision is None else dtype_of(softmax_precision)
+
+    def changed(x: Tensor, block: Any) -> Tensor:
+        if block is None:
+            return x
+        found: Tensor = call.tensor(
+            call.run.block(block, {block.inputs[0].name: call.run.value(x)}, call.values)[0]
+        )
+        return found
+
+    factor = query.shape[3] ** -0.5 if scale is None else scale
+    scores = (query.cast(wide) @ _repeated(key, heads).cast(wide).transpose(2, 3)) * factor
+    weights = changed(changed(scores, score_mod).softmax(-1), prob_mod)
+    return same_dtype(query, weights @ _repeated(value, heads).cast(weights.dtype))
 
 
 @operator("RotaryEmbedding", since=23)

@@ -291,6 +291,26 @@ def affine_grid(theta: Tensor, size: Any, *, align_corners: int = 0, call: Any) 
     return (points @ theta.transpose(1, 2)).reshape(theta.shape[0], *space, len(space))
 
 
+@operator("RoiAlign", since=10)
+def roi_align_of_10(
+    x: Tensor,
+    rois: Tensor,
+    batch: Tensor,
+    *,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+    call: Any,
+) -> Any:
+    """Before 16: regions are not moved by half a pixel."""
+    return roi_align(
+        x, rois, batch, coordinate_transformation_mode="output_half_pixel", mode=mode, output_height=output_height,
+        output_width=output_width, sampling_ratio=sampling_ratio, spatial_scale=spatial_scale, call=call,
+    )  # fmt: skip
+
+
 @operator("RoiAlign", since=16)
 def roi_align(
     x: Tensor,

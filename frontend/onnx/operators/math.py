@@ -115,25 +115,25 @@ def bitwise_xor(a: Tensor, b: Tensor) -> Any:
     return a ^ b
 
 
-@operator("Max", since=8)
+@operator("Max", since=6)
 def maximum(*tensors: Tensor) -> Any:
     """The greatest of all."""
     return reduce(lambda a, b: a.maximum(b), tensors)
 
 
-@operator("Min", since=8)
+@operator("Min", since=6)
 def minimum(*tensors: Tensor) -> Any:
     """The least of all."""
     return reduce(lambda a, b: a.minimum(b), tensors)
 
 
-@operator("Sum", since=8)
+@operator("Sum", since=6)
 def total(*tensors: Tensor) -> Any:
     """The sum of all."""
     return reduce(lambda a, b: a + b, tensors)
 
 
-@operator("Mean", since=8)
+@operator("Mean", since=6)
 def mean(*tensors: Tensor) -> Any:
     """The average of all."""
     return reduce(lambda a, b: a + b, tensors) / len(tensors)

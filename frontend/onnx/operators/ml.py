@@ -1,12 +1,11 @@
-"""Classical machine learning: trees, linear models, scalers, of the domain ai.onnx.ml.
+"""Classical machine learning: linear models, scalers, labels, of the domain ai.onnx.ml.
 
 In       (batch, features); models as attributes
 Out      (batch, targets), or labels
 Changes  table.py's table
-Next     product.py (matrices)
+Next     trees.py (ensembles of trees), product.py (matrices)
 
-A tree is walked by all rows at once, a level at a time, as reading tables by index. Labels that are strings are
-refused.
+Labels and categories that are strings are refused.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from hcq.frontend.errors import UsageError
 from hcq.frontend.onnx.table import ML, operator
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
-
-MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 
 
 @operator("Binarizer", domain=ML)
@@ -60,7 +57,7 @@ def linear_regressor(
     found = x.float() @ table.transpose(0, 1)
     if intercepts:
         found = found + call.constant(np.asarray(intercepts, np.float32))
-    return _transformed(found, post_transform)
+    return transformed(found, post_transform)
 
 
 @operator("LinearClassifier", domain=ML)
@@ -83,10 +80,11 @@ def linear_classifier(
     found = linear_regressor(x, coefficients=coefficients, intercepts=intercepts, targets=rows, call=call)
     if rows == 1:
         found = Tensor.cat([-found, found], dim=1)
-    return labels.index_select(0, found.argmax(1)), _transformed(found, post_transform)
+    return labels.index_select(0, found.argmax(1)), transformed(found, post_transform)
 
 
-def _transformed(x: Tensor, how: str) -> Tensor:
+def transformed(x: Tensor, how: str) -> Tensor:
+    """Scores by post_transform."""
     if how == "NONE":
         return x
     if how in ("SOFTMAX", "LOGISTIC"):
@@ -142,113 +140,43 @@ def _first(tensor: Any, floats: Any, kind: Any, whole: Any) -> Any:
     return None if whole is None else np.asarray(whole, np.int64)
 
 
-@operator("TreeEnsemble", since=5, domain=ML)
-def tree_ensemble(
+@operator("Imputer", domain=ML)
+def imputer(
     x: Tensor,
     *,
-    aggregate_function: int = 1,
-    leaf_targetids: Any,
-    leaf_weights: Any,
-    membership_values: Any = None,
-    n_targets: int = 1,
-    nodes_falseleafs: Any,
-    nodes_falsenodeids: Any,
-    nodes_featureids: Any,
-    nodes_hitrates: Any = None,
-    nodes_missing_value_tracks_true: Any = None,
-    nodes_modes: Any,
-    nodes_splits: Any,
-    nodes_trueleafs: Any,
-    nodes_truenodeids: Any,
-    post_transform: int = 0,
-    tree_roots: Any,
+    imputed_value_floats: Any = None,
+    imputed_value_int64s: Any = None,
+    replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
     call: Any,
 ) -> Any:
-    """Places of a walk: nodes first, then leaves, which stay where they are."""
-    if post_transform:
-        raise UsageError(f"post_transform {post_transform}; known is 0, none")
-    modes = nodes_modes.array().astype(np.int64)
-    nodes, leaves = len(modes), len(leaf_targetids)
-    splits, weights = nodes_splits.array(), leaf_weights.array()
-    yes = np.asarray(nodes_truenodeids) + nodes * np.asarray(nodes_trueleafs)
-    no = np.asarray(nodes_falsenodeids) + nodes * np.asarray(nodes_falseleafs)
-    yes, no = (np.concatenate([ids, nodes + np.arange(leaves)]) for ids in (yes, no))
-    missing = np.asarray(nodes_missing_value_tracks_true or [0] * nodes, bool)
-    depth = _depth(tree_roots, yes, no, nodes)
-
-    def table(values: Any, kind: Any = np.int64) -> Tensor:
-        full = np.concatenate([np.asarray(values), np.zeros(leaves)]).astype(kind)
-        return call.constant(full)
-
-    features, thresholds, kinds = table(nodes_featureids), table(splits, splits.dtype), table(modes)
-    to_yes, to_no, tracks = (
-        call.constant(yes.astype(np.int64)),
-        call.constant(no.astype(np.int64)),
-        table(missing),
-    )
-    members = _members(modes, membership_values, nodes)
-    batch, roots = x.shape[0], len(tree_roots)
-    place = call.constant(np.asarray(tree_roots, np.int64)).reshape(1, roots).expand(batch, roots)
-    for _ in range(depth):
-        flat = place.reshape(-1)
-
-        def at(values: Tensor, flat: Tensor = flat) -> Tensor:
-            return values.index_select(0, flat).reshape(batch, roots)
-
-        value, split, kind = x.gather(1, at(features)), at(thresholds), at(kinds)
-        answers = [
-            value <= split,
-            value < split,
-            value >= split,
-            value > split,
-            value == split,
-            value != split,
-        ]
-        goes = kind == -1
-        for number, answer in enumerate(answers):
-            goes = goes | ((kind == number) & answer)
-        for node, values in members.items():
-            among = (value.unsqueeze(-1) == call.constant(np.asarray(values, splits.dtype))).any(-1)
-            goes = goes | ((place == node) & among)
-        goes = goes | (value.isnan() & (at(tracks) != 0))
-        place = goes.where(at(to_yes), at(to_no))
-    leaf = (place - nodes).clamp(0, leaves - 1).reshape(-1)
-    worth = call.constant(weights).index_select(0, leaf).reshape(batch, roots, 1)
-    target = (
-        call.constant(np.asarray(leaf_targetids, np.int64)).index_select(0, leaf).reshape(batch, roots, 1)
-    )
-    own = target == Tensor.arange(n_targets, device=x.device)
-    if aggregate_function in (0, 1):
-        found = own.where(worth, worth * 0).sum(1)
-        return found / roots if aggregate_function == 0 else found
-    far = float("inf") if aggregate_function == 2 else -float("inf")
-    picked = own.where(worth, far)
-    found = picked.amin(1) if aggregate_function == 2 else picked.amax(1)
-    return own.any(1).where(found, found * 0)
+    """One number, NaN perhaps, replaced by another, or by one for each feature."""
+    if x.dtype.is_float:
+        gone = x.isnan() if np.isnan(replaced_value_float) else x == replaced_value_float
+        values = imputed_value_floats
+    else:
+        gone, values = x == replaced_value_int64, imputed_value_int64s
+    if not values:
+        raise UsageError(f"it has no values for {x.dtype.name}")
+    return gone.where(call.constant(np.asarray(values)).cast(x.dtype), x)
 
 
-def _depth(roots: Any, yes: Any, no: Any, nodes: int) -> int:
-    """The most nodes on a way from a root to a leaf. Raises UsageError for a circle."""
-    level, depth = set(map(int, roots)), 0
-    while level := {int(n) for n in level if n < nodes}:
-        depth += 1
-        if depth > nodes:
-            raise UsageError("its trees have a circle")
-        level = {int(next_[n]) for n in level for next_ in (yes, no)}
-    return depth
+@operator("OneHotEncoder", domain=ML)
+def one_hot_encoder(
+    x: Tensor, *, cats_int64s: Any = None, cats_strings: Any = None, zeros: int = 1, call: Any
+) -> Any:
+    """1 at the place of the category, along a new last axis; zeros for what is none, if `zeros` allows it."""
+    if cats_strings or not cats_int64s:
+        raise UsageError("categories that are strings are not computed here")
+    found = x.cast(dtypes.int64).unsqueeze(-1) == call.constant(np.asarray(cats_int64s, np.int64))
+    if not zeros and not bool(found.any(-1).all().item()):
+        raise UsageError("an element is no category, and zeros=0 forbids it")
+    return found.cast(dtypes.float32)
 
 
-def _members(modes: Any, values: Any, nodes: int) -> dict[int, list[float]]:
-    """Of each MEMBER node the set that it asks for; sets are separated by NaN."""
-    found: dict[int, list[float]] = {}
-    if values is None:
-        return found
-    groups: list[list[float]] = [[]]
-    for value in values.array().tolist():
-        if np.isnan(value):
-            groups.append([])
-        else:
-            groups[-1].append(value)
-    for node, group in zip(np.flatnonzero(modes == MODES.index("MEMBER")), groups):
-        found[int(node)] = group
-    return found
+@operator("FeatureVectorizer", domain=ML)
+def feature_vectorizer(*tensors: Tensor, inputdimensions: Any = None) -> Any:
+    """The columns of all, as float32."""
+    rows = [(x if x.ndim == 2 else x.reshape(1, -1)).cast(dtypes.float32) for x in tensors]
+    sizes = inputdimensions or [x.shape[1] for x in rows]
+    return Tensor.cat([x[:, :size] for x, size in zip(rows, sizes)], dim=1)

@@ -63,6 +63,24 @@ def batch_normalization(
 
 
 @operator("BatchNormalization", since=7)
+def batch_normalization_of_7(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    spatial: int = 1,
+) -> Any:
+    """Of versions 7 and 8: numbers for each channel, or for each element of an image."""
+    if spatial:
+        return _batch_norm(x, scale, bias, mean, var, epsilon)
+    return (x - mean) * (scale / (var + epsilon).sqrt()) + bias
+
+
+@operator("BatchNormalization", since=9)
 def batch_normalization_of_inference(
     x: Tensor,
     scale: Tensor,
@@ -73,7 +91,7 @@ def batch_normalization_of_inference(
     epsilon: float = 1e-5,
     momentum: float = 0.9,
 ) -> Any:
-    """Before 14: with the means and variances that are given."""
+    """Of versions 9 to 13: with the means and variances that are given."""
     return _batch_norm(x, scale, bias, mean, var, epsilon)
 
 

@@ -171,3 +171,28 @@ def max_unpool(
     if shape is None:
         return found
     return surrounded(found, [(0, want - have) for want, have in zip(whole(shape)[2:], usual)])
+
+
+@operator("MaxRoiPool", since=1, host="rois")
+def max_roi_pool(x: Tensor, rois: Any, *, pooled_shape: Any, spatial_scale: float = 1.0) -> Any:
+    """The greatest of each cell of regions, whose corners are rounded to pixels; an empty cell is 0."""
+    regions = []
+    for row in np.asarray(rois):
+        image = int(row[0])
+        left, top, right, bottom = (int(np.floor(place * spatial_scale + 0.5)) for place in row[1:])
+        cells = []
+        for d, (first, last) in enumerate(((top, bottom), (left, right))):
+            size, count = x.shape[2 + d], pooled_shape[d]
+            step = max(last - first + 1, 1) / count
+            starts = [min(max(int(np.floor(i * step)) + first, 0), size) for i in range(count)]
+            ends = [min(max(int(np.ceil((i + 1) * step)) + first, 0), size) for i in range(count)]
+            cells.append(list(zip(starts, ends)))
+        lines = [Tensor.stack([_cell(x[image], y, across) for across in cells[1]], dim=1) for y in cells[0]]
+        regions.append(Tensor.stack(lines, dim=1))
+    return Tensor.stack(regions, dim=0)
+
+
+def _cell(image: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
+    """(channels): the greatest of a cell."""
+    part = image[:, slice(*rows), slice(*columns)]
+    return part.amax((1, 2)) if 0 not in part.shape else image[:, 0, 0] * 0

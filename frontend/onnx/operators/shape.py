@@ -20,6 +20,7 @@ from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
 Numbers = Any  # an array on the host
+MAX_RANGE = 1 << 28
 
 
 def dtype_of(kind: int) -> DType:
@@ -108,8 +109,12 @@ def eye_like(x: Tensor, *, dtype: int | None = None, k: int = 0) -> Any:
 
 
 @operator("Range", since=11, host="start limit delta")
-def count(start: Numbers, limit: Numbers, delta: Numbers, *, call: Any) -> Any:
+def count(start: Numbers, limit: Numbers, delta: Numbers, *, stash_type: int = 1, call: Any) -> Any:
     """start, start + delta, ... before limit."""
+    if delta.item() and (limit.item() - start.item()) / delta.item() > MAX_RANGE:
+        raise UsageError(
+            f"{start.item()} to {limit.item()} by {delta.item()}: up to {MAX_RANGE} numbers are made"
+        )
     found = np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
     kind = call.given[0].dtype
     return found if kind.name == found.dtype.name else call.constant(found).cast(kind)

@@ -5,8 +5,8 @@ Out      tensors
 Changes  table.py's table
 Next     product.py (what a transform is made of)
 
-A transform of n elements is a product with a table of n by n, in float64: exact, and quick for the hundreds of
-elements that a frame has.
+A transform of n elements is a product with a table of n by n, in float64 where the device has it: exact, and quick
+for the hundreds of elements that a frame has.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hcq.frontend.errors import UsageError
 from hcq.frontend.onnx.operators.shape import dtype_of
 from hcq.frontend.onnx.table import operator
 from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import dtypes
 
 MAX_LENGTH = 8192  # of a transform: its table has that many squared numbers
 
@@ -36,11 +37,14 @@ def _transformed(
         raise UsageError(f"a transform of {n} elements; up to {MAX_LENGTH} are computed")
     angle = 2 * np.pi / n * (np.arange(n)[:, None] * np.arange(want) % n) * (1 if inverse else -1)
     scale = 1 / n if inverse else 1
-    cosine, sine = (call.constant(table * scale) for table in (np.cos(angle), np.sin(angle)))
-    a = real.double()
+    wide = dtypes.float64 if call.has_float64 else dtypes.float32
+    cosine, sine = (
+        call.constant((table * scale).astype(wide.name)) for table in (np.cos(angle), np.sin(angle))
+    )
+    a = real.cast(wide)
     if imaginary is None:
         return (a @ cosine).cast(real.dtype), (a @ sine).cast(real.dtype)
-    b = imaginary.double()
+    b = imaginary.cast(wide)
     return (a @ cosine - b @ sine).cast(real.dtype), (a @ sine + b @ cosine).cast(real.dtype)
 
 

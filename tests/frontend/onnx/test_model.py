@@ -206,3 +206,24 @@ def test_a_shape_that_does_not_fit_names_its_node() -> None:
     )
     with pytest.raises(UsageError, match=r"\[OnnxModel\] MatMul 'matmul_y'"):
         made(a=X, b=X)
+
+
+def test_regions_are_pooled_to_their_greatest_elements() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 6, 6)).astype(np.float32)
+    rois = np.array(
+        [[0, 0, 0, 3, 3], [1, 2, 1, 5, 4]], np.float32
+    )  # image, left, top, right, bottom, inclusive
+    made = OnnxModel(
+        model(
+            graph(
+                [node("MaxRoiPool", ["x", "rois"], ["y"], pooled_shape=[2, 2])],
+                [value("x"), value("rois")],
+                [value("y")],
+            )
+        )
+    )
+    found = made(x=x, rois=rois)["y"].numpy()
+    for region, (image, left, top, right, bottom) in zip(found, rois.astype(int)):
+        cut = x[image, :, top : bottom + 1, left : right + 1]
+        assert region[:, 0, 0].tolist() == cut[:, :2, :2].max((1, 2)).tolist()
+        assert region.max((1, 2)).tolist() == cut.max((1, 2)).tolist()
