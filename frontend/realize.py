@@ -54,6 +54,9 @@ class Recorder(Watcher, Protocol):
     def ran(self, plan: Plan, structure: Structure, outputs: Sequence[Storage]) -> None:
         """It was: what it read, in the structure's order, and what it wrote."""
 
+    def moved(self, source: Storage, here: Storage) -> None:
+        """What is in memory of one device was copied to another."""
+
     def owns(self, tensor: Core) -> bool:
         """Whether the tensor was made, or assigned to, by what is recorded."""
 
@@ -93,8 +96,12 @@ def realize(tensors: Iterable[Any]) -> None:
                 holders[node] = tensor
     if roots:
         with lock:
-            for device, nodes in by_device.items():
-                _realize_on(device, nodes, holders)
+            for turn, (device, nodes) in enumerate(by_device.items()):
+                if turn:  # what they are computed from can have been moved, and is in memory now
+                    now = [_root(tensor.node) for tensor in listed if tensor.device == device]
+                    nodes = list(dict.fromkeys([node for node in now if node is not None]))
+                if nodes:
+                    _realize_on(device, nodes, holders)
 
 
 def realize_short(tensor: Any) -> bool:
@@ -282,21 +289,27 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
     ]  # live, so that their nodes follow what is computed on the way
     while copies := _next_copies([tensor.node for tensor in held]):
         sources = []
+        recorder: Recorder | None = watcher()
         for node, leaf in copies:
             if leaf is not None:
-                recorder = watcher()
-                if recorder is not None:
+                is_of_group = devices.is_group(leaf.arg.device) or devices.is_group(str(node.arg))
+                if recorder is not None and is_of_group:
                     recorder.forbids(
                         f"moving a tensor from {leaf.arg.device} to {node.arg}",
-                        "a recording is of one device, or of one group of devices. Move it outside",
+                        "a recording is of single devices, or of one group of devices. Move it outside",
                     )
                 sources.append(Core._of(node.src[0], leaf.arg.device))
         realize(sources)
         found: dict[Node, Node] = {}
         for node, leaf in _next_copies([tensor.node for tensor in held]):
             source = node.src[0]
-            # what is computed from constants, every device can compute itself
-            found[node] = source if leaf is None else brought(_on(source, leaf.arg.device), node.arg, _on)
+            if leaf is None:  # what is computed from constants, every device can compute itself
+                found[node] = source
+                continue
+            storage = _on(source, leaf.arg.device)
+            found[node] = here = brought(storage, node.arg, _on)
+            if recorder is not None and here.op is Op.BUFFER and not devices.is_group(here.arg.device):
+                recorder.moved(storage, here.arg)
         _replace(found)
     return [_root(tensor.node) or tensor.node for tensor in held]
 

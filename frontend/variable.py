@@ -123,7 +123,7 @@ class Leaf:
             (there,) = self.storages
             raise UsageError(
                 f"[jit] {self} is an argument of a recording on {there}, and is asked for on {device}. "
-                "A recording is of one device."
+                "In a recording a variable is for one device."
             )
         if devices.is_group(device):
             raise UsageError(

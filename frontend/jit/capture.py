@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
+from hcq.frontend import device as devices
 from hcq.frontend import varying_numbers
 from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
 from hcq.frontend.jit.pytree import (
@@ -50,10 +51,29 @@ from hcq.ir.op import Op
 Role = tuple[str, Any]
 
 
-class Run(NamedTuple):
-    """A plan that was submitted, and the role of everything it read and wrote."""
+class Move:
+    """A value that was brought from one device to another; it stands in the place of a plan.
 
-    plan: Plan
+    source, device   from where, and to where
+    """
+
+    launches = ()
+    results = (1,)  # after its only input
+
+    def __init__(self, source: Storage, here: Storage) -> None:
+        self.source, self.device = source.device, here.device
+        self.dtype, self.shape, self.size_bytes = here.dtype, here.shape, here.size_bytes
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for moves that do the same."""
+        return ("move", self.source, self.device, self.dtype, self.shape)
+
+
+class Run(NamedTuple):
+    """A plan that was submitted, or a Move, and the role of everything it read and wrote."""
+
+    plan: Any
     key: Any
     inputs: tuple[Role, ...]
     outputs: tuple[Role, ...]
@@ -135,7 +155,8 @@ class CallRecord:
 
     def __init__(self) -> None:
         self.unsettled = ""
-        self.device: str | None = None
+        self.device: str | None = None  # or several, joined by commas
+        self.is_of_group = False  # which compute together
         self.runs: list[Run] = []
         self.data: list[bytes] = []
         self.data_storages: list[Storage] = []
@@ -214,7 +235,7 @@ class Capture(Recorder):
         self.ids: dict[int, Ref] = {}  # the same by id; an id is used again when its tensor is gone
         self.touched: dict[int, Core] = {}  # tensors outside that were assigned to
         self.written: dict[Storage, None] = {}
-        self.ran_on: list[tuple[Plan, Any, list[Storage], list[Storage]]] = []
+        self.ran_on: list[tuple[Plan | Move, Any, list[Storage], list[Storage]]] = []
         self.executed: set[Node] = set()
         self.state: dict[tuple[int, str], State | None] = {}
         self.start: list[tuple[Ref, Node, bool]] = []
@@ -282,13 +303,7 @@ class Capture(Recorder):
         self.seen.indices.append((item, copied(item)))
 
     def runs(self, plan: Plan, structure: Structure, roots: Sequence[Node]) -> None:
-        if self.seen.device is None:
-            self.seen.device = plan.device
-        elif plan.device != self.seen.device:
-            self.forbids(
-                f"computing on {plan.device} and on {self.seen.device}",
-                "a recording is of one device, or of one group of devices. Use one jit for each",
-            )
+        self._takes_part(plan.device)
         nodes = toposort(roots)
         for node in nodes:
             if node.op is Op.ASSIGN:
@@ -299,6 +314,30 @@ class Capture(Recorder):
                     number = self.argument_memory[id(base.arg.buffer)]
                     raise _refused_write(self.name, number, base.arg.shape)
         self.executed.update(nodes)
+
+    def _takes_part(self, device: str) -> None:
+        """Something runs on that device, or on all of that group."""
+        seen = self.seen
+        if seen.device is None:
+            seen.device, seen.is_of_group = device, devices.is_group(device)
+        elif seen.is_of_group or devices.is_group(device):
+            if device != seen.device:
+                self.forbids(
+                    f"computing on {device} and on {seen.device}",
+                    "a recording is of single devices, or of one group of devices. Use one jit for each",
+                )
+        elif device not in devices.members(seen.device):
+            seen.device = f"{seen.device},{device}"
+
+    def moved(self, source: Storage, here: Storage) -> None:
+        self._takes_part(source.device)
+        self._takes_part(here.device)
+        self.executed.add(source.node())
+        self.roles.setdefault(source, ("memory", source))
+        self.roles[here] = ("made", self.count)
+        self.count += 1
+        move = Move(source, here)
+        self.ran_on.append((move, move.key, [source], [here]))
 
     def ran(self, plan: Plan, structure: Structure, outputs: Sequence[Storage]) -> None:
         inputs = dict.fromkeys(structure.storages)

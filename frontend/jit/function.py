@@ -236,7 +236,7 @@ class Jit(Generic[P, R]):
             whys.append(why)
             if not why:
                 known.known.remove(before)
-                make = GroupRecording if devices.is_group(seen.device or "") else Recording
+                make = _kind_of(seen)
                 version.recording = self._last = make(self.name, seen, before.seen, self.by_result)
                 known.unlike = 0
                 break
@@ -245,6 +245,16 @@ class Jit(Generic[P, R]):
         known.known.insert(0, version)
         del known.known[MAX_VERSIONS:]
         return result  # type: ignore[no-any-return]
+
+
+def _kind_of(seen: CallRecord) -> type[Recording]:
+    if not devices.is_group(seen.device or ""):
+        return Recording
+    if seen.is_of_group:
+        return GroupRecording
+    from hcq.frontend.jit.mixed_replay import MixedRecording
+
+    return MixedRecording
 
 
 _all: weakref.WeakSet[Jit[Any, Any]] = weakref.WeakSet()

@@ -86,7 +86,7 @@ class Recording:
             else:
                 like = seen.placeholders[role]
                 storage = self.new(like, f"{self.name} (gradient)")
-                gradient = Tensor._of(storage.node(), self.device)
+                gradient = Tensor._of(storage.node(), storage.device)
                 self.own[role] = storage.buffer
                 self.fresh.discard(role)
                 found.append((ref, gradient, gradient.node))
@@ -293,7 +293,8 @@ class Recording:
             for storage in self.written:
                 storage.version = now
         if self._only_result is not None:
-            return Tensor._of(found[self._only_result].node(), self.device)
+            only = found[self._only_result]
+            return Tensor._of(only.node(), only.device)
         return deliver(seen.results, seen, tensors, found, before, self.other_gradients)
 
     def _drop_overdue(self, storages: Iterable[Storage]) -> None:
@@ -315,7 +316,7 @@ class Recording:
             if readers((gradient,), {node}):
                 compute_readers((gradient,))
             self.owners.discard(id(gradient))
-            gradient = owner._grad = Tensor._of(node, self.device)
+            gradient = owner._grad = Tensor._of(node, node.arg.device)
             self.owners.add(id(gradient))
             self.gradients[place] = ref, gradient, node
 

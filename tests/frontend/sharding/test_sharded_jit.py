@@ -113,5 +113,5 @@ def test_moving_between_devices_inside_of_a_recording_is_refused() -> None:
 
     x = Tensor([1.0, 2.0])
     move(x)
-    with pytest.raises(UsageError, match="a recording is of one device, or of one group of devices"):
+    with pytest.raises(UsageError, match="a recording is of single devices, or of one group of devices"):
         move(x)
