@@ -41,6 +41,7 @@ OF_TENSOR = (
 )  # methods that Tensor and its core have themselves
 HERE = ("tensor", "is_tensor", "real", "imag")
 MODULES = {  # functions in files of their own
+    "fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "printing": "set_printoptions get_printoptions",
     "functions_places": "tril_indices triu_indices unravel_index gradient",
     "functions_histogram": "histogram histogramdd",

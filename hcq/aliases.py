@@ -23,6 +23,7 @@ MODULES = {
     "special": "hcq.frontend.functions_special",
     "masked": "hcq.frontend.functions_masked",
     "fft": "hcq.frontend.functions_fft",
+    "signal": "hcq.signal",  # the core's own, which has PyTorch's signal.windows, too
 }
 
 

@@ -8,6 +8,7 @@ Next     ../complex/ (complex tensors, for which these methods do more), ../four
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,10 @@ from hcq.ir.dtype import DType, dtypes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+SHORT_TIME = (
+    "hcq.frontend.fourier.short_time"  # by name, for it is made of what Tensor becomes with this group
+)
 
 
 class Parts(Methods):
@@ -129,6 +134,55 @@ class Parts(Methods):
         """
         _check_parts("polar", abs, angle)
         return _pair(abs * angle.cos(), abs * angle.sin())
+
+    def stft(
+        self,
+        n_fft: int,
+        hop_length: int | None = None,
+        win_length: int | None = None,
+        window: Self | None = None,
+        center: bool = True,
+        pad_mode: str = "reflect",
+        normalized: bool = False,
+        onesided: bool | None = None,
+        return_complex: bool | None = None,
+        align_to_window: bool | None = None,
+    ) -> Any:
+        """Spectra of frames of n_fft samples, hop_length apart: (..., time) -> (..., frequencies, frames), complex.
+
+        window    what each frame is multiplied with, of win_length, in the middle of it; all ones unless given
+        center    frame t is around sample t * hop_length, of a signal padded in `pad_mode`; else it begins there
+        onesided  n_fft // 2 + 1 frequencies, which say all of a real signal
+        Raises    UsageError unless return_complex is given, for real signals
+
+        >>> hcq.stft(Tensor.ones(8), 4, center=False, return_complex=True).shape
+        (3, 5)
+        """
+        return importlib.import_module(SHORT_TIME).stft(
+            self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex,
+            align_to_window,
+        )  # fmt: skip
+
+    def istft(
+        self,
+        n_fft: int,
+        hop_length: int | None = None,
+        win_length: int | None = None,
+        window: Self | None = None,
+        center: bool = True,
+        normalized: bool = False,
+        onesided: bool | None = None,
+        length: int | None = None,
+        return_complex: bool = False,
+    ) -> Any:
+        """The signals of which these are the spectra, by `stft`: (..., frequencies, frames) -> (..., time).
+
+        length  how many samples; what the frames say, unless given
+        Raises  UsageError where the windows leave a sample out
+        """
+        return importlib.import_module(SHORT_TIME).istft(
+            self, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
+        )
 
 
 def _pair(real: Any, imag: Any) -> Any:
