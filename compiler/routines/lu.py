@@ -96,8 +96,8 @@ def _column(
     if w.is_gpu:  # a panel has fewer columns than a group has threads
         for i in w.elements(j + 1, m):
             factor = -lu[i, j]
-            for c in w.range(j + 1, end, "c"):
-                lu[i, c] = lu[i, c] + factor * lu[j, c]
+            for column in w.range(j + 1, end, "c"):
+                lu[i, column] = lu[i, column] + factor * lu[j, column]
     else:
         for i in w.range(j + 1, m):
             factor = -lu[i, j]
