@@ -2,7 +2,7 @@
 
 In       an import of hcq.nn, hcq.optim, ... or of something inside of these
 Out      the module of hcq.frontend that it stands for: the very same module under both names
-Changes  one finder behind the others that Python asks
+Changes  one more finder, the first that Python asks
 Next     __init__.py (the same names as attributes), docs/from-pytorch.md
 """
 
@@ -36,9 +36,10 @@ class Alias:
         """Where such a module comes from; None for any other name."""
         package, _, rest = name.partition(".")
         first, dot, below = rest.partition(".")
-        if package != __package__ or first not in MODULES:
+        stands_for = MODULES.get(first) if package == __package__ else None
+        if stands_for in (None, f"{package}.{first}"):  # a module of another name, or one with its own name
             return None
-        return ModuleSpec(name, self, origin=MODULES[first] + dot + below)  # type: ignore[arg-type]
+        return ModuleSpec(name, self, origin=f"{stands_for}{dot}{below}")  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module itself. Raises ModuleNotFoundError by the name that was asked for."""
@@ -58,4 +59,4 @@ class Alias:
         module.__spec__ = module.__spec__.loader_state
 
 
-sys.meta_path.append(Alias())
+sys.meta_path.insert(0, Alias())  # before the folders of the same names, which hold stubs for type checkers

@@ -48,7 +48,8 @@ class _Backward(Case):
         )
 
         def backward(g: Any, *operands: Any) -> Any:
-            found = grad([self.work(functional, *operands)], list(operands), [g])
+            gradients = grad([self.work(functional, *operands)], list(operands), [g])
+            found = [each for each in gradients if each is not None]
             Tensor.realize(*found)
             return found
 

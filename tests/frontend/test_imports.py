@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +60,25 @@ def test_every_example_of_the_page_for_people_who_know_pytorch_prints_what_it_sa
     failed, tried = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert tried > 20
     assert failed == 0
+
+
+@pytest.mark.thorough
+@pytest.mark.deadline(300)
+def test_a_strict_type_checker_has_nothing_to_say_about_a_users_program(tmp_path: Path):
+    pytest.importorskip("mypy")
+    checkout = Path(__file__).resolve().parents[2]
+    shutil.copy(Path(__file__).with_name("user_program.py"), tmp_path / "program.py")
+    places = tmp_path / "packages" / "hcq"  # laid out as it is installed
+    for folder in ("hcq", "ir", "compiler", "frontend", "tools"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(checkout / folder, places if folder == "hcq" else places / folder, ignore=ignored)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-incremental", "program.py"],
+        cwd=tmp_path, env={**os.environ, "MYPYPATH": str(tmp_path / "packages")}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    said = [
+        line for line in done.stdout.splitlines() if line.startswith("program.py")
+    ]  # not of the package's own code
+    assert "source file" in done.stdout + done.stderr
+    assert said == []

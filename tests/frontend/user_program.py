@@ -1,0 +1,36 @@
+"""A program as a user writes it: `mypy --strict` has nothing to say about it."""
+
+import hcq
+import hcq.linalg
+import hcq.nn as nn
+import hcq.nn.functional as F
+import hcq.optim as optim
+from hcq import Tensor, jit
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        self.inner, self.last = nn.Linear(2, 8), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.last(F.relu(self.inner(x)))
+        return found
+
+
+net = Net()
+optimizer = optim.SGD(net.parameters(), lr=0.1)
+
+
+@jit
+def step(x: Tensor, y: Tensor) -> Tensor:
+    optimizer.zero_grad()
+    loss: Tensor = F.mse_loss(net(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.realize()
+
+
+losses: list[Tensor] = [step(hcq.ones(4, 2), hcq.zeros(4, 1)) for _ in range(3)]
+total: Tensor = hcq.stack(losses).sum()
+inverse: Tensor = hcq.linalg.inv(hcq.eye(2, dtype=hcq.float32))
+shape: tuple[int, ...] = hcq.cat([total.reshape(1), inverse.flatten()]).shape
