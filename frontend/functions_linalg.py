@@ -35,6 +35,7 @@ FOUND_IN = {  # a function -> its file in linalg/
         "cond eigh eigvalsh lstsq matrix_rank pca_lowrank pinv plain_svd singular_norm svd svd_lowrank svdvals".split(),
         "spectra",
     ),
+    **dict.fromkeys("ldl_factor ldl_factor_ex ldl_solve".split(), "indefinite"),
     "matrix_exp": "exponential",
 }
 

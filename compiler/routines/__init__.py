@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from hcq.compiler.target import Target
     from hcq.ir.node import Node, Routine
 
-NAMES = ("cholesky", "lu", "pivots", "triangular", "householder", "tridiagonal", "ql", "jacobi")
+NAMES = (
+    *("cholesky", "ldl", "ldl_solve", "lu", "pivots", "triangular"),
+    *("householder", "tridiagonal", "ql", "jacobi"),
+)
 
 
 def routine_of(sink: Node) -> Routine | None:

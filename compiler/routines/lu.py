@@ -45,7 +45,7 @@ def write(w: Writer, batch: int, m: int, n: int, is_pivoted: int) -> None:
         end = w.at_most(begin + PANEL, steps)
         for j in w.range(begin, end, "j"):
             info.set(_column(w, lu, rows, pivots, j, end, m, n, is_pivoted, info.value))
-        if n > PANEL:
+        if n > min(PANEL, steps):
             for c in w.columns(end, n, n):
                 _behind(w, lu, c, begin, end, m)
             w.barrier()

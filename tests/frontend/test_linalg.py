@@ -83,7 +83,7 @@ def test_what_is_not_positive_definite_gives_nan_and_the_number_of_the_minor():
 
 
 @pytest.mark.parametrize(
-    "shape", [*SIZES, (2, 9, 5), (18, 40), pytest.param((50, 33), marks=THOROUGH)], ids=str
+    "shape", [*SIZES, (2, 9, 5), (3, 5), (18, 40), pytest.param((50, 33), marks=THOROUGH)], ids=str
 )
 def test_the_factors_of_lu_make_the_matrix(shape):
     a = some(*shape)
@@ -384,3 +384,30 @@ def test_large_matrices_have_eigenvalues_and_singular_values(shape):
     close(V * values[..., None, :] @ np.swapaxes(V, -1, -2), both, 1e-4)
     Q, upper = (part.numpy() for part in L.qr(Tensor(a)))
     close(Q @ upper, a, 1e-4)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 7, 7), pytest.param((40, 40), marks=THOROUGH)], ids=str)
+@pytest.mark.parametrize("diagonal", [0.0, 1.0])
+def test_indefinite_systems_are_solved_by_blocks_of_one_and_two(shape, diagonal):
+    a = some(*shape)
+    a = a + np.swapaxes(a, -1, -2)
+    a[..., range(shape[-1]), range(shape[-1])] *= diagonal  # without a diagonal there is no pivot of one row
+    b = some(shape[-1], 3)
+    LD, pivots = L.ldl_factor(Tensor(np.tril(a)))
+    assert diagonal or (pivots.numpy() < 0).any()
+    close(a @ L.ldl_solve(LD, pivots, Tensor(b)).numpy(), np.broadcast_to(b, (*shape[:-1], 3)), 1e-4)
+
+
+def test_a_block_of_zeros_is_named():
+    a = Tensor([[2.0, 0.0], [0.0, 0.0]])
+    assert L.ldl_factor_ex(a).info.item() == 2
+    with pytest.raises(UsageError, match=r"\[ldl_factor_ex\] info 2: block 2 of D is zero"):
+        L.ldl_factor_ex(a, check_errors=True)
+
+
+def test_nan_in_an_indefinite_matrix_gives_nan_and_touches_nothing_else():
+    a = np.stack([np.full((4, 4), np.nan, np.float32), np.eye(4, dtype=np.float32)])
+    LD, pivots = L.ldl_factor(Tensor(a))
+    assert np.isnan(LD.numpy()[0]).any()
+    np.testing.assert_array_equal(LD.numpy()[1], np.eye(4))
+    np.testing.assert_array_equal(pivots.numpy()[1], [1, 2, 3, 4])
