@@ -15,6 +15,9 @@ from hcq.frontend.linalg.orthogonal import geqrf as geqrf
 from hcq.frontend.linalg.orthogonal import householder_product as householder_product
 from hcq.frontend.linalg.solving import inv as inv
 from hcq.frontend.linalg.solving import inv_ex as inv_ex
+from hcq.frontend.linalg.indefinite import ldl_factor as ldl_factor
+from hcq.frontend.linalg.indefinite import ldl_factor_ex as ldl_factor_ex
+from hcq.frontend.linalg.indefinite import ldl_solve as ldl_solve
 from hcq.frontend.linalg.solving import logdet as logdet
 from hcq.frontend.linalg.spectra import lstsq as lstsq
 from hcq.frontend.linalg.factors import lu as lu
