@@ -201,14 +201,19 @@ def linear_attention(
     known = ("linear", "gated", "delta", "gated_delta")
     if update_rule not in known:
         raise UsageError(f"update_rule {update_rule!r}; known are {', '.join(known)}")
-    q, k, v = _heads(query, q_num_heads), _heads(key, kv_num_heads), _heads(value, kv_num_heads)
+    wide = dtypes.float32 if query.dtype.itemsize < 4 else query.dtype  # states add up
+    q, k, v = (
+        _heads(each.cast(wide), count)
+        for each, count in ((query, q_num_heads), (key, kv_num_heads), (value, kv_num_heads))
+    )
     batch, heads, length, size = k.shape
     scale = scale or size**-0.5
-    state = past
-    if state is None:
-        state = Tensor.zeros(batch, heads, size, v.shape[3], device=q.device, dtype=q.dtype)
-    rates = None if beta is None else _heads(beta, kv_num_heads)
-    gates = None if decay is None else _heads(decay, kv_num_heads)
+    if past is None:
+        state = Tensor.zeros(batch, heads, size, v.shape[3], device=q.device, dtype=wide)
+    else:
+        state = past.cast(wide)
+    rates = None if beta is None else _heads(beta.cast(wide), kv_num_heads)
+    gates = None if decay is None else _heads(decay.cast(wide), kv_num_heads)
     outputs = []
     for t in range(length):
         now_k, now_v = k[:, :, t].unsqueeze(3), v[:, :, t].unsqueeze(2)

@@ -152,10 +152,9 @@ def mel_weight_matrix(
     table = np.zeros((spectrum, count), np.float32)
     for i in range(count):
         low_place, middle, high_place = places[i : i + 3]
-        for j in range(low_place, middle + 1):
+        for j in range(low_place, middle):
             table[j, i] = (j - low_place) / (middle - low_place)
-        if middle == low_place:
-            table[middle, i] = 1
+        table[middle, i] = 1
         for j in range(middle, high_place):
             table[j, i] = (high_place - j) / (high_place - middle)
     return call.constant(table).cast(dtype_of(output_datatype))
