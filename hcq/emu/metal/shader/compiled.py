@@ -17,7 +17,8 @@ import numpy as np
 
 from hcq import native
 from hcq.emu.metal.shader.errors import KernelFault, NotCompiled
-from hcq.emu.metal.shader.groups import ARGUMENTS, FAULT, SLOT_UNIT, TABLE, Code
+from hcq.emu.metal.shader.groups import ARGUMENTS, FAULT, TABLE, Code
+from hcq.emu.metal.shader.pieces import SLOT_UNIT
 from hcq.emu.metal.shader.syntax import Function
 
 Size = tuple[int, int, int]

@@ -279,7 +279,7 @@ def test_a_thread_that_leaves_its_buffer_leaves_the_memory_beside_it_alone() -> 
 def test_races_are_found_after_so_many_barriers_that_counting_begins_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hcq.emu.metal.shader.groups.EPOCHS", 3)
+    monkeypatch.setattr("hcq.emu.metal.shader.threadgroup_memory.EPOCHS", 3)
     body = f"for (int j = 0; j < 20; ++j) {{ {BARRIER} t[i] = j; {BARRIER} out[all] = t[31u - i]; }}"
     text = HEAD + PLACES + f"threadgroup int t[32]; {body}\n}}"
     both(text, 2, 32, ints(*[0] * 64), ints(0), ints(0))
