@@ -1,69 +1,25 @@
 """Model: what a language model computes of some tokens, given the keys and values of those before.
 
 In       a `Configuration`, weights by our names; tokens and where they stand
-Out      logits of what follows the last of them
-Changes  the `Memory`: the tokens' keys and values are written where they stand
-Next     configuration.py (what differs), names.py (the weights), session.py (who calls it, recorded)
-Source   Touvron et al. 2023 (Llama), Su et al. 2021 (rotary positions), Radford et al. 2019 (GPT-2), Ainslie et al.
-         2023 (heads in groups), Gemma Team 2024 (caps, norms behind)
+Out      logits of what follows
+Changes  the `Memory` of where they stand: the tokens' keys and values are written there
+Next     configuration.py (what differs), names.py (the weights), memory.py (attention), session.py and batch.py (who
+         call it, recorded)
+Source   Touvron et al. 2023 (Llama), Su et al. 2021 (rotary positions), Radford et al. 2019 (GPT-2), Gemma Team 2024
+         (norms behind)
 
-Several sequences at once are several memories: nothing about a sequence is kept in the model itself.
+Nothing about a sequence is kept in the model itself.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from hcq.frontend.llm.configuration import Configuration
+from hcq.frontend.llm.memory import Piece, Step, capped
 from hcq.frontend.llm.names import shapes_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
-
-
-class Memory:
-    """Keys and values of one sequence: room for so many tokens, (kv_heads, room, head_size) for each layer."""
-
-    def __init__(self, whole: Model, room: int, device: str | None = None):
-        model = whole.configuration
-        self.room = room
-        shape = (model.kv_heads, room, model.head_size)
-        self.keys = [Tensor.zeros(*shape, device=device).contiguous() for _ in range(model.depth)]
-        self.values = [Tensor.zeros(*shape, device=device).contiguous() for _ in range(model.depth)]
-        self.places = Tensor.arange(room, device=device, dtype=dtypes.int32).contiguous()
-        factors = whole.weights.get("rotary_factors")
-        slower = [] if factors is None else factors.cast(dtypes.float32).tolist()
-        self.turns = turns(model, room, device, slower) if model.rotary_base else None
-        Tensor.realize(self.places, *self.keys, *self.values, *(self.turns or ()))
-
-
-def turns(
-    model: Configuration, room: int, device: str | None = None, slower: Sequence[float] = ()
-) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of rotary positions, (room, rotary_size / 2) each; speeds are divided by `slower`."""
-    speeds = [model.rotary_base ** (-2 * i / model.rotary_size) for i in range(model.rotary_size // 2)]
-    if len(model.rotary_scale) == 1:
-        speeds = [speed / model.rotary_scale[0] for speed in speeds]
-    elif model.rotary_scale:
-        speeds = [_stretched(speed, *model.rotary_scale) for speed in speeds]
-    if slower:
-        speeds = [speed / factor for speed, factor in zip(speeds, slower, strict=True)]
-    # on the host, in its 64 bits: some GPUs have no numbers of that size
-    angles = [[place * speed for speed in speeds] for place in range(room)]
-    cosines, sines = ([[turn(angle) for angle in row] for row in angles] for turn in (math.cos, math.sin))
-    return Tensor(cosines, device=device), Tensor(sines, device=device)
-
-
-def _stretched(speed: float, factor: float, low: float, high: float, old: float) -> float:
-    """Llama 3's: slow turns are slowed by a factor, fast ones are not, and between there is a mixture."""
-    length = 2 * math.pi / speed
-    if length < old / high:
-        return speed
-    if length > old / low:
-        return speed / factor
-    share = (old / length - low) / (high - low)
-    return (1 - share) * speed / factor + share * speed
 
 
 class Model:
@@ -91,31 +47,25 @@ class Model:
             weights[name] = value.contiguous().realize()
         return cls(configuration, weights)
 
-    def logits(self, tokens: Tensor, count: Any, memory: Memory, last: Any = None) -> Tensor:
-        """Logits (vocabulary,) of what follows the last of these tokens.
+    def logits(self, tokens: Tensor, where: Piece | Step) -> Tensor:
+        """Logits (n, vocabulary) of what follows tokens: the last one of a `Piece`, each one of a `Step`.
 
         tokens  int32, (length,)
-        count   how many tokens the sequence has with these: a bound variable, or an int
-        memory  has the keys and values of those before, and has those of these tokens afterwards
-        last    which of the tokens the logits follow, where not the last one; those behind it are padding
+        where   where they stand; its memory has the keys and values of those before, and then of these
         """
         c, w = self.configuration, self.weights
-        length = tokens.shape[0]
         x = w["embedding"][tokens].cast(dtypes.float32)
         if c.embedding_scale != 1.0:
             x = x * c.embedding_scale
-        if not c.rotary_base:
-            x = x + w["positions"][memory.places[count - length : count]].cast(dtypes.float32)
+        if where.memory.positions is not None:
+            x = x + where.rows(where.memory.positions)
         for layer in range(c.depth):
-            y = self._attention(layer, self._norm(f"{layer}.before", x), count, memory)
+            y = self._attention(layer, self._norm(f"{layer}.before", x), where)
             x = x + self._norm(f"{layer}.after_attention", y, is_optional=True)
             y = self._feed_forward(layer, self._norm(f"{layer}.between", x))
             x = x + self._norm(f"{layer}.after_feed_forward", y, is_optional=True)
-        x = self._norm("norm", x[length - 1 if last is None else last].reshape(1, c.width))
-        found = (
-            x.linear(w["head"] if "head" in w else w["embedding"]).cast(dtypes.float32).reshape(c.vocabulary)
-        )
-        return _capped(found, c.cap)
+        x = self._norm("norm", where.wanted(x))
+        return capped(x.linear(w["head"] if "head" in w else w["embedding"]).cast(dtypes.float32), c.cap)
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
         y = x.linear(self.weights[name])
@@ -143,43 +93,16 @@ class Model:
             y = y * self._linear(f"{layer}.up", x)
         return self._linear(f"{layer}.down", y)
 
-    def _attention(self, layer: int, x: Tensor, count: Any, memory: Memory) -> Tensor:
+    def _attention(self, layer: int, x: Tensor, where: Piece | Step) -> Tensor:
         c = self.configuration
-        length, group = x.shape[0], c.heads // c.kv_heads
+        length = x.shape[0]
         q = self._heads(layer, "q", x, c.heads)
         k = self._heads(layer, "k", x, c.kv_heads)
         v = self._linear(f"{layer}.v", x).reshape(length, c.kv_heads, c.head_size).swapaxes(0, 1)
-        if memory.turns is not None:
-            cosines, sines = (turn[count - length : count] for turn in memory.turns)
+        if where.memory.turns is not None:
+            cosines, sines = map(where.rows, where.memory.turns)
             q, k = (self._turned(side, cosines, sines) for side in (q, k))
-        keys, values = memory.keys[layer], memory.values[layer]
-        keys[:, count - length : count] = k
-        values[:, count - length : count] = v
-        # the heads of a group look at the same keys, one below the other
-        q = q.reshape(c.kv_heads, group * length, c.head_size)
-        window = c.window_of(layer)
-        window = window if window < memory.room else 0
-        mask = None
-        if length == 1:
-            keys, values = keys[:, :count], values[:, :count]
-            if window:
-                mask = memory.places[:count] > Tensor(count - 1 - window, device=x.device)
-        else:
-            here = memory.places[count - length : count].reshape(length, 1)
-            mask = memory.places <= here
-            if window:
-                mask = mask & (memory.places > here - window)
-            mask = mask.reshape(1, length, memory.room).expand(group, length, memory.room)
-            mask = mask.reshape(group * length, memory.room)
-        scale = c.attention_scale or c.head_size**-0.5
-        if c.attention_cap:
-            scores = _capped((q @ keys.swapaxes(1, 2)) * scale, c.attention_cap)
-            if mask is not None:
-                scores = mask.where(scores, -math.inf)
-            found = scores.softmax(-1) @ values
-        else:
-            found = q.scaled_dot_product_attention(keys, values, attn_mask=mask, scale=scale)
-        found = found.reshape(c.heads, length, c.head_size).swapaxes(0, 1)
+        found = where.attend(layer, q, k, v).swapaxes(0, 1)
         return self._linear(f"{layer}.out", found.reshape(length, c.heads * c.head_size))
 
     def _heads(self, layer: int, side: str, x: Tensor, heads: int) -> Tensor:
@@ -201,7 +124,3 @@ class Model:
             a, b = x[..., :half], x[..., half : c.rotary_size]
             turned = Tensor.cat([a * cosines - b * sines, b * cosines + a * sines], -1)
         return turned if c.rotary_size == size else Tensor.cat([turned, x[..., c.rotary_size :]], -1)
-
-
-def _capped(x: Tensor, cap: float) -> Tensor:
-    return (x / cap).tanh() * cap if cap else x

@@ -17,7 +17,8 @@ from typing import Any
 from hcq.frontend.errors import UsageError
 from hcq.frontend.gradient import no_grad
 from hcq.frontend.jit import jit
-from hcq.frontend.llm.model import Memory, Model
+from hcq.frontend.llm.memory import Memory, Piece
+from hcq.frontend.llm.model import Model
 from hcq.frontend.llm.sampling import Sampler
 from hcq.frontend.tensor import Tensor
 from hcq.frontend.variable import Variable
@@ -35,27 +36,26 @@ class Session:
         self.model = model
         self.room = room
         # pieces may end behind the last token
-        memory = Memory(model, -(-room // PIECE) * PIECE if c.rotary_base else room, device)
+        memory = Memory(c, model.weights, -(-room // PIECE) * PIECE, device=device)
         self.memory = memory
         self.tokens: list[int] = []
-        self._piece = min(PIECE, memory.room)
         self._one = Variable("count", 1, memory.room)
-        self._many = Variable("piece_end", self._piece, memory.room)
-        self._last = Variable("last", 0, self._piece - 1)
+        self._many = Variable("piece_end", PIECE, memory.room)
+        self._last = Variable("last", 0, PIECE - 1)
         self._device = device
 
         @jit
         def write(token: Tensor, count: Any) -> Tensor:
             with no_grad():
-                found = model.logits(token, count, memory)
-                Tensor.realize(found, *memory.keys, *memory.values)
+                found = model.logits(token, Piece(memory, 1, count)).reshape(-1)
+                Tensor.realize(found, *memory.written())
             return found
 
         @jit
         def read(tokens: Tensor, count: Any, last: Any) -> Tensor:
             with no_grad():
-                found = model.logits(tokens, count, memory, last)
-                Tensor.realize(found, *memory.keys, *memory.values)
+                found = model.logits(tokens, Piece(memory, PIECE, count, last=last)).reshape(-1)
+                Tensor.realize(found, *memory.written())
             return found
 
         self._write, self._read = write, read
@@ -65,11 +65,7 @@ class Session:
 
         Raises  UsageError for no tokens, for numbers that are none, and where there is no room for them
         """
-        vocabulary = self.model.configuration.vocabulary
-        bad = [token for token in tokens if not 0 <= token < vocabulary]
-        if not tokens or bad:
-            what = f"token {bad[0]} of a vocabulary of {vocabulary}" if bad else "no tokens"
-            raise UsageError(f"[llm] {what}: give at least one token, each from 0 to {vocabulary - 1}.")
+        checked_tokens(tokens, self.model.configuration.vocabulary)
         if len(self.tokens) + len(tokens) > self.room:
             raise UsageError(
                 f"[llm] {len(self.tokens)} tokens and {len(tokens)} more: there is room for {self.room}. "
@@ -78,7 +74,7 @@ class Session:
         logits = None
         rest = list(tokens)
         while rest:
-            start, piece = len(self.tokens), self._piece
+            start, piece = len(self.tokens), PIECE
             if len(rest) == 1 or start + piece > self.memory.room:
                 now = rest[:1]
                 logits = self._write(self._tensor(now), self._one.bind(start + 1))
@@ -90,6 +86,10 @@ class Session:
             rest = rest[len(now) :]
         assert logits is not None
         return logits
+
+    def cut(self, count: int = 0) -> None:
+        """Forget the tokens behind the first so many."""
+        del self.tokens[max(count, 0) :]
 
     def write(
         self, prompt: Sequence[int], sampler: Sampler, most: int, ends: frozenset[int]
@@ -109,3 +109,11 @@ class Session:
 
     def _tensor(self, tokens: list[int]) -> Tensor:
         return Tensor(tokens, device=self._device, dtype=dtypes.int32).realize()
+
+
+def checked_tokens(tokens: Sequence[int], vocabulary: int) -> None:
+    """Raises UsageError for no tokens, and for numbers that are none."""
+    bad = [token for token in tokens if not 0 <= token < vocabulary]
+    if not tokens or bad:
+        what = f"token {bad[0]} of a vocabulary of {vocabulary}" if bad else "no tokens"
+        raise UsageError(f"[llm] {what}: give at least one token, each from 0 to {vocabulary - 1}.")

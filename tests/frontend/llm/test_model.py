@@ -152,14 +152,36 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma": ("Gemma", SMALL | {"head_dim": 16}),
     "gemma2": ("Gemma2", SMALL | {"head_dim": 16, "sliding_window": 6, "query_pre_attn_scalar": 24}),
     "phi3": ("Phi3", SMALL),
+    "phi4": ("Phi3", SMALL | {"partial_rotary_factor": 0.5, "sliding_window": 6}),
+    "linear": (
+        "Llama",
+        SMALL | {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}},
+    ),
+    "tied": ("Llama", SMALL | {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True}),
 }
+
+
+def recordings_of(function: Any) -> int:
+    """How many recordings a jitted function has made."""
+    known = [version for versions in function._seen.values() for version in versions.known]
+    return sum(version.recording is not None for version in known)
+
+
+@pytest.fixture(scope="module")
+def transformers() -> Any:
+    """The library, whose import takes longer than any test here."""
+    pytest.importorskip("torch")
+    return pytest.importorskip("transformers")
 
 
 @pytest.mark.thorough
 @pytest.mark.torch
 @pytest.mark.parametrize("name", OTHERS)
-def test_a_folder_of_safetensors_gives_the_logits_of_transformers(tmp_path: Path, name: str) -> None:
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+def test_a_folder_of_safetensors_gives_the_logits_of_transformers(
+    tmp_path: Path, name: str, transformers: Any
+) -> None:
+    import torch
+
     kind, sizes = OTHERS[name]
     torch.manual_seed(0)
     config = getattr(transformers, f"{kind}Config")(**sizes)
@@ -177,6 +199,15 @@ def test_a_folder_of_safetensors_gives_the_logits_of_transformers(tmp_path: Path
     np.testing.assert_allclose(session.read(TOKENS[:8]).numpy(), expected[7], atol=1e-4)
     for i in range(8, len(TOKENS)):
         np.testing.assert_allclose(session.read([TOKENS[i]]).numpy(), expected[i], atol=1e-4)
+    # both are recorded by now, once for all lengths: the recordings say the same, at other places
+    session.cut()
+    for i, token in enumerate(TOKENS):
+        np.testing.assert_allclose(session.read([token]).numpy(), expected[i], atol=1e-4)
+    for length in (5, 8, 11):
+        session.cut()
+        np.testing.assert_allclose(session.read(TOKENS[:length]).numpy(), expected[length - 1], atol=1e-4)
+    for recorded in (session._write, session._read):
+        assert recordings_of(recorded) == 1
 
 
 @pytest.mark.parametrize(
