@@ -42,6 +42,7 @@ OF_TENSOR = (
 HERE = ("tensor", "is_tensor", "real", "imag")
 MODULES = {  # functions in files of their own
     "fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+    "exchange": "as_tensor asarray from_dlpack from_numpy frombuffer",
     "printing": "set_printoptions get_printoptions",
     "functions_places": "tril_indices triu_indices unravel_index gradient",
     "functions_histogram": "histogram histogramdd",

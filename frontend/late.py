@@ -39,6 +39,7 @@ LATE = {
     "rearranging": "Rearranging",
     "special_values": "SpecialValues",
     "synonyms": "Synonyms",
+    "strided": "Strided",
 }
 _lock = RLock()
 _waiting = dict(LATE)
@@ -62,11 +63,12 @@ if TYPE_CHECKING:
     from hcq.frontend.methods.signs import Signs
     from hcq.frontend.methods.special_values import SpecialValues
     from hcq.frontend.methods.statistics import Statistics
+    from hcq.frontend.methods.strided import Strided
     from hcq.frontend.methods.synonyms import Synonyms
 
     class Late(
         Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
-        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms,
+        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided,
     ):  # fmt: skip
         """All of them."""
 

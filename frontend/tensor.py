@@ -383,8 +383,38 @@ class Tensor(
         return bool((self == self._operand("in", value)).any())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        array = self.numpy()
+        """For np.asarray: an array in this tensor's memory where that is the host's; else a copy."""
+        is_near = not is_group(self.device) and devices.get(self.device).is_host_memory
+        is_other = dtype is not None and dtype != self.dtype.name
+        if copy or not is_near or is_other or self.is_complex() or watcher() or sizes.has_counts(self.node):
+            if copy is False:
+                what = f"{self.dtype.name} on {self.device}" + (f" to {dtype}" if is_other else "")
+                raise ValueError(f"[__array__] a tensor of {what} is copied. Leave out copy=False.")
+            array = self.numpy()
+        else:
+            from hcq.frontend.exchange import array as shared
+
+            array = shared(self)
         return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        """For from_dlpack of other libraries: this tensor's memory, where that is the host's.
+
+        Raises  BufferError for a tensor of another device, one that requires a gradient, and dtypes that DLPack lacks
+        """
+        from hcq.frontend.exchange import capsule
+
+        return capsule(self, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The device in DLPack's numbers: (1, 0), the host. Raises BufferError for another."""
+        if is_group(self.device) or not devices.get(self.device).is_host_memory:
+            raise BufferError(
+                f"[dlpack] a tensor on {self.device} has no memory of the host. Bring it: x.cpu()."
+            )
+        return (1, 0)
 
     def __repr__(self) -> str:
         node = self.node

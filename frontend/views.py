@@ -100,13 +100,54 @@ def core_of(node: Node) -> Node:
         below = chain.pop()
         if below.op is Op.RESHAPE and chain and chain[-1].op is Op.EXPAND:
             below = chain.pop()
-    found, strides = below, _row_major(below.shape)
+    found, strides = below, row_major(below.shape)
     for step in reversed(chain):
         moved = _moved(step, strides)
         if moved is None:  # a reshape that PyTorch copies for, and a flip
-            found, moved = step, _row_major(step.shape)
+            found, moved = step, row_major(step.shape)
         strides = moved
     return found
+
+
+def in_memory(tensor: Any) -> tuple[Any, list[int], int] | None:
+    """The storage with a tensor's elements, made if it has none, their strides, and where they begin, in elements.
+
+    Returns  None where they lie in no order of strides
+    """
+    tensor.realize()
+    core = core_of(tensor.node)
+    family = [one for one in relatives(tensor) if core_of(one.node) is core]
+    known = {id(one) for one in family}
+    # with an equal tensor, made apart, or a view of that
+    is_shared = any(id(one) not in known and core_of(one.node) is core for one in live)
+    if core.op is not Op.BUFFER or is_shared or hasattr(core.arg, "parts"):
+        holder = tensor._like(Node(Op.CONTIGUOUS, core.dtype, (core,))).realize()
+        _become(family, {core: holder.node})
+        core = holder.node
+    strides, start = row_major(core.shape), 0
+    for step in reversed(_steps_to(tensor.node, core)):
+        if step.op is Op.SHRINK:
+            start += sum(stride * part[0] for stride, part in zip(strides, step.arg))
+        elif step.op is Op.FLIP:
+            start += sum(strides[axis] * (step.shape[axis] - 1) for axis in step.arg)
+        moved = _moved(step, strides)
+        if moved is None or any(stride < 0 for stride in moved):
+            return None
+        strides = moved
+    return core.arg, strides, start
+
+
+def begin_of(node: Node) -> tuple[Node, int]:
+    """The core of a node, and which of its elements the node begins with."""
+    core = core_of(node)
+    strides, start = row_major(core.shape), 0
+    for step in reversed(_steps_to(node, core)):
+        if step.op is Op.SHRINK:
+            start += sum(stride * part[0] for stride, part in zip(strides, step.arg))
+        moved = _moved(step, strides)
+        assert moved is not None
+        strides = moved
+    return core, start
 
 
 def _steps_to(node: Node, core: Node) -> list[Node]:
@@ -118,7 +159,8 @@ def _steps_to(node: Node, core: Node) -> list[Node]:
     return steps
 
 
-def _row_major(shape: Shape) -> list[int]:
+def row_major(shape: Shape) -> list[int]:
+    """The strides, in elements, of a tensor whose last axis is the innermost in memory."""
     return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
@@ -139,7 +181,7 @@ def _moved(step: Node, strides: list[int]) -> list[int] | None:
 def _reshaped(old: Shape, strides: list[int], new: Shape) -> list[int] | None:
     """Strides after a reshape: each run of axes that lie behind one another may be cut anew."""
     if 0 in old:
-        return _row_major(new)
+        return row_major(new)
     runs: list[list[int]] = []  # [elements, stride of the last]
     for size, stride in zip(old, strides):
         if size == 1:

@@ -103,6 +103,19 @@ class BufferPool(Protocol):
     """The pool, as far as buffers and the end of a device need it."""
 
     regions: dict[int, int]
+    quarantined: set[int]
+
+    def owners(self) -> list[Any]:
+        """Every live buffer."""
+        ...
+
+    def adopt(self, buffer: Any) -> None:
+        """List a buffer among the owners whose memory is not the pool's."""
+        ...
+
+    def disown(self, buffer: Any) -> None:
+        """Undo `adopt`."""
+        ...
 
     def take_back(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None:
         """A buffer's block is free again; work in flight may still use it."""

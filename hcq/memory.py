@@ -294,7 +294,8 @@ class Pool:
         self.quarantined: set[int] = set()
         self.is_unusual = False  # something of the following holds, or a block is in quarantine
         self._is_retired = self._is_abandoned = False
-        self._live: dict[int, weakref.ref[Buffer]] = {}  # block -> who had it last
+        # block, or id of a buffer elsewhere -> who had it last
+        self._live: dict[int, weakref.ref[Buffer]] = {}
         self.lock = threading.RLock()  # a destructor may run inside an allocation
 
     def alloc(self, size_bytes: int, name: str | None = None) -> Buffer:
@@ -541,6 +542,14 @@ class Pool:
         self._live.pop(va, None)
         for observer in self.device.observers:
             observer.unmapped(va, capacity)
+
+    def adopt(self, buffer: Buffer) -> None:
+        """List a buffer among the owners whose memory is not the pool's; until `disown`, which its destructor calls."""
+        self._live[id(buffer)] = weakref.ref(buffer)
+
+    def disown(self, buffer: Buffer) -> None:
+        """Undo `adopt`."""
+        self._live.pop(id(buffer), None)
 
     def owners(self) -> list[Buffer]:
         """Every live buffer of the pool; asked at a fault, when memory is out, and when the device closes."""
