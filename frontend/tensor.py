@@ -481,7 +481,7 @@ class Tensor(
             node = constant("assign", node.arg, self.dtype)
         if node is self.node:
             return self
-        if live.ref(self).whole is not None and views.is_family(self):
+        if live.ref(self).whole is not None and (views.is_family(self) or views.is_part_by_number(self)):
             views.write("assign", self, self._like(node))
         elif self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
             self._become(Node(Op.ASSIGN, self.dtype, (self.node, node)))

@@ -17,12 +17,13 @@ from math import prod
 from threading import get_ident
 from typing import Any
 
+from hcq.frontend import sizes, variable
 from hcq.frontend.core import Core, changed, live, thread_modes, watcher
 from hcq.frontend.errors import UsageError
 from hcq.frontend.nodes import expanded, flipped, iota, permuted, reshaped
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.dtype import DType
-from hcq.ir.node import Node, Shape, const, substitute
+from hcq.ir.node import Node, Shape, const, substitute, toposort
 from hcq.ir.op import Op
 
 _WHOLE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.DETACH})  # views that show every element once
@@ -35,7 +36,10 @@ def write(call: str, tensor: Any, value: Core) -> None:
     Raises  UsageError for a leaf that requires a gradient, unless gradients are off; for elements that share memory
     """
     core = core_of(tensor.node)
-    family = [one for one in relatives(tensor) if core_of(one.node) is core]
+    if is_part_by_number(tensor):
+        _write_at_numbers(call, tensor, value)
+        return
+    family = [one for one in relatives(tensor) if _below_numbers(one.node) is core] or [tensor]
     steps = _steps_to(tensor.node, core)
     if call != "assign":
         _refuse_leaf(call, family)
@@ -85,8 +89,29 @@ def is_family(tensor: Any) -> bool:
     found = relatives(tensor)
     if len(found) == 1:
         return False
-    core = core_of(tensor.node)
-    return any(one is not tensor and core_of(one.node) is core for one in found)
+    core = _below_numbers(tensor.node)
+    return any(one is not tensor and _below_numbers(one.node) is core for one in found)
+
+
+def is_part_by_number(tensor: Any) -> bool:
+    """Whether it shows a part, cut where a bound variable says, of what another tensor shows: x[:n], x[n]."""
+    if not variable.in_use or live.ref(tensor).whole is None:
+        return False
+    return _below_numbers(tensor.node) is not core_of(tensor.node) and is_family(tensor)
+
+
+def is_number(index: Node) -> bool:
+    """Whether an index is computed from nothing but bound variables."""
+    leaves = [node for node in toposort([index]) if node.op is Op.BUFFER]
+    return bool(leaves) and all(leaf.arg.number is not None for leaf in leaves)
+
+
+def _below_numbers(node: Node) -> Node:
+    """What a node is a view of, through parts that bound variables cut, too."""
+    core = core_of(node)
+    while core.op is Op.FIRST or (core.op is Op.GATHER and is_number(core.src[1])):
+        core = core_of(core.src[0])
+    return core
 
 
 def core_of(node: Node) -> Node:
@@ -228,6 +253,49 @@ def _scattered(steps: list[Node], core: Node, node: Node) -> Node:
     count = (prod(node.shape),)
     source = (reshaped(core, (size,)), reshaped(places, count), reshaped(node, count))
     return reshaped(Node(Op.SCATTER, core.dtype, source, 0), core.shape)
+
+
+def _write_at_numbers(call: str, tensor: Any, value: Core) -> None:
+    """Write into what others show too, where bound variables say."""
+    core = _below_numbers(tensor.node)
+    family = [one for one in relatives(tensor) if _below_numbers(one.node) is core]
+    if call != "assign":
+        _refuse_leaf(call, family)
+    node = expanded(value.node.cast(tensor.node.dtype), tensor.node.shape)
+    for axis, (size, have) in enumerate(zip(sizes.sizes_of(tensor.node), sizes.sizes_of(node))):
+        if have is not size and sizes.FREE not in (size, have):
+            raise UsageError(
+                f"[{call}] shape {sizes.shape_of(node)} into {tensor.shape}: axis {axis} is of another size. "
+                f"Cut the value as the part is cut."
+            )
+    del value
+    shape, total = tensor.node.shape, prod(core.shape)
+    steps = _steps_to(tensor.node, core)
+    if any(step.op is Op.EXPAND for step in steps):
+        raise UsageError(
+            f"[{call}] shape {tensor.shape}: several elements of this expanded tensor are one element in memory. "
+            "Make it a tensor of its own first: x.clone()."
+        )
+    places = reshaped(iota(total, 0, (total,)) + 1, core.shape)  # from 1 on: 0 is what is read outside
+    for step in reversed(steps):
+        if step.op is Op.GATHER:
+            (index,) = sizes.without_counts([step.src[1]])
+            places = Node(Op.GATHER, places.dtype, (places, index), step.arg)
+        elif step.op is not Op.DETACH and step.op is not Op.FIRST:
+            places = Node(step.op, places.dtype, (places,), step.arg)
+    for axis, count in sizes.counts_of(tensor.node):
+        places = sizes.inside(shape, axis, count).where(places, 0)
+    (node,) = sizes.without_counts([node])
+    flat, line = reshaped(core, (total,)), (prod(shape),)
+    new = Node(Op.SCATTER, core.dtype, (flat, reshaped(places + (-1), line), reshaped(node, line)), 0)
+    if core.op not in (Op.BUFFER, Op.ASSIGN) or (_gradients_are_on() and _is_on_a_gradients_way(node, core)):
+        _become(family, {core: reshaped(new, core.shape)})
+        return
+    new = Node(Op.ASSIGN, core.dtype, (flat, new))
+    holder = None if any(one.node is core for one in family) else tensor._like(new)
+    _become(family, {core: new})
+    if holder is not None:
+        holder.realize()
 
 
 def _write_part(tensor: Any, family: list[Any], core: Node, node: Node) -> None:

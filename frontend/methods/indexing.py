@@ -63,7 +63,11 @@ class Indexing(Methods):
                 parts = ((start, start + 1, 1), *[(0, size, 1) for size in shape[1:]])
                 return self._view(reshaped(shrunk(self.node, parts), shape[1:]))
         view, picks = self._basic(key)
-        return view._pick(picks) if picks else view
+        if not picks:
+            return view
+        picked = view._pick(picks)
+        is_part = variable.in_use and all(views.is_number(index.node) for _, index in picks)
+        return self._view(picked.node) if is_part else picked
 
     # -- views --
 
@@ -381,6 +385,8 @@ class Indexing(Methods):
         value = self._operand("setitem", value)
         if value.node.dtype is not self.node.dtype:
             value = value.cast(self.node.dtype)
+        if variable.in_use and views.is_part_by_number(value) and self[key].node is value.node:
+            return  # x[:n] += y has written it
         if views.is_family(self):
             self._write_in_family(key, value)
             return
@@ -408,6 +414,8 @@ class Indexing(Methods):
     def _write_in_family(self, key: Any, value: Self) -> None:
         """Write where other tensors show the same memory: they see it."""
         view, picks = self._basic(key)
+        if picks and variable.in_use and all(views.is_number(index.node) for _, index in picks):
+            view, picks = self._view(view._pick(picks).node), []
         if not picks:
             views.write("setitem", view, _fitted(value, view.node.shape))
             return
