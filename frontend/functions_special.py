@@ -99,8 +99,8 @@ def zeta(input: Any, other: Any) -> Tensor:
 
     NaN for an input below 1, infinite at 1 and where `other` is 0, -1, -2, ... It has no derivative here.
 
-    >>> round(zeta(2.0, Tensor([1.0])).item(), 5)
-    1.64493
+    >>> f"{zeta(2.0, Tensor([1.0])).item():.5f}"
+    '1.64493'
     """
     s, q, have = _meeting("zeta", input, other)
     value = s._like(special_gamma.hurwitz(s.node, q.node))

@@ -33,7 +33,7 @@ NAMES = (
 ).split()
 # x.NAME_(...) makes x the view x.NAME(...) of its memory
 VIEWS = "detach squeeze swapaxes swapdims t transpose unsqueeze".split()
-_OPERATORS = {
+OPERATORS = {
     "__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div", "__ifloordiv__": "floor_divide",
     "__imod__": "remainder", "__ipow__": "pow", "__iand__": "bitwise_and", "__ior__": "bitwise_or",
     "__ixor__": "bitwise_xor", "__ilshift__": "bitwise_left_shift", "__irshift__": "bitwise_right_shift",
@@ -104,5 +104,5 @@ for _name in NAMES:
     _add(f"{_name}_", f"{_name}_", _name, InPlace._written, _about)
 for _name in VIEWS:
     _add(f"{_name}_", f"{_name}_", _name, _become, f"This tensor becomes its own `{_name}`. Returns it.")
-for _operator, _name in _OPERATORS.items():
+for _operator, _name in OPERATORS.items():
     _add(_operator, f"{_name}_", _name, InPlace._written, f"`{_name}_`.")

@@ -426,7 +426,7 @@ class _Walk:
         in_runs = _keeps_runs(node)
         spread = 1
         if source in self.packed and _spreads_runs(node):
-            spread = self.size[node] // max(1, self.size[source])
+            spread = max(1, self.size[node] // max(1, self.size[source]))
         return {
             kernel: Use(
                 # the loop along a run has the scale of a quantised block outside, which is computed once for a run then

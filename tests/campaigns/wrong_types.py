@@ -49,6 +49,28 @@ RECEIVERS = (
 # right calls of what the rules below do not find: its arguments, or a receiver and its arguments
 CALLS: dict[str, tuple[str, ...] | None] = {
     "x.clamp": ("x", "0.0", "1.0"),
+    **{
+        f"x.{name}": ("Tensor([[2.0, 1.0], [1.0, 3.0]])",)
+        for name in "cholesky cholesky_inverse det inverse logdet matrix_exp slogdet".split()
+    },
+    "x.cholesky_solve": ("line.reshape(3, 1)", "Tensor.eye(3)"),
+    "x.triangular_solve": ("line.reshape(3, 1)", "Tensor.eye(3)"),
+    "x.lu_solve": ("line.reshape(3, 1)", "Tensor.eye(3)", "Tensor([1, 2, 3]).cast(dtypes.int32)"),
+    "x.orgqr": ("Tensor.eye(3)", "Tensor([0.0, 0.0])"),
+    "x.stft": (
+        *("Tensor.ones(32)", "8", "4", "8", "Tensor.ones(8)"),
+        *("True", "'reflect'", "False", "True", "True"),
+    ),
+    "x.svd_lowrank": ("x", "2"),
+    "x.istft": (
+        "Tensor.ones(32).stft(8, 4, 8, Tensor.ones(8), return_complex=True)",
+        "8",
+        "4",
+        "8",
+        "Tensor.ones(8)",
+    ),
+    "x.view_as_complex": ("Tensor.ones(3, 2)",),
+    "x.view_as_real": ("Tensor.ones(3).cfloat()",),
     "x.clip": ("x", "0.0", "1.0"),
     "x.swapdims": ("x", "0", "1"),
     "Tensor.kaiming_normal": ("2", "3"),

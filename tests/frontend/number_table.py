@@ -13,6 +13,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from hcq.frontend.methods.in_place import OPERATORS, InPlace
+from hcq.frontend.other_names import OTHER_NAMES
 from tests.frontend.number_cases import (
     INF,
     NAN,
@@ -122,6 +124,21 @@ _because(
     "triplet_margin_with_distance_loss vander vdot ",
 )
 _because("casts: the tests of casts in test_numbers.py", "bfloat16 bool cast double float half int long type")
+_because(
+    "writes into the tensor's memory what the method without _ computes: test_in_place.py",
+    " ".join({name for name in dir(InPlace) if name.endswith("_") and name[0] != "_"} | set(OPERATORS)),
+)
+_because("another name of a method that is compared: test_in_place.py", " ".join(OTHER_NAMES))
+_because(
+    "parts of matrices, and what follows from them: test_linalg.py, test_linalg_*.py",
+    "cholesky cholesky_inverse cholesky_solve det geqrf inverse logdet lu lu_solve lu_unpack matrix_exp orgqr ormqr "
+    "pca_lowrank pinverse qr slogdet svd svd_lowrank triangular_solve",
+)
+_because(
+    "complex numbers: test_complex.py, test_short_time.py",
+    "H adjoint angle cdouble cfloat complex conj conj_physical imag is_complex is_conj istft mH polar real "
+    "resolve_conj resolve_neg stft view_as_complex view_as_real",
+)
 
 SURE = {"zero_sign": False, "units": 16, "slope_units": 64, "floor": 256, "scale": 1}
 STATISTIC = {

@@ -283,7 +283,7 @@ class Optimizer(Saved):
                     (f"{parameter} ({kind} {what})" if parameter else f"{kind} {what}.{place}", tensor)
                 )
         for what, counts in self.counts.items():
-            found += [(f"{kind} {what}.{device}", tensor) for device, tensor in counts.tensors.items()]
+            found += [(f"{kind} {what}", tensor) for tensor in counts.tensors.values()]
         return found
 
     def __repr__(self) -> str:
