@@ -271,7 +271,15 @@ class Core:
 
     @property
     def grad(self) -> Self | None:
-        """The gradient that backward() added up, of this tensor's shape; None before. May be assigned."""
+        """The gradient that backward() added up, of this tensor's shape; None before. May be assigned.
+
+        >>> x = Tensor([3.0], requires_grad=True)
+        >>> x.grad is None
+        True
+        >>> (x * x).sum().backward()
+        >>> x.grad.tolist()
+        [6.0]
+        """
         if thread_modes and (watching := watcher()) is not None:
             watching.reads_state(self, "grad", self._grad is not None)
         return self._grad
@@ -284,50 +292,96 @@ class Core:
 
     @property
     def shape(self) -> Shape:
-        """Sizes by axis, a tuple of ints; a `Bound` stands for the size of an axis that a Variable cut."""
+        """Sizes by axis, a tuple of ints; a `Bound` stands for the size of an axis that a Variable cut.
+
+        >>> Tensor([[1, 2, 3]]).shape, Tensor(5).shape
+        ((1, 3), ())
+        """
         return self.node.shape if not variable.in_use else sizes.shape_of(self.node)
 
     @property
     def dtype(self) -> DType:
-        """The number format of the elements: one of hcq.dtypes."""
+        """The number format of the elements: one of hcq.dtypes.
+
+        >>> Tensor([1, 2]).dtype, (Tensor([1, 2]) / 2).dtype
+        (dtypes.int64, dtypes.float32)
+        """
         return self.node.dtype
 
     @property
     def ndim(self) -> int:
-        """How many axes."""
+        """How many axes.
+
+        >>> Tensor.zeros(2, 3).ndim
+        2
+        """
         return len(self.node.shape)
 
     def dim(self) -> int:
-        """How many axes; PyTorch's word for `ndim`."""
+        """How many axes; PyTorch's word for `ndim`.
+
+        >>> Tensor.zeros(2, 3).dim(), Tensor(7).dim()
+        (2, 0)
+        """
         return len(self.node.shape)
 
     def numel(self) -> int:
-        """How many elements: the product of the shape."""
+        """How many elements: the product of the shape.
+
+        >>> Tensor.zeros(2, 3).numel(), Tensor(1.0).numel()
+        (6, 1)
+        """
         return prod(self.shape)
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one axis. Raises OutOfRange for an axis that is not there."""
+        """The shape, or the size of one axis. Raises OutOfRange for an axis that is not there.
+
+        >>> Tensor.zeros(2, 3).size(-1)
+        3
+        """
         return self.shape if dim is None else self.shape[self._axis("size", dim)]
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element.
+
+        >>> Tensor.zeros(3, dtype=hcq.float16).element_size()
+        2
+        """
         return self.node.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """Bytes of all elements.
+
+        >>> Tensor.zeros(2, 3).nbytes
+        24
+        """
         return self.numel() * self.node.dtype.itemsize
 
     def is_complex(self) -> bool:
-        """True for complex64 and complex128."""
+        """True for complex64 and complex128.
+
+        >>> Tensor([1j]).is_complex(), Tensor([1.0]).is_complex()
+        (True, False)
+        """
         return False
 
     def is_floating_point(self) -> bool:
-        """True for the float formats, those of 8 bits included."""
+        """True for the float formats, those of 8 bits included.
+
+        >>> Tensor([1.0]).is_floating_point(), Tensor([1]).is_floating_point()
+        (True, False)
+        """
         return self.node.dtype.is_float
 
     def detach(self) -> Self:
-        """The same values in the same memory; no gradient flows back through them."""
+        """The same values in the same memory; no gradient flows back through them.
+
+        >>> x = Tensor([2.0], requires_grad=True)
+        >>> (x * x.detach()).sum().backward()
+        >>> x.grad.tolist()
+        [2.0]
+        """
         return self._view(Node(Op.DETACH, self.node.dtype, (self.node,)))
 
     # -- how methods check what they are given --

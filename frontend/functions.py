@@ -72,17 +72,29 @@ def tensor(
 
 
 def is_tensor(thing: object) -> bool:
-    """True for a Tensor."""
+    """True for a Tensor.
+
+    >>> hcq.is_tensor(Tensor(1)), hcq.is_tensor([1])
+    (True, False)
+    """
     return isinstance(thing, Tensor)
 
 
 def real(input: Tensor) -> Tensor:
-    """The real parts: of real numbers, these."""
+    """The real parts: of real numbers, these.
+
+    >>> hcq.real(Tensor([1 + 2j])).tolist()
+    [1.0]
+    """
     return input.real
 
 
 def imag(input: Tensor) -> Tensor:
-    """The imaginary parts of complex numbers."""
+    """The imaginary parts of complex numbers.
+
+    >>> hcq.imag(Tensor([1 + 2j])).tolist()
+    [2.0]
+    """
     return input.imag
 
 

@@ -20,6 +20,9 @@ def hash_tensor(input: Tensor, dim: Axes = None, keepdim: bool = False, mode: in
     """The exclusive or, over axes, of the elements as 64 bits: floats as float64, integers and bool as int64.
 
     mode   0, the only one
+
+    >>> hcq.hash_tensor(Tensor([5, 3])).item() == 5 ^ 3
+    True
     """
     if mode != 0:
         raise UsageError(f"[hash_tensor] mode={mode}: use 0.")

@@ -170,13 +170,21 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = N
 
 @checked
 def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `fft`."""
+    """The inverse of `fft`.
+
+    >>> hcq.fft.ifft(hcq.fft.fft(Tensor([1.0, 2.0, 3.0]))).real.round().tolist()
+    [1.0, 2.0, 3.0]
+    """
     return _over("ifft", _numbers("ifft", input), n, dim, norm, INVERSE)  # type: ignore[no-any-return]
 
 
 @checked
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The first half, n // 2 + 1 numbers, of the spectrum of real numbers; the others are their conjugates."""
+    """The first half, n // 2 + 1 numbers, of the spectrum of real numbers; the others are their conjugates.
+
+    >>> hcq.fft.rfft(Tensor([1.0, 0.0, 0.0, 0.0])).tolist()
+    [(1+0j), (1+0j), (1+0j)]
+    """
     return _half("rfft", _real("rfft", input), n, dim, norm, FORWARD)  # type: ignore[no-any-return]
 
 
@@ -192,13 +200,22 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
 
 @checked
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The spectrum, n real numbers, of a signal of which the first half is given and the other is its conjugate."""
+    """The spectrum, n real numbers, of a signal of which the first half is given and the other is its conjugate.
+
+    >>> hcq.fft.hfft(Tensor([1.0, 2.0, 3.0])).tolist()
+    [8.0, -2.0, 0.0, -2.0]
+    """
     return _whole("hfft", _numbers("hfft", input), n, dim, norm, FORWARD)
 
 
 @checked
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `hfft`: the first half of the signal with that real spectrum."""
+    """The inverse of `hfft`: the first half of the signal with that real spectrum.
+
+    >>> x = Tensor([4.0, 2.0, 0.0, 2.0])
+    >>> hcq.fft.ihfft(x).shape, hcq.fft.hfft(hcq.fft.ihfft(x), 4).round().tolist()
+    ((3,), [4.0, 2.0, 0.0, 2.0])
+    """
     return _half("ihfft", _real("ihfft", input), n, dim, norm, INVERSE)  # type: ignore[no-any-return]
 
 
@@ -243,62 +260,112 @@ TWO = (-2, -1)
 
 
 def fftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
-    """`fft` of several axes, all unless given."""
+    """`fft` of several axes, all unless given.
+
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> hcq.fft.fftn(x, dim=0).real.tolist()
+    [[4.0, 6.0], [-2.0, -2.0]]
+    """
     return _all("fftn", input, s, dim, norm, FORWARD, None)  # type: ignore[no-any-return]
 
 
 def ifftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
-    """`ifft` of several axes, all unless given."""
+    """`ifft` of several axes, all unless given.
+
+    >>> hcq.fft.ifftn(Tensor.ones(2, 2)).real.round().abs().tolist()
+    [[1.0, 0.0], [0.0, 0.0]]
+    """
     return _all("ifftn", input, s, dim, norm, INVERSE, None)  # type: ignore[no-any-return]
 
 
 def rfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
-    """`rfft` of the last of several axes, `fft` of the others."""
+    """`rfft` of the last of several axes, `fft` of the others.
+
+    >>> hcq.fft.rfftn(Tensor.ones(4, 6), dim=(1, 0)).shape
+    (3, 6)
+    """
     return _half_of_all("rfftn", input, s, dim, norm, FORWARD, None)  # type: ignore[no-any-return]
 
 
 def irfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
-    """The inverse of `rfftn`: real numbers."""
+    """The inverse of `rfftn`: real numbers.
+
+    >>> hcq.fft.irfftn(Tensor.ones(2, 3)).shape, hcq.fft.irfftn(Tensor.ones(2, 3), s=(2, 5)).shape
+    ((2, 4), (2, 5))
+    """
     return _whole_of_all("irfftn", input, s, dim, norm, INVERSE, None)
 
 
 def hfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
-    """`hfft` of the last of several axes, `fft` of the others: real numbers."""
+    """`hfft` of the last of several axes, `fft` of the others: real numbers.
+
+    >>> hcq.fft.hfftn(Tensor.ones(2, 3), s=(2, 5)).shape
+    (2, 5)
+    """
     return _whole_of_all("hfftn", input, s, dim, norm, FORWARD, None)
 
 
 def ihfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
-    """The inverse of `hfftn`."""
+    """The inverse of `hfftn`.
+
+    >>> hcq.fft.ihfftn(Tensor.ones(2, 4)).shape
+    (2, 3)
+    """
     return _half_of_all("ihfftn", input, s, dim, norm, INVERSE, None)  # type: ignore[no-any-return]
 
 
 def fft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
-    """`fft` of two axes, the last ones unless given."""
+    """`fft` of two axes, the last ones unless given.
+
+    >>> hcq.fft.fft2(Tensor([[1.0, 2.0], [3.0, 4.0]])).real.round().abs().tolist()
+    [[10.0, 2.0], [4.0, 0.0]]
+    """
     return _all("fft2", input, s, dim, norm, FORWARD, TWO)  # type: ignore[no-any-return]
 
 
 def ifft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
-    """`ifft` of two axes, the last ones unless given."""
+    """`ifft` of two axes, the last ones unless given.
+
+    >>> hcq.fft.ifft2(Tensor([[4.0, 0.0], [0.0, 0.0]])).real.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
     return _all("ifft2", input, s, dim, norm, INVERSE, TWO)  # type: ignore[no-any-return]
 
 
 def rfft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
-    """`rfftn` of two axes, the last ones unless given."""
+    """`rfftn` of two axes, the last ones unless given.
+
+    >>> hcq.fft.rfft2(Tensor.ones(4, 6)).shape
+    (4, 4)
+    """
     return _half_of_all("rfft2", input, s, dim, norm, FORWARD, TWO)  # type: ignore[no-any-return]
 
 
 def irfft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
-    """`irfftn` of two axes, the last ones unless given."""
+    """`irfftn` of two axes, the last ones unless given.
+
+    >>> x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> hcq.fft.irfft2(hcq.fft.rfft2(x), s=x.shape).round().tolist()
+    [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    """
     return _whole_of_all("irfft2", input, s, dim, norm, INVERSE, TWO)
 
 
 def hfft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
-    """`hfftn` of two axes, the last ones unless given."""
+    """`hfftn` of two axes, the last ones unless given.
+
+    >>> hcq.fft.hfft2(Tensor.ones(2, 3)).shape
+    (2, 4)
+    """
     return _whole_of_all("hfft2", input, s, dim, norm, FORWARD, TWO)
 
 
 def ihfft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
-    """`ihfftn` of two axes, the last ones unless given."""
+    """`ihfftn` of two axes, the last ones unless given.
+
+    >>> hcq.fft.ihfft2(Tensor.ones(2, 4)).shape
+    (2, 3)
+    """
     return _half_of_all("ihfft2", input, s, dim, norm, INVERSE, TWO)  # type: ignore[no-any-return]
 
 
@@ -332,7 +399,11 @@ def rfftfreq(
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The frequencies of the n // 2 + 1 numbers of half a spectrum."""
+    """The frequencies of the n // 2 + 1 numbers of half a spectrum.
+
+    >>> hcq.fft.rfftfreq(4).tolist()
+    [0.0, 0.25, 0.5]
+    """
     return Tensor(
         [place / (n * d) for place in range(n // 2 + 1)], device, dtype or dtypes.float32, requires_grad
     )
@@ -348,7 +419,12 @@ def fftshift(input: Tensor, dim: Dims = None) -> Tensor:
 
 
 def ifftshift(input: Tensor, dim: Dims = None) -> Tensor:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`.
+
+    >>> x = Tensor.arange(5)
+    >>> hcq.fft.fftshift(x).tolist(), hcq.fft.ifftshift(hcq.fft.fftshift(x)).tolist()
+    ([3, 4, 0, 1, 2], [0, 1, 2, 3, 4])
+    """
     return _rolled("ifftshift", input, dim, 1)
 
 

@@ -54,6 +54,10 @@ def histogramdd(
 
     bins   how many: one number, or one for each axis; or tensors of rising edges
     range  the least and the greatest of each axis, one after the other
+
+    >>> points = Tensor([[0.0, 0.0], [0.9, 0.1], [1.0, 1.0]])
+    >>> hcq.histogramdd(points, [2, 2]).hist.tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
     """
     if input.ndim < 2:
         raise UsageError(f"[histogramdd] shape {input.shape}: give points (..., axes).")

@@ -44,7 +44,12 @@ FOUND_IN = {  # a function -> its file in linalg/
 def vector_norm(
     x: Tensor, ord: float = 2, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
-    """The norm of all elements, or over axes: see `Tensor.norm`."""
+    """The norm of all elements, or over axes: see `Tensor.norm`.
+
+    >>> x = Tensor([3.0, 0.0, -4.0])
+    >>> [hcq.linalg.vector_norm(x, ord).item() for ord in (0, 1, 2, float("inf"))]
+    [2.0, 7.0, 5.0, 4.0]
+    """
     x = x if dtype is None else x.cast(dtype)
     if not x.dtype.is_float:
         raise UsageError(f"[vector_norm] {x.dtype.name} has no fractions. Cast first: x.float().")
@@ -64,6 +69,10 @@ def matrix_norm(
 ) -> Tensor:
     """A norm of matrices: "fro"; 1, -1, inf, -inf, the greatest or least sum of sizes of a column or row; 2, -2, "nuc",
     the greatest or least singular value, or the sum of all.
+
+    >>> A = Tensor([[1.0, -2.0], [3.0, 4.0]])
+    >>> hcq.linalg.matrix_norm(A, 1).item(), hcq.linalg.matrix_norm(A, float("inf")).item()
+    (6.0, 7.0)
     """
     x = A if dtype is None else A.cast(dtype)
     if len(dim) != 2 or x.ndim < 2:
@@ -94,7 +103,12 @@ def norm(
     keepdim: bool = False,
     dtype: DType | None = None,
 ) -> Tensor:
-    """The norm of a vector, or of a matrix where two axes, or a word such as "fro", are given."""
+    """The norm of a vector, or of a matrix where two axes, or a word such as "fro", are given.
+
+    >>> A = Tensor([[3.0, 0.0], [0.0, 4.0]])
+    >>> hcq.linalg.norm(A).item(), hcq.linalg.norm(A, 2).item(), hcq.linalg.norm(A, dim=1).tolist()
+    (5.0, 4.0, [3.0, 4.0])
+    """
     if ord is None:
         return vector_norm(A, 2.0, dim, keepdim, dtype)
     has_two = A.ndim == 2 if dim is None else isinstance(dim, (tuple, list)) and len(dim) == 2
@@ -105,31 +119,51 @@ def norm(
 
 @checked
 def vander(x: Tensor, N: int | None = None) -> Tensor:
-    """The powers of each element of vectors, rising, as rows: as many as there are elements, or N."""
+    """The powers of each element of vectors, rising, as rows: as many as there are elements, or N.
+
+    >>> hcq.linalg.vander(Tensor([2, 3]), N=4).tolist()
+    [[1, 2, 4, 8], [1, 3, 9, 27]]
+    """
     x = x if x.ndim else x.unsqueeze(0)
     return x.vander(x.shape[-1] if N is None else N, increasing=True)
 
 
 @checked
 def vecdot(x: Tensor, y: Tensor, dim: int = -1) -> Tensor:
-    """Sums of products along an axis."""
+    """Sums of products along an axis.
+
+    >>> hcq.linalg.vecdot(Tensor([[1, 2], [3, 4]]), Tensor([10, 1])).tolist()
+    [12, 34]
+    """
     return (x * y).sum(dim, dtype=(x * y).dtype)
 
 
 @checked
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
-    """The cross product along an axis of size 3, the last one unless given."""
+    """The cross product along an axis of size 3, the last one unless given.
+
+    >>> hcq.linalg.cross(Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 1.0, 0.0])).tolist()
+    [0.0, 0.0, 1.0]
+    """
     return input.cross(other, dim)
 
 
 @checked
 def diagonal(A: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The diagonal of the last two axes, unless others are given: see `Tensor.diagonal`."""
+    """The diagonal of the last two axes, unless others are given: see `Tensor.diagonal`.
+
+    >>> hcq.linalg.diagonal(Tensor.zeros(5, 2, 3)).shape
+    (5, 2)
+    """
     return A.diagonal(offset, dim1, dim2)
 
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
-    """The product of several matrices, in the order that takes the fewest multiplications; the ends may be vectors."""
+    """The product of several matrices, in the order that takes the fewest multiplications; the ends may be vectors.
+
+    >>> hcq.linalg.multi_dot([Tensor.ones(2), Tensor.ones(2, 3), Tensor.ones(3)]).item()
+    6.0
+    """
     if not isinstance(tensors, (list, tuple)) or len(tensors) < 2:
         raise UsageError("[multi_dot] give a list of two tensors at least.")
     first, last = tensors[0], tensors[-1]

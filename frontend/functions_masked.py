@@ -92,7 +92,11 @@ def prod(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The product over axes of the elements where the mask holds; 1 of none."""
+    """The product over axes of the elements where the mask holds; 1 of none.
+
+    >>> hcq.masked.prod(Tensor([[2.0, 9.0], [4.0, 3.0]]), 1, mask=Tensor([[True, False], [False, False]])).tolist()
+    [2.0, 1.0]
+    """
     result = _filled("prod", input, mask, 1)
     axes = _axes("masked.prod", input, dim)
     for axis in axes:  # one at a time, as Tensor.prod takes them; those after it stay where they are
@@ -108,7 +112,12 @@ def amax(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The greatest element over axes where the mask holds; the least number of the dtype if there is none."""
+    """The greatest element over axes where the mask holds; the least number of the dtype if there is none.
+
+    >>> x, mask = Tensor([[1.0, 9.0], [4.0, 3.0]]), Tensor([[True, False], [True, True]])
+    >>> hcq.masked.amax(x, 1, mask=mask).tolist()
+    [1.0, 4.0]
+    """
     x = input if dtype is None else input.cast(dtype)
     return _filled("amax", x, mask, _least(x.dtype)).amax(_axes("masked.amax", x, dim), keepdim)
 
@@ -121,7 +130,12 @@ def amin(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The least element over axes where the mask holds; the greatest number of the dtype if there is none."""
+    """The least element over axes where the mask holds; the greatest number of the dtype if there is none.
+
+    >>> x, mask = Tensor([[1.0, 9.0], [4.0, 3.0]]), Tensor([[False, True], [True, True]])
+    >>> hcq.masked.amin(x, 1, mask=mask).tolist()
+    [9.0, 3.0]
+    """
     x = input if dtype is None else input.cast(dtype)
     return _filled("amin", x, mask, _greatest(x.dtype)).amin(_axes("masked.amin", x, dim), keepdim)
 
@@ -134,7 +148,11 @@ def argmax(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Where the greatest element of those that the mask takes is, in the tensor's own dtype unless given."""
+    """Where the greatest element of those that the mask takes is, in the tensor's own dtype unless given.
+
+    >>> hcq.masked.argmax(Tensor([1.0, 9.0, 4.0]), 0, mask=Tensor([True, False, True])).item()
+    2.0
+    """
     places = _filled("argmax", input, mask, _least(input.dtype)).argmax(dim, keepdim)
     return places.cast(dtype or input.dtype)
 
@@ -147,7 +165,11 @@ def argmin(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Where the least element of those that the mask takes is, in the tensor's own dtype unless given."""
+    """Where the least element of those that the mask takes is, in the tensor's own dtype unless given.
+
+    >>> hcq.masked.argmin(Tensor([1.0, 9.0, 4.0]), 0, mask=Tensor([False, True, True])).item()
+    2.0
+    """
     places = _filled("argmin", input, mask, _greatest(input.dtype)).argmin(dim, keepdim)
     return places.cast(dtype or input.dtype)
 
@@ -160,7 +182,12 @@ def mean(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The sum over axes divided by how many elements the mask takes; NaN of none."""
+    """The sum over axes divided by how many elements the mask takes; NaN of none.
+
+    >>> x, mask = Tensor([[1.0, 9.0], [4.0, 3.0]]), Tensor([[True, False], [False, False]])
+    >>> hcq.masked.mean(x, 1, mask=mask).tolist()
+    [1.0, nan]
+    """
     axes = _axes("masked.mean", input, dim)
     if mask is None:
         return input.mean(axes, keepdim, dtype)
@@ -176,7 +203,11 @@ def median(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The lower median along an axis of the elements where the mask holds; NaN of none. Of floats."""
+    """The lower median along an axis of the elements where the mask holds; NaN of none. Of floats.
+
+    >>> hcq.masked.median(Tensor([1.0, 9.0, 4.0, 2.0]), 0, mask=Tensor([True, False, True, True])).item()
+    2.0
+    """
     x = input if dtype is None else input.cast(dtype)
     if not x.dtype.is_float:
         raise UsageError(f"[masked.median] {x.dtype.name} has no NaN for what is left out. Cast: x.float().")
@@ -194,7 +225,11 @@ def norm(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The norm over axes of the elements where the mask holds; see `linalg.vector_norm`."""
+    """The norm over axes of the elements where the mask holds; see `linalg.vector_norm`.
+
+    >>> hcq.masked.norm(Tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=Tensor([True, False, True])).item()
+    5.0
+    """
     from hcq.frontend.functions_linalg import vector_norm
 
     order = 2.0 if ord is None else float(ord)
@@ -212,7 +247,11 @@ def var(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The variance over axes of the elements where the mask holds: squares from their mean, over count - correction."""
+    """The variance over axes of the elements where the mask holds: squares from their mean, over count - correction.
+
+    >>> hcq.masked.var(Tensor([1.0, 9.0, 3.0]), 0, True, mask=Tensor([True, False, True])).item()
+    2.0
+    """
     less = correction if correction is not None else 0 if unbiased is False else 1
     x = input if dtype is None else input.cast(dtype)
     x = x if x.dtype.is_float else x.cast(dtypes.float32)
@@ -233,7 +272,11 @@ def std(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The square root of `var`."""
+    """The square root of `var`.
+
+    >>> hcq.masked.std(Tensor([1.0, 9.0, 3.0]), 0, False, mask=Tensor([True, False, True])).item()
+    1.0
+    """
     return var(input, dim, unbiased, correction, keepdim, dtype, mask).sqrt()
 
 
@@ -248,6 +291,9 @@ def logsumexp(
     """log(sum(exp(x))) over axes of the elements where the mask holds; -inf of none.
 
     dtype   of the result: the tensor's own unless given, rounded towards zero if it is one of integers
+
+    >>> print(hcq.masked.logsumexp(Tensor([0.0, 9.0, 0.0]), 0, mask=Tensor([True, False, True])))
+    tensor(0.6931)
     """
     x = input if input.dtype.is_float else input.cast(dtypes.float32)
     axes = _axes("masked.logsumexp", x, dim)
@@ -262,7 +308,12 @@ def logaddexp(
     input_mask: Tensor | None = None,
     other_mask: Tensor | None = None,
 ) -> Tensor:
-    """log(exp(input) + exp(other)), each of them where its mask holds."""
+    """log(exp(input) + exp(other)), each of them where its mask holds.
+
+    >>> x, mask = Tensor([0.0, 0.0]), Tensor([True, False])
+    >>> print(hcq.masked.logaddexp(x, x, input_mask=mask))
+    tensor([0.6931, 0.0000])
+    """
     x, y = (each if dtype is None else each.cast(dtype) for each in (input, other))
     return _filled("logaddexp", x, input_mask, -math.inf).logaddexp(
         _filled("logaddexp", y, other_mask, -math.inf)
@@ -271,33 +322,53 @@ def logaddexp(
 
 @checked
 def cumsum(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
-    """The sums of each element and those before it along an axis, of those where the mask holds."""
+    """The sums of each element and those before it along an axis, of those where the mask holds.
+
+    >>> hcq.masked.cumsum(Tensor([2.0, 9.0, 4.0]), 0, mask=Tensor([True, False, True])).tolist()
+    [2.0, 2.0, 6.0]
+    """
     return _filled("cumsum", input, mask, 0).cumsum(dim, dtype)
 
 
 @checked
 def cumprod(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
-    """The products of each element and those before it along an axis, of those where the mask holds."""
+    """The products of each element and those before it along an axis, of those where the mask holds.
+
+    >>> hcq.masked.cumprod(Tensor([2.0, 9.0, 4.0]), 0, mask=Tensor([True, False, True])).tolist()
+    [2.0, 2.0, 8.0]
+    """
     return _filled("cumprod", input, mask, 1).cumprod(dim, dtype)
 
 
 @checked
 def softmax(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
-    """softmax along an axis of the elements where the mask holds; 0 at the others, NaN where it takes none."""
+    """softmax along an axis of the elements where the mask holds; 0 at the others, NaN where it takes none.
+
+    >>> hcq.masked.softmax(Tensor([1.0, 9.0, 1.0]), 0, mask=Tensor([True, False, True])).tolist()
+    [0.5, 0.0, 0.5]
+    """
     x = _in_floats(input, dtype)
     return _filled("softmax", x, mask, -math.inf).softmax(dim)
 
 
 @checked
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
-    """log_softmax along an axis of the elements where the mask holds; -inf at the others."""
+    """log_softmax along an axis of the elements where the mask holds; -inf at the others.
+
+    >>> print(hcq.masked.log_softmax(Tensor([1.0, 9.0, 1.0]), 0, mask=Tensor([True, False, True])))
+    tensor([-0.6931,    -inf, -0.6931])
+    """
     x = _in_floats(input, dtype)
     return _filled("log_softmax", x, mask, -math.inf).log_softmax(dim)
 
 
 @checked
 def softmin(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
-    """softmax of -x along an axis of the elements where the mask holds."""
+    """softmax of -x along an axis of the elements where the mask holds.
+
+    >>> hcq.masked.softmin(Tensor([1.0, -9.0, 1.0]), 0, mask=Tensor([True, False, True])).tolist()
+    [0.5, 0.0, 0.5]
+    """
     x = _in_floats(input, dtype)
     return _filled("softmin", x, mask, math.inf).softmin(dim)
 
@@ -311,7 +382,11 @@ def normalize(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Divided by their norm along an axis, or by eps where that is larger; 0 where the mask does not hold."""
+    """Divided by their norm along an axis, or by eps where that is larger; 0 where the mask does not hold.
+
+    >>> print(hcq.masked.normalize(Tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=Tensor([True, False, True])))
+    tensor([0.6000, 0.0000, 0.8000])
+    """
     x = input if dtype is None else input.cast(dtype)
     return _filled("normalize", x, mask, 0) / norm(x, ord, dim, True, None, mask).maximum(eps)
 

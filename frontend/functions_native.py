@@ -20,7 +20,12 @@ from hcq.ir.dtype import dtypes
 def native_layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Any, Any, Any]:
-    """(layer_norm, mean, 1 / sqrt(variance + eps)), the last two over the last axes, which stay with size 1."""
+    """(layer_norm, mean, 1 / sqrt(variance + eps)), the last two over the last axes, which stay with size 1.
+
+    >>> y, mean, _ = hcq.native_layer_norm(Tensor([[1.0, 3.0]]), [2], None, None, 1e-5)
+    >>> print(y, mean)
+    tensor([[-1.0000,  1.0000]]) tensor([[2.]])
+    """
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     axes = tuple(range(input.ndim - count, input.ndim))
     mean, scale = _statistics(input, axes, eps)
@@ -38,7 +43,13 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> tuple[Any, Any, Any]:
-    """(group_norm, mean, 1 / sqrt(variance + eps)) of (batch, groups)."""
+    """(group_norm, mean, 1 / sqrt(variance + eps)) of (batch, groups).
+
+    >>> x = Tensor([[[1.0], [3.0]]])
+    >>> y, mean, _ = hcq.native_group_norm(x, None, None, 1, 2, 1, 1, 1e-5)
+    >>> print(y.flatten(), mean)
+    tensor([-1.0000,  1.0000]) tensor([[2.]])
+    """
     result = input.group_norm(group, weight, bias, eps)
     mean, scale = _statistics(input.reshape(N, group, C // group * HxW), (2,), eps)
     return result, mean.reshape(N, group), scale.reshape(N, group)
@@ -58,6 +69,11 @@ def native_batch_norm(
     """(batch_norm, mean, 1 / sqrt(variance + eps)) of the channels; nothing but the first where it does not train.
 
     In training the running statistics, if given, move towards those of the batch.
+
+    >>> x = Tensor([[0.0], [2.0]])
+    >>> y, mean, _ = hcq.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+    >>> print(y.flatten(), mean)
+    tensor([-1.0000,  1.0000]) tensor([1.])
     """
     if not training:
         if running_mean is None or running_var is None:
@@ -79,7 +95,11 @@ def native_batch_norm(
 
 @checked
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """The gradient of dropout: where the mask holds, `scale` times as large, else 0."""
+    """The gradient of dropout: where the mask holds, `scale` times as large, else 0.
+
+    >>> hcq.native_dropout_backward(Tensor([1.0, 1.0]), Tensor([True, False]), 2.0).tolist()
+    [2.0, 0.0]
+    """
     return grad_output * (mask.cast(grad_output.dtype) * scale)
 
 

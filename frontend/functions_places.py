@@ -38,7 +38,11 @@ def tril_indices(
 def triu_indices(
     row: int, col: int, offset: int = 0, dtype: DType | None = None, device: str | None = None
 ) -> Tensor:
-    """(2, count): the rows and columns of the elements on and above a diagonal of a row x col matrix."""
+    """(2, count): the rows and columns of the elements on and above a diagonal of a row x col matrix.
+
+    >>> hcq.triu_indices(2, 3).tolist()
+    [[0, 0, 0, 1, 1], [0, 1, 2, 1, 2]]
+    """
     places = [(i, j) for i in _range("triu_indices", row, col) for j in range(max(0, i + offset), col)]
     return _columns(places, dtype, device)
 

@@ -35,6 +35,37 @@ OTHER_NAMES = {
 }  # fmt: skip
 
 
+# what each function is at two or three places, for its docstring; of polynomials in the degree 3
+_EXAMPLES = {
+    "bessel_j0": ("[0.0, 1.0]", "[1.0000, 0.7652]"),
+    "bessel_j1": ("[0.0, 1.0]", "[0.0000, 0.4401]"),
+    "bessel_y0": ("[-1.0, 0.0, 1.0]", "[   nan,   -inf, 0.0883]"),
+    "bessel_y1": ("[-1.0, 0.0, 1.0]", "[    nan,    -inf, -0.7812]"),
+    "modified_bessel_k0": ("[-1.0, 0.0, 1.0]", "[   nan,    inf, 0.4210]"),
+    "modified_bessel_k1": ("[-1.0, 0.0, 1.0]", "[   nan,    inf, 0.6019]"),
+    "scaled_modified_bessel_k0": ("[1.0, 1000.0]", "[1.1445, 0.0396]"),
+    "scaled_modified_bessel_k1": ("[1.0, 1000.0]", "[1.6362, 0.0396]"),
+    "airy_ai": ("[0.0, 1.0]", "[0.3550, 0.1353]"),
+    "chebyshev_polynomial_t": ("[0.5, 2.0]", "[-1., 26.]"),
+    "chebyshev_polynomial_u": ("[0.5, 1.0]", "[-1.,  4.]"),
+    "chebyshev_polynomial_v": ("[0.5, 1.0]", "[-1.,  1.]"),
+    "chebyshev_polynomial_w": ("[0.5, 1.0]", "[-1.,  7.]"),
+    "shifted_chebyshev_polynomial_t": ("[1.0, 1.5]", "[ 1., 26.]"),
+    "shifted_chebyshev_polynomial_u": ("[1.0, 1.5]", "[ 4., 56.]"),
+    "shifted_chebyshev_polynomial_v": ("[0.5, 1.0]", "[1., 1.]"),
+    "shifted_chebyshev_polynomial_w": ("[0.5, 1.0]", "[-1.,  7.]"),
+    "hermite_polynomial_h": ("[0.5, 1.0]", "[-5., -4.]"),
+    "hermite_polynomial_he": ("[0.5, 1.0]", "[-1.3750, -2.0000]"),
+    "laguerre_polynomial_l": ("[0.5, 1.0]", "[-0.1458, -0.6667]"),
+    "legendre_polynomial_p": ("[0.5, 1.0]", "[-0.4375,  1.0000]"),
+}
+
+
+def _example(name: str, degree: str = "") -> str:
+    at, value = _EXAMPLES[name]
+    return f"\n\n>>> print(hcq.special.{name}(Tensor({at}){degree}))\ntensor({value})"
+
+
 def _of_one(name: str, doc: str, of: Callable[[Node], Node]) -> Callable[[Tensor], Tensor]:
     """A function of one tensor, element by element."""
 
@@ -42,7 +73,7 @@ def _of_one(name: str, doc: str, of: Callable[[Node], Node]) -> Callable[[Tensor
         return input._in_double(of)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = doc + _example(name)
     return checked(function)
 
 
@@ -75,7 +106,11 @@ airy_ai = _of_one("airy_ai", "Airy's Ai. It has no derivative here.", special_be
 
 @checked
 def spherical_bessel_j0(input: Tensor) -> Tensor:
-    """sin(x) / x, and 1 at 0."""
+    """sin(x) / x, and 1 at 0.
+
+    >>> print(hcq.special.spherical_bessel_j0(Tensor([0.0, 1.0])))
+    tensor([1.0000, 0.8415])
+    """
     wide = input.cast(dtypes.float64)
     have = input.dtype if input.dtype.is_float else dtypes.float32
     return (wide * (1.0 / 3.141592653589793)).sinc().cast(have)
@@ -126,6 +161,7 @@ def _polynomials(name: str, doc: str) -> Callable[[Any, Any], Tensor]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
         f"{doc} of degree n, a number or a tensor that broadcasts; 0 for n below 0. No derivative."
+        + _example(name, ", 3")
     )
     return function
 

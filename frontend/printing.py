@@ -63,7 +63,11 @@ def set_printoptions(
 
 
 def get_printoptions() -> dict[str, Any]:
-    """What `set_printoptions` has set, by name."""
+    """What `set_printoptions` has set, by name.
+
+    >>> hcq.get_printoptions()["precision"]
+    4
+    """
     return dict(options)
 
 

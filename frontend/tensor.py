@@ -176,23 +176,43 @@ class Tensor(
 
         Changes  does the pending writes (`assign`) of what it reads, too
         Raises   DeviceFault and WaitTimeout when what was computed before failed on the device
+
+        >>> x = Tensor([1.0]) + 1
+        >>> repr(x)[-5:-1], repr(x.realize())[-10:-1]
+        ('lazy', 'in memory')
         """
         if others or not realize_short(self):
             realize((self, *real_ones(others)))
         return self
 
     def schedule(self, *others: Tensor) -> list[Any]:
-        """The kernels that realize() would run, compiled but not run; each plan prints as a table."""
+        """The kernels that realize() would run, compiled but not run; each plan prints as a table.
+
+        >>> x = Tensor.rand(8).realize()
+        >>> len((x * 2 + 1).sum().schedule())
+        1
+        """
         return schedule_of((self, *real_ones(others)))
 
     def contiguous(self) -> Self:
-        """The same values in memory of their own, in row-major order; itself if it has that already."""
+        """The same values in memory of their own, in row-major order; itself if it has that already.
+
+        >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
+        [[1, 3], [2, 4]]
+        """
         return (
             self if self.node.op is Op.BUFFER else self._like(Node(Op.CONTIGUOUS, self.dtype, (self.node,)))
         )
 
     def clone(self) -> Self:
-        """A copy in memory of its own; gradients flow through it."""
+        """A copy in memory of its own; gradients flow through it.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> y = x.clone()
+        >>> y[0] = 5.0
+        >>> x.tolist(), y.tolist()
+        ([1.0, 2.0], [5.0, 2.0])
+        """
         return self._like(Node(Op.CONTIGUOUS, self.node.dtype, (self.node,)))
 
     def to(
@@ -207,6 +227,9 @@ class Tensor(
         target         may be a tensor, whose device and dtype are meant
         non_blocking   may be given and says nothing: no copy waits
         copy           True: memory of its own even where nothing changes
+
+        >>> Tensor([1.9]).to(dtypes.int32).tolist()
+        [1]
         """
         if copy:
             return self.to(target, dtype, non_blocking).clone()
@@ -254,6 +277,10 @@ class Tensor(
         """`shard`, in place: this very tensor is on those devices then, as a parameter that modules hold.
 
         Its gradient, if it has one, goes with it. An optimizer made before knows it where it was: make that after.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> x.shard_(("CPU:0", "CPU:1"), axis=0).device, x.tolist()
+        ('CPU,CPU:1', [1.0, 2.0])
         """
         placed = self.detach().shard(devices, axis).clone().realize()
         if self._grad is not None:
@@ -265,13 +292,21 @@ class Tensor(
         return self
 
     def cpu(self) -> Self:
-        """On the CPU: x.to("CPU")."""
+        """On the CPU: x.to("CPU").
+
+        >>> Tensor([1]).cpu().device
+        'CPU'
+        """
         return self.to("CPU")
 
     # -- reading --
 
     def data(self) -> memoryview:
-        """The elements on the host, copied, as a memoryview: row-major, in this shape where Python has the format."""
+        """The elements on the host, copied, as a memoryview: row-major, in this shape where Python has the format.
+
+        >>> Tensor([[1, 2]], dtype=hcq.int32).data().tolist()
+        [[1, 2]]
+        """
         raw = memoryview(self._bytes("data"))
         code: Any = struct_code(self.dtype)
         if code is None or code == "e" or raw.nbytes == 0:
@@ -310,7 +345,11 @@ class Tensor(
         return storage.buffer
 
     def numpy(self) -> Any:
-        """The values as a NumPy array that owns its memory. Waits. Raises UsageError for a dtype that NumPy lacks."""
+        """The values as a NumPy array that owns its memory. Waits. Raises UsageError for a dtype that NumPy lacks.
+
+        >>> Tensor([[1, 2]]).numpy().shape
+        (1, 2)
+        """
         import numpy as np
 
         if struct_code(self.dtype) is None:
@@ -325,14 +364,22 @@ class Tensor(
         return array
 
     def tolist(self) -> Any:
-        """The values as nested lists of Python numbers; a number for shape (). Waits."""
+        """The values as nested lists of Python numbers; a number for shape (). Waits.
+
+        >>> Tensor([[1, 2], [3, 4]]).tolist(), Tensor(5).tolist()
+        ([[1, 2], [3, 4]], 5)
+        """
         shape = self._shape_now()
         if 0 in shape:
             return _empty(shape)
         return formats.nested(formats.unpack(self._bytes("tolist"), self.dtype), shape)
 
     def item(self) -> Scalar:
-        """The one value, as a Python number. Waits. Raises UsageError unless there is one element."""
+        """The one value, as a Python number. Waits. Raises UsageError unless there is one element.
+
+        >>> Tensor([[2.5]]).item()
+        2.5
+        """
         if self.numel() != 1:
             raise UsageError(
                 f"[item] shape {self.shape} has {self.numel()} elements. Use tolist() or numpy()."
@@ -340,7 +387,11 @@ class Tensor(
         return formats.unpack(self._bytes("item"), self.dtype)[0]
 
     def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-        """True if every element is close: see `isclose`. Computes and reads back."""
+        """True if every element is close: see `isclose`. Computes and reads back.
+
+        >>> Tensor([1.0]).allclose(Tensor([1.000001])), Tensor([1.0]).allclose(Tensor([1.1]))
+        (True, False)
+        """
         return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
     def __bool__(self) -> bool:
@@ -524,7 +575,11 @@ class Tensor(
 
     @property
     def requires_grad(self) -> bool:
-        """True for a leaf whose gradient backward() computes. May be assigned; see `requires_grad_`."""
+        """True for a leaf whose gradient backward() computes. May be assigned; see `requires_grad_`.
+
+        >>> Tensor([1.0], requires_grad=True).requires_grad, (Tensor([1.0], requires_grad=True) * 2).requires_grad
+        (True, False)
+        """
         return self._requires_grad
 
     @requires_grad.setter
@@ -535,6 +590,10 @@ class Tensor(
         """Ask for a gradient, or no longer. A leaf is known by its memory, so it gets memory of its own now.
 
         Raises  UsageError for integers and bool
+
+        >>> x = Tensor([1.0]).requires_grad_()
+        >>> x.requires_grad
+        True
         """
         if not requires_grad:
             self._requires_grad = False

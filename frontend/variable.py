@@ -33,7 +33,12 @@ in_use = False  # whether any variable was made: nothing is asked of graphs befo
 
 
 class Variable:
-    """A whole number from `low` to `high`, given by `bind`; its name is for messages and files."""
+    """A whole number from `low` to `high`, given by `bind`; its name is for messages and files.
+
+    >>> n = hcq.Variable("n", 1, 10)
+    >>> Tensor.arange(10)[: n.bind(3)].sum().item()
+    3
+    """
 
     __slots__ = ("_leaves", "high", "low", "name")
 

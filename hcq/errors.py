@@ -25,16 +25,33 @@ class HcqError(Exception):
 
 
 class UsageError(HcqError, ValueError):
-    """The call cannot mean anything sensible; the message says what would."""
+    """The call cannot mean anything sensible; the message says what would.
+
+    >>> Tensor([1.0, 2.0]) + Tensor([1.0, 2.0, 3.0])
+    Traceback (most recent call last):
+    hcq.errors.UsageError: ...
+    """
 
 
 class DriverError(HcqError, OSError):
-    """The operating system or a kernel driver refused; the message names the call, its arguments and the errno."""
+    """The operating system or a kernel driver refused; the message names the call, its arguments and the errno.
+
+    >>> issubclass(hcq.DriverError, hcq.HcqError), issubclass(hcq.DriverError, OSError)
+    (True, True)
+    """
 
 
 class DeviceFault(HcqError, RuntimeError):
-    """The device stopped on submitted work; the message names the packet and the submission."""
+    """The device stopped on submitted work; the message names the packet and the submission.
+
+    >>> issubclass(hcq.DeviceFault, hcq.HcqError)
+    True
+    """
 
 
 class WaitTimeout(HcqError, TimeoutError):
-    """A deadline passed; the message names the signal, the value awaited, the value seen, and what comes next."""
+    """A deadline passed; the message names the signal, the value awaited, the value seen, and what comes next.
+
+    >>> issubclass(hcq.WaitTimeout, TimeoutError)
+    True
+    """

@@ -130,7 +130,11 @@ _INTEGERS = frozenset({Kind.INT, Kind.UINT, Kind.INDEX})
 
 
 class dtypes:
-    """The formats by name, as `dtypes.float32`."""
+    """The formats by name, as `dtypes.float32`.
+
+    >>> dtypes.float32.itemsize, dtypes.int8.is_float
+    (4, False)
+    """
 
     bool = DType("bool", Kind.BOOL, 1, 0)
     uint8 = DType("uint8", Kind.UINT, 1, 1)

@@ -1,9 +1,10 @@
 """The API reference: pages of HTML made from the docstrings by pdoc (`make reference`).
 
 In       the modules of SECTIONS, imported as they are installed
-Out      a folder of pages with an index and a search that needs no server
+Out      a folder of pages with an index and a search that needs no server; 1 when an example in them does not hold
 Changes  that folder
-Next     docstring_html.py (what our docstrings look like), reference_pages/ (the index, and a little CSS)
+Next     surface.py (the names and their examples), docstring_html.py (what our docstrings look like), reference_pages/
+         (the index, and a little CSS)
 
 Without network. What pdoc warns of is an error: a reference that it could not read, a module that did not load.
 """
@@ -23,6 +24,7 @@ import pdoc.extract
 import pdoc.render
 
 import hcq
+from hcq.tools import surface
 from hcq.tools.docstring_html import to_html
 
 # title -> modules; a package stands for itself and the public modules in it, without the packages inside it
@@ -30,11 +32,32 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Tensors": (
         "hcq.frontend.tensor",
         "hcq.frontend.methods",
-        "hcq.frontend.nn",
         "hcq.frontend.jit",
         "hcq.frontend.gradient",
+        "hcq.frontend.transforms",
         "hcq.frontend.device",
         "hcq.ir.dtype",
+    ),
+    "Modules and optimizers": (
+        "hcq.frontend.nn",
+        "hcq.frontend.nn.layers",
+        "hcq.frontend.nn.utils",
+        "hcq.frontend.nn.optim",
+    ),
+    "Functions": (
+        "hcq.frontend.functions",
+        "hcq.frontend.functions_linalg",
+        "hcq.frontend.linalg",
+        "hcq.frontend.functions_fft",
+        "hcq.frontend.fourier.windows",
+        "hcq.frontend.functions_special",
+        "hcq.frontend.functions_masked",
+    ),
+    "Files, models and machines": (
+        "hcq.frontend.state.files",
+        "hcq.frontend.state.safetensors",
+        "hcq.frontend.onnx.model",
+        "hcq.frontend.distributed",
     ),
     "Devices, queues and graphs": ("hcq",),
     "Traces and validation": ("hcq.observe", "hcq.trace", "hcq.rules"),
@@ -53,8 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(
             "hcq is a checkout, where pdoc would find every module twice: make reference reads a copy"
         )
+    sys.setrecursionlimit(20_000)  # the index of a search is a tree as deep as the longest word
+    status = surface.run_all(surface.surface())
     write(options.folder)
-    return 0
+    return status
 
 
 def write(folder: Path) -> None:

@@ -38,6 +38,13 @@ def save_checkpoint(
     """Write a state, of which every rank has all, after so many steps. Returns once it is on disk, on every rank.
 
     Raises  OSError as the system gives it, on rank 0; WaitTimeout and RankLost on the others
+
+    >>> import os, tempfile
+    >>> _ = hcq.distributed.init()
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.safetensors")
+    >>> hcq.distributed.save_checkpoint({"w": Tensor([1.0])}, path, step=7)
+    >>> os.listdir(os.path.dirname(path))
+    ['run.safetensors']
     """
     group = group or world()
     step = checks.whole("save_checkpoint", "step", step)
@@ -55,6 +62,14 @@ def load_checkpoint(
     """What was saved, on every rank, and after how many steps.
 
     Raises  UsageError, on rank 0, for a file that is damaged or no checkpoint; OSError as the system gives it
+
+    >>> import os, tempfile
+    >>> _ = hcq.distributed.init()
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.safetensors")
+    >>> hcq.distributed.save_checkpoint({"w": Tensor([1.0])}, path, step=7)
+    >>> state, step = hcq.distributed.load_checkpoint(path)
+    >>> state["w"].tolist(), step
+    ([1.0], 7)
     """
     group = group or world()
     found: dict[str, Tensor] = {}

@@ -64,6 +64,15 @@ class DataParallel:
 
     Gradients are of float32 parameters of one device; a parameter that the loss does not depend on is refused.
     Statistics that a model keeps besides its parameters (batch norm) are each rank's own.
+
+    >>> world = hcq.distributed.init()
+    >>> net = nn.Linear(2, 1)
+    >>> loss = lambda x, y: (net(x) - y).square().mean()
+    >>> training = hcq.distributed.DataParallel(net, loss, lambda params: hcq.optim.SGD(params, lr=0.1))
+    >>> x, y = Tensor([[1.0, 2.0]]), Tensor([[3.0]])
+    >>> losses = [training.step(x, y).item() for _ in range(5)]
+    >>> losses[-1] < losses[0]
+    True
     """
 
     def __init__(

@@ -48,7 +48,11 @@ NUMBERS = 1 << 12  # tags of messages repeat after so many operations
 
 
 class RankLost(WaitTimeout):
-    """A rank has ended, or is out of reach; the message names it, and what this rank did meanwhile."""
+    """A rank has ended, or is out of reach; the message names it, and what this rank did meanwhile.
+
+    >>> issubclass(hcq.distributed.RankLost, hcq.WaitTimeout)
+    True
+    """
 
 
 class Job:
@@ -80,6 +84,11 @@ class Group:
     rank, size  this process's number in the group, and how many there are
     ranks       their numbers in the job, in the group's order
     name        how messages call it
+
+    >>> world = hcq.distributed.init()
+    >>> evens = world.split(hcq.distributed.rank() % 2, "evens and odds")
+    >>> isinstance(evens, hcq.distributed.Group), evens.size == (world.size + 1) // 2
+    (True, True)
     """
 
     def __init__(self, job: Job, comm: Any, ranks: Sequence[int], name: str) -> None:

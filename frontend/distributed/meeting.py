@@ -75,6 +75,10 @@ def init(timeout_ms: float | None = None, guarded: bool | None = None) -> World:
                 the others along; None: when the launcher would kill them
     Returns     the group of all ranks; the same when called again
     Raises      DriverError when mpi4py, or the MPI under it, is missing; UsageError after close()
+
+    >>> world = hcq.distributed.init()
+    >>> 0 <= hcq.distributed.rank() < hcq.distributed.size() == world.size
+    True
     """
     global _world
     if _world is not None:
@@ -137,24 +141,44 @@ def _give_up(call: str, limit: float, what: str) -> None:
 
 
 def world() -> World:
-    """The group of all ranks. Raises UsageError before init() and after close()."""
+    """The group of all ranks. Raises UsageError before init() and after close().
+
+    >>> world = hcq.distributed.init()
+    >>> hcq.distributed.world() is world
+    True
+    """
     if _world is None:
         raise UsageError("[distributed] the ranks have not met. Call hcq.distributed.init() first.")
     return _world
 
 
 def rank() -> int:
-    """This process's number among all ranks, from 0. Raises UsageError before init()."""
+    """This process's number among all ranks, from 0. Raises UsageError before init().
+
+    >>> _ = hcq.distributed.init()
+    >>> hcq.distributed.rank() in range(hcq.distributed.size())
+    True
+    """
     return world().rank
 
 
 def size() -> int:
-    """How many ranks there are. Raises UsageError before init()."""
+    """How many ranks there are. Raises UsageError before init().
+
+    >>> world = hcq.distributed.init()
+    >>> hcq.distributed.size() == world.size
+    True
+    """
     return world().size
 
 
 def close(timeout_ms: float | None = None) -> None:
-    """Part: wait until every rank comes here, then leave MPI. At exit it is called for who did not."""
+    """Part: wait until every rank comes here, then leave MPI. At exit it is called for who did not.
+
+    >>> _ = hcq.distributed.init()
+    >>> hcq.distributed.close() is None
+    True
+    """
     if _world is not None:
         _world.close(timeout_ms)
 

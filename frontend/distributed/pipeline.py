@@ -57,6 +57,14 @@ class Pipeline:
     optimizer      makes the optimizer of this stage's parameters
     micro_batches  into how many equal parts a batch is cut
     schedule       "1f1b" or "gpipe"
+
+    >>> world = hcq.distributed.init()
+    >>> stage, loss = nn.Linear(2, 2), lambda x, y: (x - y).square().mean()
+    >>> training = hcq.distributed.Pipeline(stage, loss, lambda params: hcq.optim.SGD(params, lr=0.1))
+    >>> x = Tensor.eye(4)[:, :2].contiguous()
+    >>> losses = [training.step(x, x).item() for _ in range(5)]
+    >>> losses[-1] < losses[0]
+    True
     """
 
     def __init__(

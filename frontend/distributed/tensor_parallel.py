@@ -29,7 +29,12 @@ from hcq.ir.node import Node
 
 
 def leave(x: Tensor, group: Group) -> Tensor:
-    """The sum over the ranks; the gradient of it is passed on to each of them."""
+    """The sum over the ranks; the gradient of it is passed on to each of them.
+
+    >>> world = hcq.distributed.init()
+    >>> hcq.distributed.leave(Tensor([1.0]), world).item() == world.size
+    True
+    """
     if group.size == 1:
         return x
     total = all_reduce(x.detach(), group=group)
@@ -43,7 +48,12 @@ def leave(x: Tensor, group: Group) -> Tensor:
 
 
 def enter(x: Tensor, group: Group) -> Tensor:
-    """x, which all ranks have; the gradients that they make of it are added up."""
+    """x, which all ranks have; the gradients that they make of it are added up.
+
+    >>> world = hcq.distributed.init()
+    >>> hcq.distributed.enter(Tensor([1.0]), world).tolist()
+    [1.0]
+    """
     if group.size == 1:
         return x
 
@@ -94,6 +104,11 @@ class ColumnLinear(Divided):
     """A part of the outputs of a linear layer. (..., in) -> (..., out / ranks).
 
     enters  whether it calls `enter` on what it is given; layers beside each other are better given one `enter(x)`
+
+    >>> world = hcq.distributed.init()
+    >>> layer = hcq.distributed.ColumnLinear(nn.Linear(4, 6), world)
+    >>> layer(Tensor.zeros(2, 4)).shape == (2, 6 // world.size)
+    True
     """
 
     axes: ClassVar[Mapping[str, int]] = {"weight": 0, "bias": 0}
@@ -108,7 +123,13 @@ class ColumnLinear(Divided):
 
 
 class RowLinear(Divided):
-    """A part of the inputs of a linear layer. (..., in / ranks) -> (..., out), the same on all ranks."""
+    """A part of the inputs of a linear layer. (..., in / ranks) -> (..., out), the same on all ranks.
+
+    >>> world = hcq.distributed.init()
+    >>> layer = hcq.distributed.RowLinear(nn.Linear(4, 6), world)
+    >>> layer(Tensor.zeros(2, 4 // world.size)).shape
+    (2, 6)
+    """
 
     axes: ClassVar[Mapping[str, int]] = {"weight": 1}
 
@@ -119,7 +140,13 @@ class RowLinear(Divided):
 
 
 def whole_state(model: Module) -> dict[str, Tensor]:
-    """The state of the model as one rank would have it, by the same names. All ranks must call it together."""
+    """The state of the model as one rank would have it, by the same names. All ranks must call it together.
+
+    >>> world = hcq.distributed.init()
+    >>> layer = hcq.distributed.ColumnLinear(nn.Linear(4, 6), world)
+    >>> hcq.distributed.whole_state(layer)["weight"].shape
+    (6, 4)
+    """
     found = dict(model.state_dict())
     for prefix, module in model.named_modules():
         if isinstance(module, Divided):
@@ -130,7 +157,14 @@ def whole_state(model: Module) -> dict[str, Tensor]:
 
 
 def load_whole_state(model: Module, state: Mapping[str, Tensor]) -> None:
-    """Write what `whole_state` gave, here or on another number of ranks, into it. Raises as load_state_dict does."""
+    """Write what `whole_state` gave, here or on another number of ranks, into it. Raises as load_state_dict does.
+
+    >>> world = hcq.distributed.init()
+    >>> layer = hcq.distributed.RowLinear(nn.Linear(4, 6), world)
+    >>> hcq.distributed.load_whole_state(layer, nn.Linear(4, 6).state_dict())
+    >>> hcq.distributed.whole_state(layer)["weight"].shape
+    (6, 4)
+    """
     own = dict(state)
     for prefix, module in model.named_modules():
         if isinstance(module, Divided):

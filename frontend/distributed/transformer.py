@@ -23,7 +23,11 @@ from hcq.frontend.tensor import Tensor
 
 
 class Sizes(NamedTuple):
-    """How large a transformer is."""
+    """How large a transformer is.
+
+    >>> hcq.distributed.Sizes(layers=2).layers
+    2
+    """
 
     vocabulary: int = 96
     tokens: int = 64
@@ -80,6 +84,10 @@ class Transformer(Module):
 
     stage  which of how many stages this is, as (0, 2): the first begins with the embedding, the last ends with the
            logits
+
+    >>> sizes = hcq.distributed.Sizes(vocabulary=10, tokens=8, width=16, heads=2, layers=1)
+    >>> hcq.distributed.Transformer(sizes)(Tensor([[1, 2, 3]])).shape
+    (1, 3, 10)
     """
 
     def __init__(self, sizes: Sizes, group: Group | None = None, stage: tuple[int, int] = (0, 1)):
@@ -114,5 +122,10 @@ class Transformer(Module):
 
 
 def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
-    """The mean cross entropy of the next tokens. (n, t, vocabulary), (n, t) -> ()."""
+    """The mean cross entropy of the next tokens. (n, t, vocabulary), (n, t) -> ().
+
+    >>> logits = Tensor.zeros(1, 2, 4)
+    >>> print(hcq.distributed.loss_of(logits, Tensor([[0, 3]])))
+    tensor(1.3863)
+    """
     return logits.reshape(-1, logits.shape[-1]).cross_entropy(targets.reshape(-1))

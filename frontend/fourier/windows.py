@@ -49,7 +49,11 @@ def _finite(call: str, name: str, value: Any) -> float:
 
 
 def general_cosine(M: int, *, a: Sequence[float], sym: bool = True, **options: Any) -> Tensor:
-    """a[0] - a[1] cos(t) + a[2] cos(2 t) - ..., where t goes once round: see `hann` for options."""
+    """a[0] - a[1] cos(t) + a[2] cos(2 t) - ..., where t goes once round: see `hann` for options.
+
+    >>> print(hcq.signal.windows.general_cosine(5, a=[0.5, 0.5]))
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
     import numpy as np
 
     if not isinstance(a, (list, tuple)) or not a:
@@ -62,13 +66,21 @@ def general_cosine(M: int, *, a: Sequence[float], sym: bool = True, **options: A
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Tensor:
-    """alpha - (1 - alpha) cos(t), where t goes once round."""
+    """alpha - (1 - alpha) cos(t), where t goes once round.
+
+    >>> print(hcq.signal.windows.general_hamming(5, alpha=0.5))
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
     alpha = _finite("general_hamming", "alpha", alpha)
     return general_cosine(M, a=[alpha, 1.0 - alpha], sym=sym, **options)
 
 
 def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """0.54 - 0.46 cos(t), where t goes once round."""
+    """0.54 - 0.46 cos(t), where t goes once round.
+
+    >>> print(hcq.signal.windows.hamming(5))
+    tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
+    """
     return general_hamming(M, sym=sym, **options)
 
 
@@ -85,22 +97,38 @@ def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 
 
 def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """0.42 - 0.5 cos(t) + 0.08 cos(2 t), where t goes once round."""
+    """0.42 - 0.5 cos(t) + 0.08 cos(2 t), where t goes once round.
+
+    >>> print(hcq.signal.windows.blackman(5)[1:4])
+    tensor([0.3400, 1.0000, 0.3400])
+    """
     return general_cosine(M, a=[0.42, 0.5, 0.08], sym=sym, **options)
 
 
 def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Nuttall's minimal sum of four cosines."""
+    """Nuttall's minimal sum of four cosines.
+
+    >>> print(hcq.signal.windows.nuttall(5))
+    tensor([3.6280e-04, 2.2698e-01, 1.0000e+00, 2.2698e-01, 3.6280e-04])
+    """
     return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, **options)
 
 
 def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """A triangle from 0 over 1 to 0."""
+    """A triangle from 0 over 1 to 0.
+
+    >>> hcq.signal.windows.bartlett(5).tolist(), hcq.signal.windows.bartlett(4, sym=False).tolist()
+    ([0.0, 0.5, 1.0, 0.5, 0.0], [0.0, 0.5, 1.0, 0.5])
+    """
     return _window("bartlett", M, sym, options, lambda k, n: 1.0 - abs(2.0 * k / (n - 1) - 1.0))
 
 
 def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """The first half of a sine, sampled in the middle of each place."""
+    """The first half of a sine, sampled in the middle of each place.
+
+    >>> print(hcq.signal.windows.cosine(4))
+    tensor([0.3827, 0.9239, 0.9239, 0.3827])
+    """
     import numpy as np
 
     return _window("cosine", M, sym, options, lambda k, n: np.sin(np.pi * (k + 0.5) / n))
@@ -109,7 +137,11 @@ def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any
 ) -> Tensor:
-    """exp(-|k - center| / tau): the middle is the center; another one may be given with sym=False."""
+    """exp(-|k - center| / tau): the middle is the center; another one may be given with sym=False.
+
+    >>> print(hcq.signal.windows.exponential(4, center=0, sym=False))
+    tensor([1.0000, 0.3679, 0.1353, 0.0498])
+    """
     import numpy as np
 
     tau = _finite("exponential", "tau", tau)
@@ -128,7 +160,11 @@ def exponential(
 
 
 def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> Tensor:
-    """A bell of that deviation, in samples."""
+    """A bell of that deviation, in samples.
+
+    >>> print(hcq.signal.windows.gaussian(5, std=1.0))
+    tensor([0.1353, 0.6065, 1.0000, 0.6065, 0.1353])
+    """
     import numpy as np
 
     std = _finite("gaussian", "std", std)
@@ -138,7 +174,11 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> T
 
 
 def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> Tensor:
-    """Bessel's I0 of an arc: narrow for a large beta, a rectangle for 0."""
+    """Bessel's I0 of an arc: narrow for a large beta, a rectangle for 0.
+
+    >>> hcq.signal.windows.kaiser(4, beta=0.0).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     import numpy as np
 
     beta = _finite("kaiser", "beta", beta)
@@ -156,27 +196,47 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> T
 
 
 def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
-    """`hann` of one period, unless `periodic` is False: see there for options."""
+    """`hann` of one period, unless `periodic` is False: see there for options.
+
+    >>> hcq.hann_window(4).tolist(), hcq.hann_window(5, periodic=False).tolist()
+    ([0.0, 0.5, 1.0, 0.5], [0.0, 0.5, 1.0, 0.5, 0.0])
+    """
     return hann(window_length, sym=not periodic, **options)
 
 
 def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **options: Any
 ) -> Tensor:
-    """alpha - beta cos(t) over one period, unless `periodic` is False."""
+    """alpha - beta cos(t) over one period, unless `periodic` is False.
+
+    >>> print(hcq.hamming_window(4, alpha=0.5, beta=0.5))
+    tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    """
     return general_cosine(window_length, a=[alpha, beta], sym=not periodic, **options)
 
 
 def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
-    """`blackman` of one period, unless `periodic` is False."""
+    """`blackman` of one period, unless `periodic` is False.
+
+    >>> print(hcq.blackman_window(5, periodic=False)[1:4])
+    tensor([0.3400, 1.0000, 0.3400])
+    """
     return blackman(window_length, sym=not periodic, **options)
 
 
 def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
-    """`bartlett` of one period, unless `periodic` is False."""
+    """`bartlett` of one period, unless `periodic` is False.
+
+    >>> hcq.bartlett_window(4).tolist(), hcq.bartlett_window(5, periodic=False).tolist()
+    ([0.0, 0.5, 1.0, 0.5], [0.0, 0.5, 1.0, 0.5, 0.0])
+    """
     return bartlett(window_length, sym=not periodic, **options)
 
 
 def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> Tensor:
-    """`kaiser` of one period, unless `periodic` is False."""
+    """`kaiser` of one period, unless `periodic` is False.
+
+    >>> print(hcq.kaiser_window(4, beta=0.0))
+    tensor([1., 1., 1., 1.])
+    """
     return kaiser(window_length, beta=beta, sym=not periodic, **options)

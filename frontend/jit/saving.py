@@ -75,6 +75,15 @@ def save_program(
     add        to the file at `path`, which has this program for other architectures; without it, it is replaced
     Raises     UsageError, one sentence, for a function that has no recording or does what a file cannot hold:
                keeps tensors in Python, adds to the .grad of a call before; OSError as the system gives it
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "twice.hcqprog")
+    >>> twice = jit(lambda x: x * 2)
+    >>> for _ in range(2):
+    ...     _ = twice(Tensor([1.0, 2.0])).tolist()
+    >>> hcq.save_program(path, twice)
+    >>> [(spec.dtype, spec.shape) for spec in hcq.load_program(path).inputs]
+    [('float32', (2,))]
     """
     found: list[Any] = list(functions) if isinstance(functions, (list, tuple)) else [functions]
     for function in found:

@@ -126,7 +126,12 @@ def _triangular(call: str, A: Tensor, B: Tensor, upper: bool, left: bool, unit: 
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> TriangularSolve:
-    """(X with A @ X = b, A), of a triangular A; with `transpose` X with A.mT @ X = b."""
+    """(X with A @ X = b, A), of a triangular A; with `transpose` X with A.mT @ X = b.
+
+    >>> b, A = Tensor([[4.0], [6.0]]), Tensor([[2.0, 0.0], [99.0, 3.0]])
+    >>> hcq.linalg.triangular_solve(b, A).solution.tolist()
+    [[2.0], [2.0]]
+    """
     square("triangular_solve", A)
     matrices("triangular_solve", b, "b")
     alike("triangular_solve", A, b)
@@ -191,6 +196,10 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
     """(L, info), as `cholesky`: info is 0, or the number of the first leading minor that is not positive.
 
     check_errors   compute now. Raises UsageError where info is not 0
+
+    >>> L, info = hcq.linalg.cholesky_ex(Tensor([[[4.0]], [[-1.0]]]))
+    >>> info.tolist()
+    [0, 1]
     """
     L, info = cholesky_parts(_lower(square("cholesky_ex", A), upper))
     checked_info("cholesky_ex", info, check_errors, "the leading minor of order {0} is not positive")
@@ -199,7 +208,12 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
 
 @checked
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """X with A @ X = B, of the A whose Cholesky factor is L."""
+    """X with A @ X = B, of the A whose Cholesky factor is L.
+
+    >>> L = Tensor([[2.0, 0.0], [0.0, 4.0]])
+    >>> hcq.linalg.cholesky_solve(Tensor([[4.0], [16.0]]), L).tolist()
+    [[1.0], [1.0]]
+    """
     square("cholesky_solve", L, "L")
     matrices("cholesky_solve", B, "B")
     alike("cholesky_solve", L, B)
@@ -225,7 +239,11 @@ _BY_CHOLESKY = Written("cholesky_solve", _by_cholesky_slope, lambda X, g, L, b: 
 
 @checked
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
-    """The inverse of the A whose Cholesky factor is L."""
+    """The inverse of the A whose Cholesky factor is L.
+
+    >>> hcq.linalg.cholesky_inverse(Tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.25, 0.0], [0.0, 0.0625]]
+    """
     square("cholesky_inverse", L, "L")
     return cholesky_solve(expanded(identity(L.shape[-1], L), L.shape[:-2]), L, upper)
 
@@ -321,6 +339,10 @@ def lu(A: Tensor, *, pivot: bool = True) -> LU:
     """(P, L, U) with A = P @ L @ U: a permutation, a lower triangle with ones, an upper triangle.
 
     pivot   without it rows stay where they are, and P is empty
+
+    >>> P, L, U = hcq.linalg.lu(Tensor([[1.0, 2.0], [2.0, 4.0]]))
+    >>> P.tolist(), U.tolist()
+    ([[0.0, 1.0], [1.0, 0.0]], [[2.0, 4.0], [0.0, 0.0]])
     """
     matrices("lu", A)
     found = factored(A, pivot)
@@ -330,7 +352,12 @@ def lu(A: Tensor, *, pivot: bool = True) -> LU:
 
 @checked
 def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
-    """(LU, pivots): both triangles in one matrix, and LAPACK's pivots, from 1: for `lu_solve` and `lu_unpack`."""
+    """(LU, pivots): both triangles in one matrix, and LAPACK's pivots, from 1: for `lu_solve` and `lu_unpack`.
+
+    >>> LU, pivots = hcq.linalg.lu_factor(Tensor([[1.0, 2.0], [2.0, 8.0]]))
+    >>> LU.tolist(), pivots.tolist()
+    ([[2.0, 8.0], [0.5, -2.0]], [2, 2])
+    """
     found = factored(matrices("lu_factor", A), pivot)
     return LUFactor(found.both, found.pivots)
 
@@ -340,6 +367,10 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     """(LU, pivots, info), as `lu_factor`: info is 0, or the number of the first pivot that is zero.
 
     check_errors   compute now. Raises UsageError where info is not 0
+
+    >>> LU, pivots, info = hcq.linalg.lu_factor_ex(Tensor([[1.0, 2.0], [2.0, 4.0]]))
+    >>> info.item()
+    2
     """
     found = factored(matrices("lu_factor_ex", A), pivot)
     checked_info("lu_factor_ex", found.info, check_errors, "pivot {0} is zero, the matrix is singular")
@@ -347,7 +378,12 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 
 
 def lu_packed(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
-    """(LU, pivots), with get_infos also info: `hcq.lu`."""
+    """(LU, pivots), with get_infos also info: `hcq.lu`.
+
+    >>> LU, pivots = hcq.linalg.lu_packed(Tensor([[1.0, 2.0], [2.0, 8.0]]))
+    >>> pivots.tolist()
+    [2, 2]
+    """
     found = factored(matrices("lu", A), pivot)
     return (found.both, found.pivots, found.info) if get_infos else (found.both, found.pivots)
 
@@ -362,7 +398,13 @@ def rows_of(pivots: Tensor, m: int, like: Tensor) -> Tensor:
 
 @checked
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> LU:
-    """(P, L, U) of what `lu_factor` gave; what is not unpacked is empty."""
+    """(P, L, U) of what `lu_factor` gave; what is not unpacked is empty.
+
+    >>> A = Tensor([[0.0, 2.0], [4.0, 0.0]])
+    >>> P, L, U = hcq.linalg.lu_unpack(*hcq.linalg.lu_factor(A))
+    >>> (P @ L @ U).tolist()
+    [[0.0, 2.0], [4.0, 0.0]]
+    """
     matrices("lu_unpack", LU_data, "LU_data")
     empty = Tensor.zeros((0,), dtype=LU_data.dtype, device=LU_data.device)
     P = permutation(rows_of(LU_pivots, LU_data.shape[-2], LU_data), LU_data) if unpack_pivots else empty
@@ -377,6 +419,10 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
 
     left     else X @ A = B
     adjoint  A.mT in the place of A
+
+    >>> LU, pivots = hcq.linalg.lu_factor(Tensor([[0.0, 2.0], [4.0, 0.0]]))
+    >>> hcq.linalg.lu_solve(LU, pivots, Tensor([[2.0], [8.0]])).tolist()
+    [[2.0], [1.0]]
     """
     square("lu_solve", LU, "LU")
     matrices("lu_solve", B, "B")

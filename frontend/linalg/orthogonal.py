@@ -120,19 +120,35 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
 
 
 def qr_some(A: Tensor, some: bool = True) -> QR:
-    """`qr`, reduced or not: `hcq.qr`."""
+    """`qr`, reduced or not: `hcq.qr`.
+
+    >>> Q, R = hcq.linalg.qr_some(Tensor.ones(3, 2), some=False)
+    >>> Q.shape, R.shape
+    ((3, 3), (3, 2))
+    """
     return qr(A, mode="reduced" if some else "complete")
 
 
 @checked
 def geqrf(A: Tensor) -> Geqrf:
-    """(a, tau): R, and below it the reflections that Q is made of, as LAPACK has them; no gradient passes."""
+    """(a, tau): R, and below it the reflections that Q is made of, as LAPACK has them; no gradient passes.
+
+    >>> a, tau = hcq.linalg.geqrf(Tensor([[3.0], [4.0]]))
+    >>> a.shape, tau.shape
+    ((2, 1), (1,))
+    """
     return Geqrf(*reflections(matrices("geqrf", A)))
 
 
 @checked
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
-    """The first columns, as many as A has, of the product of the reflections that `geqrf` gave."""
+    """The first columns, as many as A has, of the product of the reflections that `geqrf` gave.
+
+    >>> Q = hcq.linalg.householder_product(*hcq.linalg.geqrf(Tensor([[3.0], [4.0]])))
+    >>> print(Q.abs())
+    tensor([[0.6000],
+            [0.8000]])
+    """
     m, n = matrices("householder_product", A).shape[-2:]
     alike("householder_product", A, tau)
     k = tau.shape[-1] if tau.ndim else 0
@@ -147,7 +163,13 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
 
 @checked
 def ormqr(A: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
-    """Q @ other, of the whole Q whose reflections `geqrf` gave; other @ Q where not `left`; with `transpose` of Q.T."""
+    """Q @ other, of the whole Q whose reflections `geqrf` gave; other @ Q where not `left`; with `transpose` of Q.T.
+
+    >>> a, tau = hcq.linalg.geqrf(Tensor([[3.0], [4.0]]))
+    >>> print(hcq.linalg.ormqr(a, tau, Tensor([[3.0], [4.0]]), transpose=True).abs())
+    tensor([[5.],
+            [0.]])
+    """
     matrices("ormqr", A)
     matrices("ormqr", other, "other")
     alike("ormqr", A, other)

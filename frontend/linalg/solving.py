@@ -114,6 +114,10 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     """(X, info), as `solve`: info is 0, or the number of the first pivot that is zero.
 
     check_errors   compute now. Raises UsageError where info is not 0
+
+    >>> X, info = hcq.linalg.solve_ex(Tensor([[2.0, 0.0], [0.0, 4.0]]), Tensor([2.0, 2.0]))
+    >>> X.tolist(), info.item()
+    ([1.0, 0.5], 0)
     """
     X, info = _of_systems("solve_ex", A, B, left)
     checked_info("solve_ex", info, check_errors, "pivot {0} is zero, the matrix is singular")
@@ -145,6 +149,9 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> InvEx:
     """(inverse, info), as `inv`: info is 0, or the number of the first pivot that is zero.
 
     check_errors   compute now. Raises UsageError where info is not 0
+
+    >>> hcq.linalg.inv_ex(Tensor([[1.0, 2.0], [2.0, 4.0]])).info.item()
+    2
     """
     X, info = _inverse(square("inv_ex", A))
     checked_info("inv_ex", info, check_errors, "pivot {0} is zero, the matrix is singular")
@@ -202,7 +209,12 @@ def det(A: Tensor) -> Tensor:
 
 @checked
 def slogdet(A: Tensor) -> SlogDet:
-    """(sign, logabsdet) of the determinant: the logarithm is that of its size; 0 and -inf of a singular matrix."""
+    """(sign, logabsdet) of the determinant: the logarithm is that of its size; 0 and -inf of a singular matrix.
+
+    >>> sign, logabsdet = hcq.linalg.slogdet(Tensor([[1.0, 0.0], [0.0, -1.0]]))
+    >>> sign.item(), logabsdet.item()
+    (-1.0, 0.0)
+    """
     found = factored(square("slogdet", A).detach())
     if not A.shape[-1]:
         zeros = Tensor.zeros(A.shape[:-2], dtype=A.dtype, device=A.device)
@@ -215,20 +227,32 @@ def slogdet(A: Tensor) -> SlogDet:
 
 @checked
 def logdet(A: Tensor) -> Tensor:
-    """The logarithm of the determinant: NaN where that is negative, -inf where it is 0."""
+    """The logarithm of the determinant: NaN where that is negative, -inf where it is 0.
+
+    >>> hcq.linalg.logdet(Tensor([[[2.0, 0.0], [0.0, 0.5]], [[1.0, 0.0], [0.0, -1.0]]])).tolist()
+    [0.0, nan]
+    """
     sign, value = slogdet(A)
     return value.masked_fill(sign < 0, float("nan"))
 
 
 @checked
 def matrix_power(A: Tensor, n: int) -> Tensor:
-    """A square matrix times itself, n times; 0 gives the identity, a negative n the power of the inverse."""
+    """A square matrix times itself, n times; 0 gives the identity, a negative n the power of the inverse.
+
+    >>> hcq.linalg.matrix_power(Tensor([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
+    [[1.0, 5.0], [0.0, 1.0]]
+    """
     return A.matrix_power(n)
 
 
 @checked
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
-    """The inverse of A as a map of tensors: its first `ind` axes are what it gives, the others what it takes."""
+    """The inverse of A as a map of tensors: its first `ind` axes are what it gives, the others what it takes.
+
+    >>> hcq.linalg.tensorinv(Tensor.eye(6).reshape(2, 3, 6)).shape
+    (6, 2, 3)
+    """
     if ind <= 0 or prod(A.shape[:ind]) != prod(A.shape[ind:]):
         raise UsageError(
             f"[tensorinv] shape {A.shape}, ind={ind}: the first axes and the others must have as many elements."
@@ -239,7 +263,11 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
 
 @checked
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
-    """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end before."""
+    """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end before.
+
+    >>> hcq.linalg.tensorsolve(Tensor.eye(6).reshape(2, 3, 6), Tensor.ones(2, 3)).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    """
     if dims is not None:
         moved = [A._axis("tensorsolve", axis) for axis in dims]
         A = A.permute([*(axis for axis in range(A.ndim) if axis not in moved), *moved])

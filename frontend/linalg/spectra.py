@@ -148,7 +148,11 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
 
 @checked
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices, from the least on; the vectors, which a gradient needs, are found, too."""
+    """The eigenvalues of symmetric matrices, from the least on; the vectors, which a gradient needs, are found, too.
+
+    >>> hcq.linalg.eigvalsh(Tensor([[2.0, 0.0], [0.0, -1.0]])).tolist()
+    [-1.0, 2.0]
+    """
     return eigh(A, UPLO).eigenvalues
 
 
@@ -253,7 +257,12 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
 
 @checked
 def plain_svd(A: Tensor, some: bool = True, compute_uv: bool = True) -> PlainSVD:
-    """(U, S, V) with A = U @ diag(S) @ V.mT: `hcq.svd`. Without compute_uv U and V are zeros."""
+    """(U, S, V) with A = U @ diag(S) @ V.mT: `hcq.svd`. Without compute_uv U and V are zeros.
+
+    >>> U, S, V = hcq.svd(Tensor([[3.0, 0.0], [0.0, 4.0]]))
+    >>> S.tolist(), V.abs().tolist()
+    ([4.0, 3.0], [[0.0, 1.0], [1.0, 0.0]])
+    """
     U, S, V = thin(matrices("svd", A))
     if not some:
         U, V = _completed(U), _completed(V)
@@ -264,7 +273,11 @@ def plain_svd(A: Tensor, some: bool = True, compute_uv: bool = True) -> PlainSVD
 
 @checked
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
-    """The singular values of matrices, from the greatest on."""
+    """The singular values of matrices, from the greatest on.
+
+    >>> hcq.linalg.svdvals(Tensor([[3.0, 0.0], [0.0, -4.0]])).tolist()
+    [4.0, 3.0]
+    """
     matrices("svdvals", A)
     if not min(A.shape[-2:]):
         return thin(A)[1]
@@ -311,6 +324,9 @@ def pinv(
     atol, rtol   what counts is greater than atol and than rtol times the greatest; numbers or tensors. By default rtol
                  is the format's precision times the greater of both sizes; `rcond` is rtol's older name
     hermitian    A is symmetric: found from its eigenvalues
+
+    >>> hcq.linalg.pinv(Tensor([[2.0, 0.0], [0.0, 0.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
     """
     matrices("pinv", A)
     rtol = rcond if rtol is None else rtol
@@ -334,7 +350,11 @@ def _symmetric_parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def matrix_rank(
     A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
-    """How many singular values count: see `pinv`. `tol` is atol's older name."""
+    """How many singular values count: see `pinv`. `tol` is atol's older name.
+
+    >>> hcq.linalg.matrix_rank(Tensor([[1.0, 2.0], [2.0, 4.0]])).item()
+    1
+    """
     matrices("matrix_rank", A)
     if not A.numel():
         return Tensor.zeros(A.shape[:-2], dtype=dtypes.int64, device=A.device)
@@ -351,6 +371,10 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition number: the greatest singular value over the least; or, for square matrices, by another norm p.
 
     p   None and 2, -2 (the least over the greatest); or a norm of `matrix_norm`: that of A times that of its inverse
+
+    >>> A = Tensor([[1.0, 0.0], [0.0, 4.0]])
+    >>> hcq.linalg.cond(A).item(), hcq.linalg.cond(A, 1).item()
+    (4.0, 4.0)
     """
     matrices("cond", A)
     if p in (None, 2, -2):
@@ -375,6 +399,11 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     driver   "gels": A has full rank, QR finds X; "gelsy" (default), "gelsd", "gelss": singular values less than rcond
              times the greatest count as zero. singular_values are those of the last two, residuals come of all but
              gelsy and where A has more rows than columns, the rank with all but gels; what is not given is empty
+
+    >>> A, B = Tensor([[1.0], [1.0]]), Tensor([[1.0], [3.0]])
+    >>> found = hcq.linalg.lstsq(A, B)
+    >>> print(found.solution, found.residuals)
+    tensor([[2.0000]]) tensor([])
     """
     matrices("lstsq", A)
     alike("lstsq", A, B)
@@ -416,7 +445,11 @@ def _by_qr(A: Tensor, b: Tensor) -> Tensor:
 
 @checked
 def singular_norm(A: Tensor, order: Any) -> Tensor:
-    """The norm of matrices that is their greatest (2), their least (-2) singular value, or the sum of all ("nuc")."""
+    """The norm of matrices that is their greatest (2), their least (-2) singular value, or the sum of all ("nuc").
+
+    >>> print(hcq.linalg.singular_norm(Tensor([[3.0, 0.0], [0.0, 4.0]]), "nuc"))
+    tensor(7.)
+    """
     S = svdvals(A)
     return S.sum(-1) if order == "nuc" else S.amax(-1) if order == 2 else S.amin(-1)
 
@@ -429,6 +462,10 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     """About the q greatest singular values with their vectors, U @ diag(S) @ V.mT being close to A (less M).
 
     A random start, `niter` products with A and A.mT, then the singular values of a small matrix.
+
+    >>> U, S, V = hcq.svd_lowrank(Tensor.ones(4, 3), q=1)
+    >>> print(S)
+    tensor([3.4641])
     """
     matrices("svd_lowrank", A)
     q, niter = (6 if q is None else q), (2 if niter is None else niter)
@@ -451,7 +488,13 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
 
 @checked
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> PlainSVD:
-    """About the q principal components of the rows of A: `svd_lowrank` of A less its columns' means where `center`."""
+    """About the q principal components of the rows of A: `svd_lowrank` of A less its columns' means where `center`.
+
+    >>> U, S, V = hcq.pca_lowrank(Tensor([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]), q=1)
+    >>> print(S, V.abs())
+    tensor([2.]) tensor([[0.7071],
+            [0.7071]])
+    """
     m, n = matrices("pca_lowrank", A).shape[-2:]
     q = min(6, m, n) if q is None else q
     if not 0 <= q <= min(m, n):

@@ -43,37 +43,71 @@ class Activation(Methods):
         return self._like(result.cast(have) if have.is_float else result)
 
     def erf(self) -> Self:
-        """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x."""
+        """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.
+
+        >>> print(Tensor([-1.0, 0.0, 4.0]).erf())
+        tensor([-0.8427,  0.0000,  1.0000])
+        """
         return self._in_float(special.erf)
 
     def tanh(self) -> Self:
-        """Hyperbolic tangent, (exp(2 x) - 1) / (exp(2 x) + 1)."""
+        """Hyperbolic tangent, (exp(2 x) - 1) / (exp(2 x) + 1).
+
+        >>> print(Tensor([-100.0, 0.0, 1.0]).tanh())
+        tensor([-1.0000,  0.0000,  0.7616])
+        """
         return self._in_float(special.tanh)
 
     def sigmoid(self) -> Self:
-        """1 / (1 + exp(-x)), without overflow."""
+        """1 / (1 + exp(-x)), without overflow.
+
+        >>> Tensor([-1000.0, 0.0, 1000.0]).sigmoid().tolist()
+        [0.0, 0.5, 1.0]
+        """
         return self._in_float(special.sigmoid)
 
     def relu(self) -> Self:
-        """max(x, 0); at zero its slope is 0, as in PyTorch. The dtype stays."""
+        """max(x, 0); at zero its slope is 0, as in PyTorch. The dtype stays.
+
+        >>> x = Tensor([-1.0, 0.0, 2.0], requires_grad=True)
+        >>> x.relu().sum().backward()
+        >>> x.relu().tolist(), x.grad.tolist()
+        ([0.0, 0.0, 2.0], [0.0, 0.0, 1.0])
+        """
         return (self <= 0).where(0, self)
 
     def relu6(self) -> Self:
-        """min(max(x, 0), 6)."""
+        """min(max(x, 0), 6).
+
+        >>> Tensor([-1.0, 3.0, 8.0]).relu6().tolist()
+        [0.0, 3.0, 6.0]
+        """
         return self.hardtanh(0, 6)
 
     def leaky_relu(self, negative_slope: float = 0.01) -> Self:
-        """x, or negative_slope * x below zero."""
+        """x, or negative_slope * x below zero.
+
+        >>> Tensor([-4.0, 2.0]).leaky_relu(0.5).tolist()
+        [-2.0, 2.0]
+        """
         return (self > 0).where(self, self * negative_slope)
 
     @in_float
     def elu(self, alpha: float = 1.0) -> Self:
-        """x, or alpha * (exp(x) - 1) below zero. Source: Clevert et al. 2015."""
+        """x, or alpha * (exp(x) - 1) below zero. Source: Clevert et al. 2015.
+
+        >>> print(Tensor([-1.0, 2.0]).elu())
+        tensor([-0.6321,  2.0000])
+        """
         value = (self > 0.0).where(self, self.expm1() * alpha)
         return self._like(ELU.of(value.node, self.node, const(alpha, self.node.dtype)))
 
     def selu(self) -> Self:
-        """scale * elu(x, alpha), with the constants that keep mean 0 and variance 1. Source: Klambauer et al. 2017."""
+        """scale * elu(x, alpha), with the constants that keep mean 0 and variance 1. Source: Klambauer et al. 2017.
+
+        >>> print(Tensor([-1.0, 1.0]).selu())
+        tensor([-1.1113,  1.0507])
+        """
         alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
         return self.elu(alpha) * scale
 
@@ -83,6 +117,9 @@ class Activation(Methods):
 
         Raises  UsageError for another `approximate`
         Source  Hendrycks and Gimpel 2016
+
+        >>> print(Tensor([-1.0, 0.0, 1.0]).gelu())
+        tensor([-0.1587,  0.0000,  0.8413])
         """
         if approximate == "tanh":
             cubic = self + 0.044715 * self * self * self
@@ -92,55 +129,105 @@ class Activation(Methods):
         return 0.5 * self * (1.0 + (self * math.sqrt(0.5)).erf())
 
     def silu(self) -> Self:
-        """x * sigmoid(x)."""
+        """x * sigmoid(x).
+
+        >>> print(Tensor([-1.0, 0.0, 1.0]).silu())
+        tensor([-0.2689,  0.0000,  0.7311])
+        """
         return self._in_float(special.silu)
 
     swish = silu
 
     def mish(self) -> Self:
-        """x * tanh(softplus(x)). Source: Misra 2019."""
+        """x * tanh(softplus(x)). Source: Misra 2019.
+
+        >>> print(Tensor([-1.0, 0.0, 1.0]).mish())
+        tensor([-0.3034,  0.0000,  0.8651])
+        """
         return self._in_float(special.mish)
 
     def softplus(self, beta: float = 1.0, threshold: float = 20.0) -> Self:
-        """log(1 + exp(beta * x)) / beta; x itself where beta * x is beyond the threshold."""
+        """log(1 + exp(beta * x)) / beta; x itself where beta * x is beyond the threshold.
+
+        >>> print(Tensor([-1.0, 0.0, 30.0]).softplus())
+        tensor([ 0.3133,  0.6931, 30.0000])
+        """
         return self._in_float(lambda x: special.softplus(x, beta, threshold))
 
     def logsigmoid(self) -> Self:
-        """log(sigmoid(x)), without overflow."""
+        """log(sigmoid(x)), without overflow.
+
+        >>> Tensor([-1000.0]).logsigmoid().tolist()
+        [-1000.0]
+        """
         return self._in_float(special.logsigmoid)
 
     def softsign(self) -> Self:
-        """x / (1 + |x|)."""
+        """x / (1 + |x|).
+
+        >>> Tensor([-1.0, 3.0]).softsign().tolist()
+        [-0.5, 0.75]
+        """
         return self / (self.abs() + 1)
 
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Self:
-        """min_val or max_val beyond them, x between; unlike clamp, at them its slope is 0, as in PyTorch."""
+        """min_val or max_val beyond them, x between; unlike clamp, at them its slope is 0, as in PyTorch.
+
+        >>> x = Tensor([-2.0, 1.0], requires_grad=True)
+        >>> x.hardtanh().sum().backward()
+        >>> x.grad.tolist()
+        [0.0, 0.0]
+        """
         dtype = self.node.dtype
         low, high = (self._like(constant("hardtanh", bound, dtype)) for bound in (min_val, max_val))
         return (self <= low).where(low, (self >= high).where(high, self))
 
     def hardsigmoid(self) -> Self:
-        """relu6(x + 3) / 6."""
+        """relu6(x + 3) / 6.
+
+        >>> Tensor([-4.0, 0.0, 4.0]).hardsigmoid().tolist()
+        [0.0, 0.5, 1.0]
+        """
         return (self + 3).relu6() / 6
 
     def hardswish(self) -> Self:
-        """x * relu6(x + 3) / 6."""
+        """x * relu6(x + 3) / 6.
+
+        >>> Tensor([-4.0, -3.0, 4.0]).hardswish().tolist()
+        [-0.0, -0.0, 4.0]
+        """
         return self * self.hardsigmoid()
 
     def log1p(self) -> Self:
-        """log(1 + x), precise near zero."""
+        """log(1 + x), precise near zero.
+
+        >>> Tensor([-1.0, 0.0]).log1p().tolist()
+        [-inf, 0.0]
+        """
         return self._in_float(special.log1p)
 
     def expm1(self) -> Self:
-        """exp(x) - 1, precise near zero."""
+        """exp(x) - 1, precise near zero.
+
+        >>> Tensor([1e-10]).expm1().item() == Tensor([1e-10]).item(), (Tensor([1e-10]).exp() - 1).item()
+        (True, 0.0)
+        """
         return self._in_float(special.expm1)
 
     def sinh(self) -> Self:
-        """Hyperbolic sine, (exp(x) - exp(-x)) / 2; precise near zero, infinite only where the result is."""
+        """Hyperbolic sine, (exp(x) - exp(-x)) / 2; precise near zero, infinite only where the result is.
+
+        >>> Tensor([0.0, 1e-10]).sinh().tolist() == Tensor([0.0, 1e-10]).tolist()
+        True
+        """
         return self._in_float(special.sinh)
 
     def cosh(self) -> Self:
-        """Hyperbolic cosine, (exp(x) + exp(-x)) / 2; infinite only where the result is."""
+        """Hyperbolic cosine, (exp(x) + exp(-x)) / 2; infinite only where the result is.
+
+        >>> Tensor([0.0, 100.0]).cosh().tolist()
+        [1.0, inf]
+        """
         return self._in_float(special.cosh)
 
 

@@ -28,7 +28,11 @@ class Angles(Methods):
     __slots__ = ()
 
     def asin(self) -> Self:
-        """The angle, -pi/2 to pi/2, whose sine is x; NaN beyond 1. Integers and bool become float32."""
+        """The angle, -pi/2 to pi/2, whose sine is x; NaN beyond 1. Integers and bool become float32.
+
+        >>> print(Tensor([0.0, 1.0, 2.0]).arcsin())
+        tensor([0.0000, 1.5708,    nan])
+        """
         return self._in_float(angles.asin)
 
     def acos(self) -> Self:
@@ -40,19 +44,35 @@ class Angles(Methods):
         return self._in_float(angles.acos)
 
     def atan(self) -> Self:
-        """The angle, -pi/2 to pi/2, whose tangent is x. Integers and bool become float32."""
+        """The angle, -pi/2 to pi/2, whose tangent is x. Integers and bool become float32.
+
+        >>> print(Tensor([0.0, 1.0, float("inf")]).arctan())
+        tensor([0.0000, 0.7854, 1.5708])
+        """
         return self._in_float(angles.atan)
 
     def asinh(self) -> Self:
-        """The number whose hyperbolic sine is x. Integers and bool become float32."""
+        """The number whose hyperbolic sine is x. Integers and bool become float32.
+
+        >>> print(Tensor([0, 1]).arcsinh())
+        tensor([0.0000, 0.8814])
+        """
         return self._in_float(angles.asinh)
 
     def acosh(self) -> Self:
-        """The number, 0 or more, whose hyperbolic cosine is x; NaN below 1. Integers and bool become float32."""
+        """The number, 0 or more, whose hyperbolic cosine is x; NaN below 1. Integers and bool become float32.
+
+        >>> Tensor([1.0, 0.5]).acosh().tolist()
+        [0.0, nan]
+        """
         return self._in_float(angles.acosh)
 
     def atanh(self) -> Self:
-        """The number whose hyperbolic tangent is x; NaN beyond 1. Integers and bool become float32."""
+        """The number whose hyperbolic tangent is x; NaN beyond 1. Integers and bool become float32.
+
+        >>> Tensor([0.0, 1.0, 2.0]).arctanh().tolist()
+        [0.0, inf, nan]
+        """
         return self._in_float(angles.atanh)
 
     arcsin, arccos, arctan, arcsinh, arccosh, arctanh = asin, acos, atan, asinh, acosh, atanh
@@ -78,16 +98,28 @@ class Angles(Methods):
         return self._like(angles.hypot(x, y).cast(have))
 
     def deg2rad(self) -> Self:
-        """Degrees as radians: x * pi / 180."""
+        """Degrees as radians: x * pi / 180.
+
+        >>> print(Tensor([180.0, 90.0]).deg2rad())
+        tensor([3.1416, 1.5708])
+        """
         return self._float() * (math.pi / 180.0)
 
     def rad2deg(self) -> Self:
-        """Radians as degrees: x * 180 / pi."""
+        """Radians as degrees: x * 180 / pi.
+
+        >>> Tensor([0.0, hcq.pi]).rad2deg().tolist()
+        [0.0, 180.0]
+        """
         return self._float() * (180.0 / math.pi)
 
     @in_float
     def sinc(self) -> Self:
-        """sin(pi x) / (pi x), and 1 at zero."""
+        """sin(pi x) / (pi x), and 1 at zero.
+
+        >>> print(Tensor([0.0, 0.5]).sinc())
+        tensor([1.0000, 0.6366])
+        """
         x = self.node
         is_zero = x.eq(0.0)
         whole = truncated(x + (x < 0.0).where(const(-0.5, x.dtype), const(0.5, x.dtype)))

@@ -65,6 +65,10 @@ class Attention(Methods):
         enable_gqa  axis -3 counts heads: each head of keys and values serves several heads of queries in a row
 
         Memory grows with n and m, not with n * m: scores are made and folded tile by tile, forwards and backwards.
+
+        >>> q, k, v = Tensor.ones(1, 2, 4), Tensor.ones(1, 3, 4), Tensor([[[1.0], [2.0], [6.0]]])
+        >>> hcq.nn.functional.scaled_dot_product_attention(q, k, v).flatten().tolist()
+        [3.0, 3.0]
         """
         call = "scaled_dot_product_attention"
         if self.ndim < 2 or key.ndim < 2 or value.ndim < 2:

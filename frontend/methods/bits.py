@@ -24,27 +24,51 @@ class Bits(Methods):
     __slots__ = ()
 
     def bitwise_and(self, other: Any) -> Self:
-        """self & other, of integers or bool; shapes broadcast."""
+        """self & other, of integers or bool; shapes broadcast.
+
+        >>> Tensor([12, 10]).bitwise_and(6).tolist()
+        [4, 2]
+        """
         return self & other
 
     def bitwise_or(self, other: Any) -> Self:
-        """self | other, of integers or bool; shapes broadcast."""
+        """self | other, of integers or bool; shapes broadcast.
+
+        >>> Tensor([12, 10]).bitwise_or(Tensor([[1], [0]])).tolist()
+        [[13, 11], [12, 10]]
+        """
         return self | other
 
     def bitwise_xor(self, other: Any) -> Self:
-        """self ^ other, of integers or bool; shapes broadcast."""
+        """self ^ other, of integers or bool; shapes broadcast.
+
+        >>> Tensor([12, 10]).bitwise_xor(6).tolist()
+        [10, 12]
+        """
         return self ^ other
 
     def bitwise_not(self) -> Self:
-        """~self, of integers or bool."""
+        """~self, of integers or bool.
+
+        >>> Tensor([0, 5]).bitwise_not().tolist(), Tensor([True]).bitwise_not().tolist()
+        ([-1, -6], [False])
+        """
         return ~self
 
     def bitwise_left_shift(self, other: Any) -> Self:
-        """self << other, of integers; shapes broadcast."""
+        """self << other, of integers; shapes broadcast.
+
+        >>> Tensor([1, 3]).bitwise_left_shift(2).tolist()
+        [4, 12]
+        """
         return self << other
 
     def bitwise_right_shift(self, other: Any) -> Self:
-        """self >> other, of integers, which keeps the sign; shapes broadcast."""
+        """self >> other, of integers, which keeps the sign; shapes broadcast.
+
+        >>> Tensor([8, -8]).bitwise_right_shift(1).tolist()
+        [4, -4]
+        """
         return self >> other
 
     def gcd(self, other: Any) -> Self:

@@ -52,41 +52,81 @@ class Conversion(Methods):
     type = cast
 
     def bool(self) -> Self:
-        """As bool: True where an element is not zero."""
+        """As bool: True where an element is not zero.
+
+        >>> Tensor([0.0, -0.5, float("nan")]).bool().tolist()
+        [False, True, True]
+        """
         return self.cast(dtypes.bool)
 
     def int(self) -> Self:
-        """As int32."""
+        """As int32.
+
+        >>> Tensor([-1.9, 1.9]).int().tolist()
+        [-1, 1]
+        """
         return self.cast(dtypes.int32)
 
     def long(self) -> Self:
-        """As int64."""
+        """As int64.
+
+        >>> Tensor([1.9, -1.9]).long().tolist()
+        [1, -1]
+        """
         return self.cast(dtypes.int64)
 
     def byte(self) -> Self:
-        """As uint8."""
+        """As uint8.
+
+        >>> Tensor([300, -1]).byte().tolist()
+        [44, 255]
+        """
         return self.cast(dtypes.uint8)
 
     def char(self) -> Self:
-        """As int8."""
+        """As int8.
+
+        >>> Tensor([300, 200]).char().tolist()
+        [44, -56]
+        """
         return self.cast(dtypes.int8)
 
     def short(self) -> Self:
-        """As int16."""
+        """As int16.
+
+        >>> Tensor([40000]).short().tolist()
+        [-25536]
+        """
         return self.cast(dtypes.int16)
 
     def half(self) -> Self:
-        """As float16."""
+        """As float16.
+
+        >>> Tensor([70000.0, 1.0]).half().tolist()
+        [inf, 1.0]
+        """
         return self.cast(dtypes.float16)
 
     def bfloat16(self) -> Self:
-        """As bfloat16."""
+        """As bfloat16.
+
+        >>> Tensor([1.01]).bfloat16().item()
+        1.0078125
+        """
         return self.cast(dtypes.bfloat16)
 
     def float(self) -> Self:
-        """As float32."""
+        """As float32.
+
+        >>> Tensor([16777217]).float().tolist()
+        [16777216.0]
+        """
         return self.cast(dtypes.float32)
 
     def double(self) -> Self:
-        """As float64."""
+        """As float64.
+
+        >>> Tensor([1, 2]).double().dtype
+        dtypes.float64
+        """
         return self.cast(dtypes.float64)

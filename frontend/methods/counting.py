@@ -47,7 +47,11 @@ class Counting(Methods):
         return self.full((size,), 0, counted.node.dtype, self.device).scatter_add(0, index, counted)
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Self:
-        """How many elements lie in each of `bins` equal parts of min to max; of the elements' own, if both are 0."""
+        """How many elements lie in each of `bins` equal parts of min to max; of the elements' own, if both are 0.
+
+        >>> Tensor([0.0, 1.0, 2.0, 9.0]).histc(bins=2, min=0, max=2).tolist()
+        [1.0, 2.0]
+        """
         if bins < 1 or min > max:
             raise UsageError(
                 f"[histc] bins={bins}, min={min}, max={max}: use 1 or more bins, and min up to max."
@@ -109,12 +113,21 @@ class Counting(Methods):
         return place._reshape(shape).cast(dtypes.int32 if out_int32 else dtypes.int64)
 
     def bucketize(self, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Self:
-        """Which of the parts between sorted boundaries each element lies in; see `searchsorted`."""
+        """Which of the parts between sorted boundaries each element lies in; see `searchsorted`.
+
+        >>> x, edges = Tensor([1, 3, 5]), Tensor([1, 3])
+        >>> x.bucketize(edges).tolist(), x.bucketize(edges, right=True).tolist()
+        ([0, 1, 2], [1, 2, 2])
+        """
         edges = self._operand("bucketize", boundaries)
         return edges.searchsorted(self, out_int32=out_int32, right=right)
 
     def isin(self, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Self:
-        """True where an element is one of others; bool. assume_unique says nothing here."""
+        """True where an element is one of others; bool. assume_unique says nothing here.
+
+        >>> Tensor([1, 2, 3]).isin(Tensor([3, 1])).tolist()
+        [True, False, True]
+        """
         others = self._operand("isin", test_elements).flatten()
         found = (self.unsqueeze(-1) == others).any(-1)
         return ~found if invert else found
@@ -129,6 +142,10 @@ class Counting(Methods):
         """The elements, or the slices along an axis, each once and in order. Computes and reads back.
 
         return_inverse   also where each element went; return_counts  also how often each was there
+
+        >>> values, inverse = Tensor([3, 1, 3]).unique(return_inverse=True)
+        >>> values.tolist(), inverse.tolist()
+        ([1, 3], [1, 0, 1])
         """
         return self._each_once(return_inverse, return_counts, dim)
 
@@ -153,7 +170,12 @@ class Counting(Methods):
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Any:
-        """The elements, or slices along an axis, without those equal to the one before. Computes and reads back."""
+        """The elements, or slices along an axis, without those equal to the one before. Computes and reads back.
+
+        >>> values, counts = Tensor([1, 1, 2, 1]).unique_consecutive(return_counts=True)
+        >>> values.tolist(), counts.tolist()
+        ([1, 2, 1], [2, 1, 1])
+        """
         import numpy as np
 
         array = self.numpy()

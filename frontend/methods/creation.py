@@ -65,21 +65,33 @@ class Creation(Methods):
     def zeros(
         cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
     ) -> Self:
-        """All zero; float32 unless another dtype is given. `zeros(2, 3)` and `zeros((2, 3))` are the same."""
+        """All zero; float32 unless another dtype is given. `zeros(2, 3)` and `zeros((2, 3))` are the same.
+
+        >>> Tensor.zeros(2, 3).shape, Tensor.zeros((2, 0)).numel()
+        ((2, 3), 0)
+        """
         return cls.full(shape_args("zeros", shape), 0, dtype or dtypes.float32, device, requires_grad)
 
     @classmethod
     def ones(
         cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
     ) -> Self:
-        """All one; float32 unless another dtype is given."""
+        """All one; float32 unless another dtype is given.
+
+        >>> Tensor.ones(2, 2).tolist(), Tensor.ones(2, dtype=hcq.int32).dtype
+        ([[1.0, 1.0], [1.0, 1.0]], dtypes.int32)
+        """
         return cls.full(shape_args("ones", shape), 1, dtype or dtypes.float32, device, requires_grad)
 
     @classmethod
     def empty(
         cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
     ) -> Self:
-        """Zeros too, float32 unless another dtype is given: memory is never shown before it is written."""
+        """Zeros too, float32 unless another dtype is given: memory is never shown before it is written.
+
+        >>> Tensor.empty(2, 3).shape
+        (2, 3)
+        """
         return cls.full(shape_args("empty", shape), 0, dtype or dtypes.float32, device, requires_grad)
 
     @classmethod
@@ -194,7 +206,11 @@ class Creation(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """An n x m matrix, or n x n, with ones on its diagonal and zeros elsewhere; float32 unless given."""
+        """An n x m matrix, or n x n, with ones on its diagonal and zeros elsewhere; float32 unless given.
+
+        >>> Tensor.eye(2, 3).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+        """
         shape = (n, n if m is None else m)
         if min(shape) < 0:
             raise UsageError(f"[eye] of {shape[0]} x {shape[1]}: sizes are 0 or more.")
@@ -203,31 +219,55 @@ class Creation(Methods):
         return cls._leaf(same.cast(dtype or dtypes.float32).node, device, requires_grad)
 
     def full_like(self, fill_value: Scalar, dtype: DType | None = None) -> Self:
-        """One number in this tensor's shape, dtype (unless given) and device."""
+        """One number in this tensor's shape, dtype (unless given) and device.
+
+        >>> Tensor([1, 2]).full_like(7).tolist()
+        [7, 7]
+        """
         return self._like(
             expanded(constant("full_like", fill_value, dtype or self.node.dtype), self.node.shape)
         )
 
     def zeros_like(self, dtype: DType | None = None) -> Self:
-        """Zeros in this tensor's shape, dtype (unless given) and device."""
+        """Zeros in this tensor's shape, dtype (unless given) and device.
+
+        >>> Tensor([1.5, 2.5]).zeros_like(dtype=hcq.int64).tolist()
+        [0, 0]
+        """
         return self.full_like(0, dtype)
 
     def ones_like(self, dtype: DType | None = None) -> Self:
-        """Ones in this tensor's shape, dtype (unless given) and device."""
+        """Ones in this tensor's shape, dtype (unless given) and device.
+
+        >>> Tensor([[True], [False]]).ones_like().tolist()
+        [[True], [True]]
+        """
         return self.full_like(1, dtype)
 
     def empty_like(self, dtype: DType | None = None) -> Self:
-        """Zeros in this tensor's shape, dtype (unless given) and device."""
+        """Zeros in this tensor's shape, dtype (unless given) and device.
+
+        >>> Tensor([1, 2]).empty_like().dtype
+        dtypes.int64
+        """
         return self.full_like(0, dtype)
 
     # -- triangles and diagonals --
 
     def tril(self, diagonal: int = 0) -> Self:
-        """The lower triangle of the last two axes, zero above the diagonal; `diagonal` moves it up. The shape stays."""
+        """The lower triangle of the last two axes, zero above the diagonal; `diagonal` moves it up. The shape stays.
+
+        >>> Tensor.ones(3, 3).tril(-1).tolist()
+        [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+        """
         return self._triangle("tril", diagonal, lower=True)
 
     def triu(self, diagonal: int = 0) -> Self:
-        """The upper triangle of the last two axes, zero below the diagonal; `diagonal` moves it up. The shape stays."""
+        """The upper triangle of the last two axes, zero below the diagonal; `diagonal` moves it up. The shape stays.
+
+        >>> Tensor.ones(2, 3).triu(1).tolist()
+        [[0.0, 1.0, 1.0], [0.0, 0.0, 1.0]]
+        """
         return self._triangle("triu", diagonal, lower=False)
 
     def _triangle(self, call: str, diagonal: int, lower: bool) -> Self:
@@ -264,7 +304,11 @@ class Creation(Methods):
         return x._reshape((*lead, n * m))._part(axis, start, start + (size - 1) * (m + 1) + 1, m + 1)
 
     def diag(self, diagonal: int = 0) -> Self:
-        """A matrix with this vector on a diagonal, (n,) -> (n, n) for the main one; or that diagonal of a matrix."""
+        """A matrix with this vector on a diagonal, (n,) -> (n, n) for the main one; or that diagonal of a matrix.
+
+        >>> Tensor([1, 2]).diag(1).tolist(), Tensor([[1, 2], [3, 4]]).diag().tolist()
+        ([[0, 1, 0], [0, 0, 2], [0, 0, 0]], [1, 4])
+        """
         if len(self.node.shape) != 1:
             if len(self.node.shape) != 2:
                 raise UsageError(f"[diag] shape {self.node.shape}: give a vector or a matrix.")
@@ -272,7 +316,11 @@ class Creation(Methods):
         return self.diag_embed(diagonal)
 
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Self:
-        """The last axis on a diagonal of two new axes, zero around it: the inverse of `diagonal`."""
+        """The last axis on a diagonal of two new axes, zero around it: the inverse of `diagonal`.
+
+        >>> Tensor.ones(5, 3).diag_embed().shape, Tensor([7]).diag_embed(1).tolist()
+        ((5, 3, 3), [[0, 7], [0, 0]])
+        """
         if not self.node.shape:
             raise UsageError("[diag_embed] a tensor of shape () has no axis for a diagonal.")
         *lead, size = self.node.shape
@@ -294,7 +342,11 @@ class Creation(Methods):
         return self._like(permuted(matrix.node, tuple(order)))
 
     def diagflat(self, offset: int = 0) -> Self:
-        """A matrix with all elements, in row-major order, on a diagonal."""
+        """A matrix with all elements, in row-major order, on a diagonal.
+
+        >>> Tensor([[1], [2]]).diagflat().tolist()
+        [[1, 0], [0, 2]]
+        """
         return self.flatten().diag_embed(offset)
 
     def _zero_unless(self, condition: Self) -> Self:

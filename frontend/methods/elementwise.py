@@ -144,7 +144,11 @@ class Elementwise(Methods):
         return self._binary(Op.ADD, other)
 
     def add(self, other: Any, alpha: Any = 1) -> Self:
-        """self + alpha * other; shapes broadcast, dtypes promote."""
+        """self + alpha * other; shapes broadcast, dtypes promote.
+
+        >>> Tensor([1, 2]).add(Tensor([10]), alpha=3).tolist()
+        [31, 32]
+        """
         return self._binary(Op.ADD, self._weighed("add", other, alpha))
 
     def _weighed(self, call: str, other: Any, alpha: Any) -> Any:
@@ -184,7 +188,11 @@ class Elementwise(Methods):
         return self._binary(Op.ADD, other._unary(Op.NEG))
 
     def sub(self, other: Any, alpha: Any = 1) -> Self:
-        """self - alpha * other; shapes broadcast, dtypes promote. Raises UsageError for two bools."""
+        """self - alpha * other; shapes broadcast, dtypes promote. Raises UsageError for two bools.
+
+        >>> Tensor([10, 20]).sub(Tensor([1]), alpha=3).tolist()
+        [7, 17]
+        """
         return self - self._weighed("sub", other, alpha)
 
     def __rsub__(self, other: Any) -> Self:
@@ -195,7 +203,11 @@ class Elementwise(Methods):
         return self._operand("-", other) - self
 
     def __mul__(self, other: Any) -> Self:
-        """self * other: shapes broadcast, dtypes promote."""
+        """self * other: shapes broadcast, dtypes promote.
+
+        >>> Tensor([1, 2]).mul(Tensor([[1], [10]])).tolist(), Tensor([3]).mul(0.5).tolist()
+        ([[1, 2], [10, 20]], [1.5])
+        """
         return self._binary(Op.MUL, other)
 
     mul = __mul__
@@ -204,7 +216,11 @@ class Elementwise(Methods):
         return self._binary(Op.MUL, other, reverse=True)
 
     def __truediv__(self, other: Any) -> Self:
-        """self / other: shapes broadcast; integers are divided as float32. By zero it is an infinity or NaN."""
+        """self / other: shapes broadcast; integers are divided as float32. By zero it is an infinity or NaN.
+
+        >>> Tensor([1, 2, 0]).true_divide(Tensor([2, 0, 0])).tolist()
+        [0.5, inf, nan]
+        """
         return self._divide(other, reverse=False)
 
     def div(self, other: Any, rounding_mode: str | None = None) -> Self:
@@ -241,7 +257,11 @@ class Elementwise(Methods):
         return self._binary(Op.DIV, other, reverse)
 
     def __neg__(self) -> Self:
-        """-self; of unsigned integers it wraps. Raises UsageError for bool."""
+        """-self; of unsigned integers it wraps. Raises UsageError for bool.
+
+        >>> Tensor([1, -2]).neg().tolist(), Tensor([1], dtype=hcq.uint8).neg().tolist()
+        ([-1, 2], [255])
+        """
         self._refuse_bool("-")
         return self._unary(Op.NEG)
 
@@ -253,25 +273,41 @@ class Elementwise(Methods):
     # -- comparisons: `==` compares elements, so tensors hash by identity --
 
     def __lt__(self, other: Any) -> Self:
-        """self < other: bool; shapes broadcast."""
+        """self < other: bool; shapes broadcast.
+
+        >>> Tensor([1, 2, 3]).lt(2).tolist()
+        [True, False, False]
+        """
         return self._compare(Op.CMPLT, other)
 
     lt = __lt__
 
     def __le__(self, other: Any) -> Self:
-        """self <= other: bool; shapes broadcast."""
+        """self <= other: bool; shapes broadcast.
+
+        >>> Tensor([1, 2]).le(Tensor([[1], [2]])).tolist()
+        [[True, False], [True, True]]
+        """
         return self._compare(Op.CMPLE, other)
 
     le = __le__
 
     def __gt__(self, other: Any) -> Self:
-        """self > other: bool; shapes broadcast."""
+        """self > other: bool; shapes broadcast.
+
+        >>> Tensor([1, 2, 3]).gt(2).tolist()
+        [False, False, True]
+        """
         return self._compare(Op.CMPLT, other, reverse=True)
 
     gt = __gt__
 
     def __ge__(self, other: Any) -> Self:
-        """self >= other: bool; shapes broadcast."""
+        """self >= other: bool; shapes broadcast.
+
+        >>> Tensor([1, 2, 3]).ge(2).tolist()
+        [False, True, True]
+        """
         return self._compare(Op.CMPLE, other, reverse=True)
 
     ge = __ge__
@@ -280,14 +316,22 @@ class Elementwise(Methods):
         return NotImplemented if other is None or type(other) is str else self._compare(Op.CMPEQ, other)
 
     def eq(self, other: Any) -> Self:
-        """self == other: bool; shapes broadcast."""
+        """self == other: bool; shapes broadcast.
+
+        >>> Tensor([1.0, float("nan")]).eq(Tensor([1.0, float("nan")])).tolist()
+        [True, False]
+        """
         return self == other
 
     def __ne__(self, other: Any) -> Self:  # type: ignore[override]
         return NotImplemented if other is None or type(other) is str else self._compare(Op.CMPNE, other)
 
     def ne(self, other: Any) -> Self:
-        """self != other: bool; shapes broadcast."""
+        """self != other: bool; shapes broadcast.
+
+        >>> Tensor([1, 2]).ne(1).tolist()
+        [False, True]
+        """
         return self != other
 
     __hash__ = object.__hash__
@@ -324,19 +368,35 @@ class Elementwise(Methods):
         return self._unary(Op.NOT)
 
     def logical_not(self) -> Self:
-        """True where the element is zero; bool."""
+        """True where the element is zero; bool.
+
+        >>> Tensor([0.0, 0.5]).logical_not().tolist()
+        [True, False]
+        """
         return self._unary(Op.NOT) if self.node.dtype.is_bool else self == 0
 
     def logical_and(self, other: Any) -> Self:
-        """True where both are not zero; bool. Shapes broadcast."""
+        """True where both are not zero; bool. Shapes broadcast.
+
+        >>> Tensor([0, 1, 2]).logical_and(Tensor([1, 0, 3])).tolist()
+        [False, False, True]
+        """
         return self.cast(dtypes.bool) & self._operand("logical_and", other).cast(dtypes.bool)
 
     def logical_or(self, other: Any) -> Self:
-        """True where either is not zero; bool. Shapes broadcast."""
+        """True where either is not zero; bool. Shapes broadcast.
+
+        >>> Tensor([0, 0, 2]).logical_or(Tensor([0, 1, 0])).tolist()
+        [False, True, True]
+        """
         return self.cast(dtypes.bool) | self._operand("logical_or", other).cast(dtypes.bool)
 
     def logical_xor(self, other: Any) -> Self:
-        """True where exactly one is not zero; bool. Shapes broadcast."""
+        """True where exactly one is not zero; bool. Shapes broadcast.
+
+        >>> Tensor([0, 1, 2]).logical_xor(Tensor([0, 0, 3])).tolist()
+        [False, True, False]
+        """
         return self.cast(dtypes.bool) ^ self._operand("logical_xor", other).cast(dtypes.bool)
 
     def _bitwise(self, op: Op, other: Any) -> Self:
@@ -365,11 +425,19 @@ class Elementwise(Methods):
     # -- choice --
 
     def maximum(self, other: Any) -> Self:
-        """The greater of two, in the dtype both promote to; NaN if either is NaN. Shapes broadcast."""
+        """The greater of two, in the dtype both promote to; NaN if either is NaN. Shapes broadcast.
+
+        >>> Tensor([1.0, float("nan")]).maximum(Tensor([2.0, 2.0])).tolist()
+        [2.0, nan]
+        """
         return self._binary(Op.MAX, other)
 
     def minimum(self, other: Any) -> Self:
-        """The lesser of two, in the dtype both promote to; NaN if either is NaN. Shapes broadcast."""
+        """The lesser of two, in the dtype both promote to; NaN if either is NaN. Shapes broadcast.
+
+        >>> Tensor([1, 5]).minimum(Tensor([[2], [0]])).tolist()
+        [[1, 2], [0, 0]]
+        """
         return self._binary(Op.MIN, other)
 
     def clamp(self, min: Any = None, max: Any = None) -> Self:
@@ -432,7 +500,12 @@ class Elementwise(Methods):
         return value.node
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
-        """`value` where the mask is true, this tensor elsewhere; its dtype stays. The mask broadcasts."""
+        """`value` where the mask is true, this tensor elsewhere; its dtype stays. The mask broadcasts.
+
+        >>> x = Tensor([[0.0, 1.0], [2.0, 3.0]])
+        >>> x.masked_fill(Tensor([True, False]), -1.0).tolist()
+        [[-1.0, 1.0], [-1.0, 3.0]]
+        """
         if not isinstance(value, (bool, int, float)):
             value = self._operand("masked_fill", value)
         node = value.node.cast(self.node.dtype) if isinstance(value, Core) else None
@@ -442,15 +515,27 @@ class Elementwise(Methods):
         )
 
     def lerp(self, end: Any, weight: Any) -> Self:
-        """self + (end - self) * weight; shapes broadcast."""
+        """self + (end - self) * weight; shapes broadcast.
+
+        >>> Tensor([0.0, 10.0]).lerp(Tensor([4.0, 20.0]), 0.5).tolist()
+        [2.0, 15.0]
+        """
         return self + (self._operand("lerp", end) - self) * weight
 
     def addcmul(self, a: Self, b: Self, value: Any = 1) -> Self:
-        """self + value * a * b; shapes broadcast."""
+        """self + value * a * b; shapes broadcast.
+
+        >>> Tensor([1.0]).addcmul(Tensor([2.0]), Tensor([3.0]), value=0.5).tolist()
+        [4.0]
+        """
         return self + (a * b if type(value) is int and value == 1 else a * b * value)
 
     def addcdiv(self, a: Self, b: Self, value: Any = 1) -> Self:
-        """self + value * a / b; shapes broadcast."""
+        """self + value * a / b; shapes broadcast.
+
+        >>> Tensor([1.0]).addcdiv(Tensor([6.0]), Tensor([2.0]), value=0.5).tolist()
+        [2.5]
+        """
         return self + (a / b if type(value) is int and value == 1 else a / b * value)
 
     def _refuse_bool(self, call: str) -> None:

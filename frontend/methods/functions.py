@@ -62,7 +62,11 @@ class Functions(Methods):
     remainder = __mod__
 
     def floor_divide(self, other: Any) -> Self:
-        """self // other: the quotient rounded down. Shapes broadcast, dtypes promote."""
+        """self // other: the quotient rounded down. Shapes broadcast, dtypes promote.
+
+        >>> Tensor([-7, 7]).floor_divide(2).tolist()
+        [-4, 3]
+        """
         return self._floor_divide(other, reverse=False)
 
     def __rmod__(self, other: Any) -> Self:
@@ -124,57 +128,109 @@ class Functions(Methods):
     # -- one node, mostly --
 
     def exp(self) -> Self:
-        """e ** x; integers and bool become float32."""
+        """e ** x; integers and bool become float32.
+
+        >>> Tensor([0.0, -1000.0, 1000.0]).exp().tolist()
+        [1.0, 0.0, inf]
+        """
         return self._float_unary(Op.EXP)
 
     def exp2(self) -> Self:
-        """2 ** x; integers and bool become float32."""
+        """2 ** x; integers and bool become float32.
+
+        >>> Tensor([-1, 0, 3]).exp2().tolist()
+        [0.5, 1.0, 8.0]
+        """
         return self._float_unary(Op.EXP2)
 
     def log(self) -> Self:
-        """Natural logarithm; NaN below zero, -inf at zero; integers and bool become float32."""
+        """Natural logarithm; NaN below zero, -inf at zero; integers and bool become float32.
+
+        >>> Tensor([1.0, 0.0, -1.0]).log().tolist()
+        [0.0, -inf, nan]
+        """
         return self._float_unary(Op.LOG)
 
     def log2(self) -> Self:
-        """Logarithm to base 2; NaN below zero, -inf at zero; integers and bool become float32."""
+        """Logarithm to base 2; NaN below zero, -inf at zero; integers and bool become float32.
+
+        >>> Tensor([8.0, 0.5]).log2().tolist()
+        [3.0, -1.0]
+        """
         return self._float_unary(Op.LOG2)
 
     def log10(self) -> Self:
-        """Logarithm to base 10; NaN below zero, -inf at zero; integers and bool become float32."""
+        """Logarithm to base 10; NaN below zero, -inf at zero; integers and bool become float32.
+
+        >>> print(Tensor([1000, 1]).log10())
+        tensor([3., 0.])
+        """
         return self.log2() * math.log10(2.0)
 
     def sin(self) -> Self:
-        """Sine of radians; integers and bool become float32."""
+        """Sine of radians; integers and bool become float32.
+
+        >>> print(Tensor([0.0, 1.0]).sin())
+        tensor([0.0000, 0.8415])
+        """
         return self._float_unary(Op.SIN)
 
     def cos(self) -> Self:
-        """Cosine of radians; integers and bool become float32."""
+        """Cosine of radians; integers and bool become float32.
+
+        >>> print(Tensor([0.0, hcq.pi]).cos())
+        tensor([ 1., -1.])
+        """
         return self._float_unary(Op.COS)
 
     def tan(self) -> Self:
-        """Tangent of radians; integers and bool become float32."""
+        """Tangent of radians; integers and bool become float32.
+
+        >>> print(Tensor([0.0, 1.0]).tan())
+        tensor([0.0000, 1.5574])
+        """
         return self.sin() / self.cos()
 
     def sqrt(self) -> Self:
-        """Square root; NaN below zero; integers and bool become float32."""
+        """Square root; NaN below zero; integers and bool become float32.
+
+        >>> Tensor([9, 2**20]).sqrt().tolist(), Tensor([-1.0]).sqrt().tolist()
+        ([3.0, 1024.0], [nan])
+        """
         return self._float_unary(Op.SQRT)
 
     def rsqrt(self) -> Self:
-        """1 / sqrt(x); integers and bool become float32."""
+        """1 / sqrt(x); integers and bool become float32.
+
+        >>> Tensor([4.0, 0.0]).rsqrt().tolist()
+        [0.5, inf]
+        """
         return self.sqrt()._binary(Op.DIV, 1.0, reverse=True)
 
     def reciprocal(self) -> Self:
-        """1 / x; integers and bool become float32."""
+        """1 / x; integers and bool become float32.
+
+        >>> Tensor([2, 0]).reciprocal().tolist()
+        [0.5, inf]
+        """
         return self._divide(1.0, reverse=True)
 
     def square(self) -> Self:
-        """x * x; of bools int64, as in PyTorch."""
+        """x * x; of bools int64, as in PyTorch.
+
+        >>> Tensor([-3, 4]).square().tolist()
+        [9, 16]
+        """
         if self.node.dtype.is_bool:
             return self.cast(dtypes.int64)
         return self._like(Node(Op.MUL, self.node.dtype, (self.node, self.node)))
 
     def abs(self) -> Self:
-        """The distance from zero; the dtype stays, and so does the least integer, which has none."""
+        """The distance from zero; the dtype stays, and so does the least integer, which has none.
+
+        >>> Tensor([-2, 3]).abs().tolist(), Tensor([3 + 4j]).abs().tolist()
+        ([2, 3], [5.0])
+        """
         dtype = self.node.dtype
         if dtype.is_unsigned or dtype.is_bool:
             return self._like(self.node)
@@ -187,24 +243,40 @@ class Functions(Methods):
         return self._like(ABS.of((self.node <= 0.0).where(negated + 0.0, self.node), self.node))
 
     def sign(self) -> Self:
-        """-1, 0 or 1 in the same dtype; 0 for NaN."""
+        """-1, 0 or 1 in the same dtype; 0 for NaN.
+
+        >>> Tensor([-2.5, 0.0, 7.0]).sign().tolist()
+        [-1.0, 0.0, 1.0]
+        """
         if self.node.dtype.is_bool:
             return self._like(self.node)
         return constant_in(self, (self > 0).cast(self.node.dtype) - (self < 0).cast(self.node.dtype))
 
     def trunc(self) -> Self:
-        """Rounded towards zero; the dtype stays."""
+        """Rounded towards zero; the dtype stays.
+
+        >>> Tensor([-1.8, 1.8]).trunc().tolist()
+        [-1.0, 1.0]
+        """
         return self._unary(Op.TRUNC) if self.node.dtype.is_float else self._like(self.node)
 
     def floor(self) -> Self:
-        """Rounded down; the dtype stays."""
+        """Rounded down; the dtype stays.
+
+        >>> Tensor([-1.5, 1.8]).floor().tolist()
+        [-2.0, 1.0]
+        """
         if not self.node.dtype.is_float:
             return self._like(self.node)
         whole = self._unary(Op.TRUNC)
         return (self < whole).where(whole - 1.0, whole)
 
     def ceil(self) -> Self:
-        """Rounded up; the dtype stays."""
+        """Rounded up; the dtype stays.
+
+        >>> Tensor([-1.5, 1.2]).ceil().tolist()
+        [-1.0, 2.0]
+        """
         if not self.node.dtype.is_float:
             return self._like(self.node)
         whole = self._unary(Op.TRUNC)
@@ -228,28 +300,48 @@ class Functions(Methods):
         return away.where(whole + (self < 0).where(-1.0, 1.0).cast(self.node.dtype), whole)
 
     def frac(self) -> Self:
-        """x - trunc(x), with the sign of x."""
+        """x - trunc(x), with the sign of x.
+
+        >>> Tensor([-1.5, 2.25]).frac().tolist()
+        [-0.5, 0.25]
+        """
         return self - self.trunc()
 
     def isnan(self) -> Self:
-        """True for NaN; bool."""
+        """True for NaN; bool.
+
+        >>> Tensor([1.0, float("inf"), float("nan")]).isnan().tolist()
+        [False, False, True]
+        """
         return self != self if self.node.dtype.is_float else self._all(False)
 
     def isinf(self) -> Self:
-        """True for inf and -inf; bool."""
+        """True for inf and -inf; bool.
+
+        >>> Tensor([1.0, float("-inf"), float("nan")]).isinf().tolist()
+        [False, True, False]
+        """
         if not self.node.dtype.is_float:
             return self._all(False)
         return (self == math.inf) | (self == -math.inf)
 
     def isfinite(self) -> Self:
-        """True for what is neither NaN nor infinite; bool."""
+        """True for what is neither NaN nor infinite; bool.
+
+        >>> Tensor([1.0, float("inf"), float("nan")]).isfinite().tolist()
+        [True, False, False]
+        """
         return self.abs() < math.inf if self.node.dtype.is_float else self._all(True)
 
     def _all(self, value: Scalar) -> Self:
         return self._like(filled(value, self.node.shape, dtypes.bool))
 
     def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Self:
-        """True where |self - other| <= atol + rtol * |other|; equal infinities are close, NaN to NaN if `equal_nan`."""
+        """True where |self - other| <= atol + rtol * |other|; equal infinities are close, NaN to NaN if `equal_nan`.
+
+        >>> Tensor([1.0, 1.1]).isclose(Tensor([1.000001, 1.0])).tolist()
+        [True, False]
+        """
         other = self._operand("isclose", other)
         if self.node.dtype.is_bool or other.node.dtype.is_bool:
             return self == other

@@ -28,7 +28,11 @@ class Gates(Methods):
 
     @in_float
     def celu(self, alpha: float = 1.0) -> Self:
-        """x, or alpha * (exp(x / alpha) - 1) below zero. Raises UsageError for alpha 0. Source: Barron 2017."""
+        """x, or alpha * (exp(x / alpha) - 1) below zero. Raises UsageError for alpha 0. Source: Barron 2017.
+
+        >>> print(Tensor([-1.0, 2.0]).celu(alpha=2.0))
+        tensor([-0.7869,  2.0000])
+        """
         if alpha == 0:
             raise UsageError("[celu] alpha=0.0 would be divided by. Use another one.")
         value = (self > 0.0).where(self, (self / alpha).expm1() * alpha)
@@ -47,7 +51,11 @@ class Gates(Methods):
         return self._part(axis, 0, size // 2) * self._part(axis, size // 2, size).sigmoid()
 
     def prelu(self, weight: Self) -> Self:
-        """x, or weight * x below zero: one weight, or one for each element of axis 1."""
+        """x, or weight * x below zero: one weight, or one for each element of axis 1.
+
+        >>> Tensor([[-1.0, -1.0]]).prelu(Tensor([0.5, 2.0])).tolist()
+        [[-0.5, -2.0]]
+        """
         shape = self.node.shape
         count = weight.numel()
         if count != 1:
@@ -61,12 +69,20 @@ class Gates(Methods):
         return (self > 0).where(self, self * weight)
 
     def hardshrink(self, lambd: float = 0.5) -> Self:
-        """x, and 0 where |x| is at most lambd."""
+        """x, and 0 where |x| is at most lambd.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).hardshrink().tolist()
+        [-1.0, 0.0, 2.0]
+        """
         inside = (self >= -lambd) & (self <= lambd)
         return inside.where(self._like(const(0, self.node.dtype)), self)
 
     def softshrink(self, lambd: float = 0.5) -> Self:
-        """x moved towards zero by lambd, and 0 where |x| is at most that. Raises UsageError below 0."""
+        """x moved towards zero by lambd, and 0 where |x| is at most that. Raises UsageError below 0.
+
+        >>> Tensor([-1.0, 0.25, 2.0]).softshrink(0.5).tolist()
+        [-0.5, 0.0, 1.5]
+        """
         if lambd < 0:
             raise UsageError(f"[softshrink] lambd={lambd}: use 0 or more.")
         inside = self._like(const(0, self.node.dtype))
@@ -74,11 +90,19 @@ class Gates(Methods):
         return self.isnan().where(self, moved)
 
     def tanhshrink(self) -> Self:
-        """x - tanh(x)."""
+        """x - tanh(x).
+
+        >>> print(Tensor([0.0, 2.0]).tanhshrink())
+        tensor([0.0000, 1.0360])
+        """
         return self - self.tanh()
 
     def threshold(self, threshold: float, value: float) -> Self:
-        """x where it is greater than the threshold, elsewhere `value`."""
+        """x where it is greater than the threshold, elsewhere `value`.
+
+        >>> Tensor([1.0, 2.0, 3.0]).threshold(2.0, -1.0).tolist()
+        [-1.0, -1.0, 3.0]
+        """
         other = self._like(constant("threshold", value, self.node.dtype))
         return (self <= threshold).where(other, self)
 

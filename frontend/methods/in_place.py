@@ -57,13 +57,22 @@ class InPlace(Methods):
         return self
 
     def zero_(self) -> Any:
-        """All zero."""
+        """All zero.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> x[:1].zero_().tolist(), x.tolist()
+        ([0.0], [0.0, 2.0])
+        """
         return self._written("zero_", self._all(0))
 
     def copy_(self, src: Any, non_blocking: bool = False) -> Any:
         """The values of another tensor, which is expanded, cast and moved as this one is.
 
         non_blocking   may be given and says nothing: no copy waits
+
+        >>> x = Tensor.zeros(2, 2)
+        >>> x.copy_(Tensor([1, 2])).tolist()
+        [[1.0, 2.0], [1.0, 2.0]]
         """
         source = self._operand("copy_", src)
         if source.device != self.device:
@@ -75,6 +84,9 @@ class InPlace(Methods):
         """A number on the diagonal of a matrix, or where all indices of a cube are equal.
 
         wrap   a matrix of more rows than columns has the diagonal again, a row below its end
+
+        >>> Tensor.zeros(2, 3).fill_diagonal_(5.0).tolist()
+        [[5.0, 0.0, 0.0], [0.0, 5.0, 0.0]]
         """
         shape = self.node.shape
         if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):

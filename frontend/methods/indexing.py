@@ -275,6 +275,10 @@ class Indexing(Methods):
         """The places of the elements that are not zero: (count, axes), int64. Computes and reads back.
 
         as_tuple   a vector for each axis instead, one for a tensor of shape ()
+
+        >>> x = Tensor([[0, 5], [7, 0]])
+        >>> x.nonzero().tolist(), [i.tolist() for i in x.nonzero(as_tuple=True)]
+        ([[0, 1], [1, 0]], [[0, 1], [1, 0]])
         """
         places = self._nonzero()
         if not as_tuple:
@@ -284,7 +288,11 @@ class Indexing(Methods):
         return tuple(type(self)(places[:, axis], device=self.device) for axis in range(len(self.node.shape)))
 
     def nonzero_static(self, size: int, fill_value: int = -1) -> Self:
-        """The places of the first `size` elements that are not zero, (size, axes); rows of `fill_value` behind them."""
+        """The places of the first `size` elements that are not zero, (size, axes); rows of `fill_value` behind them.
+
+        >>> Tensor([0, 5, 7]).nonzero_static(size=3).tolist()
+        [[1], [2], [-1]]
+        """
         if size < 0:
             raise UsageError(f"[nonzero_static] size={size}: use 0 or more.")
         shape, rank = self.node.shape, len(self.node.shape)
@@ -302,7 +310,11 @@ class Indexing(Methods):
         return (found < 0).where(fill_value, type(self).cat(columns[::-1], dim=1))
 
     def argwhere(self) -> Self:
-        """The places of the elements that are not zero, as `nonzero` gives them."""
+        """The places of the elements that are not zero, as `nonzero` gives them.
+
+        >>> Tensor([[0, 5], [7, 0]]).argwhere().tolist()
+        [[0, 1], [1, 0]]
+        """
         return type(self)(self._nonzero(), device=self.device)
 
     def _nonzero(self) -> Any:
@@ -542,6 +554,10 @@ class Indexing(Methods):
         """`gather` whose indices broadcast with the other axes, and count from the end where they are negative.
 
         dim   None takes from the flattened tensor
+
+        >>> x = Tensor([[30, 10, 20]])
+        >>> x.take_along_dim(x.argsort(), 1).tolist()
+        [[10, 20, 30]]
         """
         if dim is None:
             return self.flatten().take_along_dim(indices.flatten(), 0)
@@ -562,7 +578,11 @@ class Indexing(Methods):
         return x.gather(axis, indices.expand(wide))
 
     def index_select(self, dim: int, index: Self) -> Self:
-        """The slices of an axis that a vector of k indices names: its size becomes k."""
+        """The slices of an axis that a vector of k indices names: its size becomes k.
+
+        >>> Tensor([[1, 2], [3, 4]]).index_select(1, Tensor([1, 1, 0])).tolist()
+        [[2, 2, 1], [4, 4, 3]]
+        """
         if not self.node.shape:
             return self._reshape((1,)).index_select(dim, index)._reshape(())
         axis = self._axis_of("index_select", dim)
@@ -571,7 +591,11 @@ class Indexing(Methods):
         return self[(FULL,) * axis + (index.flatten(),)]
 
     def select(self, dim: int, index: int) -> Self:
-        """One slice of an axis, which goes away. Raises OutOfRange for an index that the axis does not have."""
+        """One slice of an axis, which goes away. Raises OutOfRange for an index that the axis does not have.
+
+        >>> Tensor([[1, 2], [3, 4]]).select(1, -1).tolist()
+        [2, 4]
+        """
         return self[(FULL,) * self._axis_of("select", dim) + (index,)]
 
     def scatter_add(self, dim: int, index: Self, src: Self) -> Self:
@@ -604,7 +628,11 @@ class Indexing(Methods):
         return self._like(node)
 
     def masked_select(self, mask: Self) -> Self:
-        """A vector of the elements where the mask is true, in row-major order. Computes the mask and reads it back."""
+        """A vector of the elements where the mask is true, in row-major order. Computes the mask and reads it back.
+
+        >>> Tensor([[1, 2], [3, 4]]).masked_select(Tensor([True, False])).tolist()
+        [1, 3]
+        """
         shape = broadcast_shape("masked_select", self.node.shape, mask.node.shape) or (1,)
         return self.expand(shape)[mask.expand(shape)]
 

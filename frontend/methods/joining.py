@@ -65,6 +65,10 @@ class Joining(Methods):
         """Side by side along a new axis: `a.stack(b, c, dim=1)`, or `Tensor.stack([a, b, c], dim=1)`.
 
         The shapes must be equal: three of (2, 4) along axis 1 give (2, 3, 4). The dtype is what all promote to.
+
+        >>> a, b = Tensor([1, 2]), Tensor([3, 4])
+        >>> Tensor.stack([a, b], dim=1).tolist()
+        [[1, 3], [2, 4]]
         """
         parts, dim = _listed("stack", tensors, others, dim)
         for place, part in enumerate(parts):

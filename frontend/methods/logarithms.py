@@ -37,40 +37,64 @@ class Logarithms(Methods):
         return self._like(_log_of_sum(x, y).cast(have))
 
     def logaddexp2(self, other: Any) -> Self:
-        """log2(2 ** self + 2 ** other), without overflow. Shapes broadcast."""
+        """log2(2 ** self + 2 ** other), without overflow. Shapes broadcast.
+
+        >>> Tensor([1000.0]).logaddexp2(Tensor([1000.0])).tolist()
+        [1001.0]
+        """
         x, y, have = meet_in_float("logaddexp2", self, other)
         total = _log_of_sum(x * math.log(2.0), y * math.log(2.0)) * (1.0 / math.log(2.0))
         return self._like(total.cast(have))
 
     @in_float
     def logit(self, eps: float | None = None) -> Self:
-        """log(x / (1 - x)), the inverse of sigmoid; NaN beyond 0 and 1, unless `eps` holds x eps away from them."""
+        """log(x / (1 - x)), the inverse of sigmoid; NaN beyond 0 and 1, unless `eps` holds x eps away from them.
+
+        >>> Tensor([0.5, 1.0, 2.0]).logit().tolist()
+        [0.0, inf, nan]
+        """
         x = self if eps is None else self.clamp(eps, 1.0 - eps)
         node = x.node
         return x._like(LOGIT.of(logarithm(divided(node, negated(node) + 1.0)), node))
 
     def xlogy(self, other: Any) -> Self:
-        """self * log(other), and 0 where self is 0, unless the other is NaN. Shapes broadcast."""
+        """self * log(other), and 0 where self is 0, unless the other is NaN. Shapes broadcast.
+
+        >>> Tensor([0.0, 2.0]).xlogy(Tensor([0.0, 1.0])).tolist()
+        [0.0, 0.0]
+        """
         x, y, have = meet_in_float("xlogy", self, other)
         value = _zero_times(x, y, x * logarithm(y))
         return self._like(XLOGY.of(value, x, y).cast(have))
 
     def xlog1py(self, other: Any) -> Self:
-        """self * log(1 + other), and 0 where self is 0, unless the other is NaN. Shapes broadcast."""
+        """self * log(1 + other), and 0 where self is 0, unless the other is NaN. Shapes broadcast.
+
+        >>> Tensor([0.0]).xlog1py(Tensor([-1.0])).tolist()
+        [0.0]
+        """
         x, y, have = meet_in_float("xlog1py", self, other)
         value = _zero_times(x, y, x * log1p(y))
         return self._like(XLOG1PY.of(value, x, y).cast(have))
 
     @in_float
     def entr(self) -> Self:
-        """-x * log(x): 0 at zero, -inf below."""
+        """-x * log(x): 0 at zero, -inf below.
+
+        >>> Tensor([-1.0, 0.0, 1.0]).entr().abs().tolist()
+        [inf, 0.0, 0.0]
+        """
         x = self.node
         value = (x > 0.0).where(negated(x) * logarithm(x), const(-math.inf, x.dtype))
         value = x.eq(0.0).where(const(0.0, x.dtype), value)
         return self._like(ENTR.of(x.ne(x).where(x, value), x))
 
     def float_power(self, exponent: Any) -> Self:
-        """self ** exponent, computed in float64, which the result has."""
+        """self ** exponent, computed in float64, which the result has.
+
+        >>> Tensor([2, 3]).float_power(2).tolist(), Tensor([2, 3]).float_power(2).dtype
+        ([4.0, 9.0], dtypes.float64)
+        """
         if not isinstance(exponent, (bool, int, float)):
             exponent = self._operand("float_power", exponent).cast(dtypes.float64)
         else:

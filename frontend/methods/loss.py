@@ -59,20 +59,31 @@ class Loss(Methods):
         return self._difference("mse_loss", target).square()._reduced("mse_loss", reduction)
 
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
-        """|self - target|; reduced as in `mse_loss`."""
+        """|self - target|; reduced as in `mse_loss`.
+
+        >>> Tensor([1.0, 4.0]).l1_loss(Tensor([0.0, 2.0])).item()
+        1.5
+        """
         return self._difference("l1_loss", target).abs()._reduced("l1_loss", reduction)
 
     def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
         """Half the square of the difference up to delta, a straight line beyond; reduced as in `mse_loss`.
 
         Source  Huber 1964
+
+        >>> Tensor([0.5, 3.0]).huber_loss(Tensor([0.0, 0.0]), reduction="none").tolist()
+        [0.125, 2.5]
         """
         size = self._difference("huber_loss", target).abs()
         near = size.minimum(delta)
         return (near * (size - 0.5 * near))._reduced("huber_loss", reduction)
 
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
-        """The Huber loss divided by its delta, here beta; l1_loss for beta 0."""
+        """The Huber loss divided by its delta, here beta; l1_loss for beta 0.
+
+        >>> Tensor([0.5, 3.0]).smooth_l1_loss(Tensor([0.0, 0.0]), beta=2.0, reduction="none").tolist()
+        [0.0625, 2.0]
+        """
         if beta == 0:
             return self.l1_loss(target, reduction)
         return self.huber_loss(target, reduction, beta) / beta
@@ -82,6 +93,9 @@ class Loss(Methods):
 
         reduction    as in `mse_loss`, and "batchmean", the sum divided by the first size
         log_target   the target holds logarithms, too
+
+        >>> print(Tensor([0.5, 0.5]).log().kl_div(Tensor([1.0, 0.0]), reduction="sum"))
+        tensor(0.6931)
         """
         logs = target if log_target else (target == 0).where(1.0, target).log()
         weights = target.exp() if log_target else target
@@ -94,6 +108,9 @@ class Loss(Methods):
         """-(target * log(self) + (1 - target) * log(1 - self)), of probabilities; logarithms stop at -100.
 
         weight   multiplies the elements; reduced as in `mse_loss`
+
+        >>> Tensor([1.0, 0.0]).binary_cross_entropy(Tensor([1.0, 1.0]), reduction="none").abs().tolist()
+        [0.0, 100.0]
         """
         self._difference("binary_cross_entropy", target)
         points = -(target * self.log().maximum(-100.0) + (1.0 - target) * (-self).log1p().maximum(-100.0))
@@ -108,6 +125,10 @@ class Loss(Methods):
         """`binary_cross_entropy` of sigmoid(self), without overflow.
 
         pos_weight   multiplies the part of target 1
+
+        >>> x = Tensor([1000.0, -1000.0])
+        >>> x.binary_cross_entropy_with_logits(Tensor([0.0, 0.0]), reduction="none").tolist()
+        [1000.0, 0.0]
         """
         self._difference("binary_cross_entropy_with_logits", target)
         call = "binary_cross_entropy_with_logits"
@@ -129,6 +150,10 @@ class Loss(Methods):
         Raises         UsageError for a target of another shape or of floats
 
         A target that is neither a class nor ignore_index gives NaN, never a wrong number. A vector is one sample.
+
+        >>> logs = Tensor([[-1.0, -2.0], [-3.0, -4.0]])
+        >>> logs.nll_loss(Tensor([1, -100])).item()
+        2.0
         """
         axis = self._class_axis("nll_loss", target)
         logs, is_target, scale = self._at_classes(target, weight, ignore_index, axis)
@@ -149,6 +174,10 @@ class Loss(Methods):
         self             (batch, classes, ...) logits
         target           class indices (batch, ...), or probabilities of the logits' shape
         label_smoothing  this share of the target is spread over all classes evenly
+
+        >>> logits = Tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 9.0]])
+        >>> print(logits.cross_entropy(Tensor([0, 2]), reduction="none"))
+        tensor([0.2395, 0.0002])
         """
         if not 0.0 <= label_smoothing <= 1.0:
             raise UsageError(f"[cross_entropy] label_smoothing={label_smoothing}: use 0 to 1.")

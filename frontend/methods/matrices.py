@@ -35,15 +35,27 @@ class Matrices(Methods):
         return mine + product
 
     def addmm(self, mat1: Self, mat2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta * self + alpha * (mat1 @ mat2)."""
+        """beta * self + alpha * (mat1 @ mat2).
+
+        >>> Tensor([1.0, 2.0]).addmm(Tensor([[1.0], [2.0]]), Tensor([[1.0, 10.0]]), beta=0).tolist()
+        [[1.0, 10.0], [2.0, 20.0]]
+        """
         return self._plus(mat1.matmul(mat2), beta, alpha)
 
     def addmv(self, mat: Self, vec: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta * self + alpha * (mat @ vec)."""
+        """beta * self + alpha * (mat @ vec).
+
+        >>> Tensor([1.0]).addmv(Tensor([[1.0, 2.0]]), Tensor([3.0, 4.0]), alpha=2).tolist()
+        [23.0]
+        """
         return self._plus(mat.matmul(vec), beta, alpha)
 
     def addr(self, vec1: Self, vec2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta * self + alpha * the outer product of two vectors."""
+        """beta * self + alpha * the outer product of two vectors.
+
+        >>> Tensor([[1.0]]).addr(Tensor([1.0, 2.0]), Tensor([10.0, 20.0])).tolist()
+        [[11.0, 21.0], [21.0, 41.0]]
+        """
         outer = vec1.unsqueeze(1) * vec2
         if outer.node.dtype.is_bool:
             outer = outer & bool(alpha)
@@ -51,28 +63,49 @@ class Matrices(Methods):
         return self._plus(outer, beta, alpha)
 
     def baddbmm(self, batch1: Self, batch2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta * self + alpha * (batch1 @ batch2), of batches of matrices."""
+        """beta * self + alpha * (batch1 @ batch2), of batches of matrices.
+
+        >>> Tensor([[[1.0]]]).baddbmm(Tensor.ones(2, 1, 3), Tensor.ones(2, 3, 1)).tolist()
+        [[[4.0]], [[4.0]]]
+        """
         return self._plus(batch1.matmul(batch2), beta, alpha)
 
     def addbmm(self, batch1: Self, batch2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta * self + alpha * the sum of batch1 @ batch2 over the batch."""
+        """beta * self + alpha * the sum of batch1 @ batch2 over the batch.
+
+        >>> Tensor([[1.0]]).addbmm(Tensor.ones(4, 1, 2), Tensor.ones(4, 2, 1)).tolist()
+        [[9.0]]
+        """
         return self._plus(batch1.matmul(batch2).sum(0), beta, alpha)
 
     def vdot(self, other: Self) -> Self:
-        """The sum of products of two vectors."""
+        """The sum of products of two vectors.
+
+        >>> Tensor([1 + 1j]).vdot(Tensor([1 + 1j])).item()
+        (2+0j)
+        """
         if len(self.node.shape) != 1 or len(other.node.shape) != 1:
             raise UsageError(f"[vdot] {self.node.shape} and {other.node.shape}: vdot is for two vectors.")
         return self.matmul(other)
 
     def inner(self, other: Self) -> Self:
-        """Sums of products over both last axes: (..., k) and (..., k) -> (..., ...); of a number the product."""
+        """Sums of products over both last axes: (..., k) and (..., k) -> (..., ...); of a number the product.
+
+        >>> Tensor([[1, 2], [3, 4]]).inner(Tensor([[1, 1], [0, 1]])).tolist()
+        [[3, 2], [7, 4]]
+        """
         a, b = self.node.shape, other.node.shape
         if not a or not b:
             return self * other
         return self.tensordot(other, ([-1], [-1]))
 
     def tensordot(self, other: Self, dims: Any = 2) -> Self:
-        """Sums of products over axes: the last `dims` of this tensor and the first of the other, or two lists."""
+        """Sums of products over axes: the last `dims` of this tensor and the first of the other, or two lists.
+
+        >>> a, b = Tensor.ones(2, 3, 4), Tensor.ones(4, 3, 5)
+        >>> a.tensordot(b, dims=([1, 2], [1, 0])).shape
+        (2, 5)
+        """
         mine, its = self.node.shape, other.node.shape
         if isinstance(dims, int):
             if not 0 <= dims <= min(len(mine), len(its)):
@@ -106,7 +139,11 @@ class Matrices(Methods):
         return a.matmul(b)._reshape((*rows, *columns))
 
     def kron(self, other: Self) -> Self:
-        """Each element of this tensor times the whole other: sizes multiply, axis by axis."""
+        """Each element of this tensor times the whole other: sizes multiply, axis by axis.
+
+        >>> Tensor([1, 2]).kron(Tensor([1, 10])).tolist()
+        [1, 10, 2, 20]
+        """
         rank = max(len(self.node.shape), len(other.node.shape))
         mine = (1,) * (rank - len(self.node.shape)) + self.node.shape
         its = (1,) * (rank - len(other.node.shape)) + other.node.shape
@@ -115,7 +152,11 @@ class Matrices(Methods):
         return (a * b)._reshape(tuple([m * n for m, n in zip(mine, its)]))
 
     def cross(self, other: Self, dim: int | None = None) -> Self:
-        """The cross product along an axis of size 3: the first such one, unless given."""
+        """The cross product along an axis of size 3: the first such one, unless given.
+
+        >>> Tensor([1, 0, 0]).cross(Tensor([0, 1, 0])).tolist()
+        [0, 0, 1]
+        """
         shape = type(self).broadcast_shapes(self.node.shape, other.node.shape)
         if dim is None:
             dim = next((axis for axis, size in enumerate(shape) if size == 3), -1)
@@ -127,7 +168,11 @@ class Matrices(Methods):
         return turn[0] * turn[3] - turn[1] * turn[2]
 
     def matrix_power(self, n: int) -> Self:
-        """A square matrix times itself, n times; 0 gives the identity, a negative n the power of the inverse."""
+        """A square matrix times itself, n times; 0 gives the identity, a negative n the power of the inverse.
+
+        >>> Tensor([[1.0, 1.0], [0.0, 1.0]]).matrix_power(-3).tolist()
+        [[1.0, -3.0], [0.0, 1.0]]
+        """
         shape = self.node.shape
         if len(shape) < 2 or shape[-1] != shape[-2]:
             raise UsageError(f"[matrix_power] shape {shape}: give square matrices.")
@@ -148,7 +193,11 @@ class Matrices(Methods):
             square = square.matmul(square)
 
     def vander(self, N: int | None = None, increasing: bool = False) -> Self:
-        """The powers of each element of a vector, as rows: N of them, falling unless `increasing`."""
+        """The powers of each element of a vector, as rows: N of them, falling unless `increasing`.
+
+        >>> Tensor([2, 3]).vander().tolist()
+        [[2, 1], [3, 1]]
+        """
         size = self.numel() if N is None else N
         if len(self.node.shape) < 1 or size < 0:
             raise UsageError(f"[vander] shape {self.node.shape}, N={N}: give a vector, and N of 0 or more.")

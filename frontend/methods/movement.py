@@ -45,14 +45,22 @@ class Movement(Methods):
         return self._reshape(_completed("reshape", self.node.shape, room_args("reshape", shape)))
 
     def view(self, *shape: Any) -> Self:
-        """Same as `reshape`: views cost nothing here, so none is refused."""
+        """Same as `reshape`: views cost nothing here, so none is refused.
+
+        >>> Tensor([[1, 2], [3, 4]]).T.reshape(4).tolist()
+        [1, 3, 2, 4]
+        """
         return self._reshape(_completed("view", self.node.shape, room_args("view", shape)))
 
     def _reshape(self, shape: Shape) -> Self:
         return self._view(reshaped(self.node, shape))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
-        """Axes start_dim to end_dim (inclusive) become one. (2, 3, 4) from axis 1 on -> (2, 12); a scalar -> (1,)."""
+        """Axes start_dim to end_dim (inclusive) become one. (2, 3, 4) from axis 1 on -> (2, 12); a scalar -> (1,).
+
+        >>> Tensor.zeros(2, 3, 4).flatten(1).shape, Tensor(5).flatten().shape
+        ((2, 12), (1,))
+        """
         shape = self.node.shape
         if not shape:
             return self._reshape((1,))
@@ -62,18 +70,30 @@ class Movement(Methods):
         return self._reshape(shape[:first] + (prod(shape[first : last + 1]),) + shape[last + 1 :])
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
-        """Axis `dim` becomes several, of those sizes; one may be -1. (2, 12) with dim 1, sizes (3, -1) -> (2, 3, 4)."""
+        """Axis `dim` becomes several, of those sizes; one may be -1. (2, 12) with dim 1, sizes (3, -1) -> (2, 3, 4).
+
+        >>> Tensor.zeros(2, 12).unflatten(1, (3, -1)).shape
+        (2, 3, 4)
+        """
         axis, shape = self._axis("unflatten", dim), self.node.shape
         inner = _completed("unflatten", shape[axis : axis + 1], tuple(sizes))
         return self._reshape(shape[:axis] + inner + shape[axis + 1 :])
 
     def unsqueeze(self, dim: int) -> Self:
-        """A new axis of size 1 before axis `dim`. (2, 3) with dim 1 -> (2, 1, 3); -1 puts it last."""
+        """A new axis of size 1 before axis `dim`. (2, 3) with dim 1 -> (2, 1, 3); -1 puts it last.
+
+        >>> Tensor.zeros(2, 3).unsqueeze(-1).shape
+        (2, 3, 1)
+        """
         axis, shape = self._axis("unsqueeze", dim, extra=1), self.node.shape
         return self._reshape((*shape[:axis], 1, *shape[axis:]))
 
     def squeeze(self, dim: int | tuple[int, ...] | None = None) -> Self:
-        """Without the axes of size 1: all of them, or the named ones (others are left alone). (1, 2, 1) -> (2,)."""
+        """Without the axes of size 1: all of them, or the named ones (others are left alone). (1, 2, 1) -> (2,).
+
+        >>> Tensor.zeros(1, 2, 1).squeeze().shape, Tensor.zeros(1, 2, 1).squeeze(1).shape
+        ((2,), (1, 2, 1))
+        """
         drop = set(self._axes("squeeze", dim))
         return self._reshape(tuple(s for axis, s in enumerate(self.node.shape) if s != 1 or axis not in drop))
 
@@ -83,6 +103,9 @@ class Movement(Methods):
         """Axes in another order: permute(2, 0, 1) puts axis 2 first. (2, 3, 4) -> (4, 2, 3).
 
         Raises  UsageError unless each axis is named once
+
+        >>> Tensor.zeros(2, 3, 4).permute(2, 0, 1).shape
+        (4, 2, 3)
         """
         axes = shape_args("permute", order)
         rank = len(self.node.shape)
@@ -94,7 +117,11 @@ class Movement(Methods):
         return self._view(permuted(self.node, found))
 
     def transpose(self, dim0: int, dim1: int) -> Self:
-        """Two axes swapped. (2, 3, 4) with 0 and 2 -> (4, 3, 2)."""
+        """Two axes swapped. (2, 3, 4) with 0 and 2 -> (4, 3, 2).
+
+        >>> Tensor.zeros(2, 3, 4).swapaxes(0, 2).shape
+        (4, 3, 2)
+        """
         order = list(range(len(self.node.shape)))
         a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
         if order:
@@ -104,7 +131,11 @@ class Movement(Methods):
     swapaxes = transpose
 
     def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
-        """Axes taken out and put back at other places. (2, 3, 4) with 0 to -1 -> (3, 4, 2)."""
+        """Axes taken out and put back at other places. (2, 3, 4) with 0 to -1 -> (3, 4, 2).
+
+        >>> Tensor.zeros(2, 3, 4).moveaxis(0, -1).shape
+        (3, 4, 2)
+        """
         sources = (source,) if isinstance(source, int) else tuple(source)
         places = (destination,) if isinstance(destination, int) else tuple(destination)
         taken = [self._axis("movedim", axis) for axis in sources]
@@ -121,7 +152,11 @@ class Movement(Methods):
     moveaxis = movedim
 
     def t(self) -> Self:
-        """The transpose of a matrix; a vector or a scalar is left alone. Raises UsageError for more axes."""
+        """The transpose of a matrix; a vector or a scalar is left alone. Raises UsageError for more axes.
+
+        >>> Tensor([[1, 2], [3, 4]]).t().tolist(), Tensor([1, 2]).t().tolist()
+        ([[1, 3], [2, 4]], [1, 2])
+        """
         if len(self.node.shape) > 2:
             raise UsageError(
                 f"[t] shape {self.node.shape}: t() is for at most 2 axes. Use .mT or .permute()."
@@ -130,12 +165,20 @@ class Movement(Methods):
 
     @property
     def T(self) -> Self:
-        """All axes in reverse order. (2, 3, 4) -> (4, 3, 2)."""
+        """All axes in reverse order. (2, 3, 4) -> (4, 3, 2).
+
+        >>> Tensor([[1, 2, 3]]).T.shape
+        (3, 1)
+        """
         return self._view(permuted(self.node, tuple(reversed(range(len(self.node.shape))))))
 
     @property
     def mT(self) -> Self:
-        """The last two axes swapped. (..., n, m) -> (..., m, n)."""
+        """The last two axes swapped. (..., n, m) -> (..., m, n).
+
+        >>> Tensor.zeros(5, 2, 3).mT.shape
+        (5, 3, 2)
+        """
         if len(self.node.shape) < 2:
             raise UsageError(f"[mT] shape {self.node.shape}: a matrix needs 2 axes. Use unsqueeze first.")
         return self.transpose(-2, -1)
@@ -172,7 +215,11 @@ class Movement(Methods):
         return self._view(node)
 
     def expand_as(self, other: Core) -> Self:
-        """Expanded to the shape of another tensor; see `expand`."""
+        """Expanded to the shape of another tensor; see `expand`.
+
+        >>> Tensor([[1], [2]]).expand_as(Tensor.zeros(2, 3)).tolist()
+        [[1, 1, 1], [2, 2, 2]]
+        """
         return self.expand(*other.shape)
 
     broadcast_to = expand
@@ -195,7 +242,11 @@ class Movement(Methods):
         return self._like(reshaped(tiled.node, tuple(count * size for count, size in zip(times, shape))))
 
     def tile(self, *repeats: Any) -> Self:
-        """Like `repeat`, but missing counts are 1: a matrix tiled by (2,) repeats along its last axis."""
+        """Like `repeat`, but missing counts are 1: a matrix tiled by (2,) repeats along its last axis.
+
+        >>> Tensor([[1, 2]]).tile(2).tolist()
+        [[1, 2, 1, 2]]
+        """
         times = shape_args("tile", repeats)
         return self.repeat((1,) * (len(self.node.shape) - len(times)) + times)
 
@@ -237,6 +288,9 @@ class Movement(Methods):
         """The part from low to high (not included) of each axis; None keeps an axis whole.
 
         Raises  UsageError where a part is not inside its axis, or there is not one for each
+
+        >>> Tensor([[1, 2, 3], [4, 5, 6]]).shrink(((0, 1), (1, 3))).tolist()
+        [[2, 3]]
         """
         shape = self.node.shape
         if len(bounds) != len(shape):
@@ -253,6 +307,9 @@ class Movement(Methods):
         """`length` elements of axis `dim`, from `start`; a negative start counts from the end.
 
         start   an int, or an integer tensor of shape (), which is computed and read back
+
+        >>> Tensor([10, 20, 30, 40]).narrow(0, -3, 2).tolist()
+        [20, 30]
         """
         axis = self._axis_of("narrow", dim)
         if not is_whole(start) and not (isinstance(start, Core) and start.node.dtype.is_integer):
@@ -344,7 +401,11 @@ class Movement(Methods):
         return self._like(expanded(self.node, (*shape[:axis], size, *shape[axis + 1 :])))
 
     def flip(self, *axes: Any, dims: int | Sequence[int] | None = None) -> Self:
-        """Backwards along those axes, `flip(0, 1)` or `flip(dims=(0, 1))`. The shape stays."""
+        """Backwards along those axes, `flip(0, 1)` or `flip(dims=(0, 1))`. The shape stays.
+
+        >>> Tensor([[1, 2], [3, 4]]).flip(1).tolist()
+        [[2, 1], [4, 3]]
+        """
         if dims is not None:
             axes = (dims,) if isinstance(dims, int) else tuple(dims)
         axes = self._axes("flip", shape_args("flip", axes))
@@ -424,7 +485,11 @@ class Movement(Methods):
         return tuple(parts)
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
-        """At most that many parts of one axis, all of one size but the last. (5,) in 2 -> (3,), (2,)."""
+        """At most that many parts of one axis, all of one size but the last. (5,) in 2 -> (3,), (2,).
+
+        >>> [part.tolist() for part in Tensor.arange(5).chunk(2)]
+        [[0, 1, 2], [3, 4]]
+        """
         if chunks < 1:
             raise UsageError(f"[chunk] chunks={chunks}: must be 1 or more.")
         length = self.node.shape[self._axis_of("chunk", dim)]
@@ -433,7 +498,12 @@ class Movement(Methods):
         return self.split(-(-length // chunks), dim)
 
     def unbind(self, dim: int = 0) -> tuple[Self, ...]:
-        """The slices along one axis, which goes away. (2, 3) along 0 -> two of (3,)."""
+        """The slices along one axis, which goes away. (2, 3) along 0 -> two of (3,).
+
+        >>> rows = Tensor([[1, 2], [3, 4]]).unbind()
+        >>> [row.tolist() for row in rows]
+        [[1, 2], [3, 4]]
+        """
         if not self.node.shape:
             raise UsageError("[unbind] a tensor of shape () has no axis to take apart.")
         axis = self._axis("unbind", dim)

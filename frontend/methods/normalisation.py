@@ -48,7 +48,11 @@ class Normalisation(Methods):
         return self._like(_softmax(axes).of(result.node, self.node))
 
     def log_softmax(self, dim: int = -1, dtype: DType | None = None) -> Self:
-        """log(softmax(x)) along an axis, without overflow. The shape stays; integers become float32, all `dtype`."""
+        """log(softmax(x)) along an axis, without overflow. The shape stays; integers become float32, all `dtype`.
+
+        >>> print(Tensor([0.0, 1000.0]).log_softmax(0))
+        tensor([-1000.,     0.])
+        """
         return (self if dtype is None else self.cast(dtype))._log_softmax(dim)
 
     @in_float
@@ -61,7 +65,11 @@ class Normalisation(Methods):
         return shifted - shifted.exp()._reduce(Op.ADD, axes, keepdim=True).log()
 
     def softmin(self, dim: int = -1, dtype: DType | None = None) -> Self:
-        """softmax(-x) along an axis."""
+        """softmax(-x) along an axis.
+
+        >>> print(Tensor([0.0, 1.0]).softmin(0))
+        tensor([0.7311, 0.2689])
+        """
         return (-self).softmax(dim, dtype)
 
     def _exponentials(self, call: str, dim: int) -> tuple[Self, tuple[int, ...]]:
@@ -81,6 +89,10 @@ class Normalisation(Methods):
 
         Raises  UsageError when normalized_shape is not what the shape ends with
         Source  Ba et al. 2016
+
+        >>> print(Tensor([[1.0, 3.0], [10.0, 20.0]]).layer_norm(2))
+        tensor([[-1.0000,  1.0000],
+                [-1.0000,  1.0000]])
         """
         axes = self._last_axes("layer_norm", normalized_shape)
         return _scaled(self._normalised(axes, eps), weight, bias)
@@ -92,6 +104,9 @@ class Normalisation(Methods):
         """x / sqrt(mean(x * x) + eps) over the last axes, then * weight; eps is the spacing at 1 unless given.
 
         Source  Zhang and Sennrich 2019
+
+        >>> print(Tensor([[3.0, 4.0]]).rms_norm(2))
+        tensor([[0.8485, 1.1314]])
         """
         axes = self._last_axes("rms_norm", normalized_shape)
         if eps is None:
@@ -107,6 +122,10 @@ class Normalisation(Methods):
 
         Raises  UsageError unless the groups divide the channels
         Source  Wu and He 2018
+
+        >>> x = Tensor([[[1.0], [3.0], [10.0], [20.0]]])
+        >>> print(x.group_norm(2).flatten())
+        tensor([-1.0000,  1.0000, -1.0000,  1.0000])
         """
         shape = self.node.shape
         if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
@@ -120,7 +139,12 @@ class Normalisation(Methods):
 
     @in_float
     def instance_norm(self, weight: Self | None = None, bias: Self | None = None, eps: float = 1e-5) -> Self:
-        """(batch, channels, ...): mean 0 and variance 1 over each channel of a sample, then * weight + bias."""
+        """(batch, channels, ...): mean 0 and variance 1 over each channel of a sample, then * weight + bias.
+
+        >>> print(Tensor([[[1.0, 3.0], [10.0, 20.0]]]).instance_norm()[0])
+        tensor([[-1.0000,  1.0000],
+                [-1.0000,  1.0000]])
+        """
         return self.group_norm(self.node.shape[1] if self.ndim > 1 else 1, weight, bias, eps)
 
     @in_float
@@ -136,6 +160,9 @@ class Normalisation(Methods):
 
         mean, var, weight, bias   (channels,); mean and var both or neither
         Source                    Ioffe and Szegedy 2015
+
+        >>> Tensor([[1.0], [3.0]]).batch_norm(eps=0.0).tolist()
+        [[-1.0], [1.0]]
         """
         shape = self.node.shape
         if len(shape) < 2:
@@ -165,11 +192,19 @@ class Normalisation(Methods):
         return tuple(range(len(shape) - len(wanted), len(shape)))
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
-        """Divided by its norm of order p along an axis, or by eps where that is larger."""
+        """Divided by its norm of order p along an axis, or by eps where that is larger.
+
+        >>> Tensor([[3.0, 4.0], [0.0, 0.0]]).normalize().tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+        """
         return self / self.norm(p, dim, keepdim=True).maximum(eps)
 
     def cosine_similarity(self, other: Self, dim: int = 1, eps: float = 1e-8) -> Self:
-        """The cosine of the angle between vectors along an axis, which goes away."""
+        """The cosine of the angle between vectors along an axis, which goes away.
+
+        >>> print(Tensor([[1.0, 0.0]]).cosine_similarity(Tensor([[1.0, 1.0]])))
+        tensor([0.7071])
+        """
         lengths = self.norm(2.0, dim).maximum(eps) * other.norm(2.0, dim).maximum(eps)
         return (self * other).sum(dim) / lengths
 
@@ -177,6 +212,9 @@ class Normalisation(Methods):
         """A new last axis with 1 at the index and 0 elsewhere: (...) -> (..., num_classes), int64.
 
         num_classes   -1 reads the greatest index back first
+
+        >>> Tensor([2, 0]).one_hot(3).tolist()
+        [[0, 0, 1], [1, 0, 0]]
         """
         if not self.node.dtype.is_integer:
             raise UsageError(f"[one_hot] {self.node.dtype.name} are not indices. Cast to dtypes.int64.")
@@ -187,7 +225,11 @@ class Normalisation(Methods):
         return (self.unsqueeze(-1) == places).cast(dtypes.int64)
 
     def embedding(self, weight: Self) -> Self:
-        """The rows of a table that these indices name: (...) and (count, width) -> (..., width); see `x[...]`."""
+        """The rows of a table that these indices name: (...) and (count, width) -> (..., width); see `x[...]`.
+
+        >>> Tensor([2, 0]).embedding(Tensor([[1, 2], [3, 4], [5, 6]])).tolist()
+        [[5, 6], [1, 2]]
+        """
         if len(weight.node.shape) != 2 or not self.node.dtype.is_integer:
             raise UsageError(
                 f"[embedding] {self.node.dtype.name} indices into a table of shape {weight.node.shape}: give "

@@ -54,7 +54,12 @@ class Ordering(Methods):
         return self._ordered("sort", dim, descending, None)
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Self:
-        """The indices, int64, that sort an axis; see `sort`."""
+        """The indices, int64, that sort an axis; see `sort`.
+
+        >>> x = Tensor([2, 3, 1])
+        >>> x.argsort().tolist(), x[x.argsort(descending=True)].tolist()
+        ([2, 0, 1], [3, 2, 1])
+        """
         indices: Self = self.sort(dim, descending).indices
         return indices
 

@@ -32,56 +32,100 @@ class Parts(Methods):
 
     @property
     def real(self) -> Self:
-        """The real parts: of real numbers, these."""
+        """The real parts: of real numbers, these.
+
+        >>> Tensor([1 + 2j]).real.tolist()
+        [1.0]
+        """
         return self
 
     @property
     def imag(self) -> Self:
-        """The imaginary parts of complex numbers. Raises UsageError for real ones, which have none."""
+        """The imaginary parts of complex numbers. Raises UsageError for real ones, which have none.
+
+        >>> Tensor([1 + 2j]).imag.tolist()
+        [2.0]
+        """
         raise UsageError(
             f"[imag] a {self.dtype.name} tensor of shape {self.shape} has no imaginary parts. Use x.zeros_like()."
         )
 
     def conj(self) -> Self:
-        """The imaginary parts with the other sign: real numbers are as they are."""
+        """The imaginary parts with the other sign: real numbers are as they are.
+
+        >>> Tensor([1 + 2j]).conj().tolist(), Tensor([1.0]).conj().tolist()
+        ([(1-2j)], [1.0])
+        """
         return self
 
     def conj_physical(self) -> Self:
-        """As `conj`."""
+        """As `conj`.
+
+        >>> Tensor([1 + 2j]).conj_physical().tolist()
+        [(1-2j)]
+        """
         return self.conj()
 
     def resolve_conj(self) -> Self:
-        """Itself: nothing is conjugated later."""
+        """Itself: nothing is conjugated later.
+
+        >>> Tensor([1 + 2j]).conj().resolve_conj().tolist()
+        [(1-2j)]
+        """
         return self
 
     def resolve_neg(self) -> Self:
-        """Itself: nothing is negated later."""
+        """Itself: nothing is negated later.
+
+        >>> Tensor([1.0]).resolve_neg().tolist()
+        [1.0]
+        """
         return self
 
     def is_conj(self) -> bool:
-        """False: nothing is conjugated later."""
+        """False: nothing is conjugated later.
+
+        >>> Tensor([1 + 2j]).is_conj()
+        False
+        """
         return False
 
     def angle(self) -> Self:
-        """The angle with the positive real axis: pi for negative numbers, 0 for others, NaN for NaN."""
+        """The angle with the positive real axis: pi for negative numbers, 0 for others, NaN for NaN.
+
+        >>> print(Tensor([1j, -1 + 0j, 1 + 0j]).angle())
+        tensor([1.5708, 3.1416, 0.0000])
+        """
         x = self._float()
         turned = (x < 0.0).where(math.pi, 0.0).cast(x.dtype)
         return (x != x).where(x.detach(), turned)
 
     @property
     def H(self) -> Self:
-        """A matrix transposed and conjugated. Raises UsageError for other than 2 axes, or none."""
+        """A matrix transposed and conjugated. Raises UsageError for other than 2 axes, or none.
+
+        >>> Tensor([[1 + 2j, 3j]]).H.tolist()
+        [[(1-2j)], [-3j]]
+        """
         if self.ndim not in (0, 2):
             raise UsageError(f"[H] shape {self.shape} is no matrix. Use mH for the last two axes.")
         return self.conj().mT if self.ndim else self.conj()
 
     @property
     def mH(self) -> Self:
-        """The last two axes swapped, and conjugated."""
+        """The last two axes swapped, and conjugated.
+
+        >>> Tensor.zeros(5, 2, 3).mH.shape
+        (5, 3, 2)
+        """
         return self.conj().mT
 
     def adjoint(self) -> Self:
-        """The last two axes swapped, and conjugated: `mH`."""
+        """The last two axes swapped, and conjugated: `mH`.
+
+        >>> Tensor([[1 + 2j, 3j]]).adjoint().tolist()
+        [[(1-2j)], [-3j]]
+        """
         return self.conj().mT
 
     def cfloat(self) -> Any:
@@ -93,7 +137,11 @@ class Parts(Methods):
         return self.cast(dtypes.complex64)
 
     def cdouble(self) -> Any:
-        """As complex128."""
+        """As complex128.
+
+        >>> Tensor([1.0]).cdouble().dtype
+        dtypes.complex128
+        """
         return self.cast(dtypes.complex128)
 
     def view_as_complex(self) -> Any:
@@ -109,7 +157,11 @@ class Parts(Methods):
         return _pair(self[..., 0], self[..., 1])
 
     def view_as_real(self) -> Self:
-        """Complex numbers as pairs of real ones: (...) -> (..., 2). Raises UsageError for real numbers."""
+        """Complex numbers as pairs of real ones: (...) -> (..., 2). Raises UsageError for real numbers.
+
+        >>> Tensor([1 + 2j]).view_as_real().tolist()
+        [[1.0, 2.0]]
+        """
         raise UsageError(
             f"[view_as_real] a {self.dtype.name} tensor is real already. Give complex numbers: x.cfloat()."
         )
@@ -179,6 +231,11 @@ class Parts(Methods):
 
         length  how many samples; what the frames say, unless given
         Raises  UsageError where the windows leave a sample out
+
+        >>> x = Tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
+        >>> spectra = x.stft(4, window=hcq.hann_window(4), return_complex=True)
+        >>> print(spectra.istft(4, window=hcq.hann_window(4)))
+        tensor([1., 2., 3., 4., 5., 6., 7., 8.])
         """
         return importlib.import_module(SHORT_TIME).istft(
             self, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex

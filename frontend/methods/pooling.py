@@ -45,7 +45,11 @@ class Pooling(Methods):
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        """The greatest element of each window over the last axis; see `max_pool2d`."""
+        """The greatest element of each window over the last axis; see `max_pool2d`.
+
+        >>> Tensor([[[1.0, 5.0, 2.0, 3.0, 4.0]]]).max_pool1d(2, ceil_mode=True).tolist()
+        [[[5.0, 3.0, 4.0]]]
+        """
         return self._max_pool(
             "max_pool1d", 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices
         )
@@ -64,6 +68,11 @@ class Pooling(Methods):
         (..., *space) -> (..., *space'), where space' is that of conv2d; stride is the kernel's size unless given.
         ceil_mode        a last window that begins inside, and reaches beyond, counts
         return_indices   (values, indices): where in the flattened space each one was
+
+        >>> x = Tensor([[[[1.0, 2.0], [4.0, 3.0]]]])
+        >>> values, indices = hcq.nn.functional.max_pool2d(x, 2, return_indices=True)
+        >>> values.item(), indices.item()
+        (4.0, 2)
         """
         return self._max_pool(
             "max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices
@@ -78,7 +87,11 @@ class Pooling(Methods):
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        """The greatest element of each window over the last three axes; see `max_pool2d`."""
+        """The greatest element of each window over the last three axes; see `max_pool2d`.
+
+        >>> Tensor.zeros(1, 1, 4, 5, 6).max_pool3d(2).shape
+        (1, 1, 2, 2, 3)
+        """
         return self._max_pool(
             "max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode, return_indices
         )
@@ -144,7 +157,11 @@ class Pooling(Methods):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> Self:
-        """The average of each window over the last axis; see `avg_pool2d`."""
+        """The average of each window over the last axis; see `avg_pool2d`.
+
+        >>> Tensor([[[1.0, 3.0, 5.0]]]).avg_pool1d(2, stride=1).tolist()
+        [[[2.0, 4.0]]]
+        """
         return self._avg_pool(
             "avg_pool1d", 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None
         )
@@ -162,6 +179,10 @@ class Pooling(Methods):
 
         (..., *space) -> (..., *space'), as in max_pool2d. Of integers rounded towards zero. Raises UsageError for bool.
         divisor_override   what sums are divided by instead of their counts
+
+        >>> x = Tensor.ones(1, 1, 2, 2)
+        >>> x.avg_pool2d(2, padding=1).tolist(), x.avg_pool2d(2, padding=1, count_include_pad=False).tolist()
+        ([[[[0.25, 0.25], [0.25, 0.25]]]], [[[[1.0, 1.0], [1.0, 1.0]]]])
         """
         return self._avg_pool(
             "avg_pool2d", 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
@@ -176,7 +197,11 @@ class Pooling(Methods):
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Self:
-        """The average of each window over the last three axes; see `avg_pool2d`."""
+        """The average of each window over the last three axes; see `avg_pool2d`.
+
+        >>> Tensor.ones(1, 1, 4, 4, 4).avg_pool3d(2, divisor_override=1).unique().tolist()
+        [8.0]
+        """
         return self._avg_pool(
             "avg_pool3d", 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         )
@@ -225,18 +250,29 @@ class Pooling(Methods):
     # -- as many windows as are asked for --
 
     def adaptive_avg_pool1d(self, output_size: Any) -> Self:
-        """Averages over the last axis, as many as are asked for; see `adaptive_avg_pool2d`."""
+        """Averages over the last axis, as many as are asked for; see `adaptive_avg_pool2d`.
+
+        >>> Tensor([[[1.0, 2.0, 3.0, 4.0, 5.0]]]).adaptive_avg_pool1d(2).tolist()
+        [[[2.0, 4.0]]]
+        """
         return self._adaptive_average("adaptive_avg_pool1d", output_size, 1)
 
     def adaptive_avg_pool2d(self, output_size: Any) -> Self:
         """Averages over the last two axes, as many as are asked for: (..., h, w) -> (..., *output_size).
 
         Window i of n over a size s reaches from floor(i s / n) to ceil((i + 1) s / n). None leaves a size as it is.
+
+        >>> Tensor.zeros(1, 8, 7, 5).adaptive_avg_pool2d((3, 1)).shape
+        (1, 8, 3, 1)
         """
         return self._adaptive_average("adaptive_avg_pool2d", output_size, 2)
 
     def adaptive_avg_pool3d(self, output_size: Any) -> Self:
-        """Averages over the last three axes, as many as are asked for; see `adaptive_avg_pool2d`."""
+        """Averages over the last three axes, as many as are asked for; see `adaptive_avg_pool2d`.
+
+        >>> Tensor.zeros(1, 8, 7, 5, 6).adaptive_avg_pool3d(2).shape
+        (1, 8, 2, 2, 2)
+        """
         return self._adaptive_average("adaptive_avg_pool3d", output_size, 3)
 
     def _adaptive_average(self, call: str, output_size: Any, rank: int) -> Self:
@@ -255,15 +291,27 @@ class Pooling(Methods):
         return total / counts.cast(self.node.dtype)
 
     def adaptive_max_pool1d(self, output_size: Any, return_indices: bool = False) -> Any:
-        """The greatest elements over the last axis, as many as are asked for; see `adaptive_avg_pool2d`."""
+        """The greatest elements over the last axis, as many as are asked for; see `adaptive_avg_pool2d`.
+
+        >>> Tensor([[[1.0, 2.0, 3.0, 4.0, 5.0]]]).adaptive_max_pool1d(2).tolist()
+        [[[3.0, 5.0]]]
+        """
         return self._adaptive_greatest("adaptive_max_pool1d", output_size, 1, return_indices)
 
     def adaptive_max_pool2d(self, output_size: Any, return_indices: bool = False) -> Any:
-        """The greatest elements over the last two axes, as many as are asked for; see `adaptive_avg_pool2d`."""
+        """The greatest elements over the last two axes, as many as are asked for; see `adaptive_avg_pool2d`.
+
+        >>> Tensor([[[[1.0, 2.0], [3.0, 4.0]]]]).adaptive_max_pool2d((1, 2)).tolist()
+        [[[[3.0, 4.0]]]]
+        """
         return self._adaptive_greatest("adaptive_max_pool2d", output_size, 2, return_indices)
 
     def adaptive_max_pool3d(self, output_size: Any, return_indices: bool = False) -> Any:
-        """The greatest elements over the last three axes, as many as are asked for; see `adaptive_avg_pool2d`."""
+        """The greatest elements over the last three axes, as many as are asked for; see `adaptive_avg_pool2d`.
+
+        >>> Tensor.zeros(1, 2, 4, 5, 6).adaptive_max_pool3d((1, 2, 3)).shape
+        (1, 2, 1, 2, 3)
+        """
         return self._adaptive_greatest("adaptive_max_pool3d", output_size, 3, return_indices)
 
     def _adaptive_greatest(self, call: str, output_size: Any, rank: int, return_indices: bool) -> Any:
@@ -332,7 +380,12 @@ class Pooling(Methods):
         padding: Sizes = 0,
         output_size: Sequence[int] | None = None,
     ) -> Self:
-        """The inverse of max_pool1d: values at the indices that it gave, and zero elsewhere."""
+        """The inverse of max_pool1d: values at the indices that it gave, and zero elsewhere.
+
+        >>> values, indices = hcq.nn.functional.max_pool1d(Tensor([[[1.0, 5.0, 2.0, 3.0]]]), 2, return_indices=True)
+        >>> values.max_unpool1d(indices, 2).tolist()
+        [[[0.0, 5.0, 0.0, 3.0]]]
+        """
         return self._unpooled("max_unpool1d", 1, indices, kernel_size, stride, padding, output_size)
 
     def max_unpool2d(
@@ -343,7 +396,13 @@ class Pooling(Methods):
         padding: Sizes = 0,
         output_size: Sequence[int] | None = None,
     ) -> Self:
-        """The inverse of max_pool2d: values at the indices that it gave, and zero elsewhere."""
+        """The inverse of max_pool2d: values at the indices that it gave, and zero elsewhere.
+
+        >>> x = Tensor([[[[1.0, 2.0], [4.0, 3.0]]]])
+        >>> values, indices = hcq.nn.functional.max_pool2d(x, 2, return_indices=True)
+        >>> values.max_unpool2d(indices, 2).tolist()
+        [[[[0.0, 0.0], [4.0, 0.0]]]]
+        """
         return self._unpooled("max_unpool2d", 2, indices, kernel_size, stride, padding, output_size)
 
     def max_unpool3d(
@@ -354,7 +413,12 @@ class Pooling(Methods):
         padding: Sizes = 0,
         output_size: Sequence[int] | None = None,
     ) -> Self:
-        """The inverse of max_pool3d: values at the indices that it gave, and zero elsewhere."""
+        """The inverse of max_pool3d: values at the indices that it gave, and zero elsewhere.
+
+        >>> values, indices = hcq.nn.functional.max_pool3d(Tensor.ones(1, 1, 2, 2, 2), 2, return_indices=True)
+        >>> values.max_unpool3d(indices, 2).sum().item()
+        1.0
+        """
         return self._unpooled("max_unpool3d", 3, indices, kernel_size, stride, padding, output_size)
 
     def _unpooled(

@@ -85,11 +85,19 @@ class Product(Methods):
     bmm = matmul
 
     def mv(self, vector: Self) -> Self:
-        """Matrix times vector: (m, k) and (k,) -> (m,)."""
+        """Matrix times vector: (m, k) and (k,) -> (m,).
+
+        >>> Tensor([[1, 2], [3, 4]]).mv(Tensor([1, 10])).tolist()
+        [21, 43]
+        """
         return self.matmul(vector)
 
     def dot(self, other: Self) -> Self:
-        """The sum of products of two vectors: (n,) and (n,) -> ()."""
+        """The sum of products of two vectors: (n,) and (n,) -> ().
+
+        >>> Tensor([1, 2]).dot(Tensor([10, 100])).item()
+        210
+        """
         if len(self.node.shape) != 1 or len(other.node.shape) != 1:
             raise UsageError(
                 f"[dot] {self.node.shape} and {other.node.shape}: dot is for two vectors. Use @."
@@ -97,13 +105,22 @@ class Product(Methods):
         return self.matmul(other)
 
     def outer(self, other: Self) -> Self:
-        """Every product of an element of one vector with one of the other: (n,) and (m,) -> (n, m)."""
+        """Every product of an element of one vector with one of the other: (n,) and (m,) -> (n, m).
+
+        >>> Tensor([1, 2]).outer(Tensor([1, 10, 100])).tolist()
+        [[1, 10, 100], [2, 20, 200]]
+        """
         if len(self.node.shape) != 1 or len(other.node.shape) != 1:
             raise UsageError(f"[outer] {self.node.shape} and {other.node.shape}: outer is for two vectors.")
         return self.unsqueeze(1) * other
 
     def linear(self, weight: Self, bias: Self | None = None) -> Self:
-        """self @ weight.T + bias: (..., in) with weight (out, in) and bias (out,) -> (..., out)."""
+        """self @ weight.T + bias: (..., in) with weight (out, in) and bias (out,) -> (..., out).
+
+        >>> x, weight, bias = Tensor([1.0, 2.0]), Tensor([[1.0, 1.0], [0.0, 3.0]]), Tensor([0.5, 0.0])
+        >>> x.linear(weight, bias).tolist()
+        [3.5, 6.0]
+        """
         if (
             len(weight.node.shape) not in (1, 2)
             or not self.node.shape

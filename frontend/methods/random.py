@@ -165,7 +165,14 @@ class Random(Methods):
 
     @staticmethod
     def manual_seed(seed: int) -> None:
-        """Start the random numbers of every device over from this seed, of 64 bits; without a call it is 0."""
+        """Start the random numbers of every device over from this seed, of 64 bits; without a call it is 0.
+
+        >>> _ = Tensor.manual_seed(7)
+        >>> first = Tensor.rand(3).tolist()
+        >>> _ = Tensor.manual_seed(7)
+        >>> Tensor.rand(3).tolist() == first
+        True
+        """
         global _seed
         if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
             raise UsageError(f"[manual_seed] {seed!r}: a seed is an int from 0 to 2**64 - 1.")
@@ -182,6 +189,10 @@ class Random(Methods):
         """Uniform numbers in [0, 1); float32 unless another float is given.
 
         requires_grad   as in `Tensor(data)`; a draw happens now, and takes the next numbers of its device
+
+        >>> x = Tensor.rand(1000)
+        >>> x.min().item() >= 0.0, x.max().item() < 1.0
+        (True, True)
         """
         sizes, kind = _sizes("rand", shape), _float("rand", dtype)
         return cls._draw(sizes, device, lambda words: _unit(words, kind), kind, requires_grad)
@@ -193,6 +204,10 @@ class Random(Methods):
         """Numbers of the normal distribution with mean 0 and deviation 1; float32 unless another float is given.
 
         Source  Box and Muller 1958
+
+        >>> x = Tensor.randn(10000)
+        >>> abs(x.mean().item()) < 0.05, abs(x.std().item() - 1) < 0.05
+        (True, True)
         """
         sizes, kind = _sizes("randn", shape), _float("randn", dtype)
         return cls._draw(sizes, device, lambda words: _bell(words, kind), kind, requires_grad)
@@ -207,7 +222,12 @@ class Random(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """Uniform numbers in [low, high); float32 unless another float is given. Raises UsageError if low > high."""
+        """Uniform numbers in [low, high); float32 unless another float is given. Raises UsageError if low > high.
+
+        >>> x = Tensor.uniform(1000, low=-1.0, high=2.0)
+        >>> x.min().item() >= -1.0, x.max().item() < 2.0
+        (True, True)
+        """
         if not low <= high:
             raise UsageError(f"[uniform] low {low} is above high {high}. Swap them.")
         sizes, kind = _sizes("uniform", shape), _float("uniform", dtype)
@@ -227,7 +247,12 @@ class Random(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """Numbers of the normal distribution with this mean and deviation; float32 unless another float is given."""
+        """Numbers of the normal distribution with this mean and deviation; float32 unless another float is given.
+
+        >>> x = Tensor.normal(10000, mean=5.0, std=2.0)
+        >>> 4.8 < x.mean().item() < 5.2, 1.8 < x.std().item() < 2.2
+        (True, True)
+        """
         if not std >= 0:
             raise UsageError(f"[normal] std {std}: a deviation is 0 or more.")
         sizes, kind = _sizes("normal", shape), _float("normal", dtype)
@@ -250,6 +275,10 @@ class Random(Methods):
         """Integers in [low, high), each as likely as the next; `randint(high, size=...)` starts at 0.
 
         Raises  UsageError for an empty range, and for one that does not fit the dtype, int64 unless given
+
+        >>> x = Tensor.randint(3, 5, (1000,))
+        >>> x.unique().tolist()
+        [3, 4]
         """
         if high is None:
             low, high = 0, low
@@ -272,7 +301,11 @@ class Random(Methods):
     def bernoulli(
         cls, *shape: Any, p: float = 0.5, dtype: DType | None = None, device: str | None = None
     ) -> Self:
-        """True with probability p; in `dtype`, bool if none is given. Raises UsageError for p outside 0 to 1."""
+        """True with probability p; in `dtype`, bool if none is given. Raises UsageError for p outside 0 to 1.
+
+        >>> Tensor.bernoulli(3, p=1.0).tolist(), Tensor.bernoulli(2, p=0.0, dtype=hcq.float32).tolist()
+        ([True, True, True], [0.0, 0.0])
+        """
         if not 0.0 <= p <= 1.0:
             raise UsageError(f"[bernoulli] p {p}: a probability is between 0 and 1.")
         kind = dtype or dtypes.bool
@@ -288,6 +321,9 @@ class Random(Methods):
 
         Up to 8192 of them, each number is the rank of a random key, counted on the device by comparing every pair, and
         can be part of a recording. A longer permutation sorts the keys on the host.
+
+        >>> Tensor.randperm(5).sort().values.tolist()
+        [0, 1, 2, 3, 4]
         """
         if not isinstance(n, int) or n < 0:
             raise UsageError(f"[randperm] {n!r}: give how many numbers, 0 or more.")
@@ -313,11 +349,19 @@ class Random(Methods):
         return cls(order, dtype=kind, device=keys.device)
 
     def rand_like(self, *, dtype: DType | None = None) -> Self:
-        """Uniform numbers in [0, 1), of this tensor's shape, dtype and device."""
+        """Uniform numbers in [0, 1), of this tensor's shape, dtype and device.
+
+        >>> Tensor.zeros(2, 3, dtype=hcq.float64).rand_like().dtype
+        dtypes.float64
+        """
         return self.rand(self.shape, dtype=dtype or self.dtype, device=self.device)
 
     def randn_like(self, *, dtype: DType | None = None) -> Self:
-        """Standard normal numbers, of this tensor's shape, dtype and device."""
+        """Standard normal numbers, of this tensor's shape, dtype and device.
+
+        >>> Tensor.zeros(2, 3).randn_like().shape
+        (2, 3)
+        """
         return self.randn(self.shape, dtype=dtype or self.dtype, device=self.device)
 
     @classmethod

@@ -32,7 +32,11 @@ class Rearranging(Methods):
     __slots__ = ()
 
     def pixel_shuffle(self, upscale_factor: int) -> Self:
-        """Channels become space: (..., c * r * r, h, w) -> (..., c, h * r, w * r)."""
+        """Channels become space: (..., c * r * r, h, w) -> (..., c, h * r, w * r).
+
+        >>> Tensor.arange(4).reshape(4, 1, 1).pixel_shuffle(2).tolist()
+        [[[0, 1], [2, 3]]]
+        """
         shape, r = self.node.shape, upscale_factor
         if len(shape) < 3 or r < 1 or shape[-3] % (r * r):
             raise UsageError(
@@ -45,7 +49,11 @@ class Rearranging(Methods):
         return x._reshape((*lead, c // (r * r), h * r, w * r))
 
     def pixel_unshuffle(self, downscale_factor: int) -> Self:
-        """Space becomes channels: (..., c, h * r, w * r) -> (..., c * r * r, h, w)."""
+        """Space becomes channels: (..., c, h * r, w * r) -> (..., c * r * r, h, w).
+
+        >>> Tensor.zeros(1, 3, 4, 6).pixel_unshuffle(2).shape
+        (1, 12, 2, 3)
+        """
         shape, r = self.node.shape, downscale_factor
         if len(shape) < 3 or r < 1 or shape[-1] % r or shape[-2] % r:
             raise UsageError(
@@ -58,7 +66,11 @@ class Rearranging(Methods):
         return x._reshape((*lead, c * r * r, h // r, w // r))
 
     def channel_shuffle(self, groups: int) -> Self:
-        """Channels dealt out: of each group the first, then of each the second, ..."""
+        """Channels dealt out: of each group the first, then of each the second, ...
+
+        >>> Tensor.arange(4).reshape(1, 4, 1, 1).channel_shuffle(2).flatten().tolist()
+        [0, 2, 1, 3]
+        """
         shape = self.node.shape
         if len(shape) < 3 or groups < 1 or shape[1] % groups:
             raise UsageError(
@@ -68,7 +80,11 @@ class Rearranging(Methods):
         return x.transpose(1, 2)._reshape(shape)
 
     def local_response_norm(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Self:
-        """x / (k + alpha * the mean of squares of `size` neighbouring channels) ** beta."""
+        """x / (k + alpha * the mean of squares of `size` neighbouring channels) ** beta.
+
+        >>> print(Tensor([[[2.0], [4.0]]]).local_response_norm(1, alpha=1.0, beta=1.0, k=0.0).flatten())
+        tensor([0.5000, 0.2500])
+        """
         shape = self.node.shape
         if len(shape) < 3 or size < 1:
             raise UsageError(
@@ -97,6 +113,10 @@ class Rearranging(Methods):
         mode                 "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic" or "area"
         align_corners        the outermost elements stay where they are
         antialias            "bilinear" and "bicubic" average over what a smaller size leaves out
+
+        >>> x = Tensor([[[1.0, 3.0]]])
+        >>> x.interpolate(size=4).tolist(), x.interpolate(size=4, mode="linear", align_corners=False).tolist()
+        ([[[1.0, 1.0, 3.0, 3.0]]], [[[1.0, 1.5, 2.5, 3.0]]])
         """
         call = "interpolate"
         space = self.node.shape[2:]

@@ -75,7 +75,11 @@ class Reduction(Methods):
         return self._accumulated(dtype)._reduce(Op.ADD, self._axes("sum", dim), keepdim)
 
     def prod(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
-        """Product over all axes, one, or several; axes and dtypes are as in `sum`."""
+        """Product over all axes, one, or several; axes and dtypes are as in `sum`.
+
+        >>> Tensor([[1, 2], [3, 4]]).prod(1).tolist(), Tensor([]).prod().item()
+        ([2, 12], 1.0)
+        """
         return self._accumulated(dtype)._reduce(Op.MUL, self._axes("prod", dim), keepdim)
 
     def _accumulated(self, dtype: DType | None) -> Self:
@@ -85,7 +89,11 @@ class Reduction(Methods):
         return self.cast(dtypes.int64) if not have.is_float and have is not dtypes.uint64 else self
 
     def mean(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
-        """Average over all axes, one, or several; of no elements NaN. Raises UsageError for integers and bool."""
+        """Average over all axes, one, or several; of no elements NaN. Raises UsageError for integers and bool.
+
+        >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).mean(0).tolist(), Tensor([]).mean().item()
+        ([2.0, 3.0], nan)
+        """
         x = self if dtype is None else self.cast(dtype)
         if not x.node.dtype.is_float:
             raise UsageError(
@@ -109,6 +117,10 @@ class Reduction(Methods):
 
         unbiased  PyTorch's older word: True is correction 1, False is 0
         Raises    UsageError for integers and bool
+
+        >>> x = Tensor([1.0, 3.0])
+        >>> x.var().item(), x.var(correction=0).item()
+        (2.0, 1.0)
         """
         dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)  # var(True)
         correction = 1 if correction is None else correction
@@ -137,7 +149,12 @@ class Reduction(Methods):
         keepdim: bool = False,
         unbiased: bool | None = None,
     ) -> Self:
-        """Square root of the variance; see `var`."""
+        """Square root of the variance; see `var`.
+
+        >>> x = Tensor([1.0, 3.0])
+        >>> print(x.std(), x.std(correction=0))
+        tensor(1.4142) tensor(1.)
+        """
         return self.var(dim, correction, keepdim, unbiased)._root()
 
     def _root(self) -> Self:
@@ -152,7 +169,12 @@ class Reduction(Methods):
         keepdim: bool = False,
         unbiased: bool | None = None,
     ) -> tuple[Self, Self]:
-        """The variance and the mean over axes; see `var`."""
+        """The variance and the mean over axes; see `var`.
+
+        >>> var, mean = hcq.var_mean(Tensor([[1.0, 3.0], [2.0, 2.0]]), 1)
+        >>> var.tolist(), mean.tolist()
+        ([2.0, 0.0], [2.0, 2.0])
+        """
         axes = None if isinstance(dim, bool) else dim
         return self.var(dim, correction, keepdim, unbiased), self.mean(axes, keepdim)
 
@@ -163,7 +185,12 @@ class Reduction(Methods):
         keepdim: bool = False,
         unbiased: bool | None = None,
     ) -> tuple[Self, Self]:
-        """The standard deviation and the mean over axes; see `var`."""
+        """The standard deviation and the mean over axes; see `var`.
+
+        >>> std, mean = hcq.std_mean(Tensor([1.0, 3.0]), correction=0)
+        >>> std.item(), mean.item()
+        (1.0, 2.0)
+        """
         axes = None if isinstance(dim, bool) else dim
         return self.std(dim, correction, keepdim, unbiased), self.mean(axes, keepdim)
 
@@ -204,11 +231,19 @@ class Reduction(Methods):
     # -- extremes --
 
     def amax(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """The greatest value over all axes, one, or several; NaN if there is one. Raises UsageError if empty."""
+        """The greatest value over all axes, one, or several; NaN if there is one. Raises UsageError if empty.
+
+        >>> Tensor([[1.0, float("nan")], [3.0, 2.0]]).amax((0,)).tolist()
+        [3.0, nan]
+        """
         return self._reduce(Op.MAX, self._not_empty("amax", self._axes("amax", dim)), keepdim)
 
     def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """The least value over all axes, one, or several; NaN if there is one. Raises UsageError if empty."""
+        """The least value over all axes, one, or several; NaN if there is one. Raises UsageError if empty.
+
+        >>> Tensor([[1, 5], [3, 2]]).amin(1, keepdim=True).tolist()
+        [[1], [2]]
+        """
         return self._reduce(Op.MIN, self._not_empty("amin", self._axes("amin", dim)), keepdim)
 
     def max(self, dim: Any = None, keepdim: bool = False) -> Any:
@@ -225,7 +260,12 @@ class Reduction(Methods):
         return ValuesIndices(self.amax(dim, keepdim), self.argmax(dim, keepdim))
 
     def min(self, dim: Any = None, keepdim: bool = False) -> Any:
-        """The least value; along one axis (an int): (values, indices); with another tensor: `minimum`."""
+        """The least value; along one axis (an int): (values, indices); with another tensor: `minimum`.
+
+        >>> values, indices = Tensor([[1, 5], [7, 2]]).min(1)
+        >>> values.tolist(), indices.tolist()
+        ([1, 2], [0, 1])
+        """
         if isinstance(dim, Core):
             return self.minimum(dim)
         if dim is None or isinstance(dim, (tuple, list)):
@@ -233,11 +273,20 @@ class Reduction(Methods):
         return ValuesIndices(self.amin(dim, keepdim), self.argmin(dim, keepdim))
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Self:
-        """The index of the first greatest value, or of the first NaN; int64. Without dim, in the flattened tensor."""
+        """The index of the first greatest value, or of the first NaN; int64. Without dim, in the flattened tensor.
+
+        >>> x = Tensor([[1, 9], [9, 2]])
+        >>> x.argmax().item(), x.argmax(1).tolist()
+        (1, [1, 0])
+        """
         return self._where_is(Op.MAX, "argmax", dim, keepdim)
 
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Self:
-        """The index of the first least value, or of the first NaN; int64. Without dim, in the flattened tensor."""
+        """The index of the first least value, or of the first NaN; int64. Without dim, in the flattened tensor.
+
+        >>> Tensor([[3, 1], [2, 4]]).argmin(0).tolist()
+        [1, 0]
+        """
         return self._where_is(Op.MIN, "argmin", dim, keepdim)
 
     def _where_is(self, op: Op, call: str, dim: int | None, keepdim: bool) -> Self:
@@ -286,15 +335,27 @@ class Reduction(Methods):
         return count - first.cast(dtypes.int64)
 
     def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """True if any element is not zero; over all axes, one, or several."""
+        """True if any element is not zero; over all axes, one, or several.
+
+        >>> Tensor([[0, 0], [0, 3]]).any(1).tolist(), Tensor([]).any().item()
+        ([False, True], False)
+        """
         return self.cast(dtypes.bool)._reduce(Op.MAX, self._axes("any", dim), keepdim)
 
     def all(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """True if no element is zero; over all axes, one, or several."""
+        """True if no element is zero; over all axes, one, or several.
+
+        >>> Tensor([[1, 0], [2, 3]]).all(1).tolist(), Tensor([]).all().item()
+        ([False, True], True)
+        """
         return self.cast(dtypes.bool)._reduce(Op.MIN, self._axes("all", dim), keepdim)
 
     def count_nonzero(self, dim: Axes = None) -> Self:
-        """How many elements are not zero; int64; over all axes, one, or several."""
+        """How many elements are not zero; int64; over all axes, one, or several.
+
+        >>> Tensor([[0, 1], [2, 3]]).count_nonzero(0).tolist()
+        [1, 2]
+        """
         return self.cast(dtypes.bool).sum(dim)
 
     def _not_empty(self, call: str, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -307,7 +368,11 @@ class Reduction(Methods):
         return axes
 
     def logsumexp(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """log(sum(exp(x))) over axes, without overflow. Raises UsageError for an empty axis."""
+        """log(sum(exp(x))) over axes, without overflow. Raises UsageError for an empty axis.
+
+        >>> print(Tensor([1000.0, 1000.0]).logsumexp(0))
+        tensor(1000.6932)
+        """
         x = self._float()
         axes = x._axes("logsumexp", dim)
         top = x._reduce(Op.MAX, x._not_empty("logsumexp", axes), keepdim=True).detach()
@@ -330,7 +395,11 @@ class Reduction(Methods):
         return self._accumulated(dtype)._running(Op.ADD, "cumsum", dim)
 
     def cumprod(self, dim: int, dtype: DType | None = None) -> Self:
-        """Running product along an axis, of the same shape; integers and bool in int64, or all in `dtype`."""
+        """Running product along an axis, of the same shape; integers and bool in int64, or all in `dtype`.
+
+        >>> Tensor([1, 2, 3, 4]).cumprod(0).tolist()
+        [1, 2, 6, 24]
+        """
         return self._accumulated(dtype)._running(Op.MUL, "cumprod", dim)
 
     def _running(self, op: Op, call: str, dim: int) -> Self:

@@ -79,6 +79,12 @@ class Scattering(Methods):
         """Elements of src combined at the indices along an axis, and with what is there, if include_self.
 
         reduce   "sum", "prod", "mean", "amax" or "amin"
+
+        >>> x, index, src = Tensor([1.0, 2.0]), Tensor([0, 0, 1]), Tensor([5.0, 3.0, 1.0])
+        >>> x.scatter_reduce(0, index, src, "amax").tolist()
+        [5.0, 2.0]
+        >>> x.scatter_reduce(0, index, src, "sum", include_self=False).tolist()
+        [8.0, 1.0]
         """
         call = "scatter_reduce"
         if reduce not in ("sum", "prod", "mean", "amax", "amin"):
@@ -148,7 +154,11 @@ class Scattering(Methods):
         return axis, places._reshape(line).expand(shape), source._reshape(shape)
 
     def index_add(self, dim: int, index: Self, source: Self, alpha: Any = 1) -> Self:
-        """This tensor with alpha times the slices of source added at the indices of an axis."""
+        """This tensor with alpha times the slices of source added at the indices of an axis.
+
+        >>> Tensor([0, 0, 0]).index_add(0, Tensor([2, 2, 0]), Tensor([1, 2, 4])).tolist()
+        [4, 0, 3]
+        """
         if not self.node.shape:
             _one("index_add", index, source)
             return self._reshape((1,)).index_add(0, index, source._reshape((1,)), alpha)._reshape(())
@@ -157,7 +167,11 @@ class Scattering(Methods):
         return self._placed("index_add", Op.SCATTER_ADD, axis, places, values)
 
     def index_copy(self, dim: int, index: Self, source: Self) -> Self:
-        """This tensor with the slices of source put at the indices of an axis; the last one stays."""
+        """This tensor with the slices of source put at the indices of an axis; the last one stays.
+
+        >>> Tensor([0, 0, 0]).index_copy(0, Tensor([2, 0]), Tensor([5, 7])).tolist()
+        [7, 0, 5]
+        """
         if not self.node.shape:
             _one("index_copy", index, source)
             return self._reshape((1,)).index_copy(0, index, source._reshape((1,)))._reshape(())
@@ -165,7 +179,11 @@ class Scattering(Methods):
         return self._placed("index_copy", Op.SCATTER, axis, places, values)
 
     def index_fill(self, dim: int, index: Self, value: Any) -> Self:
-        """This tensor with one number in the slices at the indices of an axis."""
+        """This tensor with one number in the slices at the indices of an axis.
+
+        >>> Tensor([[1, 2], [3, 4]]).index_fill(1, Tensor([0]), 9).tolist()
+        [[9, 2], [9, 4]]
+        """
         if not self.node.shape:
             return self._reshape((1,)).index_fill(0, index, value)._reshape(())
         axis = self._axis("index_fill", dim)
@@ -180,7 +198,11 @@ class Scattering(Methods):
     def index_reduce(
         self, dim: int, index: Self, source: Self, reduce: str, *, include_self: bool = True
     ) -> Self:
-        """The slices of source combined at the indices of an axis: "prod", "mean", "amax" or "amin"."""
+        """The slices of source combined at the indices of an axis: "prod", "mean", "amax" or "amin".
+
+        >>> Tensor([1.0, 1.0]).index_reduce(0, Tensor([0, 0]), Tensor([5.0, 3.0]), "amax").tolist()
+        [5.0, 1.0]
+        """
         if not self.node.shape:
             _one("index_reduce", index, source)
             line = self._reshape((1,))
@@ -190,7 +212,11 @@ class Scattering(Methods):
         return self.scatter_reduce(axis, places, values, reduce, include_self=include_self)
 
     def index_put(self, indices: Sequence[Any], values: Self, accumulate: bool = False) -> Self:
-        """This tensor with values at x[indices], or with them added there: every one, if `accumulate`."""
+        """This tensor with values at x[indices], or with them added there: every one, if `accumulate`.
+
+        >>> Tensor([[0, 0], [0, 0]]).index_put((Tensor([0, 1]), Tensor([1, 1])), Tensor([5, 7])).tolist()
+        [[0, 5], [0, 7]]
+        """
         if not isinstance(indices, (list, tuple)):
             raise UsageError(f"[index_put] indices={shown(indices)}: give a tuple of tensors.")
         key = tuple([slice(None) if index is None else index for index in indices])
@@ -226,13 +252,21 @@ class Scattering(Methods):
         return self.flatten().gather(0, line)._reshape(index.node.shape)
 
     def put(self, index: Self, source: Self, accumulate: bool = False) -> Self:
-        """This tensor with elements of source at places of the flattened tensor, or added there."""
+        """This tensor with elements of source at places of the flattened tensor, or added there.
+
+        >>> Tensor([[0, 0], [0, 0]]).put(Tensor([1, 3]), Tensor([5, 7])).tolist()
+        [[0, 5], [0, 7]]
+        """
         op = Op.SCATTER_ADD if accumulate else Op.SCATTER
         line = self._flat_places(index).flatten()
         return self.flatten()._placed("put", op, 0, line, source.flatten())._reshape(self.node.shape)
 
     def masked_scatter(self, mask: Self, source: Self) -> Self:
-        """This tensor with the elements of source, one after the other, where the mask is true."""
+        """This tensor with the elements of source, one after the other, where the mask is true.
+
+        >>> Tensor([0, 0, 0]).masked_scatter(Tensor([True, False, True]), Tensor([5, 7, 9])).tolist()
+        [5, 0, 7]
+        """
         shape = type(self).broadcast_shapes(self.node.shape, mask.node.shape)
         mask = mask.expand(shape)
         line = mask.flatten()

@@ -36,17 +36,29 @@ class Shapes(Methods):
     # -- shapes like another's --
 
     def view_as(self, other: Self) -> Self:
-        """The same elements in the shape of another tensor."""
+        """The same elements in the shape of another tensor.
+
+        >>> Tensor([1, 2, 3, 4]).reshape_as(Tensor.zeros(2, 2)).tolist()
+        [[1, 2], [3, 4]]
+        """
         return self.reshape(other.node.shape)
 
     reshape_as = view_as
 
     def ravel(self) -> Self:
-        """All elements in one axis."""
+        """All elements in one axis.
+
+        >>> Tensor([[1, 2], [3, 4]]).T.ravel().tolist()
+        [1, 3, 2, 4]
+        """
         return self._reshape((self.numel(),))
 
     def sum_to_size(self, *size: Any) -> Self:
-        """The sum over what expanding from this shape would have repeated: the inverse of `expand`."""
+        """The sum over what expanding from this shape would have repeated: the inverse of `expand`.
+
+        >>> Tensor([[1, 2], [3, 4]]).sum_to_size(1, 2).tolist()
+        [[4, 6]]
+        """
         wanted, shape = shape_args("sum_to_size", size), self.node.shape
         if not wanted:
             return self.sum()
@@ -57,27 +69,47 @@ class Shapes(Methods):
         return self.sum(axes, keepdim=True)._reshape(wanted) if shape != wanted else self
 
     def narrow_copy(self, dim: int, start: int, length: int) -> Self:
-        """`narrow`, in memory of its own when it is computed."""
+        """`narrow`, in memory of its own when it is computed.
+
+        >>> Tensor([10, 20, 30]).narrow_copy(0, 1, 2).tolist()
+        [20, 30]
+        """
         return self.narrow(dim, start, length)
 
     def new_full(
         self, size: Any, fill_value: Scalar, dtype: DType | None = None, device: str | None = None
     ) -> Self:
-        """One number in a shape; on this tensor's device and in its dtype unless others are given."""
+        """One number in a shape; on this tensor's device and in its dtype unless others are given.
+
+        >>> Tensor([1.5]).new_full((2,), 7).tolist()
+        [7.0, 7.0]
+        """
         return self.full(
             shape_args("new_full", (size,)), fill_value, dtype or self.dtype, device or self.device
         )
 
     def new_zeros(self, *size: Any, dtype: DType | None = None, device: str | None = None) -> Self:
-        """Zeros in a shape; on this tensor's device and in its dtype unless others are given."""
+        """Zeros in a shape; on this tensor's device and in its dtype unless others are given.
+
+        >>> Tensor([True]).new_zeros(2).tolist()
+        [False, False]
+        """
         return self.new_full(shape_args("new_zeros", size), 0, dtype, device)
 
     def new_ones(self, *size: Any, dtype: DType | None = None, device: str | None = None) -> Self:
-        """Ones in a shape; on this tensor's device and in its dtype unless others are given."""
+        """Ones in a shape; on this tensor's device and in its dtype unless others are given.
+
+        >>> Tensor([1], dtype=hcq.int8).new_ones(2, 2).tolist()
+        [[1, 1], [1, 1]]
+        """
         return self.new_full(shape_args("new_ones", size), 1, dtype, device)
 
     def new_empty(self, *size: Any, dtype: DType | None = None, device: str | None = None) -> Self:
-        """Zeros too: memory is never shown before it is written."""
+        """Zeros too: memory is never shown before it is written.
+
+        >>> Tensor([1], dtype=hcq.int8).new_empty(2, 3).dtype
+        dtypes.int8
+        """
         return self.new_full(shape_args("new_empty", size), 0, dtype, device)
 
     @classmethod
@@ -88,7 +120,11 @@ class Shapes(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """A tensor of shape (): float32 unless another dtype is given."""
+        """A tensor of shape (): float32 unless another dtype is given.
+
+        >>> hcq.scalar_tensor(3).item(), hcq.scalar_tensor(3).shape
+        (3.0, ())
+        """
         return cls.full((), value, dtype or dtypes.float32, device, requires_grad)
 
     @staticmethod
@@ -101,7 +137,12 @@ class Shapes(Methods):
         return broadcast_shape("broadcast_shapes", *[shape_args("broadcast_shapes", (s,)) for s in shapes])
 
     def broadcast_tensors(tensors: T | Sequence[T], *others: T) -> tuple[T, ...]:
-        """All in the shape in which they meet."""
+        """All in the shape in which they meet.
+
+        >>> a, b = hcq.broadcast_tensors(Tensor([[1], [2]]), Tensor([10, 20, 30]))
+        >>> a.shape, b.tolist()
+        ((2, 3), [[10, 20, 30], [10, 20, 30]])
+        """
         parts = _each(tensors, others)
         shape = broadcast_shape("broadcast_tensors", *[part.node.shape for part in parts])
         return tuple([part.expand(shape) for part in parts])
@@ -126,7 +167,11 @@ class Shapes(Methods):
         return tuple([grid.transpose(0, 1) for grid in grids] if turns else grids)
 
     def cartesian_prod(tensors: T | Sequence[T], *others: T) -> T:
-        """Every choice of one element of each vector, as rows: (n,) and (m,) -> (n * m, 2)."""
+        """Every choice of one element of each vector, as rows: (n,) and (m,) -> (n * m, 2).
+
+        >>> hcq.cartesian_prod(Tensor([1, 2]), Tensor([3, 4])).tolist()
+        [[1, 3], [1, 4], [2, 3], [2, 4]]
+        """
         parts = _each(tensors, others)
         if len(parts) == 1:
             return parts[0]
@@ -134,7 +179,11 @@ class Shapes(Methods):
         return _columns(grids)
 
     def combinations(self, r: int = 2, with_replacement: bool = False) -> Self:
-        """Every choice of r elements of a vector, as rows, in the order of their places."""
+        """Every choice of r elements of a vector, as rows, in the order of their places.
+
+        >>> Tensor([1, 2, 3]).combinations().tolist()
+        [[1, 2], [1, 3], [2, 3]]
+        """
         if len(self.node.shape) != 1:
             raise UsageError(f"[combinations] shape {self.node.shape}: give a vector.")
         if r < 0:
@@ -148,39 +197,71 @@ class Shapes(Methods):
     # -- joined --
 
     def atleast_1d(tensors: T | Sequence[T], *others: T) -> Any:
-        """With one axis at least: () -> (1,). Of several tensors, or a list, a tuple."""
+        """With one axis at least: () -> (1,). Of several tensors, or a list, a tuple.
+
+        >>> Tensor(5).atleast_1d().tolist()
+        [5]
+        """
         return _grown(tensors, others, lambda x: x if x.node.shape else x._reshape((1,)))
 
     def atleast_2d(tensors: T | Sequence[T], *others: T) -> Any:
-        """With two axes at least: (n,) -> (1, n). Of several tensors, or a list, a tuple."""
+        """With two axes at least: (n,) -> (1, n). Of several tensors, or a list, a tuple.
+
+        >>> Tensor([1, 2]).atleast_2d().shape
+        (1, 2)
+        """
         return _grown(tensors, others, _with_rows)
 
     def atleast_3d(tensors: T | Sequence[T], *others: T) -> Any:
-        """With three axes at least: (n,) -> (1, n, 1), (n, m) -> (n, m, 1). Of several tensors, or a list, a tuple."""
+        """With three axes at least: (n,) -> (1, n, 1), (n, m) -> (n, m, 1). Of several tensors, or a list, a tuple.
+
+        >>> Tensor([1, 2]).atleast_3d().shape, Tensor.zeros(2, 3).atleast_3d().shape
+        ((1, 2, 1), (2, 3, 1))
+        """
         return _grown(tensors, others, _with_depth)
 
     def hstack(tensors: T | Sequence[T], *others: T) -> T:
-        """One after the other along axis 1; vectors along axis 0."""
+        """One after the other along axis 1; vectors along axis 0.
+
+        >>> hcq.hstack([Tensor([1, 2]), Tensor([3])]).tolist(), hcq.hstack([Tensor([[1]]), Tensor([[2]])]).tolist()
+        ([1, 2, 3], [[1, 2]])
+        """
         parts = [part if part.node.shape else part._reshape((1,)) for part in _each(tensors, others)]
         return _joined(parts, 0 if len(parts[0].node.shape) == 1 else 1)
 
     def vstack(tensors: T | Sequence[T], *others: T) -> T:
-        """One below the other: vectors become rows."""
+        """One below the other: vectors become rows.
+
+        >>> Tensor.row_stack([Tensor([1, 2]), Tensor([[3, 4], [5, 6]])]).tolist()
+        [[1, 2], [3, 4], [5, 6]]
+        """
         return _joined([_with_rows(part) for part in _each(tensors, others)], 0)
 
     row_stack = vstack
 
     def dstack(tensors: T | Sequence[T], *others: T) -> T:
-        """One behind the other, along axis 2."""
+        """One behind the other, along axis 2.
+
+        >>> hcq.dstack([Tensor([1, 2]), Tensor([3, 4])]).tolist()
+        [[[1, 3], [2, 4]]]
+        """
         return _joined([_with_depth(part) for part in _each(tensors, others)], 2)
 
     def column_stack(tensors: T | Sequence[T], *others: T) -> T:
-        """Side by side: vectors become columns."""
+        """Side by side: vectors become columns.
+
+        >>> hcq.column_stack([Tensor([1, 2]), Tensor([[3, 4], [5, 6]])]).tolist()
+        [[1, 3, 4], [2, 5, 6]]
+        """
         parts = _each(tensors, others)
         return _joined([p._reshape((p.numel(), 1)) if len(p.node.shape) < 2 else p for p in parts], 1)
 
     def block_diag(tensors: T | Sequence[T], *others: T) -> T:
-        """A matrix with these matrices along its diagonal, zero around them."""
+        """A matrix with these matrices along its diagonal, zero around them.
+
+        >>> hcq.block_diag(Tensor([[1, 2]]), Tensor([[3], [4]])).tolist()
+        [[1, 2, 0], [0, 0, 3], [0, 0, 4]]
+        """
         parts = [_with_rows(part) for part in _each(tensors, others)]
         if any(len(part.node.shape) > 2 for part in parts):
             raise UsageError("[block_diag] takes matrices, vectors and numbers.")
@@ -194,11 +275,19 @@ class Shapes(Methods):
     # -- turned, moved --
 
     def fliplr(self) -> Self:
-        """Backwards along axis 1."""
+        """Backwards along axis 1.
+
+        >>> Tensor([[1, 2], [3, 4]]).fliplr().tolist()
+        [[2, 1], [4, 3]]
+        """
         return self._like(flipped(self.node, (self._second("fliplr"),)))
 
     def flipud(self) -> Self:
-        """Backwards along axis 0."""
+        """Backwards along axis 0.
+
+        >>> Tensor([[1, 2], [3, 4]]).flipud().tolist()
+        [[3, 4], [1, 2]]
+        """
         return self._like(flipped(self.node, (self._axis_of("flipud", 0),)))
 
     def _second(self, call: str) -> int:
@@ -249,15 +338,27 @@ class Shapes(Methods):
         return tuple([self._part(axis, a, max(a, b)) for a, b in itertools.pairwise(places)])
 
     def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """Parts of axis 1, or of a vector: equal ones, or cut at the places; see `tensor_split`."""
+        """Parts of axis 1, or of a vector: equal ones, or cut at the places; see `tensor_split`.
+
+        >>> [part.tolist() for part in Tensor([1, 2, 3, 4]).hsplit(2)]
+        [[1, 2], [3, 4]]
+        """
         return self._split_evenly("hsplit", indices_or_sections, 0 if len(self.node.shape) == 1 else 1)
 
     def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """Parts of axis 0: equal ones, or cut at the places; see `tensor_split`."""
+        """Parts of axis 0: equal ones, or cut at the places; see `tensor_split`.
+
+        >>> [part.shape for part in Tensor.zeros(5, 2).vsplit([1, 3])]
+        [(1, 2), (2, 2), (2, 2)]
+        """
         return self._split_evenly("vsplit", indices_or_sections, 0, 2)
 
     def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """Parts of axis 2: equal ones, or cut at the places; see `tensor_split`."""
+        """Parts of axis 2: equal ones, or cut at the places; see `tensor_split`.
+
+        >>> [part.shape for part in Tensor.zeros(1, 2, 5).dsplit([1, 3])]
+        [(1, 2, 1), (1, 2, 2), (1, 2, 2)]
+        """
         return self._split_evenly("dsplit", indices_or_sections, 2, 3)
 
     def _split_evenly(self, call: str, cuts: Any, axis: int, least: int = 1) -> tuple[Self, ...]:
@@ -270,21 +371,37 @@ class Shapes(Methods):
         return self.tensor_split(cuts, axis)
 
     def split_with_sizes(self, split_sizes: Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """Parts of one axis of those sizes, which add up to its own."""
+        """Parts of one axis of those sizes, which add up to its own.
+
+        >>> [part.tolist() for part in Tensor([1, 2, 3]).split_with_sizes([1, 2])]
+        [[1], [2, 3]]
+        """
         return self.split(tuple(split_sizes), dim)
 
     def unsafe_split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """`split`, which is safe here."""
+        """`split`, which is safe here.
+
+        >>> [part.tolist() for part in Tensor([1, 2, 3]).unsafe_split(2)]
+        [[1, 2], [3]]
+        """
         return self.split(split_size, dim)
 
     def unsafe_chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
-        """`chunk`, which is safe here."""
+        """`chunk`, which is safe here.
+
+        >>> [part.tolist() for part in Tensor([1, 2, 3]).unsafe_chunk(2)]
+        [[1, 2], [3]]
+        """
         return self.chunk(chunks, dim)
 
     # -- a part replaced --
 
     def select_scatter(self, src: Self, dim: int, index: int) -> Self:
-        """This tensor with one slice of an axis replaced."""
+        """This tensor with one slice of an axis replaced.
+
+        >>> Tensor.zeros(2, 2).select_scatter(Tensor([5.0, 7.0]), 0, 1).tolist()
+        [[0.0, 0.0], [5.0, 7.0]]
+        """
         axis = self._axis_of("select_scatter", dim)
         size = self.node.shape[axis]
         if not -size <= index < size:
@@ -297,7 +414,11 @@ class Shapes(Methods):
     def slice_scatter(
         self, src: Self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
     ) -> Self:
-        """This tensor with the slice start:end:step of an axis replaced."""
+        """This tensor with the slice start:end:step of an axis replaced.
+
+        >>> Tensor.zeros(5).slice_scatter(Tensor([5.0, 7.0]), start=1, end=4, step=2).tolist()
+        [0.0, 5.0, 0.0, 7.0, 0.0]
+        """
         axis = self._axis_of("slice_scatter", dim)
         size = self.node.shape[axis]
         if step < 1:
@@ -316,7 +437,11 @@ class Shapes(Methods):
         return inside.where(spread.cast(self.node.dtype), self)
 
     def diagonal_scatter(self, src: Self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
-        """This tensor with a diagonal of two axes replaced: see `diagonal`."""
+        """This tensor with a diagonal of two axes replaced: see `diagonal`.
+
+        >>> Tensor.zeros(2, 2).diagonal_scatter(Tensor([5.0, 7.0])).tolist()
+        [[5.0, 0.0], [0.0, 7.0]]
+        """
         first, second = self._axis_of("diagonal_scatter", dim1), self._axis("diagonal_scatter", dim2)
         shape = self.node.shape
         inside = (
@@ -335,18 +460,30 @@ class Shapes(Methods):
         return inside.where(placed.cast(self.node.dtype), self)
 
     def fill(self, value: Any) -> Self:
-        """One number everywhere, in this tensor's shape and dtype."""
+        """One number everywhere, in this tensor's shape and dtype.
+
+        >>> Tensor([[1, 2], [3, 4]]).fill(7).tolist()
+        [[7, 7], [7, 7]]
+        """
         if isinstance(value, Core):
             return value.cast(self.node.dtype).expand(self.node.shape)  # type: ignore[attr-defined,no-any-return]
         whole = self._like(expanded(constant("fill", value, self.node.dtype), self.node.shape))
         return constant_in(self, whole)
 
     def constant_pad_nd(self, pad: Sequence[int], value: Scalar = 0.0) -> Self:
-        """`pad` with a constant."""
+        """`pad` with a constant.
+
+        >>> Tensor([1, 2]).constant_pad_nd((1, 2), 9).tolist()
+        [9, 1, 2, 9, 9]
+        """
         return self.pad(pad, "constant", value)
 
     def equal(self, other: Self) -> bool:
-        """True if shapes and all elements are equal. Computes and reads back."""
+        """True if shapes and all elements are equal. Computes and reads back.
+
+        >>> Tensor([1, 2]).equal(Tensor([1, 2])), Tensor([1]).equal(Tensor([1, 1]))
+        (True, False)
+        """
         if self.node.shape != other.node.shape:
             return False
         return bool((self == other).all().item())

@@ -37,17 +37,29 @@ class Signs(Methods):
     __slots__ = ()
 
     def positive(self) -> Self:
-        """The tensor itself: +x. Raises UsageError for bool."""
+        """The tensor itself: +x. Raises UsageError for bool.
+
+        >>> Tensor([-1, 2]).positive().tolist()
+        [-1, 2]
+        """
         if self.node.dtype.is_bool:
             raise UsageError("[positive] bool tensors have no sign. Cast to an integer first.")
         return self
 
     def sgn(self) -> Self:
-        """-1, 0 or 1 in the same dtype: `sign`, for numbers that are not complex."""
+        """-1, 0 or 1 in the same dtype: `sign`, for numbers that are not complex.
+
+        >>> Tensor([-2, 0, 7]).sgn().tolist()
+        [-1, 0, 1]
+        """
         return self.sign()
 
     def signbit(self) -> Self:
-        """True where there is a minus sign, that of -0.0 included; bool."""
+        """True where there is a minus sign, that of -0.0 included; bool.
+
+        >>> Tensor([-1.0, -0.0, 0.0]).signbit().tolist()
+        [True, True, False]
+        """
         node = self.node
         if not node.dtype.is_float:
             return self._all(False) if node.dtype.is_bool or node.dtype.is_unsigned else self < 0
@@ -63,7 +75,11 @@ class Signs(Methods):
         return self._like(COPYSIGN.of(signed(_size(x), y), x, y).cast(have))
 
     def heaviside(self, values: Any) -> Self:
-        """0 below zero, 1 above, and `values` at zero; NaN stays. Shapes broadcast, dtypes must be equal."""
+        """0 below zero, 1 above, and `values` at zero; NaN stays. Shapes broadcast, dtypes must be equal.
+
+        >>> Tensor([-2.0, 0.0, 3.0]).heaviside(Tensor([0.5])).tolist()
+        [0.0, 0.5, 1.0]
+        """
         values = self._operand("heaviside", values)
         if values.node.dtype is not self.node.dtype:
             raise UsageError(
@@ -93,26 +109,46 @@ class Signs(Methods):
         return self._like(constant("nan_to_num", number, self.node.dtype))
 
     def isposinf(self) -> Self:
-        """True for inf; bool."""
+        """True for inf; bool.
+
+        >>> Tensor([float("-inf"), float("inf")]).isposinf().tolist()
+        [False, True]
+        """
         return self == math.inf if self.node.dtype.is_float else self._all(False)
 
     def isneginf(self) -> Self:
-        """True for -inf; bool."""
+        """True for -inf; bool.
+
+        >>> Tensor([float("-inf"), float("inf")]).isneginf().tolist()
+        [True, False]
+        """
         return self == -math.inf if self.node.dtype.is_float else self._all(False)
 
     def isreal(self) -> Self:
-        """True everywhere: there are no complex numbers here; bool."""
+        """True everywhere: there are no complex numbers here; bool.
+
+        >>> Tensor([1.0, float("nan")]).isreal().tolist()
+        [True, True]
+        """
         return self._all(True)
 
     # -- of two --
 
     def fmax(self, other: Any) -> Self:
-        """The greater of two; of a number and NaN the number. Shapes broadcast, dtypes promote."""
+        """The greater of two; of a number and NaN the number. Shapes broadcast, dtypes promote.
+
+        >>> Tensor([1.0, float("nan")]).fmax(Tensor([3.0, 2.0])).tolist()
+        [3.0, 2.0]
+        """
         other = self._operand("fmax", other)
         return self._present(other, "fmax") if self._has_nan(other) else self.maximum(other)
 
     def fmin(self, other: Any) -> Self:
-        """The lesser of two; of a number and NaN the number. Shapes broadcast, dtypes promote."""
+        """The lesser of two; of a number and NaN the number. Shapes broadcast, dtypes promote.
+
+        >>> Tensor([1.0, float("nan")]).fmin(Tensor([3.0, 2.0])).tolist()
+        [1.0, 2.0]
+        """
         other = self._operand("fmin", other)
         return self._present(other, "fmin") if self._has_nan(other) else self.minimum(other)
 
@@ -128,23 +164,43 @@ class Signs(Methods):
         return both.where(takes_self.where(self, other), (x == y).where(self, extreme))
 
     def clamp_min(self, min: Any) -> Self:
-        """Never less than `min`, a number or a tensor: see `clamp`."""
+        """Never less than `min`, a number or a tensor: see `clamp`.
+
+        >>> Tensor([1, 5]).clamp_min(Tensor([2, 2])).tolist()
+        [2, 5]
+        """
         return self.clamp(min=min)
 
     def clamp_max(self, max: Any) -> Self:
-        """Never more than `max`, a number or a tensor: see `clamp`."""
+        """Never more than `max`, a number or a tensor: see `clamp`.
+
+        >>> Tensor([1, 5]).clamp_max(3).tolist()
+        [1, 3]
+        """
         return self.clamp(max=max)
 
     def ldexp(self, other: Any) -> Self:
-        """self * 2 ** other; shapes broadcast, integers become float32."""
+        """self * 2 ** other; shapes broadcast, integers become float32.
+
+        >>> Tensor([1.0, 3.0]).ldexp(Tensor([4, -1])).tolist()
+        [16.0, 1.5]
+        """
         return self._float() * self._operand("ldexp", other)._float().exp2()
 
     def rsub(self, other: Any, alpha: Any = 1) -> Self:
-        """other - alpha * self."""
+        """other - alpha * self.
+
+        >>> Tensor([1, 2]).rsub(10, alpha=3).tolist()
+        [7, 4]
+        """
         return self._operand("rsub", other).sub(self, alpha=alpha)
 
     def nextafter(self, other: Any) -> Self:
-        """The number beside this one on the way to another, in its own format; NaN if either is NaN."""
+        """The number beside this one on the way to another, in its own format; NaN if either is NaN.
+
+        >>> (Tensor([1.0]).nextafter(Tensor([2.0])) - 1).item() == 2.0**-23
+        True
+        """
         other = self._operand("nextafter", other)
         have = self.node.dtype
         if not have.is_float or have is not other.node.dtype:
@@ -163,7 +219,12 @@ class Signs(Methods):
         return self._like(NEXT.of(value.node, x, y))
 
     def frexp(self) -> tuple[Self, Self]:
-        """(fraction, exponent): self = fraction * 2 ** exponent, the fraction 0.5 to 1, the exponent int32."""
+        """(fraction, exponent): self = fraction * 2 ** exponent, the fraction 0.5 to 1, the exponent int32.
+
+        >>> fraction, exponent = Tensor([6.0, 0.0]).frexp()
+        >>> fraction.tolist(), exponent.tolist()
+        ([0.75, 0.0], [3, 0])
+        """
         have = self.node.dtype
         if not have.is_float:
             raise UsageError(f"[frexp] {have.name} has no fraction. Cast to a float first.")

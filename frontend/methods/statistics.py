@@ -40,7 +40,12 @@ class Statistics(Methods):
         return self._running_extreme("cummax", dim)
 
     def cummin(self, dim: int) -> ValuesIndices:
-        """(values, indices) of the least so far along an axis; of equal ones the last, NaN is least."""
+        """(values, indices) of the least so far along an axis; of equal ones the last, NaN is least.
+
+        >>> values, indices = Tensor([3, 1, 2, 1]).cummin(0)
+        >>> values.tolist(), indices.tolist()
+        ([3, 1, 1, 1], [0, 1, 1, 3])
+        """
         return self._running_extreme("cummin", dim)
 
     def _running_extreme(self, call: str, dim: int) -> ValuesIndices:
@@ -66,7 +71,11 @@ class Statistics(Methods):
         return ValuesIndices(self.gather(axis, places), places)
 
     def logcumsumexp(self, dim: int) -> Self:
-        """log(cumsum(exp(x))) along an axis, without overflow."""
+        """log(cumsum(exp(x))) along an axis, without overflow.
+
+        >>> print(Tensor([1000.0, 1000.0]).logcumsumexp(0))
+        tensor([1000.0000, 1000.6932])
+        """
         axis = self._axis("logcumsumexp", dim)
         total = self._float()
         if not self.node.shape:
@@ -81,11 +90,20 @@ class Statistics(Methods):
     # -- of sorted elements --
 
     def msort(self) -> Self:
-        """Sorted along axis 0."""
+        """Sorted along axis 0.
+
+        >>> Tensor([[3, 1], [2, 4]]).msort().tolist()
+        [[2, 1], [3, 4]]
+        """
         return self.sort(0).values  # type: ignore[no-any-return]
 
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-        """(values, indices) of the k-th least element of an axis, counted from 1; NaN is greatest."""
+        """(values, indices) of the k-th least element of an axis, counted from 1; NaN is greatest.
+
+        >>> values, indices = Tensor([30, 10, 20]).kthvalue(2)
+        >>> values.item(), indices.item()
+        (20, 2)
+        """
         axis = self._axis("kthvalue", dim)
         size = self.node.shape[axis] if self.node.shape else 1
         if not 1 <= k <= size:
@@ -113,7 +131,11 @@ class Statistics(Methods):
         return self._chosen(axis, middle, keepdim)
 
     def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The middle element of those that are not NaN; along an axis (values, indices). See `median`."""
+        """The middle element of those that are not NaN; along an axis (values, indices). See `median`.
+
+        >>> Tensor([1.0, float("nan"), 3.0, 2.0]).nanmedian().item()
+        2.0
+        """
         if not self.node.dtype.is_float:
             return self.median(dim, keepdim)
         if dim is None:
@@ -127,7 +149,12 @@ class Statistics(Methods):
         return self._chosen(axis, middle, keepdim)
 
     def mode(self, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-        """(values, indices) of the most frequent element of an axis, the least of several."""
+        """(values, indices) of the most frequent element of an axis, the least of several.
+
+        >>> values, indices = Tensor([2, 1, 2, 1, 3]).mode()
+        >>> values.item()
+        1
+        """
         axis = self._axis("mode", dim)
 
         def frequent(line: int, order: Any) -> Any:
@@ -171,7 +198,11 @@ class Statistics(Methods):
     def nanquantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
     ) -> Self:
-        """`quantile` of the elements that are not NaN."""
+        """`quantile` of the elements that are not NaN.
+
+        >>> Tensor([1.0, float("nan"), 3.0]).nanquantile(0.5).item()
+        2.0
+        """
         return self._quantile("nanquantile", q, dim, keepdim, interpolation)
 
     def _quantile(self, call: str, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Self:
@@ -215,11 +246,19 @@ class Statistics(Methods):
     # -- without NaN --
 
     def nansum(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
-        """The sum of the elements that are not NaN; see `sum`."""
+        """The sum of the elements that are not NaN; see `sum`.
+
+        >>> Tensor([1.0, float("nan"), 3.0]).nansum().item(), Tensor([float("nan")]).nansum().item()
+        (4.0, 0.0)
+        """
         return self._zero_for_nan().sum(dim, keepdim, dtype)
 
     def nanmean(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
-        """The average of the elements that are not NaN; NaN where there is none. See `mean`."""
+        """The average of the elements that are not NaN; NaN where there is none. See `mean`.
+
+        >>> Tensor([1.0, float("nan"), 3.0]).nanmean().item()
+        2.0
+        """
         x = self if dtype is None else self.cast(dtype)
         if not x.node.dtype.is_float:
             return x.mean(dim, keepdim)
@@ -229,7 +268,12 @@ class Statistics(Methods):
         return self.isnan().where(0.0, self) if self.node.dtype.is_float else self
 
     def aminmax(self, dim: int | None = None, keepdim: bool = False) -> MinMax:
-        """(min, max) of all elements, or along an axis."""
+        """(min, max) of all elements, or along an axis.
+
+        >>> found = Tensor([3, 1, 4]).aminmax()
+        >>> found.min.item(), found.max.item()
+        (1, 4)
+        """
         return MinMax(self.amin(dim, keepdim), self.amax(dim, keepdim))
 
     # -- neighbours --
@@ -256,14 +300,22 @@ class Statistics(Methods):
         return x
 
     def trapezoid(self, x: Self | None = None, dx: float | None = None, dim: int = -1) -> Self:
-        """The area below points along an axis: at the places x, or dx apart, which is 1 unless given."""
+        """The area below points along an axis: at the places x, or dx apart, which is 1 unless given.
+
+        >>> Tensor([1.0, 2.0, 3.0]).trapezoid().item(), Tensor([1.0, 2.0]).trapezoid(Tensor([0.0, 10.0])).item()
+        (4.0, 15.0)
+        """
         axis = self._axis_of("trapezoid", dim)
         return self._areas("trapezoid", x, dx, axis).sum(axis)
 
     trapz = trapezoid
 
     def cumulative_trapezoid(self, x: Self | None = None, dx: float | None = None, dim: int = -1) -> Self:
-        """The running area below points along an axis, which is one shorter then; see `trapezoid`."""
+        """The running area below points along an axis, which is one shorter then; see `trapezoid`.
+
+        >>> Tensor([1.0, 2.0, 3.0]).cumulative_trapezoid().tolist()
+        [1.5, 4.0]
+        """
         axis = self._axis_of("cumulative_trapezoid", dim)
         return self._areas("cumulative_trapezoid", x, dx, axis).cumsum(axis)
 
@@ -285,7 +337,11 @@ class Statistics(Methods):
     # -- matrices of observations --
 
     def trace(self) -> Self:
-        """The sum of a matrix's diagonal."""
+        """The sum of a matrix's diagonal.
+
+        >>> Tensor([[1, 2], [3, 4]]).trace().item()
+        5
+        """
         if len(self.node.shape) != 2:
             raise UsageError(f"[trace] shape {self.node.shape}: give a matrix.")
         return self.diagonal().sum()
@@ -294,6 +350,9 @@ class Statistics(Methods):
         """Covariances of the rows of a matrix, whose columns are observations; of a vector its variance.
 
         fweights   how often each column counts, aweights  how much
+
+        >>> Tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]).cov().tolist(), Tensor([1.0, 3.0]).cov().item()
+        ([[1.0, -1.0], [-1.0, 1.0]], 2.0)
         """
         x = self._float()
         if len(x.node.shape) > 2:
@@ -323,7 +382,12 @@ class Statistics(Methods):
         return result.squeeze()
 
     def corrcoef(self) -> Self:
-        """Correlations of the rows of a matrix, -1 to 1: covariances over both deviations."""
+        """Correlations of the rows of a matrix, -1 to 1: covariances over both deviations.
+
+        >>> print(Tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]).corrcoef())
+        tensor([[ 1., -1.],
+                [-1.,  1.]])
+        """
         c = self.cov()
         if not c.node.shape:
             return c / c
@@ -331,11 +395,20 @@ class Statistics(Methods):
         return (c / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1.0, 1.0)
 
     def dist(self, other: Self, p: float = 2.0) -> Self:
-        """The norm of the difference; see `norm`."""
+        """The norm of the difference; see `norm`.
+
+        >>> Tensor([0.0, 0.0]).dist(Tensor([3.0, 4.0])).item()
+        5.0
+        """
         return (self - other).norm(p)
 
     def renorm(self, p: float, dim: int, maxnorm: float) -> Self:
-        """Slices along an axis made shorter to maxnorm, where their norm is greater."""
+        """Slices along an axis made shorter to maxnorm, where their norm is greater.
+
+        >>> print(Tensor([[3.0, 4.0], [0.3, 0.4]]).renorm(2, 0, 1.0))
+        tensor([[0.6000, 0.8000],
+                [0.3000, 0.4000]])
+        """
         axis = self._axis_of("renorm", dim)
         rest = tuple([a for a in range(len(self.node.shape)) if a != axis])
         size = self.norm(p, rest, keepdim=True)

@@ -45,6 +45,9 @@ class Window(Methods):
         bias      (out,)
         padding   zeros on both sides of each spatial axis, or "same" (stride 1), or "valid"
         Raises    UsageError for channels that do not match, and for a window larger than what it moves over
+
+        >>> Tensor([[[1.0, 2.0, 3.0]]]).conv1d(Tensor([[[1.0, 10.0]]]), padding=1).tolist()
+        [[[10.0, 21.0, 32.0, 3.0]]]
         """
         x, w = self, weight
         rank = len(w.node.shape) - 2
@@ -102,6 +105,9 @@ class Window(Methods):
 
         (batch, in, *space) -> (batch, out, *space'), where
         space' = (space - 1) * stride - 2 * padding + dilation * (window - 1) + output_padding + 1.
+
+        >>> Tensor([[[1.0, 2.0]]]).conv_transpose1d(Tensor([[[1.0, 10.0]]]), stride=2).tolist()
+        [[[1.0, 10.0, 2.0, 20.0]]]
         """
         x, w = self, weight
         rank = len(w.node.shape) - 2

@@ -204,7 +204,12 @@ class Sequential(_Row):
 
 
 class ModuleList(_Row):
-    """A list of modules; it has no forward of its own."""
+    """A list of modules; it has no forward of its own.
+
+    >>> layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(2)])
+    >>> list(layers.state_dict())
+    ['0.weight', '0.bias', '1.weight', '1.bias']
+    """
 
     def __init__(self, modules: Iterable[Module] | None = ()):
         super().__init__(() if modules is None else _several("ModuleList", modules))
@@ -282,7 +287,12 @@ class _Names(Container):
 
 
 class ModuleDict(_Names):
-    """A dict of modules; it has no forward of its own."""
+    """A dict of modules; it has no forward of its own.
+
+    >>> heads = nn.ModuleDict({"a": nn.Linear(2, 1), "b": nn.Identity()})
+    >>> list(heads.state_dict()), "b" in heads
+    (['a.weight', 'a.bias'], True)
+    """
 
     def __init__(self, modules: Any = None):
         super().__init__()
@@ -320,7 +330,12 @@ class ParameterList(_Tensors, _Row):
 
 
 class ParameterDict(_Tensors, _Names):
-    """A dict of parameters."""
+    """A dict of parameters.
+
+    >>> scales = nn.ParameterDict({"a": nn.Parameter(Tensor.ones(2))})
+    >>> list(scales.state_dict()), scales["a"].requires_grad
+    (['a'], True)
+    """
 
     def __init__(self, parameters: Any = None):
         _Names.__init__(self)

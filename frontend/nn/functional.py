@@ -53,37 +53,64 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
 
     inplace   may be given and says nothing: the result is a new value
     Raises    UsageError for p outside 0 to 1
+
+    >>> x = Tensor([1.0, 2.0])
+    >>> nn.functional.dropout(x, training=False).tolist(), nn.functional.dropout(x, 1.0).tolist()
+    ([1.0, 2.0], [0.0, 0.0])
     """
     return _dropped("dropout", x, p, training, x.shape)
 
 
 @checked
 def dropout1d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """`dropout` of whole channels of (n, channels, length) or (channels, length)."""
+    """`dropout` of whole channels of (n, channels, length) or (channels, length).
+
+    >>> y = nn.functional.dropout1d(Tensor.ones(4, 3, 50))
+    >>> set(y.mean(-1).flatten().tolist()) <= {0.0, 2.0}
+    True
+    """
     return _dropped("dropout1d", x, p, training, _by_channel("dropout1d", x, 1))
 
 
 @checked
 def dropout2d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """`dropout` of whole channels of (n, channels, h, w) or (channels, h, w)."""
+    """`dropout` of whole channels of (n, channels, h, w) or (channels, h, w).
+
+    >>> y = nn.functional.dropout2d(Tensor.ones(4, 3, 5, 5))
+    >>> set(y.mean((2, 3)).flatten().tolist()) <= {0.0, 2.0}
+    True
+    """
     return _dropped("dropout2d", x, p, training, _by_channel("dropout2d", x, 2))
 
 
 @checked
 def dropout3d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """`dropout` of whole channels of (n, channels, d, h, w) or (channels, d, h, w)."""
+    """`dropout` of whole channels of (n, channels, d, h, w) or (channels, d, h, w).
+
+    >>> nn.functional.dropout3d(Tensor.ones(1, 2, 1, 1, 1), p=1.0).sum().item()
+    0.0
+    """
     return _dropped("dropout3d", x, p, training, _by_channel("dropout3d", x, 3))
 
 
 @checked
 def alpha_dropout(x: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout for selu: what is dropped takes its lowest value, and mean 0 and deviation 1 are kept."""
+    """Dropout for selu: what is dropped takes its lowest value, and mean 0 and deviation 1 are kept.
+
+    >>> x = Tensor([1.0, 2.0])
+    >>> nn.functional.alpha_dropout(x, 0.5).tolist()
+    [1.0, 2.0]
+    """
     return _alpha_dropped("alpha_dropout", x, p, training, x.shape)
 
 
 @checked
 def feature_alpha_dropout(x: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """`alpha_dropout` of whole channels: (n, channels, ...)."""
+    """`alpha_dropout` of whole channels: (n, channels, ...).
+
+    >>> nn.functional.feature_alpha_dropout(Tensor([[[1.0, 2.0]]])).tolist()
+    [[[1.0, 2.0]]]
+    """
     shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
     return _alpha_dropped("feature_alpha_dropout", x, p, training, shape)
 
@@ -128,7 +155,11 @@ def _alpha_dropped(call: str, x: Tensor, p: float, training: bool, shape: Shape)
 def rrelu(
     x: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """x above zero; below, x times a number drawn between lower and upper; their mean if not in training."""
+    """x above zero; below, x times a number drawn between lower and upper; their mean if not in training.
+
+    >>> nn.functional.rrelu(Tensor([-8.0, 8.0]), lower=0.25, upper=0.75).tolist()
+    [-4.0, 8.0]
+    """
     if not training:
         return x.leaky_relu((lower + upper) / 2)
     slope = x.uniform(x.shape, low=lower, high=upper, dtype=x.dtype, device=x.device)
@@ -171,6 +202,10 @@ def fold(
     """Columns that are windows, summed where they lie over each other: what the gradient of `unfold` does.
 
     (n, c * window, number of windows) -> (n, c, *output_size); n may be left out
+
+    >>> columns = nn.functional.unfold(Tensor.ones(1, 1, 1, 3), (1, 2))
+    >>> nn.functional.fold(columns, (1, 3), (1, 2)).tolist()
+    [[[[1.0, 2.0, 1.0]]]]
     """
     if x.ndim == 2:
         return fold(x.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
@@ -213,6 +248,11 @@ def batch_norm(
 
     running_mean, running_var   (channels,): used in evaluation; in training the batch's enter them, lazily
     Raises                      UsageError in training for one value per channel, and in evaluation without statistics
+
+    >>> x, mean, var = Tensor([[1.0], [3.0]]), Tensor([0.0]), Tensor([1.0])
+    >>> y = nn.functional.batch_norm(x, mean, var, training=True, momentum=0.5).realize()
+    >>> mean.tolist(), var.tolist()
+    ([1.0], [1.5])
     """
     if not training:
         if running_mean is None or running_var is None:
@@ -239,7 +279,12 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """(n, channels, ...): each channel of each sample centred and scaled; running statistics as in `batch_norm`."""
+    """(n, channels, ...): each channel of each sample centred and scaled; running statistics as in `batch_norm`.
+
+    >>> print(nn.functional.instance_norm(Tensor([[[1.0, 3.0], [10.0, 20.0]]]))[0])
+    tensor([[-1.0000,  1.0000],
+            [-1.0000,  1.0000]])
+    """
     if not use_input_stats:
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
     return _normed_by_batch(

@@ -39,6 +39,10 @@ def ctc_loss(
     zero_infinity    a target that does not fit its time costs 0, and not infinity
 
     The gradient is that of logits whose log_softmax the `log_probs` are, as in PyTorch.
+
+    >>> sure = Tensor([[0.0, -9.0], [-9.0, 0.0]])
+    >>> hcq.nn.functional.ctc_loss(sure, Tensor([1]), Tensor(2), Tensor(1), reduction="sum").item() < 0.001
+    True
     """
     call = "ctc_loss"
     if log_probs.ndim == 2:

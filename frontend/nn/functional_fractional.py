@@ -33,6 +33,9 @@ def fractional_max_pool2d(
 
     return_indices    (values, indices): where in the flattened space each one was
     _random_samples   (batch, channels, 2) numbers of 0 to 1 instead of random ones
+
+    >>> nn.functional.fractional_max_pool2d(Tensor.ones(1, 2, 9, 9), 2, output_ratio=0.5).shape
+    (1, 2, 4, 4)
     """
     return _pooled(
         "fractional_max_pool2d",
@@ -55,7 +58,11 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """The greatest elements of random windows over three axes; see `fractional_max_pool2d`."""
+    """The greatest elements of random windows over three axes; see `fractional_max_pool2d`.
+
+    >>> nn.functional.fractional_max_pool3d(Tensor.ones(1, 2, 5, 5, 5), 2, output_size=3).shape
+    (1, 2, 3, 3, 3)
+    """
     return _pooled(
         "fractional_max_pool3d",
         3,

@@ -54,6 +54,14 @@ def multi_head_attention_forward(
     attn_mask           (queries, keys) or one for each head: True where a query may not look, or numbers to add
     static_k, static_v  (batch * heads, keys, width / heads): instead of the projections
     Returns             the result, and with need_weights (batch, queries, keys), or of each head
+
+    >>> x, w = Tensor.ones(3, 1, 4), Tensor.eye(4)
+    >>> options = dict(bias_k=None, bias_v=None, add_zero_attn=False, dropout_p=0.0)
+    >>> y, weights = nn.functional.multi_head_attention_forward(
+    ...     x, x, x, 4, 2, hcq.cat([w, w, w]), None, out_proj_weight=w, out_proj_bias=None, **options
+    ... )
+    >>> y.shape, weights.shape
+    ((3, 1, 4), (1, 3, 3))
     """
     call = "multi_head_attention_forward"
     if query.ndim == 2:

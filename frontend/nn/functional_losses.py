@@ -22,6 +22,9 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
 
     input    (batch, classes), or (classes,)
     target   of that shape: the classes of a sample, and -1 after the last of them
+
+    >>> nn.functional.multilabel_margin_loss(Tensor([[0.5, 0.25]]), Tensor([[0, -1]])).item()
+    0.375
     """
     if not input.ndim and not target.ndim:
         input, target = input.reshape(1), target.reshape(1)
@@ -58,6 +61,11 @@ def linear_cross_entropy(
     """`cross_entropy` of a linear layer: (batch, features) or (features,), and weights (classes, ..., features).
 
     options   says how PyTorch cuts the work; the compiler decides that here
+
+    >>> x, weights = Tensor([[1.0, 2.0]]), Tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> loss = nn.functional.linear_cross_entropy(x, weights, Tensor([1]))
+    >>> print(loss, (x @ weights.T).cross_entropy(Tensor([1])))
+    tensor(0.3133) tensor(0.3133)
     """
     if linear_weight.ndim < 2 or input.ndim not in (1, 2) or input.shape[-1] != linear_weight.shape[-1]:
         raise UsageError(
@@ -75,7 +83,11 @@ def linear_cross_entropy(
 
 @checked
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W y of each output: (..., n), (..., m) and (out, n, m) -> (..., out)."""
+    """x W y of each output: (..., n), (..., m) and (out, n, m) -> (..., out).
+
+    >>> nn.functional.bilinear(Tensor([1.0, 2.0]), Tensor([3.0]), Tensor([[[1.0], [10.0]]])).tolist()
+    [63.0]
+    """
     fits = weight.ndim == 3 and input1.ndim and input2.ndim and input1.shape[:-1] == input2.shape[:-1]
     if not fits or (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
         raise UsageError(

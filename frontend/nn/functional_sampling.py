@@ -142,7 +142,12 @@ def _picked(
 def affine_grid(
     theta: Tensor, size: tuple[int, ...] | list[int], align_corners: bool | None = None
 ) -> Tensor:
-    """The grid of affine maps for `grid_sample`: theta (n, 2, 3) of images of `size` (n, c, h, w), or (n, 3, 4)."""
+    """The grid of affine maps for `grid_sample`: theta (n, 2, 3) of images of `size` (n, c, h, w), or (n, 3, 4).
+
+    >>> theta = Tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+    >>> nn.functional.affine_grid(theta, (1, 1, 1, 2), align_corners=False).tolist()
+    [[[[-0.5, 0.0], [0.5, 0.0]]]]
+    """
     rank = len(size) - 2
     if rank not in (2, 3) or theta.shape != (size[0], rank, rank + 1) or any(n < 1 for n in size):
         raise UsageError(
@@ -170,19 +175,31 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """`interpolate` by its older name."""
+    """`interpolate` by its older name.
+
+    >>> nn.functional.upsample(Tensor([[[1.0, 3.0]]]), scale_factor=2).tolist()
+    [[[1.0, 1.0, 3.0, 3.0]]]
+    """
     return input.interpolate(size, scale_factor, mode, align_corners)
 
 
 @checked
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` in the mode "nearest"."""
+    """`interpolate` in the mode "nearest".
+
+    >>> nn.functional.upsample_nearest(Tensor([[[[1.0, 3.0]]]]), size=(1, 4)).tolist()
+    [[[[1.0, 1.0, 3.0, 3.0]]]]
+    """
     return input.interpolate(size, scale_factor, "nearest")
 
 
 @checked
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` in the mode "bilinear", with the corners where they are."""
+    """`interpolate` in the mode "bilinear", with the corners where they are.
+
+    >>> nn.functional.upsample_bilinear(Tensor([[[[1.0, 4.0]]]]), size=(1, 4)).tolist()
+    [[[[1.0, 2.0, 3.0, 4.0]]]]
+    """
     return input.interpolate(size, scale_factor, "bilinear", True)
 
 
@@ -190,7 +207,11 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """`grid_sample`, whose modes are numbers: 0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border, 2 reflection."""
+    """`grid_sample`, whose modes are numbers: 0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border, 2 reflection.
+
+    >>> hcq.grid_sampler(Tensor([[[[1.0, 3.0]]]]), Tensor([[[[0.0, 0.0]]]]), 0, 0, False).item()
+    2.0
+    """
     if interpolation_mode not in (0, 1, 2) or padding_mode not in (0, 1, 2):
         raise UsageError(f"[grid_sampler] modes {interpolation_mode} and {padding_mode}: use 0, 1 or 2.")
     return grid_sample(input, grid, MODES[interpolation_mode], PADDINGS[padding_mode], align_corners)

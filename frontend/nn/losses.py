@@ -91,7 +91,11 @@ class CrossEntropyLoss(_Loss):
 
 
 class NLLLoss(_Loss):
-    """Of logarithms of probabilities (n, classes, ...) and class numbers (n, ...); see Tensor.nll_loss."""
+    """Of logarithms of probabilities (n, classes, ...) and class numbers (n, ...); see Tensor.nll_loss.
+
+    >>> nn.NLLLoss(ignore_index=-1)(Tensor([[-1.0, -2.0], [-3.0, -4.0]]), Tensor([1, -1])).item()
+    2.0
+    """
 
     method, options = "nll_loss", ("weight", "ignore_index")
 
@@ -100,7 +104,11 @@ class NLLLoss(_Loss):
 
 
 class MSELoss(_Loss):
-    """The squared difference of two tensors of one shape."""
+    """The squared difference of two tensors of one shape.
+
+    >>> nn.MSELoss()(Tensor([1.0, 4.0]), Tensor([0.0, 2.0])).item()
+    2.5
+    """
 
     method = "mse_loss"
 
@@ -109,7 +117,11 @@ class MSELoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """The absolute difference of two tensors of one shape."""
+    """The absolute difference of two tensors of one shape.
+
+    >>> nn.L1Loss()(Tensor([1.0, 4.0]), Tensor([0.0, 2.0])).item()
+    1.5
+    """
 
     method = "l1_loss"
 
@@ -118,7 +130,11 @@ class L1Loss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """A square up to beta, divided by it, and a line beyond."""
+    """A square up to beta, divided by it, and a line beyond.
+
+    >>> nn.SmoothL1Loss(reduction="none", beta=2.0)(Tensor([0.5, 3.0]), Tensor([0.0, 0.0])).tolist()
+    [0.0625, 2.0]
+    """
 
     method, options = "smooth_l1_loss", ("beta",)
 
@@ -127,7 +143,11 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Half a square up to delta, and a line beyond."""
+    """Half a square up to delta, and a line beyond.
+
+    >>> nn.HuberLoss(reduction="none")(Tensor([0.5, 3.0]), Tensor([0.0, 0.0])).tolist()
+    [0.125, 2.5]
+    """
 
     method, options = "huber_loss", ("delta",)
 
@@ -136,7 +156,11 @@ class HuberLoss(_Loss):
 
 
 class BCELoss(_Loss):
-    """The cross entropy of probabilities and probabilities of one class, of one shape."""
+    """The cross entropy of probabilities and probabilities of one class, of one shape.
+
+    >>> print(nn.BCELoss()(Tensor([0.5, 0.5]), Tensor([1.0, 0.0])))
+    tensor(0.6931)
+    """
 
     method, options = "binary_cross_entropy", ("weight",)
 
@@ -148,6 +172,9 @@ class BCEWithLogitsLoss(_Loss):
     """The cross entropy of logits and probabilities of one class, of one shape; nothing overflows.
 
     pos_weight   multiplies the part of target 1
+
+    >>> nn.BCEWithLogitsLoss(reduction="sum")(Tensor([1000.0]), Tensor([0.0])).item()
+    1000.0
     """
 
     method, options = "binary_cross_entropy_with_logits", ("weight", "pos_weight")
@@ -159,7 +186,12 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target * (log(target) - prediction), of logarithms; reduction "batchmean" divides by the first size."""
+    """target * (log(target) - prediction), of logarithms; reduction "batchmean" divides by the first size.
+
+    >>> logs = Tensor([[0.5, 0.5], [0.5, 0.5]]).log()
+    >>> print(nn.KLDivLoss(reduction="batchmean")(logs, Tensor([[1.0, 0.0], [0.0, 1.0]])))
+    tensor(0.6931)
+    """
 
     method, options = "kl_div", ("log_target",)
 
@@ -168,7 +200,11 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """How unlikely counts are under Poisson distributions of these rates, or logarithms of rates."""
+    """How unlikely counts are under Poisson distributions of these rates, or logarithms of rates.
+
+    >>> nn.PoissonNLLLoss()(Tensor([0.0]), Tensor([3.0])).item()
+    1.0
+    """
 
     method, options = "poisson_nll_loss", ("log_input", "full", "eps")
 
@@ -179,7 +215,11 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """How unlikely targets are under normal distributions: prediction, target, variance."""
+    """How unlikely targets are under normal distributions: prediction, target, variance.
+
+    >>> nn.GaussianNLLLoss()(Tensor([1.0]), Tensor([3.0]), Tensor([1.0])).item()
+    2.0
+    """
 
     method, options = "gaussian_nll_loss", ("full", "eps")
 
@@ -192,7 +232,11 @@ class GaussianNLLLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """The distance where the target is 1, max(0, margin - distance) where it is -1."""
+    """The distance where the target is 1, max(0, margin - distance) where it is -1.
+
+    >>> nn.HingeEmbeddingLoss(reduction="none")(Tensor([0.25, 0.25]), Tensor([1, -1])).tolist()
+    [0.25, 0.75]
+    """
 
     method, options = "hinge_embedding_loss", ("margin",)
 
@@ -201,7 +245,11 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * x)), of targets 1 and -1."""
+    """log(1 + exp(-target * x)), of targets 1 and -1.
+
+    >>> print(nn.SoftMarginLoss()(Tensor([0.0]), Tensor([1.0])))
+    tensor(0.6931)
+    """
 
     method = "soft_margin_loss"
 
@@ -210,7 +258,11 @@ class SoftMarginLoss(_Loss):
 
 
 class MultiMarginLoss(_Loss):
-    """max(0, margin - x[target] + x) ** p over the other classes."""
+    """max(0, margin - x[target] + x) ** p over the other classes.
+
+    >>> nn.MultiMarginLoss()(Tensor([[0.5, 2.0, 0.25, 0.0]]), Tensor([0])).item()
+    0.9375
+    """
 
     method, options = "multi_margin_loss", ("p", "margin", "weight")
 
@@ -223,7 +275,11 @@ class MultiMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_Loss):
-    """The mean over classes of the cross entropy of each class and its target, 0 or 1."""
+    """The mean over classes of the cross entropy of each class and its target, 0 or 1.
+
+    >>> print(nn.MultiLabelSoftMarginLoss()(Tensor([[0.0, 0.0]]), Tensor([[1.0, 0.0]])))
+    tensor(0.6931)
+    """
 
     method, options = "multilabel_soft_margin_loss", ("weight",)
 
@@ -232,7 +288,11 @@ class MultiLabelSoftMarginLoss(_Loss):
 
 
 class MarginRankingLoss(_Pair):
-    """max(0, margin - target * (x1 - x2)): x1, x2, target."""
+    """max(0, margin - target * (x1 - x2)): x1, x2, target.
+
+    >>> nn.MarginRankingLoss(margin=0.5)(Tensor([2.0]), Tensor([1.0]), Tensor([-1])).item()
+    1.5
+    """
 
     method, options = "margin_ranking_loss", ("margin",)
 
@@ -241,7 +301,12 @@ class MarginRankingLoss(_Pair):
 
 
 class CosineEmbeddingLoss(_Pair):
-    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1: x1, x2, target."""
+    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1: x1, x2, target.
+
+    >>> x = Tensor([[1.0, 0.0]])
+    >>> nn.CosineEmbeddingLoss(margin=0.25)(x, x, Tensor([-1])).item()
+    0.75
+    """
 
     method, options = "cosine_embedding_loss", ("margin",)
 
@@ -250,7 +315,11 @@ class CosineEmbeddingLoss(_Pair):
 
 
 class TripletMarginLoss(_Triplet):
-    """max(0, margin + distance to the positive - distance to the negative): anchor, positive, negative."""
+    """max(0, margin + distance to the positive - distance to the negative): anchor, positive, negative.
+
+    >>> print(nn.TripletMarginLoss()(Tensor([[0.0]]), Tensor([[2.0]]), Tensor([[1.0]])))
+    tensor(2.)
+    """
 
     method, options = "triplet_margin_loss", ("margin", "p", "eps", "swap")
 
@@ -266,7 +335,12 @@ class TripletMarginLoss(_Triplet):
 
 
 class TripletMarginWithDistanceLoss(_Triplet):
-    """TripletMarginLoss of a distance of one's own."""
+    """TripletMarginLoss of a distance of one's own.
+
+    >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda a, b: (a - b).abs().sum(-1))
+    >>> loss(Tensor([[0.0]]), Tensor([[2.0]]), Tensor([[1.0]])).item()
+    2.0
+    """
 
     method, options = "triplet_margin_with_distance_loss", ("distance_function", "margin", "swap")
 

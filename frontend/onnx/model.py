@@ -68,6 +68,11 @@ class OnnxModel:
     device   where it runs; None is the default device
     Raises   UsageError, one sentence, for a file that is damaged, or asks for operators that are not known: all of them
              are named, with their nodes, before anything runs
+
+    >>> relu = "3a330a140a0178120179220452656c751a0672656c755f79120567726170685a090a017812040a02080162090a017912040a020801"
+    >>> model = OnnxModel(bytes.fromhex("0808" + relu + "42040a001011"))
+    >>> model(x=[-1.0, 2.0])["y"].tolist(), [node.op for node in model.block.steps]
+    ([0.0, 2.0], ['Relu'])
     """
 
     def __init__(

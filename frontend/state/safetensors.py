@@ -46,6 +46,12 @@ def save_file(
     Changes   the file at `path`, replaced in one step once everything is on disk: a process that is killed, or a disk
               that is full, leaves what was there before
     Raises    UsageError for a name or a value that the format cannot hold; OSError as the system gives it
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> nn.save_file(nn.Linear(2, 1).state_dict(), path)
+    >>> sorted(nn.load_file(path))
+    ['bias', 'weight']
     """
     for name, tensor in tensors.items():
         if not isinstance(name, str) or name == METADATA or not isinstance(tensor, Tensor):
@@ -85,6 +91,12 @@ def load_file(path: str | os.PathLike[str], device: str | None = None) -> dict[s
     """The tensors of a file, in memory of a device (default: the default device).
 
     Raises  UsageError for a file that is damaged or not of this format; OSError as the system gives it
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> nn.save_file({"w": Tensor([1.0, 2.0])}, path)
+    >>> nn.load_file(path)["w"].tolist()
+    [1.0, 2.0]
     """
     return dict(read(path, device, "load_file"))
 

@@ -40,6 +40,16 @@ def load_program(path: str | os.PathLike[str], device: str | None = None) -> Loa
             first kind it has code for
     Raises  UsageError, one sentence, for a file that is damaged or of another version, or holds nothing for this
             device; DriverError as hcq.open
+
+    >>> import array, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "twice.hcqprog")
+    >>> twice = jit(lambda x: x * 2)
+    >>> for _ in range(2):
+    ...     _ = twice(Tensor([1.0, 2.0])).tolist()
+    >>> hcq.save_program(path, twice)
+    >>> (out,) = hcq.load_program(path)(array.array("f", [3.0, 4.0]))
+    >>> array.array("f", bytes(out.read())).tolist()
+    [6.0, 8.0]
     """
     if not isinstance(path, (str, os.PathLike)) or "\0" in os.fspath(path):
         raise UsageError(f"[load_program] path={checks.shown(path)}; takes the path of a file.")

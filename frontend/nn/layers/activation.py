@@ -47,37 +47,61 @@ class _InPlace(_Activation):
 
 
 class ReLU(_InPlace):
-    """max(x, 0)."""
+    """max(x, 0).
+
+    >>> nn.ReLU()(Tensor([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
 
     method = "relu"
 
 
 class ReLU6(_InPlace):
-    """x held between 0 and 6."""
+    """x held between 0 and 6.
+
+    >>> nn.ReLU6()(Tensor([-1.0, 3.0, 8.0])).tolist()
+    [0.0, 3.0, 6.0]
+    """
 
     method = "relu6"
 
 
 class SELU(_InPlace):
-    """The exponential unit that keeps mean 0 and deviation 1."""
+    """The exponential unit that keeps mean 0 and deviation 1.
+
+    >>> print(nn.SELU()(Tensor([-1.0, 1.0])))
+    tensor([-1.1113,  1.0507])
+    """
 
     method = "selu"
 
 
 class SiLU(_InPlace):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x).
+
+    >>> print(nn.SiLU()(Tensor([-1.0, 1.0])))
+    tensor([-0.2689,  0.7311])
+    """
 
     method = "silu"
 
 
 class Mish(_InPlace):
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    >>> print(nn.Mish()(Tensor([-1.0, 1.0])))
+    tensor([-0.3034,  0.8651])
+    """
 
     method = "mish"
 
 
 class Hardsigmoid(_InPlace):
-    """x / 6 + 1 / 2, held between 0 and 1."""
+    """x / 6 + 1 / 2, held between 0 and 1.
+
+    >>> nn.Hardsigmoid()(Tensor([-4.0, 0.0, 4.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
 
     method = "hardsigmoid"
 
@@ -86,7 +110,11 @@ class Hardsigmoid(_InPlace):
 
 
 class Hardswish(_InPlace):
-    """x * hardsigmoid(x)."""
+    """x * hardsigmoid(x).
+
+    >>> nn.Hardswish()(Tensor([-4.0, -3.0, 4.0])).tolist()
+    [-0.0, -0.0, 4.0]
+    """
 
     method = "hardswish"
 
@@ -95,37 +123,61 @@ class Hardswish(_InPlace):
 
 
 class Sigmoid(_Plain):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> nn.Sigmoid()(Tensor([-1000.0, 0.0])).tolist()
+    [0.0, 0.5]
+    """
 
     method = "sigmoid"
 
 
 class LogSigmoid(_Plain):
-    """log(sigmoid(x))."""
+    """log(sigmoid(x)).
+
+    >>> nn.LogSigmoid()(Tensor([-1000.0])).tolist()
+    [-1000.0]
+    """
 
     method = "logsigmoid"
 
 
 class Tanh(_Plain):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    >>> print(nn.Tanh()(Tensor([-100.0, 0.5])))
+    tensor([-1.0000,  0.4621])
+    """
 
     method = "tanh"
 
 
 class Softsign(_Plain):
-    """x / (1 + abs(x))."""
+    """x / (1 + abs(x)).
+
+    >>> nn.Softsign()(Tensor([-1.0, 3.0])).tolist()
+    [-0.5, 0.75]
+    """
 
     method = "softsign"
 
 
 class Tanhshrink(_Plain):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    >>> print(nn.Tanhshrink()(Tensor([0.0, 2.0])))
+    tensor([0.0000, 1.0360])
+    """
 
     method = "tanhshrink"
 
 
 class LeakyReLU(_Activation):
-    """x above zero, negative_slope * x below."""
+    """x above zero, negative_slope * x below.
+
+    >>> nn.LeakyReLU(0.5)(Tensor([-4.0, 2.0])).tolist()
+    [-2.0, 2.0]
+    """
 
     method, options = "leaky_relu", ("negative_slope",)
 
@@ -134,7 +186,11 @@ class LeakyReLU(_Activation):
 
 
 class ELU(_Activation):
-    """x above zero, alpha * (exp(x) - 1) below."""
+    """x above zero, alpha * (exp(x) - 1) below.
+
+    >>> print(nn.ELU()(Tensor([-1.0, 2.0])))
+    tensor([-0.6321,  2.0000])
+    """
 
     method, options = "elu", ("alpha",)
 
@@ -143,7 +199,11 @@ class ELU(_Activation):
 
 
 class CELU(_Activation):
-    """x above zero, alpha * (exp(x / alpha) - 1) below."""
+    """x above zero, alpha * (exp(x / alpha) - 1) below.
+
+    >>> print(nn.CELU(alpha=2.0)(Tensor([-1.0, 2.0])))
+    tensor([-0.7869,  2.0000])
+    """
 
     method, options = "celu", ("alpha",)
 
@@ -152,7 +212,11 @@ class CELU(_Activation):
 
 
 class GELU(_Activation):
-    """x times the normal distribution's cumulative function; approximate="tanh" for the older formula."""
+    """x times the normal distribution's cumulative function; approximate="tanh" for the older formula.
+
+    >>> print(nn.GELU()(Tensor([1.0])), nn.GELU("tanh")(Tensor([1.0])))
+    tensor([0.8413]) tensor([0.8412])
+    """
 
     method, options = "gelu", ("approximate",)
 
@@ -164,7 +228,11 @@ class GELU(_Activation):
 
 
 class Hardtanh(_Activation):
-    """x held between min_val and max_val."""
+    """x held between min_val and max_val.
+
+    >>> nn.Hardtanh(-2.0, 2.0)(Tensor([-3.0, 1.0])).tolist()
+    [-2.0, 1.0]
+    """
 
     method, options = "hardtanh", ("min_val", "max_val")
 
@@ -173,7 +241,11 @@ class Hardtanh(_Activation):
 
 
 class Softplus(_Activation):
-    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above threshold."""
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above threshold.
+
+    >>> print(nn.Softplus()(Tensor([0.0, 30.0])))
+    tensor([ 0.6931, 30.0000])
+    """
 
     method, options = "softplus", ("beta", "threshold")
 
@@ -182,7 +254,11 @@ class Softplus(_Activation):
 
 
 class Hardshrink(_Activation):
-    """x where it is further from zero than lambd, else zero."""
+    """x where it is further from zero than lambd, else zero.
+
+    >>> nn.Hardshrink()(Tensor([-1.0, 0.5, 2.0])).tolist()
+    [-1.0, 0.0, 2.0]
+    """
 
     method, options, shown = "hardshrink", ("lambd",), ("lambd",)
 
@@ -191,7 +267,11 @@ class Hardshrink(_Activation):
 
 
 class Softshrink(_Activation):
-    """x moved towards zero by lambd."""
+    """x moved towards zero by lambd.
+
+    >>> nn.Softshrink(0.5)(Tensor([-1.0, 0.25, 2.0])).tolist()
+    [-0.5, 0.0, 1.5]
+    """
 
     method, options, shown = "softshrink", ("lambd",), ("lambd",)
 
@@ -200,7 +280,11 @@ class Softshrink(_Activation):
 
 
 class Threshold(_Activation):
-    """x where it is above threshold, else value."""
+    """x where it is above threshold, else value.
+
+    >>> nn.Threshold(2.0, -1.0)(Tensor([1.0, 2.0, 3.0])).tolist()
+    [-1.0, -1.0, 3.0]
+    """
 
     method, options = "threshold", ("threshold", "value")
 
@@ -209,7 +293,11 @@ class Threshold(_Activation):
 
 
 class GLU(_Activation):
-    """The first half along dim, times the sigmoid of the second: dim is half as large."""
+    """The first half along dim, times the sigmoid of the second: dim is half as large.
+
+    >>> nn.GLU()(Tensor([[1.0, 2.0, 0.0, 0.0]])).tolist()
+    [[0.5, 1.0]]
+    """
 
     method, options = "glu", ("dim",)
 
@@ -218,7 +306,12 @@ class GLU(_Activation):
 
 
 class Softmax(_Activation):
-    """Positive numbers that sum to 1 along `dim`."""
+    """Positive numbers that sum to 1 along `dim`.
+
+    >>> print(nn.Softmax(-1)(Tensor([[0.0, 1.0], [1000.0, 1000.0]])))
+    tensor([[0.2689, 0.7311],
+            [0.5000, 0.5000]])
+    """
 
     method, options = "softmax", ("dim",)
 
@@ -227,19 +320,31 @@ class Softmax(_Activation):
 
 
 class Softmin(Softmax):
-    """Softmax of -x."""
+    """Softmax of -x.
+
+    >>> print(nn.Softmin(-1)(Tensor([0.0, 1.0])))
+    tensor([0.7311, 0.2689])
+    """
 
     method = "softmin"
 
 
 class LogSoftmax(Softmax):
-    """The logarithm of softmax."""
+    """The logarithm of softmax.
+
+    >>> print(nn.LogSoftmax(-1)(Tensor([0.0, 1000.0])))
+    tensor([-1000.,     0.])
+    """
 
     method = "log_softmax"
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of (n, channels, h, w); n may be left out."""
+    """Softmax over the channels of (n, channels, h, w); n may be left out.
+
+    >>> nn.Softmax2d()(Tensor.zeros(4, 1, 1)).flatten().tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
@@ -272,7 +377,11 @@ class PReLU(Module):
 
 
 class RReLU(Module):
-    """x above zero; below, x times a number drawn between lower and upper, in evaluation their mean."""
+    """x above zero; below, x times a number drawn between lower and upper, in evaluation their mean.
+
+    >>> nn.RReLU(0.25, 0.75).eval()(Tensor([-8.0, 8.0])).tolist()
+    [-4.0, 8.0]
+    """
 
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False):
         self.lower, self.upper, self.inplace = lower, upper, inplace

@@ -118,7 +118,11 @@ class _Cell(Module):
 
 
 class RNNCell(_Cell):
-    """One step of an RNN."""
+    """One step of an RNN.
+
+    >>> nn.RNNCell(4, 8)(Tensor.zeros(4), Tensor.zeros(8)).shape
+    (8,)
+    """
 
     mode = "tanh"
 
@@ -142,12 +146,21 @@ class RNNCell(_Cell):
 
 
 class LSTMCell(_Cell):
-    """One step of an LSTM; the state is (h, c)."""
+    """One step of an LSTM; the state is (h, c).
+
+    >>> h, c = nn.LSTMCell(4, 8)(Tensor.zeros(3, 4))
+    >>> h.shape, c.shape
+    ((3, 8), (3, 8))
+    """
 
     mode = "lstm"
 
 
 class GRUCell(_Cell):
-    """One step of a GRU."""
+    """One step of a GRU.
+
+    >>> nn.GRUCell(4, 8)(Tensor.zeros(3, 4)).shape
+    (3, 8)
+    """
 
     mode = "gru"

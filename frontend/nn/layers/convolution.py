@@ -132,7 +132,11 @@ class Conv2d(_Convolution):
 
 
 class Conv3d(_Convolution):
-    """A convolution of (n, in_channels, d, h, w)."""
+    """A convolution of (n, in_channels, d, h, w).
+
+    >>> nn.Conv3d(2, 4, 3, padding="same")(Tensor.zeros(1, 2, 4, 5, 6)).shape
+    (1, 4, 4, 5, 6)
+    """
 
     rank = 3
 
@@ -194,16 +198,28 @@ class _Transposed(_Convolution):
 
 
 class ConvTranspose1d(_Transposed):
-    """The transposed convolution of (n, in_channels, length)."""
+    """The transposed convolution of (n, in_channels, length).
+
+    >>> nn.ConvTranspose1d(2, 4, 3, stride=2)(Tensor.zeros(1, 2, 5)).shape
+    (1, 4, 11)
+    """
 
     rank = 1
 
 
 class ConvTranspose2d(_Transposed):
-    """The transposed convolution of (n, in_channels, h, w)."""
+    """The transposed convolution of (n, in_channels, h, w).
+
+    >>> nn.ConvTranspose2d(2, 4, 3, stride=2, padding=1, output_padding=1)(Tensor.zeros(1, 2, 5, 5)).shape
+    (1, 4, 10, 10)
+    """
 
 
 class ConvTranspose3d(_Transposed):
-    """The transposed convolution of (n, in_channels, d, h, w)."""
+    """The transposed convolution of (n, in_channels, d, h, w).
+
+    >>> nn.ConvTranspose3d(2, 4, 2, stride=2)(Tensor.zeros(1, 2, 2, 2, 2)).shape
+    (1, 4, 4, 4, 4)
+    """
 
     rank = 3

@@ -13,7 +13,11 @@ from hcq.frontend.tensor import Tensor
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between vectors along `dim`."""
+    """The cosine of the angle between vectors along `dim`.
+
+    >>> print(nn.CosineSimilarity()(Tensor([[1.0, 0.0]]), Tensor([[1.0, 1.0]])))
+    tensor([0.7071])
+    """
 
     def __init__(self, dim: int = 1, eps: float = 1e-8):
         self.dim, self.eps = dim, eps
@@ -24,7 +28,11 @@ class CosineSimilarity(Module):
 
 
 class PairwiseDistance(Module):
-    """The norm of order p of the difference of vectors along the last axis."""
+    """The norm of order p of the difference of vectors along the last axis.
+
+    >>> print(nn.PairwiseDistance()(Tensor([[0.0, 0.0]]), Tensor([[3.0, 4.0]])))
+    tensor([5.0000])
+    """
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
         self.norm, self.eps, self.keepdim = p, eps, keepdim

@@ -26,7 +26,12 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """In training, each element becomes zero with probability p and the others grow by 1 / (1 - p)."""
+    """In training, each element becomes zero with probability p and the others grow by 1 / (1 - p).
+
+    >>> layer = nn.Dropout(0.5)
+    >>> set(layer(Tensor.ones(100)).tolist()) <= {0.0, 2.0}, layer.eval()(Tensor.ones(2)).tolist()
+    (True, [1.0, 1.0])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape; in evaluation, x itself."""
@@ -34,7 +39,12 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """Whole channels of (n, channels, length); n may be left out."""
+    """Whole channels of (n, channels, length); n may be left out.
+
+    >>> y = nn.Dropout1d(0.5)(Tensor.ones(4, 3, 50))
+    >>> set(y.mean(-1).flatten().tolist()) <= {0.0, 2.0}
+    True
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
@@ -42,7 +52,11 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """Whole channels of (n, channels, h, w); n may be left out."""
+    """Whole channels of (n, channels, h, w); n may be left out.
+
+    >>> nn.Dropout2d(1.0)(Tensor.ones(1, 1, 1, 2)).tolist()
+    [[[[0.0, 0.0]]]]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
@@ -50,7 +64,11 @@ class Dropout2d(_Dropout):
 
 
 class Dropout3d(_Dropout):
-    """Whole channels of (n, channels, d, h, w); n may be left out."""
+    """Whole channels of (n, channels, d, h, w); n may be left out.
+
+    >>> nn.Dropout3d().eval()(Tensor.ones(1, 2, 1, 1, 1)).sum().item()
+    2.0
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
@@ -58,7 +76,11 @@ class Dropout3d(_Dropout):
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that keeps mean 0 and deviation 1, as SELU does: what is dropped takes SELU's lowest value."""
+    """Dropout that keeps mean 0 and deviation 1, as SELU does: what is dropped takes SELU's lowest value.
+
+    >>> nn.AlphaDropout().eval()(Tensor([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
@@ -66,7 +88,11 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """AlphaDropout of whole channels."""
+    """AlphaDropout of whole channels.
+
+    >>> nn.FeatureAlphaDropout().eval()(Tensor([[[1.0, 2.0]]])).tolist()
+    [[[1.0, 2.0]]]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""

@@ -103,6 +103,10 @@ class Embedding(_Table):
     padding_idx   a row that starts as zeros and is not trained
     max_norm      rows that are longer, in the norm of norm_type, are shortened in the table when they are read
     Raises        UsageError for scale_grad_by_freq and sparse
+
+    >>> table = nn.Embedding(10, 4, padding_idx=0)
+    >>> table(Tensor([[1, 2, 0]])).shape, table(Tensor([0])).tolist()
+    ((1, 3, 4), [[0.0, 0.0, 0.0, 0.0]])
     """
 
     def __init__(

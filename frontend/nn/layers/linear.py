@@ -20,7 +20,11 @@ from hcq.ir.dtype import DType
 
 
 class Identity(Module):
-    """The value itself, whatever it is made with."""
+    """The value itself, whatever it is made with.
+
+    >>> nn.Identity(54, unused=True)(Tensor([1.0])).tolist()
+    [1.0]
+    """
 
     def __init__(self, *args: Any, **kwargs: Any):
         pass
@@ -69,7 +73,11 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """y[k] = x1 @ weight[k] @ x2 + bias[k]. (..., in1) and (..., in2) -> (..., out); weight is (out, in1, in2)."""
+    """y[k] = x1 @ weight[k] @ x2 + bias[k]. (..., in1) and (..., in2) -> (..., out); weight is (out, in1, in2).
+
+    >>> nn.Bilinear(3, 4, 5)(Tensor.zeros(2, 3), Tensor.zeros(2, 4)).shape
+    (2, 5)
+    """
 
     def __init__(
         self,

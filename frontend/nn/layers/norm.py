@@ -116,6 +116,10 @@ class BatchNorm(_Running):
     """Each channel (axis 1) to mean 0 and deviation 1 over the batch; evaluation uses the running statistics.
 
     Source  Ioffe and Szegedy 2015
+
+    >>> layer = nn.BatchNorm1d(1)
+    >>> print(layer(Tensor([[1.0], [3.0]])).flatten())
+    tensor([-1.0000,  1.0000])
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -138,19 +142,34 @@ class BatchNorm(_Running):
 
 
 class BatchNorm1d(BatchNorm):
-    """BatchNorm of (n, channels) or (n, channels, length)."""
+    """BatchNorm of (n, channels) or (n, channels, length).
+
+    >>> layer = nn.BatchNorm1d(1, momentum=0.5)
+    >>> _ = layer(Tensor([[1.0], [3.0]])).tolist()
+    >>> layer.running_mean.tolist(), layer.running_var.tolist()
+    ([1.0], [1.5])
+    """
 
     ranks = (2, 3)
 
 
 class BatchNorm2d(BatchNorm):
-    """BatchNorm of (n, channels, h, w)."""
+    """BatchNorm of (n, channels, h, w).
+
+    >>> layer = nn.BatchNorm2d(3).eval()
+    >>> print(layer(Tensor.ones(1, 3, 1, 1)).flatten())
+    tensor([1.0000, 1.0000, 1.0000])
+    """
 
     ranks = (4,)
 
 
 class BatchNorm3d(BatchNorm):
-    """BatchNorm of (n, channels, d, h, w)."""
+    """BatchNorm of (n, channels, d, h, w).
+
+    >>> nn.BatchNorm3d(2)(Tensor.ones(1, 2, 2, 2, 2)).sum().item()
+    0.0
+    """
 
     ranks = (5,)
 
@@ -194,25 +213,42 @@ class _InstanceNorm(_Running):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """InstanceNorm of (n, channels, length)."""
+    """InstanceNorm of (n, channels, length).
+
+    >>> print(nn.InstanceNorm1d(2)(Tensor([[[1.0, 3.0], [10.0, 20.0]]]))[0])
+    tensor([[-1.0000,  1.0000],
+            [-1.0000,  1.0000]])
+    """
 
     ranks = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """InstanceNorm of (n, channels, h, w)."""
+    """InstanceNorm of (n, channels, h, w).
+
+    >>> list(nn.InstanceNorm2d(2).state_dict()), list(nn.InstanceNorm2d(2, affine=True).state_dict())
+    ([], ['weight', 'bias'])
+    """
 
     ranks = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """InstanceNorm of (n, channels, d, h, w)."""
+    """InstanceNorm of (n, channels, d, h, w).
+
+    >>> nn.InstanceNorm3d(2)(Tensor.ones(1, 2, 2, 2, 2)).sum().item()
+    0.0
+    """
 
     ranks = (4, 5)
 
 
 class LocalResponseNorm(Module):
-    """Each element divided by a power of the mean square of its neighbours in `size` channels."""
+    """Each element divided by a power of the mean square of its neighbours in `size` channels.
+
+    >>> print(nn.LocalResponseNorm(1, alpha=1.0, beta=1.0, k=0.0)(Tensor([[[2.0], [4.0]]])).flatten())
+    tensor([0.5000, 0.2500])
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
@@ -226,7 +262,12 @@ class LocalResponseNorm(Module):
 
 
 class LayerNorm(Module):
-    """The last axes, of sizes `normalized_shape`, to mean 0 and deviation 1."""
+    """The last axes, of sizes `normalized_shape`, to mean 0 and deviation 1.
+
+    >>> print(nn.LayerNorm(2)(Tensor([[1.0, 3.0], [10.0, 20.0]])))
+    tensor([[-1.0000,  1.0000],
+            [-1.0000,  1.0000]])
+    """
 
     def __init__(
         self,
@@ -257,7 +298,11 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """The last axes, of sizes `normalized_shape`, to a root mean square of 1."""
+    """The last axes, of sizes `normalized_shape`, to a root mean square of 1.
+
+    >>> print(nn.RMSNorm(2)(Tensor([[3.0, 4.0]])))
+    tensor([[0.8485, 1.1314]])
+    """
 
     def __init__(
         self,
@@ -284,7 +329,11 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """The channels (axis 1) in groups, each to mean 0 and deviation 1 within a sample."""
+    """The channels (axis 1) in groups, each to mean 0 and deviation 1 within a sample.
+
+    >>> print(nn.GroupNorm(2, 4)(Tensor([[1.0, 3.0, 10.0, 20.0]])))
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
+    """
 
     def __init__(
         self,

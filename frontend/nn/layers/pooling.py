@@ -73,17 +73,29 @@ class _MaxPool(_Pool):
 
 
 class MaxPool1d(_MaxPool):
-    """The largest element of each window of the last axis."""
+    """The largest element of each window of the last axis.
+
+    >>> nn.MaxPool1d(2, ceil_mode=True)(Tensor([[1.0, 5.0, 2.0]])).tolist()
+    [[5.0, 2.0]]
+    """
 
     rank = 1
 
 
 class MaxPool2d(_MaxPool):
-    """The largest element of each window of the last two axes."""
+    """The largest element of each window of the last two axes.
+
+    >>> nn.MaxPool2d(3, stride=2, padding=1)(Tensor.zeros(1, 3, 8, 8)).shape
+    (1, 3, 4, 4)
+    """
 
 
 class MaxPool3d(_MaxPool):
-    """The largest element of each window of the last three axes."""
+    """The largest element of each window of the last three axes.
+
+    >>> nn.MaxPool3d((1, 2, 2))(Tensor.zeros(1, 4, 6, 6)).shape
+    (1, 4, 3, 3)
+    """
 
     rank = 3
 
@@ -112,23 +124,42 @@ class _MaxUnpool(_Pool):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """Undoes MaxPool1d, as far as it can be."""
+    """Undoes MaxPool1d, as far as it can be.
+
+    >>> values, indices = nn.MaxPool1d(2, return_indices=True)(Tensor([[1.0, 5.0, 2.0, 3.0]]))
+    >>> nn.MaxUnpool1d(2)(values, indices).tolist()
+    [[0.0, 5.0, 0.0, 3.0]]
+    """
 
     rank = 1
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """Undoes MaxPool2d, as far as it can be."""
+    """Undoes MaxPool2d, as far as it can be.
+
+    >>> values, indices = nn.MaxPool2d(2, return_indices=True)(Tensor([[[1.0, 2.0], [4.0, 3.0]]]))
+    >>> nn.MaxUnpool2d(2)(values, indices).tolist()
+    [[[0.0, 0.0], [4.0, 0.0]]]
+    """
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """Undoes MaxPool3d, as far as it can be."""
+    """Undoes MaxPool3d, as far as it can be.
+
+    >>> values, indices = nn.MaxPool3d(2, return_indices=True)(Tensor.ones(1, 2, 2, 2))
+    >>> nn.MaxUnpool3d(2)(values, indices).sum().item()
+    1.0
+    """
 
     rank = 3
 
 
 class AvgPool1d(_Pool):
-    """The mean of each window of the last axis; padding counts as zeros unless count_include_pad is False."""
+    """The mean of each window of the last axis; padding counts as zeros unless count_include_pad is False.
+
+    >>> nn.AvgPool1d(2, stride=1)(Tensor([[1.0, 3.0, 5.0]])).tolist()
+    [[2.0, 4.0]]
+    """
 
     rank = 1
 
@@ -161,6 +192,9 @@ class AvgPool2d(_Pool):
 
     count_include_pad   False leaves padding out of the mean
     divisor_override    what the sum is divided by, instead of the number of elements
+
+    >>> nn.AvgPool2d(2, padding=1, count_include_pad=False)(Tensor.ones(1, 2, 2)).tolist()
+    [[[1.0, 1.0], [1.0, 1.0]]]
     """
 
     def __init__(
@@ -192,7 +226,11 @@ class AvgPool2d(_Pool):
 
 
 class AvgPool3d(AvgPool2d):
-    """The mean of each window of the last three axes; arguments as AvgPool2d has them."""
+    """The mean of each window of the last three axes; arguments as AvgPool2d has them.
+
+    >>> nn.AvgPool3d(2)(Tensor.ones(1, 4, 5, 6)).shape
+    (1, 2, 2, 3)
+    """
 
     rank = 3
 
@@ -230,17 +268,29 @@ class _LPPool(_Pool):
 
 
 class LPPool1d(_LPPool):
-    """The norm of each window of the last axis."""
+    """The norm of each window of the last axis.
+
+    >>> nn.LPPool1d(2, 2)(Tensor([[3.0, 4.0]])).tolist()
+    [[5.0]]
+    """
 
     rank = 1
 
 
 class LPPool2d(_LPPool):
-    """The norm of each window of the last two axes."""
+    """The norm of each window of the last two axes.
+
+    >>> nn.LPPool2d(1, 2)(Tensor([[[1.0, 2.0], [3.0, 4.0]]])).tolist()
+    [[[10.0]]]
+    """
 
 
 class LPPool3d(_LPPool):
-    """The norm of each window of the last three axes."""
+    """The norm of each window of the last three axes.
+
+    >>> print(nn.LPPool3d(2, 2)(Tensor.ones(1, 2, 2, 2)).flatten())
+    tensor([2.8284])
+    """
 
     rank = 3
 
@@ -286,7 +336,11 @@ class _AdaptiveMax(_Adaptive):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvg):
-    """Means of output_size windows of the last axis."""
+    """Means of output_size windows of the last axis.
+
+    >>> nn.AdaptiveAvgPool1d(2)(Tensor([[1.0, 2.0, 3.0, 4.0, 5.0]])).tolist()
+    [[2.0, 4.0]]
+    """
 
     rank = 1
 
@@ -300,22 +354,39 @@ class AdaptiveAvgPool2d(_AdaptiveAvg):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvg):
-    """Means of windows of the last three axes."""
+    """Means of windows of the last three axes.
+
+    >>> nn.AdaptiveAvgPool3d((1, None, 2))(Tensor.zeros(2, 4, 5, 6)).shape
+    (2, 1, 5, 2)
+    """
 
     rank = 3
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax):
-    """The greatest of output_size windows of the last axis."""
+    """The greatest of output_size windows of the last axis.
+
+    >>> values, indices = nn.AdaptiveMaxPool1d(1, return_indices=True)(Tensor([[1.0, 5.0, 2.0]]))
+    >>> values.tolist(), indices.tolist()
+    ([[5.0]], [[1]])
+    """
 
     rank = 1
 
 
 class AdaptiveMaxPool2d(_AdaptiveMax):
-    """The greatest of windows of the last two axes."""
+    """The greatest of windows of the last two axes.
+
+    >>> nn.AdaptiveMaxPool2d((1, 2))(Tensor([[[1.0, 2.0], [3.0, 4.0]]])).tolist()
+    [[[3.0, 4.0]]]
+    """
 
 
 class AdaptiveMaxPool3d(_AdaptiveMax):
-    """The greatest of windows of the last three axes."""
+    """The greatest of windows of the last three axes.
+
+    >>> nn.AdaptiveMaxPool3d(2)(Tensor.zeros(1, 4, 5, 6)).shape
+    (1, 2, 2, 2)
+    """
 
     rank = 3

@@ -241,6 +241,10 @@ class GRU(_Recurrent):
     """Gated recurrent units.
 
     Source  Cho et al. 2014
+
+    >>> output, state = nn.GRU(4, 8, num_layers=2, bidirectional=True)(Tensor.zeros(5, 3, 4))
+    >>> output.shape, state.shape
+    ((5, 3, 16), (4, 3, 8))
     """
 
     mode, gates = "gru", 3

@@ -20,7 +20,11 @@ from hcq.frontend.tensor import Tensor
 
 
 class Flatten(Module):
-    """The axes start_dim to end_dim (inclusive) become one."""
+    """The axes start_dim to end_dim (inclusive) become one.
+
+    >>> nn.Flatten()(Tensor.zeros(5, 2, 3)).shape
+    (5, 6)
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1):
         self.start_dim, self.end_dim = start_dim, end_dim
@@ -34,7 +38,11 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """One axis becomes several, of the sizes given."""
+    """One axis becomes several, of the sizes given.
+
+    >>> nn.Unflatten(1, (3, -1))(Tensor.zeros(2, 12)).shape
+    (2, 3, 4)
+    """
 
     def __init__(self, dim: int, unflattened_size: Any):
         if not isinstance(unflattened_size, (tuple, list)) or isinstance(dim, str):
@@ -50,7 +58,11 @@ class Unflatten(Module):
 
 
 class PixelShuffle(Module):
-    """(..., c * r * r, h, w) -> (..., c, h * r, w * r)."""
+    """(..., c * r * r, h, w) -> (..., c, h * r, w * r).
+
+    >>> nn.PixelShuffle(2)(Tensor.arange(4).reshape(4, 1, 1)).tolist()
+    [[[0, 1], [2, 3]]]
+    """
 
     def __init__(self, upscale_factor: int):
         self.upscale_factor = upscale_factor
@@ -64,7 +76,11 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(..., c, h * r, w * r) -> (..., c * r * r, h, w)."""
+    """(..., c, h * r, w * r) -> (..., c * r * r, h, w).
+
+    >>> nn.PixelUnshuffle(2)(Tensor.zeros(1, 3, 4, 6)).shape
+    (1, 12, 2, 3)
+    """
 
     def __init__(self, downscale_factor: int):
         self.downscale_factor = downscale_factor
@@ -78,7 +94,11 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """The channels of `groups` groups, one of each in turn."""
+    """The channels of `groups` groups, one of each in turn.
+
+    >>> nn.ChannelShuffle(2)(Tensor.arange(4).reshape(1, 4, 1, 1)).flatten().tolist()
+    [0, 2, 1, 3]
+    """
 
     def __init__(self, groups: int):
         self.groups = groups
@@ -95,6 +115,9 @@ class Upsample(Module):
     """The last axes at another size, or at sizes scaled by a factor; see Tensor.interpolate.
 
     mode   "nearest", "linear", "bilinear", "bicubic", "trilinear", ...
+
+    >>> nn.Upsample(scale_factor=2, mode="bilinear")(Tensor.zeros(1, 3, 4, 5)).shape
+    (1, 3, 8, 10)
     """
 
     def __init__(
@@ -131,14 +154,22 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample with mode "nearest"."""
+    """Upsample with mode "nearest".
+
+    >>> nn.UpsamplingNearest2d(scale_factor=2)(Tensor([[[[1.0, 3.0]]]])).tolist()
+    [[[[1.0, 1.0, 3.0, 3.0], [1.0, 1.0, 3.0, 3.0]]]]
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None):
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample with mode "bilinear" and aligned corners."""
+    """Upsample with mode "bilinear" and aligned corners.
+
+    >>> nn.UpsamplingBilinear2d(size=(1, 4))(Tensor([[[[1.0, 4.0]]]])).tolist()
+    [[[[1.0, 2.0, 3.0, 4.0]]]]
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None):
         super().__init__(size, scale_factor, "bilinear", True)
@@ -160,7 +191,11 @@ class _Windows(Module):
 
 
 class Unfold(_Windows):
-    """Every window as a column: (n, c, h, w) -> (n, c * window, number of windows)."""
+    """Every window as a column: (n, c, h, w) -> (n, c * window, number of windows).
+
+    >>> nn.Unfold(2)(Tensor.zeros(1, 3, 4, 5)).shape
+    (1, 12, 12)
+    """
 
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1):
         self._set(kernel_size, dilation, padding, stride)
@@ -171,7 +206,11 @@ class Unfold(_Windows):
 
 
 class Fold(_Windows):
-    """The sum of columns that are windows: (n, c * window, number of windows) -> (n, c, *output_size)."""
+    """The sum of columns that are windows: (n, c * window, number of windows) -> (n, c, *output_size).
+
+    >>> nn.Fold((1, 3), (1, 2))(nn.Unfold((1, 2))(Tensor.ones(1, 1, 1, 3))).tolist()
+    [[[[1.0, 2.0, 1.0]]]]
+    """
 
     def __init__(
         self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1

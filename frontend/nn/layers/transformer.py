@@ -114,7 +114,12 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """x + attention(x), x + attention(x to memory), x + network(x), each normalised after (or before)."""
+    """x + attention(x), x + attention(x to memory), x + network(x), each normalised after (or before).
+
+    >>> layer = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+    >>> layer(Tensor.zeros(3, 4, 8), Tensor.zeros(3, 5, 8)).shape
+    (3, 4, 8)
+    """
 
     def __init__(
         self,
@@ -193,7 +198,12 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """Several encoder layers: copies of one, which start alike."""
+    """Several encoder layers: copies of one, which start alike.
+
+    >>> encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2)
+    >>> len(encoder.layers), encoder(Tensor.zeros(5, 3, 8)).shape
+    (2, (5, 3, 8))
+    """
 
     def __init__(
         self,
@@ -219,7 +229,12 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """Several decoder layers: copies of one, which start alike."""
+    """Several decoder layers: copies of one, which start alike.
+
+    >>> decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 2)
+    >>> decoder(Tensor.zeros(4, 3, 8), Tensor.zeros(5, 3, 8)).shape
+    (4, 3, 8)
+    """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None):
         super().__init__(decoder_layer, num_layers, norm)
@@ -245,7 +260,12 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """An encoder and a decoder, or those that are given. It starts with Glorot's uniform numbers."""
+    """An encoder and a decoder, or those that are given. It starts with Glorot's uniform numbers.
+
+    >>> model = nn.Transformer(8, 2, 1, 1, dim_feedforward=16)
+    >>> model(Tensor.zeros(5, 3, 8), Tensor.zeros(4, 3, 8)).shape
+    (4, 3, 8)
+    """
 
     def __init__(
         self,

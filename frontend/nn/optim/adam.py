@@ -65,6 +65,13 @@ class Adam(_Moments):
     amsgrad                  divides by the greatest v there was
     decoupled_weight_decay   shrinks the parameter itself instead, as AdamW does
     Source                   Kingma and Ba 2015
+
+    >>> x = Tensor([1.0, 100.0], requires_grad=True)
+    >>> optimizer = hcq.optim.Adam([x], lr=0.5)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> print(x.detach())
+    tensor([ 0.5000, 99.5000])
     """
 
     def __init__(
@@ -98,6 +105,13 @@ class AdamW(Adam):
     """Adam whose weight decay shrinks the parameter itself, p -= lr * weight_decay * p, apart from the gradient.
 
     Source  Loshchilov and Hutter 2019
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> optimizer = hcq.optim.AdamW([x], lr=0.5, weight_decay=0.1)
+    >>> (x * 0.0).sum().backward()
+    >>> optimizer.step()
+    >>> print(x.detach())
+    tensor([0.9500])
     """
 
     def __init__(
@@ -126,7 +140,15 @@ class AdamW(Adam):
 
 
 class Adamax(_Moments):
-    """p -= lr * m / u, where u = max(beta * u, |g| + eps): Adam with the greatest gradient instead of squares."""
+    """p -= lr * m / u, where u = max(beta * u, |g| + eps): Adam with the greatest gradient instead of squares.
+
+    >>> x = Tensor([1.0, 100.0], requires_grad=True)
+    >>> optimizer = hcq.optim.Adamax([x], lr=0.5)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> print(x.detach())
+    tensor([ 0.5000, 99.5000])
+    """
 
     second = "exp_inf"
 
@@ -155,6 +177,13 @@ class NAdam(_Moments):
     """Adam with Nesterov's look ahead; momentum_decay lets beta rise from half of it.
 
     Source  Dozat 2016
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> optimizer = hcq.optim.NAdam([x], lr=0.1)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> print(x.detach())
+    tensor([0.8944])
     """
 
     def __init__(
@@ -209,6 +238,13 @@ class RAdam(_Moments):
     """Adam that takes plain steps along m while too few squares were seen to divide by them.
 
     Source  Liu et al. 2020
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> optimizer = hcq.optim.RAdam([x], lr=0.25)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> print(x.detach())
+    tensor([0.5000])
     """
 
     def __init__(
@@ -267,6 +303,13 @@ class LAMB(_Moments):
 
     Where p or r is zero, it is not scaled.
     Source  You et al. 2020
+
+    >>> x = Tensor([3.0, 4.0], requires_grad=True)
+    >>> optimizer = hcq.optim.LAMB([x], lr=0.1)
+    >>> x.sum().backward()
+    >>> optimizer.step()
+    >>> print((x.detach() - Tensor([3.0, 4.0])).norm())
+    tensor(0.5000)
     """
 
     def __init__(
@@ -296,6 +339,13 @@ class Lion(_Moments):
     """p -= lr * sign(beta1 * m + (1 - beta1) * g), with one running mean m; weight decay shrinks p itself.
 
     Source  Chen et al. 2023
+
+    >>> x = Tensor([1.0, -100.0], requires_grad=True)
+    >>> optimizer = hcq.optim.Lion([x], lr=0.5)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> x.tolist()
+    [0.5, -99.5]
     """
 
     def __init__(

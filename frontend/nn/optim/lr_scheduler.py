@@ -32,6 +32,18 @@ class LRScheduler:
     """What all schedules share. A subclass says in `rate` what a group's rate is at a time.
 
     last_epoch   the time to go on from, for an optimizer whose groups have initial_lr; -1 starts
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> class Halving(hcq.optim.lr_scheduler.LRScheduler):
+    ...     def rate(self, place, now, time):
+    ...         return self.base_lrs[place] / 2**time
+    >>> schedule = Halving(optimizer)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.25, 0.125]
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
@@ -156,7 +168,17 @@ class StepLR(_Curve):
 
 
 class MultiStepLR(_Curve):
-    """Times gamma at each of the milestones."""
+    """Times gamma at each of the milestones.
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = hcq.optim.lr_scheduler.MultiStepLR(optimizer, [1, 3], gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.5, 0.25]
+    """
 
     def __init__(
         self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
@@ -169,7 +191,17 @@ class MultiStepLR(_Curve):
 
 
 class ExponentialLR(_Curve):
-    """Times gamma every epoch."""
+    """Times gamma every epoch.
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = hcq.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.25, 0.125]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
         self.gamma = gamma
@@ -180,7 +212,17 @@ class ExponentialLR(_Curve):
 
 
 class ConstantLR(_Curve):
-    """Times factor for total_iters epochs, then whole."""
+    """Times factor for total_iters epochs, then whole.
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = hcq.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.5, 1.0, 1.0]
+    """
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -195,7 +237,17 @@ class ConstantLR(_Curve):
 
 
 class LinearLR(_Curve):
-    """Along a line from start_factor to end_factor, in total_iters epochs."""
+    """Along a line from start_factor to end_factor, in total_iters epochs.
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = hcq.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.75, 1.0, 1.0]
+    """
 
     def __init__(
         self,
@@ -216,7 +268,17 @@ class LinearLR(_Curve):
 
 
 class PolynomialLR(_Curve):
-    """(1 - time / total_iters) ** power, then zero."""
+    """(1 - time / total_iters) ** power, then zero.
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = hcq.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.0, 0.0]
+    """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
         self.total_iters, self.power = total_iters, power
@@ -230,6 +292,15 @@ class CosineAnnealingLR(_Curve):
     """Down to eta_min and up again along a cosine of half period T_max.
 
     Source  Loshchilov and Hutter 2017
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = hcq.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> [round(rate, 6) for rate in rates]
+    [1.0, 0.5, 0.0, 0.5, 1.0]
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1):
@@ -247,6 +318,15 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     """Down to eta_min along a cosine, and from the start again: after T_0 epochs, then T_mult times as many, ...
 
     step() may be given a time with a fraction. Source: Loshchilov and Hutter 2017
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = hcq.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> [round(rate, 6) for rate in rates]
+    [1.0, 0.5, 1.0, 0.5, 1.0]
     """
 
     def __init__(
@@ -271,7 +351,17 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class LambdaLR(LRScheduler):
-    """The first rate times a function of the time, or one function for each group."""
+    """The first rate times a function of the time, or one function for each group.
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=2.0)
+    >>> schedule = hcq.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))
+    >>> rates = []
+    >>> for _ in range(2):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> rates
+    [2.0, 1.0]
+    """
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1):
         self.lr_lambdas = _functions("LambdaLR", optimizer, lr_lambda)
@@ -282,7 +372,17 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LRScheduler):
-    """The rate there was times a function of the time, or one function for each group."""
+    """The rate there was times a function of the time, or one function for each group.
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = hcq.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> rates = []
+    >>> for _ in range(3):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.25]
+    """
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1):
         self.lr_lambdas = _functions("MultiplicativeLR", optimizer, lr_lambda)
@@ -342,6 +442,15 @@ class OneCycleLR(_Cycle):
     anneal_strategy   "cos" or "linear"
     three_phase       goes down to where it began first
     Source            Smith and Topin 2018
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=0.1, momentum=0.9)
+    >>> schedule = hcq.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5, pct_start=0.4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> [round(rate, 4) for rate in rates]
+    [0.04, 1.0, 0.75, 0.25]
     """
 
     def __init__(
@@ -426,6 +535,15 @@ class CyclicLR(_Cycle):
     mode       "triangular"; "triangular2" halves the height each cycle; "exp_range" multiplies it by gamma each step
     scale_fn   a height of one's own, of the cycle (scale_mode "cycle") or of the step ("iterations")
     Source     Smith 2017
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0, momentum=0.9)
+    >>> schedule = hcq.optim.lr_scheduler.CyclicLR(optimizer, 0.5, 1.0, step_size_up=2)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> [round(rate, 6) for rate in rates]
+    [0.5, 0.75, 1.0, 0.75, 0.5]
     """
 
     def __init__(
@@ -490,7 +608,19 @@ class CyclicLR(_Cycle):
 
 
 class SequentialLR:
-    """One schedule after the other: the next one begins at each of the milestones."""
+    """One schedule after the other: the next one begins at each of the milestones.
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> warm = hcq.optim.lr_scheduler.ConstantLR(optimizer, 0.5, 9)
+    >>> fall = hcq.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    >>> schedule = hcq.optim.lr_scheduler.SequentialLR(optimizer, [warm, fall], [2])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(schedule.get_last_lr()[0])
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.5, 1.0, 0.5]
+    """
 
     def __init__(
         self,
@@ -544,7 +674,15 @@ class SequentialLR:
 
 
 class ChainedScheduler:
-    """Several schedules at once, each of which multiplies what the others made."""
+    """Several schedules at once, each of which multiplies what the others made.
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> halve = lambda: hcq.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    >>> schedule = hcq.optim.lr_scheduler.ChainedScheduler([halve(), halve()])
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None):
         if not schedulers:
@@ -581,6 +719,13 @@ class ReduceLROnPlateau:
     mode        "min" or "max": what better is
     threshold   how much better counts, relative ("rel") or as it is ("abs")
     cooldown    epochs after a change that do not count
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = hcq.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> for loss in (3.0, 2.0, 2.0, 2.0):
+    ...     schedule.step(loss)
+    >>> optimizer.param_groups[0]["lr"]
+    0.5
     """
 
     def __init__(

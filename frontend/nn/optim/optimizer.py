@@ -31,7 +31,11 @@ from hcq.ir.op import Op
 
 
 class Part(NamedTuple):
-    """One parameter in one step: its place in the list, its value now, its gradient and its options."""
+    """One parameter in one step: its place in the list, its value now, its gradient and its options.
+
+    >>> hcq.optim.Part._fields
+    ('place', 'parameter', 'value', 'gradient', 'group')
+    """
 
     place: int
     parameter: Tensor
@@ -57,6 +61,11 @@ class Optimizer(Saved):
 
     params     tensors, pairs of names and tensors, or dicts: {"params": tensors, option: value, ...}
     defaults   the options, of groups that do not name them
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> optimizer = hcq.optim.SGD([{"params": [x], "lr": 0.5}], lr=0.1)
+    >>> isinstance(optimizer, hcq.optim.Optimizer), optimizer.param_groups[0]["lr"]
+    (True, 0.5)
     """
 
     ignored = ("foreach", "fused", "capturable")  # of PyTorch, without meaning here

@@ -34,6 +34,13 @@ class RMSprop(Optimizer):
     alpha      how much of v stays
     centered   takes the square of the running mean of g away from v
     momentum   steps along a running sum of steps
+
+    >>> x = Tensor([1.0, 100.0], requires_grad=True)
+    >>> optimizer = hcq.optim.RMSprop([x], lr=0.1)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> print(x.detach())
+    tensor([5.9605e-08, 9.9000e+01])
     """
 
     def __init__(
@@ -74,7 +81,15 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum of g * g) + eps)."""
+    """p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum of g * g) + eps).
+
+    >>> x = Tensor([1.0, 100.0], requires_grad=True)
+    >>> optimizer = hcq.optim.Adagrad([x], lr=0.5)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> print(x.detach())
+    tensor([ 0.5000, 99.5000])
+    """
 
     def __init__(
         self,
@@ -109,7 +124,15 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """p -= lr * sqrt(u + eps) / sqrt(v + eps) * g, with running means u of squared steps and v of g * g."""
+    """p -= lr * sqrt(u + eps) / sqrt(v + eps) * g, with running means u of squared steps and v of g * g.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> optimizer = hcq.optim.Adadelta([x])
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> print(x.detach())
+    tensor([0.9968])
+    """
 
     def __init__(
         self,
@@ -146,6 +169,14 @@ class Adafactor(Optimizer):
     eps           the least of squares (None: the dtype's), and the least size of a parameter
     d             steps are no longer than this, as root mean square
     Source        Shazeer and Stern 2018
+
+    >>> w = nn.Parameter(Tensor.ones(30, 20))
+    >>> optimizer = hcq.optim.Adafactor([w])
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> kept = optimizer.state_dict()["state"][0]
+    >>> kept["row_var"].numel(), kept["col_var"].numel()
+    (30, 20)
     """
 
     def __init__(
@@ -213,6 +244,14 @@ class Muon(Optimizer):
     adjust_lr_fn    "original": lr * sqrt(max(1, rows / columns)); "match_rms_adamw": lr * sqrt(max(rows, columns)) / 5
     Raises          UsageError for parameters that have not two axes: give those to AdamW
     Source          Jordan et al. 2024
+
+    >>> w = Tensor([[1.0, 0.0], [0.0, 100.0]], requires_grad=True)
+    >>> optimizer = hcq.optim.Muon([w], lr=0.1, weight_decay=0.0)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> moved = 100.0 - w[1, 1].item()
+    >>> 0.05 < moved < 0.15
+    True
     """
 
     def __init__(

@@ -90,6 +90,13 @@ class LARS(Optimizer):
 
     So parameters of every size move by like shares of themselves. Where p or g is zero, it is not scaled.
     Source  You et al. 2017
+
+    >>> x = Tensor([3.0, 4.0], requires_grad=True)
+    >>> optimizer = hcq.optim.LARS([x], lr=1.0, trust_coefficient=0.1, weight_decay=0.0)
+    >>> (x * 1000.0).sum().backward()
+    >>> optimizer.step()
+    >>> print((x.detach() - Tensor([3.0, 4.0])).norm())
+    tensor(0.5000)
     """
 
     def __init__(

@@ -29,19 +29,37 @@ Average = Callable[[Tensor, Tensor, Tensor], Tensor]  # the average, the new val
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """decay * average + (1 - decay) * new."""
+    """decay * average + (1 - decay) * new.
+
+    >>> hcq.optim.swa_utils.get_ema_avg_fn(0.75)(Tensor([4.0]), Tensor([8.0]), 1).tolist()
+    [5.0]
+    """
     if not 0.0 <= decay <= 1.0:
         raise UsageError(f"[get_ema_avg_fn] decay {shown(decay)}: give a number from 0 to 1.")
     return lambda average, new, count: average * decay + new * (1.0 - decay)
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Average:
-    """`get_ema_avg_fn`; all parameters are averaged in one schedule either way."""
+    """`get_ema_avg_fn`; all parameters are averaged in one schedule either way.
+
+    >>> layer = nn.Linear(1, 1, bias=False)
+    >>> half = hcq.optim.swa_utils.get_ema_multi_avg_fn(0.5)
+    >>> average = hcq.optim.swa_utils.AveragedModel(layer, multi_avg_fn=half)
+    >>> for value in (4.0, 8.0):
+    ...     _ = nn.init.constant_(layer.weight, value)
+    ...     average.update_parameters(layer)
+    >>> average.module.weight.tolist()
+    [[6.0]]
+    """
     return get_ema_avg_fn(decay)
 
 
 def get_swa_avg_fn() -> Average:
-    """The plain average of all values so far."""
+    """The plain average of all values so far.
+
+    >>> hcq.optim.swa_utils.get_swa_avg_fn()(Tensor([4.0]), Tensor([8.0]), Tensor(3)).tolist()
+    [5.0]
+    """
     return lambda average, new, count: average + (new - average) / (count + 1).cast(average.dtype)
 
 
@@ -104,7 +122,13 @@ class AveragedModel(Module):
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: str | None = None) -> None:
-    """Take the running statistics of a model's batch norms anew, over all batches of `loader`."""
+    """Take the running statistics of a model's batch norms anew, over all batches of `loader`.
+
+    >>> model = nn.Sequential(nn.BatchNorm1d(1))
+    >>> hcq.optim.swa_utils.update_bn([Tensor([[1.0], [3.0]]), Tensor([[5.0], [7.0]])], model)
+    >>> model[0].running_mean.tolist()
+    [4.0]
+    """
     norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
     if not norms:
         return
@@ -123,7 +147,17 @@ def update_bn(loader: Iterable[Any], model: Module, device: str | None = None) -
 
 
 class SWALR(LRScheduler):
-    """To swa_lr in anneal_epochs, along a cosine or a line ("cos", "linear"), and then that."""
+    """To swa_lr in anneal_epochs, along a cosine or a line ("cos", "linear"), and then that.
+
+    >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = hcq.optim.swa_utils.SWALR(optimizer, 0.5, anneal_epochs=2, anneal_strategy="linear")
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(optimizer.param_groups[0]["lr"])
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.75, 0.5, 0.5]
+    """
 
     def __init__(
         self,

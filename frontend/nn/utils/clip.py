@@ -31,6 +31,12 @@ def clip_grad_norm_(
     foreach              may be given, and says nothing
     Returns              the norm before, a lazy tensor of shape ()
     Raises               UsageError when no parameter has a gradient
+
+    >>> x = Tensor([1.0, 1.0], requires_grad=True)
+    >>> (x * Tensor([3.0, 4.0])).sum().backward()
+    >>> nn.utils.clip_grad_norm_([x], 1.0).item(), print(x.grad)
+    tensor([0.6000, 0.8000])
+    (5.0, None)
     """
     found = _with_gradients("clip_grad_norm_", parameters)
     total = get_total_norm([gradient for _, gradient in found], norm_type)
@@ -44,7 +50,11 @@ def clip_grad_norm_(
 
 @checked
 def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
-    """The norm of all elements of all tensors, lazy, of shape ()."""
+    """The norm of all elements of all tensors, lazy, of shape ().
+
+    >>> nn.utils.get_total_norm([Tensor([3.0]), Tensor([[4.0]])]).item()
+    5.0
+    """
     several = [tensors] if isinstance(tensors, Tensor) else listed("get_total_norm", "tensors", tensors)
     norms = [tensor.norm(norm_type).float() for tensor in several]
     if not norms:
@@ -53,7 +63,11 @@ def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements of all parameters in a row."""
+    """All elements of all parameters in a row.
+
+    >>> nn.utils.parameters_to_vector(nn.Linear(2, 3).parameters()).shape
+    (9,)
+    """
     found = listed("parameters_to_vector", "parameters", parameters)
     if not found or not all(isinstance(parameter, Tensor) for parameter in found):
         raise UsageError(f"[parameters_to_vector] {shown(found)}: give parameters.")
@@ -61,7 +75,13 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Write a row of elements into parameters, in place. Raises UsageError for another number of elements."""
+    """Write a row of elements into parameters, in place. Raises UsageError for another number of elements.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> nn.utils.vector_to_parameters(Tensor([1.0, 2.0, 3.0]), layer.parameters())
+    >>> layer.weight.tolist(), layer.bias.tolist()
+    ([[1.0, 2.0]], [3.0])
+    """
     found = listed("vector_to_parameters", "parameters", parameters)
     if not found or not all(isinstance(parameter, Tensor) for parameter in found):
         raise UsageError(f"[vector_to_parameters] {shown(found)}: give parameters.")
@@ -80,7 +100,14 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 def clip_grad_value_(
     parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
 ) -> None:
-    """Hold every element of every gradient between -clip_value and clip_value. Raises as `clip_grad_norm_` does."""
+    """Hold every element of every gradient between -clip_value and clip_value. Raises as `clip_grad_norm_` does.
+
+    >>> x = Tensor([1.0, 1.0], requires_grad=True)
+    >>> (x * Tensor([3.0, -0.5])).sum().backward()
+    >>> nn.utils.clip_grad_value_([x], 1.0)
+    >>> x.grad.tolist()
+    [1.0, -0.5]
+    """
     if not clip_value >= 0 or math.isinf(clip_value):
         raise UsageError(f"[clip_grad_value_] clip_value {clip_value}: give a number, 0 or more.")
     for parameter, gradient in _with_gradients("clip_grad_value_", parameters):

@@ -101,6 +101,10 @@ def spectral_norm(
     """Divide a weight by its greatest singular value, estimated by power iteration; dim has its rows.
 
     n_power_iterations   steps whenever the weight is read in training
+
+    >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3), n_power_iterations=30)
+    >>> print(hcq.linalg.svdvals(layer.weight.detach())[0])
+    tensor(1.)
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor) or weight.ndim < 1:

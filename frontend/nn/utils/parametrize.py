@@ -24,6 +24,10 @@ class ParametrizationList(ModuleList):
     """The modules that compute one parameter, one after the other, and what they start from.
 
     What they start from is `original`, or, where the first one's right_inverse gives several, original0, original1, ...
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(2, 1))
+    >>> len(layer.parametrizations["weight"]), list(layer.state_dict())
+    (1, ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1'])
     """
 
     def __init__(self, modules: list[Module], value: Tensor):
@@ -116,7 +120,12 @@ def _property(name: str) -> property:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a parameter of a module, or any, is computed."""
+    """Whether a parameter of a module, or any, is computed.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(2, 1))
+    >>> nn.utils.parametrize.is_parametrized(layer, "weight"), nn.utils.parametrize.is_parametrized(layer, "bias")
+    (True, False)
+    """
     chains = vars(module).get(ATTRIBUTE)
     if not isinstance(chains, ModuleDict):
         return False
@@ -124,7 +133,12 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """A plain parameter again: of the computed value, or of the original. Returns the module."""
+    """A plain parameter again: of the computed value, or of the original. Returns the module.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(2, 1))
+    >>> list(nn.utils.parametrize.remove_parametrizations(layer, "weight").state_dict())
+    ['bias', 'weight']
+    """
     if not is_parametrized(module, tensor_name):
         raise UsageError(
             f"[remove_parametrizations] {shown(tensor_name)} of {type(module).__name__} is not computed."

@@ -20,7 +20,12 @@ from hcq.frontend.tensor import Tensor
 
 
 class PackedSequence(NamedTuple):
-    """Rows (sum of lengths, ...), how many belong to each step, and the order that sorted the sequences."""
+    """Rows (sum of lengths, ...), how many belong to each step, and the order that sorted the sequences.
+
+    >>> packed = nn.utils.rnn.pack_sequence([Tensor([1, 2, 3]), Tensor([4])])
+    >>> packed.data.tolist(), list(packed.batch_sizes)
+    ([1, 4, 2, 3], [2, 1, 1])
+    """
 
     data: Tensor
     batch_sizes: tuple[int, ...]
@@ -84,6 +89,11 @@ def pad_packed_sequence(
     """Packed sequences -> (length, batch, ...), padded, and their lengths.
 
     total_length   pad to this length
+
+    >>> packed = nn.utils.rnn.pack_sequence([Tensor([1, 2, 3]), Tensor([4])])
+    >>> padded, lengths = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+    >>> padded.tolist(), lengths.tolist()
+    ([[1, 2, 3], [4, 0, 0]], [3, 1])
     """
     sizes = sequence.batch_sizes
     length = len(sizes) if total_length is None else total_length
@@ -111,7 +121,12 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Sequences (length, ...) of several lengths -> (longest, number, ...)."""
+    """Sequences (length, ...) of several lengths -> (longest, number, ...).
+
+    >>> rows = [Tensor([1, 2, 3]), Tensor([4])]
+    >>> nn.utils.rnn.pad_sequence(rows, batch_first=True).tolist(), nn.utils.rnn.pad_sequence(rows).shape
+    ([[1, 2, 3], [4, 0, 0]], (3, 2))
+    """
     if isinstance(sequences, Tensor) or not sequences or padding_side not in ("left", "right"):
         raise UsageError("[pad_sequence] give a list of tensors, and padding_side 'left' or 'right'.")
     longest = max(each.shape[0] for each in sequences)
@@ -124,18 +139,33 @@ def pad_sequence(
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Sequences (length, ...) of several lengths, packed."""
+    """Sequences (length, ...) of several lengths, packed.
+
+    >>> packed = nn.utils.rnn.pack_sequence([Tensor([4]), Tensor([1, 2])], enforce_sorted=False)
+    >>> packed.data.tolist(), packed.sorted_indices.tolist()
+    ([1, 4, 2], [1, 0])
+    """
     return pack_padded_sequence(
         pad_sequence(sequences), [each.shape[0] for each in sequences], enforce_sorted=enforce_sorted
     )
 
 
 def unpad_sequence(padded: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
-    """Padded sequences -> each without its padding."""
+    """Padded sequences -> each without its padding.
+
+    >>> padded = Tensor([[1, 2, 3], [4, 0, 0]])
+    >>> [row.tolist() for row in nn.utils.rnn.unpad_sequence(padded, Tensor([3, 1]), batch_first=True)]
+    [[1, 2, 3], [4]]
+    """
     x = padded if batch_first else padded.transpose(0, 1)
     return [x[place, :n] for place, n in enumerate(_lengths("unpad_sequence", lengths))]
 
 
 def unpack_sequence(packed: PackedSequence) -> list[Tensor]:
-    """Packed sequences -> each by itself."""
+    """Packed sequences -> each by itself.
+
+    >>> packed = nn.utils.rnn.pack_sequence([Tensor([1, 2, 3]), Tensor([4])])
+    >>> [row.tolist() for row in nn.utils.rnn.unpack_sequence(packed)]
+    [[1, 2, 3], [4]]
+    """
     return unpad_sequence(*pad_packed_sequence(packed))
