@@ -292,7 +292,12 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
 
 
 def from_numpy(x: Any, /) -> Tensor:
-    """A tensor of a NumPy array: in its memory where `from_dlpack` can have it, else a copy."""
+    """A tensor of a NumPy array: in its memory where `from_dlpack` can have it, else a copy.
+
+    >>> import numpy
+    >>> hcq.from_numpy(numpy.eye(2, dtype=numpy.float32)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     return from_dlpack(x) if x.flags.writeable and x.dtype.isnative and x.dtype.kind in "biuf" else Tensor(x)
 
 
@@ -320,7 +325,11 @@ def asarray(
     obj: Any, *, dtype: DType | None = None, device: str | None = None, copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`as_tensor`; a copy with copy=True. Raises BufferError where copy=False and it takes a copy."""
+    """`as_tensor`; a copy with copy=True. Raises BufferError where copy=False and it takes a copy.
+
+    >>> hcq.asarray([[1, 2], [3, 4]]).shape
+    (2, 2)
+    """
     if copy is False and not isinstance(obj, Tensor):
         made = from_dlpack(obj, copy=False)
         if dtype not in (None, made.dtype):

@@ -49,7 +49,11 @@ class Strided(Methods):
     def as_strided_scatter(
         self, src: Self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
     ) -> Self:
-        """This tensor with other elements where `as_strided` takes them; of two in one place the last is there."""
+        """This tensor with other elements where `as_strided` takes them; of two in one place the last is there.
+
+        >>> hcq.as_strided_scatter(Tensor.zeros(2, 2), Tensor([5.0, 7.0]), (2,), (3,)).tolist()
+        [[5.0, 0.0], [0.0, 7.0]]
+        """
         line, places = self._places("as_strided_scatter", size, stride, storage_offset)
         if src.node.shape != tuple(size):
             raise UsageError(
@@ -91,7 +95,11 @@ class Strided(Methods):
         cls, size: Sequence[int], stride: Sequence[int], dtype: DType | None = None, device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:  # fmt: skip
-        """A tensor of that shape; the strides are checked, and its elements lie in row-major order."""
+        """A tensor of that shape; the strides are checked, and its elements lie in row-major order.
+
+        >>> hcq.empty_strided((2, 3), (1, 2)).shape
+        (2, 3)
+        """
         if len(size) != len(stride) or any(n < 0 for n in (*size, *stride)):
             raise UsageError(
                 f"[empty_strided] size {tuple(size)}, stride {tuple(stride)}: as many strides as sizes, 0 or more."
@@ -103,7 +111,11 @@ class Strided(Methods):
         cls, size: Sequence[int], physical_layout: Sequence[int], dtype: DType | None = None,
         device: str | None = None, requires_grad: bool = False,
     ) -> Self:  # fmt: skip
-        """A tensor of that shape; the order of the axes in memory is checked, and it is theirs in the shape."""
+        """A tensor of that shape; the order of the axes in memory is checked, and it is theirs in the shape.
+
+        >>> hcq.empty_permuted((2, 3, 4), (0, 2, 1)).shape
+        (2, 3, 4)
+        """
         if sorted(physical_layout) != list(range(len(size))):
             raise UsageError(
                 f"[empty_permuted] physical_layout={tuple(physical_layout)} of {len(size)} axes: name each one once."
@@ -114,13 +126,21 @@ class Strided(Methods):
         self, size: Sequence[int], stride: Sequence[int], dtype: DType | None = None, device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:  # fmt: skip
-        """`empty_strided` of this tensor's dtype and device, unless others are given."""
+        """`empty_strided` of this tensor's dtype and device, unless others are given.
+
+        >>> Tensor([1], dtype=hcq.int8).new_empty_strided((2, 3), (3, 1)).dtype
+        dtypes.int8
+        """
         return self.empty_strided(
             size, stride, dtype or self.node.dtype, device or self.device, requires_grad
         )
 
     def resize_(self, *sizes: Any) -> Self:
-        """This tensor of another shape, of its first elements. Raises UsageError for more than there are."""
+        """This tensor of another shape, of its first elements. Raises UsageError for more than there are.
+
+        >>> Tensor([1, 2, 3, 4]).resize_(2, 1).tolist()
+        [[1], [2]]
+        """
         shape: Shape = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
         have = prod(self.node.shape)
         if any(not isinstance(n, int) or n < 0 for n in shape) or prod(shape) > have:
@@ -133,5 +153,9 @@ class Strided(Methods):
         return self
 
     def resize_as_(self, other: Core) -> Self:
-        """`resize_` to the shape of another tensor."""
+        """`resize_` to the shape of another tensor.
+
+        >>> Tensor([1, 2, 3, 4]).resize_as_(Tensor.zeros(2, 2)).tolist()
+        [[1, 2], [3, 4]]
+        """
         return self.resize_(*other.node.shape)

@@ -69,8 +69,8 @@ class OnnxModel:
     Raises   UsageError, one sentence, for a file that is damaged, or asks for operators that are not known: all of them
              are named, with their nodes, before anything runs
 
-    >>> relu = "3a330a140a0178120179220452656c751a0672656c755f79120567726170685a090a017812040a02080162090a017912040a020801"
-    >>> model = OnnxModel(bytes.fromhex("0808" + relu + "42040a001011"))
+    >>> head, node = "08083a330a140a0178120179220452656c751a0672656c755f791205", "67726170685a090a017812040a020801"
+    >>> model = OnnxModel(bytes.fromhex(head + node + "62090a017912040a02080142040a001011"))
     >>> model(x=[-1.0, 2.0])["y"].tolist(), [node.op for node in model.block.steps]
     ([0.0, 2.0], ['Relu'])
     """
