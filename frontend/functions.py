@@ -29,7 +29,7 @@ from hcq.ir.dtype import DType, dtypes
 CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e, "newaxis": None}
 DTYPES = (
     "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 "
-    "half float double short int long complex64 complex128 cfloat cdouble"
+    "half float double short int long float8_e4m3fn float8_e5m2 complex64 complex128 cfloat cdouble"
 ).split()
 OF_TENSOR = (
     "clone",
@@ -57,7 +57,10 @@ MODULES = {  # functions in files of their own
 ELSEWHERE = {
     name: file for file, found in MODULES.items() for name in found.split()
 }  # function -> its module
-_SHORT_NAMES = {"half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32"}
+_SHORT_NAMES = {
+    "half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32", "long": "int64",
+    "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2",
+}  # fmt: skip
 
 
 def tensor(
@@ -109,7 +112,7 @@ ALIASES = {
 def named(name: str) -> Any:
     """What `hcq.name` is. Raises AttributeError where there is nothing of that name."""
     if name in DTYPES:
-        return getattr(dtypes, "int64" if name == "long" else _SHORT_NAMES.get(name, name))
+        return getattr(dtypes, _SHORT_NAMES.get(name, name))
     if name in CONSTANTS:
         return CONSTANTS[name]
     if name in HERE:

@@ -275,11 +275,3 @@ def broadcast_shape(call: str, *shapes: Shape) -> Shape:
                 )
             result[axis] = size
     return tuple(result)
-
-
-def refuse_storage_only(call: str, dtype: DType) -> None:
-    """8-bit floats are kept, moved and cast, not computed with."""
-    if dtype.is_storage_only:
-        raise UsageError(
-            f"[{call}] {dtype.name} is for storage. Cast to float32, compute, and cast back: x.float()."
-        )

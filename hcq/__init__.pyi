@@ -64,6 +64,8 @@ double: DType
 short: DType
 int: DType
 long: DType
+float8_e4m3fn: DType
+float8_e5m2: DType
 complex64: DType
 complex128: DType
 cfloat: DType

@@ -217,8 +217,8 @@ class Arithmetic(Pair):
         real, imag = ([side.parts[which] for side in sides] for which in (0, 1))
         return cls.of(condition.where(*real), condition.where(*imag))
 
-    def where(self, if_true: Any, if_false: Any) -> Any:
-        """`if_true` where this is not zero, else `if_false`."""
+    def where(self, if_true: Any = None, if_false: Any = None) -> Any:
+        """`if_true` where this is not zero, else `if_false`; alone the indices of what is not zero."""
         return (self != 0).where(if_true, if_false)
 
     def isnan(self) -> Any:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import expanded, iota, reduced, reshaped
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import Node
+from hcq.ir.node import Node, binary
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -39,15 +40,47 @@ class Conversion(Methods):
         return self if node.dtype is dtype else self._like(Node(Op.CAST, dtype, (node,)))
 
     def bitcast(self, dtype: DType) -> Self:
-        """The same bits read as another format. Raises UsageError unless both have the same size.
+        """The same bits read as another format; of another size, each element is several, or several are one.
+
+        The last axis grows or shrinks with that; of an element's parts the lowest bits come first.
+        Raises  UsageError for bool from other formats, and for a last axis that is no whole number of elements
 
         >>> hex(Tensor(1.0).bitcast(dtypes.int32).item())
         '0x3f800000'
+        >>> Tensor([1.0]).bitcast(dtypes.uint8).tolist()
+        [0, 0, 128, 63]
         """
         have = self.node.dtype
-        if have.itemsize != dtype.itemsize or have.is_bool != dtype.is_bool:
-            raise UsageError(f"[bitcast] {have.name} to {dtype.name}: the sizes differ. Use cast for values.")
+        if have.is_bool and not dtype.is_bool:
+            return self.cast(dtypes.uint8).bitcast(dtype)
+        if have.is_bool != dtype.is_bool:
+            raise UsageError(f"[bitcast] {have.name} to bool: not every byte is one. Compare: x != 0.")
+        if have.itemsize != dtype.itemsize:
+            return self._bits_regrouped(dtype)
         return self if have is dtype else self._like(Node(Op.BITCAST, dtype, (self.node,)))
+
+    def _bits_regrouped(self, dtype: DType) -> Self:
+        have, shape = self.node.dtype, self.node.shape
+        small, large = sorted((have.itemsize, dtype.itemsize))
+        count = large // small
+        if not shape or (have.itemsize < dtype.itemsize and shape[-1] % count):
+            raise UsageError(
+                f"[bitcast] {have.name} of shape {shape} to {dtype.name}: the last axis has to be "
+                + ("there." if not shape else f"a multiple of {count}, as many as make one.")
+            )
+        part, whole = getattr(dtypes, f"uint{8 * small}"), getattr(dtypes, f"uint{8 * large}")
+        bits = self.bitcast(whole if have.itemsize == large else part).node
+        if have.itemsize == large:
+            parts = (*shape, count)
+            shift = (iota(count, len(shape), parts) * (8 * small)).cast(whole)
+            wide = expanded(reshaped(bits, (*shape, 1)), parts)
+            made = reshaped(binary(Op.SHR, wide, shift).cast(part), (*shape[:-1], shape[-1] * count))
+        else:
+            parts = (*shape[:-1], shape[-1] // count, count)
+            shift = (iota(count, len(shape), parts) * (8 * small)).cast(whole)
+            apart = binary(Op.SHL, reshaped(bits, parts).cast(whole), shift)
+            made = reshaped(reduced(Op.ADD, apart, (len(shape),)), parts[:-1])
+        return self._like(made).bitcast(dtype)
 
     type = cast
 

@@ -23,7 +23,6 @@ from hcq.frontend.nodes import (
     constant,
     expanded,
     filled,
-    refuse_storage_only,
     scalar_dtype,
 )
 from hcq.frontend.variable import Bound
@@ -67,8 +66,10 @@ class Elementwise(Methods):
                 a, b = self._meet_scalar(_SIGNS[op], a, other)
         except NotReal:
             return in_complex(_SIGNS[op], self, other, reverse=reverse)  # type: ignore[no-any-return]
-        if a.dtype.rank == 1:
-            refuse_storage_only(_SIGNS[op], a.dtype)
+        if a.dtype.rank == 1 and a.dtype.is_storage_only:
+            a, b, narrow = a.cast(dtypes.float32), b.cast(dtypes.float32), a.dtype
+            made = Node(op, result or a.dtype, (b, a) if reverse else (a, b))
+            return self._like(made if result else made.cast(narrow))
         return self._like(Node(op, result or a.dtype, (b, a) if reverse else (a, b)))
 
     def _meet_scalar(self, call: str, a: Node, other: Any) -> tuple[Node, Node]:
@@ -119,9 +120,10 @@ class Elementwise(Methods):
         return self._binary(op, other, reverse, dtypes.bool)
 
     def _unary(self, op: Op) -> Self:
-        if self.node.dtype.rank == 1:
-            refuse_storage_only(op.name.lower(), self.node.dtype)
-        return self._like(Node(op, self.node.dtype, (self.node,)))
+        dtype = self.node.dtype
+        if dtype.rank == 1 and dtype.is_storage_only:
+            return self.cast(dtypes.float32)._unary(op).cast(dtype)
+        return self._like(Node(op, dtype, (self.node,)))
 
     def _float(self) -> Self:
         """Itself if floating point, else as float32."""
@@ -129,8 +131,8 @@ class Elementwise(Methods):
 
     def _float_unary(self, op: Op) -> Self:
         node = self.node if self.node.dtype.is_float else self.node.cast(dtypes.float32)
-        if node.dtype.rank == 1:
-            refuse_storage_only(op.name.lower(), node.dtype)
+        if node.dtype.rank == 1 and node.dtype.is_storage_only:
+            return self._unary(op)
         return self._like(Node(op, node.dtype, (node,)))
 
     # -- arithmetic --
@@ -463,14 +465,21 @@ class Elementwise(Methods):
         has_elements = isinstance(bound, (list, tuple)) or bool(getattr(bound, "shape", ()))
         return self._operand("clamp", bound) if has_elements else bound
 
-    def where(self, if_true: Any, if_false: Any) -> Self:
+    def where(self, if_true: Any = None, if_false: Any = None) -> Any:
         """Where this bool tensor is true take `if_true`, elsewhere `if_false`; the three broadcast.
 
-        The dtype is what the two values promote to. Raises UsageError for a condition that is not bool.
+        The dtype is what the two values promote to. The condition alone gives the indices of what is true, as a tuple
+        of a vector for each axis: see `nonzero`. Raises UsageError for a condition that is not bool.
 
         >>> (Tensor([1, -2]) > 0).where(Tensor([10, 20]), 0).tolist()
         [10, 0]
         """
+        if if_true is None and if_false is None:
+            return self.nonzero(as_tuple=True)
+        if if_true is None or if_false is None:
+            raise UsageError(
+                "[where] one value: give two, or the condition alone for the indices of what is true."
+            )
         if not self.node.dtype.is_bool:
             raise UsageError(f"[where] the condition is {self.node.dtype.name}. Make it bool: x != 0.")
         a: Any = self._side(if_true)

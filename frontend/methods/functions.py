@@ -25,7 +25,6 @@ from hcq.frontend.nodes import (
     minus,
     negated,
     reciprocal,
-    refuse_storage_only,
     truncated,
 )
 from hcq.ir.dtype import Scalar, dtypes, promote
@@ -223,7 +222,7 @@ class Functions(Methods):
         """
         if self.node.dtype.is_bool:
             return self.cast(dtypes.int64)
-        return self._like(Node(Op.MUL, self.node.dtype, (self.node, self.node)))
+        return self._binary(Op.MUL, self)
 
     def abs(self) -> Self:
         """The distance from zero; the dtype stays, and so does the least integer, which has none.
@@ -234,11 +233,11 @@ class Functions(Methods):
         dtype = self.node.dtype
         if dtype.is_unsigned or dtype.is_bool:
             return self._like(self.node)
+        if dtype.is_storage_only:
+            return self.cast(dtypes.float32).abs().cast(dtype)
         negated = Node(Op.NEG, dtype, (self.node,))
         if not dtype.is_float:
             return self._like(Node(Op.MAX, dtype, (self.node, negated)))
-        if dtype.rank == 1:
-            refuse_storage_only("abs", dtype)
         # 0.0 - x and not -x: the size of -0.0 is 0.0
         return self._like(ABS.of((self.node <= 0.0).where(negated + 0.0, self.node), self.node))
 

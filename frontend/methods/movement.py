@@ -17,9 +17,9 @@ from hcq.frontend import variable
 from hcq.frontend.core import Core, check_count, room_args, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
-from hcq.frontend.nodes import expanded, flipped, joined, padded, permuted, reshaped, shrunk
+from hcq.frontend.nodes import expanded, flipped, iota, joined, padded, permuted, reshaped, shrunk
 from hcq.frontend.sizes import FREE, shape_of, sizes_of, with_counts
-from hcq.ir.dtype import Scalar
+from hcq.ir.dtype import DType, Scalar
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 
@@ -45,11 +45,13 @@ class Movement(Methods):
         return self._reshape(_completed("reshape", self.node.shape, room_args("reshape", shape)))
 
     def view(self, *shape: Any) -> Self:
-        """Same as `reshape`: views cost nothing here, so none is refused.
+        """Same as `reshape`: views cost nothing here, so none is refused. With a dtype the same as `bitcast`.
 
         >>> Tensor([[1, 2], [3, 4]]).T.reshape(4).tolist()
         [1, 3, 2, 4]
         """
+        if len(shape) == 1 and isinstance(shape[0], DType):
+            return self.bitcast(shape[0])
         return self._reshape(_completed("view", self.node.shape, room_args("view", shape)))
 
     def _reshape(self, shape: Shape) -> Self:
@@ -250,15 +252,25 @@ class Movement(Methods):
         times = shape_args("tile", repeats)
         return self.repeat((1,) * (len(self.node.shape) - len(times)) + times)
 
-    def repeat_interleave(self, repeats: Any, dim: int | None = None, output_size: int | None = None) -> Self:
+    def repeat_interleave(
+        self, repeats: Any = None, dim: int | None = None, output_size: int | None = None
+    ) -> Self:
         """Each element of the flattened tensor, or each slice along `dim`, `repeats` times in a row.
 
-        repeats       an int; or a vector of one for each slice, which is computed and read back first
+        repeats       an int; or a vector of one for each slice, which is computed and read back first; without it this
+                      tensor is that vector, and what is repeated are 0, 1, ...
         output_size   the sum of `repeats`, which PyTorch wants to know
 
         >>> Tensor([1, 2]).repeat_interleave(2).tolist()
         [1, 1, 2, 2]
         """
+        if repeats is None:
+            if len(self.node.shape) != 1:
+                raise UsageError(
+                    f"[repeat_interleave] shape {self.node.shape}: give repeats, or be a vector of them."
+                )
+            places = iota(self.node.shape[0], 0, self.node.shape)
+            return self._like(places)._each_repeated(self, 0).cast(self.node.dtype)
         x = self.flatten() if dim is None else self
         if isinstance(repeats, (Core, list, tuple)):
             return x._each_repeated(self._operand("repeat_interleave", repeats), 0 if dim is None else dim)

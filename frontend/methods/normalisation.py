@@ -224,18 +224,36 @@ class Normalisation(Methods):
         places = self._like(iota(num_classes, len(shape) - 1, shape))
         return (self.unsqueeze(-1) == places).cast(dtypes.int64)
 
-    def embedding(self, weight: Self) -> Self:
+    def embedding(
+        self, weight: Self, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False, sparse: bool = False,
+    ) -> Self:  # fmt: skip
         """The rows of a table that these indices name: (...) and (count, width) -> (..., width); see `x[...]`.
+
+        padding_idx   of this row nothing is learned: no gradient flows there
+        Raises        UsageError for max_norm, which would write the table, scale_grad_by_freq and sparse
 
         >>> Tensor([2, 0]).embedding(Tensor([[1, 2], [3, 4], [5, 6]])).tolist()
         [[5, 6], [1, 2]]
         """
+        if max_norm is not None or scale_grad_by_freq or sparse:
+            raise UsageError(
+                "[embedding] max_norm, scale_grad_by_freq and sparse are not here. Keep norms with "
+                "weight.copy_(weight.renorm(2, 0, max_norm)) under no_grad()."
+            )
         if len(weight.node.shape) != 2 or not self.node.dtype.is_integer:
             raise UsageError(
                 f"[embedding] {self.node.dtype.name} indices into a table of shape {weight.node.shape}: give "
                 "integers and a (count, width) table."
             )
-        return weight[self]
+        if padding_idx is None:
+            return weight[self]
+        count = weight.node.shape[0]
+        if not -count <= padding_idx < count:
+            raise UsageError(f"[embedding] padding_idx={padding_idx} of a table of {count} rows.")
+        is_padding = (self == padding_idx % count).unsqueeze(-1)
+        rows = weight[self]
+        return is_padding.where(rows.detach(), rows)  # type: ignore[no-any-return]
 
 
 def _by_channel(value: T | None, shape: Shape) -> T | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods, ValuesIndices
-from hcq.frontend.nodes import expanded, filled, iota, ordinal, refuse_storage_only, reshaped
+from hcq.frontend.nodes import expanded, filled, iota, ordinal, reshaped
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, binary
 from hcq.ir.op import Op
@@ -87,7 +87,8 @@ class Ordering(Methods):
         x = self if self.node.shape else self._reshape((1,))
         axis = x._axis(call, dim)
         if x.node.dtype.is_storage_only:
-            refuse_storage_only(call, x.node.dtype)
+            values, indices = self.cast(dtypes.float32)._ordered(call, dim, descending, count)
+            return ValuesIndices(values.cast(x.node.dtype), indices)
         size = x.node.shape[axis]
         count = size if count is None else count
         lines = x._like(Node(Op.DETACH, x.node.dtype, (x.node,))).movedim(axis, -1)

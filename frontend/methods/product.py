@@ -17,7 +17,7 @@ from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import broadcast_shape, expanded, permuted, reshaped, sum_of_products
-from hcq.ir.dtype import promote
+from hcq.ir.dtype import dtypes, promote
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -56,6 +56,8 @@ class Product(Methods):
             raise UsageError(
                 "[matmul] bool tensors are not multiplied as matrices. Cast to an integer or float."
             )
+        if dtype.is_storage_only:
+            return self.cast(dtypes.float32).matmul(other.cast(dtypes.float32)).cast(dtype)
         a, b = (a if a.dtype is dtype else a.cast(dtype)), (b if b.dtype is dtype else b.cast(dtype))
         if len(left) == 1:
             a = reshaped(a, (1, *left))

@@ -29,7 +29,6 @@ from hcq.frontend.nodes import (
     ordinal,
     padded,
     reduced,
-    refuse_storage_only,
     reshaped,
     scanned,
 )
@@ -55,12 +54,17 @@ class Reduction(Methods):
     __slots__ = ()
 
     def _reduce(self, op: Op, axes: tuple[int, ...], keepdim: bool) -> Self:
-        if self.node.dtype.rank == 1:
-            refuse_storage_only(op.name.lower(), self.node.dtype)
+        dtype = self.node.dtype
+        if dtype.rank == 1 and dtype.is_storage_only:
+            return self.cast(dtypes.float32)._reduce(op, axes, keepdim).cast(dtype)
         node = reduced(op, self.node, axes)
         if axes and not keepdim:
             node = reshaped(node, self._without(axes))
         return self._like(node)
+
+    def _over(self, call: str, dim: Axes) -> tuple[int, ...]:
+        """The axes that are reduced; none named are all of them, as in PyTorch."""
+        return self._axes(call, None if isinstance(dim, (tuple, list)) and not dim else dim)
 
     # -- sums and products --
 
@@ -72,7 +76,7 @@ class Reduction(Methods):
         >>> Tensor([[1, 2], [3, 4]]).sum(0).tolist()
         [4, 6]
         """
-        return self._accumulated(dtype)._reduce(Op.ADD, self._axes("sum", dim), keepdim)
+        return self._accumulated(dtype)._reduce(Op.ADD, self._over("sum", dim), keepdim)
 
     def prod(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
         """Product over all axes, one, or several; axes and dtypes are as in `sum`.
@@ -80,7 +84,7 @@ class Reduction(Methods):
         >>> Tensor([[1, 2], [3, 4]]).prod(1).tolist(), Tensor([]).prod().item()
         ([2, 12], 1.0)
         """
-        return self._accumulated(dtype)._reduce(Op.MUL, self._axes("prod", dim), keepdim)
+        return self._accumulated(dtype)._reduce(Op.MUL, self._over("prod", dim), keepdim)
 
     def _accumulated(self, dtype: DType | None) -> Self:
         if dtype is not None:
@@ -100,7 +104,7 @@ class Reduction(Methods):
                 f"[mean] {x.node.dtype.name} has no fractions. Cast first: x.float().mean(), or give "
                 "dtype=dtypes.float32."
             )
-        axes = x._axes("mean", dim)
+        axes = x._over("mean", dim)
         wide = x.cast(dtypes.float32) if x.node.dtype.itemsize < 4 else x
         count = number_of(x.node, axes, wide.node.dtype)
         total = wide._reduce(Op.ADD, axes, keepdim)
@@ -128,7 +132,7 @@ class Reduction(Methods):
             correction = 1 if unbiased else 0
         if not self.node.dtype.is_float:
             raise UsageError(f"[var] {self.node.dtype.name} has no fractions. Cast first: x.float().var().")
-        axes = self._axes("var", dim)
+        axes = self._over("var", dim)
         wide = self.cast(dtypes.float32) if self.node.dtype.itemsize < 4 else self
         count = number_of(self.node, axes, wide.node.dtype)
         if isinstance(count, Node):
@@ -236,7 +240,7 @@ class Reduction(Methods):
         >>> Tensor([[1.0, float("nan")], [3.0, 2.0]]).amax((0,)).tolist()
         [3.0, nan]
         """
-        return self._reduce(Op.MAX, self._not_empty("amax", self._axes("amax", dim)), keepdim)
+        return self._reduce(Op.MAX, self._not_empty("amax", self._over("amax", dim)), keepdim)
 
     def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """The least value over all axes, one, or several; NaN if there is one. Raises UsageError if empty.
@@ -244,7 +248,7 @@ class Reduction(Methods):
         >>> Tensor([[1, 5], [3, 2]]).amin(1, keepdim=True).tolist()
         [[1], [2]]
         """
-        return self._reduce(Op.MIN, self._not_empty("amin", self._axes("amin", dim)), keepdim)
+        return self._reduce(Op.MIN, self._not_empty("amin", self._over("amin", dim)), keepdim)
 
     def max(self, dim: Any = None, keepdim: bool = False) -> Any:
         """The greatest value; along one axis (an int): (values, indices); with another tensor: `maximum`.
@@ -374,7 +378,7 @@ class Reduction(Methods):
         tensor(1000.6932)
         """
         x = self._float()
-        axes = x._axes("logsumexp", dim)
+        axes = x._over("logsumexp", dim)
         top = x._reduce(Op.MAX, x._not_empty("logsumexp", axes), keepdim=True).detach()
         top = top.isfinite().where(top, 0.0)
         total = ((x - top).exp()._reduce(Op.ADD, axes, keepdim=True)).log() + top

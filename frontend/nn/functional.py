@@ -42,6 +42,7 @@ MODULES = {
     "functional_bags": "embedding_bag",
     "functional_ctc": "ctc_loss",
     "functional_fractional": "fractional_max_pool2d fractional_max_pool3d",
+    "functional_lp": "lp_pool1d lp_pool2d lp_pool3d",
     "functional_heads": "multi_head_attention_forward",
     "functional_losses": "multilabel_margin_loss linear_cross_entropy bilinear",
 }

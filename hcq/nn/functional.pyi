@@ -11,6 +11,9 @@ from hcq.frontend.nn.functional_fractional import fractional_max_pool2d as fract
 from hcq.frontend.nn.functional_fractional import fractional_max_pool3d as fractional_max_pool3d
 from hcq.frontend.nn.functional_sampling import grid_sample as grid_sample
 from hcq.frontend.nn.functional_losses import linear_cross_entropy as linear_cross_entropy
+from hcq.frontend.nn.functional_lp import lp_pool1d as lp_pool1d
+from hcq.frontend.nn.functional_lp import lp_pool2d as lp_pool2d
+from hcq.frontend.nn.functional_lp import lp_pool3d as lp_pool3d
 from hcq.frontend.nn.functional_heads import multi_head_attention_forward as multi_head_attention_forward
 from hcq.frontend.nn.functional_losses import multilabel_margin_loss as multilabel_margin_loss
 from hcq.frontend.nn.functional_sampling import upsample as upsample
