@@ -3,7 +3,7 @@
 In       metadata of a GGUF file, or a config.json
 Out      `Configuration`
 Changes  nothing
-Next     model.py (who computes by it), names.py (which tensors go with it)
+Next     facts.py (what a file says), model.py (who computes by it), names.py (which tensors go with it)
 Source   llama.cpp's keys of GGUF metadata; transformers' configurations of the architectures below
 """
 
@@ -15,9 +15,11 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
+from hcq.frontend.llm.facts import Facts
 
 # by the word of config.json, which is also GGUF's; Mistral's models are called llama in GGUF files
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3", "gpt2")
+MAX_DEPTH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,35 +78,36 @@ class Configuration:
 def of_config(config: Mapping[str, Any]) -> Configuration:
     """The configuration that a config.json says. Raises UsageError for an architecture that is not known."""
     kind = _known(config.get("model_type"), "config.json says model_type")
-    get = _reader(config, "config.json")
+    facts = Facts(config, "config.json")
+    whole, real = facts.whole, facts.real
     if kind == "gpt2":
-        width, heads = get("n_embd", int), get("n_head", int)
+        width, heads = whole("n_embd"), whole("n_head", low=1)
         return _checked(Configuration(
-            kind, get("vocab_size", int), width, get("n_layer", int), heads, heads, width // heads,
-            config.get("n_inner") or 4 * width, get("n_positions", int), get("layer_norm_epsilon", float),
+            kind, whole("vocab_size"), width, whole("n_layer"), heads, heads, width // heads,
+            whole("n_inner", 4 * width), whole("n_positions"), real("layer_norm_epsilon"),
             is_gated=False, activation="gelu_tanh", has_layer_norm=True, rotary_base=0.0,
         ))  # fmt: skip
-    width, heads = get("hidden_size", int), get("num_attention_heads", int)
-    head_size = config.get("head_dim") or width // heads
-    rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    part = config.get("partial_rotary_factor") or rotary.get("partial_rotary_factor")
-    base = rotary.get("rope_theta") or config.get("rope_theta") or 10000.0
+    width, heads = whole("hidden_size"), whole("num_attention_heads", low=1)
+    head_size = whole("head_dim", width // heads)
+    rotary = facts.part("rope_parameters", "rope_scaling")
+    part = real("partial_rotary_factor", rotary.real("partial_rotary_factor", 1.0, high=1.0), high=1.0)
     is_gemma = kind.startswith("gemma")
-    uses_window = config.get("use_sliding_window", True) and kind in ("mistral", "gemma2", "phi3")
+    uses_window = facts.flag("use_sliding_window", True) and kind in ("mistral", "gemma2", "phi3")
+    is_gemma2 = kind == "gemma2"
     return _checked(Configuration(
-        kind, get("vocab_size", int), width, get("num_hidden_layers", int), heads,
-        config.get("num_key_value_heads") or heads, head_size, get("intermediate_size", int),
-        get("max_position_embeddings", int), get("rms_norm_eps", float),
+        kind, whole("vocab_size"), width, whole("num_hidden_layers"), heads,
+        whole("num_key_value_heads", heads, low=1), head_size, whole("intermediate_size"),
+        whole("max_position_embeddings"), real("rms_norm_eps"),
         activation="gelu_tanh" if is_gemma else "silu",
         norm_offset=1.0 if is_gemma else 0.0,
-        rotary_base=float(base),
-        rotary_size=int(head_size * float(part or 1.0)),
+        rotary_base=rotary.real("rope_theta", real("rope_theta", 10000.0, low=1.0), low=1.0),
+        rotary_size=int(head_size * part),
         rotary_scale=_scale_of_config(rotary),
-        window=int(config.get("sliding_window") or 0) if uses_window else 0,
-        windowed=2 if kind == "gemma2" else 1,
-        attention_scale=float(config.get("query_pre_attn_scalar") or 0.0) ** -0.5 if kind == "gemma2" else 0.0,
-        attention_cap=float(config.get("attn_logit_softcapping") or 0.0) if kind == "gemma2" else 0.0,
-        cap=float(config.get("final_logit_softcapping") or 0.0) if kind == "gemma2" else 0.0,
+        window=whole("sliding_window", 0) if uses_window else 0,
+        windowed=2 if is_gemma2 else 1,
+        attention_scale=real("query_pre_attn_scalar", low=1e-6) ** -0.5 if is_gemma2 else 0.0,
+        attention_cap=real("attn_logit_softcapping", 0.0) if is_gemma2 else 0.0,
+        cap=real("final_logit_softcapping", 0.0) if is_gemma2 else 0.0,
         embedding_scale=width**0.5 if is_gemma else 1.0,
     ))  # fmt: skip
 
@@ -112,39 +115,38 @@ def of_config(config: Mapping[str, Any]) -> Configuration:
 def of_gguf(metadata: Mapping[str, Any], vocabulary: int) -> Configuration:
     """The configuration that metadata of a GGUF file says. Raises UsageError for an architecture that is not known."""
     kind = _known(metadata.get("general.architecture"), "general.architecture is")
-    plain = {key.removeprefix(f"{kind}."): value for key, value in metadata.items()}
-    get = _reader(plain, "the metadata")
-    width, heads = get("embedding_length", int), get("attention.head_count", int)
-    is_gpt2, is_gemma = kind == "gpt2", kind.startswith("gemma")
-    head_size = plain.get("attention.key_length") or width // heads
+    facts = Facts(metadata, "the metadata", f"{kind}.")
+    whole, real = facts.whole, facts.real
+    width, heads = whole("embedding_length"), whole("attention.head_count", low=1)
+    is_gpt2, is_gemma, is_gemma2 = kind == "gpt2", kind.startswith("gemma"), kind == "gemma2"
+    head_size = whole("attention.key_length", width // heads)
     scale: tuple[float, ...] = ()
-    if plain.get("rope.scaling.type", "none") == "linear":
-        scale = (float(plain["rope.scaling.factor"]),)
-    elif plain.get("rope.scaling.type", "none") != "none":
+    stretch = facts.text("rope.scaling.type", "none")
+    if stretch == "linear":
+        scale = (real("rope.scaling.factor", low=1e-6),)
+    elif stretch != "none":
         raise UsageError(
-            f"[llm] positions are stretched by {shown(plain['rope.scaling.type'])}; known are linear and Llama 3's."
+            f"[llm] positions are stretched by {shown(stretch)}; known are linear and Llama 3's."
         )
     epsilon = "attention.layer_norm_epsilon" if is_gpt2 else "attention.layer_norm_rms_epsilon"
-    deep = plain.get("attention.query_pre_attn_scalar") or head_size
-    if (
-        kind == "gemma2" and get("block_count", int) == 46
-    ):  # the one size whose queries are scaled by width / heads
+    deep = real("attention.query_pre_attn_scalar", float(head_size), low=1e-6)
+    if is_gemma2 and whole("block_count") == 46:  # the one size whose queries are scaled by width / heads
         deep = width / heads
     return _checked(Configuration(
-        kind, vocabulary, width, get("block_count", int), heads, plain.get("attention.head_count_kv") or heads,
-        head_size, get("feed_forward_length", int), get("context_length", int), get(epsilon, float),
+        kind, vocabulary, width, whole("block_count"), heads, whole("attention.head_count_kv", heads, low=1),
+        head_size, whole("feed_forward_length"), whole("context_length"), real(epsilon),
         is_gated=not is_gpt2,
         activation="gelu_tanh" if is_gpt2 or is_gemma else "silu",
         has_layer_norm=is_gpt2,
-        rotary_base=0.0 if is_gpt2 else float(plain.get("rope.freq_base") or 10000.0),
-        rotary_size=0 if is_gpt2 else int(plain.get("rope.dimension_count") or head_size),
+        rotary_base=0.0 if is_gpt2 else real("rope.freq_base", 10000.0, low=1.0),
+        rotary_size=0 if is_gpt2 else whole("rope.dimension_count", head_size),
         is_interleaved=kind in ("llama", "mistral"),
         rotary_scale=scale,
-        window=int(plain.get("attention.sliding_window") or 0),
-        windowed=2 if kind == "gemma2" else 1,
-        attention_scale=float(deep) ** -0.5 if kind == "gemma2" else 0.0,
-        attention_cap=float(plain.get("attn_logit_softcapping") or 0.0),
-        cap=float(plain.get("final_logit_softcapping") or 0.0),
+        window=whole("attention.sliding_window", 0),
+        windowed=2 if is_gemma2 else 1,
+        attention_scale=max(deep, 1e-6) ** -0.5 if is_gemma2 else 0.0,
+        attention_cap=real("attn_logit_softcapping", 0.0),
+        cap=real("final_logit_softcapping", 0.0),
         embedding_scale=width**0.5 if is_gemma else 1.0,
     ))  # fmt: skip
 
@@ -155,27 +157,15 @@ def _known(kind: Any, says: str) -> str:
     return str(kind)
 
 
-def _reader(values: Mapping[str, Any], where: str) -> Any:
-    """A function that takes a number out of a mapping, or says that it is missing."""
-
-    def get(key: str, kind: type) -> Any:
-        value = values.get(key)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise UsageError(f"[llm] {where} says {shown(value)} for {key}; it takes a number.")
-        return kind(value)
-
-    return get
-
-
-def _scale_of_config(rotary: Mapping[str, Any]) -> tuple[float, ...]:
-    kind = rotary.get("rope_type") or rotary.get("type") or "default"
+def _scale_of_config(rotary: Facts) -> tuple[float, ...]:
+    kind = rotary.text("rope_type", rotary.text("type", "default"))
     if kind == "default":
         return ()
     if kind == "linear":
-        return (float(rotary["factor"]),)
+        return (rotary.real("factor", low=1e-6),)
     if kind == "llama3":
         keys = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-        return tuple(float(rotary[key]) for key in keys)
+        return tuple(rotary.real(key, low=1e-6) for key in keys)
     raise UsageError(f"[llm] positions are stretched by {shown(kind)}; known are linear and llama3.")
 
 
@@ -190,11 +180,15 @@ def _checked(found: Configuration) -> Configuration:
         found.head_size,
         found.inner,
     )
-    if min(sizes) < 1 or max(sizes) > 1 << 24 or not 1 <= found.context <= 1 << 30:
+    if min(sizes) < 1 or max(sizes) > 1 << 24 or found.depth > MAX_DEPTH or found.context < 1:
         raise UsageError(f"[llm] no model has these sizes: {found}.")
     if found.heads % found.kv_heads or found.rotary_size % 2 or found.rotary_size > found.head_size:
         raise UsageError(
             f"[llm] {found.heads} heads of queries, {found.kv_heads} of keys, {found.rotary_size} of {found.head_size} "
             "numbers turned: heads come in groups, numbers in pairs."
+        )
+    if len(found.rotary_scale) == 4 and not found.rotary_scale[1] < found.rotary_scale[2]:
+        raise UsageError(
+            f"[llm] positions are stretched by {found.rotary_scale}: the second is less than the third."
         )
     return found

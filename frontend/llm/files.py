@@ -3,7 +3,7 @@
 In       a GGUF file, or a folder with config.json, tokenizer.json and safetensors
 Out      `Opened`: a model, its tokenizer, what it is called
 Changes  device memory for the weights; quantised ones stay quantised there
-Next     ../state/ (the formats), configuration.py, names.py, tokenizer.py
+Next     ../state/ (the formats), configuration.py, names.py, tokenizer_files.py
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hcq.frontend.llm.configuration import Configuration, of_config, of_gguf
 from hcq.frontend.llm.model import Model
 from hcq.frontend.llm.names import weights_of
 from hcq.frontend.llm.tokenizer import Tokenizer
-from hcq.frontend.llm.tokenizer import of_folder as tokenizer_of_folder
-from hcq.frontend.llm.tokenizer import of_gguf as tokenizer_of_gguf
+from hcq.frontend.llm.tokenizer_files import of_folder as tokenizer_of_folder
+from hcq.frontend.llm.tokenizer_files import of_gguf as tokenizer_of_gguf
 from hcq.frontend.state.files import load
 from hcq.frontend.state.weights import Weights
 from hcq.frontend.tensor import Tensor
@@ -45,19 +45,29 @@ def open_model(path: str | os.PathLike[str], device: str | None = None) -> Opene
     if where.is_dir() and (where / "config.json").is_file():
         weights = load(where, device)
         model = Model(configuration := _config(where / "config.json"), _weights(weights, configuration))
-        tokenizer = tokenizer_of_folder(where) if (where / "tokenizer.json").is_file() else None
+        tokenizer = (
+            tokenizer_of_folder(where, configuration.vocabulary)
+            if (where / "tokenizer.json").is_file()
+            else None
+        )
         return Opened(model, tokenizer, where.name)
     weights = load(where, device)
     if weights.kind != "GGUF":
         raise UsageError(
             f"[llm] {where} is a {weights.kind} file. Give a GGUF file, or a folder with config.json."
         )
-    if "token_embd.weight" not in weights:
-        raise UsageError(f"[llm] {where} has no tensor token_embd.weight: it is no language model.")
-    configuration = of_gguf(weights.metadata, weights.entry("token_embd.weight").shape[0])
+    shape = weights.entry("token_embd.weight").shape if "token_embd.weight" in weights else ()
+    if len(shape) != 2:
+        raise UsageError(
+            f"[llm] {where} has no tensor token_embd.weight of two axes: it is no language model."
+        )
+    configuration = of_gguf(weights.metadata, shape[0])
+    tokenizer = None
+    if "tokenizer.ggml.model" in weights.metadata:
+        tokenizer = tokenizer_of_gguf(weights.metadata, shape[0])
     model = Model(configuration, _weights(weights, configuration))
-    tokenizer = tokenizer_of_gguf(weights.metadata) if "tokenizer.ggml.model" in weights.metadata else None
-    return Opened(model, tokenizer, str(weights.metadata.get("general.name") or where.stem))
+    name = weights.metadata.get("general.name")
+    return Opened(model, tokenizer, name[:200] if isinstance(name, str) and name else where.stem)
 
 
 def _weights(weights: Weights, configuration: Configuration) -> dict[str, Tensor]:

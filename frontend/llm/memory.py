@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from hcq.frontend.errors import UsageError
 from hcq.frontend.llm.configuration import Configuration
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -188,6 +189,10 @@ def turns(
     elif model.rotary_scale:
         speeds = [_stretched(speed, *model.rotary_scale) for speed in speeds]
     if slower:
+        if not all(0 < factor < math.inf for factor in slower):
+            raise UsageError(
+                "[llm] rotary_factors, which positions are divided by, are not all above 0. The file is damaged."
+            )
         speeds = [speed / factor for speed, factor in zip(speeds, slower, strict=True)]
     # on the host, in its 64 bits: some GPUs have no numbers of that size
     angles = [[place * speed for speed in speeds] for place in range(room)]

@@ -99,13 +99,15 @@ def _classes() -> dict[str, str]:
 def splitter_of_json(data: Any) -> Split:
     """The split that a tokenizer.json's "pre_tokenizer" says. Raises UsageError for steps that are not known."""
     steps = data.get("pretokenizers", [data]) if isinstance(data, dict) else []
+    steps = steps if isinstance(steps, list) else [steps]
     patterns = []
     for step in steps:
         kind = step.get("type") if isinstance(step, dict) else None
         if kind == "ByteLevel" and not step.get("add_prefix_space"):
             patterns += [GPT2] if step.get("use_regex", True) else []
         elif kind == "Split" and step.get("behavior") == "Isolated" and not step.get("invert"):
-            pattern = (step.get("pattern") or {}).get("Regex")
+            kept = step.get("pattern")
+            pattern = kept.get("Regex") if isinstance(kept, dict) else None
             if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN:
                 raise UsageError(
                     f"[llm] tokenizer.json splits texts by {shown(step.get('pattern'))}; a Regex is known."

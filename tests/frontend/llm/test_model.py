@@ -215,7 +215,7 @@ def test_a_folder_of_safetensors_gives_the_logits_of_transformers(
     [
         ({"model_type": "t5"}, "model_type 't5'; known are llama"),
         ({"model_type": "llama", "vocab_size": 7}, "says None for hidden_size"),
-        ({"model_type": "gpt2", "n_embd": -4, "n_head": 2}, "vocab_size"),
+        ({"model_type": "gpt2", "n_embd": -4, "n_head": 2}, "-4 for n_embd"),
         (
             SMALL | {"model_type": "llama", "rms_norm_eps": 1e-5, "num_key_value_heads": 3},
             "heads come in groups",

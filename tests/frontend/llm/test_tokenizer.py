@@ -11,7 +11,7 @@ import pytest
 from hcq import UsageError
 from hcq.frontend.llm.byte_pairs import characters
 from hcq.frontend.llm.splitting import GPT2, LLAMA3, QWEN2, splitter
-from hcq.frontend.llm.tokenizer import of_folder, of_gguf
+from hcq.frontend.llm.tokenizer_files import of_folder, of_gguf
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog, and doesn't look back.",
