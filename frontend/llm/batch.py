@@ -3,7 +3,7 @@
 In       a model; prompts, each with its sampler
 Out      tokens, as they are chosen, and why a sequence ended
 Changes  the batch's memory of keys and values
-Next     memory.py (what a sequence sees), session.py (one alone)
+Next     memory.py (what a sequence sees), session.py (one alone), engine.py (who runs it for others)
 
 A step reads a piece of one prompt, if one waits, and writes one token of every sequence whose prompt is read, so that
 weights are read once for all of them. Both are recorded once, for all sequences and lengths. A slot that has no
@@ -22,7 +22,7 @@ from hcq.frontend.jit import jit
 from hcq.frontend.llm.memory import Memory, Piece, Step
 from hcq.frontend.llm.model import Model
 from hcq.frontend.llm.sampling import Sampler
-from hcq.frontend.llm.session import PIECE, checked_tokens
+from hcq.frontend.llm.session import PIECE, checked_tokens, common
 from hcq.frontend.tensor import Tensor
 from hcq.frontend.variable import Variable
 from hcq.ir.dtype import dtypes
@@ -131,9 +131,9 @@ class Batch:
             raise UsageError(f"[llm] all {len(self._slots)} slots are taken. Wait until one leaves.")
         made = Written(prompt, sampler, most, ends)
         # the slot that has most of the prompt; of those with as much, the one that was used least recently
-        slot = max(free, key=lambda slot: (_common(slot.kept, made.prompt), -slot.used))
+        slot = max(free, key=lambda slot: (common(slot.kept, made.prompt), -slot.used))
         # of a prompt, at least the last token is read: its logits are wanted
-        made.reused = min(_common(slot.kept, made.prompt), len(made.prompt) - 1)
+        made.reused = min(common(slot.kept, made.prompt), len(made.prompt) - 1)
         slot.kept = slot.kept[: made.reused]
         slot.written = made
         made.slot = self._slots.index(slot)
@@ -145,6 +145,12 @@ class Batch:
         """A sequence ends here; one that has left may leave again."""
         if self._slots[written.slot].written is written:
             self._slots[written.slot].written = None
+
+    def forget(self) -> None:
+        """All leave, and nothing that is in memory is used again."""
+        for slot in self._slots:
+            slot.written = None
+            slot.kept = []
 
     def step(self) -> list[Written]:
         """One token of every sequence whose prompt is read, and a piece of one prompt. Returns the ones that have one
@@ -209,13 +215,3 @@ class Batch:
 
     def _tensor(self, numbers: list[int]) -> Tensor:
         return Tensor(numbers, device=self._device, dtype=dtypes.int32).realize()
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens at the beginning are the same."""
-    count = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        count += 1
-    return count

@@ -117,3 +117,13 @@ def checked_tokens(tokens: Sequence[int], vocabulary: int) -> None:
     if not tokens or bad:
         what = f"token {bad[0]} of a vocabulary of {vocabulary}" if bad else "no tokens"
         raise UsageError(f"[llm] {what}: give at least one token, each from 0 to {vocabulary - 1}.")
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens at the beginning are the same."""
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count

@@ -19,62 +19,20 @@ from hcq import roofline
 from hcq.command import Signal, Wait
 from hcq.tools.trace.serve import PageServer
 from hcq.trace.records import Kind
+from tests.browser import Tab, browser
 from tests.tools.trace.making import CELL, PRODUCT, PROGRAM, Maker, record
 
 pytestmark = pytest.mark.browser
 
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 WIDE, NARROW = (1400, 900), (900, 700)
 HOSTILE = '<img src=x onerror="window.owned=1"><script>window.owned=1</script>\u202e'
 
 
-class Page:
-    """A page in the browser. `see` waits until something is true; `script` runs JavaScript."""
-
-    def __init__(self, driver: Any) -> None:
-        self.driver = driver
+class Page(Tab):
+    """The page of a trace."""
 
     def open(self, server: PageServer, address: str = "") -> None:
-        self.driver.get("about:blank")
-        self.driver.get_log("browser")
-        self.driver.get(server.url + address)
-        self.see("document.body.dataset.ready === 'true'")
-
-    def script(self, text: str, *arguments: object) -> Any:
-        return self.driver.execute_script(f"return {text}", *arguments)
-
-    def see(self, condition: str) -> None:
-        deadline = time.monotonic() + 50
-        while not self.script(condition):
-            assert time.monotonic() < deadline, f"never became true: {condition}"
-            time.sleep(0.02)
-
-    def text(self, selector: str) -> str:
-        return str(self.script("document.querySelector(arguments[0])?.innerText ?? ''", selector))
-
-    def texts(self, selector: str) -> list[str]:
-        return list(
-            self.script("[...document.querySelectorAll(arguments[0])].map(one => one.innerText)", selector)
-        )
-
-    def click(self, selector: str) -> None:
-        from selenium.webdriver.common.by import By
-
-        self.driver.find_element(By.CSS_SELECTOR, selector).click()
-
-    def keys(self, *keys: str, into: str = "body") -> None:
-        from selenium.webdriver.common.by import By
-
-        self.driver.find_element(By.CSS_SELECTOR, into).send_keys(*keys)
+        super().open(server.url + address)
 
     def ink(self, selector: str) -> int:
         """How many different colours a canvas shows: 1 is an empty one."""
@@ -86,39 +44,11 @@ class Page:
             )
         )
 
-    def look(self, size: tuple[int, int], dark: bool) -> None:
-        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
-
-    def mouse(self, kind: str, x: float, y: float, **more: object) -> None:
-        self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **more})
-
-    def errors(self) -> list[str]:
-        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
-
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    options.binary_location = _program("chromium")
-    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(_program("chromedriver")))
-    yield made
-    made.quit()
-
-
-def _program(name: str) -> str:
-    import shutil
-
-    found = shutil.which(name)
-    assert found is not None, f"{name} is not installed: apt install chromium chromium-driver"
-    return found
+    with browser(tmp_path_factory.mktemp("chromium")) as made:
+        yield made
 
 
 @pytest.fixture
