@@ -49,6 +49,13 @@ RECEIVERS = (
 # right calls of what the rules below do not find: its arguments, or a receiver and its arguments
 CALLS: dict[str, tuple[str, ...] | None] = {
     "x.clamp": ("x", "0.0", "1.0"),
+    "x.as_strided": ("x", "(2, 2)", "(1, 1)"),
+    "x.as_strided_copy": ("x", "(2, 2)", "(1, 1)"),
+    "x.as_strided_scatter": ("x", "Tensor.ones(2, 2)", "(2, 2)", "(2, 1)"),
+    "Tensor.empty_permuted": ("(2, 3)", "(1, 0)"),
+    "Tensor.empty_strided": ("(2, 3)", "(3, 1)"),
+    "x.new_empty_strided": ("x", "(2, 3)", "(3, 1)"),
+    "x.resize_": ("x.clone().realize()", "(3, 2)"),
     **{
         f"x.{name}": ("Tensor([[2.0, 1.0], [1.0, 3.0]])",)
         for name in "cholesky cholesky_inverse det inverse logdet matrix_exp slogdet".split()

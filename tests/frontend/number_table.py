@@ -112,6 +112,11 @@ _because(
     "threshold trace trapezoid trapz true_divide unique unique_consecutive unsafe_chunk unsafe_split "
     "nonzero_static view_as vsplit vstack xlog1py xlogy ",
 )
+_because(
+    "memory that is shared, and views by strides: test_exchange.py",
+    "__dlpack__ __dlpack_device__ as_strided as_strided_copy as_strided_scatter empty_permuted empty_strided "
+    "new_empty_strided resize_ resize_as_",
+)
 _because("moves parts to devices: tests/frontend/sharding", "shard shard_")
 _because(
     "PyTorch's own samples of them: make conformance; the rest of it is in test_vision.py",
