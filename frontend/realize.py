@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend import names, short, sizes, varying_numbers
+from hcq.frontend import names, short, sizes, variable, varying_numbers
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.nodes import expanded
@@ -35,6 +35,7 @@ from hcq.ir.op import MOVEMENT, Op
 lock = threading.RLock()
 
 _SAME_ORDER = frozenset({Op.RESHAPE, Op.DETACH, Op.FIRST})  # the elements of a value lie as its source's do
+_VIEWS = MOVEMENT | _SAME_ORDER | {Op.BITCAST}
 
 
 def _after_fork() -> None:
@@ -207,9 +208,9 @@ def _root(node: Node) -> Node | None:
     """What has to run for this node: nothing for a view of memory, the assignment for a view of one."""
     if node.op is Op.BUFFER:
         return None
-    base = node
-    while base.op in MOVEMENT or base.op in _SAME_ORDER:
-        base = base.src[0]
+    base = _base(node)
+    while base.op is Op.GATHER and variable.in_use and watcher() is None and variable.is_number(base.src[1]):
+        base = _base(base.src[0])  # a part by a variable's number
     if base.op is Op.BUFFER:
         return None
     return base if base.op is Op.ASSIGN else node
@@ -479,7 +480,7 @@ def _written_over(roots: Sequence[Node]) -> tuple[dict[Node, Node], Node | None]
 
 
 def _base(view: Node) -> Node:
-    while view.op in MOVEMENT or view.op in _SAME_ORDER:
+    while view.op in _VIEWS:
         view = view.src[0]
     return view
 

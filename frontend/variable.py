@@ -22,7 +22,7 @@ from hcq.frontend import device as devices
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, const
+from hcq.ir.node import Node, const, toposort
 from hcq.ir.op import Op
 
 MOST = (1 << 30) - 1  # the largest number: indices are compared in int32
@@ -420,3 +420,9 @@ def bound_of(node: Node) -> Any:
         return bound_of(first) // bound_of(second)
     assert node.op is Op.MOD, node
     return bound_of(first) % bound_of(second)
+
+
+def is_number(node: Node) -> bool:
+    """Whether a graph computes with nothing but bound variables."""
+    leaves = [inner for inner in toposort([node]) if inner.op is Op.BUFFER]
+    return bool(leaves) and all(leaf.arg.number is not None for leaf in leaves)

@@ -23,10 +23,13 @@ from hcq.frontend.errors import UsageError
 from hcq.frontend.nodes import expanded, flipped, iota, permuted, reshaped
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.dtype import DType
-from hcq.ir.node import Node, Shape, const, substitute, toposort
+from hcq.ir.node import Node, Shape, const, substitute
 from hcq.ir.op import Op
 
-_WHOLE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.DETACH})  # views that show every element once
+_WHOLE = frozenset(
+    {Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.DETACH, Op.BITCAST}
+)  # views that show every element once
+_SAME_PLACES = frozenset({Op.DETACH, Op.BITCAST, Op.FIRST})  # every element stays where it is
 _STEPS = _WHOLE | {Op.SHRINK, Op.EXPAND}
 
 
@@ -100,16 +103,10 @@ def is_part_by_number(tensor: Any) -> bool:
     return _below_numbers(tensor.node) is not core_of(tensor.node) and is_family(tensor)
 
 
-def is_number(index: Node) -> bool:
-    """Whether an index is computed from nothing but bound variables."""
-    leaves = [node for node in toposort([index]) if node.op is Op.BUFFER]
-    return bool(leaves) and all(leaf.arg.number is not None for leaf in leaves)
-
-
 def _below_numbers(node: Node) -> Node:
     """What a node is a view of, through parts that bound variables cut, too."""
     core = core_of(node)
-    while core.op is Op.FIRST or (core.op is Op.GATHER and is_number(core.src[1])):
+    while core.op is Op.FIRST or (core.op is Op.GATHER and variable.is_number(core.src[1])):
         core = core_of(core.src[0])
     return core
 
@@ -200,7 +197,11 @@ def _moved(step: Node, strides: list[int]) -> list[int] | None:
         return [stride if new == old else 0 for stride, old, new in zip(strides, have, step.shape)]
     if step.op is Op.RESHAPE:
         return _reshaped(have, strides, step.shape)
-    return strides if step.op is Op.DETACH else [-s if a in step.arg else s for a, s in enumerate(strides)]
+    return (
+        strides
+        if step.op is Op.DETACH or step.op is Op.BITCAST
+        else [-s if a in step.arg else s for a, s in enumerate(strides)]
+    )
 
 
 def _reshaped(old: Shape, strides: list[int], new: Shape) -> list[int] | None:
@@ -240,7 +241,14 @@ def _inverse(steps: list[Node], node: Node) -> Node:
             node = permuted(node, tuple(sorted(range(len(step.arg)), key=step.arg.__getitem__)))
         elif step.op is Op.FLIP:
             node = flipped(node, step.arg)
+        elif step.op is Op.BITCAST:
+            node = bits_as(step.src[0].dtype, node)
     return node
+
+
+def bits_as(dtype: DType, node: Node) -> Node:
+    """The same bits as that format."""
+    return node if node.dtype is dtype else Node(Op.BITCAST, dtype, (node,))
 
 
 def _scattered(steps: list[Node], core: Node, node: Node) -> Node:
@@ -248,10 +256,10 @@ def _scattered(steps: list[Node], core: Node, node: Node) -> Node:
     size = prod(core.shape)
     places = reshaped(iota(size, 0, (size,)), core.shape)
     for step in reversed(steps):
-        if step.op is not Op.DETACH:
+        if step.op not in _SAME_PLACES:
             places = Node(step.op, places.dtype, (places,), step.arg)
     count = (prod(node.shape),)
-    source = (reshaped(core, (size,)), reshaped(places, count), reshaped(node, count))
+    source = (reshaped(core, (size,)), reshaped(places, count), reshaped(bits_as(core.dtype, node), count))
     return reshaped(Node(Op.SCATTER, core.dtype, source, 0), core.shape)
 
 
@@ -281,11 +289,11 @@ def _write_at_numbers(call: str, tensor: Any, value: Core) -> None:
         if step.op is Op.GATHER:
             (index,) = sizes.without_counts([step.src[1]])
             places = Node(Op.GATHER, places.dtype, (places, index), step.arg)
-        elif step.op is not Op.DETACH and step.op is not Op.FIRST:
+        elif step.op not in _SAME_PLACES:
             places = Node(step.op, places.dtype, (places,), step.arg)
     for axis, count in sizes.counts_of(tensor.node):
         places = sizes.inside(shape, axis, count).where(places, 0)
-    (node,) = sizes.without_counts([node])
+    (node,) = sizes.without_counts([bits_as(core.dtype, node)])
     flat, line = reshaped(core, (total,)), (prod(shape),)
     new = Node(Op.SCATTER, core.dtype, (flat, reshaped(places + (-1), line), reshaped(node, line)), 0)
     if core.op not in (Op.BUFFER, Op.ASSIGN) or (_gradients_are_on() and _is_on_a_gradients_way(node, core)):
@@ -311,7 +319,8 @@ def _write_part(tensor: Any, family: list[Any], core: Node, node: Node) -> None:
         del value
     nothing = const(0, core.dtype)
     shown = [(one, one.node) for one in family]
-    place = tensor.node
+    place = _without_bitcasts(tensor.node)
+    node = bits_as(core.dtype, node)
     _note(family, core)
     for one in family:  # else each would be given a copy of what is overwritten
         one.node = nothing
@@ -321,6 +330,18 @@ def _write_part(tensor: Any, family: list[Any], core: Node, node: Node) -> None:
         for one, view in shown:
             one.node = view
         changed()
+
+
+def _without_bitcasts(node: Node) -> Node:
+    """The same part of what is viewed, in its own format."""
+    steps = []
+    while node.op in _STEPS:
+        steps.append(node)
+        node = node.src[0]
+    for step in reversed(steps):
+        if step.op is not Op.BITCAST:
+            node = Node(step.op, node.dtype, (node,), step.arg)
+    return node
 
 
 def _become(family: list[Any], mapping: dict[Node, Node]) -> None:

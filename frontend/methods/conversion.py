@@ -57,7 +57,7 @@ class Conversion(Methods):
             raise UsageError(f"[bitcast] {have.name} to bool: not every byte is one. Compare: x != 0.")
         if have.itemsize != dtype.itemsize:
             return self._bits_regrouped(dtype)
-        return self if have is dtype else self._like(Node(Op.BITCAST, dtype, (self.node,)))
+        return self if have is dtype else self._view(Node(Op.BITCAST, dtype, (self.node,)))
 
     def _bits_regrouped(self, dtype: DType) -> Self:
         have, shape = self.node.dtype, self.node.shape

@@ -66,7 +66,7 @@ class Indexing(Methods):
         if not picks:
             return view
         picked = view._pick(picks)
-        is_part = variable.in_use and all(views.is_number(index.node) for _, index in picks)
+        is_part = variable.in_use and all(variable.is_number(index.node) for _, index in picks)
         return self._view(picked.node) if is_part else picked
 
     # -- views --
@@ -426,7 +426,7 @@ class Indexing(Methods):
     def _write_in_family(self, key: Any, value: Self) -> None:
         """Write where other tensors show the same memory: they see it."""
         view, picks = self._basic(key)
-        if picks and variable.in_use and all(views.is_number(index.node) for _, index in picks):
+        if picks and variable.in_use and all(variable.is_number(index.node) for _, index in picks):
             view, picks = self._view(view._pick(picks).node), []
         if not picks:
             views.write("setitem", view, _fitted(value, view.node.shape))

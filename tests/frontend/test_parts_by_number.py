@@ -59,6 +59,14 @@ def test_a_part_that_is_held_shows_what_is_written_into_the_whole_and_into_other
         np.testing.assert_array_equal(shown.numpy(), rows)
 
 
+def test_a_part_that_was_read_still_writes_into_the_whole() -> None:
+    x = Tensor.zeros(4, 2).realize()
+    one = x[Variable("n", 1, 3).bind(2)]
+    assert one.tolist() == [0.0, 0.0]
+    one.add_(2.0)
+    assert x.tolist() == [[0.0, 0.0], [0.0, 0.0], [2.0, 2.0], [0.0, 0.0]]
+
+
 def test_a_recording_writes_into_the_part_that_each_call_names() -> None:
     kept = Tensor.zeros(4, 2).realize()
     n = Variable("n", 1, 4)
