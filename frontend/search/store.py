@@ -13,13 +13,13 @@ import fcntl
 import hashlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from hcq import config, private
 from hcq.compiler.search.results import Place, Result, merge, parse, text_of, union
 from hcq.frontend.errors import UsageError
+from hcq.replaced import replaced
 
 FOLDER, NAME = "search", "results.txt"
 MAX_BYTES = 64 << 20
@@ -92,17 +92,8 @@ def read_file(where: Path) -> dict[Place, Result]:
 
 def write_file(where: Path, found: dict[Place, Result]) -> None:
     """Write a file that a person named, whole or not at all. Raises OSError."""
-    handle, temporary = tempfile.mkstemp(dir=where.parent, prefix=f".{where.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text_of(found))
-        mode = where.stat().st_mode & 0o777 if where.exists() else 0o666 & ~_umask()
-        os.chmod(temporary, mode)
-        os.replace(temporary, where)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with replaced(where) as file:
+        file.write(text_of(found).encode())
 
 
 def say(text: str) -> None:
@@ -111,12 +102,6 @@ def say(text: str) -> None:
         _said.add(text)
         with contextlib.suppress(OSError, ValueError):
             print(text, file=sys.stderr)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _text() -> str:

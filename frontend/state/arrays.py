@@ -22,13 +22,13 @@ from hcq.checks import shown
 from hcq.frontend.errors import UsageError
 from hcq.frontend.realize import realize
 from hcq.frontend.state.mapped import Mapped
-from hcq.frontend.state.replaced import replaced
 from hcq.frontend.state.safetensors import contents
 from hcq.frontend.state.weights import Entry, Weights, uploaded
 from hcq.frontend.state.zipped import Member, members
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Shape
+from hcq.replaced import replaced
 
 MAGIC = b"\x93NUMPY"
 MAX_HEADER_BYTES = 1 << 16

@@ -19,10 +19,10 @@ from hcq.frontend.errors import UsageError
 from hcq.frontend.realize import realize
 from hcq.frontend.state.blocks import BY_DTYPE, BY_NAME
 from hcq.frontend.state.gguf import ARRAY, MAGIC, STRING
-from hcq.frontend.state.replaced import replaced
 from hcq.frontend.state.safetensors import contents
 from hcq.frontend.tensor import Tensor
 from hcq.ir.node import Shape
+from hcq.replaced import replaced
 
 ALIGNMENT = 32
 

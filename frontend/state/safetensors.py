@@ -25,10 +25,10 @@ from hcq.frontend.arguments import checked
 from hcq.frontend.errors import DamagedFile
 from hcq.frontend.realize import realize, storage_of
 from hcq.frontend.state.mapped import Mapped
-from hcq.frontend.state.replaced import replaced
 from hcq.frontend.state.weights import Entry, Weights, plain_entry
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
+from hcq.replaced import replaced
 
 FORMATS: dict[str, DType] = {word: dtypes.named(name) for word, (name, _) in headers.FORMATS.items()}
 _WORDS = {dtype: word for word, dtype in FORMATS.items()}

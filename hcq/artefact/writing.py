@@ -11,14 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from hcq import __version__
 from hcq.artefact.file import HEAD, MAGIC, VERSION, Contents, Memory, Place, digest_of, padded
 from hcq.errors import UsageError
+from hcq.replaced import replaced
 
 
 class Blob(NamedTuple):
@@ -48,39 +47,19 @@ def write(path: str | os.PathLike[str], contents: Contents, blobs: Sequence[Blob
     start = padded(HEAD.size + len(text))
     end = start + (places[-1].offset + places[-1].size_bytes if places else 0)
     head = HEAD.pack(MAGIC, VERSION, len(text), end, digest_of(len(text), end, text))
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(head + text)
-            for place, blob in zip(places, blobs):
-                file.seek(start + place.offset)
-                digest = hashlib.sha256()
-                for piece in blob.pieces():
-                    digest.update(piece)
-                    file.write(piece)
-                if digest.hexdigest() != blob.digest:
-                    raise UsageError(
-                        f"[save_program] {target}: a tensor changed while it was saved. Save when no thread runs it."
-                    )
-            file.truncate(end)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, _usual_mode(target))
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _usual_mode(target: Path) -> int:
-    """The permissions of the file that is replaced, or those that the umask gives to a new one."""
-    try:
-        return target.stat().st_mode & 0o777
-    except OSError:
-        mask = os.umask(0o077)
-        os.umask(mask)
-        return 0o666 & ~mask
+    with replaced(path) as file:
+        file.write(head + text)
+        for place, blob in zip(places, blobs):
+            file.seek(start + place.offset)
+            digest = hashlib.sha256()
+            for piece in blob.pieces():
+                digest.update(piece)
+                file.write(piece)
+            if digest.hexdigest() != blob.digest:
+                raise UsageError(
+                    f"[save_program] {path}: a tensor changed while it was saved. Save when no thread runs it."
+                )
+        file.truncate(end)
 
 
 def _to_json(contents: Contents, places: Sequence[Place]) -> dict[str, Any]:

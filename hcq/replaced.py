@@ -3,7 +3,7 @@
 In       a path
 Out      a file to write to, beside it
 Changes  the file at the path, in one step, once everything is on disk
-Next     safetensors.py, gguf_writer.py, arrays.py (who write)
+Next     artefact/writing.py, hcq.frontend's state/ and search/store.py (who write), private.py (files of the cache)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,7 +32,8 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.chmod(temporary, _usual_mode(target))
         os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        with suppress(OSError):
+            os.unlink(temporary)
         raise
 
 
