@@ -25,6 +25,10 @@ from tests.frontend import number_table
 from tests.frontend.number_cases import Case
 
 FORMATS = ["float32", "float64", "float16", "bfloat16"]
+OFTEN = [
+    *("float32", "float16"),
+    *(pytest.param(name, marks=pytest.mark.thorough) for name in ("float64", "bfloat16")),
+]
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -170,7 +174,7 @@ def computed(results: list[list[Tensor | None]]) -> list[list[np.ndarray | None]
 @pytest.mark.deadline(300)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("over", ["one", "two", "rows"])
-@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("dtype", OFTEN)
 def test_functions_and_their_slopes_are_pytorchs_and_cs(dtype, over):
     cases = [case for case in number_table.cases(over) if case.narrow or dtype in ("float32", "float64")]
     arrays = arguments(over, dtype)
@@ -207,7 +211,7 @@ MACHINES = [  # the others compare with PyTorch under --emulate, too
     pytest.param("amd:gfx1100", "float32", marks=pytest.mark.thorough),
     pytest.param("amd:gfx942", "float16", marks=pytest.mark.thorough),
     pytest.param("amd:gfx1201", "bfloat16", marks=pytest.mark.thorough),
-    ("nv:sm_90", "float32"),
+    pytest.param("nv:sm_90", "float32", marks=pytest.mark.thorough),
     pytest.param("nv:sm_80", "float64", marks=pytest.mark.thorough),
 ]
 

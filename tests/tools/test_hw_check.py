@@ -83,7 +83,7 @@ def archived(folder: Path) -> set[str]:
 
 @pytest.mark.deadline(300)
 @pytest.mark.slow
-@pytest.mark.parametrize("word", ["nv:sm_90", "amd:gfx942"])
+@pytest.mark.parametrize("word", ["nv:sm_90", pytest.param("amd:gfx942", marks=pytest.mark.thorough)])
 def test_every_check_passes_on_an_emulated_gpu(emulated, capsys, word):
     folder = emulated(word)
     assert main(["-o", str(folder)]) == 0, capsys.readouterr().out

@@ -127,7 +127,7 @@ def random_schedule(nest: LoopNest, rng: random.Random) -> str:
 
 
 @pytest.mark.parametrize("make", GPU_KERNELS, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_any_schedule_with_threads_computes_the_same(gpu: tuple[Any, Any], make: Any, seed: int) -> None:
     device, target = gpu
     sink = make()

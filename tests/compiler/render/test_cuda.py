@@ -151,7 +151,11 @@ def test_integer_operations_mean_the_same_at_the_ends_of_their_ranges(op: Op, dt
     agree(*elementwise([(op, dtype, dtypes.bool if op in COMPARE else dtype, 2)]), exact=True)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize(
+    "dtype",
+    [dtype if dtype.itemsize == 4 else pytest.param(dtype, marks=pytest.mark.thorough) for dtype in INTEGERS],
+    ids=lambda dtype: dtype.name,
+)
 def test_shifts_and_divisions_by_numbers_known_in_advance_mean_the_same(dtype: DType) -> None:
     x, values = param(1, (COUNT,), dtype), edges(dtype, COUNT, 3)
     for number in (0, 1, 7, dtype.bits - 1, dtype.bits, 100, *(() if dtype.is_unsigned else (-1, -7))):
