@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser mpi nv webgpu docs reference bench clean
+.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser notebooks mpi nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -57,6 +57,7 @@ help:
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
 	@echo "make webgpu   install wgpu, for the tests of examples/custom_device_webgpu (apt install mesa-vulkan-drivers libvulkan1)"
+	@echo "make notebooks  run the notebooks of docs/notebooks (nbclient, ipykernel)"
 	@echo "make mpi      install mpi4py and MPICH, for hcq.distributed and the tests of several ranks"
 	@echo "make browser  install selenium, for the tests that drive a browser (apt install chromium chromium-driver)"
 	@echo "make clean    remove $(VENV) and everything built"
@@ -135,6 +136,9 @@ torch: $(VENV)/torch.stamp
 
 browser: $(VENV)/browser.stamp
 
+notebooks: $(VENV)/notebooks.stamp
+	@$(BIN)/python -m pytest -q --thorough tests/test_notebooks.py $(PYTEST_FLAGS)
+
 mpi: $(VENV)/mpi.stamp
 
 nv: $(VENV)/nv.stamp
@@ -191,6 +195,11 @@ $(VENV)/browser.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing selenium"
 	@$(PIP) install --editable '.[browser]'
 	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/notebooks.stamp: $(VENV)/test.stamp $(DECLARED)
+	@echo "installing what runs notebooks into $(VENV)"
+	@$(PIP) install --editable '.[notebooks]'
+	@touch $@ $(VENV)/demo.stamp $(VENV)/test.stamp
 
 $(VENV)/mpi.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing mpi4py and MPICH"
