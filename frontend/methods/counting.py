@@ -162,9 +162,9 @@ class Counting(Methods):
         )
 
     def _answers(self, values: Any, places: Any, often: Any, inverse: bool, counts: bool) -> Any:
-        result = [type(self)(values, device=self.device)]
-        result += [type(self)(places, device=self.device)] if inverse else []
-        result += [type(self)(often, device=self.device)] if counts else []
+        result = [self._kind(values, device=self.device)]
+        result += [self._kind(places, device=self.device)] if inverse else []
+        result += [self._kind(often, device=self.device)] if counts else []
         return tuple(result) if len(result) > 1 else result[0]
 
     def unique_consecutive(

@@ -104,7 +104,7 @@ class Elementwise(Methods):
             or hasattr(other, "__index__")
         )
         if is_data and not isinstance(other, type):
-            return type(self)(other, device=self.device)
+            return self._kind(other, device=self.device)
         raise UsageError(
             f"[{call}] {shown(other)}: expected a Tensor, a number, a list or an array, got {type(other).__name__}."
         )

@@ -268,7 +268,7 @@ class Indexing(Methods):
                 "the sizes differ. Give a mask of the axes' own shape."
             )
         places = mask._nonzero()
-        columns = [type(self)(places[:, axis], device=self.device) for axis in range(len(shape))]
+        columns = [self._kind(places[:, axis], device=self.device) for axis in range(len(shape))]
         return [_Pick(column, None, True) for column in columns]
 
     def nonzero(self, as_tuple: bool = False) -> Any:
@@ -282,10 +282,10 @@ class Indexing(Methods):
         """
         places = self._nonzero()
         if not as_tuple:
-            return type(self)(places, device=self.device)
+            return self._kind(places, device=self.device)
         if not self.node.shape:
-            return (type(self)(places.sum(1), device=self.device),)
-        return tuple(type(self)(places[:, axis], device=self.device) for axis in range(len(self.node.shape)))
+            return (self._kind(places.sum(1), device=self.device),)
+        return tuple(self._kind(places[:, axis], device=self.device) for axis in range(len(self.node.shape)))
 
     def nonzero_static(self, size: int, fill_value: int = -1) -> Self:
         """The places of the first `size` elements that are not zero, (size, axes); rows of `fill_value` behind them.
@@ -315,7 +315,7 @@ class Indexing(Methods):
         >>> Tensor([[0, 5], [7, 0]]).argwhere().tolist()
         [[0, 1], [1, 0]]
         """
-        return type(self)(self._nonzero(), device=self.device)
+        return self._kind(self._nonzero(), device=self.device)
 
     def _nonzero(self) -> Any:
         import numpy as np

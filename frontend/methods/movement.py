@@ -375,9 +375,14 @@ class Movement(Methods):
         x = self
         for axis, (low, high) in enumerate(pads):
             size = x.node.shape[axis]
-            if mode == "replicate" and min(low, high) < 0 and size and size + low + high > 0:
-                places = [min(max(place - low, 0), size - 1) for place in range(size + low + high)]
-                x = x[(slice(None),) * axis + (places,)]
+            fits = mode == "replicate" or (mode == "reflect" and max(low, high) < size)
+            if fits and min(low, high) < 0 < min(size, size + low + high):
+                places = [
+                    place - low for place in range(size + low + high)
+                ]  # of what is there before it is cropped
+                if mode == "reflect":
+                    places = [2 * (size - 1) - place if place >= size else abs(place) for place in places]
+                x = x[(slice(None),) * axis + ([min(max(place, 0), size - 1) for place in places],)]
                 continue
             if low < 0 or high < 0:  # cropped first
                 x = x._part(axis, max(0, -low), max(max(0, -low), x.node.shape[axis] - max(0, -high)))
@@ -431,7 +436,11 @@ class Movement(Methods):
         """
         if dims is None:
             if not isinstance(shifts, int):
-                raise UsageError(f"[roll] shifts {tuple(shifts)} without dims. Name one axis for each shift.")
+                if len(shifts) != 1:
+                    raise UsageError(
+                        f"[roll] shifts {tuple(shifts)} without dims. Name one axis for each shift."
+                    )
+                (shifts,) = shifts
             return self.flatten().roll(shifts, 0)._reshape(self.node.shape)
         amounts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
         axes = (dims,) if isinstance(dims, int) else tuple(dims)
@@ -459,10 +468,14 @@ class Movement(Methods):
             return self._reshape((1,)).unfold(dimension, size, step, dilation)._reshape((size,))
         axis = self._axis_of("unfold", dimension)
         length, reach = self.node.shape[axis], dilation * (size - 1) + 1
-        if size < 1 or step < 1 or dilation < 1:
+        if size < 0 or step < 1 or dilation < 1:
             raise UsageError(
-                f"[unfold] size={size}, step={step}, dilation={dilation}: each must be 1 or more."
+                f"[unfold] size={size}, step={step}, dilation={dilation}: a window has 0 elements or more, and step "
+                "and dilation are 1 or more."
             )
+        if size == 0:
+            shape = self.node.shape
+            return self._part(axis, 0, 0)._reshape((*shape[:axis], length // step + 1, *shape[axis + 1 :], 0))
         if reach > length:
             raise UsageError(
                 f"[unfold] axis {axis} of size {length}: a window reaches over {reach} elements. Pad first, or "

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
+from hcq.ir.dtype import dtypes
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ class Rearranging(Methods):
         """The space of (batch, channels, *space) in another size.
 
         size, scale_factor   one of them: what the sizes become, or how many times they grow
-        mode                 "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic" or "area"
+        mode                 "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic" or "area"; but for
+                             the nearest, of floats, and of uint8, which is rounded
         align_corners        the outermost elements stay where they are
         antialias            "bilinear" and "bicubic" average over what a smaller size leaves out
 
@@ -147,11 +149,20 @@ class Rearranging(Methods):
         if mode == "area":
             return self._adaptive_average(call, tuple(wanted), rank)
         x = self
-        for d, (n, want, scale) in enumerate(zip(space, wanted, scales)):
+        is_exact = mode.startswith("nearest") or x.node.dtype.is_float
+        if not is_exact:
+            if x.node.dtype is not dtypes.uint8:
+                raise UsageError(
+                    f"[{call}] mode {shown(mode)} of {x.node.dtype.name}: means of neighbours are no whole numbers. "
+                    "Convert first: x.float()."
+                )
+        for d, n, want, scale in reversed(list(zip(range(2, 2 + rank), space, wanted, scales))):
+            y = x if is_exact else x.cast(dtypes.float32)
             if antialias:
-                x = x._averaged(2 + d, n, want, scale, mode, bool(align_corners))
+                y = y._averaged(d, n, want, scale, mode, bool(align_corners))
             else:
-                x = x._resized(2 + d, n, want, scale, mode, bool(align_corners))
+                y = y._resized(d, n, want, scale, mode, bool(align_corners))
+            x = y if is_exact else (y + 0.5).floor().cast(dtypes.uint8)  # in each axis, as PyTorch does
         return x
 
     def _averaged(self, axis: int, n: int, want: int, scale: float | None, mode: str, align: bool) -> Self:
@@ -174,7 +185,7 @@ class Rearranging(Methods):
             weights = [_kernel(mode, (j - middle + 0.5) / wide) if low <= j < high else 0.0 for j in range(n)]
             total = sum(weights) or 1.0
             rows.append([weight / total for weight in weights])
-        matrix = type(self)(rows, device=self.device, dtype=self.node.dtype)
+        matrix = self._kind(rows, device=self.device, dtype=self.node.dtype)
         return self.movedim(axis, -1).matmul(matrix.mT).movedim(-1, axis)
 
     def _resized(self, axis: int, n: int, want: int, scale: float | None, mode: str, align: bool) -> Self:
@@ -201,7 +212,7 @@ class Rearranging(Methods):
         total: Any = None
         for k in range(len(weights[0])):
             picked = [min(max(math.floor(place) + first + k, 0), n - 1) for place in places]
-            factor = type(self)([row[k] for row in weights], device=self.device, dtype=self.dtype)
+            factor = self._kind([row[k] for row in weights], device=self.device, dtype=self.dtype)
             part = self._taken(axis, picked) * factor._reshape(shape)
             total = part if total is None else total + part
         return total  # type: ignore[no-any-return]

@@ -173,3 +173,17 @@ def test_parts_read_backwards_touch_no_memory_around_their_buffer():
             rolled = Tensor(array, device="CPU").roll(1, 0).flip([0, 1])
             np.testing.assert_array_equal(rolled.numpy(), np.flip(np.roll(array, 1, 0)))
             del rolled
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge"])
+@pytest.mark.parametrize("low, high", [(-1, 2), (3, -3), (4, -5), (-4, 4), (-2, -1)])
+def test_a_negative_pad_crops_what_is_padded_from_all_that_was_there(mode, low, high):
+    line = numbers(1, 5)
+    wide = np.pad(line, ((0, 0), (max(low, 0), max(high, 0))), mode)
+    expected = wide[:, max(-low, 0) : wide.shape[1] - max(-high, 0)]
+    same(Tensor(line).pad((low, high), {"reflect": "reflect", "edge": "replicate"}[mode]), expected)
+
+
+def test_windows_of_no_elements_are_counted_and_one_shift_without_an_axis_is_of_the_flat_tensor():
+    assert Tensor(numbers(3, 4)).unfold(1, 0, 3).shape == (3, 2, 0)
+    same(Tensor(numbers(2, 3)).roll((1,)), np.roll(numbers(2, 3), 1))

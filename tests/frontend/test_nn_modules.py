@@ -438,3 +438,12 @@ def test_states_of_well_known_models_load_by_their_names(make, names):
         np.testing.assert_allclose(tensor.numpy(), state[name].astype(tensor.dtype.name), err_msg=name)
     if make is ResNet:
         assert model.eval()(Tensor.ones(1, 3, 8, 8)).shape == (1, 2)
+
+
+def test_a_parameter_meets_lists_arrays_and_masks_as_any_tensor_does():
+    p = nn.Parameter(Tensor([1.0, 2.0]))
+    assert (p * [2.0, 3.0]).tolist() == (p * np.array([2.0, 3.0], np.float32)).tolist() == [2.0, 6.0]
+    assert (p == [1.0, 3.0]).tolist() == [True, False]
+    assert p[p > 1.5].tolist() == [2.0]
+    assert p.nonzero().tolist() == [[0], [1]]
+    assert type(p.repeat_interleave([1, 2])) is Tensor

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hcq
+from hcq import dtypes
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
 
@@ -76,3 +77,16 @@ def test_a_formula_with_dots_or_a_letter_twice_is_numpys(formula):
     operands = (left, right) if "," in formula else (left,) if formula != "ii" else (left[0],)
     found = hcq.einsum(formula, *map(Tensor, operands)).numpy()
     np.testing.assert_allclose(found, np.einsum(formula, *operands), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_interpolated_as_the_nearest_of_what_floats_give(mode):
+    image = R.integers(0, 256, (1, 2, 9, 7)).astype(np.uint8)
+    found = Tensor(image).interpolate((5, 11), mode=mode)
+    exact = Tensor(image).float().interpolate((5, 11), mode=mode).clamp(0, 255).numpy()
+    assert found.dtype is dtypes.uint8
+    assert abs(found.numpy() - exact).max() < (
+        2 if mode == "bilinear" else 12
+    )  # each axis is rounded and cut
+    with pytest.raises(UsageError, match=r"\[interpolate\] mode '.*' of int64: .*x.float\(\)"):
+        Tensor(image).long().interpolate((5, 11), mode=mode)
