@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,15 @@ def test_a_module_has_two_names_and_is_one(name: str):
 def test_a_module_that_is_not_there_is_named_as_it_was_asked_for():
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'hcq\.nn\.quantum'"):
         importlib.import_module("hcq.nn.quantum")
+
+
+def test_what_the_page_calls_missing_is_missing():
+    table = PAGE.read_text(encoding="utf-8").partition("## What is not here")[2]
+    missing = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    names = [name for cell in missing for name in re.findall(r"`torch\.(\w+)", cell) if name != "jit"]
+    assert len(names) > 8
+    assert [name for name in names if hasattr(hcq, name)] == [], f"take it out of {PAGE.name}"
+    assert not hasattr(hcq.jit, "script") and not hasattr(hcq.jit, "trace")
 
 
 def test_every_example_of_the_page_for_people_who_know_pytorch_prints_what_it_says():
