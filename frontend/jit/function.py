@@ -30,10 +30,10 @@ from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import NotReal
 from hcq.frontend.jit.capture import CallRecord, capture, settle
 from hcq.frontend.jit.closure import Closure
+from hcq.frontend.jit.cut import has_cut, of_cuts, taken_apart
 from hcq.frontend.jit.group_replay import GroupRecording
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.realize import lock, realize, storage_of
-from hcq.frontend.sizes import has_counts
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
 from hcq.frontend.variable import Bound, Leaf
@@ -83,13 +83,14 @@ class Jit(Generic[P, R]):
         self._lock = threading.RLock()
         self._around: Closure | None = None
         self._last: Recording | None = None
+        self._of_cuts: Jit[..., Any] | None = None  # this function, of tensors that variables cut
         _all.add(self)
 
     def reset(self) -> None:
         """Forget every recording; the next two calls run and are recorded again."""
         with self._lock:
             self._seen.clear()
-            self._around = self._last = None
+            self._around = self._last = self._of_cuts = None
 
     @property
     def kernels(self) -> int:
@@ -146,7 +147,8 @@ class Jit(Generic[P, R]):
                 )
         for tensor in tensors:
             if tensor.node.op is not Op.BUFFER:
-                self._refuse_cut(tensors)
+                if has_cut(tensors):
+                    return self._call_of_cuts(args, kwargs)
                 realize(tensors)
                 break
         storages = [t.node.arg if t.node.op is Op.BUFFER else storage_of(t) for t in tensors]
@@ -158,13 +160,16 @@ class Jit(Generic[P, R]):
         with self._lock:
             return self._call(key, args, kwargs, tensors, storages)
 
-    def _refuse_cut(self, tensors: list[Tensor]) -> None:
-        for i, tensor in enumerate(tensors):
-            if has_counts(tensor.node):
-                raise UsageError(
-                    f"[jit] {self.name}: tensor argument {i} {tensor.shape} has a size that a variable says. Pass the "
-                    "whole tensor and the variable, as step(x, n.bind(5)), and cut it inside: x[:n]."
-                )
+    def _call_of_cuts(self, args: Any, kwargs: Any) -> R:
+        """The call with whole tensors and variables in place of tensors that variables cut."""
+        with self._lock:
+            if self._of_cuts is None:
+                self._of_cuts = Jit(of_cuts(self.function), self.by_result)
+                self._of_cuts.name = self.name
+                self._of_cuts._around = Closure(self.function)
+            result: R = self._of_cuts(*taken_apart(args), **taken_apart(kwargs))
+            self._last = self._of_cuts._last
+        return result
 
     def _call(self, key: Any, args: Any, kwargs: Any, tensors: list[Tensor], storages: list[Storage]) -> R:
         known = self._seen.get(key)

@@ -38,7 +38,7 @@ from hcq.frontend.nodes import (
     spread,
 )
 from hcq.frontend.scheduler.structure import structure_of
-from hcq.frontend.sizes import FREE, bounded, counts_of, sizes_of, unnamed_beyond, with_counts
+from hcq.frontend.sizes import FREE, bounded, counts_of, sizes_of, unnamed_beyond, with_counts, without_counts
 from hcq.frontend.variable import Bound, bound_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
@@ -62,12 +62,41 @@ class Indexing(Methods):
                 start = _whole_index(key, 0, shape)
                 parts = ((start, start + 1, 1), *[(0, size, 1) for size in shape[1:]])
                 return self._view(reshaped(shrunk(self.node, parts), shape[1:]))
+        if variable.in_use and watcher() is None and (counts := counts_of(self.node)):
+            settled = self._settled(key, dict(counts))
+            if settled is not self:
+                return settled[key]
         view, picks = self._basic(key)
         if not picks:
             return view
         picked = view._pick(picks)
         is_part = variable.in_use and all(variable.is_number(index.node) for _, index in picks)
         return self._view(picked.node) if is_part else picked
+
+    def _settled(self, key: Any, counts: dict[int, Node]) -> Self:
+        """Itself with the sizes of now along axes of which plain indices take what is not there for all numbers."""
+        items = list(key) if isinstance(key, tuple) else [key]
+        rank = len(self.node.shape)
+        used = [
+            len(item.node.shape) if _is_mask(item) else 0 if item is None or item is Ellipsis else 1
+            for item in items
+        ]
+        now: dict[int, int] = {}
+        axis = 0
+        for item, width in zip(items, used):
+            size = bound_of(counts[axis]) if axis in counts else None
+            if item is Ellipsis:
+                axis += rank - sum(used)
+            elif size is not None and not isinstance(item, Bound) and _is_beyond(item, size.low):
+                now[axis] = size.value
+            axis += width
+        if not now:
+            return self
+        (node,) = without_counts([self.node])
+        node = shrunk(node, tuple([(0, now.get(axis, size), 1) for axis, size in enumerate(node.shape)]))
+        return self._view(
+            with_counts(node, [(axis, count) for axis, count in counts.items() if axis not in now])
+        )
 
     # -- views --
 
@@ -659,6 +688,21 @@ class _Cut:
     def __init__(self, room: int, count: Node):
         self.room = room
         self.count = count
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, Core) and item.node.dtype.is_bool
+
+
+def _is_beyond(item: Any, low: int) -> bool:
+    """Whether an index without variables takes more of an axis than the least number of elements it can have."""
+    if isinstance(item, slice):
+        ends = (item.start, item.stop, item.step)
+        if any(isinstance(end, Bound) for end in ends):
+            return False
+        known = [end for end in ends[:2] if is_whole(end) and end > low]
+        return bool(known) or item.step not in (None, 1)
+    return is_whole(item) and item >= low
 
 
 def _least(size: Any) -> int:
