@@ -131,15 +131,17 @@ class Watcher(Protocol):
 class ThreadMode:
     """The mode of a thread that has one: how many no_grad() deep it is, its watcher, the function transforms around it.
 
+    autocast     inside autocast()
     transforms   of the function that runs now, the innermost last: see transforms/
     """
 
-    __slots__ = ("no_grad_depth", "transforms", "watcher")
+    __slots__ = ("autocast", "no_grad_depth", "transforms", "watcher")
 
     def __init__(self) -> None:
         self.no_grad_depth = 0
         self.watcher: Watcher | None = None
         self.transforms: list[Any] = []
+        self.autocast: dict[str, DType] = {}  # kind of device -> what products are computed in, see amp/
 
 
 thread_modes: dict[
@@ -169,8 +171,22 @@ def mode_of_thread() -> ThreadMode:
 def drop_default_mode() -> None:
     """Drop this thread's entry when it says nothing any more."""
     mode = thread_modes.get(get_ident())
-    if mode is not None and not mode.no_grad_depth and mode.watcher is None and not mode.transforms:
+    if (
+        mode is not None
+        and not mode.no_grad_depth
+        and mode.watcher is None
+        and not mode.transforms
+        and not mode.autocast
+    ):
         del thread_modes[get_ident()]
+
+
+def autocast_dtype(device: str) -> DType | None:
+    """What products on a device are computed in, inside autocast(); else None."""
+    mode = thread_modes.get(get_ident())
+    if mode is None or not mode.autocast:
+        return None
+    return mode.autocast.get(device.partition(",")[0].partition(":")[0])
 
 
 _ticks = itertools.count(1)

@@ -43,6 +43,7 @@ _LAZY = {
     "jit": "hcq.frontend.jit",
     "save_program": "hcq.frontend.jit",
     "no_grad": "hcq.frontend.gradient",
+    "autocast": "hcq.frontend.amp.casting",
     "load": "hcq.frontend.state.files",
     "save": "hcq.frontend.state.files",
     "vmap": "hcq.frontend.transforms",

@@ -12,6 +12,7 @@ from hcq.frontend.tensor import Tensor as Tensor
 from hcq.errors import UsageError as UsageError
 from hcq.frontend.variable import Variable as Variable
 from hcq.errors import WaitTimeout as WaitTimeout
+from hcq.frontend.amp.casting import autocast as autocast
 from hcq.ir.dtype import dtypes as dtypes
 from hcq.frontend.jit import jit as jit
 from hcq.frontend.state.files import load as load
@@ -25,6 +26,7 @@ from hcq.frontend.functions import imag as imag
 from hcq.frontend.functions import is_tensor as is_tensor
 from hcq.frontend.functions import real as real
 from hcq.frontend.functions import tensor as tensor
+from hcq.frontend import amp as _amp
 from hcq.frontend import distributed as _distributed
 from hcq.frontend import functions_fft as _fft
 from hcq.frontend import transforms as _func
@@ -34,8 +36,10 @@ from hcq.frontend import nn as _nn
 from hcq.frontend.nn import optim as _optim
 from hcq import signal as _signal
 from hcq.frontend import functions_special as _special
+from hcq.frontend import utils as _utils
 
 __version__: builtins.str
+amp = _amp
 distributed = _distributed
 fft = _fft
 func = _func
@@ -45,6 +49,7 @@ nn = _nn
 optim = _optim
 signal = _signal
 special = _special
+utils = _utils
 bool: DType
 uint8: DType
 uint16: DType

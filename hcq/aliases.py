@@ -24,6 +24,8 @@ MODULES = {
     "masked": "hcq.frontend.functions_masked",
     "fft": "hcq.frontend.functions_fft",
     "signal": "hcq.signal",  # the core's own, which has PyTorch's signal.windows, too
+    "utils": "hcq.frontend.utils",
+    "amp": "hcq.frontend.amp",
 }
 
 

@@ -31,6 +31,8 @@ INSIDE = (
     "nn.utils.rnn",
     "optim.lr_scheduler",
     "optim.swa_utils",
+    "utils.checkpoint",
+    "utils.data",
 )
 
 

@@ -155,8 +155,11 @@ class Jit(Generic[P, R]):
         if len(tensors) > 1 and len(set(storages)) < len(storages):  # one memory under two names
             ids = [id(tensor) for tensor in tensors]
             key = (*key, tuple(map(storages.index, storages)), tuple(map(ids.index, ids)))  # type: ignore[assignment]
-        if thread_modes and (mode := thread_modes.get(get_ident())) is not None and mode.no_grad_depth:
-            key = (*key, "no_grad")  # type: ignore[assignment]
+        if thread_modes and (mode := thread_modes.get(get_ident())) is not None:
+            if mode.no_grad_depth:
+                key = (*key, "no_grad")  # type: ignore[assignment]
+            if mode.autocast:
+                key = (*key, tuple(sorted(mode.autocast.items(), key=str)))  # type: ignore[assignment]
         with self._lock:
             return self._call(key, args, kwargs, tensors, storages)
 

@@ -13,9 +13,10 @@ import math
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
+from hcq.frontend.core import thread_modes
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, narrowed
 from hcq.frontend.nodes import (
     broadcast_shape,
     constant,
@@ -76,6 +77,8 @@ class Attention(Methods):
                 f"[{call}] query {self.shape}, key {key.shape}, value {value.shape}: "
                 "each needs (..., length, width)."
             )
+        if thread_modes:
+            self, key, value = narrowed(self, key, value)
         factor = 1.0 / math.sqrt(self.node.shape[-1]) if scale is None else scale
         if enable_gqa:
             key, value = (_for_each_head(call, self, side) for side in (key, value))

@@ -2,7 +2,7 @@
 
 In       nothing; the declarations are for readers and for the type checker
 Out      `Methods`, from which every group derives, and nothing else; `in_float` and `meet_in_float`, for methods that
-         compute in float32
+         compute in float32; `narrowed` and `wide_in_autocast`, for what autocast() changes
 Changes  nothing
 Next     core.py (what a tensor is made of), the other files of this folder (the groups), ../tensor.py (who joins them)
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hcq.frontend.core import Core
+from hcq.frontend.core import Core, autocast_dtype, thread_modes
 from hcq.frontend.nodes import broadcast
 from hcq.ir.dtype import DType, Scalar, dtypes, promote
 from hcq.ir.node import Node
@@ -286,15 +286,39 @@ def meet_in_float(call: str, x: Any, other: Any) -> tuple[Node, Node, DType]:
     return a.cast(wide), b.cast(wide), have
 
 
+def narrowed(*tensors: Any) -> Any:
+    """The operands of a product, inside autocast() in its dtype; doubles, integers and None as they are."""
+    dtype = autocast_dtype(tensors[0].device)
+    if dtype is None:
+        return tensors
+    return tuple([x.cast(dtype) if x is not None and _is_narrowed(x.node.dtype) else x for x in tensors])
+
+
+def _is_narrowed(dtype: DType) -> bool:
+    return dtype in (dtypes.float32, dtypes.float16, dtypes.bfloat16)
+
+
 def in_float(method: Method) -> Method:
     """Compute at least in float32: integers become float32, narrow floats are rounded once, at the end."""
 
     @wraps(method)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        have = self.node.dtype
+        have = self.dtype
         if have.is_float and have.itemsize >= 4:
             return method(self, *args, **kwargs)
         result = method(self.cast(dtypes.float32), *args, **kwargs)
         return result.cast(have) if have.is_float else result
+
+    return wrapped  # type: ignore[return-value]
+
+
+def wide_in_autocast(method: Method) -> Method:
+    """Inside autocast() compute in float32, and stay there; else as it is."""
+
+    @wraps(method)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if thread_modes and autocast_dtype(self.device) is not None and _is_narrowed(self.dtype):
+            self = self.cast(dtypes.float32)
+        return method(self, *args, **kwargs)
 
     return wrapped  # type: ignore[return-value]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
-from hcq.frontend.methods.base import Methods, in_float
+from hcq.frontend.methods.base import Methods, in_float, wide_in_autocast
 from hcq.frontend.nodes import divided, iota, logarithm, minus, negated
 from hcq.frontend.special import log1p, logsigmoid, sigmoid
 from hcq.ir.node import Node, const
@@ -48,6 +48,7 @@ class Loss(Methods):
             )
         return self - target
 
+    @wide_in_autocast
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
         """(self - target) ** 2: of shape () for "mean" and "sum", of the elements' shape for "none".
 
@@ -58,6 +59,7 @@ class Loss(Methods):
         """
         return self._difference("mse_loss", target).square()._reduced("mse_loss", reduction)
 
+    @wide_in_autocast
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
         """|self - target|; reduced as in `mse_loss`.
 
@@ -66,6 +68,7 @@ class Loss(Methods):
         """
         return self._difference("l1_loss", target).abs()._reduced("l1_loss", reduction)
 
+    @wide_in_autocast
     def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
         """Half the square of the difference up to delta, a straight line beyond; reduced as in `mse_loss`.
 
@@ -78,6 +81,7 @@ class Loss(Methods):
         near = size.minimum(delta)
         return (near * (size - 0.5 * near))._reduced("huber_loss", reduction)
 
+    @wide_in_autocast
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
         """The Huber loss divided by its delta, here beta; l1_loss for beta 0.
 
@@ -88,6 +92,7 @@ class Loss(Methods):
             return self.l1_loss(target, reduction)
         return self.huber_loss(target, reduction, beta) / beta
 
+    @wide_in_autocast
     def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
         """target * (log(target) - self), where this tensor holds logarithms.
 
@@ -104,6 +109,7 @@ class Loss(Methods):
             return points.sum() / self.node.shape[0]
         return points._reduced("kl_div", reduction)
 
+    @wide_in_autocast
     def binary_cross_entropy(self, target: Self, weight: Any = None, reduction: str = "mean") -> Self:
         """-(target * log(self) + (1 - target) * log(1 - self)), of probabilities; logarithms stop at -100.
 
@@ -119,6 +125,7 @@ class Loss(Methods):
         points = points if weight is None else points * weight
         return points._reduced("binary_cross_entropy", reduction)
 
+    @wide_in_autocast
     def binary_cross_entropy_with_logits(
         self, target: Self, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
     ) -> Self:
@@ -140,6 +147,7 @@ class Loss(Methods):
         points = points if weight is None else points * weight
         return points._reduced("binary_cross_entropy_with_logits", reduction)
 
+    @wide_in_autocast
     def nll_loss(
         self, target: Self, weight: Self | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> Self:
@@ -160,6 +168,7 @@ class Loss(Methods):
         points = -is_target.where(logs, 0)._reduce(Op.ADD, (axis,), keepdim=False) * scale
         return _weighted("nll_loss", points, scale, reduction)
 
+    @wide_in_autocast
     @in_float
     def cross_entropy(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
-from hcq.frontend.methods.base import Methods, in_float
+from hcq.frontend.methods.base import Methods, in_float, wide_in_autocast
 from hcq.frontend.nodes import expanded, iota, minus, reduced
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
@@ -38,6 +38,7 @@ class Normalisation(Methods):
         """
         return (self if dtype is None else self.cast(dtype))._softmax(dim)
 
+    @wide_in_autocast
     @in_float
     def _softmax(self, dim: int) -> Self:
         if 0 in self.node.shape:
@@ -55,6 +56,7 @@ class Normalisation(Methods):
         """
         return (self if dtype is None else self.cast(dtype))._log_softmax(dim)
 
+    @wide_in_autocast
     @in_float
     def _log_softmax(self, dim: int) -> Self:
         if 0 in self.node.shape:
@@ -77,6 +79,7 @@ class Normalisation(Methods):
         top = self._reduce(Op.MAX, self._not_empty(call, axes), keepdim=True).detach()
         return (self - top).exp(), axes
 
+    @wide_in_autocast
     @in_float
     def layer_norm(
         self,
@@ -97,6 +100,7 @@ class Normalisation(Methods):
         axes = self._last_axes("layer_norm", normalized_shape)
         return _scaled(self._normalised(axes, eps), weight, bias)
 
+    @wide_in_autocast
     @in_float
     def rms_norm(
         self, normalized_shape: int | tuple[int, ...], weight: Self | None = None, eps: float | None = None
@@ -114,6 +118,7 @@ class Normalisation(Methods):
         result = self * (self.square().mean(axes, keepdim=True) + eps).rsqrt()
         return _scaled(result, weight, None)
 
+    @wide_in_autocast
     @in_float
     def group_norm(
         self, num_groups: int, weight: Self | None = None, bias: Self | None = None, eps: float = 1e-5

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
-from hcq.frontend.core import Core
+from hcq.frontend.core import Core, thread_modes
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, narrowed
 from hcq.frontend.nodes import broadcast_shape, expanded, permuted, reshaped, sum_of_products
 from hcq.ir.dtype import dtypes, promote
 
@@ -40,6 +40,8 @@ class Product(Methods):
         if not isinstance(other, Core):
             other = self._operand("matmul", other)
         self._same_device("matmul", other)
+        if thread_modes:
+            self, other = narrowed(self, other)
         a, b = self.node, other.node
         left, right = a.shape, b.shape
         if not left or not right:
@@ -132,6 +134,8 @@ class Product(Methods):
                 f"[linear] input {self.node.shape}, weight {weight.node.shape}: the weight must be (out, in) "
                 "with in equal to the input's last size."
             )
+        if thread_modes:
+            self, weight, bias = narrowed(self, weight, bias)
         result = self.matmul(weight.mT if len(weight.node.shape) == 2 else weight)
         return result if bias is None else result + bias
 
@@ -150,6 +154,8 @@ class Product(Methods):
         for place, operand in enumerate(operands):
             if not isinstance(operand, Core):
                 raise UsageError(f"[einsum] operand {place} is {shown(operand)}: give tensors.")
+        if thread_modes and operands:
+            operands = narrowed(*operands)
         inputs, arrow, output = formula.replace(" ", "").partition("->")
         terms = inputs.split(",")
         if len(terms) != len(operands):

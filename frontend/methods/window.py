@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hcq.frontend.core import thread_modes
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, narrowed
 from hcq.frontend.nodes import expanded, padded, permuted, reshaped, shrunk, spread, sum_of_products
 from hcq.ir.dtype import promote
 from hcq.ir.node import Node
@@ -50,6 +51,8 @@ class Window(Methods):
         [[[10.0, 21.0, 32.0, 3.0]]]
         """
         x, w = self, weight
+        if thread_modes:
+            x, w, bias = narrowed(x, w, bias)
         rank = len(w.node.shape) - 2
         if rank < 1 or len(x.node.shape) not in (rank + 1, rank + 2):
             raise UsageError(
@@ -110,6 +113,8 @@ class Window(Methods):
         [[[1.0, 10.0, 2.0, 20.0]]]
         """
         x, w = self, weight
+        if thread_modes:
+            x, w, bias = narrowed(x, w, bias)
         rank = len(w.node.shape) - 2
         if rank < 1 or len(x.node.shape) not in (rank + 1, rank + 2):
             raise UsageError(

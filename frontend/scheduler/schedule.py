@@ -286,7 +286,8 @@ class _Builder:
                 for writer in later:
                     if writer != i or clashes:
                         needs[writer].add(len(drafts) - 1 if clashes else i)
-        self.result.kernels = [_finish(drafts[i]) for i in _topological(needs) if drafts[i].stores]
+        order = _early(_topological(needs), needs)
+        self.result.kernels = [_finish(drafts[i]) for i in order if drafts[i].stores]
 
     def _may_read_first(
         self, reader: int, writer: int, node: Node, drafts: list[_Draft], needs: list[set[int]]
@@ -398,3 +399,23 @@ def _topological(needs: list[set[int]]) -> list[int]:
             else:
                 stack.append(missing[0])
     return list(done)
+
+
+def _early(order: list[int], needs: list[set[int]]) -> list[int]:
+    """Kernels that no other one needs, as those of a weight's gradient, right after the last one that they need.
+
+    What they read is dropped as early as can be, so temporaries of other kernels may be in its memory.
+    """
+    place = {kernel: at for at, kernel in enumerate(order)}
+    needed = {need for wanted in needs for need in wanted}
+    waiting: dict[int, list[int]] = {}
+    for kernel in order:
+        if kernel not in needed and needs[kernel]:
+            waiting.setdefault(max(place[need] for need in needs[kernel]), []).append(kernel)
+    moved = {kernel for kernels in waiting.values() for kernel in kernels}
+    found = []
+    for at, kernel in enumerate(order):
+        if kernel not in moved:
+            found.append(kernel)
+        found += waiting.get(at, ())
+    return found
