@@ -62,23 +62,21 @@ class Sampler:
             for token in set(before[-self.RECENT :]):
                 found[token] *= 1 / self.repetition if found[token] > 0 else self.repetition
         if self.temperature == 0:
-            best = max(range(len(found)), key=lambda token: (_order(found[token]), -token))
-            if math.isnan(found[best]):
-                raise UsageError("[llm] every logit is not a number. The weights or the file are damaged.")
-            return best
+            found = _numbers(found)
+            return found.index(max(found))
         tokens = self.candidates(found)
         return self._random.choices([token for token, _ in tokens], [weight for _, weight in tokens])[0]
 
     def candidates(self, logits: Sequence[float]) -> list[tuple[int, float]]:
         """The tokens that may be chosen, the likeliest first, with their probabilities, which add up to 1."""
-        count = min(self.top_k or len(logits), len(logits))
-        kept = heapq.nlargest(count, range(len(logits)), key=lambda token: (_order(logits[token]), -token))
-        highest = logits[kept[0]]
-        if math.isnan(highest) or highest == -math.inf:
-            raise UsageError("[llm] no logit is a number. The weights or the file are damaged.")
-        weights = [
-            math.exp((max(_order(logits[token]), -1e30) - highest) / self.temperature) for token in kept
-        ]
+        numbers = _numbers(logits)
+        count = min(self.top_k or len(numbers), len(numbers))
+        # of a long list, comparing numbers alone is what is fast
+        least = heapq.nlargest(count, numbers)[-1] if count < len(numbers) else -math.inf
+        ordered = sorted([(-logit, token) for token, logit in enumerate(numbers) if logit >= least])
+        kept = [token for _, token in ordered[:count]]
+        highest = numbers[kept[0]]
+        weights = [math.exp((max(numbers[token], -1e30) - highest) / self.temperature) for token in kept]
         total = sum(weights)
         found: list[tuple[int, float]] = []
         together = 0.0
@@ -91,6 +89,11 @@ class Sampler:
         return [(token, weight / whole) for token, weight in found]
 
 
-def _order(logit: float) -> float:
-    """NaN below all numbers."""
-    return -math.inf if math.isnan(logit) else logit
+def _numbers(logits: Sequence[float]) -> list[float]:
+    """The logits, with NaN below all numbers. Raises UsageError where none is a number."""
+    found = list(logits)
+    if math.isnan(sum(found)):  # or infinities of both signs, which change nothing
+        found = [-math.inf if math.isnan(logit) else logit for logit in found]
+    if max(found) == -math.inf:
+        raise UsageError("[llm] no logit is a number. The weights or the file are damaged.")
+    return found

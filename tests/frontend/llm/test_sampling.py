@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from typing import Any
 
@@ -66,3 +67,25 @@ def test_logits_that_are_no_numbers_are_refused(temperature: float) -> None:
 def test_switches_that_mean_nothing_are_refused(options: Any) -> None:
     with pytest.raises(UsageError, match=r"\[llm\]"):
         Sampler(**options)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_candidates_are_those_of_the_definition(seed: int) -> None:
+    draw = random.Random(seed)
+    logits = [
+        draw.choice([draw.gauss(0, 3), float(draw.randint(-2, 2)), -math.inf, math.nan]) for _ in range(30)
+    ]
+    k, top_p, min_p = draw.choice([0, 1, 7, 40]), draw.choice([0.3, 0.9, 1.0]), draw.choice([0.0, 0.05, 0.5])
+    numbers = [(-math.inf if math.isnan(logit) else logit, -token) for token, logit in enumerate(logits)]
+    order = [-token for _, token in sorted(numbers, reverse=True)][: k or 30]
+    weights = [math.exp(logits[token] / 1.5) if logits[token] > -math.inf else 0.0 for token in order]
+    shares = [weight / sum(weights) for weight in weights]
+    expected = [
+        (token, share)
+        for i, (token, share) in enumerate(zip(order, shares, strict=True))
+        if i == 0 or (sum(shares[:i]) < top_p and share >= min_p * shares[0])
+    ]
+    whole = sum(share for _, share in expected)
+    found = Sampler(1.5, k, top_p, min_p).candidates(logits)
+    assert [token for token, _ in found] == [token for token, _ in expected]
+    assert [share for _, share in found] == pytest.approx([share / whole for _, share in expected])
