@@ -104,18 +104,17 @@ class Piece:
         # the heads of a group look at the same keys, one below the other
         flat = q.reshape(model.kv_heads, group * length, model.head_size)
         window = _window(memory, layer)
-        mask = None
+        keys, values = keys[:, :count], values[:, :count]
+        mask, places = None, memory.places[:count]
         if length == 1:
-            keys, values = keys[:, :count], values[:, :count]
             if window:
-                mask = memory.places[:count] > Tensor(count - 1 - window, device=q.device)
+                mask = places > Tensor(count - 1 - window, device=q.device)
         else:
             here = memory.places[count - length : count].reshape(length, 1)
-            mask = memory.places <= here
+            mask = places <= here
             if window:
-                mask = mask & (memory.places > here - window)
-            mask = mask.reshape(1, length, memory.room).expand(group, length, memory.room)
-            mask = mask.reshape(group * length, memory.room)
+                mask = mask & (places > here - window)
+            mask = mask.reshape(1, length, count).expand(group, length, count).reshape(group * length, count)
         return attended(model, flat, keys, values, mask).reshape(model.heads, length, model.head_size)
 
 
