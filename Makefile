@@ -196,9 +196,9 @@ $(VENV)/browser.stamp: $(VENV)/made.stamp $(DECLARED)
 	@$(PIP) install --editable '.[browser]'
 	@touch $@ $(VENV)/demo.stamp
 
-$(VENV)/notebooks.stamp: $(VENV)/test.stamp $(DECLARED)
+$(VENV)/notebooks.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing what runs notebooks into $(VENV)"
-	@$(PIP) install --editable '.[notebooks]'
+	@$(PIP) install --editable '.[test,notebooks]'
 	@touch $@ $(VENV)/demo.stamp $(VENV)/test.stamp
 
 $(VENV)/mpi.stamp: $(VENV)/made.stamp $(DECLARED)

@@ -63,6 +63,11 @@ class Variable:
         """The variable with this number.
 
         Raises  UsageError, an IndexError too, for a number outside of low to high
+
+        >>> n = hcq.Variable("n", 1, 4)
+        >>> x = Tensor([1, 2, 3, 4])
+        >>> [x[: n.bind(size)].sum().item() for size in (1, 4)]
+        [1, 10]
         """
         if not is_whole(value):
             raise UsageError(f"[bind] {self.name} = {shown(value)}: give an int.")
@@ -82,7 +87,11 @@ class Variable:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What it is compared by: equal variables make one recording."""
+        """What it is compared by: equal variables make one recording.
+
+        >>> hcq.Variable("n", 1, 4).key == hcq.Variable("n", 1, 4).key
+        True
+        """
         return self.name, self.low, self.high
 
     def __repr__(self) -> str:

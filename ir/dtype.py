@@ -166,7 +166,11 @@ class dtypes:
 
     @staticmethod
     def named(name: str) -> DType:
-        """The format of that name, `DType.name` or PyTorch's word for it; KeyError lists the known ones."""
+        """The format of that name, `DType.name` or PyTorch's word for it; KeyError lists the known ones.
+
+        >>> dtypes.named("float32") is hcq.float32, dtypes.named("half")
+        (True, dtypes.float16)
+        """
         try:
             return NAMED[name]
         except KeyError:

@@ -33,6 +33,19 @@ from hcq.frontend.other_names import OTHER_NAMES
 PLACES: dict[str, tuple[str, ...]] = {
     "hcq.Tensor": ("hcq.frontend.",),
     "hcq": ("hcq.",),
+    "hcq.nn.Module": ("hcq.frontend.nn.",),
+    "hcq.optim.Optimizer": ("hcq.frontend.nn.optim.",),
+    "hcq.optim.lr_scheduler.LRScheduler": ("hcq.frontend.nn.optim.",),
+    "hcq.optim.swa_utils.AveragedModel": ("hcq.frontend.nn.optim.swa_utils",),
+    "hcq.nn.Embedding": ("hcq.frontend.nn.layers.embedding",),
+    "hcq.nn.Transformer": ("hcq.frontend.nn.layers.transformer",),
+    "hcq.Variable": ("hcq.frontend.variable",),
+    "hcq.dtypes": ("hcq.ir.dtype",),
+    "hcq.frontend.jit.function.Jit": ("hcq.frontend.jit.",),
+    "hcq.frontend.onnx.OnnxModel": ("hcq.frontend.onnx.",),
+    "hcq.distributed.DataParallel": ("hcq.frontend.distributed.",),
+    "hcq.distributed.Pipeline": ("hcq.frontend.distributed.",),
+    "hcq.distributed.Group": ("hcq.frontend.distributed.",),
     "hcq.nn": ("hcq.frontend.nn.", "hcq.frontend.state."),
     "hcq.nn.functional": ("hcq.frontend.nn.", "hcq.frontend.methods."),
     "hcq.nn.init": ("hcq.frontend.nn.init", "hcq.nn.init", "hcq.frontend.methods.initial"),
@@ -52,6 +65,11 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.distributed": ("hcq.frontend.distributed",),
     "hcq.frontend.onnx": ("hcq.frontend.onnx",),
 }
+# methods that a class calls itself, for its subclasses to write
+FOR_SUBCLASSES = set(
+    "forward extra_repr state_of counts_of check prepare moved write count lr check_group rates begin rate rate_at "
+    "after operation".split()
+)
 FLOORS = ("hcq", "hcq.ir", "hcq.compiler", "hcq.frontend", "hcq.tools")
 KNOWN = ("Tensor", "Device", "dtypes", "nn", "jit", "no_grad")  # names that every example has
 
@@ -84,8 +102,10 @@ def surface() -> list[Name]:
     found: dict[int, Name] = {}
     for place, written in PLACES.items():
         owner = _reached(place)
+        is_class = inspect.isclass(owner) and owner is not hcq.Tensor
         for name in sorted(dir(owner)):
-            value = _reached(f"{place}.{name}") if name[0] != "_" and not _is_derived(name) else None
+            is_theirs = name[0] == "_" or _is_derived(name) or (is_class and name in FOR_SUBCLASSES)
+            value = None if is_theirs else _reached(f"{place}.{name}")
             if inspect.isclass(owner) and value is not None:
                 value = inspect.getattr_static(owner, name)
             while isinstance(value, (classmethod, staticmethod, property, functools.cached_property)):

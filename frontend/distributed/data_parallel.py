@@ -111,6 +111,13 @@ class DataParallel:
         Returns  the mean loss over the whole batch, the same on every rank: a tensor of shape ()
         Raises   WaitTimeout and RankLost naming the rank that is missing; UsageError for rows that do not divide into
                  the shards
+
+        >>> world = hcq.distributed.init()
+        >>> net = nn.Linear(1, 1)
+        >>> loss = lambda x, y: (net(x) - y).square().mean()
+        >>> training = hcq.distributed.DataParallel(net, loss, lambda params: hcq.optim.SGD(params, lr=0.1))
+        >>> training.step(Tensor([[1.0]]), Tensor([[3.0]])).shape
+        ()
         """
         buckets = self._summed(self._cut(batch))
         if not self.is_sharded:
@@ -246,12 +253,31 @@ class DataParallel:
     # -- its state, the same whatever the number of ranks --
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything that the next step depends on, by name: all ranks must call it together, and all get all of it."""
+        """Everything that the next step depends on, by name: all ranks must call it together, and all get all of it.
+
+        >>> world = hcq.distributed.init()
+        >>> net = nn.Linear(1, 1)
+        >>> loss = lambda x: net(x).sum()
+        >>> training = hcq.distributed.DataParallel(net, loss, lambda params: hcq.optim.SGD(params, lr=0.1))
+        >>> [name for name in training.state_dict() if name.startswith("model.")]
+        ['model.weight', 'model.bias']
+        """
         model = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         return {**model, **{f"optimizer.{name}": tensor for name, tensor in self._optimizer_state().items()}}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from what `state_dict` gave, here or on another number of ranks. Raises UsageError as a model does."""
+        """Go on from what `state_dict` gave, here or on another number of ranks. Raises UsageError as a model does.
+
+        >>> world = hcq.distributed.init()
+        >>> net = nn.Linear(1, 1)
+        >>> loss = lambda x: net(x).sum()
+        >>> training = hcq.distributed.DataParallel(net, loss, lambda params: hcq.optim.SGD(params, lr=0.1))
+        >>> saved = {name: tensor.clone().realize() for name, tensor in training.state_dict().items()}
+        >>> _ = nn.init.zeros_(net.weight)
+        >>> training.load_state_dict(saved)
+        >>> net.weight.tolist() == saved["model.weight"].tolist()
+        True
+        """
         self.model.load_state_dict(_under("model.", state))
         found = _under("optimizer.", state)
         if not self.is_sharded:

@@ -128,6 +128,10 @@ class Group:
         """The ranks of this group that gave the same color as this one, in its order. All of them must call this.
 
         Raises  WaitTimeout naming who does not
+
+        >>> world = hcq.distributed.init()
+        >>> world.split(world.rank, "by itself").size
+        1
         """
         color = checks.whole("split", "color", color, 0, (1 << 31) - 1)
         with self.operation("split", timeout_ms=timeout_ms) as op:

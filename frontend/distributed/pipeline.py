@@ -97,6 +97,12 @@ class Pipeline:
         targets  on the last rank: what the loss takes
         Returns  the mean loss, on every rank: a tensor of shape ()
         Raises   WaitTimeout and RankLost naming the rank that is missing; UsageError for rows that do not divide
+
+        >>> world = hcq.distributed.init()
+        >>> stage, loss = nn.Linear(2, 2), lambda x, y: (x - y).square().mean()
+        >>> training = hcq.distributed.Pipeline(stage, loss, lambda params: hcq.optim.SGD(params, lr=0.1))
+        >>> training.step(Tensor.ones(8, 2), Tensor.ones(8, 2)).shape
+        ()
         """
         inputs = self._cut("batch", batch) if self.is_first else []
         wanted = self._cut("targets", targets) if self.is_last else []

@@ -87,14 +87,28 @@ class Jit(Generic[P, R]):
         _all.add(self)
 
     def reset(self) -> None:
-        """Forget every recording; the next two calls run and are recorded again."""
+        """Forget every recording; the next two calls run and are recorded again.
+
+        >>> f = jit(lambda x: x * 2)
+        >>> for _ in range(3):
+        ...     _ = f(Tensor([1.0, 2.0])).tolist()
+        >>> f.reset()
+        >>> f.kernels
+        0
+        """
         with self._lock:
             self._seen.clear()
             self._around = self._last = self._of_cuts = None
 
     @property
     def kernels(self) -> int:
-        """How many kernels the last recording submits; 0 before there is one."""
+        """How many kernels the last recording submits; 0 before there is one.
+
+        >>> f = jit(lambda x: (x * 2).exp())
+        >>> counts = [(f(Tensor([1.0, 2.0])).tolist(), f.kernels)[1] for _ in range(3)]
+        >>> counts
+        [0, 1, 1]
+        """
         return 0 if self._last is None else self._last.kernels
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

@@ -88,7 +88,14 @@ class Module(State):
     # -- what it is given --
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """`self.name = param`, for names that are computed. None keeps the place of one that is not there."""
+        """`self.name = param`, for names that are computed. None keeps the place of one that is not there.
+
+        >>> net = nn.Module()
+        >>> net.register_parameter("scale", nn.Parameter(Tensor.ones(2)))
+        >>> net.register_parameter("bias", None)
+        >>> list(net.state_dict()), net.bias
+        (['scale'], None)
+        """
         self._refuse_name("register_parameter", name)
         if param is not None and not isinstance(param, Parameter):
             raise UsageError(
@@ -113,7 +120,13 @@ class Module(State):
         setattr(self, name, tensor)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """`self.name = module`, for names that are computed."""
+        """`self.name = module`, for names that are computed.
+
+        >>> net = nn.Module()
+        >>> net.add_module("first", nn.Linear(2, 1))
+        >>> list(net.state_dict())
+        ['first.weight', 'first.bias']
+        """
         self._refuse_name("register_module", name)
         if module is not None and not isinstance(module, Module):
             raise UsageError(f"[register_module] {name!r}: {shown(module)} is no module.")
@@ -136,6 +149,9 @@ class Module(State):
 
         memo               ids of modules that are not listed; those that are get in
         remove_duplicate   False lists a module as often as it is held
+
+        >>> [name for name, _ in nn.Sequential(nn.Sequential(nn.ReLU())).named_modules()]
+        ['', '0', '0.0']
         """
         seen = set() if memo is None else memo
         stack: list[tuple[str, Module]] = [(prefix, self)]
@@ -148,12 +164,21 @@ class Module(State):
             stack.extend(reversed(list(inside(module, dotted(name), Module))))
 
     def modules(self) -> Iterator[Module]:
-        """This module and every module inside, each once."""
+        """This module and every module inside, each once.
+
+        >>> layer = nn.Linear(2, 2)
+        >>> len(list(nn.Sequential(layer, layer).modules()))
+        2
+        """
         for _, module in self.named_modules():
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules directly inside, each once, with their names."""
+        """The modules directly inside, each once, with their names.
+
+        >>> [name for name, _ in nn.Sequential(nn.Linear(2, 2), nn.ReLU()).named_children()]
+        ['0', '1']
+        """
         seen: set[int] = set()
         for name, module in inside(self, "", Module):
             if id(module) not in seen:
@@ -161,7 +186,11 @@ class Module(State):
                 yield name, module
 
     def children(self) -> Iterator[Module]:
-        """The modules directly inside."""
+        """The modules directly inside.
+
+        >>> [type(child).__name__ for child in nn.Sequential(nn.Linear(2, 2), nn.ReLU()).children()]
+        ['Linear', 'ReLU']
+        """
         for _, module in self.named_children():
             yield module
 
@@ -172,22 +201,37 @@ class Module(State):
 
         recurse            False for those of this module alone
         remove_duplicate   False lists a tensor as often as it is held
+
+        >>> [name for name, _ in nn.Sequential(nn.Linear(2, 2), nn.ReLU()).named_parameters()]
+        ['0.weight', '0.bias']
         """
         yield from self._named_tensors(is_parameter, prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Every parameter, each once."""
+        """Every parameter, each once.
+
+        >>> sum(parameter.numel() for parameter in nn.Linear(10, 3).parameters())
+        33
+        """
         for _, tensor in self.named_parameters(recurse=recurse):
             yield tensor
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Every buffer, saved or not, with its dotted name."""
+        """Every buffer, saved or not, with its dotted name.
+
+        >>> [name for name, _ in nn.Sequential(nn.BatchNorm1d(3)).named_buffers()]
+        ['0.running_mean', '0.running_var', '0.num_batches_tracked']
+        """
         yield from self._named_tensors(is_buffer, prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Every buffer, each once."""
+        """Every buffer, each once.
+
+        >>> [buffer.shape for buffer in nn.BatchNorm1d(3).buffers()]
+        [(3,), (3,), ()]
+        """
         for _, tensor in self.named_buffers(recurse=recurse):
             yield tensor
 
@@ -219,7 +263,12 @@ class Module(State):
         return MappingProxyType(dict(self.named_buffers(recurse=False, remove_duplicate=False)))
 
     def get_submodule(self, target: str) -> Module:
-        """The module of a dotted name; itself for "". Raises UsageError when there is none."""
+        """The module of a dotted name; itself for "". Raises UsageError when there is none.
+
+        >>> net = nn.Sequential(nn.Sequential(nn.Linear(2, 3)))
+        >>> net.get_submodule("0.0").out_features
+        3
+        """
         found: Module = self
         for name in filter(None, target.split(".")):
             held = dict(inside(found, "", Module))
@@ -231,17 +280,31 @@ class Module(State):
         return found
 
     def set_submodule(self, target: str, module: Module) -> None:
-        """Put a module where another one is. Raises UsageError when there is none of that dotted name."""
+        """Put a module where another one is. Raises UsageError when there is none of that dotted name.
+
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> net.set_submodule("1", nn.Tanh())
+        >>> type(net[1]).__name__
+        'Tanh'
+        """
         self.get_submodule(target)
         holder, _, name = target.rpartition(".")
         setattr(self.get_submodule(holder), name, module)
 
     def get_parameter(self, target: str) -> Tensor:
-        """The parameter of a dotted name. Raises UsageError when there is none."""
+        """The parameter of a dotted name. Raises UsageError when there is none.
+
+        >>> nn.Sequential(nn.Linear(2, 3)).get_parameter("0.weight").shape
+        (3, 2)
+        """
         return self._tensor_of("get_parameter", target, is_parameter)
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer of a dotted name. Raises UsageError when there is none."""
+        """The buffer of a dotted name. Raises UsageError when there is none.
+
+        >>> nn.Sequential(nn.BatchNorm1d(3)).get_buffer("0.running_mean").tolist()
+        [0.0, 0.0, 0.0]
+        """
         return self._tensor_of("get_buffer", target, is_buffer)
 
     def _tensor_of(self, method: str, target: str, wanted: Callable[[Module, str, Tensor], bool]) -> Tensor:
@@ -264,6 +327,14 @@ class Module(State):
         """Call hook(module, args) before forward; what it returns, if not None, takes the place of args.
 
         with_kwargs   hook(module, args, kwargs), which returns (args, kwargs) or None
+
+        >>> layer = nn.Identity()
+        >>> handle = layer.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+        >>> layer(Tensor([1.0])).tolist()
+        [2.0]
+        >>> handle.remove()
+        >>> layer(Tensor([1.0])).tolist()
+        [1.0]
         """
         return Handle(self._own_hooks().before, (hook, with_kwargs), prepend, self)
 
@@ -281,42 +352,83 @@ class Module(State):
         return Handle(self._own_hooks().after, (hook, with_kwargs), prepend, self)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call hook(module, grad_output) when backward() comes to the module; its result, if any, flows on instead."""
+        """Call hook(module, grad_output) when backward() comes to the module; its result, if any, flows on instead.
+
+        >>> layer = nn.Linear(2, 1)
+        >>> _ = layer.register_full_backward_pre_hook(lambda module, out: (out[0] * 10,))
+        >>> layer(Tensor([[1.0, 2.0]])).sum().backward()
+        >>> layer.bias.grad.tolist()
+        [10.0]
+        """
         return Handle(self._own_hooks().backward_before, hook, prepend, self)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
         """Call hook(module, grad_input, grad_output) when backward() has passed the module.
 
         What it returns, if not None, is grad_input from then on. The gradients are lazy: they are computed when read.
+
+        >>> layer, seen = nn.Linear(2, 1), []
+        >>> _ = layer.register_full_backward_hook(lambda module, into, out: seen.append(out[0].tolist()))
+        >>> layer(Tensor([[1.0, 2.0]], requires_grad=True)).sum().backward()
+        >>> seen
+        [[[1.0]]]
         """
         return Handle(self._own_hooks().backward, hook, prepend, self)
 
     # -- flags and places --
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, for this module and all inside: dropout drops, batch norm uses the batch's statistics."""
+        """Training mode, for this module and all inside: dropout drops, batch norm uses the batch's statistics.
+
+        >>> net = nn.Sequential(nn.Dropout())
+        >>> net.eval()[0].training, net.train()[0].training
+        (False, True)
+        """
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self) -> Self:
-        """Evaluation mode, the opposite of `train`. Returns itself."""
+        """Evaluation mode, the opposite of `train`. Returns itself.
+
+        >>> nn.Dropout(1.0).eval()(Tensor([1.0, 2.0])).tolist()
+        [1.0, 2.0]
+        """
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Make every parameter require a gradient, or freeze it. Returns itself."""
+        """Make every parameter require a gradient, or freeze it. Returns itself.
+
+        >>> layer = nn.Linear(2, 1).requires_grad_(False)
+        >>> [parameter.requires_grad for parameter in layer.parameters()]
+        [False, False]
+        """
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget every parameter's gradient, or make it zero."""
+        """Forget every parameter's gradient, or make it zero.
+
+        >>> layer = nn.Linear(2, 1)
+        >>> layer(Tensor([[1.0, 2.0]])).sum().backward()
+        >>> layer.zero_grad()
+        >>> layer.weight.grad is None
+        True
+        """
         for parameter in self.parameters():
             gradient = None if set_to_none else parameter.grad
             parameter.grad = None if gradient is None else gradient.zeros_like()
 
     def apply(self, fn: Callable[[Module], object]) -> Self:
-        """Call fn on every module inside, children first, and on this one. Returns itself."""
+        """Call fn on every module inside, children first, and on this one. Returns itself.
+
+        >>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        >>> seen = []
+        >>> _ = net.apply(lambda module: seen.append(type(module).__name__))
+        >>> seen
+        ['Linear', 'ReLU', 'Sequential']
+        """
         for child in self.children():
             child.apply(fn)
         fn(self)
@@ -326,6 +438,10 @@ class Module(State):
         """Move parameters and buffers to a device, or floats among them to a dtype, or both. Returns itself.
 
         to(device), to(dtype), to(device, dtype), to(tensor): as of a tensor, but in place. Make optimizers afterwards.
+
+        >>> layer = nn.Linear(2, 1).to("CPU", dtypes.float64)
+        >>> layer.weight.device, layer.weight.dtype
+        ('CPU', dtypes.float64)
         """
         device, dtype = _target(args, kwargs)
         for tensor in (*self.parameters(), *self.buffers()):
@@ -333,27 +449,52 @@ class Module(State):
         return self
 
     def cpu(self) -> Self:
-        """to("CPU")."""
+        """to("CPU").
+
+        >>> nn.Linear(2, 1).cpu().weight.device
+        'CPU'
+        """
         return self.to("CPU")
 
     def type(self, dst_type: DType) -> Self:
-        """to(dst_type)."""
+        """to(dst_type).
+
+        >>> nn.Linear(2, 1).type(dtypes.float16).weight.dtype
+        dtypes.float16
+        """
         return self.to(dst_type)
 
     def float(self) -> Self:
-        """to(dtypes.float32)."""
+        """to(dtypes.float32).
+
+        >>> nn.Linear(2, 1).half().float().weight.dtype
+        dtypes.float32
+        """
         return self.to(dtypes.float32)
 
     def double(self) -> Self:
-        """to(dtypes.float64)."""
+        """to(dtypes.float64).
+
+        >>> nn.Linear(2, 1).double().weight.dtype
+        dtypes.float64
+        """
         return self.to(dtypes.float64)
 
     def half(self) -> Self:
-        """to(dtypes.float16)."""
+        """to(dtypes.float16).
+
+        >>> layer = nn.BatchNorm1d(2).half()
+        >>> layer.weight.dtype, layer.num_batches_tracked.dtype
+        (dtypes.float16, dtypes.int64)
+        """
         return self.to(dtypes.float16)
 
     def bfloat16(self) -> Self:
-        """to(dtypes.bfloat16)."""
+        """to(dtypes.bfloat16).
+
+        >>> nn.Linear(2, 1).bfloat16().weight.dtype
+        dtypes.bfloat16
+        """
         return self.to(dtypes.bfloat16)
 
     def shard(self, devices: Any, axis: int | None = None) -> Self:
@@ -361,6 +502,10 @@ class Module(State):
 
         Batches that are split along axis 0 of the same devices are then trained on by all of them at once. Make the
         optimizer afterwards: its state is placed as the parameters are.
+
+        >>> layer = nn.Linear(2, 4).shard(("CPU:0", "CPU:1"))
+        >>> layer(Tensor.ones(1, 2).shard(("CPU:0", "CPU:1"))).shape
+        (1, 4)
         """
         for tensor in (*self.parameters(), *self.buffers()):
             tensor.shard_(devices, axis)

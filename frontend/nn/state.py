@@ -55,6 +55,10 @@ class State(Holder):
         keep_vars     may be given and says nothing: the tensors are always the module's own
 
         A tensor that is held under two names is there under both, as PyTorch has it.
+
+        >>> layer = nn.Linear(2, 1)
+        >>> list(layer.state_dict(prefix="head.")), layer.state_dict()["bias"].shape
+        (['head.weight', 'head.bias'], (1,))
         """
         found: dict[str, Any] = {} if destination is None else destination
         for name, module in self._places_of_modules(prefix):
@@ -91,11 +95,29 @@ class State(Holder):
         )
 
     def get_extra_state(self) -> Any:
-        """Further state of a subclass that has some; it is kept under "_extra_state"."""
+        """Further state of a subclass that has some; it is kept under "_extra_state".
+
+        >>> class Counted(nn.Module):
+        ...     def get_extra_state(self):
+        ...         return {"calls": 7}
+        >>> Counted().state_dict()["_extra_state"]
+        {'calls': 7}
+        """
         raise UsageError(f"[get_extra_state] {type(self).__name__} has none. Define it in the subclass.")
 
     def set_extra_state(self, state: Any) -> None:
-        """Take what get_extra_state gave."""
+        """Take what get_extra_state gave.
+
+        >>> class Counted(nn.Module):
+        ...     def get_extra_state(self):
+        ...         return {"calls": 7}
+        ...     def set_extra_state(self, state):
+        ...         self.calls = state["calls"]
+        >>> net = Counted()
+        >>> _ = net.load_state_dict(net.state_dict())
+        >>> net.calls
+        7
+        """
         raise UsageError(f"[set_extra_state] {type(self).__name__} takes none. Define it in the subclass.")
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Loaded:
@@ -107,6 +129,12 @@ class State(Holder):
         Returns  the names that are missing and unexpected
         Raises   UsageError that names every shape that differs and, when strict, every name that is missing or unknown;
                  nothing is written then
+
+        >>> layer = nn.Linear(1, 1)
+        >>> layer.load_state_dict({"weight": Tensor([[2.0]])}, strict=False).missing_keys
+        ['bias']
+        >>> layer.weight.tolist()
+        [[2.0]]
         """
         if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
             raise UsageError(f"[load_state_dict] {shown(state)}: give a dict of names and tensors.")
@@ -182,22 +210,52 @@ class State(Holder):
         return module._own_hooks()
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call hook(module, prefix, keep_vars) before its state is listed."""
+        """Call hook(module, prefix, keep_vars) before its state is listed.
+
+        >>> layer, seen = nn.Linear(1, 1), []
+        >>> _ = layer.register_state_dict_pre_hook(lambda module, prefix, keep_vars: seen.append(prefix))
+        >>> _ = nn.Sequential(layer).state_dict()
+        >>> seen
+        ['0.']
+        """
         return Handle(self._state_hooks().state_before, hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call hook(module, state, prefix, metadata) once the state is listed; it may change the state in place."""
+        """Call hook(module, state, prefix, metadata) once the state is listed; it may change the state in place.
+
+        >>> layer = nn.Linear(1, 1)
+        >>> def without_bias(module, state, prefix, metadata):
+        ...     del state[prefix + "bias"]
+        >>> _ = layer.register_state_dict_post_hook(without_bias)
+        >>> list(layer.state_dict())
+        ['weight']
+        """
         return Handle(self._state_hooks().state_after, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
         """Call hook(module, state, prefix, metadata, strict, missing, unexpected, errors) before a state is loaded.
 
         It may change the copy of the state that it is given, as to rename what an older version saved.
+
+        >>> layer = nn.Linear(1, 1)
+        >>> def renamed(module, state, prefix, *rest):
+        ...     state[prefix + "weight"] = state.pop(prefix + "kernel")
+        >>> _ = layer.register_load_state_dict_pre_hook(renamed)
+        >>> _ = layer.load_state_dict({"kernel": Tensor([[2.0]]), "bias": Tensor([0.0])})
+        >>> layer.weight.tolist()
+        [[2.0]]
         """
         return Handle(self._state_hooks().load_before, hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call hook(module, loaded) once a state is loaded."""
+        """Call hook(module, loaded) once a state is loaded.
+
+        >>> layer, seen = nn.Linear(1, 1), []
+        >>> _ = layer.register_load_state_dict_post_hook(lambda module, loaded: seen.append(loaded.missing_keys))
+        >>> _ = layer.load_state_dict({"weight": Tensor([[2.0]])}, strict=False)
+        >>> seen
+        [['bias']]
+        """
         return Handle(self._state_hooks().load_after, hook)
 
 

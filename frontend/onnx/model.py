@@ -109,12 +109,26 @@ class OnnxModel:
 
     @property
     def opsets(self) -> dict[str, int]:
-        """Versions of operator sets by domain; "" is ONNX's own."""
+        """Versions of operator sets by domain; "" is ONNX's own.
+
+        >>> relu = "08083a330a140a0178120179220452656c751a0672656c755f79120567726170685a090a017812040a020801"
+        >>> relu += "62090a017912040a02080142040a001011"
+        >>> model = OnnxModel(bytes.fromhex(relu))
+        >>> model.opsets
+        {'': 17}
+        """
         return dict(self.proto.opsets)
 
     @property
     def weight_bytes(self) -> int:
-        """How large its constants are together."""
+        """How large its constants are together.
+
+        >>> relu = "08083a330a140a0178120179220452656c751a0672656c755f79120567726170685a090a017812040a020801"
+        >>> relu += "62090a017912040a02080142040a001011"
+        >>> model = OnnxModel(bytes.fromhex(relu))
+        >>> model.weight_bytes
+        0
+        """
         return sum(value.size * value.dtype.itemsize for value in self.block.constants.values())
 
     def __repr__(self) -> str:
@@ -143,7 +157,15 @@ class OnnxModel:
         return self._replay(values, plan)
 
     def trace(self, **inputs: Any) -> dict[str, Any]:
-        """The outputs as lazy tensors, of which no more was computed than what operators need on the host."""
+        """The outputs as lazy tensors, of which no more was computed than what operators need on the host.
+
+        >>> relu = "08083a330a140a0178120179220452656c751a0672656c755f79120567726170685a090a017812040a020801"
+        >>> relu += "62090a017912040a02080142040a001011"
+        >>> model = OnnxModel(bytes.fromhex(relu))
+        >>> y = model.trace(x=Tensor([-1.0, 2.0]))["y"]
+        >>> y.schedule()[0].launches[0].name
+        'max_2'
+        """
         return self._traced(self._checked(inputs), Plan())
 
     def _run(self, values: dict[str, Any], plan: Plan) -> dict[str, Any]:

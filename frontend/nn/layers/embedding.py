@@ -57,7 +57,13 @@ class _Table(Module):
     weight: Parameter
 
     def reset_parameters(self) -> None:
-        """Draw the table anew."""
+        """Draw the table anew.
+
+        >>> table = nn.Embedding(3, 2, padding_idx=1)
+        >>> table.reset_parameters()
+        >>> table.weight[1].tolist()
+        [0.0, 0.0]
+        """
         init.normal_(self.weight)
         if self.padding_idx is not None:
             rows = Tensor.arange(self.num_embeddings, device=self.weight.device).reshape(-1, 1)
@@ -135,7 +141,12 @@ class Embedding(_Table):
     def from_pretrained(
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
     ) -> Embedding:
-        """The layer of a table (count, width) that there is already; freeze says that it is not trained."""
+        """The layer of a table (count, width) that there is already; freeze says that it is not trained.
+
+        >>> table = nn.Embedding.from_pretrained(Tensor([[1.0, 2.0], [3.0, 4.0]]))
+        >>> table(Tensor([1])).tolist(), table.weight.requires_grad
+        ([[3.0, 4.0]], False)
+        """
         if not isinstance(embeddings, Tensor) or embeddings.ndim != 2:
             raise UsageError(f"[from_pretrained] {shown(embeddings)}: give a tensor (count, width).")
         count, width = embeddings.shape

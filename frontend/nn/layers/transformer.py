@@ -332,7 +332,11 @@ class Transformer(Module):
     def generate_square_subsequent_mask(
         sz: int, device: str | None = None, dtype: DType | None = None
     ) -> Tensor:
-        """(sz, sz): minus infinity for what comes later, else zero."""
+        """(sz, sz): minus infinity for what comes later, else zero.
+
+        >>> nn.Transformer.generate_square_subsequent_mask(3).tolist()
+        [[0.0, -inf, -inf], [0.0, 0.0, -inf], [0.0, 0.0, 0.0]]
+        """
         positive("generate_square_subsequent_mask", sz=sz)
         later = Tensor.ones(sz, sz, device=device).triu(1) > 0
         mask = allowed(later, "generate_square_subsequent_mask", Tensor.zeros(1, dtype=dtype, device=device))

@@ -76,11 +76,23 @@ class LRScheduler:
         return self.rate(place, self.base_lrs[place], time)
 
     def get_last_lr(self) -> list[float]:
-        """The rates that were set last, of each group."""
+        """The rates that were set last, of each group.
+
+        >>> optimizer = hcq.optim.SGD([{"params": [Tensor([1.0], requires_grad=True)], "lr": 0.5}], lr=1.0)
+        >>> hcq.optim.lr_scheduler.StepLR(optimizer, 2).get_last_lr()
+        [0.5]
+        """
         return list(self._last_lr)
 
     def step(self, epoch: int | None = None) -> None:
-        """Go on by one, or to a time, and set the rates. Raises UsageError inside of a recorded function."""
+        """Go on by one, or to a time, and set the rates. Raises UsageError inside of a recorded function.
+
+        >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+        >>> schedule = hcq.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+        >>> schedule.step()
+        >>> optimizer.param_groups[0]["lr"]
+        0.5
+        """
         _refuse_recording(type(self).__name__)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         groups = self.optimizer.param_groups
@@ -96,7 +108,12 @@ class LRScheduler:
         """What else is set once the rates are, for a subclass to say."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values: all that the next step depends on besides the optimizer."""
+        """Plain values: all that the next step depends on besides the optimizer.
+
+        >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+        >>> hcq.optim.lr_scheduler.StepLR(optimizer, 2).state_dict()["last_epoch"]
+        0
+        """
         return {
             name: value
             for name, value in vars(self).items()
@@ -104,7 +121,15 @@ class LRScheduler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what state_dict gave."""
+        """Go on from what state_dict gave.
+
+        >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+        >>> first, second = (hcq.optim.lr_scheduler.StepLR(optimizer, 2) for _ in range(2))
+        >>> first.step()
+        >>> second.load_state_dict(first.state_dict())
+        >>> second.last_epoch
+        1
+        """
         vars(self).update(state_dict)
 
 

@@ -166,7 +166,14 @@ class Optimizer(Saved):
             group["lr"] = lr
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Further parameters with options of their own: {"params": tensors, option: value, ...}."""
+        """Further parameters with options of their own: {"params": tensors, option: value, ...}.
+
+        >>> a, b = Tensor([1.0], requires_grad=True), Tensor([2.0], requires_grad=True)
+        >>> optimizer = hcq.optim.SGD([a], lr=0.1)
+        >>> optimizer.add_param_group({"params": [b], "lr": 0.5})
+        >>> [group["lr"] for group in optimizer.param_groups]
+        [0.1, 0.5]
+        """
         call = type(self).__name__
         if not isinstance(param_group, Mapping) or "params" not in param_group:
             raise UsageError(f"[{call}.add_param_group] {shown(param_group)}: give a dict that has 'params'.")
@@ -214,7 +221,15 @@ class Optimizer(Saved):
             )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or make them zero."""
+        """Forget the gradients of all parameters, or make them zero.
+
+        >>> x = Tensor([1.0], requires_grad=True)
+        >>> optimizer = hcq.optim.SGD([x], lr=0.5)
+        >>> x.sum().backward()
+        >>> optimizer.zero_grad()
+        >>> x.grad is None
+        True
+        """
         for parameter in self.params:
             if set_to_none or parameter.grad is None:
                 parameter.grad = None
@@ -228,6 +243,13 @@ class Optimizer(Saved):
         Returns  what the closure gave
         Changes  the parameters and the optimizer's state, and does every other pending write in place, in one schedule
         Raises   UsageError when no parameter has a gradient
+
+        >>> x, frozen = Tensor([1.0], requires_grad=True), Tensor([1.0], requires_grad=True)
+        >>> optimizer = hcq.optim.SGD([x, frozen], lr=0.5)
+        >>> x.sum().backward()
+        >>> optimizer.step()
+        >>> x.tolist(), frozen.tolist()
+        ([0.5], [1.0])
         """
         if closure is not None and not callable(closure):
             raise UsageError(
@@ -268,12 +290,30 @@ class Optimizer(Saved):
         return found
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> Callable[[], None]:
-        """Call hook(optimizer, args, kwargs) before each step. Returns what removes it."""
+        """Call hook(optimizer, args, kwargs) before each step. Returns what removes it.
+
+        >>> x, seen = Tensor([1.0], requires_grad=True), []
+        >>> optimizer = hcq.optim.SGD([x], lr=0.5)
+        >>> remove = optimizer.register_step_pre_hook(lambda optimizer, args, kwargs: seen.append(x.tolist()))
+        >>> x.sum().backward()
+        >>> optimizer.step()
+        >>> seen
+        [[1.0]]
+        """
         self._before.append(hook)
         return lambda: self._before.remove(hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> Callable[[], None]:
-        """Call hook(optimizer, args, kwargs) after each step. Returns what removes it."""
+        """Call hook(optimizer, args, kwargs) after each step. Returns what removes it.
+
+        >>> x, seen = Tensor([1.0], requires_grad=True), []
+        >>> optimizer = hcq.optim.SGD([x], lr=0.5)
+        >>> remove = optimizer.register_step_post_hook(lambda optimizer, args, kwargs: seen.append(x.tolist()))
+        >>> x.sum().backward()
+        >>> optimizer.step()
+        >>> seen
+        [[0.5]]
+        """
         self._after.append(hook)
         return lambda: self._after.remove(hook)
 

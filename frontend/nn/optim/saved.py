@@ -32,6 +32,13 @@ class Saved:
         """{"state": number of a parameter -> name -> tensor, "param_groups": options with those numbers}, as PyTorch's.
 
         The tensors are the optimizer's own, not copies; counts are read when they are asked for.
+
+        >>> x = Tensor([1.0], requires_grad=True)
+        >>> optimizer = hcq.optim.Adam([x], lr=0.5)
+        >>> x.sum().backward()
+        >>> optimizer.step()
+        >>> sorted(optimizer.state_dict()["state"][0]), optimizer.state_dict()["param_groups"][0]["params"]
+        (['exp_avg', 'exp_avg_sq', 'step'], [0])
         """
         state: dict[int, dict[str, Any]] = {}
         for place in range(len(self.params)):
@@ -48,7 +55,15 @@ class Saved:
         return {"state": state, "param_groups": groups}
 
     def flat_state(self) -> dict[str, Tensor]:
-        """The same as name -> tensor, for nn.save_file; load_state_dict takes it. Of options it has lr alone."""
+        """The same as name -> tensor, for nn.save_file; load_state_dict takes it. Of options it has lr alone.
+
+        >>> x = Tensor([1.0], requires_grad=True)
+        >>> optimizer = hcq.optim.SGD([x], lr=0.5, momentum=0.9)
+        >>> x.sum().backward()
+        >>> optimizer.step()
+        >>> sorted(optimizer.flat_state())
+        ['lr', 'momentum_buffer.0']
+        """
         found = {}
         for number, group in enumerate(self.param_groups):
             rate = group["lr"]
@@ -70,13 +85,29 @@ class Saved:
 
     @property
     def state(self) -> _States:
-        """What is kept for each parameter: optimizer.state[parameter]["exp_avg"]."""
+        """What is kept for each parameter: optimizer.state[parameter]["exp_avg"].
+
+        >>> x = Tensor([1.0], requires_grad=True)
+        >>> optimizer = hcq.optim.SGD([x], lr=0.5, momentum=0.9)
+        >>> x.sum().backward()
+        >>> optimizer.step()
+        >>> optimizer.state[x]["momentum_buffer"].tolist()
+        [1.0]
+        """
         return _States(self)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Write what `state_dict`, here or PyTorch's, or `flat_state` gave into this optimizer's tensors and options.
 
         Raises  UsageError when names, shapes or the sizes of groups differ; nothing is written then
+
+        >>> x = Tensor([1.0], requires_grad=True)
+        >>> first, second = hcq.optim.Adam([x], lr=0.5), hcq.optim.Adam([x], lr=0.1)
+        >>> x.sum().backward()
+        >>> first.step()
+        >>> second.load_state_dict(first.state_dict())
+        >>> second.param_groups[0]["lr"]
+        0.5
         """
         if not isinstance(state_dict, Mapping):
             raise self._error("give what state_dict() gave")

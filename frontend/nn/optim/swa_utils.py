@@ -100,7 +100,16 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Take a model's parameters into the averages; the first ones are taken over. It may be part of a recording."""
+        """Take a model's parameters into the averages; the first ones are taken over. It may be part of a recording.
+
+        >>> layer = nn.Linear(1, 1, bias=False)
+        >>> average = hcq.optim.swa_utils.AveragedModel(layer)
+        >>> for value in (1.0, 2.0, 6.0):
+        ...     _ = nn.init.constant_(layer.weight, value)
+        ...     average.update_parameters(layer)
+        >>> average.module.weight.tolist(), average.n_averaged.item()
+        ([[3.0]], 3)
+        """
         changed: list[Tensor] = []
         count = self.n_averaged.detach()
         pairs = list(zip(self.module.parameters(), model.parameters()))
