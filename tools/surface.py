@@ -54,7 +54,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.nn.utils.parametrize": ("hcq.frontend.nn.utils.parametrize",),
     "hcq.nn.utils.parametrizations": ("hcq.frontend.nn.utils.parametrizations",),
     "hcq.optim": ("hcq.frontend.nn.optim",),
-    "hcq.optim.lr_scheduler": ("hcq.frontend.nn.optim.lr_scheduler",),
+    "hcq.optim.lr_scheduler": ("hcq.frontend.nn.optim.",),
     "hcq.optim.swa_utils": ("hcq.frontend.nn.optim.swa_utils",),
     "hcq.func": ("hcq.frontend.transforms",),
     "hcq.linalg": ("hcq.frontend.functions_linalg", "hcq.frontend.linalg."),
