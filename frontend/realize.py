@@ -320,7 +320,7 @@ def _next_copies(roots: list[Node]) -> list[tuple[Node, Node | None]]:
     found: list[tuple[Node, Node | None]] = []
     moved: set[Node] = set()  # what is computed from a move
     for node in toposort(roots):
-        is_move = node.op is Op.COPY and not getattr(node.arg, "is_here", False)
+        is_move = _is_move(node)
         if any(source in moved for source in node.src):
             moved.add(node)
         elif is_move:
@@ -426,15 +426,25 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
         written = _written(roots)
         known = set(roots)
         more: dict[Node, None] = {}
+        moves: dict[Node, None] = {}
         for tensor in live:
             node = tensor.node
             if (node in known and node not in written) or not _reads(node, written):
                 continue
+            if any(_is_move(inner) for inner in node.toposort()):
+                moves |= _moves_of(node, written)
+                if not _reads(node, written, known):
+                    continue  # it moves what is written now: afterwards
             root = _root(node)
             if root is None or root in written:  # a view of what is overwritten becomes a copy
                 root = tensor.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
             if root not in known:
                 more[root] = None
+        if moves:  # to other devices, from where nothing is read once it is overwritten
+            moved = [Core._of(node, str(node.arg)) for node in moves]
+            realize(moved)
+            _replace({node: one.node for node, one in zip(moves, moved, strict=True)})
+            continue
         if not more:
             return roots, structure
         roots = [*[root for root in roots if root not in written], *more]
@@ -454,6 +464,21 @@ def _parted(roots: list[Node]) -> list[Node]:
         _replace(apart)
         roots = [root for root in substitute(roots, apart) if _root(root) is not None]
     return roots
+
+
+def _is_move(node: Node) -> bool:
+    return node.op is Op.COPY and not getattr(node.arg, "is_here", False)
+
+
+def _moves_of(node: Node, written: Container[Node]) -> dict[Node, None]:
+    """The moves between devices under a node of what is in one of those buffers before it is overwritten."""
+    found: dict[Node, None] = {}
+    for inner in node.toposort():
+        if _is_move(inner) and _reads(inner, written):
+            below = inner.toposort()
+            if not any(one in found or one.op is Op.ASSIGN for one in below):
+                found[inner] = None
+    return found
 
 
 def _written(roots: Sequence[Node]) -> set[Node]:
@@ -485,8 +510,11 @@ def _base(view: Node) -> Node:
     return view
 
 
-def _reads(node: Node, written: set[Node]) -> bool:
-    """True when the graph needs what is in one of those buffers before it is overwritten."""
+def _reads(node: Node, written: Container[Node], done: Container[Node] = ()) -> bool:
+    """True when the graph needs what is in one of those buffers before it is overwritten.
+
+    done   assignments that are made now: what they need is not asked
+    """
     seen: set[Node] = set()
     stack = [node]
     while stack:
@@ -496,11 +524,11 @@ def _reads(node: Node, written: set[Node]) -> bool:
         if node in seen:
             continue
         seen.add(node)
-        if node.op is Op.ASSIGN:
+        if node.op is not Op.ASSIGN:
+            stack.extend(node.src)
+        elif node not in done:
             stack.append(node.src[1])
             base = _base(node.src[0])
             if base.op is Op.ASSIGN:
                 stack.append(base)
-        else:
-            stack.extend(node.src)
     return False

@@ -1,0 +1,47 @@
+"""Moves and writes: what was moved lazily has the values from before a write, what is moved after it the new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hcq import Tensor
+
+pytestmark = pytest.mark.own_devices
+
+OLD, NEW = [1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, 40.0]
+SOURCES: dict[str, Callable[[], Tensor]] = {
+    "one device": lambda: Tensor(OLD, device="CPU:1").realize(),
+    "split": lambda: Tensor(OLD).shard(["CPU:0", "CPU:1"], 0).realize(),
+    "a copy on each": lambda: Tensor(OLD).shard(["CPU:0", "CPU:1"]).realize(),
+}
+ORDERS: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "the write": lambda written, moved: written.realize(),
+    "the move": lambda written, moved: moved.realize(),
+    "the write first": lambda written, moved: written.realize(moved),
+    "the move first": lambda written, moved: moved.realize(written),
+    "what is computed from the move": lambda written, moved: (moved + 1.0).realize(),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_was_moved_before_a_write_keeps_its_values_whatever_comes_first(source: str, order: str) -> None:
+    written = SOURCES[source]()
+    before = written.to("CPU:2")
+    written.assign(written * 10.0)
+    after = written.to("CPU:2")
+    ORDERS[order](written, before)
+    assert before.tolist() == OLD
+    assert after.tolist() == NEW
+    assert written.to("CPU").tolist() == NEW
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_sums_of_what_was_moved_before_and_after_a_write(source: str) -> None:
+    written = SOURCES[source]()
+    before = written.to("CPU:2")
+    written.assign(written * 10.0)
+    assert (before + written.to("CPU:2")).tolist() == [11.0, 22.0, 33.0, 44.0]
+    assert written.to("CPU").tolist() == NEW
