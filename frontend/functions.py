@@ -43,6 +43,8 @@ HERE = ("tensor", "is_tensor", "real", "imag")
 MODULES = {  # functions in files of their own
     "fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "exchange": "as_tensor asarray from_dlpack from_numpy frombuffer",
+    "functions_random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
+    "bernoulli randint_like",
     "printing": "set_printoptions get_printoptions",
     "functions_places": "tril_indices triu_indices unravel_index gradient",
     "functions_histogram": "histogram histogramdd",

@@ -40,6 +40,7 @@ LATE = {
     "special_values": "SpecialValues",
     "synonyms": "Synonyms",
     "strided": "Strided",
+    "drawing": "Drawing",
 }
 _lock = RLock()
 _waiting = dict(LATE)
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from hcq.frontend.methods.angles import Angles
     from hcq.frontend.methods.bits import Bits
     from hcq.frontend.methods.counting import Counting
+    from hcq.frontend.methods.drawing import Drawing
     from hcq.frontend.methods.factoring import Factoring
     from hcq.frontend.methods.gates import Gates
     from hcq.frontend.methods.initial import Initial
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
 
     class Late(
         Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
-        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided,
+        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided, Drawing,
     ):  # fmt: skip
         """All of them."""
 

@@ -28,12 +28,14 @@ from hcq.frontend.functions import real as real
 from hcq.frontend.functions import tensor as tensor
 from hcq.frontend import amp as _amp
 from hcq.frontend import distributed as _distributed
+from hcq.frontend import distributions as _distributions
 from hcq.frontend import functions_fft as _fft
 from hcq.frontend import transforms as _func
 from hcq.frontend import functions_linalg as _linalg
 from hcq.frontend import functions_masked as _masked
 from hcq.frontend import nn as _nn
 from hcq.frontend.nn import optim as _optim
+from hcq.frontend import functions_random as _random
 from hcq import signal as _signal
 from hcq.frontend import functions_special as _special
 from hcq.frontend import utils as _utils
@@ -41,12 +43,14 @@ from hcq.frontend import utils as _utils
 __version__: builtins.str
 amp = _amp
 distributed = _distributed
+distributions = _distributions
 fft = _fft
 func = _func
 linalg = _linalg
 masked = _masked
 nn = _nn
 optim = _optim
+random = _random
 signal = _signal
 special = _special
 utils = _utils
@@ -159,6 +163,7 @@ baddbmm = Tensor.baddbmm
 baddbmm_ = Tensor.baddbmm_
 batch_norm = Tensor.batch_norm
 bernoulli = Tensor.bernoulli
+bernoulli_ = Tensor.bernoulli_
 binary_cross_entropy = Tensor.binary_cross_entropy
 binary_cross_entropy_with_logits = Tensor.binary_cross_entropy_with_logits
 bincount = Tensor.bincount
@@ -185,6 +190,7 @@ byte = Tensor.byte
 cartesian_prod = Tensor.cartesian_prod
 cast = Tensor.cast
 cat = Tensor.cat
+cauchy_ = Tensor.cauchy_
 cdist = Tensor.cdist
 ceil = Tensor.ceil
 ceil_ = Tensor.ceil_
@@ -290,6 +296,7 @@ expand_as = Tensor.expand_as
 expand_copy = Tensor.expand
 expm1 = Tensor.expm1
 expm1_ = Tensor.expm1_
+exponential_ = Tensor.exponential_
 eye = Tensor.eye
 fill = Tensor.fill
 fill_ = Tensor.fill_
@@ -322,6 +329,7 @@ gcd_ = Tensor.gcd_
 ge = Tensor.ge
 ge_ = Tensor.ge_
 gelu = Tensor.gelu
+geometric_ = Tensor.geometric_
 geqrf = Tensor.geqrf
 glu = Tensor.glu
 greater = Tensor.greater
@@ -414,6 +422,7 @@ log2 = Tensor.log2
 log2_ = Tensor.log2_
 log_ = Tensor.log_
 log_ndtr = Tensor.log_ndtr
+log_normal_ = Tensor.log_normal_
 log_softmax = Tensor.log_softmax
 logaddexp = Tensor.logaddexp
 logaddexp2 = Tensor.logaddexp2
@@ -471,6 +480,7 @@ mul = Tensor.mul
 mul_ = Tensor.mul_
 multi_margin_loss = Tensor.multi_margin_loss
 multilabel_soft_margin_loss = Tensor.multilabel_soft_margin_loss
+multinomial = Tensor.multinomial
 multiply = Tensor.multiply
 multiply_ = Tensor.multiply_
 mv = Tensor.mv
@@ -504,6 +514,7 @@ nonzero = Tensor.nonzero
 nonzero_static = Tensor.nonzero_static
 norm = Tensor.norm
 normal = Tensor.normal
+normal_ = Tensor.normal_
 normalize = Tensor.normalize
 not_equal = Tensor.not_equal
 not_equal_ = Tensor.not_equal_
@@ -523,6 +534,7 @@ permute_copy = Tensor.permute
 pinverse = Tensor.pinverse
 pixel_shuffle = Tensor.pixel_shuffle
 pixel_unshuffle = Tensor.pixel_unshuffle
+poisson = Tensor.poisson
 poisson_nll_loss = Tensor.poisson_nll_loss
 polar = Tensor.polar
 polygamma = Tensor.polygamma
@@ -543,6 +555,7 @@ rand_like = Tensor.rand_like
 randint = Tensor.randint
 randn = Tensor.randn
 randn_like = Tensor.randn_like
+random_ = Tensor.random_
 randperm = Tensor.randperm
 ravel = Tensor.ravel
 reciprocal = Tensor.reciprocal
@@ -676,6 +689,7 @@ unflatten = Tensor.unflatten
 unfold = Tensor.unfold
 unfold_copy = Tensor.unfold
 uniform = Tensor.uniform
+uniform_ = Tensor.uniform_
 unique = Tensor.unique
 unique_consecutive = Tensor.unique_consecutive
 unsafe_chunk = Tensor.unsafe_chunk

@@ -22,6 +22,8 @@ MODULES = {
     "linalg": "hcq.frontend.functions_linalg",
     "special": "hcq.frontend.functions_special",
     "masked": "hcq.frontend.functions_masked",
+    "random": "hcq.frontend.functions_random",
+    "distributions": "hcq.frontend.distributions",
     "fft": "hcq.frontend.functions_fft",
     "signal": "hcq.signal",  # the core's own, which has PyTorch's signal.windows, too
     "utils": "hcq.frontend.utils",

@@ -60,6 +60,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.linalg": ("hcq.frontend.functions_linalg", "hcq.frontend.linalg."),
     "hcq.special": ("hcq.frontend.functions_special", "hcq.frontend.methods."),
     "hcq.fft": ("hcq.frontend.functions_fft",),
+    "hcq.random": ("hcq.frontend.functions_random",),
+    "hcq.distributions": ("hcq.frontend.distributions",),
     "hcq.masked": ("hcq.frontend.functions_masked",),
     "hcq.signal.windows": ("hcq.frontend.fourier.windows",),
     "hcq.distributed": ("hcq.frontend.distributed",),

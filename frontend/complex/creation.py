@@ -41,17 +41,17 @@ class Creation(Pair):
 
     empty_like = zeros_like
 
-    def rand_like(self, dtype: AnyDType | None = None) -> Any:
+    def rand_like(self, dtype: AnyDType | None = None, generator: Any = None) -> Any:
         """Random numbers as `rand` makes them, in this tensor's shape and on its device."""
         if dtype is not None and not dtype.is_complex:
-            return self.real.cast(dtype).rand_like()
-        return self.rand(self.shape, dtype=dtype or self.dtype, device=self.device)
+            return self.real.cast(dtype).rand_like(generator=generator)
+        return self.rand(self.shape, dtype=dtype or self.dtype, device=self.device, generator=generator)
 
-    def randn_like(self, dtype: AnyDType | None = None) -> Any:
+    def randn_like(self, dtype: AnyDType | None = None, generator: Any = None) -> Any:
         """Random numbers as `randn` makes them, in this tensor's shape and on its device."""
         if dtype is not None and not dtype.is_complex:
-            return self.real.cast(dtype).randn_like()
-        return self.randn(self.shape, dtype=dtype or self.dtype, device=self.device)
+            return self.real.cast(dtype).randn_like(generator=generator)
+        return self.randn(self.shape, dtype=dtype or self.dtype, device=self.device, generator=generator)
 
     def new_full(
         self, size: Any, fill_value: Any, dtype: AnyDType | None = None, device: str | None = None
@@ -137,10 +137,12 @@ class Creation(Pair):
         dtype: AnyDType | None = None,
         device: str | None = None,
         requires_grad: bool = False,
+        generator: Any = None,
     ) -> Any:
         """Both parts random from 0 to 1."""
         return cls._made(
-            requires_grad, *(Tensor.rand(*shape, dtype=_part(dtype), device=device) for _ in "ri")
+            requires_grad,
+            *(Tensor.rand(*shape, dtype=_part(dtype), device=device, generator=generator) for _ in "ri"),
         )
 
     @classmethod
@@ -150,9 +152,13 @@ class Creation(Pair):
         dtype: AnyDType | None = None,
         device: str | None = None,
         requires_grad: bool = False,
+        generator: Any = None,
     ) -> Any:
         """Random numbers of mean 0 and variance 1: each part is normal with variance 1/2."""
-        parts = (Tensor.randn(*shape, dtype=_part(dtype), device=device) * 0.5**0.5 for _ in "ri")
+        parts = (
+            Tensor.randn(*shape, dtype=_part(dtype), device=device, generator=generator) * 0.5**0.5
+            for _ in "ri"
+        )
         return cls._made(requires_grad, *parts)
 
     @classmethod

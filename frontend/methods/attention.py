@@ -112,7 +112,7 @@ class Attention(Methods):
             scores = attn_mask.where(scores, -math.inf) if is_bool else scores + attn_mask
         weights = scores.softmax(-1)
         if dropout_p:
-            keep = self.bernoulli(scores.node.shape, p=1.0 - dropout_p, device=self.device)
+            keep = self._kind.bernoulli(scores.node.shape, p=1.0 - dropout_p, device=self.device)
             weights = keep.where(weights / max(1.0 - dropout_p, 1e-30), 0.0)
         return weights.matmul(value)
 

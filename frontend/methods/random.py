@@ -12,15 +12,16 @@ order of execution matters. A draw happens when it is called, like an assignment
 
 from __future__ import annotations
 
-import struct
 from math import pi, prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend.core import check_count, shape_args, thread_modes, transforms
+from hcq.frontend.function import constant_in
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import expanded, ordinal, reduced, reshaped
+from hcq.frontend.streams import DEFAULT, Stream
 from hcq.ir.dtype import DType, Kind, dtypes
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import Op
@@ -28,7 +29,6 @@ from hcq.ir.op import Op
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-DEFAULT_SEED = 0
 MAX_RANKED = 1 << 13  # longest permutation made by comparing every pair; longer ones are sorted on the host
 
 
@@ -66,55 +66,15 @@ def _halves(x: Node) -> tuple[Node, Node]:
     return x.cast(dtypes.uint32), binary(Op.SHR, x, 32).cast(dtypes.uint32)
 
 
-# -- the state ------------------------------------------------------------------------------------------------------
+# -- the words ------------------------------------------------------------------------------------------------------
 
 
-class _State:
-    """A device's seed and counter, one uint64 each, in its memory."""
-
-    __slots__ = ("counter", "opened", "seed")
-
-    def __init__(self, kind: type[Methods], device: str, seed: int):
-        self.opened = [devices.get(name) for name in devices.members(device)]
-        self.seed = _scalar(kind, device, seed)
-        self.counter = _scalar(kind, device, 0)
-
-
-_states: dict[str, _State] = {}  # by device; where one was closed, the next draw starts over from the seed
-_seed = DEFAULT_SEED
-
-
-def _forget(device: str) -> None:
-    for name in [name for name in _states if device in devices.members(name)]:
-        _states.pop(name, None)
-
-
-devices.on_close.append(_forget)
-
-
-def _scalar(kind: type[Methods], device: str, value: int) -> Methods:
-    """A uint64 in the device's memory."""
-    from hcq.frontend.sharding.storage import stored
-
-    storage = stored(device, dtypes.uint64, (), struct.pack("<Q", value), "random state")
-    return kind._of(storage.node(), device)
-
-
-def _state(kind: type[Methods], device: str) -> _State:
-    state = _states.get(device)
-    if state is None:
-        state = _states[device] = _State(kind, device, _seed)
-        if [devices.get(name) for name in devices.members(device)] != state.opened:
-            _forget(device)  # another thread has closed it meanwhile
-    return state
-
-
-def _words(kind: type[Methods], count: int, device: str) -> tuple[Node, Node]:
+def _words(kind: type[Methods], count: int, device: str, stream: Stream) -> tuple[Node, Node]:
     """Two uint32 words for each of `count` elements, and the counter advanced past them.
 
     The words read the counter after it advanced: whoever computes them also advances it, in a recording too.
     """
-    state = _state(kind, device)
+    state = stream.state(kind, device)
     state.counter.assign(kind._of(state.counter.node + count, device))
     place = Node(Op.IOTA, dtypes.uint64, (), count) + (state.counter.node + ((1 << 64) - count))
     return threefry2x32(_halves(state.seed.node), _halves(place))
@@ -158,6 +118,13 @@ def _below(words: tuple[Node, Node], span: int) -> Node:
     return binary(Op.SHR, high * span + binary(Op.SHR, low * span, 32), 32)
 
 
+class OnTensors(classmethod):  # type: ignore[type-arg]
+    """A constructor of Tensor; of a tensor, the method of this name between _ and _of."""
+
+    def __get__(self, one: Any, kind: type | None = None) -> Any:
+        return super().__get__(one, kind) if one is None else getattr(one, f"_{self.__func__.__name__}_of")
+
+
 class Random(Methods):
     """The random constructors of Tensor. Every draw is reproducible: `manual_seed(n)`, the same calls, any device."""
 
@@ -173,19 +140,13 @@ class Random(Methods):
         >>> Tensor.rand(3).tolist() == first
         True
         """
-        global _seed
-        if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
-            raise UsageError(f"[manual_seed] {seed!r}: a seed is an int from 0 to 2**64 - 1.")
-        _seed = seed
-        for device, state in _states.items():
-            fresh = _State(type(state.seed), device, seed)
-            state.seed.assign(fresh.seed).realize()
-            state.counter.assign(fresh.counter).realize()
+        DEFAULT.restart("manual_seed", seed)
 
     @classmethod
     def rand(
-        cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
-    ) -> Self:
+        cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False,
+        generator: Any = None,
+    ) -> Self:  # fmt: skip
         """Uniform numbers in [0, 1); float32 unless another float is given.
 
         requires_grad   as in `Tensor(data)`; a draw happens now, and takes the next numbers of its device
@@ -195,12 +156,13 @@ class Random(Methods):
         (True, True)
         """
         sizes, kind = _sizes("rand", shape), _float("rand", dtype)
-        return cls._draw(sizes, device, lambda words: _unit(words, kind), kind, requires_grad)
+        return cls._draw(sizes, device, lambda words: _unit(words, kind), kind, requires_grad, generator)
 
     @classmethod
     def randn(
-        cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
-    ) -> Self:
+        cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False,
+        generator: Any = None,
+    ) -> Self:  # fmt: skip
         """Numbers of the normal distribution with mean 0 and deviation 1; float32 unless another float is given.
 
         Source  Box and Muller 1958
@@ -210,7 +172,7 @@ class Random(Methods):
         (True, True)
         """
         sizes, kind = _sizes("randn", shape), _float("randn", dtype)
-        return cls._draw(sizes, device, lambda words: _bell(words, kind), kind, requires_grad)
+        return cls._draw(sizes, device, lambda words: _bell(words, kind), kind, requires_grad, generator)
 
     @classmethod
     def uniform(
@@ -221,6 +183,7 @@ class Random(Methods):
         dtype: DType | None = None,
         device: str | None = None,
         requires_grad: bool = False,
+        generator: Any = None,
     ) -> Self:
         """Uniform numbers in [low, high); float32 unless another float is given. Raises UsageError if low > high.
 
@@ -235,7 +198,7 @@ class Random(Methods):
         def number(words: tuple[Node, Node]) -> Node:
             return _unit(words, kind) * (high - low) + low
 
-        return cls._draw(sizes, device, number, kind, requires_grad)
+        return cls._draw(sizes, device, number, kind, requires_grad, generator)
 
     @classmethod
     def normal(
@@ -246,6 +209,7 @@ class Random(Methods):
         dtype: DType | None = None,
         device: str | None = None,
         requires_grad: bool = False,
+        generator: Any = None,
     ) -> Self:
         """Numbers of the normal distribution with this mean and deviation; float32 unless another float is given.
 
@@ -260,7 +224,7 @@ class Random(Methods):
         def number(words: tuple[Node, Node]) -> Node:
             return _bell(words, kind) * std + mean
 
-        return cls._draw(sizes, device, number, kind, requires_grad)
+        return cls._draw(sizes, device, number, kind, requires_grad, generator)
 
     @classmethod
     def randint(
@@ -271,6 +235,7 @@ class Random(Methods):
         *,
         dtype: DType | None = None,
         device: str | None = None,
+        generator: Any = None,
     ) -> Self:
         """Integers in [low, high), each as likely as the next; `randint(high, size=...)` starts at 0.
 
@@ -295,13 +260,15 @@ class Random(Methods):
             return (_below(words, span) + offset).cast(kind)
 
         sizes = _sizes("randint", (size,))
-        return cls._draw(sizes, device, number, kind, False)
+        return cls._draw(sizes, device, number, kind, False, generator)
 
-    @classmethod
+    @OnTensors
     def bernoulli(
-        cls, *shape: Any, p: float = 0.5, dtype: DType | None = None, device: str | None = None
-    ) -> Self:
+        cls, *shape: Any, p: float = 0.5, dtype: DType | None = None, device: str | None = None, generator: Any = None
+    ) -> Self:  # fmt: skip
         """True with probability p; in `dtype`, bool if none is given. Raises UsageError for p outside 0 to 1.
+
+        Of a tensor, `x.bernoulli()`: 1 with the probability that is in each element, or p, in its dtype; else 0.
 
         >>> Tensor.bernoulli(3, p=1.0).tolist(), Tensor.bernoulli(2, p=0.0, dtype=hcq.float32).tolist()
         ([True, True, True], [0.0, 0.0])
@@ -313,10 +280,22 @@ class Random(Methods):
         def number(words: tuple[Node, Node]) -> Node:
             return (_unit(words, dtypes.float32) < p).cast(kind)
 
-        return cls._draw(_sizes("bernoulli", shape), device, number, kind, False)
+        return cls._draw(_sizes("bernoulli", shape), device, number, kind, False, generator)
+
+    def _bernoulli_of(self, p: Any = None, *, generator: Any = None) -> Self:
+        """`x.bernoulli()`."""
+        chance = self if p is None else p
+        if isinstance(p, (int, float)) and not 0.0 <= p <= 1.0:
+            raise UsageError(f"[bernoulli] p {p}: a probability is between 0 and 1.")
+        if p is None and not self.node.dtype.is_float:
+            raise UsageError(f"[bernoulli] {self.node.dtype.name} holds no probabilities. Give p, or floats.")
+        numbers = self._kind.rand(self.node.shape, device=self.device, generator=generator)
+        return constant_in(self, (numbers < chance).cast(self.node.dtype))
 
     @classmethod
-    def randperm(cls, n: int, *, dtype: DType | None = None, device: str | None = None) -> Self:
+    def randperm(
+        cls, n: int, *, dtype: DType | None = None, device: str | None = None, generator: Any = None
+    ) -> Self:
         """The numbers 0 .. n-1 in random order.
 
         Up to 8192 of them, each number is the rank of a random key, counted on the device by comparing every pair, and
@@ -331,12 +310,12 @@ class Random(Methods):
         if not kind.is_integer or n - 1 > kind.max:
             raise UsageError(f"[randperm] {n} numbers do not fit {kind.name}. Give a wider integer dtype.")
         if n > MAX_RANKED:
-            return cls._sorted_on_host(n, kind, device)
-        keys = cls._draw((n,), device, lambda words: words[0], dtypes.uint32, False)
+            return cls._sorted_on_host(n, kind, device, generator)
+        keys = cls._draw((n,), device, lambda words: words[0], dtypes.uint32, False, generator)
         return keys._like(_ranks(keys.node).cast(kind)).realize()
 
     @classmethod
-    def _sorted_on_host(cls, n: int, kind: DType, device: str | None) -> Self:
+    def _sorted_on_host(cls, n: int, kind: DType, device: str | None, generator: Any) -> Self:
         import numpy as np
 
         def number(words: tuple[Node, Node]) -> Node:
@@ -344,37 +323,42 @@ class Random(Methods):
                 Op.OR, binary(Op.SHL, words[1].cast(dtypes.uint64), 32), words[0].cast(dtypes.uint64)
             )
 
-        keys = cls._draw((n,), device, number, dtypes.uint64, False)
+        keys = cls._draw((n,), device, number, dtypes.uint64, False, generator)
         order = np.argsort(keys.numpy(), kind="stable")
         return cls(order, dtype=kind, device=keys.device)
 
-    def rand_like(self, *, dtype: DType | None = None) -> Self:
+    def rand_like(self, *, dtype: DType | None = None, generator: Any = None) -> Self:
         """Uniform numbers in [0, 1), of this tensor's shape, dtype and device.
 
         >>> Tensor.zeros(2, 3, dtype=hcq.float64).rand_like().dtype
         dtypes.float64
         """
-        return self.rand(self.shape, dtype=dtype or self.dtype, device=self.device)
+        return self.rand(self.shape, dtype=dtype or self.dtype, device=self.device, generator=generator)
 
-    def randn_like(self, *, dtype: DType | None = None) -> Self:
+    def randn_like(self, *, dtype: DType | None = None, generator: Any = None) -> Self:
         """Standard normal numbers, of this tensor's shape, dtype and device.
 
         >>> Tensor.zeros(2, 3).randn_like().shape
         (2, 3)
         """
-        return self.randn(self.shape, dtype=dtype or self.dtype, device=self.device)
+        return self.randn(self.shape, dtype=dtype or self.dtype, device=self.device, generator=generator)
 
     @classmethod
-    def _draw(cls, sizes: Shape, device: str | None, number: Any, dtype: DType, requires_grad: bool) -> Self:
+    def _draw(
+        cls, sizes: Shape, device: str | None, number: Any, dtype: DType, requires_grad: bool, generator: Any = None
+    ) -> Self:  # fmt: skip
         """A tensor of numbers made from random words, drawn now."""
+        if generator is not None and device is None:
+            device = generator.device
         where = devices.canonical(device)
+        stream = DEFAULT if generator is None else generator.stream_for(where)
         for around in reversed(transforms() if thread_modes else ()):
             if around.randomness != "same":  # inside of vmap
-                return cls._of(around.drawn(cls, sizes, where, number, dtype), where)
+                return cls._of(around.drawn(cls, sizes, where, number, dtype, generator), where)
         count = prod(sizes)
-        node = number(_words(cls, count, where)) if count else Node(Op.IOTA, dtype, (), 0)
+        node = number(_words(cls, count, where, stream)) if count else Node(Op.IOTA, dtype, (), 0)
         tensor = cls._of(Node(Op.RESHAPE, dtype, (node,), sizes), where)
-        tensor.realize(_state(cls, where).counter)
+        tensor.realize(stream.state(cls, where).counter)
         if requires_grad:
             tensor.requires_grad_()
         return tensor

@@ -124,7 +124,7 @@ def _by_channel(call: str, x: Tensor, rank: int) -> Shape:
 
 
 def _kept(call: str, x: Tensor, p: float, shape: Shape) -> Tensor:
-    return x.bernoulli(shape, p=1.0 - p, device=x.device)
+    return Tensor.bernoulli(shape, p=1.0 - p, device=x.device)
 
 
 def _refuse_probability(call: str, p: float) -> None:

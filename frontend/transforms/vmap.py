@@ -45,7 +45,7 @@ class Batch(Level):
         self.leaves[leaf] = node
         return leaf
 
-    def drawn(self, kind: Any, shape: Shape, device: str, number: Any, dtype: DType) -> Node:
+    def drawn(self, kind: Any, shape: Shape, device: str, number: Any, dtype: DType, generator: Any) -> Node:
         """Random numbers for one example, where they are not the same for all; the rest as of `Random._draw`.
 
         They are drawn for the whole batch, as if outside of this transform and of those inside of it.
@@ -58,7 +58,7 @@ class Batch(Level):
         mode = mode_of_thread()
         inside, mode.transforms = mode.transforms, mode.transforms[: self.depth]
         try:
-            node = kind._draw((self.size, *shape), device, number, dtype, False).node
+            node = kind._draw((self.size, *shape), device, number, dtype, False, generator).node
         finally:
             mode.transforms = inside
         return self.one_of(node, device)

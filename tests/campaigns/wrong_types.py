@@ -227,6 +227,8 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.quantile": ("x", "0.5"),
     "x.nanquantile": ("x", "0.5"),
     "x.renorm": ("x", "2.0", "0", "1.0"),
+    "x.geometric_": ("x.clone()", "0.5"),
+    "x.multinomial": ("x.abs()", "1"),
     "x.bincount": ("Tensor([1, 3, 1])",),
     "x.searchsorted": ("line", "x"),
     "x.bucketize": ("x", "line"),

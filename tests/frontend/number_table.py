@@ -77,7 +77,7 @@ _because("runs or writes, and computes nothing of its own", "assign backward rea
 _because(
     "makes numbers of none: test_creation.py, test_random.py",
     "arange bernoulli empty empty_like eye full full_like kaiming_normal kaiming_uniform linspace logspace manual_seed "
-    "normal "
+    "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ multinomial normal normal_ poisson random_ uniform_ "
     "ones ones_like rand rand_like randint randn "
     "randn_like randperm uniform xavier_normal xavier_uniform zeros zeros_like",
 )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
+import hcq
 from hcq import Tensor, dtypes, jit
 from hcq.errors import UsageError
+from hcq.frontend import rejection
 from hcq.frontend.methods.random import MAX_RANKED, threefry2x32
 from hcq.ir.node import const
 from tests.interpreter.evaluate import evaluate
@@ -164,6 +168,145 @@ def test_like_takes_shape_and_dtype_from_its_tensor():
     x = Tensor.rand(2, 3, dtype=dtypes.float64)
     assert x.rand_like().shape == (2, 3)
     assert x.randn_like().dtype is dtypes.float64
+
+
+MEANS = {  # a draw, its mean and its deviation
+    "exponential_(2.0)": (0.5, 0.5),
+    "geometric_(0.3)": (1 / 0.3, math.sqrt(0.7) / 0.3),
+    "log_normal_(0.0, 0.5)": (math.exp(0.125), math.sqrt((math.exp(0.25) - 1) * math.exp(0.25))),
+    "normal_(3.0, 2.0)": (3.0, 2.0),
+    "uniform_(2.0, 4.0)": (3.0, 2 / math.sqrt(12)),
+    "random_(3, 9)": (5.5, math.sqrt(35 / 12)),
+    "bernoulli_(0.25)": (0.25, math.sqrt(3 / 16)),
+}
+
+
+@pytest.mark.parametrize("call", MEANS)
+def test_a_draw_in_place_has_its_mean_and_deviation_and_is_seen_in_views(call):
+    whole = Tensor.zeros(2, 5000)
+    part = whole[1]
+    assert eval(f"part.{call}", {"part": part}) is part
+    drawn = whole.numpy()
+    mean, deviation = MEANS[call]
+    assert not drawn[0].any()
+    assert abs(drawn[1].mean() - mean) < 5 * deviation / math.sqrt(5000)
+    assert abs(drawn[1].std() / deviation - 1) < 0.15
+
+
+def test_half_of_cauchy_lies_within_its_scale():
+    drawn = Tensor.zeros(8000).cauchy_(1.0, 2.0).numpy()
+    assert abs((np.abs(drawn - 1) < 2).mean() - 0.5) < 0.03
+    assert (Tensor.zeros(500, dtype=dtypes.uint8).random_().max() > 200).item()
+
+
+def test_a_tensor_of_probabilities_is_drawn_from():
+    chances = Tensor([0.0, 0.25, 1.0]).expand(4000, 3)
+    drawn = hcq.bernoulli(chances)
+    assert (
+        drawn.dtype is dtypes.float32 and drawn[:, 0].sum().item() == 0 and drawn[:, 2].sum().item() == 4000
+    )
+    assert abs(drawn[:, 1].mean().item() - 0.25) < 0.04
+    assert chances.bernoulli(0.5).mean().item() == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 6.0, 11.9, 12.0, 300.0, 1e6])
+def test_counts_of_events_have_the_mean_and_the_variance_of_their_rate(rate):
+    drawn = Tensor.full((4000,), rate).poisson().numpy().astype(np.float64)
+    assert abs(drawn.mean() - rate) <= 5 * math.sqrt(rate / 4000)
+    assert abs(drawn.var() - rate) <= 0.15 * rate
+    assert (drawn == np.floor(drawn)).all()
+
+
+def test_a_seed_means_the_same_numbers_on_every_device():
+    def draws(device):
+        Tensor.manual_seed(99)
+        x = Tensor.zeros(300, device=device)
+        found = [
+            getattr(x, f"{name}_")().tolist()
+            for name in ("normal", "exponential", "cauchy", "bernoulli", "random")
+        ]
+        return [*found, (x * 0 + 4.0).poisson().tolist(), (x * 0 + 40.0).poisson().tolist(),
+                rejection.gamma(x * 0 + 0.7, None).tolist(), (x * 0 + 1.0).multinomial(9).tolist()]  # fmt: skip
+
+    assert draws("CPU") == draws(Tensor([1]).device)
+
+
+def test_choices_come_as_often_as_they_weigh_and_never_without_weight():
+    weights = Tensor([1.0, 0.0, 5.0, 4.0, 0.0])
+    counts = np.bincount(weights.multinomial(8000, replacement=True).numpy(), minlength=5)
+    np.testing.assert_allclose(counts / 8000, [0.1, 0, 0.5, 0.4, 0], atol=0.03)
+    rows = weights.expand(3000, 5).multinomial(3).numpy()
+    assert (np.sort(rows, 1) == [0, 2, 3]).all()
+    first = np.bincount(rows[:, 0], minlength=5) / 3000
+    np.testing.assert_allclose(first, [0.1, 0, 0.5, 0.4, 0], atol=0.04)
+    assert Tensor([[0.0, 2.0], [0.0, 0.0]]).multinomial(2).tolist() == [[1, -1], [-1, -1]]
+
+
+def several(one):
+    return [
+        Tensor.randn(3, generator=one),
+        Tensor.randint(0, 9, (3,), generator=one),
+        Tensor.randperm(5, generator=one),
+        Tensor.zeros(3).exponential_(generator=one),
+        Tensor([1.0, 2.0]).multinomial(1, generator=one),
+    ]
+
+
+def test_a_generator_has_numbers_of_its_own_that_can_be_drawn_again():
+    Tensor.manual_seed(5)
+    plain = Tensor.rand(4).tolist()
+    one, other = (hcq.Generator().manual_seed(5) for _ in range(2))
+    assert Tensor.rand(4, generator=one).tolist() == plain
+    Tensor.rand(9)
+    state = one.get_state()
+    draws = several(one)
+    one.set_state(state)
+    again = several(one)
+    assert [x.tolist() for x in draws] == [x.tolist() for x in again]
+    assert (
+        Tensor.rand(4, generator=other.clone_state()).tolist()
+        == plain
+        == Tensor.rand(4, generator=other).tolist()
+    )
+    assert one.initial_seed() == 5 and one.seed() == one.initial_seed()
+
+
+def test_what_is_drawn_in_a_fork_moves_nothing_outside():
+    Tensor.rand(3)
+    with hcq.random.fork_rng():
+        inside = [Tensor.rand(3).tolist(), Tensor.rand(3).tolist()]
+        Tensor.manual_seed(77)
+        Tensor.rand(5)
+    assert [Tensor.rand(3).tolist(), Tensor.rand(3).tolist()] == inside
+    assert hcq.initial_seed() == 1234
+
+
+def test_a_recorded_draw_of_a_generator_goes_on():
+    one = hcq.Generator().manual_seed(3)
+    draw = jit(lambda x: x + Tensor.rand(4, generator=one))
+    x = Tensor([0.0] * 4)
+    found = [draw(x).tolist() for _ in range(5)]
+    one.manual_seed(3)
+    assert found == [Tensor.rand(4, generator=one).tolist() for _ in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: Tensor([1.0]).multinomial(2), r"\[multinomial\] num_samples=2 of 1 weights"),
+        (lambda: Tensor([1]).multinomial(1), r"\[multinomial\] int64 of shape \(1,\): give floats"),
+        (lambda: Tensor([1.0]).exponential_(0.0), r"\[exponential_\] lambd=0.0: it has to be above 0"),
+        (lambda: Tensor([1]).bernoulli(), r"\[bernoulli\] int64 holds no probabilities"),
+        (lambda: Tensor([1]).poisson(), r"\[poisson\] int64 rates: give floats"),
+        (lambda: Tensor([1.0]).uniform_(2.0, 1.0), r"\[uniform_\] from=2.0, to=1.0"),
+        (lambda: hcq.normal(0.0, 1.0), r"\[normal\] two numbers: give a size"),
+        (lambda: hcq.Generator().set_state(Tensor([1])), r"\[set_state\] .*give what get_state"),
+    ],
+    ids=range(8),
+)
+def test_a_wrong_distribution_is_answered_with_a_sentence(call, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        call()
 
 
 @pytest.mark.parametrize(
