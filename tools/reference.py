@@ -40,6 +40,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Modules and optimizers": (
         "hcq.frontend.nn",
+        "hcq.frontend.nn.module",
+        "hcq.frontend.nn.state",
+        "hcq.frontend.nn.hooks",
         "hcq.frontend.nn.layers",
         "hcq.frontend.nn.utils",
         "hcq.frontend.nn.optim",
@@ -104,7 +107,14 @@ def write(folder: Path) -> None:
         warnings.simplefilter("error", UserWarning)
         for name in names:
             resolve_named_tuples(pdoc.extract.load_module(name))
-        pdoc.pdoc("hcq", f"!^(?!({'|'.join(names)})$)", output_directory=folder)  # "!": modules to leave out
+        others = f"!^(?!({'|'.join(names)})$)"  # "!": modules to leave out
+        specs = ["hcq", others]
+        found = {*pdoc.extract.walk_specs(specs)}
+        for name in names:
+            if name not in found:  # hidden by the __all__ of the package around it
+                specs.append(name)
+                found.update(pdoc.extract.walk_specs([name]))
+        pdoc.pdoc(*specs, output_directory=folder)
 
 
 def modules(place: str) -> Iterator[str]:
