@@ -6,9 +6,10 @@ Changes  the batch's memory of keys and values
 Next     memory.py (what a sequence sees), session.py (one alone), engine.py (who runs it for others)
 
 A step reads a piece of one prompt, if one waits, and writes one token of every sequence whose prompt is read, so that
-weights are read once for all of them. Both are recorded once, for all sequences and lengths. A slot that has no
-sequence takes part with a token that is written where its next one will be. So nothing of the others changes when one
-joins or leaves, and each writes what it writes alone. A sequence begins with what a slot still has of its prompt.
+weights are read once for all of them; one that writes alone costs no more than in a session. All three are recorded
+once, for all sequences and lengths. A slot that has no sequence takes part with a token that is written where its next
+one will be. So nothing of the others changes when one joins or leaves, and each writes what it writes alone. A sequence
+begins with what a slot still has of its prompt.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Batch:
         @jit
         def write(tokens: Tensor, places: Tensor, longest: Any) -> Tensor:
             with no_grad():
-                found = model.logits(tokens, Step(memory, places, longest))
+                found = model.logits(tokens, Step(memory, places, longest)).reshape(-1)
                 Tensor.realize(found, *memory.written())
             return found
 
@@ -101,7 +102,14 @@ class Batch:
                 Tensor.realize(found, *memory.written())
             return found
 
-        self._write, self._read = write, read
+        @jit
+        def write_alone(token: Tensor, count: Any, slot: Any) -> Tensor:
+            with no_grad():
+                found = model.logits(token, Piece(memory, 1, count, slot)).reshape(-1)
+                Tensor.realize(found, *memory.written())
+            return found
+
+        self._write, self._write_alone, self._read = write, write_alone, read
 
     @property
     def free(self) -> int:
@@ -158,13 +166,24 @@ class Batch:
         told: list[Written] = []
         writing = [slot for slot in self._slots if slot.written is not None and not slot.is_reading]
         reading = min((slot for slot in self._slots if slot.is_reading), key=lambda s: s.used, default=None)
-        if writing:
-            self._write_one(writing, told)
+        if len(writing) == 1:
+            self._write_of_one(writing[0], told)
+        elif writing:
+            self._write_of_all(writing, told)
         if reading is not None:
             self._read_piece(reading, told)
         return told
 
-    def _write_one(self, writing: list[_Slot], told: list[Written]) -> None:
+    def _write_of_one(self, slot: _Slot, told: list[Written]) -> None:
+        assert slot.written is not None
+        token = slot.written.tokens[-1]
+        bound = self._slot.bind(self._slots.index(slot))
+        found = self._write_alone(self._tensor([token]), self._longest.bind(len(slot.kept) + 1), bound)
+        logits = found.data().tolist()
+        slot.kept.append(token)
+        self._choose(slot, logits, told)
+
+    def _write_of_all(self, writing: list[_Slot], told: list[Written]) -> None:
         tokens = [0] * len(self._slots)
         places = [len(slot.kept) for slot in self._slots]
         for slot in writing:
@@ -172,11 +191,12 @@ class Batch:
             tokens[self._slots.index(slot)] = slot.written.tokens[-1]
         longest = max(len(slot.kept) for slot in writing) + 1
         found = self._write(self._tensor(tokens), self._tensor(places), self._longest.bind(longest))
-        rows = found.tolist()
+        logits, size = found.data(), self.model.configuration.vocabulary
         for slot in writing:
             assert slot.written is not None
             slot.kept.append(slot.written.tokens[-1])
-            self._choose(slot, rows[self._slots.index(slot)], told)
+            at = self._slots.index(slot) * size
+            self._choose(slot, logits[at : at + size].tolist(), told)
 
     def _read_piece(self, slot: _Slot, told: list[Written]) -> None:
         assert slot.written is not None
@@ -190,9 +210,9 @@ class Batch:
         )
         slot.kept += now
         if len(slot.kept) == len(prompt):
-            self._choose(slot, found.tolist(), told)
+            self._choose(slot, found.data().tolist(), told)
 
-    def _choose(self, slot: _Slot, logits: list[float], told: list[Written]) -> None:
+    def _choose(self, slot: _Slot, logits: Sequence[float], told: list[Written]) -> None:
         written = slot.written
         assert written is not None
         try:

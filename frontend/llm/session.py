@@ -101,7 +101,7 @@ class Session:
         """
         logits = self.read(prompt)
         for _ in range(most):
-            token = sampler.choose(logits.tolist(), self.tokens)
+            token = sampler.choose(logits.data().tolist(), self.tokens)
             if token in ends or len(self.tokens) >= self.room:
                 return
             yield token

@@ -91,13 +91,15 @@ def test_sequences_write_what_they_write_alone_for_more_of_them(
 
 
 @pytest.mark.thorough
-def test_a_batch_has_one_recording_for_every_length_and_slot() -> None:
+def test_a_batch_has_three_recordings_for_every_length_and_slot() -> None:
     batch = Batch(made(), 4, 100)
     for length in (3, PIECE, PIECE + 5, 70):
-        batch.join(list(range(length)), greedy(), 3, NONE)
+        batch.join(list(range(length)), greedy(), 8, NONE)
         batch.step()
     finished(batch)
-    for recorded in (batch._write, batch._read):
+    batch.join([1, 2], greedy(), 5, NONE)
+    finished(batch)
+    for recorded in (batch._write, batch._write_alone, batch._read):
         assert recordings_of(recorded) == 1
 
 
