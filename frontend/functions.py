@@ -45,6 +45,10 @@ MODULES = {  # functions in files of their own
     "exchange": "as_tensor asarray from_dlpack from_numpy frombuffer",
     "functions_random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
     "bernoulli randint_like",
+    "functions_types": "finfo iinfo promote_types result_type can_cast",
+    "functions_modes": "enable_grad set_grad_enabled inference_mode is_grad_enabled",
+    "nn.functional": "dropout alpha_dropout feature_alpha_dropout",
+    "nn.functional_random": "rrelu",
     "printing": "set_printoptions get_printoptions",
     "functions_places": "tril_indices triu_indices unravel_index gradient",
     "functions_histogram": "histogram histogramdd",
@@ -107,7 +111,7 @@ def imag(input: Tensor) -> Tensor:
 ALIASES = {
     **{f"{name}_copy": name for name in "expand permute squeeze transpose t unbind unsqueeze view unfold".split()},
     "alias_copy": "clone", "diagonal_copy": "diagonal", "split_with_sizes_copy": "split_with_sizes",
-    "concat": "cat", "concatenate": "cat",
+    "concat": "cat", "concatenate": "cat", "ger": "outer",
 }  # fmt: skip
 
 

@@ -41,12 +41,14 @@ LATE = {
     "synonyms": "Synonyms",
     "strided": "Strided",
     "drawing": "Drawing",
+    "asking": "Asking",
 }
 _lock = RLock()
 _waiting = dict(LATE)
 
 if TYPE_CHECKING:
     from hcq.frontend.methods.angles import Angles
+    from hcq.frontend.methods.asking import Asking
     from hcq.frontend.methods.bits import Bits
     from hcq.frontend.methods.counting import Counting
     from hcq.frontend.methods.drawing import Drawing
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
 
     class Late(
         Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
-        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided, Drawing,
+        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided, Drawing, Asking,
     ):  # fmt: skip
         """All of them."""
 

@@ -8,5 +8,6 @@ Next     methods/synonyms.py (x.subtract), methods/in_place.py (x.subtract_), fu
 
 OTHER_NAMES = {
     "absolute": "abs", "negative": "neg", "multiply": "mul", "subtract": "sub", "divide": "div", "greater": "gt",
-    "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "swapdims": "swapaxes", "fix": "trunc",
+    "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
+    "swapdims": "swapaxes", "fix": "trunc",
 }  # fmt: skip

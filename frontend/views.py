@@ -48,7 +48,7 @@ def write(call: str, tensor: Any, value: Core) -> None:
         _refuse_leaf(call, family)
     node = expanded(value.node.cast(tensor.node.dtype), tensor.node.shape)
     del value
-    flows = _gradients_are_on() and _is_on_a_gradients_way(node, core)
+    flows = _gradients_are_on() and is_on_a_gradients_way(node, core)
     is_alone = len(family) == 1
     watching = watcher()
     if watching is not None and (memory := _memory(core)) is not None:
@@ -157,6 +157,20 @@ def in_memory(tensor: Any) -> tuple[Any, list[int], int] | None:
             return None
         strides = moved
     return core.arg, strides, start
+
+
+def lies(node: Node) -> tuple[list[int], int]:
+    """The strides of a node in its memory, and where it begins there, in elements; a flip is a copy, as in PyTorch."""
+    core = core_of(node)
+    strides, start = row_major(core.shape), 0
+    for step in reversed(_steps_to(node, core)):
+        if step.op is Op.SHRINK:
+            start += sum(stride * part[0] for stride, part in zip(strides, step.arg))
+        moved = None if step.op is Op.FLIP else _moved(step, strides)
+        if moved is None:
+            moved, start = row_major(step.shape), 0
+        strides = moved
+    return strides, start
 
 
 def begin_of(node: Node) -> tuple[Node, int]:
@@ -296,7 +310,7 @@ def _write_at_numbers(call: str, tensor: Any, value: Core) -> None:
     (node,) = sizes.without_counts([bits_as(core.dtype, node)])
     flat, line = reshaped(core, (total,)), (prod(shape),)
     new = Node(Op.SCATTER, core.dtype, (flat, reshaped(places + (-1), line), reshaped(node, line)), 0)
-    if core.op not in (Op.BUFFER, Op.ASSIGN) or (_gradients_are_on() and _is_on_a_gradients_way(node, core)):
+    if core.op not in (Op.BUFFER, Op.ASSIGN) or (_gradients_are_on() and is_on_a_gradients_way(node, core)):
         _become(family, {core: reshaped(new, core.shape)})
         return
     new = Node(Op.ASSIGN, core.dtype, (flat, new))
@@ -373,7 +387,7 @@ def _gradients_are_on() -> bool:
     return mode is None or not mode.no_grad_depth
 
 
-def _is_on_a_gradients_way(*nodes: Node) -> bool:
+def is_on_a_gradients_way(*nodes: Node) -> bool:
     """Whether a gradient flows through one of them, to a leaf that is in memory or is about to be written there."""
     found = structure_of(nodes)
     if any(found.tracked):

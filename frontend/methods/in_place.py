@@ -29,7 +29,7 @@ NAMES = (
     "logical_or logical_xor logit lt masked_fill masked_scatter mul multiply mvlgamma nan_to_num ne neg negative "
     "nextafter not_equal polygamma pow put rad2deg reciprocal relu remainder renorm round rsqrt scatter scatter_add "
     "scatter_reduce selu sgn sigmoid sign sin sinc sinh sqrt square sub subtract tan tanh threshold tril triu "
-    "true_divide trunc xlogy"
+    "true_divide trunc xlogy igamma igammac"
 ).split()
 # x.NAME_(...) makes x the view x.NAME(...) of its memory
 VIEWS = "detach squeeze swapaxes swapdims t transpose unsqueeze".split()

@@ -32,7 +32,8 @@ METHODS = (
     "max_unpool1d max_unpool2d max_unpool3d conv_transpose1d conv_transpose3d pixel_shuffle pixel_unshuffle "
     "channel_shuffle local_response_norm interpolate soft_margin_loss hinge_embedding_loss poisson_nll_loss "
     "gaussian_nll_loss multilabel_soft_margin_loss multi_margin_loss margin_ranking_loss cosine_embedding_loss "
-    "triplet_margin_loss triplet_margin_with_distance_loss pairwise_distance pdist"
+    "triplet_margin_loss triplet_margin_with_distance_loss pairwise_distance pdist "
+    "relu_ elu_ celu_ selu_ leaky_relu_ hardtanh_ threshold_"
 ).split()
 
 
@@ -42,6 +43,7 @@ MODULES = {
     "functional_bags": "embedding_bag",
     "functional_ctc": "ctc_loss",
     "functional_fractional": "fractional_max_pool2d fractional_max_pool3d",
+    "functional_random": "gumbel_softmax rrelu",
     "functional_lp": "lp_pool1d lp_pool2d lp_pool3d",
     "functional_heads": "multi_head_attention_forward",
     "functional_losses": "multilabel_margin_loss linear_cross_entropy bilinear",

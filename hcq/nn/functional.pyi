@@ -10,6 +10,7 @@ from hcq.frontend.nn.functional_bags import embedding_bag as embedding_bag
 from hcq.frontend.nn.functional_fractional import fractional_max_pool2d as fractional_max_pool2d
 from hcq.frontend.nn.functional_fractional import fractional_max_pool3d as fractional_max_pool3d
 from hcq.frontend.nn.functional_sampling import grid_sample as grid_sample
+from hcq.frontend.nn.functional_random import gumbel_softmax as gumbel_softmax
 from hcq.frontend.nn.functional_losses import linear_cross_entropy as linear_cross_entropy
 from hcq.frontend.nn.functional_lp import lp_pool1d as lp_pool1d
 from hcq.frontend.nn.functional_lp import lp_pool2d as lp_pool2d
@@ -31,6 +32,7 @@ avg_pool3d = Tensor.avg_pool3d
 binary_cross_entropy = Tensor.binary_cross_entropy
 binary_cross_entropy_with_logits = Tensor.binary_cross_entropy_with_logits
 celu = Tensor.celu
+celu_ = Tensor.celu_
 channel_shuffle = Tensor.channel_shuffle
 conv1d = Tensor.conv1d
 conv2d = Tensor.conv2d
@@ -42,6 +44,7 @@ cosine_embedding_loss = Tensor.cosine_embedding_loss
 cosine_similarity = Tensor.cosine_similarity
 cross_entropy = Tensor.cross_entropy
 elu = Tensor.elu
+elu_ = Tensor.elu_
 embedding = Tensor.embedding
 gaussian_nll_loss = Tensor.gaussian_nll_loss
 gelu = Tensor.gelu
@@ -51,6 +54,7 @@ hardshrink = Tensor.hardshrink
 hardsigmoid = Tensor.hardsigmoid
 hardswish = Tensor.hardswish
 hardtanh = Tensor.hardtanh
+hardtanh_ = Tensor.hardtanh_
 hinge_embedding_loss = Tensor.hinge_embedding_loss
 huber_loss = Tensor.huber_loss
 interpolate = Tensor.interpolate
@@ -58,6 +62,7 @@ kl_div = Tensor.kl_div
 l1_loss = Tensor.l1_loss
 layer_norm = Tensor.layer_norm
 leaky_relu = Tensor.leaky_relu
+leaky_relu_ = Tensor.leaky_relu_
 linear = Tensor.linear
 local_response_norm = Tensor.local_response_norm
 log_softmax = Tensor.log_softmax
@@ -85,9 +90,11 @@ poisson_nll_loss = Tensor.poisson_nll_loss
 prelu = Tensor.prelu
 relu = Tensor.relu
 relu6 = Tensor.relu6
+relu_ = Tensor.relu_
 rms_norm = Tensor.rms_norm
 scaled_dot_product_attention = Tensor.scaled_dot_product_attention
 selu = Tensor.selu
+selu_ = Tensor.selu_
 sigmoid = Tensor.sigmoid
 silu = Tensor.silu
 smooth_l1_loss = Tensor.smooth_l1_loss
@@ -100,5 +107,6 @@ softsign = Tensor.softsign
 tanh = Tensor.tanh
 tanhshrink = Tensor.tanhshrink
 threshold = Tensor.threshold
+threshold_ = Tensor.threshold_
 triplet_margin_loss = Tensor.triplet_margin_loss
 triplet_margin_with_distance_loss = Tensor.triplet_margin_with_distance_loss

@@ -117,6 +117,11 @@ _because(
     "__dlpack__ __dlpack_device__ as_strided as_strided_copy as_strided_scatter empty_permuted empty_strided "
     "new_empty_strided resize_ resize_as_",
 )
+_because(
+    "asks what a tensor is, or makes one like it: test_asking.py",
+    "apply_ data_ptr is_contiguous is_cpu is_leaf is_nonzero is_same_size is_signed itemsize map_ ndimension nelement "
+    "new_tensor storage_offset stride type_as",
+)
 _because("moves parts to devices: tests/frontend/sharding", "shard shard_")
 _because(
     "PyTorch's own samples of them: make conformance; the rest of it is in test_vision.py",
