@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from hcq.errors import DriverError
+from hcq.frontend.errors import UsageError
 from hcq.frontend.llm.answers import Answer, hashed
 from hcq.frontend.llm.engine import Engine, Failed, Full
 from hcq.frontend.llm.questions import Reader, Refused
@@ -147,8 +149,13 @@ class _Handler(BaseHTTPRequestHandler):
             act(urlsplit(self.path).path)
         except Refused as refused:
             self._send(refused.status, refused.body)
+        except UsageError as error:  # as of a tokenizer that has no token for a letter
+            self._send(400, Refused(str(error)).body)
         except (ConnectionError, TimeoutError):
             pass  # nobody listens any more
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            self._send(500, Refused(f"[llm] {type(error).__name__}: {error}", None, 500).body)
         self.close_connection = True
 
     def _check_origin(self) -> None:

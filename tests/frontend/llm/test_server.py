@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from hcq import DriverError
+from hcq import DriverError, UsageError
 from hcq.frontend.llm import server as server_module
 from hcq.frontend.llm.batch import Batch
 from hcq.frontend.llm.dialogue import form_of
@@ -205,6 +205,25 @@ def test_a_bad_request_is_told_in_one_sentence(
     assert (found, error["param"]) == (status, parameter)
     assert why in error["message"] and "\n" not in error["message"] and len(error["message"]) < 400
     assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(("error", "status"), [(UsageError("[llm] no token."), 400), (ValueError("oh"), 500)])
+def test_what_fails_while_a_request_is_read_is_told_in_json(
+    server: Server,
+    error: Exception,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(*args: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(server.reader.tokenizer, "encode_parts", fails)
+    found, answer = ask(server, CHAT, HELLO)
+    assert found == status and str(error) in answer["error"]["message"]
+    assert ("Traceback" in capsys.readouterr().err) == (
+        status == 500
+    )  # whoever runs the server sees what is its own
 
 
 def test_fields_that_say_what_is_done_anyway_are_taken(server: Server) -> None:
