@@ -70,6 +70,11 @@ def opened(name: str) -> Any:
     return tuple([get(member) for member in members(name)]) if is_group(name) else get(name)
 
 
+def are_several() -> bool:
+    """Whether tensors are, or were, on more than one device."""
+    return len(_canonical) > 1 and len(set(_canonical.values())) > 1
+
+
 def is_group(name: str) -> bool:
     """Whether a canonical name stands for several devices."""
     return "," in name

@@ -230,14 +230,20 @@ def kept(key: tuple[Any, ...]) -> Plan | None:
     return plan
 
 
+def key_on(structure: Structure, device: str) -> tuple[Any, ...]:
+    """What a plan is kept by: what reads no memory does not say of itself on which device it is computed."""
+    return structure.key if structure.storages else (*structure.key, device)
+
+
 def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     """The plan of a structure: from memory, from disk, or made now."""
-    plan = kept(structure.key)
+    key = key_on(structure, device)
+    plan = kept(key)
     if plan is None:
         plan = _find(structure, roots, device)
         if "schedule" in config.current().debug:
             print(f"-- schedule on {device}: {len(plan.launches)} kernels\n{plan}", file=sys.stderr)
-        _keep(structure.key, plan)
+        _keep(key, plan)
     return plan
 
 

@@ -236,7 +236,7 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
 
         plan = group_plan(structure, roots, device)
     else:
-        plan = plans.kept(structure.key)
+        plan = plans.kept(plans.key_on(structure, device))
     if plan is None:
         general = varying_numbers.as_arguments(structure, roots, device)
         if general is None:
@@ -270,7 +270,11 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
                 holders[root].node = leaf
         changed()
     else:
-        _replace(in_memory)
+        if devices.are_several() and (free := [root for root in roots if not _reads_memory(root)]):
+            # of constants alone: on another device the same node is another value
+            _replace({root: in_memory.pop(root) for root in free}, device)
+        if in_memory:
+            _replace(in_memory)
     if len(roots) == 1:
         (root,) = roots if general is None else general
         step = root.src[0] if root.op is Op.DETACH else root
@@ -334,12 +338,16 @@ def _on(node: Node, device: str) -> Storage:
     return storage_of(Core._of(node, device))
 
 
-def _replace(in_memory: dict[Node, Node]) -> None:
-    """Let live tensors read memory instead of computing again what has been computed."""
+def _reads_memory(node: Node) -> bool:
+    return any(inner.op is Op.BUFFER for inner in node.toposort())
+
+
+def _replace(in_memory: dict[Node, Node], device: str | None = None) -> None:
+    """Let live tensors, of one device or of all, read memory instead of computing again what has been computed."""
     lazy = []
     for tensor in live:
         node = tensor.node
-        if node.op is Op.BUFFER:
+        if node.op is Op.BUFFER or (device is not None and tensor.device != device):
             continue
         found = in_memory.get(node)
         if found is not None:

@@ -25,7 +25,7 @@ from hcq.frontend import overdue
 from hcq.frontend.collectives import cost, kernels
 from hcq.frontend.collectives.links import slowest
 from hcq.frontend.collectives.perform import Collective
-from hcq.frontend.plan import Launch, Plan, plan_for
+from hcq.frontend.plan import Launch, Plan, key_on, plan_for
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.sharding.layouts import Exchange
 from hcq.frontend.sharding.partition import Stage, partition
@@ -501,7 +501,7 @@ devices.on_close.append(_forget)
 
 def group_plan(structure: Structure, roots: Sequence[Node], group: str) -> GroupPlan:
     """The plan of a structure on a group: kept, or made now."""
-    key = (structure.key, config.current().search)
+    key = (key_on(structure, group), config.current().search)
     plan = _plans.get(key)
     if plan is None:
         plan = _plans[key] = GroupPlan(group, structure, roots)

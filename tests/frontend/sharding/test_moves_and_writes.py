@@ -45,3 +45,20 @@ def test_sums_of_what_was_moved_before_and_after_a_write(source: str) -> None:
     written.assign(written * 10.0)
     assert (before + written.to("CPU:2")).tolist() == [11.0, 22.0, 33.0, 44.0]
     assert written.to("CPU").tolist() == NEW
+
+
+@pytest.mark.parametrize("device", ["CPU", "CPU:1", "CPU:1,CPU:2", "CPU:2,CPU:1"])
+def test_what_reads_no_memory_is_computed_on_the_device_that_is_named(device: str) -> None:
+    x = Tensor.ones(37, device=device).contiguous().realize()
+    assert [buffer.device.name for buffer in x.node.arg.buffers()] == device.split(",")
+    assert x.sum().item() == 37.0
+
+
+def test_the_same_constants_on_two_devices_are_two_values() -> None:
+    here, there = (Tensor.ones(5, device=device).contiguous() for device in ("CPU", "CPU:1"))
+    both = Tensor.full((5,), 3.0).shard(["CPU:1", "CPU:2"])
+    here.realize()
+    assert both.sum().item() == 15.0
+    assert (there + 1.0).sum().item() == 10.0
+    assert (both * both).to("CPU").tolist() == [9.0] * 5
+    assert [x.node.arg.device for x in (here, there.realize())] == ["CPU", "CPU:1"]
