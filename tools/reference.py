@@ -46,6 +46,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "hcq.frontend.nn.layers",
         "hcq.frontend.nn.utils",
         "hcq.frontend.nn.optim",
+        "hcq.frontend.amp",
+        "hcq.frontend.utils",
     ),
     "Functions": (
         "hcq.frontend.functions",
@@ -55,6 +57,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "hcq.frontend.fourier.windows",
         "hcq.frontend.functions_special",
         "hcq.frontend.functions_masked",
+        "hcq.frontend.functions_random",
+        "hcq.frontend.distributions",
     ),
     "Files, models and machines": (
         "hcq.frontend.state.files",

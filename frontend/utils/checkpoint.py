@@ -72,6 +72,12 @@ def checkpoint_sequential(
     """functions one after the other, in `segments` checkpoints of as many each; the last one is not one.
 
     functions   a list, or nn.Sequential
+
+    >>> net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+    >>> x = Tensor([[1.0, 2.0]], requires_grad=True)
+    >>> y = checkpoint_sequential(net, 2, x, use_reentrant=False)
+    >>> hcq.allclose(y, net(x))
+    True
     """
     parts = list(functions)
     if not 1 <= segments <= len(parts):

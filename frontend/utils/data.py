@@ -21,7 +21,16 @@ from hcq.frontend.tensor import Tensor
 
 
 class Dataset:
-    """Samples by number: a subclass has __getitem__, and __len__ where it is to be shuffled or split."""
+    """Samples by number: a subclass has __getitem__, and __len__ where it is to be shuffled or split.
+
+    >>> class Squares(Dataset):
+    ...     def __getitem__(self, index):
+    ...         return float(index * index)
+    ...     def __len__(self):
+    ...         return 5
+    >>> [batch.tolist() for batch in DataLoader(Squares(), batch_size=2)]
+    [[0.0, 1.0], [4.0, 9.0], [16.0]]
+    """
 
     def __getitem__(self, index: Any) -> Any:
         raise UsageError(
@@ -33,14 +42,27 @@ class Dataset:
 
 
 class IterableDataset(Dataset):
-    """Samples one after the other: a subclass has __iter__."""
+    """Samples one after the other: a subclass has __iter__.
+
+    >>> class Counted(IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter([1.0, 2.0, 3.0])
+    >>> [batch.tolist() for batch in DataLoader(Counted(), batch_size=2)]
+    [[1.0, 2.0], [3.0]]
+    """
 
     def __iter__(self) -> Iterator[Any]:
         raise UsageError(f"[{type(self).__name__}] has no __iter__: define it.")
 
 
 class TensorDataset(Dataset):
-    """Rows of tensors of one length: sample i is row i of each."""
+    """Rows of tensors of one length: sample i is row i of each.
+
+    >>> rows = TensorDataset(Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([0, 1]))
+    >>> x, y = rows[1]
+    >>> len(rows), x.tolist(), y.item()
+    (2, [3.0, 4.0], 1)
+    """
 
     def __init__(self, *tensors: Tensor):
         if not tensors or any(not isinstance(each, Tensor) or not each.ndim for each in tensors):
@@ -59,7 +81,12 @@ class TensorDataset(Dataset):
 
 
 class Subset(Dataset):
-    """Some of the samples of a set, by their numbers."""
+    """Some of the samples of a set, by their numbers.
+
+    >>> part = Subset([10, 20, 30], [2, 0])
+    >>> len(part), part[0]
+    (2, 30)
+    """
 
     def __init__(self, dataset: Any, indices: Sequence[int]):
         self.dataset, self.indices = dataset, list(indices)
@@ -74,7 +101,12 @@ class Subset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Several sets, one after the other."""
+    """Several sets, one after the other.
+
+    >>> both = ConcatDataset([[10, 20], [30]])
+    >>> len(both), both[2]
+    (3, 30)
+    """
 
     def __init__(self, datasets: Iterable[Any]):
         self.datasets = list(datasets)
@@ -122,14 +154,25 @@ def _permutation(count: int) -> list[int]:
 
 
 class Sampler:
-    """In which order samples are taken: a subclass has __iter__."""
+    """In which order samples are taken: a subclass has __iter__.
+
+    >>> class Backwards(Sampler):
+    ...     def __iter__(self):
+    ...         return iter([2, 1, 0])
+    >>> [batch.tolist() for batch in DataLoader([1.0, 2.0, 3.0], batch_size=2, sampler=Backwards())]
+    [[3.0, 2.0], [1.0]]
+    """
 
     def __iter__(self) -> Iterator[Any]:
         raise UsageError(f"[{type(self).__name__}] has no __iter__: define it.")
 
 
 class SequentialSampler(Sampler):
-    """One after the other."""
+    """One after the other.
+
+    >>> list(SequentialSampler([7, 8, 9]))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source: Any):
         self.data_source = data_source
@@ -142,7 +185,11 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """In random order, each once; or num_samples of them, drawn anew each time with `replacement`."""
+    """In random order, each once; or num_samples of them, drawn anew each time with `replacement`.
+
+    >>> sorted(RandomSampler(range(4))), len(list(RandomSampler(range(4), replacement=True, num_samples=9)))
+    ([0, 1, 2, 3], 9)
+    """
 
     def __init__(
         self,
@@ -166,7 +213,11 @@ class RandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """The samples of another sampler in lists of batch_size; drop_last leaves a shorter last one out."""
+    """The samples of another sampler in lists of batch_size; drop_last leaves a shorter last one out.
+
+    >>> list(BatchSampler(SequentialSampler(range(5)), 2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool):
         if not is_whole(batch_size) or batch_size < 1:
@@ -185,7 +236,12 @@ class BatchSampler(Sampler):
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """Samples as one: tensors, arrays and numbers become a tensor, in tuples, lists and dicts, too."""
+    """Samples as one: tensors, arrays and numbers become a tensor, in tuples, lists and dicts, too.
+
+    >>> x, y = default_collate([(1.0, 2), (3.0, 4)])
+    >>> x.tolist(), y.tolist()
+    ([1.0, 3.0], [2, 4])
+    """
     first = batch[0]
     if isinstance(first, Tensor):
         return Tensor.stack(list(batch))

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from hcq.aliases import MODULES
 from hcq.tools import surface
 from tests.frontend.distributed.ranks import needs_mpi
 
@@ -20,6 +21,13 @@ def test_the_surface_has_the_names_that_users_know() -> None:
     known = "Tensor.relu nn.Linear nn.functional.unfold optim.SGD func.grad linalg.solve fft.fft masked.sum"
     assert {f"hcq.{name}" for name in known.split()} <= names
     assert len(names) > 800
+
+
+def test_every_module_that_has_a_name_of_pytorch_is_a_place() -> None:
+    missing = [
+        name for name in MODULES if not any(place.startswith(f"hcq.{name}") for place in surface.PLACES)
+    ]
+    assert missing == []
 
 
 def test_what_an_example_says_instead_of_what_it_promises_is_told() -> None:
