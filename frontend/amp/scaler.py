@@ -16,6 +16,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
+from hcq.frontend.core import changed, watcher
 from hcq.frontend.nn.init import constant
 from hcq.frontend.nn.optim.optimizer import Optimizer
 from hcq.frontend.realize import realize
@@ -90,8 +91,9 @@ class GradScaler:
         return self.growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Another one, from the next update() that is not recorded on."""
+        """Another one."""
         self.growth_factor = new_factor
+        changed()
 
     def get_backoff_factor(self) -> float:
         """What the scale is multiplied by after a step that was not taken."""
@@ -100,6 +102,7 @@ class GradScaler:
     def set_backoff_factor(self, new_factor: float) -> None:
         """Another one."""
         self.backoff_factor = new_factor
+        changed()
 
     def get_growth_interval(self) -> int:
         """How many steps are taken before the scale grows."""
@@ -108,6 +111,7 @@ class GradScaler:
     def set_growth_interval(self, new_interval: int) -> None:
         """Another one."""
         self.growth_interval = new_interval
+        changed()
 
     def scale(self, outputs: Any) -> Any:
         """A loss, or a list or tuple of them, times the scale."""
@@ -168,6 +172,10 @@ class GradScaler:
             raise UsageError(
                 "[GradScaler.update] nothing was scaled. Call scale(loss) and step(optimizer) before."
             )
+        watching = watcher()
+        if watching is not None:
+            for option in ("growth_factor", "backoff_factor", "growth_interval"):
+                watching.reads_state(self, option, getattr(self, option))
         if new_scale is not None:
             value = new_scale.detach() if isinstance(new_scale, Tensor) else float(new_scale)
             self._scale.assign(self._scale * 0.0 + value)

@@ -6,7 +6,7 @@ Changes  nothing
 Next     function.py (a recording is of one set of these values)
 
 A recording cannot see a Python variable that is given another value; this can, for the variables that the code of the
-function, and of the functions that it names, names itself. What is inside of lists and objects is not looked at.
+function, and of the functions that it names, names itself. What is inside of lists and objects is contents.py's.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Closure:
     def __init__(self, function: Any):
         self._cells: list[tuple[str, types.CellType]] = []
         self._globals: list[tuple[str, dict[str, Any]]] = []
+        self.functions: dict[int, types.FunctionType] = {}  # those that are looked into
         seen: set[int] = set()
         stack = [function]
         while stack:
@@ -35,6 +36,7 @@ class Closure:
             if plain is None or id(plain) in seen:
                 continue
             seen.add(id(plain))
+            self.functions[id(plain)] = plain
             loaded = set(_loaded_by(plain.__code__))  # what is only given values is for others to read
             cells = [
                 (name, cell)

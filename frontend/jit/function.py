@@ -30,6 +30,7 @@ from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import NotReal
 from hcq.frontend.jit.capture import CallRecord, capture, settle
 from hcq.frontend.jit.closure import Closure
+from hcq.frontend.jit.contents import Contents
 from hcq.frontend.jit.cut import has_cut, of_cuts, taken_apart
 from hcq.frontend.jit.group_replay import GroupRecording
 from hcq.frontend.jit.replay import Recording
@@ -50,9 +51,10 @@ MAX_UNLIKE = 8  # calls in a row that are like none before: then it is no functi
 class Version:
     """A call that was captured, and, once the next call did the same, its recording."""
 
-    def __init__(self, seen: CallRecord, around: list[Any]):
+    def __init__(self, seen: CallRecord, around: list[Any], inside: Contents):
         self.seen = seen
         self.around = around
+        self.inside = inside
         self.recording: Recording | None = None
 
 
@@ -206,6 +208,8 @@ class Jit(Generic[P, R]):
             recording = version.recording
             if recording is None or self._around.changed(version.around, around):
                 continue
+            if version.inside.changed():
+                continue
             with lock:  # what holds must hold until it is submitted
                 if recording.holds():
                     if recording.has_moved:  # an argument may have other memory now
@@ -225,6 +229,7 @@ class Jit(Generic[P, R]):
         result: R = recording.check(
             lambda: capture(self.function, self.name, (args, kwargs), tensors, storages, False),
             lambda: recording.replay(tensors, storages),
+            version.inside.lost,
         )
         return result
 
@@ -244,20 +249,27 @@ class Jit(Generic[P, R]):
                 "an argument, or keep it in a tensor that the function assigns to; or call it without jit."
             )
         known.calls += 1
+        assert self._around is not None
+        inside = Contents(self.function, _opaque(args, kwargs), self._around.functions)
         # the first call may read values and make tensors of host data: a function makes its state in it
         result, seen = capture(self.function, self.name, (args, kwargs), tensors, storages, known.calls == 1)
-        version = Version(seen, around)
-        assert self._around is not None
+        inside.settle()
+        version = Version(seen, around, inside)
         known.unlike += 1
         whys = []
         # a recording of one gradient alone serves others, when another is read as that one was
         for before in [v for v in known.known if v.recording is None or v.recording.pinned]:
             name = self._around.changed(before.around, around)
             why = f"{name!r}, a variable that it uses, has another value" if name else ""
+            before.inside.without(inside.own)
+            if not why and (name := before.inside.changed()):
+                why = f"what it reads of {name} has changed"
             why = why or before.seen.unsettled or seen.unsettled or before.seen.difference(seen)
             whys.append(why)
             if not why:
                 known.known.remove(before)
+                inside.without(before.inside.own)
+                inside.own += before.inside.own
                 make = _kind_of(seen)
                 version.recording = self._last = make(self.name, seen, before.seen, self.by_result)
                 known.unlike = 0
@@ -277,6 +289,20 @@ def _kind_of(seen: CallRecord) -> type[Recording]:
     from hcq.frontend.jit.mixed_replay import MixedRecording
 
     return MixedRecording
+
+
+def _opaque(args: Any, kwargs: Any) -> list[Any]:
+    """The arguments that are known by their identity alone: objects and functions."""
+    found, stack = [], [*args, *kwargs.values()]
+    while stack:
+        value = stack.pop(0)
+        if isinstance(value, (list, tuple)):
+            stack += value
+        elif isinstance(value, dict):
+            stack += value.values()
+        elif not isinstance(value, Tensor):
+            found.append(value)
+    return found
 
 
 _all: weakref.WeakSet[Jit[Any, Any]] = weakref.WeakSet()
@@ -310,9 +336,10 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
     optimizer state, running statistics, random counters), gradients, and a tensor that it keeps and replaces in each
     call, go on changing as they would. A `.grad` that it reads is the one that is there at the call.
 
-    Writes to its tensors from outside, a module's train() and eval(), gradients that are there or not, and other values
-    of the variables that its code names are seen, and it is called and recorded again. What else Python holds, as a
-    number in a list or in an object, is as it was in the recorded call.
+    Writes to its tensors from outside, a module's train() and eval(), gradients that are there or not, other values of
+    the variables that its code names, and of what is in the lists, dicts and objects that it reaches by them, are seen,
+    and it is called and recorded again. What the function itself does to Python's values, and what it prints, a replay
+    does not. docs/jit.md has the whole list.
 
     Raises  UsageError for what a recording cannot mean: .numpy(), .item() or a branch on a tensor inside the function,
             a tensor made from host data inside it (lists as indices may stand there), assigning to an argument

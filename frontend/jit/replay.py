@@ -320,11 +320,21 @@ class Recording:
             self.owners.add(id(gradient))
             self.gradients[place] = ref, gradient, node
 
-    def check(self, capture: Callable[[], tuple[Any, CallRecord]], replay: Callable[[], Any]) -> Any:
-        """HCQ_JIT_CHECK: run the function itself and a replay from one state, and compare everything they leave."""
+    def check(
+        self,
+        capture: Callable[[], tuple[Any, CallRecord]],
+        replay: Callable[[], Any],
+        lost: Sequence[str] = (),
+    ) -> Any:
+        """HCQ_JIT_CHECK: run the function itself and a replay from one state, and compare everything they leave.
+
+        lost  what the function changed of Python's values, which a replay does not
+        """
         before = self._state()
         eager, seen = capture()
         why = seen.unsettled or self.seen.difference(seen)
+        if not why and lost:
+            why = f"it changes {', '.join(lost[:3])}, which are no tensors, in Python; a replay does not"
         wanted = _contents(eager), self._state()
         for storage, contents in zip(self.seen.written, before):
             storage.restore(contents)

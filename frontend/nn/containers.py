@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
 from hcq.errors import UsageError
+from hcq.frontend.core import changed
 from hcq.frontend.errors import OutOfRange
 from hcq.frontend.nn.module import Module, printed
 from hcq.frontend.nn.parameter import Parameter
@@ -46,12 +47,14 @@ class Container(Module):
     def register_module(self, name: str, module: Module | None) -> None:
         """Another part of that name, at the end."""
         self._named_parts()[_name(type(self).__name__, name)] = self._checked(module)
+        changed()
 
     add_module = register_module
 
     def _put(self, name: str, value: Any) -> None:
         if name in self._named_parts():
             self._named_parts()[name] = value
+            changed()
         else:
             setattr(self, name, value)
 
@@ -64,6 +67,7 @@ class Container(Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in vars(self).get("_parts", {}):
             self._named_parts()[name] = self._checked(value)
+            changed()
         else:
             super().__setattr__(name, value)
 
@@ -95,9 +99,11 @@ class _Row(Container):
 
     def _add(self, part: Any) -> None:
         self._named_parts()[str(len(self))] = self._checked(part)
+        changed()
 
     def _renumber(self, parts: Iterable[Any]) -> None:
         vars(self)["_parts"] = {str(place): part for place, part in enumerate(parts)}
+        changed()
 
     def _key_of(self, name: str) -> Any:
         return list(self._named_parts()).index(name)
@@ -113,6 +119,7 @@ class _Row(Container):
     def __setitem__(self, place: Any, value: Any) -> None:
         name = list(self._named_parts())[self._place(place)]
         self._named_parts()[name] = self._checked(value)
+        changed()
 
     def __delitem__(self, place: Any) -> None:
         parts = self.parts
@@ -241,10 +248,12 @@ class _Names(Container):
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._named_parts()[_name(type(self).__name__, key)] = self._checked(value)
+        changed()
 
     def __delitem__(self, key: str) -> None:
         self[key]
         del self._named_parts()[key]
+        changed()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._named_parts())
@@ -273,6 +282,7 @@ class _Names(Container):
     def clear(self) -> None:
         """Take all of them out."""
         self._named_parts().clear()
+        changed()
 
     def update(self, parts: Any) -> None:
         """Put all of a mapping, or of pairs, in."""

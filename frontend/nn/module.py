@@ -84,6 +84,7 @@ class Module(State):
         if isinstance(value, Tensor) and value._requires_grad and type(value) is Tensor:
             trained_names(self).add(name)  # and goes on being a parameter when it is frozen
         object.__setattr__(self, name, value)
+        changed()  # a recording is of what layers hold
 
     # -- what it is given --
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -258,18 +260,35 @@ def test_a_checked_replay_of_an_honest_function_passes_and_leaves_the_state_righ
     assert [add(Tensor([1.0])).item() for _ in range(6)] == [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
 
 
-def test_a_checked_replay_finds_a_python_value_that_changed(checked_replays):
-    factor = [1.0]
-
+def test_a_checked_replay_finds_a_python_value_that_changed(checked_replays, monkeypatch):
     @jit
     def scaled(x):
-        return x * factor[0]
+        return x * float(os.environ["FACTOR"])  # a standard library's object, which is not looked into
 
+    monkeypatch.setenv("FACTOR", "1")
     scaled(Tensor([1.0]))
     scaled(Tensor([1.0]))
-    factor[0] = 2.0
-    with pytest.raises(UsageError, match="result 0 of a replay differs"):
+    monkeypatch.setenv("FACTOR", "2")
+    with pytest.raises(
+        UsageError, match=r"result 0 of a replay differs .* computes with 1\.0 in one call and with 2\.0"
+    ):
         scaled(Tensor([1.0]))
+
+
+def test_a_checked_replay_names_what_the_function_changes_in_python(checked_replays):
+    counts = {"calls": 0}
+
+    @jit
+    def f(x):
+        counts["calls"] += 1
+        return x * 2
+
+    f(Tensor([1.0]))
+    f(Tensor([1.0]))
+    with pytest.raises(
+        UsageError, match="it changes counts, which are no tensors, in Python; a replay does not"
+    ):
+        f(Tensor([1.0]))
 
 
 def test_plans_of_one_recording_share_memory_for_what_they_make_and_drop():

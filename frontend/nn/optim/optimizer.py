@@ -19,7 +19,7 @@ from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend import names
 from hcq.frontend.arguments import listed
-from hcq.frontend.core import live
+from hcq.frontend.core import changed, live, watcher
 from hcq.frontend.nn.init import constant
 from hcq.frontend.nn.optim.counts import Counts
 from hcq.frontend.nn.optim.groups import Group, Of, not_negative, scalar_dtype
@@ -77,6 +77,7 @@ class Optimizer(Saved):
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.params: list[Tensor] = []
+        self.size = 0
         self.slots: dict[
             str, dict[int, Tensor]
         ] = {}  # name of a state -> the tensor of each parameter that has it
@@ -204,6 +205,8 @@ class Optimizer(Saved):
             group.prepare(parameter)
             place = len(self.params)
             self.params.append(parameter)
+            self.size = len(self.params)
+            changed()  # a recorded step is of the parameters that there were
             for name, tensor in self.state_of(group, parameter).items():
                 self.slots.setdefault(name, {})[place] = tensor
         for counts in self.counts.values():
@@ -260,6 +263,9 @@ class Optimizer(Saved):
         loss = None if closure is None else closure()
         if names.wanted():
             names.learn(self, (), self._named)
+        watching = watcher()
+        if watching is not None:
+            watching.reads_state(self, "size", self.size)
         parts = self._parts()
         if not parts:
             raise UsageError(
