@@ -49,6 +49,8 @@ MODULES = {  # functions in files of their own
     "functions_modes": "enable_grad set_grad_enabled inference_mode is_grad_enabled",
     "nn.functional": "dropout alpha_dropout feature_alpha_dropout",
     "nn.functional_random": "rrelu",
+    "functions_older": "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
+    "ByteTensor BoolTensor Size dtype range chain_matmul frobenius_norm nuclear_norm",
     "printing": "set_printoptions get_printoptions",
     "functions_places": "tril_indices triu_indices unravel_index gradient",
     "functions_histogram": "histogram histogramdd",

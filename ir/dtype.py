@@ -29,7 +29,11 @@ class Kind(Enum):
 
 
 class DType:
-    """One number format. Made once here; `vec(n)` gives the vector of n lanes, made once as well."""
+    """One number format. Made once here; `vec(n)` gives the vector of n lanes, made once as well.
+
+    >>> dtypes.float32.itemsize, dtypes.int8.min
+    (4, -128)
+    """
 
     __slots__ = ("name", "kind", "itemsize", "rank", "lanes", "scalar", "_vectors")
 

@@ -44,6 +44,8 @@ MODULES = {
     "functional_ctc": "ctc_loss",
     "functional_fractional": "fractional_max_pool2d fractional_max_pool3d",
     "functional_random": "gumbel_softmax rrelu",
+    "functional_indices": "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices "
+    "adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices",
     "functional_lp": "lp_pool1d lp_pool2d lp_pool3d",
     "functional_heads": "multi_head_attention_forward",
     "functional_losses": "multilabel_margin_loss linear_cross_entropy bilinear",

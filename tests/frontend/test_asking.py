@@ -67,6 +67,23 @@ def test_limits_of_integers_and_what_dtypes_meet_in():
     assert hcq.can_cast(dtypes.int64, dtypes.float16) and not hcq.can_cast(dtypes.float16, dtypes.int64)
 
 
+def test_older_names_make_what_they_say():
+    kinds = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64",
+             "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool"}  # fmt: skip
+    for kind, name in kinds.items():
+        make = getattr(hcq, f"{kind}Tensor")
+        assert make([1, 0]).dtype.name == name and make(2, 3).shape == (2, 3) and make().shape == (0,)
+    with pytest.raises(UsageError, match="2 arguments: give sizes, or one list"):
+        hcq.FloatTensor([1], [2])
+    assert isinstance(Tensor([1]).shape, hcq.Size) and isinstance(hcq.float32, hcq.dtype)
+    assert hcq.range(0, 6, 2).tolist() == [0.0, 2.0, 4.0, 6.0]
+    x, y, z = (Tensor(np.random.default_rng(0).standard_normal(shape)) for shape in ((2, 5), (5, 3), (3, 4)))
+    np.testing.assert_allclose(hcq.chain_matmul(x, y, z).numpy(), (x @ y @ z).numpy(), rtol=1e-6)
+    image = Tensor(np.random.default_rng(1).standard_normal((1, 1, 4, 4)))
+    for found in (F.max_pool2d_with_indices(image, 2), F.adaptive_max_pool2d_with_indices(image, 2)):
+        assert image.flatten()[found[1].flatten()].tolist() == found[0].flatten().tolist()
+
+
 def test_modes_of_gradients_nest():
     x = Tensor([1.0], requires_grad=True)
     with no_grad():

@@ -1,0 +1,163 @@
+"""Older names: constructors named after their dtype, range, chain_matmul, as programs written for earlier PyTorch have.
+
+In       data or sizes
+Out      FloatTensor, LongTensor, ...; range, chain_matmul, frobenius_norm, nuclear_norm; Size and dtype, for isinstance
+Changes  nothing
+Next     functions.py (who asks), methods/creation.py (the constructors of today)
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import Axes
+from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import DType, dtypes
+
+Size: type = tuple  # what x.shape is
+dtype = DType
+
+
+def _made(kind: DType, given: tuple[Any, ...], device: str | None) -> Tensor:
+    if not given:
+        return Tensor.zeros(0, dtype=kind, device=device)
+    if all(isinstance(size, int) for size in given):
+        return Tensor.empty(*given, dtype=kind, device=device)
+    if len(given) > 1:
+        raise UsageError(f"[{kind.name}] {len(given)} arguments: give sizes, or one list or array.")
+    return Tensor(given[0], device, kind)
+
+
+def FloatTensor(*data: Any, device: str | None = None) -> Tensor:
+    """float32 numbers of a list, or unknown ones of these sizes: `hcq.tensor(data, dtype=hcq.float32)` today.
+
+    >>> hcq.FloatTensor([1, 2]).dtype, hcq.FloatTensor(2, 3).shape
+    (dtypes.float32, (2, 3))
+    """
+    return _made(dtypes.float32, data, device)
+
+
+def DoubleTensor(*data: Any, device: str | None = None) -> Tensor:
+    """`FloatTensor` of float64.
+
+    >>> hcq.DoubleTensor(2).dtype
+    dtypes.float64
+    """
+    return _made(dtypes.float64, data, device)
+
+
+def HalfTensor(*data: Any, device: str | None = None) -> Tensor:
+    """`FloatTensor` of float16.
+
+    >>> hcq.HalfTensor([0.5]).dtype
+    dtypes.float16
+    """
+    return _made(dtypes.float16, data, device)
+
+
+def BFloat16Tensor(*data: Any, device: str | None = None) -> Tensor:
+    """`FloatTensor` of bfloat16.
+
+    >>> hcq.BFloat16Tensor([0.5]).dtype
+    dtypes.bfloat16
+    """
+    return _made(dtypes.bfloat16, data, device)
+
+
+def LongTensor(*data: Any, device: str | None = None) -> Tensor:
+    """`FloatTensor` of int64.
+
+    >>> hcq.LongTensor([1, 2]).tolist()
+    [1, 2]
+    """
+    return _made(dtypes.int64, data, device)
+
+
+def IntTensor(*data: Any, device: str | None = None) -> Tensor:
+    """`FloatTensor` of int32.
+
+    >>> hcq.IntTensor([1, 2]).dtype
+    dtypes.int32
+    """
+    return _made(dtypes.int32, data, device)
+
+
+def ShortTensor(*data: Any, device: str | None = None) -> Tensor:
+    """`FloatTensor` of int16.
+
+    >>> hcq.ShortTensor([1, 2]).dtype
+    dtypes.int16
+    """
+    return _made(dtypes.int16, data, device)
+
+
+def CharTensor(*data: Any, device: str | None = None) -> Tensor:
+    """`FloatTensor` of int8.
+
+    >>> hcq.CharTensor([1, 2]).dtype
+    dtypes.int8
+    """
+    return _made(dtypes.int8, data, device)
+
+
+def ByteTensor(*data: Any, device: str | None = None) -> Tensor:
+    """`FloatTensor` of uint8.
+
+    >>> hcq.ByteTensor([1, 2]).dtype
+    dtypes.uint8
+    """
+    return _made(dtypes.uint8, data, device)
+
+
+def BoolTensor(*data: Any, device: str | None = None) -> Tensor:
+    """`FloatTensor` of bool.
+
+    >>> hcq.BoolTensor([True, False]).tolist()
+    [True, False]
+    """
+    return _made(dtypes.bool, data, device)
+
+
+def range(
+    start: float, end: float, step: float = 1, *, dtype: DType | None = None, device: str | None = None
+) -> Tensor:
+    """Numbers from start on, end included: float32 unless another dtype is given. Today it is `arange`.
+
+    >>> hcq.range(1, 2, 0.5).tolist()
+    [1.0, 1.5, 2.0]
+    """
+    if not step or (end - start) / step < 0:
+        raise UsageError(f"[range] from {start} to {end} in steps of {step}: none leads there.")
+    count = int((end - start) / step) + 1
+    return (Tensor.arange(count, device=device) * step + start).cast(dtype or dtypes.float32)
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of several matrices, in the order that takes the fewest multiplications: `hcq.linalg.multi_dot`.
+
+    >>> hcq.chain_matmul(Tensor([[1.0, 2.0]]), Tensor([[1.0], [1.0]]), Tensor([[3.0]])).tolist()
+    [[9.0]]
+    """
+    from hcq.frontend.functions_linalg import multi_dot
+
+    return matrices[0] if len(matrices) == 1 else multi_dot(builtins.list(matrices))
+
+
+def frobenius_norm(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
+    """The root of the sum of squares: `x.norm("fro", dim)`.
+
+    >>> hcq.frobenius_norm(Tensor([[3.0, 4.0]])).item()
+    5.0
+    """
+    return input.norm("fro", dim, keepdim)
+
+
+def nuclear_norm(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
+    """The sum of the singular values of matrices: `x.norm("nuc", dim)`.
+
+    >>> round(hcq.nuclear_norm(Tensor([[3.0, 0.0], [0.0, 4.0]])).item(), 4)
+    7.0
+    """
+    return input.norm("nuc", dim, keepdim)
