@@ -7,7 +7,9 @@ Next     frontend/functions.py (how hcq.NAME is found), docs/semantics.md (where
 
     python tools/conformance.py                        all operators, a few processes, and the page
     python tools/conformance.py --only cumsum --only nn.functional.pad
-    python tools/conformance.py --device amd:gfx1100 --json out.json
+    python tools/conformance.py --json out.jsonl --resume   go on where a run was cut short
+    HCQ_EMULATE=amd:gfx1100 python tools/conformance.py --device AMD
+    python tools/conformance.py --devices CPU,amd:gfx1100,nv:sm_90   the same samples on several devices, compared
 
 An operator is called by its name: `linalg.det` is hcq.linalg.det, `nn.functional.relu` is hcq.nn.functional.relu,
 `add` is hcq.add or the method of that name. Arguments are converted and nothing else: no operator is made up here.
@@ -578,8 +580,12 @@ def gradient_differs(
     return ""
 
 
-def worker(device: str | None, kinds: Sequence[str]) -> int:
+def worker(device: str | None, kinds: Sequence[str], devices: Sequence[str] = (), samples: int = 1) -> int:
     """Operators by number, one a line on stdin; a line of JSON each on stdout."""
+    from hcq.tools import conformance_devices
+
+    if devices:
+        conformance_devices.emulated(devices)
     if device:
         os.environ["HCQ_DEVICE"] = device
     warnings.filterwarnings("ignore")
@@ -591,7 +597,11 @@ def worker(device: str | None, kinds: Sequence[str]) -> int:
     os.dup2(2, 1)  # what operators print is not ours
     print(json.dumps({"ready": len(operators)}), file=out, flush=True)
     for line in sys.stdin:
-        result = run_operator(operators[int(line)], kinds)
+        op = operators[int(line)]
+        if devices:
+            result = conformance_devices.run_operator(op, kinds, devices, samples)
+        else:
+            result = run_operator(op, kinds)
         print(json.dumps(result), file=out, flush=True)
     return 0
 
@@ -611,11 +621,11 @@ def database(kinds: Sequence[str]) -> list[Any]:
 class Helper:
     """A process that runs operators, and is replaced when one takes too long or ends it."""
 
-    def __init__(self, device: str | None, kinds: Sequence[str]):
+    def __init__(self, device: str | None, words: Sequence[str]):
         self.device = device
-        self.kinds = kinds
+        self.words = words
         self.process: Any = None
-        self.lines: queue.Queue[str | None] = queue.Queue()
+        self.lines: queue.Queue[str] = queue.Queue()
 
     def run(self, number: int, name: str, seconds: float) -> dict[str, Any]:
         """The result of one operator."""
@@ -626,8 +636,10 @@ class Helper:
         line = self.next_line(seconds)
         if line:
             return json.loads(line)  # type: ignore[no-any-return]
-        late = self.process.poll() is None
-        why = f"not done in {seconds:.0f} s" if late else f"the process ended with {self.process.poll()}"
+        if line is None:
+            why = f"not done in {seconds:.0f} s"
+        else:
+            why = f"the process ended with {self.process.wait()}"
         self.stop()
         return {"operator": name, "status": LATE, "counts": {LATE: SAMPLES}, "why": [why]}
 
@@ -635,7 +647,7 @@ class Helper:
         """A new process, ready for work."""
         command = [sys.executable, os.path.abspath(__file__), "--worker"]
         command += ["--device", self.device] if self.device else []
-        command += [word for kind in self.kinds for word in ("--dtype", kind)]
+        command += self.words
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             start_new_session=True,
@@ -648,13 +660,13 @@ class Helper:
             )
 
     @staticmethod
-    def _read(process: Any, lines: queue.Queue[str | None]) -> None:
+    def _read(process: Any, lines: queue.Queue[str]) -> None:
         for line in process.stdout:
             lines.put(line)
-        lines.put(None)
+        lines.put("")
 
     def next_line(self, seconds: float) -> str | None:
-        """What it says next; None when it has ended or says nothing."""
+        """What it says next; "" when it has ended, None when it says nothing."""
         try:
             return self.lines.get(timeout=seconds)
         except queue.Empty:
@@ -675,23 +687,26 @@ def run_all(
     jobs: int,
     seconds: float,
     quiet: bool,
-    kinds: Sequence[str] = DTYPES,
+    words: Sequence[str] = (),
+    diary: Diary | None = None,
 ) -> list[dict[str, Any]]:
-    """Every operator, in `jobs` processes."""
+    """Every operator, in `jobs` processes, whose command line has these words, too; those in the diary are done."""
+    diary = diary or Diary(None)
     todo: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
-    for item in work:
-        todo.put(item)
-    results: dict[int, dict[str, Any]] = {}
+    for number, name in work:
+        if name not in diary.results:
+            todo.put((number, name))
 
     def serve() -> None:
-        helper = Helper(device, kinds)
+        helper = Helper(device, words)
         try:
             while True:
                 try:
                     number, name = todo.get_nowait()
                 except queue.Empty:
                     return
-                result = results[number] = helper.run(number, name, seconds)
+                result = helper.run(number, name, seconds)
+                diary.add(result)
                 if not quiet or result["status"] != PASSES:
                     print(f"{result['status']:8} {name}  {'; '.join(result['why'])}", flush=True)
         finally:
@@ -702,7 +717,36 @@ def run_all(
         thread.start()
     for thread in threads:
         thread.join()
-    return [results[number] for number, _ in work if number in results]
+    return [diary.results[name] for _, name in work if name in diary.results]
+
+
+class Diary:
+    """Results by operator, and a file that has each of them as soon as it is there, a line of JSON.
+
+    A run that goes on with it computes what was late again.
+    """
+
+    def __init__(self, path: Path | None, resumed: bool = False):
+        self.path = path
+        self.results: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        if path is None:
+            return
+        if resumed and path.exists():
+            for line in path.read_text("utf-8").splitlines():
+                result = json.loads(line)
+                if result["status"] != LATE:
+                    self.results[result["operator"]] = result
+        else:
+            path.write_text("", "utf-8")
+
+    def add(self, result: dict[str, Any]) -> None:
+        """One more."""
+        with self._lock:
+            self.results[result["operator"]] = result
+            if self.path is not None:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(result) + "\n")
 
 
 # -- the report -----------------------------------------------------------------------------------------------------
@@ -744,7 +788,7 @@ def score(results: list[dict[str, Any]]) -> Score:
     return Score(passed, len(results), counts[PASSES], sum(counts.values()))
 
 
-def page(results: list[dict[str, Any]], device: str, version: str) -> str:
+def page(results: list[dict[str, Any]], device: str, version: str, seconds: float) -> str:
     """docs/conformance.md."""
     groups = [CORE, *dict.fromkeys(OUTSIDE.values())]
     rows = [
@@ -777,10 +821,12 @@ def page(results: list[dict[str, Any]], device: str, version: str) -> str:
         "",
         *textwrap.wrap(INSIDE, 118, break_on_hyphens=False),
         "",
+        "[Conformance between devices](conformance-devices.md) compares our results on emulated GPUs with these.",
+        "",
         "## Operators that do not pass",
         "",
         "*wrong*: a result differs; *refused*: an error says what we do not do; *missing*: there is no such function;",
-        f"*late*: not done in {SECONDS:.0f} s.",
+        f"*late*: not done in {seconds:.0f} s.",
     ]
     for group in groups:
         of_group = [result for result in failing if group_of(result["operator"]) == group]
@@ -819,14 +865,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="append",
         help=f"of samples; may be repeated (default {', '.join(DTYPES)}), as complex64",
     )
-    parser.add_argument("--json", type=Path, help="write every result to this file")
+    parser.add_argument(
+        "--devices",
+        default="",
+        help="compare devices instead: CPU,amd:gfx1100,nv:sm_90 (emulated), or CPU,AMD",
+    )
+    parser.add_argument("--samples", type=int, default=1, help="of each dtype, with --devices (default 1)")
+    parser.add_argument(
+        "--json", type=Path, help="write each result to this file, a line as soon as it is there"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="do not compute again what the file of --json has"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="limit of an operator (default 60)")
     parser.add_argument("--all", action="store_true", help="print the operators that pass, too")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
+    devices = [name for name in options.devices.split(",") if name]
+    if len(devices) == 1:
+        raise SystemExit(f"conformance: --devices {devices[0]}: name two at least, as CPU,amd:gfx1100.")
+    if options.resume and options.json is None:
+        raise SystemExit("conformance: --resume goes on with a file of results: name it with --json.")
     if options.worker:
-        return worker(options.device, options.dtype or DTYPES)
+        return worker(options.device, options.dtype or DTYPES, devices, options.samples)
     try:
         import torch
 
@@ -851,18 +913,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     start = time.perf_counter()
     quiet = not (options.all or options.only)
     kinds = options.dtype or DTYPES
-    results = run_all(work, options.device, options.jobs, options.seconds, quiet, kinds)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    words = [word for kind in kinds for word in ("--dtype", kind)]
+    if devices:
+        words += ["--devices", options.devices, "--samples", str(options.samples)]
+    diary = Diary(options.json, options.resume)
+    results = run_all(work, options.device, options.jobs, options.seconds, quiet, words, diary)
     for group in (CORE, *dict.fromkeys(OUTSIDE.values())):
         print(
             score([result for result in results if group_of(result["operator"]) == group]).row(f"{group:20}")
         )
     print(score(results).row("all"))
     print(f"{math.ceil(time.perf_counter() - start)} s")
-    if not options.only and not options.dtype:
+    if devices and not options.only and not options.dtype:
+        from hcq.tools import conformance_devices
+
+        conformance_devices.PAGE.write_text(
+            conformance_devices.page(results, devices, options.samples), "utf-8"
+        )
+        print(f"wrote {conformance_devices.PAGE}")
+    elif not options.only and not options.dtype:
         PAGE.write_text(
-            page(results, options.device or "the CPU", torch.__version__.partition("+")[0]), "utf-8"
+            page(results, options.device or "the CPU", torch.__version__.partition("+")[0], options.seconds),
+            "utf-8",
         )
         print(f"wrote {PAGE}")
     return 0

@@ -1,0 +1,182 @@
+"""Conformance between devices: PyTorch's samples of its operators, computed by us on one device and on others.
+
+In       samples of the OpInfo database; names of devices, the first of which the others are compared with
+Out      what differs, operator by operator; docs/conformance-devices.md
+Changes  the process's default device, one device after the other
+Next     conformance.py (the samples, the processes, and the comparison with PyTorch)
+
+    python tools/conformance.py --devices CPU,amd:gfx1100,nv:sm_90            one sample of each dtype, and the page
+    python tools/conformance.py --devices CPU,nv:sm_90 --samples 6 --only cumsum
+
+A name such as amd:gfx1100 is an emulated device. Values and gradients are compared: what is no float exactly, floats
+with the tolerance that OpInfo gives the operator. Random numbers begin at one seed, so they are compared, too.
+Emulated devices are slow: `--json out.jsonl --resume` goes on where a run was cut short.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hcq.tools import conformance
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance-devices.md"
+PASSES, WRONG, REFUSED, MISSING = (
+    conformance.PASSES,
+    conformance.WRONG,
+    conformance.REFUSED,
+    conformance.MISSING,
+)
+
+
+def emulated(devices: Sequence[str]) -> list[str]:
+    """The names that tensors use, after the emulated ones are asked for in the environment."""
+    asked = [name for name in devices if ":" in name and name == name.lower()]
+    if asked:
+        os.environ["HCQ_EMULATE"] = ",".join(asked)
+    return [name.partition(":")[0].upper() if name in asked else name for name in devices]
+
+
+def run_operator(op: Any, kinds: Sequence[str], devices: Sequence[str], samples: int) -> dict[str, Any]:
+    """All samples of one operator, on every device."""
+    import torch
+
+    function = conformance.find(op)
+    counts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    names = emulated(devices)
+    for kind in kinds:
+        dtype = getattr(torch, kind)
+        if dtype not in op.dtypes:
+            continue
+        for sample in conformance.samples_of(op, dtype)[:samples]:
+            outcome = (
+                conformance.Outcome(MISSING, "no such function")
+                if function is None
+                else run_sample(op, function, sample, names)
+            )
+            counts[outcome.status] += 1
+            if outcome.why:
+                reasons[f"{kind}: {outcome.why}"] += 1
+    status = next((kind for kind in (WRONG, MISSING, REFUSED) if counts[kind]), PASSES)
+    why = [why for why, _ in reasons.most_common(3)]
+    return {"operator": conformance.full_name(op), "status": status, "counts": dict(counts), "why": why}
+
+
+def run_sample(
+    op: Any, function: Callable[..., Any], sample: Any, devices: Sequence[str]
+) -> conformance.Outcome:
+    """One sample on every device, and the comparison with the first."""
+    first: Any = None
+    for name in devices:
+        found = computed_on(name, op, function, sample)
+        if first is None:
+            first = found
+            continue
+        why = apart(op, first, found)
+        if why:
+            return conformance.Outcome(WRONG, f"{name}: {why}")
+    if isinstance(first, str):
+        return conformance.Outcome(REFUSED, f"alike: {first}")
+    return conformance.Outcome(PASSES)
+
+
+def computed_on(name: str, op: Any, function: Callable[..., Any], sample: Any) -> list[Any] | str:
+    """The results and gradients as PyTorch's tensors; or the error, alike on every device, as text."""
+    import hcq
+    from hcq import config
+
+    os.environ["HCQ_DEVICE"] = name
+    config.use(None)
+    hcq.Tensor.manual_seed(7)
+    try:
+        parts = tuple(conformance.converted(part) for part in (sample.input, sample.args, sample.kwargs))
+        results = list(conformance.leaves([function(parts[0], *parts[1], **parts[2])]))
+        tensors = [leaf for leaf in results if isinstance(leaf, hcq.Tensor)]
+        found = [conformance.as_torch(leaf) if isinstance(leaf, hcq.Tensor) else leaf for leaf in results]
+        wanting = [leaf for leaf in conformance.leaves(parts) if getattr(leaf, "requires_grad", False)]
+        smooth = [leaf for leaf in tensors if leaf.dtype.is_float]
+        if not wanting or not smooth or not op.supports_autograd:
+            return found
+        loss = smooth[0].sum()
+        for leaf in smooth[1:]:
+            loss = loss + leaf.sum()
+        loss.backward()
+        return found + [None if leaf.grad is None else conformance.as_torch(leaf.grad) for leaf in wanting]
+    except Exception as error:
+        text = (
+            " ".join(str(error).split()).replace(f"device={name}", "device=...").replace(f" {name} ", " ... ")
+        )
+        return f"{type(error).__name__}: {text}"[:150]
+
+
+def apart(op: Any, first: list[Any] | str, found: list[Any] | str) -> str:
+    """What is different; "" for nothing."""
+    import torch
+
+    if isinstance(first, str) or isinstance(found, str):
+        if isinstance(first, str) and isinstance(found, str):
+            return "" if first[:40] == found[:40] else f"{found} instead of {first}"
+        return f"{found} instead of a result" if isinstance(found, str) else f"a result instead of {first}"
+    if len(first) != len(found):
+        return f"{len(found)} results instead of {len(first)}"
+    for want, have in zip(first, found):
+        if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
+            if type(want) is not type(have) or (want != have and want == want):
+                return f"{have!r} instead of {want!r}"[:80]
+            continue
+        if want.shape != have.shape or want.dtype != have.dtype:
+            return f"{have.dtype} {tuple(have.shape)} instead of {want.dtype} {tuple(want.shape)}"
+        if op.name in conformance.UNDEFINED_VALUES:
+            continue
+        rtol = atol = 0.0
+        if want.dtype.is_floating_point or want.is_complex():
+            size = want[want.isfinite()].abs()
+            scale = max(1.0, float(size.max())) if size.numel() else 1.0
+            rtol, atol = conformance.tolerance(op, want.dtype)
+            rtol, atol = max(rtol, 1e-5), max(atol, 1e-6 * scale)
+        why = conformance.apart(want, have, rtol, atol)
+        if why:
+            return why
+    return ""
+
+
+def page(results: list[dict[str, Any]], devices: Sequence[str], samples: int) -> str:
+    """docs/conformance-devices.md."""
+    groups = [conformance.CORE, *dict.fromkeys(conformance.OUTSIDE.values())]
+    rows = [
+        conformance.score([r for r in results if conformance.group_of(r["operator"]) == group]).row(group)
+        for group in groups
+    ]
+    first, *others = devices
+    each = "The first sample" if samples == 1 else f"The first {samples} samples"
+    lines = [
+        "# Conformance between devices",
+        "",
+        f"Written by `make conformance CONFORMANCE_FLAGS='--devices {','.join(devices)}'`; change",
+        "tools/conformance_devices.py or the operators, not this page.",
+        "",
+        f"{each} of each dtype of the operators in [conformance](conformance.md), computed by us on {first} and on",
+        f"{' and on '.join(others)}: results, and gradients of their sum. What is no float is equal; floats have",
+        "OpInfo's tolerances, at least 1e-5 of themselves and 1e-6 of the greatest. A sample passes where all devices",
+        "agree; where all refuse alike it is counted as refused, and where we have no such function as missing.",
+        "",
+        "| group | operators that agree | | samples that agree | |",
+        "| --- | --- | --- | --- | --- |",
+        *rows,
+        conformance.score(results).row("all"),
+        "",
+        "## Operators that differ between devices",
+        "",
+    ]
+    wrong = [result for result in results if result["status"] in (WRONG, conformance.LATE)]
+    lines += [f"- `{r['operator']}` {r['status']}: {r['why'][0] if r['why'] else ''}" for r in wrong]
+    if not wrong:
+        lines.append("None.")
+    refused = sum(result["status"] == REFUSED for result in results)
+    missing = sum(result["status"] == MISSING for result in results)
+    lines += ["", f"Refused alike on every device: {refused} operators. Missing: {missing}."]
+    return "\n".join([*lines, ""])
