@@ -312,7 +312,12 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
                 found[node] = source
                 continue
             storage = _on(source, leaf.arg.device)
-            found[node] = here = brought(storage, node.arg, _on)
+            here = brought(storage, node.arg, _on)
+            if structure_of([node]).tracked[0]:
+                if here.op is not Op.BUFFER:  # parts side by side: one memory keeps the history
+                    here = _on(Node(Op.CONTIGUOUS, here.dtype, (here,)), str(node.arg)).node()
+                here.arg.history, here.arg.noted, here.arg.tracked = node, written_so_far(), True
+            found[node] = here
             if recorder is not None and here.op is Op.BUFFER and not devices.is_group(here.arg.device):
                 recorder.moved(storage, here.arg)
         _replace(found)

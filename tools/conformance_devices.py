@@ -9,7 +9,7 @@ Next     conformance.py (the samples, the processes, and the comparison with PyT
     python tools/conformance.py --devices CPU,nv:sm_90 --samples 6 --only cumsum
 
 A name such as amd:gfx1100 is an emulated device. Values and gradients are compared: what is no float exactly, floats
-with the tolerance that OpInfo gives the operator. Random numbers begin at one seed, so they are compared, too.
+with the tolerances of conformance.py. Random numbers begin at one seed, so they are compared, too.
 Emulated devices are slow: `--json out.jsonl --resume` goes on where a run was cut short.
 """
 
@@ -30,6 +30,8 @@ PASSES, WRONG, REFUSED, MISSING = (
     conformance.REFUSED,
     conformance.MISSING,
 )
+
+Found = tuple[list[Any], list[Any]] | str  # results and gradients, or an error
 
 
 def emulated(devices: Sequence[str]) -> list[str]:
@@ -84,8 +86,8 @@ def run_sample(
     return conformance.Outcome(PASSES)
 
 
-def computed_on(name: str, op: Any, function: Callable[..., Any], sample: Any) -> list[Any] | str:
-    """The results and gradients as PyTorch's tensors; or the error, alike on every device, as text."""
+def computed_on(name: str, op: Any, function: Callable[..., Any], sample: Any) -> Found:
+    """The results and the gradients as PyTorch's tensors; or the error, alike on every device, as text."""
     import hcq
     from hcq import config
 
@@ -100,12 +102,13 @@ def computed_on(name: str, op: Any, function: Callable[..., Any], sample: Any) -
         wanting = [leaf for leaf in conformance.leaves(parts) if getattr(leaf, "requires_grad", False)]
         smooth = [leaf for leaf in tensors if leaf.dtype.is_float]
         if not wanting or not smooth or not op.supports_autograd:
-            return found
+            return found, []
         loss = smooth[0].sum()
         for leaf in smooth[1:]:
             loss = loss + leaf.sum()
         loss.backward()
-        return found + [None if leaf.grad is None else conformance.as_torch(leaf.grad) for leaf in wanting]
+        slopes = [None if leaf.grad is None else conformance.as_torch(leaf.grad) for leaf in wanting]
+        return found, slopes
     except Exception as error:
         text = (
             " ".join(str(error).split()).replace(f"device={name}", "device=...").replace(f" {name} ", " ... ")
@@ -113,14 +116,27 @@ def computed_on(name: str, op: Any, function: Callable[..., Any], sample: Any) -
         return f"{type(error).__name__}: {text}"[:150]
 
 
-def apart(op: Any, first: list[Any] | str, found: list[Any] | str) -> str:
+def apart(op: Any, first: Found, found: Found) -> str:
     """What is different; "" for nothing."""
-    import torch
-
     if isinstance(first, str) or isinstance(found, str):
         if isinstance(first, str) and isinstance(found, str):
             return "" if first[:40] == found[:40] else f"{found} instead of {first}"
         return f"{found} instead of a result" if isinstance(found, str) else f"a result instead of {first}"
+    why = values_apart(op, first[0], found[0], 0.0, 0.0)
+    if not why:
+        slopes = conformance.GRADIENT_RTOL, conformance.GRADIENT_ATOL
+        why = values_apart(op, first[1], found[1], *slopes)
+        why = f"gradient: {why}" if why else ""
+    return why
+
+
+def values_apart(op: Any, first: list[Any], found: list[Any], rtol: float, atol: float) -> str:
+    """What is different between results, or between gradients.
+
+    rtol, atol   of floats, of each and of the greatest; where OpInfo gives the operator more, that counts
+    """
+    import torch
+
     if len(first) != len(found):
         return f"{len(found)} results instead of {len(first)}"
     for want, have in zip(first, found):
@@ -132,13 +148,13 @@ def apart(op: Any, first: list[Any] | str, found: list[Any] | str) -> str:
             return f"{have.dtype} {tuple(have.shape)} instead of {want.dtype} {tuple(want.shape)}"
         if op.name in conformance.UNDEFINED_VALUES:
             continue
-        rtol = atol = 0.0
+        bounds = 0.0, 0.0
         if want.dtype.is_floating_point or want.is_complex():
             size = want[want.isfinite()].abs()
             scale = max(1.0, float(size.max())) if size.numel() else 1.0
-            rtol, atol = conformance.tolerance(op, want.dtype)
-            rtol, atol = max(rtol, 1e-5), max(atol, 1e-6 * scale)
-        why = conformance.apart(want, have, rtol, atol)
+            given = conformance.tolerance(op, want.dtype)
+            bounds = max(given[0], rtol, 1e-5), max(given[1], max(atol, 1e-6) * scale)
+        why = conformance.apart(want, have, *bounds)
         if why:
             return why
     return ""
@@ -161,8 +177,9 @@ def page(results: list[dict[str, Any]], devices: Sequence[str], samples: int) ->
         "",
         f"{each} of each dtype of the operators in [conformance](conformance.md), computed by us on {first} and on",
         f"{' and on '.join(others)}: results, and gradients of their sum. What is no float is equal; floats have",
-        "OpInfo's tolerances, at least 1e-5 of themselves and 1e-6 of the greatest. A sample passes where all devices",
-        "agree; where all refuse alike it is counted as refused, and where we have no such function as missing.",
+        "OpInfo's tolerances, at least 1e-5 of themselves and 1e-6 of the greatest, gradients those of that page. A",
+        "sample passes where all devices agree; where all refuse alike it is counted as refused, and where we have no",
+        "such function as missing.",
         "",
         "| group | operators that agree | | samples that agree | |",
         "| --- | --- | --- | --- | --- |",

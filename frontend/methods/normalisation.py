@@ -170,6 +170,8 @@ class Normalisation(Methods):
         [[-1.0], [1.0]]
         """
         shape = self.node.shape
+        if shape == (0,):
+            return self
         if len(shape) < 2:
             raise UsageError(f"[batch_norm] shape {shape}: axis 1 is the channel. Use unsqueeze first.")
         if (mean is None) != (var is None):

@@ -96,9 +96,7 @@ class Parts(Methods):
         >>> print(Tensor([1j, -1 + 0j, 1 + 0j]).angle())
         tensor([1.5708, 3.1416, 0.0000])
         """
-        x = self._float()
-        turned = (x < 0.0).where(math.pi, 0.0).cast(x.dtype)
-        return (x != x).where(x.detach(), turned)
+        return 0.0 - self._float().clamp(-1.0, 0.0).floor() * math.pi  # the floor's slope is zero
 
     @property
     def H(self) -> Self:

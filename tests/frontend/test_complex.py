@@ -136,6 +136,8 @@ def test_real_numbers_have_parts_too():
     x = Tensor([-2.0, 0.0, 3.0, float("nan")])
     assert x.real is x and x.conj() is x
     np.testing.assert_allclose(x.angle().numpy(), np.angle(x.numpy()))
+    x.requires_grad_().angle().sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [0.0] * 4
     with pytest.raises(UsageError, match="no imaginary parts"):
         x.imag  # noqa: B018
 

@@ -139,6 +139,22 @@ def test_what_is_there_goes_to_another_split_to_one_device_and_back() -> None:
     np.testing.assert_array_equal((there.shard(TWO, 0) + 1.0).cpu().numpy(), x + 1)
 
 
+@pytest.mark.parametrize("axis", (None, 0))
+def test_a_gradient_goes_back_through_moves_whose_values_are_there_already(axis: int | None) -> None:
+    x = Tensor([1.0, 2.0, 3.0, 4.0]).requires_grad_()
+    apart = (x * 2.0).shard(TWO, axis).realize()
+    together = (apart * 3.0).to("CPU:2").realize()
+    assert together.tolist() == [6.0, 12.0, 18.0, 24.0]
+    (together * together).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [72.0, 144.0, 216.0, 288.0]
+    cut = (x * 2.0).detach().to("CPU:2").realize()
+    with hcq.no_grad():
+        kept = (x * 2.0).to("CPU:2").realize()
+    for moved in (cut, kept):
+        with pytest.raises(UsageError, match="does not depend"):
+            moved.sum().backward()
+
+
 def test_a_write_in_place_keeps_the_split_and_what_was_made_before_keeps_its_value() -> None:
     x = data(6, 2)
     a = Tensor(x).shard(TWO, 0).realize()
