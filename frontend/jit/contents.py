@@ -175,7 +175,7 @@ class _Walk:
             self.places.append(Place(name, value, None))
             if len(value) > MOST_ENTRIES:
                 return []
-            items = value.items() if isinstance(value, dict) else enumerate(value)
+            items = list(value.items()) if isinstance(value, dict) else enumerate(list(value))
             return [(f"{name}[{k!r}]", each) for k, each in items]
         if isinstance(value, types.ModuleType):
             return self._of_attributes(name, vars(value), is_whole=False)
@@ -238,7 +238,7 @@ class _Walk:
     def _of_attributes(self, name: str, held: Any, is_whole: bool) -> list[tuple[str, Any]]:
         keys = [
             key
-            for key in held
+            for key in list(held)  # other threads may add to it
             if isinstance(key, str)
             and (key in self.names or (is_whole and not key.startswith("__")))
             and not key.endswith("(jit)")
@@ -254,7 +254,9 @@ class _Walk:
             ):  # a container of layers has its own
                 self.seen.add(id(inner))
                 self.places.append(Place(name, inner, None, is_timed=True))
-                found += [(f"{name}.{k}", v) for k, v in inner.items()] if isinstance(inner, dict) else []
+                found += (
+                    [(f"{name}.{k}", v) for k, v in list(inner.items())] if isinstance(inner, dict) else []
+                )
             else:
                 found.append((f"{name}.{key}", inner))
         return found
