@@ -15,6 +15,7 @@ from __future__ import annotations
 from math import pi, prod
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend.core import check_count, shape_args, thread_modes, transforms
@@ -348,6 +349,8 @@ class Random(Methods):
         cls, sizes: Shape, device: str | None, number: Any, dtype: DType, requires_grad: bool, generator: Any = None
     ) -> Self:  # fmt: skip
         """A tensor of numbers made from random words, drawn now."""
+        if generator is not None and not hasattr(generator, "stream_for"):
+            raise UsageError(f"[rand] generator={shown(generator)}: give a hcq.Generator, or None.")
         if generator is not None and device is None:
             device = generator.device
         where = devices.canonical(device)

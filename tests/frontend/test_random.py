@@ -335,3 +335,9 @@ def test_numbers_of_any_shape_are_made_by_one_kernel_beside_the_counter(shape):
     for _ in range(3):
         draw()
     assert draw.kernels == 2
+
+
+def test_a_draw_takes_generators_alone():
+    for draw in (Tensor.rand, Tensor.randn):
+        with pytest.raises(UsageError, match=r"generator='seed': give a hcq\.Generator"):
+            draw(3, generator="seed")
