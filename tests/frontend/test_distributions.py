@@ -112,9 +112,10 @@ def test_what_is_drawn_spreads_as_the_density_says(kind):
     if Tensor([1]).device == "METAL" and kind in ("Gamma", "Chi2"):
         pytest.skip("their shares are computed in float64")
     one = made(kind, CASES[kind][0])
-    drawn = one.sample((1000,)).sort(0).values
-    apart = np.abs(one.cdf(drawn).numpy() - (np.arange(1000)[:, None] + 0.5) / 1000).max()
-    assert apart < 1.95 / math.sqrt(1000)  # exceeded once in 1000
+    count = 200 if kind in ("Gamma", "Chi2") else 1000  # whose shares take long
+    drawn = one.sample((count,)).sort(0).values
+    apart = np.abs(one.cdf(drawn).numpy() - (np.arange(count)[:, None] + 0.5) / count).max()
+    assert apart < 1.95 / math.sqrt(count)  # exceeded once in 1000
 
 
 def test_whole_numbers_are_drawn_as_often_as_they_are_likely():
