@@ -69,6 +69,13 @@ INSIDE = (
 EXPLAINED = {
     "byte": "a negative or too large float has no right uint8: PyTorch keeps its low bits, we give the nearest end "
     "of the dtype, as every cast here does (docs/semantics.md).",
+    "zero_": "the value is right; `backward()` of what depends on no tensor that requires a gradient is refused, "
+    "where PyTorch gives zeros.",
+    "as_strided_scatter": "the values are right; PyTorch gives elements that are overwritten, which the result does "
+    "not depend on, a gradient of 1, and we give 0.",
+    "chalf": "there is no complex number of two float16.",
+    "randint": "`randint(high, size)` with the size in the second place: here it is the third, or `size=`; floats are "
+    "not drawn.",
     "max_pool2d_with_indices_backward": "the way back of `max_pool2d`, which programs reach by `backward()`.",
     "to_sparse": "there is no sparse layout here: all tensors are dense.",
 }
