@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import shown
 from hcq.frontend import views
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
@@ -175,9 +176,13 @@ class Asking(Methods):
         >>> Tensor([1.0, 2.0]).map_(Tensor([3.0, 5.0]), lambda x, y: x * y).tolist()
         [3.0, 10.0]
         """
+        if not isinstance(other, Methods):
+            raise UsageError(f"[map_] {shown(other)}: takes a tensor, and a function of two numbers.")
         return self._mapped("map_", callable, self, other.expand(*self.node.shape))
 
     def _mapped(self, call: str, function: Callable[..., Any], *given: Any) -> Self:
+        if not callable(function):
+            raise UsageError(f"[{call}] {shown(function)}: takes a function of numbers.")
         rows = [one.flatten().tolist() for one in given]
         kind: Any = self._kind
         here: Any = self

@@ -151,6 +151,11 @@ class Margins(Methods):
         x = self if len(self.node.shape) == 2 else self._reshape((1, self.numel()))
         if p not in (1, 2):
             raise UsageError(f"[multi_margin_loss] p={p}: use 1 or 2.")
+        if target.numel() != x.node.shape[0]:
+            raise UsageError(
+                f"[multi_margin_loss] target {target.shape} for {self.shape}: give each of "
+                f"{x.node.shape[0]} rows one class."
+            )
         places = target._reshape((x.node.shape[0], 1))
         size = x.node.shape[1]
         points = (margin - x.gather(1, places) + x).clamp(min=0.0)

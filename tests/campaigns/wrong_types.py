@@ -803,7 +803,7 @@ CAMPAIGNS = (
         "wrong-types",
         "arguments of wrong types and hostile values to every public call of tensors and nn",
         run,
-        40,
+        20,
     ),
     Campaign("wrong-types-cpu", INJECTED, run_device, 60),
     Campaign(

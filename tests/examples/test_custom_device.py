@@ -39,6 +39,7 @@ def test_it_keeps_the_contract_of_a_device(run: Run) -> None:
     assert "skipped" not in said
 
 
+@pytest.mark.thorough
 def test_the_digits_network_learns_on_it_as_on_the_cpu(run: Run) -> None:
     program = str(ROOT / "tests" / "examples" / "digits_losses.py")
     found, right = (json.loads(run(program, HCQ_DEVICE=name)) for name in (KIND, "CPU"))

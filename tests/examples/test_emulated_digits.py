@@ -64,7 +64,7 @@ def test_amd_gpus_give_the_cpus_losses(arch: str, queue: str) -> None:
     ("arch", "renderer"),
     [
         ("sm_90", "ptx"),
-        ("sm_80", "cuda"),
+        pytest.param("sm_80", "cuda", marks=pytest.mark.thorough),
         pytest.param("sm_90", "cuda", marks=pytest.mark.thorough),
         pytest.param("sm_80", "ptx", marks=pytest.mark.thorough),
     ],

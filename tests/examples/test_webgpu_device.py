@@ -50,6 +50,7 @@ def test_its_pyproject_names_the_entry_point() -> None:
     assert f'[project.entry-points."hcq.backends"]\n{KIND} = "{PLACE}"\n' in text
 
 
+@pytest.mark.thorough
 def test_it_keeps_the_contract_of_a_device(run: Run) -> None:
     keeps_the_contract(run, f"not ({TOOLS})")
 

@@ -96,7 +96,7 @@ def test_gradients_of_causal_attention_skip_them_too(gpu: str) -> None:
         assert one.bank_conflicts == one.local_sectors == 0
 
 
-@pytest.mark.parametrize("tiles", [3, 4, 6])
+@pytest.mark.parametrize("tiles", [4, *(pytest.param(tiles, marks=pytest.mark.thorough) for tiles in (3, 6))])
 def test_blocks_with_fewer_steps_than_tiles_ahead_have_no_copies_under_way_when_they_store(
     machine: None, tiles: int
 ) -> None:

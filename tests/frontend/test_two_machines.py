@@ -18,13 +18,11 @@ SCRIPT = Path(__file__).with_name("two_machines.py")
 @pytest.mark.parametrize(
     "emulate",
     [
-        "amd:gfx1201",
-        "amd:gfx90a",
         "amd:gfx1100:caches",
         "nv:sm_90",
         *[
             pytest.param(word, marks=pytest.mark.thorough)
-            for word in ("amd:gfx1100", "amd:gfx942", "nv:sm_80")
+            for word in ("amd:gfx1100", "amd:gfx942", "amd:gfx1201", "amd:gfx90a", "nv:sm_80")
         ],
     ],
 )

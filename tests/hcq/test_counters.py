@@ -107,7 +107,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.parametrize("word", ["nv:sm_80", "amd:gfx942"])
+@pytest.mark.parametrize("word", ["nv:sm_80", pytest.param("amd:gfx942", marks=pytest.mark.thorough)])
 def test_a_sample_of_a_product_says_what_all_of_it_does(word: str, tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("HCQ_")}
     environ |= {

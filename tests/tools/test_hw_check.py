@@ -81,9 +81,10 @@ def archived(folder: Path) -> set[str]:
 # -- everything, on emulated GPUs
 
 
+@pytest.mark.thorough
 @pytest.mark.deadline(300)
 @pytest.mark.slow
-@pytest.mark.parametrize("word", ["nv:sm_90", pytest.param("amd:gfx942", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("word", ["nv:sm_90", "amd:gfx942"])
 def test_every_check_passes_on_an_emulated_gpu(emulated, capsys, word):
     folder = emulated(word)
     assert main(["-o", str(folder)]) == 0, capsys.readouterr().out

@@ -206,6 +206,7 @@ def test_a_batch_is_a_dimension_of_the_tensor(gpu: Any) -> None:
     assert code.tensor_maps[1] == "float16 136x64x3 272x17408 64x64x1"
 
 
+@pytest.mark.thorough
 def test_a_recorded_call_passes_maps_of_the_tensors_of_each_call(gpu: Any) -> None:
     """A replay changes the address inside of the map."""
     rng = np.random.default_rng(3)

@@ -238,6 +238,7 @@ def test_children_that_run_no_kernel_leave_the_chunk_in_use(own: CpuDevice, obje
     assert len(own.code_arena.chunks) == 1
 
 
+@pytest.mark.thorough
 def test_however_often_a_process_forks_code_reaches_its_constants(own: CpuDevice) -> None:
     """Each fork gives the chunks up that there are; with as many forks as a long program makes they stay small."""
     slots = []

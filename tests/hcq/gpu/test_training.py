@@ -15,7 +15,9 @@ ROOT = PROGRAM.parents[3]
 AMD = ("amd:gfx1100", "amd:gfx1201", "amd:gfx90a", "amd:gfx942")
 NV = ("nv:sm_90", "nv:sm_80", "nv:sm_120")
 WAYS = [  # the digits train in tests/examples on one GPU of each way
-    pytest.param((*AMD, "amd:gfx1100:caches"), {"HCQ_AMD_QUEUE": "pm4"}, id="pm4"),
+    pytest.param(
+        (*AMD, "amd:gfx1100:caches"), {"HCQ_AMD_QUEUE": "pm4"}, id="pm4", marks=pytest.mark.thorough
+    ),
     pytest.param(
         (*AMD, "amd:gfx1100:caches"), {"HCQ_AMD_QUEUE": "aql"}, id="aql", marks=pytest.mark.thorough
     ),

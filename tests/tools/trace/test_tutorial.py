@@ -73,6 +73,7 @@ def test_the_page_has_a_command_for_every_verb() -> None:
     assert used == set(verbs.choices)
 
 
+@pytest.mark.thorough
 @pytest.mark.deadline(240)
 @pytest.mark.slow
 def test_every_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:

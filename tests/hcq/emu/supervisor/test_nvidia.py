@@ -99,6 +99,7 @@ def test_a_mapping_is_of_the_memory_that_the_descriptor_was_prepared_for(emulate
     )
 
 
+@pytest.mark.thorough
 def test_a_program_may_have_more_allocations_than_a_process_has_descriptors(emulate: Program) -> None:
     run(
         emulate,
