@@ -118,8 +118,8 @@ class _KernelText(Text):
     def before_narrowing(self, dtype: DType, name: str) -> str:
         return self.opaque(dtype, name)
 
-    def after_widening(self, dtype: DType, name: str) -> str:
-        return self.opaque(dtype, name)
+    def widened(self, of: DType, to: DType, name: str) -> str:
+        return self.opaque(to, self.let(f"fpext {register_type(of)} {name} to {register_type(to)}"))
 
     def opaque(self, dtype: DType, name: str) -> str:
         """Through an empty inline assembly, lane by lane, which is no instruction.

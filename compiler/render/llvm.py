@@ -19,7 +19,7 @@ from hcq.compiler.render import llvm_arithmetic as spell
 from hcq.compiler.render import llvm_dots as dots
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
 from hcq.compiler.render.llvm_streams import FENCE, METADATA, STREAMED, Streams
-from hcq.ir.dtype import DType
+from hcq.ir.dtype import DType, dtypes
 from hcq.ir.op import ARITHMETIC, Op
 
 SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
@@ -29,7 +29,7 @@ def render(program: Program, arch: str) -> str:
     """The module's text. Raises RenderError for an operation that this target has no spelling for."""
     text = Text(program)
     if arch == "x86_64":
-        text.has_extremes, text.streams = True, Streams(program)
+        text.has_extremes, text.halves_by_four, text.streams = True, True, Streams(program)
     return text.module()
 
 
@@ -39,6 +39,7 @@ class Text:
     pointer = "ptr"  # how the address of a buffer's element is written
     space = "p0"  # and how intrinsics call its address space
     has_extremes = False
+    halves_by_four = False  # whether a single half is widened as the first of four
     copy_facts = ""  # metadata of copies that waves begin
     streams: Streams | None = None  # stores that go past the caches, where a target has them
 
@@ -106,13 +107,20 @@ class Text:
         """The value that is rounded to a narrower format, kept apart from its rounding where a target needs that."""
         return name
 
-    def after_widening(self, dtype: DType, name: str) -> str:
-        """The same value, of which LLVM does not know that it was widened.
+    def widened(self, of: DType, to: DType, name: str) -> str:
+        """A float as one of a wider format, of which LLVM does not know that it was widened.
 
-        Where it does, LLVM 22 takes `select (x > 0), 0, x` for a minimum, and then has 0.0 for -0.0.
+        Where it does, LLVM 22 takes `select (x > 0), 0, x` for a minimum, and then has 0.0 for -0.0. On x86 it moves a
+        single half into whichever register, beside what is there (VPINSRW): such a register may be an accumulator, and
+        the next product then waits for the last sum. So a single half is the first of four.
         """
-        kind = register_type(dtype)
-        return self.call(kind, f"llvm.arithmetic.fence.{spell.suffix(dtype)}", [(kind, name)])
+        if self.halves_by_four and (of, to) == (dtypes.float16, dtypes.float32):
+            four = self.let(f"insertelement <4 x half> zeroinitializer, half {name}, i64 0")
+            wide = self.widened(of.vec(4), to.vec(4), four)
+            return self.let(f"extractelement <4 x float> {wide}, i64 0")
+        kind = register_type(to)
+        wide = self.let(f"fpext {register_type(of)} {name} to {kind}")
+        return self.call(kind, f"llvm.arithmetic.fence.{spell.suffix(to)}", [(kind, wide)])
 
     def opaque(self, dtype: DType, name: str) -> str:
         """The same value; where a target needs that, one of which LLVM knows nothing."""

@@ -36,8 +36,8 @@ class Text(Protocol):
     def before_narrowing(self, dtype: DType, name: str) -> str:
         """A value that is about to be rounded to a narrower format."""
 
-    def after_widening(self, dtype: DType, name: str) -> str:
-        """A value that was just widened."""
+    def widened(self, of: DType, to: DType, name: str) -> str:
+        """A float as one of a wider format."""
 
     def opaque(self, dtype: DType, name: str) -> str:
         """The same value, of which LLVM knows nothing where a target needs that."""
@@ -305,7 +305,7 @@ def cast(text: Text, source: Operand, to: DType) -> str:
     if a.is_float and b.is_float:
         if b.itemsize < a.itemsize:
             return text.let(f"fptrunc {kind} {text.before_narrowing(of, name)} to {into}")
-        return text.after_widening(to, text.let(f"fpext {kind} {name} to {into}"))
+        return text.widened(of, to, name)
     if a.is_float:
         if a is dtypes.float16:
             single = dtypes.float32.vec(of.lanes)
