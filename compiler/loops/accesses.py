@@ -86,6 +86,15 @@ class Accesses:
         """Arithmetic operations per element, the addresses' own left out."""
         return sum(1 for n in self.values if n.op in ARITHMETIC and n.dtype.kind is not Kind.INDEX)
 
+    def ops_along(self, axis: Axis) -> int:
+        """Those of them that differ along an axis: the others are shared by its steps."""
+        bit = self.nest.axis(axis).bit
+        return sum(
+            1
+            for n in self.values
+            if n.op in ARITHMETIC and n.dtype.kind is not Kind.INDEX and self.nest.masks[n] & bit
+        )
+
     @cached_property
     def points(self) -> int:
         """Elements the innermost body runs for."""

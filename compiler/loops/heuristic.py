@@ -14,6 +14,8 @@ Groups come last: none for little work, else several pieces per thread, so that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.binding import MAX_COPIES
 from hcq.compiler.loops.contraction import schedule_contraction
@@ -27,6 +29,8 @@ PIECE_NS = 40_000  # a group should last about this long
 PIECES_PER_THREAD = 8
 SHORT_AXIS = 4  # steps beside an ordered range that are written out
 SHORT_SUM = 4  # steps of a reduction of columns that are written out whole, without a loop
+BLOCK_COPIES = 8  # of a row and the axes around it that are written out, at most
+SHARED_COPIES = 16  # where the steps of such an axis read the same
 ACCUMULATORS = 8  # of a reduction of columns: two additions begin in a cycle, and one takes four
 
 
@@ -190,11 +194,38 @@ def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         return
     if best_row is not None and not best_row.is_ordered:
         width = fit_lanes(best_row.size, facts.lanes(target, best_row))
-        copies = max(
-            1, min(8 if facts.op_count <= 4 else 4 if facts.op_count <= 24 else 2, best_row.size // width)
-        )
+        steps = facts.ops_along(best_row)
+        most = 8 if steps <= 4 else 4 if steps <= 24 else 2
+        copies = max(1, min(most, best_row.size // width))
         write_out(nest, best_row, width, copies)
+        if best_row.size <= width * copies:
+            _write_out_around(nest, facts, best_row, reduced, copies, most)
     spread(nest, facts.work_ns(), target, None)
+
+
+def _write_out_around(
+    nest: LoopNest, facts: Accesses, row: Axis, reduced: Sequence[Axis], copies: int, most: int
+) -> None:
+    """Write out the reduced axes just outside of a short row that is written out whole, as in a block of numbers.
+
+    What all steps of such an axis read is then read once, and what tells them apart is known while compiling.
+    """
+    if reduced[-1] is not row:
+        return
+    for axis in reversed(reduced[:-1]):
+        if axis.is_ordered or len(axis.loops) != 1:
+            return
+        is_shared = any(nest.masks[load] & row.bit and not nest.masks[load] & axis.bit for load in nest.loads)
+        room = (SHARED_COPIES if is_shared else BLOCK_COPIES) // copies
+        if axis.size <= room:
+            nest.unroll(axis.loops[0].name)
+            copies *= axis.size
+            continue
+        few = max(2, most // copies)
+        if copies < most and axis.size % few == 0:
+            nest.split(axis.loops[0].name, few)
+            nest.unroll(nest.axis(axis).loops[-1].name)
+        return
 
 
 def _scan(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> None:

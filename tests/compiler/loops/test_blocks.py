@@ -1,0 +1,62 @@
+"""A product with quantised weights walks a block in straight code, and no scale in float16 waits for a sum."""
+
+from __future__ import annotations
+
+import io
+
+import capstone
+import numpy as np
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from hcq import Tensor
+from hcq.compiler.compile import compile_kernel
+from hcq.compiler.target import Target
+from hcq.frontend.scheduler.schedule import schedule
+from hcq.frontend.scheduler.structure import structure_of
+from hcq.frontend.state.blocks import BY_NAME
+from hcq.frontend.state.quantised import of_bytes
+from hcq.ir.node import Node
+
+ROWS, COLUMNS = 64, 1024
+TARGET = Target("cpu", "x86_64", "blocks", 2, 512, 32, l1_bytes=48 << 10, l2_bytes=1 << 20, cpu="x86-64-v4")
+
+
+def product(form: str) -> Node:
+    """The kernel of one row times quantised weights."""
+    block = BY_NAME[form]
+    raw = Tensor(np.zeros(ROWS * COLUMNS // block.elements * block.size_bytes, np.uint8), device="CPU")
+    x = Tensor(np.ones((1, COLUMNS), np.float32), device="CPU").realize()
+    result = x.linear(of_bytes(raw, form, (ROWS, COLUMNS)))
+    structure = structure_of([result.node])
+    (kernel,) = schedule([result.node], structure.storages, threads=TARGET.threads).kernels
+    return kernel.sink
+
+
+# of 256 elements by 16: those between which a load is shared, and as many more as fit into eight
+@pytest.mark.parametrize(
+    ("form", "vectors"), [("Q4_K", 8), ("Q5_K", 16), ("Q6_K", 8), ("Q2_K", 8), ("Q3_K", 16)]
+)
+def test_as_much_of_a_block_is_written_out_as_shares_its_loads(form: str, vectors: int) -> None:
+    shown: dict[str, str] = {}
+    compile_kernel(product(form), TARGET, show=shown.__setitem__)
+    sizes = [
+        int(line.split(" of ")[1].split()[0])
+        for line in shown["code"].splitlines()
+        if line.lstrip().startswith("unroll ")
+    ]
+    assert np.prod(sizes) == vectors
+
+
+@pytest.mark.parametrize("form", ["Q8_0", "Q4_0", "Q4_K"])
+def test_a_scale_in_float16_is_put_beside_nothing_that_is_computed(form: str) -> None:
+    """VPINSRW keeps the rest of a register: if that is a sum, the next product waits for it."""
+    text = ELFFile(io.BytesIO(compile_kernel(product(form), TARGET).image)).get_section_by_name(".text")
+    found = [
+        mnemonic
+        for _, _, mnemonic, _ in capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64).disasm_lite(
+            text.data(), 0
+        )
+    ]
+    assert "vcvtph2ps" in found
+    assert "vpinsrw" not in found
