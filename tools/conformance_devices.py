@@ -3,13 +3,13 @@
 In       samples of the OpInfo database; names of devices, the first of which the others are compared with
 Out      what differs, operator by operator; docs/conformance-devices.md
 Changes  the process's default device, one device after the other
-Next     conformance.py (the samples, the processes, and the comparison with PyTorch)
+Next     conformance.py (the command line), conformance_samples.py, conformance_judge.py (tolerances)
 
     python tools/conformance.py --devices CPU,amd:gfx1100,nv:sm_90            one sample of each dtype, and the page
     python tools/conformance.py --devices CPU,nv:sm_90 --samples 6 --only cumsum
 
 A name such as amd:gfx1100 is an emulated device. Values and gradients are compared: what is no float exactly, floats
-with the tolerances of conformance.py. Random numbers begin at one seed, so they are compared, too.
+with the tolerances of conformance_judge.py. Random numbers begin at one seed, so they are compared, too.
 Emulated devices are slow: `--json out.jsonl --resume` goes on where a run was cut short.
 """
 
@@ -21,15 +21,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hcq.tools import conformance
+from hcq.tools import conformance_judge, conformance_page
+from hcq.tools.conformance_judge import LATE, MISSING, PASSES, REFUSED, WRONG, Outcome
+from hcq.tools.conformance_samples import as_torch, converted, find, full_name, leaves, samples_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance-devices.md"
-PASSES, WRONG, REFUSED, MISSING = (
-    conformance.PASSES,
-    conformance.WRONG,
-    conformance.REFUSED,
-    conformance.MISSING,
-)
 
 Found = tuple[list[Any], list[Any]] | str  # results and gradients, or an error
 
@@ -46,7 +42,7 @@ def run_operator(op: Any, kinds: Sequence[str], devices: Sequence[str], samples:
     """All samples of one operator, on every device."""
     import torch
 
-    function = conformance.find(op)
+    function = find(op)
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     names = emulated(devices)
@@ -54,9 +50,9 @@ def run_operator(op: Any, kinds: Sequence[str], devices: Sequence[str], samples:
         dtype = getattr(torch, kind)
         if dtype not in op.dtypes:
             continue
-        for sample in conformance.samples_of(op, dtype)[:samples]:
+        for sample in samples_of(op, dtype)[:samples]:
             outcome = (
-                conformance.Outcome(MISSING, "no such function")
+                Outcome(MISSING, "no such function")
                 if function is None
                 else run_sample(op, function, sample, names)
             )
@@ -65,12 +61,10 @@ def run_operator(op: Any, kinds: Sequence[str], devices: Sequence[str], samples:
                 reasons[f"{kind}: {outcome.why}"] += 1
     status = next((kind for kind in (WRONG, MISSING, REFUSED) if counts[kind]), PASSES)
     why = [why for why, _ in reasons.most_common(3)]
-    return {"operator": conformance.full_name(op), "status": status, "counts": dict(counts), "why": why}
+    return {"operator": full_name(op), "status": status, "counts": dict(counts), "why": why}
 
 
-def run_sample(
-    op: Any, function: Callable[..., Any], sample: Any, devices: Sequence[str]
-) -> conformance.Outcome:
+def run_sample(op: Any, function: Callable[..., Any], sample: Any, devices: Sequence[str]) -> Outcome:
     """One sample on every device, and the comparison with the first."""
     first: Any = None
     for name in devices:
@@ -80,10 +74,10 @@ def run_sample(
             continue
         why = apart(op, first, found)
         if why:
-            return conformance.Outcome(WRONG, f"{name}: {why}")
+            return Outcome(WRONG, f"{name}: {why}")
     if isinstance(first, str):
-        return conformance.Outcome(REFUSED, f"alike: {first}")
-    return conformance.Outcome(PASSES)
+        return Outcome(REFUSED, f"alike: {first}")
+    return Outcome(PASSES)
 
 
 def computed_on(name: str, op: Any, function: Callable[..., Any], sample: Any) -> Found:
@@ -95,11 +89,11 @@ def computed_on(name: str, op: Any, function: Callable[..., Any], sample: Any) -
     config.use(None)
     hcq.Tensor.manual_seed(7)
     try:
-        parts = tuple(conformance.converted(part) for part in (sample.input, sample.args, sample.kwargs))
-        results = list(conformance.leaves([function(parts[0], *parts[1], **parts[2])]))
+        parts = tuple(converted(part) for part in (sample.input, sample.args, sample.kwargs))
+        results = list(leaves([function(parts[0], *parts[1], **parts[2])]))
         tensors = [leaf for leaf in results if isinstance(leaf, hcq.Tensor)]
-        found = [conformance.as_torch(leaf) if isinstance(leaf, hcq.Tensor) else leaf for leaf in results]
-        wanting = [leaf for leaf in conformance.leaves(parts) if getattr(leaf, "requires_grad", False)]
+        found = [as_torch(leaf) if isinstance(leaf, hcq.Tensor) else leaf for leaf in results]
+        wanting = [leaf for leaf in leaves(parts) if getattr(leaf, "requires_grad", False)]
         smooth = [leaf for leaf in tensors if leaf.dtype.is_float]
         if not wanting or not smooth or not op.supports_autograd:
             return found, []
@@ -107,7 +101,7 @@ def computed_on(name: str, op: Any, function: Callable[..., Any], sample: Any) -
         for leaf in smooth[1:]:
             loss = loss + leaf.sum()
         loss.backward()
-        slopes = [None if leaf.grad is None else conformance.as_torch(leaf.grad) for leaf in wanting]
+        slopes = [None if leaf.grad is None else as_torch(leaf.grad) for leaf in wanting]
         return found, slopes
     except Exception as error:
         text = (
@@ -124,7 +118,7 @@ def apart(op: Any, first: Found, found: Found) -> str:
         return f"{found} instead of a result" if isinstance(found, str) else f"a result instead of {first}"
     why = values_apart(op, first[0], found[0], 0.0, 0.0)
     if not why:
-        slopes = conformance.GRADIENT_RTOL, conformance.GRADIENT_ATOL
+        slopes = conformance_judge.GRADIENT_RTOL, conformance_judge.GRADIENT_ATOL
         why = values_apart(op, first[1], found[1], *slopes)
         why = f"gradient: {why}" if why else ""
     return why
@@ -146,15 +140,15 @@ def values_apart(op: Any, first: list[Any], found: list[Any], rtol: float, atol:
             continue
         if want.shape != have.shape or want.dtype != have.dtype:
             return f"{have.dtype} {tuple(have.shape)} instead of {want.dtype} {tuple(want.shape)}"
-        if op.name in conformance.UNDEFINED_VALUES:
+        if op.name in conformance_judge.UNDEFINED_VALUES:
             continue
         bounds = 0.0, 0.0
         if want.dtype.is_floating_point or want.is_complex():
             size = want[want.isfinite()].abs()
             scale = max(1.0, float(size.max())) if size.numel() else 1.0
-            given = conformance.tolerance(op, want.dtype)
+            given = conformance_judge.tolerance(op, want.dtype)
             bounds = max(given[0], rtol, 1e-5), max(given[1], max(atol, 1e-6) * scale)
-        why = conformance.apart(want, have, *bounds)
+        why = conformance_judge.apart(want, have, *bounds)
         if why:
             return why
     return ""
@@ -162,9 +156,11 @@ def values_apart(op: Any, first: list[Any], found: list[Any], rtol: float, atol:
 
 def page(results: list[dict[str, Any]], devices: Sequence[str], samples: int) -> str:
     """docs/conformance-devices.md."""
-    groups = [conformance.CORE, *dict.fromkeys(conformance.OUTSIDE.values())]
+    groups = [conformance_page.CORE, *dict.fromkeys(conformance_page.OUTSIDE.values())]
     rows = [
-        conformance.score([r for r in results if conformance.group_of(r["operator"]) == group]).row(group)
+        conformance_page.score([r for r in results if conformance_page.group_of(r["operator"]) == group]).row(
+            group
+        )
         for group in groups
     ]
     first, *others = devices
@@ -184,12 +180,12 @@ def page(results: list[dict[str, Any]], devices: Sequence[str], samples: int) ->
         "| group | operators that agree | | samples that agree | |",
         "| --- | --- | --- | --- | --- |",
         *rows,
-        conformance.score(results).row("all"),
+        conformance_page.score(results).row("all"),
         "",
         "## Operators that differ between devices",
         "",
     ]
-    wrong = [result for result in results if result["status"] in (WRONG, conformance.LATE)]
+    wrong = [result for result in results if result["status"] in (WRONG, LATE)]
     lines += [f"- `{r['operator']}` {r['status']}: {r['why'][0] if r['why'] else ''}" for r in wrong]
     if not wrong:
         lines.append("None.")
