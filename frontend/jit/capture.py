@@ -4,7 +4,8 @@ In       a function and its arguments
 Out      the function's result and a `CallRecord`: the plans that ran on which memory, what the call read of the
          tensors outside, what it left behind
 Changes  whatever the function changes; what it left lazy is computed at its end
-Next     replay.py (a call submitted again), function.py (which call is captured and which replayed)
+Next     record.py (what is written down), stand_ins.py, delivery.py (what goes in and comes out), replay.py (a call
+         submitted again), function.py (which call is captured and which replayed)
 
 The function runs on stand-ins for its tensor arguments: the same memory under other names. All other memory that it
 reads or writes belongs to tensors outside, and is identified by them. Only two equal records show that a call does
@@ -16,207 +17,35 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import varying_numbers
 from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
+from hcq.frontend.jit.delivery import deliver
 from hcq.frontend.jit.pytree import (
     Argument,
     Gradient,
     New,
     Ref,
     Same,
-    comparable,
-    filled,
     leaves_of,
     mapped,
     shape_of,
     tensors_in,
 )
-from hcq.frontend.jit.references import IN_A_TUPLE, Reference, references_to
+from hcq.frontend.jit.record import CallRecord, External, Move, Role, Run, Slot, State, Template
+from hcq.frontend.jit.references import IN_A_TUPLE, references_to
+from hcq.frontend.jit.stand_ins import stand_ins
 from hcq.frontend.plan import Plan
 from hcq.frontend.realize import Recorder, give_memory, realize, unwatched
-from hcq.frontend.scheduler.structure import Structure, structure_of
+from hcq.frontend.scheduler.structure import Structure
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.variable import Bound, Leaf
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
-
-# where memory comes from, as the call sees it: ("argument", number), ("made", number), ("data", number),
-# ("grad", id of the tensor whose .grad it was) or ("memory", the Storage of a tensor outside)
-Role = tuple[str, Any]
-
-
-class Move:
-    """A value that was brought from one device to another; it stands in the place of a plan.
-
-    source, device   from where, and to where
-    """
-
-    launches = ()
-    results = (1,)  # after its only input
-
-    def __init__(self, source: Storage, here: Storage) -> None:
-        self.source, self.device = source.device, here.device
-        self.dtype, self.shape, self.size_bytes = here.dtype, here.shape, here.size_bytes
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Equal for moves that do the same."""
-        return ("move", self.source, self.device, self.dtype, self.shape)
-
-
-class Run(NamedTuple):
-    """A plan that was submitted, or a Move, and the role of everything it read and wrote."""
-
-    plan: Any
-    key: Any
-    inputs: tuple[Role, ...]
-    outputs: tuple[Role, ...]
-
-    def roles(self) -> dict[int, Role]:
-        """The role of each value of the plan that is no temporary."""
-        found = dict(enumerate(self.inputs))
-        for value, role in zip(self.plan.results, self.outputs):
-            found.setdefault(value, role)
-        return found
-
-
-class Template:
-    """A tensor that a call made and left: a view of memory, with placeholders for what each call has anew."""
-
-    def __init__(self, tensor: Core, roles: dict[Storage, Role], placeholders: dict[Role, Storage]):
-        structure = structure_of([tensor.node])
-        self.roles = [roles.get(storage) or ("memory", storage) for storage in structure.storages]
-        self.key = (structure.key, tuple(self.roles), tensor._requires_grad, tensor.device)
-        self.device = tensor.device
-        self.requires_grad = tensor._requires_grad
-        stand_ins = {}
-        for storage, role in zip(structure.storages, self.roles):
-            if role[0] != "memory" and role[0] != "data":
-                if role not in placeholders:
-                    placeholders[role] = storage.like()
-                    # a gradient could flow on from here in the call; through a replay it cannot
-                    placeholders[role].tracked = storage.history is not None
-                    placeholders[role].number = storage.number
-                stand_ins[storage.node()] = placeholders[role].node()
-        self.node = tensor.node.substitute(stand_ins)
-        self.whole = self.roles[0] if self.node.op is Op.BUFFER else None  # the usual case
-
-    def filled(self, placeholders: dict[Role, Storage], found: dict[Role, Storage]) -> Node:
-        """Its node, on this call's memory."""
-        if self.whole is not None and self.whole in found:
-            return found[self.whole].node()
-        places = {placeholders[role].node(): found[role].node() for role in self.roles if role in found}
-        return self.node.substitute(places)
-
-
-class External(NamedTuple):
-    """A tensor outside that the call read, and what it meant then."""
-
-    ref: Ref
-    node: Node
-    requires_grad: bool
-
-
-class Slot(NamedTuple):
-    """A .grad that the call read: a replay reads the tensor that is there then, when it is like this one."""
-
-    owner: Ref
-    gradient: Ref  # the tensor that was there
-    shape: Any
-    dtype: Any
-    device: str
-    is_shared: bool  # something else reaches it too, and the call may have read it by that way
-
-
-class State(NamedTuple):
-    """Python state that decided what was computed: the attribute of an object, and its value."""
-
-    ref: Ref
-    name: str
-    value: object
-
-    def holds(self) -> bool:
-        """Whether it is still so."""
-        thing: Any = self.ref()
-        if thing is None:
-            return False
-        now = thing._grad is not None if self.name == "grad" else vars(thing).get(self.name, True)
-        return bool(now == self.value)
-
-
-class CallRecord:
-    """What one call did. `unsettled` says why it is no model for the next calls, or is empty."""
-
-    def __init__(self) -> None:
-        self.unsettled = ""
-        self.device: str | None = None  # or several, joined by commas
-        self.is_of_group = False  # which compute together
-        self.runs: list[Run] = []
-        self.data: list[bytes] = []
-        self.data_storages: list[Storage] = []
-        self.placeholders: dict[Role, Storage] = {}
-        self.sizes: dict[Role, int] = {}  # bytes of what was made
-        self.externals: list[External] = []
-        self.written: list[Storage] = []  # memory of tensors outside, written in place
-        self.shown: set[Node] = set()  # that whose views show what is written
-        self.state: list[State] = []
-        self.indices: list[tuple[Any, Any]] = []  # a list or array that was an index, and a copy of it
-        self.templates: list[Template] = []  # of what is New in results, gradients and kept tensors
-        self.results: Any = None
-        self.gradients: list[tuple[Ref, Any]] = []  # whose .grad the call set, and to what
-        self.slots: dict[int, Slot] = {}  # by the id of the tensor whose .grad the call read
-        self.pins: list[tuple[Ref, Ref]] = []  # a tensor, and the very .grad that the call's memory is of
-        self.kept: list[tuple[list[Reference], int]] = []  # where a tensor was left, and its template
-
-    def is_stale(self) -> bool:
-        """True when no call can be like it any more: a tensor that it read is gone."""
-        return any(external.node.op is Op.BUFFER and external.ref() is None for external in self.externals)
-
-    def pinned(self, before: CallRecord) -> list[tuple[Ref, Ref]]:
-        """The tensors whose .grad must be the very one of this call, which did what the call before did.
-
-        What two calls read of two gradients, they read of `.grad`. Of one gradient that is reached by other ways as
-        well, nobody knows.
-        """
-        known = before.slots
-        return self.pins + [
-            (slot.owner, slot.gradient)
-            for key, slot in self.slots.items()
-            if slot.is_shared and (key not in known or known[key].gradient is slot.gradient)
-        ]
-
-    def _kept_keys(self) -> list[Any]:
-        return [([place.key_of for place in places], self.templates[n].key) for places, n in self.kept]
-
-    def difference(self, other: CallRecord) -> str:
-        """Why a replay of this would not do what the other call did; empty when it would."""
-        for a, b in zip(self.runs, other.runs):
-            if a.key != b.key:
-                return _key_difference(a.key, b.key)
-            for x, y in zip((*a.inputs, *a.outputs), (*b.inputs, *b.outputs)):
-                if x != y:
-                    return _role_difference(x, y)
-        if len(self.runs) != len(other.runs):
-            return f"it ran {len(self.runs)} schedules in one call and {len(other.runs)} in the next"
-        if self.data != other.data:
-            return "a list or array that it uses as an index changes from call to call"
-        if comparable(self.results, self.templates) != comparable(other.results, other.templates):
-            return "what it returns changes from call to call: other views, other plain values"
-        mine, its = ([(id(r()), comparable(g, o.templates)) for r, g in o.gradients] for o in (self, other))
-        if mine != its:
-            return "it sets the .grad of other tensors from call to call"
-        if self._kept_keys() != other._kept_keys():
-            return (
-                "it leaves tensors in other places from call to call, as in a list that grows: keep one in a dict "
-                "or an attribute, or return it"
-            )
-        return ""
 
 
 class Capture(Recorder):
@@ -579,7 +408,7 @@ def capture(
     meant = {own[s].node(): s.node() for s in own}
     finished = False
     try:
-        args, kwargs = _stand_ins(call, tensors, [own[s] for s in storages], watch)
+        args, kwargs = stand_ins(call, tensors, [own[s] for s in storages], watch.stand_ins)
         before = shape_of((args, kwargs))
         result = function(*args, **kwargs)
         if shape_of((args, kwargs)) != before:
@@ -606,85 +435,11 @@ def capture(
     return result, seen
 
 
-def deliver(
-    tree: Any,
-    seen: CallRecord,
-    tensors: Sequence[Tensor],
-    found: dict[Role, Storage],
-    before: Mapping[int, Any],
-    gradients: Sequence[tuple[Ref, Any]] | None = None,
-) -> Any:
-    """Results and kept tensors of a call, made of this call's memory.
-
-    before     the gradients that were there when it began, by the id of whose they are
-    gradients  what to set; None when the function itself ran: it has set gradients, and kept tensors
-    """
-    made: dict[int, Tensor] = {}
-
-    def tensor_of(leaf: Any) -> Any:
-        if isinstance(leaf, New):
-            tensor = made.get(leaf.number)
-            if tensor is None:
-                template = seen.templates[leaf.number]
-                tensor = Tensor._of(template.filled(seen.placeholders, found), template.device)
-                if template.requires_grad:
-                    tensor.requires_grad_()
-                made[leaf.number] = tensor
-            return tensor
-        if isinstance(leaf, Argument):
-            return tensors[leaf.number]
-        return before[leaf.key] if isinstance(leaf, Gradient) else leaf.ref()
-
-    if gradients is not None:
-        for ref, leaf in gradients:
-            owner = ref()
-            if owner is not None:
-                owner._grad = None if leaf is None else tensor_of(leaf)
-        for places, number in seen.kept:
-            for place in places:
-                place.put(tensor_of(New(number)))
-    else:
-        for ref, leaf in seen.gradients:
-            owner = ref()
-            if owner is not None and isinstance(leaf, New):
-                made[leaf.number] = owner._grad
-    return filled(tree, tensor_of)
-
-
 def _restore(watch: Capture, meant: dict[Node, Node]) -> None:
     """After an error: what the call left lazy means the arguments, not their stand-ins."""
     left = [tensor for ref in watch.tensors if (tensor := ref()) is not None]
     for tensor in (*left, *watch.touched.values()):
         tensor.node = tensor.node.substitute(meant)
-
-
-def _stand_ins(
-    call: tuple[Any, Any], tensors: Sequence[Tensor], own: Sequence[Storage], watch: Capture
-) -> tuple[Any, Any]:
-    """The arguments with other tensors for its tensors; one that is given twice is one tensor."""
-    made: dict[int, Tensor] = {}
-    numbers = iter(range(len(tensors)))
-    leaves: dict[Leaf, Leaf] = {}  # of bound variables: their numbers are the last tensors
-    for storage in own:
-        leaf = storage.number
-        if leaf is not None:
-            leaves[leaf] = Leaf(leaf.variable, leaf.now, storage)
-
-    def stand_in(tensor: Any) -> Any:
-        if isinstance(tensor, Bound):
-            return tensor.with_leaves(lambda leaf: leaves[leaf])
-        number = next(numbers)
-        known = made.get(id(tensor))
-        if known is None:
-            node = own[number].node()
-            if node.shape != tensor.node.shape:
-                node = Node(Op.RESHAPE, node.dtype, (node,), tensor.node.shape)
-            known = made[id(tensor)] = Tensor._of(node, tensor.device)
-            watch.stand_ins[id(known)] = (live.ref(known), number)
-        return known
-
-    args, kwargs = mapped(call, stand_in)
-    return args, kwargs
 
 
 def copied(item: Any) -> Any:
@@ -719,19 +474,3 @@ def _refused_write(name: str, number: int, shape: Any) -> UsageError:
         f"[jit] {name} writes to the memory of its tensor argument {number} {shape}. "
         "Let the function reach that tensor from outside instead of as an argument, or pass x.clone()."
     )
-
-
-def _key_difference(a: tuple[Any, ...], b: tuple[Any, ...]) -> str:
-    for x, y in zip(a, b):
-        if x != y and x[:2] == y[:2] and x[0] is Op.CONST:
-            return f"it computes with {x[2]} in one call and with {y[2]} in the next"
-    return "it computes something else from call to call"
-
-
-def _role_difference(a: Role, b: Role) -> str:
-    if a[0] == b[0] == "memory":
-        return (
-            f"it uses another tensor of shape {b[1].shape} from call to call: if it replaces the tensor, "
-            "write into it instead, with assign"
-        )
-    return "it uses other tensors from call to call"

@@ -28,11 +28,12 @@ from hcq.frontend import device as devices
 from hcq.frontend.core import thread_modes, transforms, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import NotReal
-from hcq.frontend.jit.capture import CallRecord, capture, settle
+from hcq.frontend.jit.capture import capture, settle
 from hcq.frontend.jit.closure import Closure
 from hcq.frontend.jit.contents import Contents
 from hcq.frontend.jit.cut import has_cut, of_cuts, taken_apart
 from hcq.frontend.jit.group_replay import GroupRecording
+from hcq.frontend.jit.record import CallRecord
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.realize import lock, realize, storage_of
 from hcq.frontend.storage import Storage

@@ -22,7 +22,7 @@ from hcq.frontend import overdue
 from hcq.frontend.collectives import kernels
 from hcq.frontend.collectives.recorded import Transport, record
 from hcq.frontend.collectives.staged import Staging
-from hcq.frontend.jit.capture import Role, Run
+from hcq.frontend.jit.record import Role, Run
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.sharding.plan import Bucket, Compute, GroupPlan, Part
 from hcq.frontend.sharding.storage import GroupBuffer

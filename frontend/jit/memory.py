@@ -16,7 +16,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hcq.dependences import Dependences, Use
-from hcq.frontend.jit.capture import Role, Run
+from hcq.frontend.jit.record import Role, Run
 from hcq.frontend.memory_plan import share
 
 

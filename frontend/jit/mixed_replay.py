@@ -23,7 +23,7 @@ from hcq.frontend import overdue
 from hcq.frontend.collectives import kernels
 from hcq.frontend.collectives.links import route
 from hcq.frontend.collectives.staged import Staging, copy_staged
-from hcq.frontend.jit.capture import Move, Role, Run
+from hcq.frontend.jit.record import Move, Role, Run
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.storage import Storage
 from hcq.graph import Symbol

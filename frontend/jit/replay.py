@@ -23,9 +23,11 @@ from hcq.errors import UsageError
 from hcq.frontend import core, overdue
 from hcq.frontend import device as devices
 from hcq.frontend.core import live
-from hcq.frontend.jit.capture import CallRecord, Role, copied, deliver
+from hcq.frontend.jit.capture import copied
+from hcq.frontend.jit.delivery import deliver
 from hcq.frontend.jit.memory import plan_memory
 from hcq.frontend.jit.pytree import New, numbers_in, tensors_in
+from hcq.frontend.jit.record import CallRecord, Role
 from hcq.frontend.jit.references import IN_A_TUPLE
 from hcq.frontend.realize import compute_readers, give_memory, readers, realize, storage_of
 from hcq.frontend.storage import REPLAYED, Storage, next_write

@@ -37,9 +37,10 @@ from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import names as tensor_names
 from hcq.frontend.device import toolchain
-from hcq.frontend.jit.capture import Role, settle
+from hcq.frontend.jit.capture import settle
 from hcq.frontend.jit.function import Jit
 from hcq.frontend.jit.pytree import Argument, New, Same
+from hcq.frontend.jit.record import Role
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.plan import Plan, plan_for
 from hcq.frontend.realize import lock, storage_of

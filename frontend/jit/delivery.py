@@ -1,0 +1,62 @@
+"""Delivery: the results of a call, and the tensors that it keeps, made of that call's memory.
+
+In       a CallRecord, and the memory that each of its roles is in this call
+Out      the result, in the containers that it was in
+Changes  `.grad` of tensors outside, and places where the call keeps tensors
+Next     capture.py and replay.py (who ask for it)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hcq.frontend.jit.pytree import Argument, Gradient, New, Ref, filled
+from hcq.frontend.jit.record import CallRecord, Role
+from hcq.frontend.storage import Storage
+from hcq.frontend.tensor import Tensor
+
+
+def deliver(
+    tree: Any,
+    seen: CallRecord,
+    tensors: Sequence[Tensor],
+    found: dict[Role, Storage],
+    before: Mapping[int, Any],
+    gradients: Sequence[tuple[Ref, Any]] | None = None,
+) -> Any:
+    """Results and kept tensors of a call, made of this call's memory.
+
+    before     the gradients that were there when it began, by the id of whose they are
+    gradients  what to set; None when the function itself ran: it has set gradients, and kept tensors
+    """
+    made: dict[int, Tensor] = {}
+
+    def tensor_of(leaf: Any) -> Any:
+        if isinstance(leaf, New):
+            tensor = made.get(leaf.number)
+            if tensor is None:
+                template = seen.templates[leaf.number]
+                tensor = Tensor._of(template.filled(seen.placeholders, found), template.device)
+                if template.requires_grad:
+                    tensor.requires_grad_()
+                made[leaf.number] = tensor
+            return tensor
+        if isinstance(leaf, Argument):
+            return tensors[leaf.number]
+        return before[leaf.key] if isinstance(leaf, Gradient) else leaf.ref()
+
+    if gradients is not None:
+        for ref, leaf in gradients:
+            owner = ref()
+            if owner is not None:
+                owner._grad = None if leaf is None else tensor_of(leaf)
+        for places, number in seen.kept:
+            for place in places:
+                place.put(tensor_of(New(number)))
+    else:
+        for ref, leaf in seen.gradients:
+            owner = ref()
+            if owner is not None and isinstance(leaf, New):
+                made[leaf.number] = owner._grad
+    return filled(tree, tensor_of)

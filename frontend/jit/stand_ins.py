@@ -1,0 +1,55 @@
+"""Stand-ins: the tensors that a captured function gets in place of its arguments.
+
+In       the arguments of a call, and the memory that stands for each of its tensors
+Out      the same arguments, in which other tensors are: the same memory under other names
+Changes  nothing
+Next     capture.py (who calls the function on them)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hcq.frontend.core import live
+from hcq.frontend.jit.pytree import Ref, mapped
+from hcq.frontend.storage import Storage
+from hcq.frontend.tensor import Tensor
+from hcq.frontend.variable import Bound, Leaf
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+
+
+def stand_ins(
+    call: tuple[Any, Any],
+    tensors: Sequence[Tensor],
+    own: Sequence[Storage],
+    known: dict[int, tuple[Ref, int]],
+) -> tuple[Any, Any]:
+    """The arguments with other tensors for its tensors; one that is given twice is one tensor.
+
+    known  where the stand-ins are noted: by id a reference to each, and the number of its argument
+    """
+    made: dict[int, Tensor] = {}
+    numbers = iter(range(len(tensors)))
+    leaves: dict[Leaf, Leaf] = {}  # of bound variables: their numbers are the last tensors
+    for storage in own:
+        leaf = storage.number
+        if leaf is not None:
+            leaves[leaf] = Leaf(leaf.variable, leaf.now, storage)
+
+    def stand_in(tensor: Any) -> Any:
+        if isinstance(tensor, Bound):
+            return tensor.with_leaves(lambda leaf: leaves[leaf])
+        number = next(numbers)
+        own_one = made.get(id(tensor))
+        if own_one is None:
+            node = own[number].node()
+            if node.shape != tensor.node.shape:
+                node = Node(Op.RESHAPE, node.dtype, (node,), tensor.node.shape)
+            own_one = made[id(tensor)] = Tensor._of(node, tensor.device)
+            known[id(own_one)] = (live.ref(own_one), number)
+        return own_one
+
+    args, kwargs = mapped(call, stand_in)
+    return args, kwargs
