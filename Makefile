@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser notebooks mpi nv webgpu docs reference bench clean
+.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -55,6 +55,7 @@ help:
 	@echo "make reference   write the API reference, made from the docstrings: build/reference/index.html"
 	@echo "make bench    our times beside NumPy's, PyTorch's, JAX's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
+	@echo "make language install transformers, gguf and llama.cpp, for the tests of language models (apt install cmake g++)"
 	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
 	@echo "make webgpu   install wgpu, for the tests of examples/custom_device_webgpu (apt install mesa-vulkan-drivers libvulkan1)"
 	@echo "make notebooks  run the notebooks of docs/notebooks (nbclient, ipykernel)"
@@ -134,6 +135,8 @@ bench: $(VENV)/bench.stamp
 
 torch: $(VENV)/torch.stamp
 
+language: $(VENV)/language.stamp
+
 browser: $(VENV)/browser.stamp
 
 notebooks: $(VENV)/notebooks.stamp
@@ -185,6 +188,12 @@ $(VENV)/torch.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing PyTorch into $(VENV)"
 	@$(PIP) install $(TORCH_FLAGS) --editable '.[torch]'
 	@touch $@ $(VENV)/demo.stamp
+
+# llama.cpp comes as source, and is compiled for some minutes
+$(VENV)/language.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing transformers, gguf and llama.cpp"
+	@$(PIP) install $(TORCH_FLAGS) --editable '.[language]'
+	@touch $@ $(VENV)/demo.stamp $(VENV)/torch.stamp
 
 $(VENV)/conformance.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing PyTorch and what its database of operators imports, and ONNX's tests of operators"

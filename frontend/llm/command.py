@@ -135,6 +135,11 @@ def _check(options: argparse.Namespace) -> None:
 
 def _write(opened: Opened, session: Session, sampler: Sampler, options: argparse.Namespace) -> int:
     if opened.tokenizer is None:
+        if options.prompt is not None:
+            raise UsageError(
+                f"[llm] {opened.name} has no tokenizer, so it reads no text. Leave the prompt out: "
+                "it goes on from token 0."
+            )
         prompt, ends = [0], frozenset[int]()
     else:
         if options.prompt is None and sys.stdin.isatty():

@@ -25,6 +25,8 @@ from hcq.frontend.state.weights import Weights
 from hcq.frontend.tensor import Tensor
 
 MAX_CONFIG_BYTES = 1 << 20
+# what GGUF files say of a tokenizer where they have none
+NO_VOCABULARY = ("no_vocab", "none")
 
 
 class Opened(NamedTuple):
@@ -63,7 +65,7 @@ def open_model(path: str | os.PathLike[str], device: str | None = None) -> Opene
         )
     configuration = of_gguf(weights.metadata, shape[0])
     tokenizer = None
-    if "tokenizer.ggml.model" in weights.metadata:
+    if weights.metadata.get("tokenizer.ggml.model", "no_vocab") not in NO_VOCABULARY:
         tokenizer = tokenizer_of_gguf(weights.metadata, shape[0])
     model = Model(configuration, _weights(weights, configuration))
     name = weights.metadata.get("general.name")

@@ -92,10 +92,12 @@ def test_ctrl_c_ends_the_text_with_the_status_of_a_program_that_was_interrupted(
 def test_what_it_cannot_do_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hcq.save({"w": Tensor([1.0])}, tmp_path / "x.gguf", {"general.architecture": "llama"})
     hcq.save({"w": Tensor([1.0])}, tmp_path / "x.safetensors")
+    hcq.save(gguf_of(weights_of(LLAMA), LLAMA), tmp_path / "mute.gguf", METADATA)
     for words, why in (
         ([], "--random SIZE"),
         ([str(tmp_path / "x.gguf")], "no language model"),
         ([str(tmp_path / "x.safetensors")], "Give a GGUF file"),
+        ([str(tmp_path / "mute.gguf"), "text"], "no tokenizer"),
         (["x.gguf", "prompt", "--serve"], "takes no prompt"),
         (["x.gguf", "--serve", "--slots", "0"], "slots are from 1"),
         (["x.gguf", "--tokens", "0"], "give 1 or more"),

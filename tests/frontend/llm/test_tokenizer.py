@@ -88,6 +88,10 @@ def test_metadata_of_a_gguf_file_means_the_same_tokenizer(tmp_path: Path) -> Non
 
 
 def pieces(**more: Any) -> Any:
+    return of_gguf(words_of_pieces() | more)
+
+
+def words_of_pieces() -> dict[str, Any]:
     """A vocabulary of pieces as SentencePiece has them: the longer, the better."""
     words = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     texts = [
@@ -104,7 +108,7 @@ def pieces(**more: Any) -> Any:
     ]
     types = [2, 3, 3] + [6] * 256 + [1] * len(texts)
     scores = [0.0] * 259 + [-float(i) for i in range(len(texts))]
-    metadata = {
+    return {
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.tokens": words + texts,
         "tokenizer.ggml.token_type": types,
@@ -113,7 +117,6 @@ def pieces(**more: Any) -> Any:
         "tokenizer.ggml.eos_token_id": 2,
         "tokenizer.ggml.unknown_token_id": 0,
     }
-    return of_gguf(metadata | more)
 
 
 def test_pieces_merge_by_score_and_what_no_piece_is_becomes_bytes() -> None:
