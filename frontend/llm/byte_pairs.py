@@ -3,7 +3,7 @@
 In       tokens and merges, in which every byte is a printable character; what splits text into words
 Out      the tokens of a text
 Changes  a store of words that were met
-Next     splitting.py (words), tokenizer.py (who uses it)
+Next     splitting.py (words), merging.py (the merges), tokenizer.py (who uses it)
 Source   Sennrich et al. 2016; GPT-2's table of bytes to characters
 """
 
@@ -14,6 +14,7 @@ from functools import cache
 
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
+from hcq.frontend.llm.merging import merged
 
 MAX_KEPT = 1 << 16  # words
 
@@ -65,7 +66,7 @@ class BytePairs:
         if whole in self._tokens:
             return [self._tokens[whole]]
         found = []
-        for part in merged(parts, self._ranks):
+        for part in merged(parts, lambda left, right: self._ranks.get((left, right))):
             if part not in self._tokens:
                 raise UsageError(
                     f"[llm] the tokenizer has no token for {shown(part)}, a part of {shown(word)}."
@@ -82,22 +83,3 @@ class BytePairs:
             return bytes([self._bytes[character] for character in text])
         except KeyError:
             return text.encode()  # a token that is no merge of bytes stands for its text
-
-
-def merged(parts: list[str], ranks: dict[tuple[str, str], int]) -> list[str]:
-    """Parts with the best merge done everywhere, until there is none."""
-    while len(parts) > 1:
-        pairs = list(zip(parts, parts[1:], strict=False))
-        best = min(pairs, key=lambda pair: ranks.get(pair, len(ranks)))
-        if best not in ranks:
-            break
-        found, at = [], 0
-        while at < len(parts):
-            if at + 1 < len(parts) and (parts[at], parts[at + 1]) == best:
-                found.append(parts[at] + parts[at + 1])
-                at += 2
-            else:
-                found.append(parts[at])
-                at += 1
-        parts = found
-    return parts

@@ -3,17 +3,17 @@
 In       tokens, scores and types, as SentencePiece's BPE models have them; a space is written U+2581
 Out      the tokens of a text; what no piece is made of becomes tokens of its bytes
 Changes  nothing
-Next     tokenizer.py (who uses it), byte_pairs.py (merges of bytes instead)
+Next     merging.py (the merges), tokenizer.py (who uses it), byte_pairs.py (merges of bytes instead)
 Source   Kudo and Richardson 2018; llama.cpp's keys tokenizer.ggml.scores and token_type
 """
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Sequence
 
 from hcq.frontend.errors import UsageError
+from hcq.frontend.llm.merging import merged
 
 SPACE = "\u2581"
 NORMAL, BYTE = 1, 6
@@ -53,37 +53,15 @@ class Pieces:
             return []
         text = (" " if self._has_leading_space else "") + text
         found: list[int] = []
-        for part in self._merged(list(text.replace(" ", SPACE))):
+        for part in merged(text.replace(" ", SPACE), self._cost):
             token = self._tokens.get(part)
             found += [token] if token is not None else self._of_bytes(part)
         return found
 
-    def _merged(self, parts: list[str]) -> list[str]:
-        """Neighbours become one, the best score first, and of equal ones the first."""
-        after = [*range(1, len(parts)), -1]
-        before = list(range(-1, len(parts) - 1))
-        waiting: list[tuple[float, int, str]] = []
-
-        def offer(left: int, right: int) -> None:
-            if left >= 0 and right >= 0:
-                token = self._tokens.get(parts[left] + parts[right])
-                if token is not None:
-                    heapq.heappush(waiting, (-self._scores[token], left, parts[left] + parts[right]))
-
-        for at in range(len(parts) - 1):
-            offer(at, at + 1)
-        while waiting:
-            _, left, whole = heapq.heappop(waiting)
-            right = after[left]
-            if right < 0 or not parts[left] or parts[left] + parts[right] != whole:
-                continue  # one of the two is part of another piece by now
-            parts[left], parts[right] = whole, ""
-            after[left] = after[right]
-            if after[right] >= 0:
-                before[after[right]] = left
-            offer(before[left], left)
-            offer(left, after[left])
-        return [part for part in parts if part]
+    def _cost(self, left: str, right: str) -> float | None:
+        """A better score costs less."""
+        token = self._tokens.get(left + right)
+        return None if token is None else -self._scores[token]
 
     def _of_bytes(self, part: str) -> list[int]:
         found = [self._bytes.get(byte, self._unknown) for byte in part.encode("utf-8", "surrogatepass")]

@@ -6,11 +6,12 @@ Changes  nothing beside the engine's batch
 Next     questions.py (what is asked for), engine.py (who answers), answers.py (what is sent), page.html (who asks)
 
 Only this machine connects. Pages of other origins are refused, by name and by origin, as a browser would carry
-their requests here. Whoever hangs up, or is silent for too long, frees the slot.
+their requests here. Whoever hangs up, or takes too long for what it says or takes, frees the slot.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import select
 import socket
@@ -27,6 +28,7 @@ from urllib.parse import unquote, urlsplit
 from hcq.errors import DriverError
 from hcq.frontend.errors import UsageError
 from hcq.frontend.llm.answers import Answer, hashed
+from hcq.frontend.llm.deadlines import Deadlines
 from hcq.frontend.llm.engine import Engine, Failed, Full
 from hcq.frontend.llm.questions import Reader, Refused
 
@@ -35,7 +37,10 @@ NAMES = ("127.0.0.1", "localhost", "[::1]")  # how a browser may call us, also t
 PAGE = Path(__file__).parent / "page.html"
 MAX_BODY_BYTES = 1 << 20
 MAX_CONNECTIONS = 64
-SILENT_SECONDS = 30.0  # that a connection may say or take nothing
+HEAD_SECONDS = 10.0  # for the line and the headers of a request, all together
+BODY_SECONDS = 30.0  # for its body
+WRITE_SECONDS = 30.0  # to take a piece of an answer
+SEND_BUFFER_BYTES = 1 << 16  # that wait in the kernel for who reads slowly
 STOP_SECONDS = 3.0  # for answers that are written to say that they end here
 JSON, STREAM, HTML = "application/json", "text/event-stream", "text/html; charset=utf-8"
 HEADERS = {
@@ -130,7 +135,19 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "hcq-llm"
     sys_version = ""
-    timeout = SILENT_SECONDS
+
+    def setup(self) -> None:
+        """Reads have deadlines."""
+        super().setup()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        self._line = Deadlines(self.connection)
+        self.rfile.close()
+        self.rfile = io.BufferedReader(self._line)
+
+    def handle_one_request(self) -> None:
+        """One request, whose head has to be here in time."""
+        self._line.begin(HEAD_SECONDS)
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         self._guarded(self._get)
@@ -259,11 +276,19 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused("Content-Length has to say how many bytes the body has.", None, 411)
         if int(text) > MAX_BODY_BYTES:
             raise Refused(f"the body has {text} bytes; {MAX_BODY_BYTES} are taken.", None, 413)
-        deadline, size, parts = time.monotonic() + SILENT_SECONDS, int(text), list[bytes]()
+        size, parts = int(text), list[bytes]()
+        self._line.begin(BODY_SECONDS)
         while size:
-            part = self.rfile.read1(size)
-            if not part or time.monotonic() > deadline:
-                raise Refused(f"the body ended, or paused, {size} bytes before its end.", None, 408)
+            try:
+                part = self.rfile.read1(size)
+            except TimeoutError:
+                part = b""
+            if not part:
+                raise Refused(
+                    f"the body ended, or took longer than {BODY_SECONDS:g} s, {size} bytes before its end.",
+                    None,
+                    408,
+                )
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
@@ -281,6 +306,7 @@ class _Handler(BaseHTTPRequestHandler):
             pass
 
     def _head(self, status: int, kind: str, more: dict[str, str]) -> None:
+        self.connection.settimeout(WRITE_SECONDS)  # of each piece that is written from here on
         self.send_response(status)
         for name, value in ({"Content-Type": kind} | HEADERS | more).items():
             self.send_header(name, value)

@@ -3,10 +3,11 @@
 In       the name of a split, or the pattern in a tokenizer.json
 Out      a function from text to its words, which together are the text
 Changes  a table of letters and numbers, made when a text first has characters beyond ASCII
-Next     byte_pairs.py (words to tokens)
+Next     patterns.py (patterns of strangers), byte_pairs.py (words to tokens)
 Source   the patterns of GPT-2, Llama 3 and Qwen 2, as tokenizer.json files of these models have them
 
-Python's patterns do not know classes of Unicode characters: \\p{L} and \\p{N} are written out.
+Patterns that are known to be harmless are Python's, which does not know classes of Unicode characters: \\p{L} and
+\\p{N} are written out. Any other one, which may be made to take for ever, is matched by patterns.py.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
+from hcq.frontend.llm.patterns import Pattern
 
 Split = Callable[[str], list[str]]
 
@@ -29,35 +31,36 @@ LLAMA3 = (
     r"\s+(?!\S)|\s+"
 )
 QWEN2 = LLAMA3.replace("{1,3}", "")
+# none of them goes back far without a match: in Python's own matching, which is faster, time grows with the text
+HARMLESS = (GPT2, LLAMA3, QWEN2)
 MAX_PATTERN = 4096
 _ASCII = {"L": "A-Za-z", "N": "0-9"}
 
 
 def splitter(pattern: str) -> Split:
-    """A function that splits text by a pattern; what lies between its matches are words, too."""
-    for name in re.findall(r"\\[pP]\{?(\w*)", pattern):
-        if name not in _ASCII or "\\P" in pattern:
-            raise UsageError(
-                f"[llm] texts are split by {shown(pattern)}: of Unicode classes \\p{{L}} and \\p{{N}} are known."
-            )
-    try:
-        _compiled(pattern, True)
-    except re.error as error:
-        raise UsageError(
-            f"[llm] texts are split by {shown(pattern)}, which is no pattern: {error}."
-        ) from None
+    """A function that splits text by a pattern; what lies between its matches are words, too.
+
+    Raises  UsageError for a pattern that is none, or has what is not known
+    """
+    matches = _harmless(pattern) if pattern in HARMLESS else Pattern(pattern).matches
 
     def split(text: str) -> list[str]:
         found, at = [], 0
-        for match in _compiled(pattern, text.isascii()).finditer(text):
-            if match.start() > at:
-                found.append(text[at : match.start()])
-            if match[0]:
-                found.append(match[0])
-            at = max(at, match.end())
+        for begin, end in matches(text):
+            if begin > at:
+                found.append(text[at:begin])
+            found.append(text[begin:end])
+            at = end
         return [*found, text[at:]] if at < len(text) else found
 
     return split
+
+
+def _harmless(pattern: str) -> Callable[[str], Iterator[tuple[int, int]]]:
+    def matches(text: str) -> Iterator[tuple[int, int]]:
+        return (match.span() for match in _compiled(pattern, text.isascii()).finditer(text))
+
+    return matches
 
 
 @cache
@@ -117,9 +120,17 @@ def splitter_of_json(data: Any) -> Split:
             raise UsageError(
                 f"[llm] tokenizer.json splits texts by {shown(step)}; ByteLevel and Split are known."
             )
-    if len(patterns) > 1:
-        raise UsageError(f"[llm] tokenizer.json splits texts {len(patterns)} times; once is known.")
-    return splitter(patterns[0]) if patterns else lambda text: [text]
+    if not patterns:
+        return lambda text: [text]
+    splits = [splitter(pattern) for pattern in patterns]
+
+    def split(text: str) -> list[str]:
+        words = [text]
+        for one in splits:  # each splits what the one before has left
+            words = [part for word in words for part in one(word)]
+        return words
+
+    return split
 
 
 SPLITS: dict[str, Split] = {

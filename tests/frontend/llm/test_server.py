@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 from hcq import DriverError, UsageError
 from hcq.frontend.llm import server as server_module
 from hcq.frontend.llm.batch import Batch
+from hcq.frontend.llm.deadlines import Deadlines
 from hcq.frontend.llm.dialogue import form_of
 from hcq.frontend.llm.engine import Engine
 from hcq.frontend.llm.questions import Reader
@@ -327,15 +329,81 @@ def test_an_answer_that_takes_too_long_is_given_up(server: Server, monkeypatch: 
     idle(server)
 
 
+def trickled(connection: socket.socket, byte: bytes) -> bytes:
+    """What is answered to one byte after another, without end."""
+    try:
+        while not select.select([connection], [], [], 0.001)[0]:
+            connection.sendall(byte)
+        return connection.recv(4096)
+    except ConnectionError:
+        return b""
+
+
 def test_silence_ends_a_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module._Handler, "timeout", 0.1)
-    connection = raw(server, b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n")
-    assert connection.recv(100) == b""
-    body = request(ENDLESS)
-    with raw(server, body[:-5]) as connection:  # it promised five bytes more
-        while connection.recv(4096):
-            pass
+    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(server_module, "BODY_SECONDS", 0.1)
+    for text in (b"", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"):
+        with raw(server, text) as connection:
+            assert connection.recv(100) == b""
+    with raw(server, request(ENDLESS)[:-5]) as connection:  # it promised five bytes more
+        assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
     idle(server)
+
+
+def test_a_request_that_trickles_ends_its_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    # never silent for long, and never done: only all of a phase can be bounded
+    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(server_module, "BODY_SECONDS", 0.1)
+    with raw(server, b"GET /v1/models HTTP/1.1\r\nX: ") as connection:
+        assert trickled(connection, b"x") == b""
+    head = request(ENDLESS).partition(b"Content-Length")[0] + b"Content-Length: 1000000\r\n\r\n"
+    with raw(server, head) as connection:
+        # a byte that comes after it has been closed makes the kernel drop what was answered
+        answer = trickled(connection, b" ")
+    assert not answer or answer.startswith(b"HTTP/1.1 408 ")
+    while server._open:
+        time.sleep(0.005)
+
+
+def test_whoever_never_reads_frees_the_slot(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "WRITE_SECONDS", 0.1)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", server.server_address[1]))
+        connection.sendall(request(ENDLESS | {"stream": True}))
+        while server.engine.load[0] == 0:
+            time.sleep(0.005)
+        while server._open:  # the client stays, and the server has closed its side
+            time.sleep(0.005)
+    idle(server)
+
+
+@pytest.mark.parametrize("apart", [1, 3])
+def test_a_phase_ends_at_its_deadline_whatever_comes(apart: int) -> None:
+    now = [0.0]
+
+    class Trickle:
+        """A socket with a byte every so many seconds."""
+
+        left = 0.0
+
+        def settimeout(self, left: float) -> None:
+            self.left = left
+
+        def recv_into(self, buffer: Any) -> int:
+            now[0] += min(apart, self.left)
+            if self.left < apart:
+                raise TimeoutError
+            return 1
+
+    line = Deadlines(Trickle(), lambda: now[0])
+    for _ in range(2):  # the next phase has a time of its own
+        begun, count = now[0], 0
+        line.begin(10)
+        with pytest.raises(TimeoutError):
+            while line.read(1):
+                count += 1
+        assert count == 10 // apart and now[0] - begun == 10
 
 
 def test_so_many_connections_are_open_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
