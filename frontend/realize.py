@@ -438,6 +438,7 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
             roots, structure = parted, structure_of(parted)
         written = _written(roots)
         known = set(roots)
+        made = known | {node for node in toposort(roots) if node.op is Op.ASSIGN}
         more: dict[Node, None] = {}
         moves: dict[Node, None] = {}
         for tensor in live:
@@ -446,7 +447,7 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
                 continue
             if any(_is_move(inner) for inner in node.toposort()):
                 moves |= _moves_of(node, written)
-                if not _reads(node, written, known):
+                if not _reads(node, written, made):
                     continue  # it moves what is written now: afterwards
             root = _root(node)
             if root is None or root in written:  # a view of what is overwritten becomes a copy

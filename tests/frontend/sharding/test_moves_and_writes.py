@@ -47,6 +47,18 @@ def test_sums_of_what_was_moved_before_and_after_a_write(source: str) -> None:
     assert written.to("CPU").tolist() == NEW
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_is_computed_from_a_write_can_be_moved_before_the_write_has_run(source: str) -> None:
+    written = SOURCES[source]()
+    written.assign(written * 10.0)
+    doubled = written * 2.0
+    moved = doubled.to("CPU:2")
+    assert moved.realize().tolist() == [20.0, 40.0, 60.0, 80.0]
+    assert [buffer.device.name for buffer in moved.node.arg.buffers()] == ["CPU:2"]
+    assert doubled.tolist() == moved.tolist()
+    assert written.tolist() == NEW
+
+
 @pytest.mark.parametrize("device", ["CPU", "CPU:1", "CPU:1,CPU:2", "CPU:2,CPU:1"])
 def test_what_reads_no_memory_is_computed_on_the_device_that_is_named(device: str) -> None:
     x = Tensor.ones(37, device=device).contiguous().realize()
