@@ -16,7 +16,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.errors import NotReal, UsageError
-from hcq.ir.dtype import NAMED, DType, Scalar, dtypes, from_bits, struct_code, to_bits, truncate
+from hcq.ir.dtype import NAMED, DType, Scalar, dtypes, element, from_bits, struct_code, to_bits, truncate
 from hcq.ir.node import Shape
 
 MAX_DEPTH = 64  # of lists in lists: axes of a tensor
@@ -75,7 +75,10 @@ def _dtype_of(flat: list[Any]) -> DType:
 
 
 def pack(flat: list[Any], dtype: DType) -> bytes:
-    """Numbers as the bytes of a dtype. Floats become whole towards zero; what does not fit an integer is refused."""
+    """Numbers as the bytes of a dtype. Floats become whole towards zero; what does not fit an integer is refused.
+
+    A negative whole number is what an unsigned format counts from its end: -1 in uint8 is 255.
+    """
     code = struct_code(dtype)
     if code is None or dtype is dtypes.float16:
         width = dtype.itemsize
@@ -91,14 +94,20 @@ def pack(flat: list[Any], dtype: DType) -> bytes:
             raise UsageError(_no_room(flat, dtype)) from None
         return struct.pack(f"<{len(flat)}{code}", *[truncate(value, dtype) for value in flat])
     except struct.error:
-        raise UsageError(_no_room(flat, dtype)) from None
+        kept = [element(value, dtype) for value in flat]
+        if kept == flat:
+            raise UsageError(_no_room(flat, dtype)) from None
+        return pack(kept, dtype)
 
 
 def _whole(value: Any, dtype: DType) -> int:
     try:
-        return int(value)
+        whole = int(value)
     except (ValueError, OverflowError):
         raise UsageError(f"[Tensor] {value} is no {dtype.name}. Use a floating-point dtype.") from None
+    if whole < 0 and dtype.is_unsigned and not isinstance(value, int):
+        raise UsageError(_no_room([value], dtype))
+    return whole
 
 
 def _no_room(flat: list[Any], dtype: DType) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from hcq.checks import shown
 from hcq.frontend import sizes
 from hcq.frontend.errors import UsageError
-from hcq.ir.dtype import DType, Scalar, dtypes, truncate
+from hcq.ir.dtype import DType, Scalar, dtypes, element, truncate
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import MOVEMENT, Op
 
@@ -131,6 +131,11 @@ def constant(call: str, value: Scalar, dtype: DType) -> Node:
             _constants.clear()
         node = _constants[dtype, value] = const(_fitting(call, value, dtype), dtype)
     return node
+
+
+def constant_element(call: str, value: Scalar, dtype: DType) -> Node:
+    """`constant`, for a number that elements become: -1 is 255 in uint8."""
+    return constant(call, element(value, dtype), dtype)
 
 
 def _fitting(call: str, value: Scalar, dtype: DType) -> Scalar:

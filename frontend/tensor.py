@@ -62,7 +62,7 @@ from hcq.frontend.methods.product import Product
 from hcq.frontend.methods.random import Random
 from hcq.frontend.methods.reduction import Reduction
 from hcq.frontend.methods.window import Window
-from hcq.frontend.nodes import constant, expanded, scalar_dtype
+from hcq.frontend.nodes import constant, constant_element, expanded, scalar_dtype
 from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
@@ -138,7 +138,7 @@ class Tensor(
             return node if dtype is None else node.cast(dtype)
         if kind is float or kind is int or kind is bool:
             dtype = dtype or scalar_dtype(data)
-            return constant("Tensor", data, dtype)
+            return constant_element("Tensor", data, dtype)
         if isinstance(data, (bytes, bytearray, memoryview)):
             shape, have, raw = formats.from_buffer(data, dtype or dtypes.uint8)
         elif hasattr(data, "__array__"):
@@ -304,14 +304,17 @@ class Tensor(
     def data(self) -> memoryview:
         """The elements on the host, copied, as a memoryview: row-major, in this shape where Python has the format.
 
+        Where an axis is empty the shape is (0,), for memoryviews have no others without elements.
+
         >>> Tensor([[1, 2]], dtype=hcq.int32).data().tolist()
         [[1, 2]]
         """
         raw = memoryview(self._bytes("data"))
         code: Any = struct_code(self.dtype)
-        if code is None or code == "e" or raw.nbytes == 0:
+        if code is None or code == "e":
             return raw
-        return raw.cast(code, self._shape_now()) if self.node.shape else raw.cast(code)
+        shape = self._shape_now()
+        return raw.cast(code) if 0 in shape else raw.cast(code, shape)
 
     def _bytes(self, call: str) -> bytes:
         if self.node.op is Op.CONST:

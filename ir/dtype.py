@@ -269,6 +269,15 @@ def truncate(value: Scalar, dtype: DType) -> Scalar:
     return wrapped - (1 << bits) if dtype.kind is Kind.INT and wrapped >> (bits - 1) else wrapped
 
 
+def element(value: Scalar, dtype: DType) -> Scalar:
+    """The number that an element keeps when it is given this one: -1 in uint8 is 255, as in PyTorch and C.
+
+    What an unsigned format has no negative counterpart of, -256 in uint8, stays as it is, and so does -1.5.
+    """
+    is_wrapped = dtype.kind is Kind.UINT and type(value) is int and -dtype.max <= value < 0
+    return truncate(value, dtype) if is_wrapped else value
+
+
 def to_bits(value: Scalar, dtype: DType) -> int:
     """The bits of a number in a format, as an unsigned integer; a float too large becomes infinity (e4m3: NaN)."""
     if dtype.kind is not Kind.FLOAT:

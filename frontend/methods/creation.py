@@ -16,7 +16,7 @@ from hcq.frontend import device as devices
 from hcq.frontend.core import Core, check_count, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
-from hcq.frontend.nodes import constant, expanded, iota, ordinal, permuted, scalar_dtype
+from hcq.frontend.nodes import constant, constant_element, expanded, iota, ordinal, permuted, scalar_dtype
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -51,7 +51,7 @@ class Creation(Methods):
         if any(size < 0 for size in sizes):
             raise UsageError(f"[full] shape {sizes}: sizes are 0 or more.")
         check_count("full", sizes)
-        node = expanded(constant("full", fill_value, dtype or scalar_dtype(fill_value)), sizes)
+        node = expanded(constant_element("full", fill_value, dtype or scalar_dtype(fill_value)), sizes)
         return cls._leaf(node, device, requires_grad)
 
     @classmethod
@@ -225,7 +225,7 @@ class Creation(Methods):
         [7, 7]
         """
         return self._like(
-            expanded(constant("full_like", fill_value, dtype or self.node.dtype), self.node.shape)
+            expanded(constant_element("full_like", fill_value, dtype or self.node.dtype), self.node.shape)
         )
 
     def zeros_like(self, dtype: DType | None = None) -> Self:

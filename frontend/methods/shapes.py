@@ -19,7 +19,7 @@ from hcq.frontend.core import Core, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import constant_in
 from hcq.frontend.methods.base import Methods
-from hcq.frontend.nodes import broadcast_shape, constant, expanded, flipped, iota, permuted
+from hcq.frontend.nodes import broadcast_shape, constant_element, expanded, flipped, iota, permuted
 from hcq.ir.dtype import DType, Scalar, dtypes
 
 if TYPE_CHECKING:
@@ -467,7 +467,7 @@ class Shapes(Methods):
         """
         if isinstance(value, Core):
             return value.cast(self.node.dtype).expand(self.node.shape)  # type: ignore[attr-defined,no-any-return]
-        whole = self._like(expanded(constant("fill", value, self.node.dtype), self.node.shape))
+        whole = self._like(expanded(constant_element("fill", value, self.node.dtype), self.node.shape))
         return constant_in(self, whole)
 
     def constant_pad_nd(self, pad: Sequence[int], value: Scalar = 0.0) -> Self:

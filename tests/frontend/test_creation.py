@@ -34,6 +34,23 @@ def test_like_another_takes_its_shape_and_dtype():
     same(x.full_like(5), np.full((1, 2), 5, np.int16))
 
 
+@pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64], ids=str)
+def test_unsigned_elements_count_negative_whole_numbers_from_their_end_and_refuse_what_lies_beyond(dtype):
+    makers = (
+        lambda number: Tensor([number], dtype=dtype),
+        lambda number: Tensor(number, dtype=dtype).reshape(1),
+        lambda number: Tensor.full((1,), number, dtype=dtype),
+        lambda number: Tensor([0], dtype=dtype).full_like(number),
+        lambda number: Tensor([0], dtype=dtype).fill(number),
+        lambda number: Tensor([0], dtype=dtype).fill_(number),
+    )
+    for make in makers:
+        assert (make(-1).tolist(), make(-dtype.max).tolist()) == ([dtype.max], [1])
+        for beyond in (-dtype.max - 1, dtype.max + 1, -1.5):
+            with pytest.raises(UsageError, match=f"{beyond} does not fit in {dtype.name}"):
+                make(beyond)
+
+
 @pytest.mark.parametrize(
     "args", [(5,), (2, 7), (0, 10, 3), (5, 0, -2), (3, 3), (0, 1, 0.25), (1.5, -1, -0.5)], ids=str
 )

@@ -70,13 +70,13 @@ def test_five_steps_are_pytorchs_and_so_are_their_states_both_ways(name, options
 
 @pytest.mark.torch
 @pytest.mark.parametrize("options", [{}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw"}], ids=str)
-def test_muon_steps_as_pytorch_does_up_to_the_roundings_of_bfloat16(options):
+def test_muon_steps_as_pytorch_does_and_rounds_to_bfloat16_where_it_does(options):
     torch = pytest.importorskip("torch")
     params = [nn.Parameter(Tensor(START[0], dtype=dtypes.float32))]
     theirs = [torch.tensor(START[0].astype(np.float32), requires_grad=True)]
     run(optim.Muon(params, lr=0.1, **options), params, lambda g: Tensor(g, dtype=dtypes.float32))
     run(torch.optim.Muon(theirs, lr=0.1, **options), theirs, lambda g: torch.tensor(g.astype(np.float32)))
-    np.testing.assert_allclose(params[0].numpy(), theirs[0].detach().numpy(), atol=1e-2)
+    np.testing.assert_allclose(params[0].numpy(), theirs[0].detach().numpy(), atol=1e-5)
 
 
 def norm(x):

@@ -92,6 +92,14 @@ def test_data_is_a_memoryview_in_the_tensors_shape():
     assert (view.shape, view.format, view.tolist()) == ((2, 2), "i", [[2, 3], [4, 5]])
 
 
+def test_data_of_a_number_has_no_axes_and_data_of_nothing_keeps_its_format():
+    view = Tensor(3, dtype=dtypes.int32).data()
+    assert (view.shape, view.format, view.tolist()) == ((), "i", 3)
+    for shape in ((0,), (0, 2), (2, 0, 3)):
+        empty = Tensor.zeros(*shape, dtype=dtypes.int32).data()
+        assert (empty.shape, empty.format, empty.itemsize, empty.tolist()) == ((0,), "i", 4, [])
+
+
 def test_numbers_come_out_by_the_python_conversions():
     assert float(Tensor([2.5])) == 2.5
     assert int(Tensor(7)) == 7

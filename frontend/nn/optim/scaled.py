@@ -316,13 +316,20 @@ class Muon(Optimizer):
 
 
 def _orthogonal(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """A matrix of the same singular vectors, whose singular values are near 1."""
+    """A matrix of the same singular vectors, whose singular values are near 1.
+
+    Values between steps are bfloat16; a product and what is added to it are rounded once, together, as addmm does.
+    """
     a, b, c = coefficients
     tall = x.shape[0] > x.shape[1]
-    y = x.cast(dtypes.bfloat16)
-    y = y.T if tall else y
-    y = y / y.norm().maximum(eps)
+    y = _rounded(x.T if tall else x)
+    y = _rounded(y / _rounded(y.norm()).maximum(eps))
     for _ in range(steps):
-        gram = y @ y.T
-        y = y * a + (gram * b + (gram @ gram) * c) @ y
+        gram = _rounded(y @ y.T)
+        y = _rounded(y * a + _rounded(gram * b + (gram @ gram) * c) @ y)
     return y.T if tall else y
+
+
+def _rounded(x: Tensor) -> Tensor:
+    """The values that bfloat16 has, as float32 to go on with."""
+    return x.cast(dtypes.bfloat16).cast(dtypes.float32)
