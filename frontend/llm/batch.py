@@ -20,6 +20,7 @@ from typing import Any
 from hcq.frontend.errors import UsageError
 from hcq.frontend.gradient import no_grad
 from hcq.frontend.jit import jit
+from hcq.frontend.llm.chances import Chance, chance_of
 from hcq.frontend.llm.memory import Memory, Piece, Step
 from hcq.frontend.llm.model import Model
 from hcq.frontend.llm.sampling import Sampler
@@ -37,14 +38,24 @@ class Written:
     ending   "" while it goes on; "end" after a token that ends texts, "length" where it has as many as it may, "error"
              where nothing can be chosen, which `error` tells
     reused   how many tokens of the prompt were there from the slot's last sequence
+    chances  of the tokens it has written, each with so many likeliest ones as were asked for
     """
 
-    def __init__(self, prompt: Sequence[int], sampler: Sampler, most: int, ends: frozenset[int]):
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        sampler: Sampler,
+        most: int,
+        ends: frozenset[int],
+        likeliest: int | None = None,
+    ):
         self.prompt = list(prompt)
         self.sampler = sampler
         self.most = most
         self.ends = ends
+        self.likeliest = likeliest
         self.tokens: list[int] = []
+        self.chances: list[Chance] = []
         self.ending = self.error = ""
         self.reused = 0
         self.slot = -1
@@ -87,6 +98,7 @@ class Batch:
         self._last = Variable("last", 0, PIECE - 1)
         self._device = device
         self._steps = 0
+        self.slots = slots
 
         @jit
         def write(tokens: Tensor, places: Tensor, longest: Any) -> Tensor:
@@ -121,12 +133,20 @@ class Batch:
         """The sequences that are there."""
         return [slot.written for slot in self._slots if slot.written is not None]
 
-    def join(self, prompt: Sequence[int], sampler: Sampler, most: int, ends: frozenset[int]) -> Written:
+    def join(
+        self,
+        prompt: Sequence[int],
+        sampler: Sampler,
+        most: int,
+        ends: frozenset[int],
+        likeliest: int | None = None,
+    ) -> Written:
         """A sequence that goes on from a prompt, from the next step on.
 
-        most    how many tokens at most; fewer where there is no more room
-        ends    tokens after which nothing follows; they are not given out
-        Raises  UsageError where no slot is free, for a prompt that has no room, for numbers that are no tokens
+        most       how many tokens at most; fewer where there is no more room
+        ends       tokens after which nothing follows; they are not given out
+        likeliest  of how many tokens the chance is told in `chances` beside that of each which is chosen; None for none
+        Raises     UsageError where no slot is free, for a prompt that has no room, for numbers that are no tokens
         """
         checked_tokens(prompt, self.model.configuration.vocabulary)
         if most < 1 or len(prompt) + 1 > self.room:
@@ -137,7 +157,7 @@ class Batch:
         free = [slot for slot in self._slots if slot.written is None]
         if not free:
             raise UsageError(f"[llm] all {len(self._slots)} slots are taken. Wait until one leaves.")
-        made = Written(prompt, sampler, most, ends)
+        made = Written(prompt, sampler, most, ends, likeliest)
         # the slot that has most of the prompt; of those with as much, the one that was used least recently
         slot = max(free, key=lambda slot: (common(slot.kept, made.prompt), -slot.used))
         # of a prompt, at least the last token is read: its logits are wanted
@@ -216,7 +236,7 @@ class Batch:
         written = slot.written
         assert written is not None
         try:
-            token = written.sampler.choose(logits, slot.kept)
+            token = written.sampler.choose(logits, slot.kept, written.tokens)
         except UsageError as error:
             # what is no number in memory would reach who comes next, multiplied by 0 as it is
             written.ending, written.error = "error", str(error)
@@ -226,6 +246,8 @@ class Batch:
             if token in written.ends:
                 written.ending = "end"
             else:
+                if written.likeliest is not None:
+                    written.chances.append(chance_of(logits, token, written.likeliest))
                 written.tokens.append(token)
                 if len(written.tokens) == written.most or len(slot.kept) + 1 >= self.room:
                     written.ending = "length"

@@ -1,6 +1,6 @@
 """Engine: a thread that runs a batch for whoever asks, from any thread.
 
-In       jobs: prompts with their samplers
+In       what is asked for: prompts with their samplers, a job for each
 Out      each job's tokens as they are chosen, and how it ended
 Changes  one thread; the batch, which nobody else touches
 Next     batch.py (a step), server.py (who asks)
@@ -17,10 +17,12 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
 from hcq.errors import HcqError
 from hcq.frontend.errors import UsageError
 from hcq.frontend.llm.batch import Batch, Written
+from hcq.frontend.llm.chances import Chance
 from hcq.frontend.llm.sampling import Sampler
 
 STOPPING = "[llm] the server is stopping."
@@ -40,24 +42,59 @@ class Failed(Exception):
 
 
 class Job:
-    """What one asks for. ending: as in `Written`, once it has ended."""
+    """One answer that is written. ending: as in `Written`, once it has ended; which: its number among its kin."""
 
-    def __init__(
-        self, engine: Engine, prompt: Sequence[int], sampler: Sampler, most: int, ends: frozenset[int]
-    ):
-        self.prompt, self.sampler, self.most, self.ends = list(prompt), sampler, most, ends
+    def __init__(self, asked: Asked, which: int, sampler: Sampler):
+        self.asked, self.which, self.sampler = asked, which, sampler
         self.ending = ""
         self.is_given_up = False
         self.written: Written | None = None
-        self._engine = engine
-        self._events: SimpleQueue[int | Failed | None] = SimpleQueue()
 
-    def tokens(self, seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> Iterator[int]:
-        """Tokens as they come.
+    def give_up(self) -> None:
+        """No more tokens are wanted."""
+        self.is_given_up = True
+        self.asked.wake()
+
+    def told(self, event: Chosen | Failed | None) -> None:
+        """The engine tells of it."""
+        self.asked.events.put(event if isinstance(event, Failed) else (self, event))
+
+
+class Chosen(NamedTuple):
+    """A token that has been written. chance: None where nobody asked."""
+
+    token: int
+    chance: Chance | None
+
+
+class Asked:
+    """What one asks for: one answer or several to the same prompt, each with a sampler of its own.
+
+    likeliest  of how many tokens the chance is told beside each that is chosen; None for none
+    """
+
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        prompt: Sequence[int],
+        samplers: Sequence[Sampler],
+        most: int,
+        ends: frozenset[int],
+        likeliest: int | None,
+    ):
+        self.wake = wake
+        self.prompt, self.most, self.ends, self.likeliest = list(prompt), most, ends, likeliest
+        self.events: SimpleQueue[tuple[Job, Chosen | None] | Failed] = SimpleQueue()
+        self.jobs = [Job(self, i, sampler) for i, sampler in enumerate(samplers)]
+
+    def tokens(
+        self, seconds: float, is_wanted: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Job, Chosen | None]]:
+        """Tokens as they come, each with the job that wrote it; None where that has ended. It does not end by itself.
 
         seconds    for all of them
-        is_wanted  asked again and again while none comes, and after each; where it says no, the job is given up
-        Raises     Failed, where it cannot go on or takes longer; the job is given up then
+        is_wanted  asked again and again while none comes, and after each; where it says no, all is given up
+        Raises     Failed, where one cannot go on or all takes longer; the jobs are given up then
         """
         deadline = time.monotonic() + seconds
         while is_wanted():
@@ -65,23 +102,19 @@ class Job:
                 self.give_up()
                 raise Failed(f"[llm] the answer took longer than {seconds:g} s. Ask for fewer tokens.", 504)
             try:
-                event = self._events.get(timeout=LOOK_SECONDS)
+                event = self.events.get(timeout=LOOK_SECONDS)
             except Empty:
                 continue
-            if event is None:
-                return
             if isinstance(event, Failed):
+                self.give_up()
                 raise event
             yield event
         self.give_up()
 
     def give_up(self) -> None:
-        """No more tokens are wanted."""
-        self.is_given_up = True
-        self._engine.wake()
-
-    def _told(self, event: int | Failed | None) -> None:
-        self._events.put(event)
+        """No more tokens are wanted of any."""
+        for job in self.jobs:
+            job.give_up()
 
 
 class Engine:
@@ -103,20 +136,33 @@ class Engine:
         with self._changed:
             return len(self._running), len(self._jobs)
 
-    def submit(self, prompt: Sequence[int], sampler: Sampler, most: int, ends: frozenset[int]) -> Job:
-        """A job. Raises Full where too many wait, and Failed once the engine has been stopped."""
-        job = Job(self, prompt, sampler, most, ends)
+    @property
+    def most(self) -> int:
+        """How many answers there is room for, those that wait included."""
+        return self.waiting + self.batch.slots
+
+    def submit(
+        self,
+        prompt: Sequence[int],
+        samplers: Sequence[Sampler],
+        most: int,
+        ends: frozenset[int],
+        likeliest: int | None = None,
+    ) -> Asked:
+        """A job for each sampler, all or none. Raises Full where too many wait, and Failed once the engine has been
+        stopped."""
+        asked = Asked(self.wake, prompt, samplers, most, ends, likeliest)
         with self._changed:
             self._jobs = deque(other for other in self._jobs if not other.is_given_up)
             if self._is_stopped:
                 raise Failed(STOPPING, 503)
-            if len(self._jobs) >= self.waiting + self.batch.free:
+            if len(self._jobs) + len(asked.jobs) > self.waiting + self.batch.free:
                 raise Full(
                     f"[llm] {len(self._running)} answers are written and {len(self._jobs)} wait. Ask again later."
                 )
-            self._jobs.append(job)
+            self._jobs.extend(asked.jobs)
             self._changed.notify()
-        return job
+        return asked
 
     def wake(self) -> None:
         """Something has changed."""
@@ -162,9 +208,10 @@ class Engine:
 
     def _join(self, job: Job) -> None:
         try:
-            job.written = self.batch.join(job.prompt, job.sampler, job.most, job.ends)
+            asked = job.asked
+            job.written = self.batch.join(asked.prompt, job.sampler, asked.most, asked.ends, asked.likeliest)
         except UsageError as error:
-            job._told(Failed(str(error)))
+            job.told(Failed(str(error)))
         else:
             self._running.append(job)
 
@@ -173,12 +220,13 @@ class Engine:
         for written in told:
             job = jobs[id(written)]
             if written.ending == "error":
-                job._told(Failed(written.error))
+                job.told(Failed(written.error))
             elif written.ending != "end":
-                job._told(written.tokens[-1])
+                chance = written.chances[-1] if written.chances else None
+                job.told(Chosen(written.tokens[-1], chance))
             if written.ending:
                 job.ending = written.ending
-                job._told(None)
+                job.told(None)
                 with self._changed:
                     self._running.remove(job)
 
@@ -191,4 +239,4 @@ class Engine:
                 self._jobs.clear()
         self.batch.forget()
         for job in jobs:
-            job._told(Failed(why, status))
+            job.told(Failed(why, status))

@@ -25,18 +25,19 @@ from hcq.frontend.llm.tokenizer import Tokenizer
 MOST_TOKENS = 512  # that are written where nobody says how many
 MAX_STOPS, MAX_STOP_LENGTH = 4, 256
 MAX_MESSAGES = 4096
+MAX_ANSWERS = 128
+MAX_LIKELIEST = 20
 # what changes nothing here, whatever it says
 UNREAD = {"user", "metadata", "store", "safety_identifier", "prompt_cache_key", "service_tier"}
 # what can be done in one way only; null is that way, too
 ONE_WAY: dict[str, tuple[Any, ...]] = {
-    "n": (1,), "best_of": (1,), "logprobs": (False,), "top_logprobs": (0,), "echo": (False,), "suffix": ("",),
-    "presence_penalty": (0,), "frequency_penalty": (0,), "logit_bias": ({},), "tools": ([],), "functions": ([],),
+    "best_of": (1,), "echo": (False,), "suffix": ("",), "tools": ([],), "functions": ([],),
     "tool_choice": ("none", "auto"), "response_format": ({"type": "text"},), "modalities": (["text"],),
     "parallel_tool_calls": (True, False),
 }  # fmt: skip
 READ = {
     "model", "max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop", "stream",
-    "stream_options",
+    "stream_options", "n", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs",
 }  # fmt: skip
 
 
@@ -57,16 +58,21 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked for."""
+    """What is asked for.
+
+    samplers   one for each answer
+    likeliest  of how many tokens the chance is told beside each that is written; None for none
+    """
 
     prompt: list[int]
-    sampler: Sampler
+    samplers: list[Sampler]
     most: int
     ends: frozenset[int]
     stops: list[str]
     is_stream: bool
     wants_usage: bool
     is_chat: bool
+    likeliest: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +122,39 @@ class Reader:
         name = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
         most = _number(body, name, int, 1, 1 << 30, MOST_TOKENS)
         usage = _flag(options, "include_usage")
-        return Question(prompt, self._sampler(body), most, ends, stops, is_stream, usage, is_chat)
+        count = _number(body, "n", int, 1, MAX_ANSWERS, 1)
+        samplers = [self._sampler(body, which) for which in range(count)]
+        likeliest = _likeliest(body, is_chat)
+        return Question(prompt, samplers, most, ends, stops, is_stream, usage, is_chat, likeliest)
 
-    def _sampler(self, body: dict[str, Any]) -> Sampler:
+    def _sampler(self, body: dict[str, Any], which: int) -> Sampler:
+        """The sampler of an answer; with a seed, each has its own."""
         plain = self.plain
+        seed = _number(body, "seed", int, -(1 << 63), 1 << 63, plain["seed"])
         return Sampler(
             _number(body, "temperature", float, 0, 2, plain["temperature"]),
             _number(body, "top_k", int, 0, 1 << 30, plain["top_k"]),
             _number(body, "top_p", float, 1e-9, 1, plain["top_p"]),
             _number(body, "min_p", float, 0, 1, plain["min_p"]),
             _number(body, "repetition_penalty", float, 1e-3, 1e3, plain["repetition"]),
-            _number(body, "seed", int, -(1 << 63), 1 << 63, plain["seed"]),
+            None if seed is None else seed + which,
+            _number(body, "presence_penalty", float, -2, 2, 0.0),
+            _number(body, "frequency_penalty", float, -2, 2, 0.0),
+            self._bias(body),
         )
+
+    def _bias(self, body: dict[str, Any]) -> dict[int, float]:
+        bias = body.get("logit_bias")
+        takes = f"it takes an object of tokens, '0' to '{self.vocabulary - 1}', with numbers from -100 to 100"
+        if bias is not None and not isinstance(bias, dict):
+            raise Refused(f"logit_bias says {shown(bias)}; {takes}.", "logit_bias")
+        found = {}
+        for name, value in (bias or {}).items():
+            is_token = name.isascii() and name.isdecimal() and len(name) < 10 and int(name) < self.vocabulary
+            if not is_token or not _is_number(value) or not -100 <= value <= 100:
+                raise Refused(f"logit_bias has {shown(value)} for {shown(name)}; {takes}.", "logit_bias")
+            found[int(name)] = float(value)
+        return found
 
     def _prompt(self, body: dict[str, Any]) -> list[int]:
         prompt = body.get("prompt")
@@ -165,7 +192,7 @@ def _object(content: bytes) -> dict[str, Any]:
 
 
 def _check_names(body: dict[str, Any], is_chat: bool) -> None:
-    own = {"messages", "max_completion_tokens"} if is_chat else {"prompt"}
+    own = {"messages", "max_completion_tokens", "top_logprobs"} if is_chat else {"prompt"}
     for name, value in body.items():
         if name in READ or name in own or name in UNREAD:
             continue
@@ -220,6 +247,18 @@ def _stops(body: dict[str, Any]) -> list[str]:
     return [_text(word, "stop") for word in stops]
 
 
+def _likeliest(body: dict[str, Any], is_chat: bool) -> int | None:
+    """Of how many likely tokens the chance is asked for: in conversations by two fields, for texts by one."""
+    if not is_chat:
+        return (
+            None if body.get("logprobs") is False else _number(body, "logprobs", int, 0, MAX_LIKELIEST, None)
+        )
+    is_asked, count = _flag(body, "logprobs"), _number(body, "top_logprobs", int, 0, MAX_LIKELIEST, 0)
+    if count and not is_asked:
+        raise Refused(f"top_logprobs says {count}; it takes numbers where logprobs is true.", "top_logprobs")
+    return count if is_asked else None
+
+
 def _flag(body: dict[str, Any], name: str) -> bool:
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
@@ -229,6 +268,10 @@ def _flag(body: dict[str, Any], name: str) -> bool:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or isinstance(value, float)
 
 
 def _number(body: dict[str, Any], name: str, kind: type, low: float, high: float, plain: Any) -> Any:

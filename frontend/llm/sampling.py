@@ -4,14 +4,16 @@ In       logits of all tokens, the tokens before
 Out      one token
 Changes  the sampler's random state
 Next     session.py (who asks)
-Source   Holtzman et al. 2020 (top-p), Keskar et al. 2019 (repetition penalty), Nguyen et al. 2024 (min-p)
+Source   Holtzman et al. 2020 (top-p), Keskar et al. 2019 (repetition penalty), Nguyen et al. 2024
+         (min-p), OpenAI's API reference (presence and frequency penalties)
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from hcq.frontend.errors import UsageError
@@ -25,6 +27,9 @@ class Sampler:
     top_p        of the likeliest, as many as are needed to have this probability together; 1 of all
     min_p        of those that are at least this part as likely as the likeliest; 0 of all
     repetition   logits of tokens among the last 64 are divided by it where positive, multiplied where negative
+    presence     taken from the logits of tokens that have been written
+    frequency    taken from the logits of tokens that have been written, so many times
+    bias         token -> what is added to its logit
     seed         the same seed chooses the same tokens
 
     >>> Sampler(temperature=0).choose([0.1, 2.0, 1.0])
@@ -41,6 +46,9 @@ class Sampler:
         min_p: float = 0.05,
         repetition: float = 1.0,
         seed: int | None = None,
+        presence: float = 0.0,
+        frequency: float = 0.0,
+        bias: Mapping[int, float] | None = None,
     ):
         if temperature < 0 or top_k < 0 or not 0 < top_p <= 1 or not 0 <= min_p <= 1 or repetition <= 0:
             raise UsageError(
@@ -53,23 +61,34 @@ class Sampler:
         self.top_p = top_p
         self.min_p = min_p
         self.repetition = repetition
+        self.presence = presence
+        self.frequency = frequency
+        self.bias = dict(bias or {})
         self._random = Random(seed)
 
-    def choose(self, logits: Sequence[float], before: Sequence[int] = ()) -> int:
-        """A token. Raises UsageError where no logit is a number, as when weights are damaged."""
+    def choose(self, logits: Sequence[float], before: Sequence[int] = (), written: Sequence[int] = ()) -> int:
+        """A token. Raises UsageError where no logit is a number, as when weights are damaged.
+
+        before   tokens before it, those of the prompt included; written  those that have been chosen
+        """
         found = list(logits)
         if self.repetition != 1.0:
             for token in set(before[-self.RECENT :]):
                 found[token] *= 1 / self.repetition if found[token] > 0 else self.repetition
+        for token, bias in self.bias.items():
+            found[token] += bias
+        if self.presence or self.frequency:
+            for token, times in Counter(written).items():
+                found[token] -= self.presence + self.frequency * times
         if self.temperature == 0:
-            found = _numbers(found)
+            found = numbers_of(found)
             return found.index(max(found))
         tokens = self.candidates(found)
         return self._random.choices([token for token, _ in tokens], [weight for _, weight in tokens])[0]
 
     def candidates(self, logits: Sequence[float]) -> list[tuple[int, float]]:
         """The tokens that may be chosen, the likeliest first, with their probabilities, which add up to 1."""
-        numbers = _numbers(logits)
+        numbers = numbers_of(logits)
         count = min(self.top_k or len(numbers), len(numbers))
         # of a long list, comparing numbers alone is what is fast
         least = heapq.nlargest(count, numbers)[-1] if count < len(numbers) else -math.inf
@@ -89,7 +108,7 @@ class Sampler:
         return [(token, weight / whole) for token, weight in found]
 
 
-def _numbers(logits: Sequence[float]) -> list[float]:
+def numbers_of(logits: Sequence[float]) -> list[float]:
     """The logits, with NaN below all numbers. Raises UsageError where none is a number."""
     found = list(logits)
     if math.isnan(sum(found)):  # or infinities of both signs, which change nothing

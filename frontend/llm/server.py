@@ -219,13 +219,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse_path(path)
         question = self.server.reader.question(self._body(), QUESTIONS[path])
         engine = self.server.engine
+        if len(question.samplers) > engine.most:
+            raise Refused(
+                f"n says {len(question.samplers)}; there is room for {engine.most} answers, those that wait included.",
+                "n",
+            )
         try:
-            job = engine.submit(question.prompt, question.sampler, question.most, question.ends)
+            asked = engine.submit(
+                question.prompt, question.samplers, question.most, question.ends, question.likeliest
+            )
         except Full as error:
             raise Refused(str(error), None, 429, "overloaded") from None
         except Failed as error:
             raise Refused(str(error), None, error.status) from None
-        answer = Answer(question, job, self.server.reader, self.server.seconds, self._is_listening)
+        answer = Answer(question, asked, self.server.reader, self.server.seconds, self._is_listening)
         try:
             if question.is_stream:
                 self._stream(answer)
@@ -234,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Failed as error:
             raise Refused(str(error), None, error.status) from None
         finally:
-            job.give_up()
+            asked.give_up()
 
     def _stream(self, answer: Answer) -> None:
         parts = answer.parts()

@@ -99,11 +99,12 @@ class Session:
         most  how many at most; fewer where there is no more room
         ends  tokens after which nothing follows; they are not given out
         """
-        logits = self.read(prompt)
+        logits, written = self.read(prompt), list[int]()
         for _ in range(most):
-            token = sampler.choose(logits.data().tolist(), self.tokens)
+            token = sampler.choose(logits.data().tolist(), self.tokens, written)
             if token in ends or len(self.tokens) >= self.room:
                 return
+            written.append(token)
             yield token
             logits = self.read([token])
 

@@ -92,12 +92,37 @@ class Tokenizer:
 
     def stream(self, tokens: Iterable[int]) -> Iterator[str]:
         """Text as tokens come: whole characters only, also where a character is several tokens."""
-        decoder = getincrementaldecoder("utf-8")("replace")
+        decoder = self.decoder()
         for token in tokens:
-            if token not in self._names and (text := decoder.decode(self.bytes_of(token))):
+            if text := decoder.feed(token):
                 yield text
-        if text := decoder.decode(b"", True):
+        if text := decoder.rest():
             yield text
+
+    def decoder(self) -> Decoder:
+        """What makes text of tokens that come one at a time."""
+        return Decoder(self)
+
+    def is_special(self, token: int) -> bool:
+        """Whether it has no text of its own."""
+        return token in self._names
+
+
+class Decoder:
+    """Whole characters of tokens, also where a character is several of them."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, token: int) -> str:
+        """The text that one more token completes; special ones have none."""
+        tokenizer = self._tokenizer
+        return "" if tokenizer.is_special(token) else self._decoder.decode(tokenizer.bytes_of(token))
+
+    def rest(self) -> str:
+        """What is left at the end: of bytes that are no character, a mark that says so."""
+        return self._decoder.decode(b"", True)
 
 
 class Numbers:

@@ -50,6 +50,23 @@ def test_a_penalty_makes_a_token_that_was_there_less_likely() -> None:
     assert Sampler(temperature=0, repetition=3.0).choose([-0.5, -1.0], [0]) == 1
 
 
+def test_penalties_are_taken_from_what_has_been_written() -> None:
+    logits = [3.0, 2.5, 2.0]
+    for options, written, expected in (
+        ({"presence": 0.6}, [0], 1),
+        ({"presence": 0.6}, [], 0),
+        ({"presence": 0.4}, [0, 0, 0], 0),  # how often does not matter
+        ({"frequency": 0.4}, [0], 0),
+        ({"frequency": 0.4}, [0, 0], 1),
+        ({"frequency": 0.4, "presence": 0.2}, [0, 0, 0, 1], 2),
+        ({"presence": -1.1}, [2], 2),
+        ({"bias": {2: 1.5}}, [], 2),
+        ({"bias": {0: -100.0, 1: -100.0}}, [], 2),
+    ):
+        sampler = Sampler(temperature=0, **options)  # type: ignore[arg-type]
+        assert sampler.choose(logits, [0, 0, 0], written) == expected, (options, written)
+
+
 def test_a_temperature_close_to_zero_chooses_the_likeliest() -> None:
     sampler = Sampler(temperature=1e-3, seed=0)
     assert {sampler.choose([5.0, 9.0, -math.inf]) for _ in range(20)} == {1}

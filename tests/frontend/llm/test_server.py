@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hcq import DriverError, UsageError
@@ -143,6 +144,86 @@ def test_the_same_seed_writes_the_same_text(server: Server) -> None:
     assert ask(server, TEXT, body | {"top_p": 1e-6})[1]["choices"][0]["text"] == "123456789012"
 
 
+WILD = {"prompt": "0", "temperature": 2.0, "top_k": 0, "max_tokens": 12, "seed": 5}
+
+
+def test_several_choices_are_those_of_several_seeds(server: Server) -> None:
+    alone = [ask(server, TEXT, WILD | {"seed": seed})[1]["choices"][0]["text"] for seed in (5, 6, 7)]
+    status, found = ask(server, TEXT, WILD | {"n": 3})
+    assert status == 200 and [choice["index"] for choice in found["choices"]] == [0, 1, 2]
+    assert [choice["text"] for choice in found["choices"]] == alone and len(set(alone)) == 3
+    assert found["usage"] == {"prompt_tokens": 1, "completion_tokens": 36, "total_tokens": 37}
+    streamed = {0: "", 1: "", 2: ""}
+    ends = []
+    for part in events(server, TEXT, WILD | {"n": 3, "stream": True}):
+        (choice,) = part["choices"]
+        streamed[choice["index"]] += choice["text"]
+        ends += [choice["index"]] * (choice["finish_reason"] == "length")
+    assert list(streamed.values()) == alone and sorted(ends) == [0, 1, 2]
+
+
+def test_several_choices_of_a_conversation_each_begin_and_end_and_stop(server: Server) -> None:
+    body = HELLO | {"n": 2, "stream": True, "stop": ["KLM"], "stream_options": {"include_usage": True}}
+    *parts, usage = events(server, CHAT, body)
+    for which in (0, 1):
+        choices = [one["choices"][0] for one in parts if one["choices"][0]["index"] == which]
+        assert choices[0]["delta"] == {"role": "assistant", "content": ""}
+        assert "".join(one["delta"].get("content", "") for one in choices) == "ABCDEFGHIJ"
+        assert [one["finish_reason"] for one in choices if one["finish_reason"]] == ["stop"]
+    assert usage["usage"]["completion_tokens"] == 2 * len("ABCDEFGHIJKLM")
+    idle(server)
+
+
+def logarithms(token: int) -> Any:
+    """What the model thinks of what follows a token; its layers add nothing."""
+    weights = alphabet.model().weights
+    x = weights["embedding"].numpy()[token].astype(float)
+    logits = weights["head"].numpy().astype(float) @ (x / np.sqrt(np.mean(x * x) + 1e-5))
+    lower = logits - logits.max()
+    return lower - np.log(np.exp(lower).sum())
+
+
+def test_chances_are_those_of_the_models_logits_whatever_the_switches(server: Server) -> None:
+    body = {"prompt": "a", "max_tokens": 2, "logprobs": 3, "temperature": 0.5, "logit_bias": {"99": 100}}
+    (choice,) = ask(server, TEXT, body)[1]["choices"]
+    found = choice["logprobs"]
+    assert choice["text"] == "cc" and found["tokens"] == ["c", "c"] and found["text_offset"] == [0, 1]
+    for i, before in enumerate((97, 99)):
+        expected = logarithms(before)
+        assert found["token_logprobs"][i] == pytest.approx(expected[99], abs=1e-4)
+        likeliest = np.argsort(-expected)[:3]
+        assert sorted(found["top_logprobs"][i].values()) == pytest.approx(
+            sorted(expected[likeliest]), abs=1e-4
+        )
+        assert chr(likeliest[0]) == max(found["top_logprobs"][i], key=found["top_logprobs"][i].__getitem__)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_chances_of_a_conversation_are_told_with_the_text_that_they_belong_to(
+    server: Server, stream: bool
+) -> None:
+    body = HELLO | {"logprobs": True, "top_logprobs": 1, "stop": ["DEF"], "stream": stream}
+    if stream:
+        choices = [part["choices"][0] for part in events(server, CHAT, body)]
+        for choice in choices[1:-1]:
+            tokens = [one["token"] for one in choice["logprobs"]["content"]]
+            assert "".join(tokens) == choice["delta"]["content"]
+        content = [one for choice in choices if choice["logprobs"] for one in choice["logprobs"]["content"]]
+    else:
+        content = ask(server, CHAT, body)[1]["choices"][0]["logprobs"]["content"]
+    assert [one["token"] for one in content] == list("ABC")  # what a stop cuts off is not told
+    for one in content:
+        assert one["bytes"] == list(one["token"].encode()) and len(one["top_logprobs"]) == 1
+        assert one["top_logprobs"][0] == {name: one[name] for name in ("token", "logprob", "bytes")}
+        assert -1 < one["logprob"] < 0
+
+
+def test_a_token_that_is_biased_away_is_never_written(server: Server) -> None:
+    body = {"prompt": "a", "max_tokens": 8}
+    assert "b" not in ask(server, TEXT, body | {"logit_bias": {"98": -100}})[1]["choices"][0]["text"]
+    assert ask(server, TEXT, body | {"logit_bias": {"98": 100}})[1]["choices"][0]["text"] == "b" * 8
+
+
 def test_models_are_listed(server: Server) -> None:
     status, found = ask(server, "/v1/models")
     assert status == 200 and [model["id"] for model in found["data"]] == ["alphabet"]
@@ -183,10 +264,20 @@ def message(role: Any = "user", content: Any = "x", **more: Any) -> dict[str, An
         (CHAT, HELLO | {"stop": ["a"] * 5}, 400, "stop", "up to 4"),
         (CHAT, HELLO | {"stream": "yes"}, 400, "stream", "true or false"),
         (CHAT, HELLO | {"stream_options": {"include_usage": True}}, 400, "stream_options", "stream is true"),
-        (CHAT, HELLO | {"n": 2}, 400, "n", "1 alone"),
-        (CHAT, HELLO | {"n": True}, 400, "n", "1 alone"),
+        (CHAT, HELLO | {"n": 4}, 400, "n", "room for 3"),
+        (CHAT, HELLO | {"n": 0}, 400, "n", "from 1 to 128"),
+        (CHAT, HELLO | {"n": True}, 400, "n", "from 1 to 128"),
+        (CHAT, HELLO | {"frequency_penalty": 2.5}, 400, "frequency_penalty", "from -2 to 2"),
+        (CHAT, HELLO | {"presence_penalty": "1"}, 400, "presence_penalty", "from -2 to 2"),
+        (CHAT, HELLO | {"logit_bias": [1]}, 400, "logit_bias", "it takes an object"),
+        (CHAT, HELLO | {"logit_bias": {"260": 1}}, 400, "logit_bias", "for '260'"),
+        (CHAT, HELLO | {"logit_bias": {"a": 1}}, 400, "logit_bias", "for 'a'"),
+        (CHAT, HELLO | {"logit_bias": {"1": 101}}, 400, "logit_bias", "-100 to 100"),
+        (CHAT, HELLO | {"logit_bias": {"1": True}}, 400, "logit_bias", "-100 to 100"),
+        (CHAT, HELLO | {"logprobs": 1}, 400, "logprobs", "true or false"),
+        (CHAT, HELLO | {"logprobs": True, "top_logprobs": 21}, 400, "top_logprobs", "from 0 to 20"),
+        (CHAT, HELLO | {"top_logprobs": 2}, 400, "top_logprobs", "where logprobs is true"),
         (CHAT, HELLO | {"tools": [{}]}, 400, "tools", "alone"),
-        (CHAT, HELLO | {"logprobs": True}, 400, "logprobs", "alone"),
         (CHAT, HELLO | {"frobnicate": 1}, 400, "frobnicate", "not a field"),
         (CHAT, message(content="x" * ROOM), 400, "messages", f"room for {ROOM}"),
         (TEXT, {}, 400, "prompt", "one text, or its tokens"),
@@ -195,6 +286,8 @@ def message(role: Any = "user", content: Any = "x", **more: Any) -> dict[str, An
         (TEXT, {"prompt": [1, 260]}, 400, "prompt", "token 260 of 260"),
         (TEXT, {"prompt": [-1]}, 400, "prompt", "token -1"),
         (TEXT, {"prompt": "a", "echo": True}, 400, "echo", "alone"),
+        (TEXT, {"prompt": "a", "logprobs": True}, 400, "logprobs", "whole number"),
+        (TEXT, {"prompt": "a", "top_logprobs": 1}, 400, "top_logprobs", "not a field"),
         (TEXT, {"prompt": "a", "messages": []}, 400, "messages", "not a field"),
         ("/v1/embeddings", {}, 404, None, "there are /"),
     ],
@@ -230,7 +323,8 @@ def test_what_fails_while_a_request_is_read_is_told_in_json(
 
 def test_fields_that_say_what_is_done_anyway_are_taken(server: Server) -> None:
     same = {
-        "n": 1, "logprobs": None, "tools": [], "frequency_penalty": 0.0, "presence_penalty": 0, "user": "me",
+        "n": 1, "logprobs": None, "top_logprobs": 0, "logit_bias": {},
+        "tools": [], "frequency_penalty": 0.0, "presence_penalty": 0, "user": "me",
         "response_format": {"type": "text"}, "stop": None, "top_k": 5, "max_completion_tokens": 3, "model": "alphabet",
     }  # fmt: skip
     parts = [{"type": "text", "text": "he"}, {"type": "text", "text": "llo"}]
@@ -367,6 +461,7 @@ def test_a_request_that_trickles_ends_its_connection(server: Server, monkeypatch
 
 def test_whoever_never_reads_frees_the_slot(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "WRITE_SECONDS", 0.1)
+    monkeypatch.setattr(server_module, "SEND_BUFFER_BYTES", 4096)
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", server.server_address[1]))
