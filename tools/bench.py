@@ -1,4 +1,4 @@
-"""Our times beside NumPy's, PyTorch's, JAX's and tinygrad's, in one run, as ratios.
+"""Our times beside NumPy's, PyTorch's, JAX's, tinygrad's and llama.cpp's, in one run, as ratios.
 
 In       case names, or none for all of them
 Out      a table: per case our figure, each peer's, how many times faster we are, our share of the machine's ceiling
@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
@@ -36,7 +36,7 @@ if __package__ in (None, ""):  # run as a file from a checkout: the package is b
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hcq.config import cores
-from hcq.tools.bench_cases import LIBRARIES, Case
+from hcq.tools.bench_cases import DISTRIBUTIONS, LIBRARIES, Case
 from hcq.tools.bench_startup import STARTUP_CASES, Startup
 from hcq.tools.bench_training import ALL_CASES
 
@@ -61,6 +61,9 @@ class Effort:
     blocks: int
     block_seconds: float
     processes: int
+    clock: str = (
+        "wall"  # or "processor": time of the process's threads, which says something on a busy machine, too
+    )
 
 
 FULL = Effort(blocks=9, block_seconds=0.4, processes=5)
@@ -114,10 +117,10 @@ class Worker:
             self.close()
             raise RuntimeError(str(answer["error"]))
 
-    def block(self, seconds: float) -> list[float]:
+    def block(self, seconds: float, clock: str = "wall") -> list[float]:
         """Time runs for so many seconds; seconds of each."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"block {seconds}\n")
+        self.process.stdin.write(f"block {seconds} {clock}\n")
         self.process.stdin.flush()
         times: list[float] = self._answer()["times"]
         return times
@@ -210,7 +213,7 @@ def why_absent(library: str) -> str:
         return ""
     package = library.partition("-")[0]
     if importlib.util.find_spec(package) is None:
-        return f"not installed (pip install {package})"
+        return f"not installed (pip install {DISTRIBUTIONS.get(package, package)})"
     if library == "tinygrad" and "DEV" not in os.environ and shutil.which("clang") is None and zig() is None:
         return "needs clang (apt install clang, or pip install ziglang, which carries one)"
     return ""
@@ -238,7 +241,7 @@ def measure_case(
                 if len(seen) >= ENOUGH_BLOCKS and sum(seen) >= ENOUGH_SECONDS:
                     continue
                 try:
-                    seen.extend(worker.block(effort.block_seconds))
+                    seen.extend(worker.block(effort.block_seconds, effort.clock))
                 except RuntimeError as error:
                     row.figures[library] = Figure(reason=str(error))
                     del workers[library]
@@ -347,7 +350,7 @@ def versions(libraries: Sequence[str]) -> dict[str, str]:
     for library in libraries:
         if library not in ("hcq", "torch-kept"):
             try:
-                found[library] = version(library)
+                found[library] = version(DISTRIBUTIONS.get(library, library))
             except PackageNotFoundError:
                 found[library] = "?"
     return found
@@ -375,6 +378,11 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("case", nargs="*", help="names of cases, or how they begin; none means all")
     made.add_argument("--quick", action="store_true", help="shorter blocks and fewer of them: rough figures")
+    made.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="count the time of all threads of a process instead of wall time; with taskset -c 0, for a busy machine",
+    )
     made.add_argument("--only", metavar="PEER,...", help="compare with these only; '' measures hcq alone")
     made.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     made.add_argument("--no-ceilings", action="store_true", help="do not measure the machine itself")
@@ -395,7 +403,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     made = parser()
     args = made.parse_args(argv)
     names = chosen(args.case, made)
-    effort = QUICK if args.quick else FULL
+    effort = replace(QUICK if args.quick else FULL, clock="processor" if args.processor_time else "wall")
     peers = [*LIBRARIES[1:]] if args.only is None else [name for name in args.only.split(",") if name]
     for peer in peers:
         if peer not in LIBRARIES[1:]:

@@ -17,7 +17,10 @@ from typing import Any, ClassVar
 Arrays = dict[str, Any]
 Run = Callable[[], Any]
 
-LIBRARIES = ("hcq", "numpy", "torch", "torch-kept", "jax", "tinygrad")
+LIBRARIES = ("hcq", "numpy", "torch", "torch-kept", "jax", "tinygrad", "llama_cpp")
+DISTRIBUTIONS = {
+    "llama_cpp": "llama-cpp-python"
+}  # under which name a library is installed, where it has another
 
 
 class Case:

@@ -27,6 +27,7 @@ TITLES = {
     "torch-kept": "PyTorch, memory kept",
     "jax": "JAX",
     "tinygrad": "tinygrad",
+    "llama_cpp": "llama.cpp",
 }
 
 

@@ -20,6 +20,7 @@ from hcq.tools.bench_networks import NETWORK_CASES
 from hcq.tools.bench_ordering import ORDERING_CASES
 from hcq.tools.bench_overheads import OVERHEAD_CASES
 from hcq.tools.bench_products import PRODUCT_CASES
+from hcq.tools.bench_quantised import QUANTISED_CASES
 from hcq.tools.bench_streams import STREAM_CASES
 
 BATCH = 64
@@ -143,7 +144,7 @@ class DigitsStep(Case):
 
 _EVERY: tuple[type[Case], ...] = (
     *(*PRODUCT_CASES, *STREAM_CASES, *CONVOLUTION_CASES, *ORDERING_CASES),
-    *(*OVERHEAD_CASES, *NETWORK_CASES, *INFERENCE_CASES, *LANGUAGE_CASES, DigitsStep),
+    *(*OVERHEAD_CASES, *NETWORK_CASES, *INFERENCE_CASES, *LANGUAGE_CASES, *QUANTISED_CASES, DigitsStep),
 )
 ALL_CASES: dict[str, type[Case]] = {case.name: case for case in _EVERY}
 

@@ -1,6 +1,6 @@
 """One library, one case, one process: check the result, then time blocks of runs when asked to.
 
-In       argv: a library and a case; stdin: one line "block SECONDS" per block wanted
+In       argv: a library and a case; stdin: one line "block SECONDS wall" or "block SECONDS processor" per block
 Out      stdout: one JSON line per answer: {"ready": true}, {"times": [...]} or {"error": "..."}
 Next     bench.py (which starts these and lets them take turns), bench_cases.py (the work)
 """
@@ -19,6 +19,7 @@ from hcq.tools.bench_cases import Arrays, Case, Run
 from hcq.tools.bench_training import ALL_CASES
 
 WARM_UP = 3  # runs before the first timed one: a jit records, replays, and settles
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 WARM_SECONDS = 2  # no more of them once they took so long
 
 
@@ -37,7 +38,8 @@ def main(argv: list[str]) -> int:
         return _answer(answers, {"error": reason})
     _answer(answers, {"ready": True})
     for line in sys.stdin:
-        _answer(answers, {"times": block(run, float(line.split()[1]))})
+        _, seconds, clock = line.split()
+        _answer(answers, {"times": block(run, float(seconds), CLOCKS[clock])})
     return 0
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy
 import pytest
 
-from hcq.tools import bench, bench_language, bench_worker
-from hcq.tools.bench_cases import LIBRARIES
+from hcq.tools import bench, bench_language, bench_quantised, bench_worker
+from hcq.tools.bench_cases import LIBRARIES, Case
 from hcq.tools.bench_convolutions import _convolve
 from hcq.tools.bench_overheads import TinyAdds
 from hcq.tools.bench_products import Sgemm512
+from hcq.tools.bench_quantised import LlamaDecodeQ4, LlamaDecodeQ8
 from hcq.tools.bench_training import ALL_CASES
 
 
@@ -116,6 +117,15 @@ def test_a_language_model_of_small_sizes_is_right(
     bench_worker.prepare(case(), "hcq")
 
 
+@pytest.mark.parametrize("case", [LlamaDecodeQ8, pytest.param(LlamaDecodeQ4, marks=pytest.mark.thorough)])
+def test_a_quantised_model_of_small_sizes_is_right(case: type[Case], monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"VOCABULARY": 64, "WIDTH": 256, "DEPTH": 1, "HEADS": 2, "INNER": 256, "BEFORE": 1, "KEPT": 32}
+    for name, size in small.items():
+        monkeypatch.setattr(bench_quantised, name, size)
+    monkeypatch.setattr(case, "tolerance", 1e-4)  # ours is that near: the case's own is for llama.cpp
+    bench_worker.prepare(case(), "hcq")
+
+
 def test_a_library_that_cannot_run_a_case_says_why() -> None:
     with pytest.raises(RuntimeError, match="nothing to compare"):
         bench.Worker("numpy", "digits-step", bench.environment_for("numpy"))
@@ -138,7 +148,21 @@ def test_every_case_measures_us_and_somebody_else() -> None:
 @pytest.mark.deadline(120)
 def test_the_program_prints_and_keeps_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "figures.json"
-    assert bench.main(["tiny-adds", "--quick", "--only", "numpy", "--no-ceilings", "--json", str(kept)]) == 0
+    assert (
+        bench.main(
+            [
+                "tiny-adds",
+                "--quick",
+                "--processor-time",
+                "--only",
+                "numpy",
+                "--no-ceilings",
+                "--json",
+                str(kept),
+            ]
+        )
+        == 0
+    )
     assert "tiny-adds" in capsys.readouterr().out
     (measured,) = json.loads(kept.read_text())["rows"]
     assert measured["figures"]["hcq"]["value"] > 0

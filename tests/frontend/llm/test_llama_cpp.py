@@ -25,7 +25,7 @@ from hcq.frontend.llm.files import open_model
 from hcq.frontend.llm.session import Session
 from hcq.frontend.llm.splitting import GPT2, LLAMA3, QWEN2
 from hcq.frontend.state.gguf_writer import Packed
-from tests.frontend.llm.packed import FORMS, rounded
+from hcq.tools.random_blocks import FORMS, rounded
 from tests.frontend.llm.test_model import NO_WORDS
 from tests.frontend.llm.test_tokenizer import TEXTS, trained, words_of_pieces
 
