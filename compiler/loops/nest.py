@@ -144,9 +144,14 @@ class Nest:
         raise ScheduleError(f"no loop named {name!r}; this nest has {known or 'none'}")
 
     def needs_both(self, a: Axis, b: Axis) -> bool:
-        """Whether some value depends on both axes: then the two cannot be the same lanes, or the same threads."""
+        """Whether some value depends on both axes: then the two cannot be the same lanes, or the same threads.
+
+        So it is of two axes of one reduction, too: it has a term for each pair of places, whatever the terms depend on.
+        """
         both = a.bit | b.bit
-        return any(mask & both == both for mask in self.masks.values())
+        return any(mask & both == both for mask in self.masks.values()) or any(
+            {a.range, b.range} <= set(node.src[1:]) for node in self.reduces
+        )
 
     def is_walked(self, axis: Axis, other: Axis) -> bool:
         """Whether terms of sums over a range are added one by one, where they have lanes along another one.

@@ -112,7 +112,7 @@ class Ranges(Nest):
             raise ScheduleError(f"{text}: only merges come before")
         if a is b or a.size != b.size or a.is_ordered or b.is_ordered:
             raise ScheduleError(f"{text}: the ranges are not two of one size, or are ordered")
-        if self.needs_both(a, b) or any({a.range, b.range} <= set(node.src[1:]) for node in self.reduces):
+        if self.needs_both(a, b):
             raise ScheduleError(f"{text}: some value needs both")
         if self._differs_inside(a, b) or self._differs_inside(b, a):
             raise ScheduleError(

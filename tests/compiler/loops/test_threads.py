@@ -324,6 +324,33 @@ def test_threads_of_a_scan_are_side_by_side_and_its_own(text: str) -> None:
         LoopNest(lower(sink, nv_target("sm_80"))).apply(text)
 
 
+def overlapping_windows() -> Node:
+    """How many of 2 x 2 windows lie over each place: the row and the first range decide, the second only repeats."""
+
+    def counted(number: int, size: int) -> Node:
+        return Node(Op.RANGE, dtypes.index, (Node(Op.CONST, dtypes.index, (), size),), number)
+
+    rows, columns, window, other = (counted(number, size) for number, size in enumerate((9, 2, 2, 2)))
+    is_over = Node(Op.CMPLT, dtypes.bool, (window + rows, Node(Op.CONST, dtypes.index, (), 5)))
+    one, nothing = (Node(Op.CONST, dtypes.float32, (), value) for value in (1.0, 0.0))
+    count = Node(
+        Op.REDUCE, dtypes.float32, (Node(Op.WHERE, one.dtype, (is_over, one, nothing)), window, other), Op.ADD
+    )
+    store = Node(Op.STORE, one.dtype, (out(0, (9, 2)), rows * 2 + columns, count))
+    return Node(Op.SINK, dtypes.index, (store,))
+
+
+def test_two_ranges_of_one_sum_are_not_counted_by_the_same_threads() -> None:
+    target = amd_target("gfx1100")
+    with pytest.raises(ScheduleError, match="some value needs r2 and r3"):
+        LoopNest(overlapping_windows()).apply("thread r1; thread r2 r1; thread r3 r1")
+    with pytest.raises(ScheduleError, match="some value needs both"):
+        LoopNest(overlapping_windows()).apply("fuse r3 r2")
+    nest = choose(LoopNest(overlapping_windows()), target)
+    digits = [{loop.digit for loop in axis.threads} for axis in nest.axes if axis.is_reduce]
+    assert len(digits) == 2 and not digits[0] & digits[1]
+
+
 def test_a_fused_range_has_no_loop() -> None:
     nest = LoopNest(lower(softmax(), nv_target("sm_80"))).apply("fuse r2 r1; fuse r3 r1")
     with pytest.raises(ScheduleError, match="r1 was fused, and r1 counts it"):
