@@ -4,7 +4,8 @@ In       PyTorch's OpInfo database: for every operator, inputs of each dtype, an
 Out      a table on the terminal; docs/conformance.md with a line for each operator that fails, which says why
 Changes  docs/conformance.md, when all operators were run; the kernels it compiles stay in the disk cache
 Next     conformance_samples.py (operators, inputs), conformance_judge.py (what passes), conformance_run.py (processes),
-         conformance_page.py (the page), conformance_devices.py (the same on several devices)
+         conformance_diary.py (results of a run cut short), conformance_page.py (the page),
+         conformance_devices.py (the same on several devices)
 
     python tools/conformance.py                        all operators, a few processes, and the page
     python tools/conformance.py --only cumsum --only nn.functional.pad
@@ -24,15 +25,17 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hcq.tools import conformance_devices, conformance_page
+from hcq.tools.conformance_diary import Diary, DiaryError, measured_revision
 from hcq.tools.conformance_judge import run_operator
 from hcq.tools.conformance_page import CORE, OUTSIDE, group_of, score
-from hcq.tools.conformance_run import SECONDS, Diary, run_all
-from hcq.tools.conformance_samples import DTYPES, database, full_name
+from hcq.tools.conformance_run import SECONDS, run_all
+from hcq.tools.conformance_samples import DTYPES, SAMPLES, database, full_name
 
 
 def worker(device: str | None, kinds: Sequence[str], devices: Sequence[str] = (), samples: int = 1) -> int:
@@ -79,7 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         default="",
         help="compare devices instead: CPU,amd:gfx1100,nv:sm_90 (emulated), or CPU,AMD",
     )
-    parser.add_argument("--samples", type=int, default=1, help="of each dtype, with --devices (default 1)")
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=SAMPLES,
+        help=f"of each dtype, with --devices (default {SAMPLES})",
+    )
     parser.add_argument(
         "--json", type=Path, help="write each result to this file, a line as soon as it is there"
     )
@@ -94,6 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     devices = [name for name in options.devices.split(",") if name]
     if len(devices) == 1:
         raise SystemExit(f"conformance: --devices {devices[0]}: name two at least, as CPU,amd:gfx1100.")
+    if not 1 <= options.samples <= SAMPLES:
+        raise SystemExit(f"conformance: --samples {options.samples}: there are 1 to {SAMPLES} of each dtype.")
     if options.resume and options.json is None:
         raise SystemExit("conformance: --resume goes on with a file of results: name it with --json.")
     if options.worker:
@@ -101,6 +111,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         import torch
 
+        for kind in options.dtype or ():
+            if not isinstance(getattr(torch, kind, None), torch.dtype):
+                raise SystemExit(
+                    f"conformance: --dtype {kind}: PyTorch has float32, complex64, ..., and not this."
+                )
         operators = database(options.dtype or DTYPES)
     except ModuleNotFoundError as error:
         raise SystemExit(f"conformance: {error}. Install what it needs: make conformance") from error
@@ -125,7 +140,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [word for kind in kinds for word in ("--dtype", kind)]
     if devices:
         words += ["--devices", options.devices, "--samples", str(options.samples)]
-    diary = Diary(options.json, options.resume)
+    device = options.device or os.environ.get("HCQ_DEVICE", "CPU")
+    version = torch.__version__.partition("+")[0]
+    about: dict[str, Any] = {"PyTorch": version, "dtypes": list(kinds), "devices": devices or [device]}
+    about["samples"] = options.samples if devices else SAMPLES
+    try:
+        if devices:
+            conformance_devices.check(devices)
+        diary = Diary(options.json, options.resume, about, measured_revision())
+    except (DiaryError, conformance_devices.NoDevice) as error:
+        raise SystemExit(f"conformance: {error}") from error
     results = run_all(work, options.device, options.jobs, options.seconds, quiet, words, diary)
     for group in (CORE, *dict.fromkeys(OUTSIDE.values())):
         print(
@@ -135,13 +159,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{math.ceil(time.perf_counter() - start)} s")
     if devices and not options.only and not options.dtype:
         conformance_devices.PAGE.write_text(
-            conformance_devices.page(results, devices, options.samples), "utf-8"
+            conformance_devices.page(results, devices, options.samples, diary.revisions), "utf-8"
         )
         print(f"wrote {conformance_devices.PAGE}")
     elif not options.only and not options.dtype:
         conformance_page.PAGE.write_text(
             conformance_page.page(
-                results, options.device or "the CPU", torch.__version__.partition("+")[0], options.seconds
+                results, options.device or "the CPU", version, options.seconds, diary.revisions
             ),
             "utf-8",
         )

@@ -5,8 +5,8 @@ Out      what differs, operator by operator; docs/conformance-devices.md
 Changes  the process's default device, one device after the other
 Next     conformance.py (the command line), conformance_samples.py, conformance_judge.py (tolerances)
 
-    python tools/conformance.py --devices CPU,amd:gfx1100,nv:sm_90            one sample of each dtype, and the page
-    python tools/conformance.py --devices CPU,nv:sm_90 --samples 6 --only cumsum
+    python tools/conformance.py --devices CPU,amd:gfx1100,nv:sm_90            all samples, and the page
+    python tools/conformance.py --devices CPU,nv:sm_90 --samples 1 --only cumsum
 
 A name such as amd:gfx1100 is an emulated device. Values and gradients are compared: what is no float exactly, floats
 with the tolerances of conformance_judge.py. Random numbers begin at one seed, so they are compared, too.
@@ -23,19 +23,57 @@ from typing import Any
 
 from hcq.tools import conformance_judge, conformance_page
 from hcq.tools.conformance_judge import LATE, MISSING, PASSES, REFUSED, WRONG, Outcome
-from hcq.tools.conformance_samples import as_torch, converted, find, full_name, leaves, samples_of
+from hcq.tools.conformance_samples import SAMPLES, as_torch, converted, find, full_name, leaves, samples_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance-devices.md"
 
 Found = tuple[list[Any], list[Any]] | str  # results and gradients, or an error
 
 
+class NoDevice(Exception):
+    """A name that no device has here; the text says which, and why."""
+
+
 def emulated(devices: Sequence[str]) -> list[str]:
-    """The names that tensors use, after the emulated ones are asked for in the environment."""
-    asked = [name for name in devices if ":" in name and name == name.lower()]
+    """The names that tensors use, after the emulated ones are asked for in the environment.
+
+    Of two emulated devices of one kind the second is another GPU: amd:gfx1100,amd:gfx1201 are AMD and AMD:1.
+    """
+    asked = [name for name in devices if _is_emulated(name)]
     if asked:
         os.environ["HCQ_EMULATE"] = ",".join(asked)
-    return [name.partition(":")[0].upper() if name in asked else name for name in devices]
+    counts: Counter[str] = Counter()
+    names: list[str] = []
+    for name in devices:
+        if not _is_emulated(name):
+            names.append(name)
+            continue
+        kind = name.partition(":")[0].upper()
+        names.append(f"{kind}:{counts[kind]}" if counts[kind] else kind)
+        counts[kind] += 1
+    return names
+
+
+def _is_emulated(name: str) -> bool:
+    """Whether a name asks for an emulated device, as amd:gfx1100 does and AMD:1 does not."""
+    return ":" in name and name == name.lower()
+
+
+def check(devices: Sequence[str]) -> None:
+    """Compute something on each device, so that a wrong name is one error and not one for every sample.
+
+    Raises NoDevice, which names the device.
+    """
+    import hcq
+    from hcq import config
+    from hcq.errors import HcqError
+
+    for asked, name in zip(devices, emulated(devices), strict=True):
+        config.use(None)
+        try:
+            assert (hcq.Tensor([1.0], device=name) + 1).tolist() == [2.0]
+        except HcqError as error:
+            raise NoDevice(f"--devices {asked}: {' '.join(str(error).split())}") from error
 
 
 def run_operator(op: Any, kinds: Sequence[str], devices: Sequence[str], samples: int) -> dict[str, Any]:
@@ -154,8 +192,10 @@ def values_apart(op: Any, first: list[Any], found: list[Any], rtol: float, atol:
     return ""
 
 
-def page(results: list[dict[str, Any]], devices: Sequence[str], samples: int) -> str:
-    """docs/conformance-devices.md."""
+def page(
+    results: list[dict[str, Any]], devices: Sequence[str], samples: int, revisions: Sequence[str] = ()
+) -> str:
+    """docs/conformance-devices.md, of results that were measured at these revisions."""
     groups = [conformance_page.CORE, *dict.fromkeys(conformance_page.OUTSIDE.values())]
     rows = [
         conformance_page.score([r for r in results if conformance_page.group_of(r["operator"]) == group]).row(
@@ -164,7 +204,9 @@ def page(results: list[dict[str, Any]], devices: Sequence[str], samples: int) ->
         for group in groups
     ]
     first, *others = devices
-    each = "The first sample" if samples == 1 else f"The first {samples} samples"
+    each = f"The first {samples} samples" if samples > 1 else "The first sample"
+    if samples == SAMPLES:
+        each = "The samples"
     lines = [
         "# Conformance between devices",
         "",
@@ -176,6 +218,7 @@ def page(results: list[dict[str, Any]], devices: Sequence[str], samples: int) ->
         "OpInfo's tolerances, at least 1e-5 of themselves and 1e-6 of the greatest, gradients those of that page. A",
         "sample passes where all devices agree; where all refuse alike it is counted as refused, and where we have no",
         "such function as missing.",
+        *conformance_page.measured_at(revisions),
         "",
         "| group | operators that agree | | samples that agree | |",
         "| --- | --- | --- | --- | --- |",
@@ -189,7 +232,10 @@ def page(results: list[dict[str, Any]], devices: Sequence[str], samples: int) ->
     lines += [f"- `{r['operator']}` {r['status']}: {r['why'][0] if r['why'] else ''}" for r in wrong]
     if not wrong:
         lines.append("None.")
-    refused = sum(result["status"] == REFUSED for result in results)
+    refused = ", ".join(f"`{result['operator']}`" for result in results if result["status"] == REFUSED)
     missing = sum(result["status"] == MISSING for result in results)
-    lines += ["", f"Refused alike on every device: {refused} operators. Missing: {missing}."]
+    lines += [
+        "",
+        f"Refused alike on every device: samples of {refused or 'no operator'}. Missing: {missing} operators.",
+    ]
     return "\n".join([*lines, ""])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,8 +89,20 @@ def score(results: list[dict[str, Any]]) -> Score:
     return Score(passed, len(results), counts[PASSES], sum(counts.values()))
 
 
-def page(results: list[dict[str, Any]], device: str, version: str, seconds: float) -> str:
-    """docs/conformance.md."""
+def measured_at(revisions: Sequence[str]) -> list[str]:
+    """The lines of a page that say what was measured; none where that is not known."""
+    if not revisions:
+        return []
+    *others, last = revisions
+    if others:
+        return [f"Measured in parts, at revisions {', '.join(others)} and {last}."]
+    return [f"Measured at revision {last}."]
+
+
+def page(
+    results: list[dict[str, Any]], device: str, version: str, seconds: float, revisions: Sequence[str] = ()
+) -> str:
+    """docs/conformance.md, of results that were measured at these revisions."""
     groups = [CORE, *dict.fromkeys(OUTSIDE.values())]
     rows = [
         score([result for result in results if group_of(result["operator"]) == group]).row(group)
@@ -109,6 +122,7 @@ def page(results: list[dict[str, Any]], device: str, version: str, seconds: floa
         "when all of its samples do; variants of one operator count as operators.",
         "Where results in float32 differ, PyTorch's in float64 decide: ours are right if they are as near as the",
         "tolerance says, or no further from them than PyTorch's own in float32.",
+        *measured_at(revisions),
         "",
         "| group | operators that pass | | samples that pass | |",
         "| --- | --- | --- | --- | --- |",

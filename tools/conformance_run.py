@@ -1,9 +1,9 @@
 """Conformance, the run: operators in a few processes, with a time limit for each, and a file that has what was found.
 
 In       numbers and names of operators; how many processes; how long one operator may take
-Out      a result for each; a line on the terminal for those that do not pass
-Changes  the file of results
-Next     conformance.py (the command line, and what a worker does)
+Out      a result for each; a line on the terminal for those that do not pass, and how far the run is
+Changes  nothing
+Next     conformance.py (the command line, and what a worker does), conformance_diary.py (the file of results)
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hcq.tools.conformance_diary import Diary
 from hcq.tools.conformance_judge import LATE, PASSES
 from hcq.tools.conformance_samples import SAMPLES
 
 SECONDS = 60.0  # for all samples of an operator
+EACH = 60.0  # seconds between lines that say how far the run is
 PROGRAM = Path(__file__).resolve().parent / "conformance.py"  # what a worker runs
 
 
@@ -100,11 +103,12 @@ def run_all(
     diary: Diary | None = None,
 ) -> list[dict[str, Any]]:
     """Every operator, in `jobs` processes, whose command line has these words, too; those in the diary are done."""
-    diary = diary or Diary(None)
+    diary = diary or Diary()
     todo: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
     for number, name in work:
         if name not in diary.results:
             todo.put((number, name))
+    progress = Progress(len(work), todo.qsize())
 
     def serve() -> None:
         helper = Helper(device, words)
@@ -118,6 +122,8 @@ def run_all(
                 diary.add(result)
                 if not quiet or result["status"] != PASSES:
                     print(f"{result['status']:8} {name}  {'; '.join(result['why'])}", flush=True)
+                for line in progress.after_one():
+                    print(line, flush=True)
         finally:
             helper.stop()
 
@@ -129,30 +135,29 @@ def run_all(
     return [diary.results[name] for _, name in work if name in diary.results]
 
 
-class Diary:
-    """Results by operator, and a file that has each of them as soon as it is there, a line of JSON.
+class Progress:
+    """How far a run is, once in a while.
 
-    A run that goes on with it computes what was late again.
+    total, todo   how many operators there are, and how many of them are not done yet
     """
 
-    def __init__(self, path: Path | None, resumed: bool = False):
-        self.path = path
-        self.results: dict[str, dict[str, Any]] = {}
+    def __init__(self, total: int, todo: int, clock: Callable[[], float] = time.monotonic):
+        self.total, self.todo, self.done = total, todo, 0
+        self.clock = clock
+        self.start = self.said = clock()
         self._lock = threading.Lock()
-        if path is None:
-            return
-        if resumed and path.exists():
-            for line in path.read_text("utf-8").splitlines():
-                result = json.loads(line)
-                if result["status"] != LATE:
-                    self.results[result["operator"]] = result
-        else:
-            path.write_text("", "utf-8")
 
-    def add(self, result: dict[str, Any]) -> None:
-        """One more."""
+    def after_one(self) -> list[str]:
+        """One more operator is done: a line, or none when the last one was said a moment ago."""
         with self._lock:
-            self.results[result["operator"]] = result
-            if self.path is not None:
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(result) + "\n")
+            self.done += 1
+            now, left = self.clock(), self.todo - self.done
+            if now - self.said < EACH or not left:
+                return []
+            self.said = now
+            minutes = (now - self.start) / 60
+            done = self.total - left
+            more = minutes * left / self.done
+            return [
+                f"         {done} of {self.total} operators, {minutes:.0f} min; about {more:.0f} min more"
+            ]
