@@ -24,6 +24,7 @@ from hcq.frontend.core import Core
 from hcq.frontend.errors import NotReal, UsageError
 from hcq.frontend.forwarded import parameters as forwarded
 from hcq.frontend.meeting import in_complex
+from hcq.frontend.variable import Bound
 from hcq.ir.dtype import DType
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ KINDS = {
     "str": Kind("a string", "type({0}) is str", _of(str)),
     "DType": Kind("a dtype, such as dtypes.float32", "type({0}) is DType", _dtype),
     "AnyDType": Kind("a dtype, such as dtypes.complex64", "type({0}) is DType", _of(DType)),
+    "Bound": Kind("a bound Variable", "type({0}) is Bound", _of(Bound)),
     "Self": Kind("a tensor", "isinstance({0}, Core)", _of(Core)),
     "None": Kind("None", "{0} is None", _of(type(None))),
 }
@@ -179,7 +181,13 @@ def checked(function: F, call: str = "", takes_complex: bool = False) -> F:
     import inspect  # and what it imports: not before a method is called
 
     parameters = list(inspect.signature(function).parameters.values())
-    names: dict[str, Any] = {"_inner": function, "Core": Core, "DType": DType, "_are_ints": _are_ints}
+    names: dict[str, Any] = {
+        "_inner": function,
+        "Core": Core,
+        "DType": DType,
+        "Bound": Bound,
+        "_are_ints": _are_ints,
+    }
     lines: list[str] = []
     takes_self = bool(parameters) and parameters[0].name == "self"
     for parameter in parameters:

@@ -118,6 +118,9 @@ class Watcher(Protocol):
     def forbids(self, call: str, why: str) -> None:
         """Something is about to happen that a recording cannot mean. May refuse."""
 
+    def requires(self, gap: variable.Bound, words: str) -> None:
+        """A distance between numbers of variables may not be negative, in any replay."""
+
     def reads_state(self, thing: object, name: str, value: object) -> None:
         """Python state that decides what is computed was read: a module's mode, whether a gradient is there."""
 
@@ -461,7 +464,9 @@ def shape_args(call: str, args: tuple[Any, ...]) -> tuple[int, ...]:
 def room_args(call: str, args: tuple[Any, ...]) -> tuple[int, ...]:
     """`shape_args` where a size may be a Bound of an axis that is there: how many elements it has room for."""
     found = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-    return shape_args(call, (tuple([n.high if isinstance(n, variable.Bound) else n for n in found]),))
+    return shape_args(
+        call, (tuple([variable.room_of(n) if isinstance(n, variable.Bound) else n for n in found]),)
+    )
 
 
 def _plain_size(call: str, item: Any, found: Any) -> int:

@@ -199,6 +199,7 @@ def _window(node: Node, g: Node) -> Node:
     """Every place sums over the windows that read it."""
     axis, _, step, dilation = node.arg
     length = node.src[0].shape[axis]
+    g = zeroed(g)
     places = Node(Op.UNWINDOW, g.dtype, (g,), (axis, length, step, dilation))
     return reshaped(reduced(Op.ADD, places, (len(places.shape) - 1,)), node.src[0].shape)
 
@@ -324,6 +325,7 @@ def _gather(node: Node, g: Node) -> Node:
     x, index = node.src[0], unnamed_beyond(node.src[1])
     if 0 in index.shape:
         return filled(0.0, x.shape, g.dtype)
+    g = zeroed(g)  # what is beyond a count has no part
     return Node(Op.SCATTER_ADD, g.dtype, (filled(0.0, x.shape, g.dtype), index, g), node.arg)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hcq.checks import shown
-from hcq.frontend import sizes
+from hcq.frontend import placing, sizes, variable
 from hcq.frontend.errors import UsageError
 from hcq.ir.dtype import DType, Scalar, dtypes, element, truncate
 from hcq.ir.node import Node, Shape, binary, const
@@ -59,11 +59,19 @@ def padded(node: Node, pads: tuple[tuple[int, int], ...], value: float = 0.0) ->
     """PAD; another value than zero is chosen by a padded mask."""
     if not any(low or high for low, high in pads):
         return node
+    for axis, _ in sizes.counts_of(node):
+        if any(pads[axis]):
+            beyond = constant("pad", value, node.dtype)
+            return padded(placing.padded(node, axis, *pads[axis], beyond), _but(axis, pads), value)
     zeros = Node(Op.PAD, node.dtype, (node,), pads)
     if value == 0:
         return zeros
     inside = Node(Op.PAD, dtypes.bool, (expanded(const(True, dtypes.bool), node.shape),), pads)
     return Node(Op.WHERE, node.dtype, (inside, zeros, constant("pad", value, node.dtype)))
+
+
+def _but(axis: int, pads: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    return (*pads[:axis], (0, 0), *pads[axis + 1 :])
 
 
 def shrunk(node: Node, parts: tuple[tuple[int, int, int], ...]) -> Node:
@@ -75,11 +83,16 @@ def shrunk(node: Node, parts: tuple[tuple[int, int, int], ...]) -> Node:
 
 def flipped(node: Node, axes: tuple[int, ...]) -> Node:
     """Backwards along some axes."""
+    for axis, _ in sizes.counts_of(node):
+        if axis in axes:
+            return flipped(placing.flipped(node, axis), tuple([other for other in axes if other != axis]))
     return Node(Op.FLIP, node.dtype, (node,), axes) if axes else node
 
 
 def joined(parts: Sequence[Node], axis: int) -> Node:
     """Nodes of one dtype, one after the other along an axis."""
+    if len(parts) > 1 and variable.in_use and any(axis in dict(sizes.counts_of(part)) for part in parts):
+        return placing.joined(parts, axis)
     return parts[0] if len(parts) == 1 else Node(Op.CAT, parts[0].dtype, tuple(parts), axis)
 
 

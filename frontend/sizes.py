@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 from hcq.frontend import variable
 from hcq.frontend.errors import UsageError
-from hcq.frontend.variable import Bound, bound_of
+from hcq.frontend.variable import Bound, bound_of, place_of
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, Shape, const, substitute, toposort
@@ -115,8 +115,8 @@ def bounded(index: Node, x: Node, axis: int) -> Node:
     """Places along an axis as GATHER takes them: those beyond the axis's count name nothing."""
     for at, count in counts_of(x):
         if at == axis:
-            wide = index.cast(dtypes.int64)
-            index = (wide < count.cast(dtypes.int64)).where(wide, -1)
+            wide = index.cast(dtypes.int64) if index.dtype is not dtypes.int32 else index
+            index = (wide < count.cast(wide.dtype)).where(wide, -1)
     return index
 
 
@@ -197,6 +197,10 @@ def _without_counts(node: Node) -> Sizes:
         return tuple([own[axis] for axis in node.arg])
     if op is Op.REDUCE_AXIS:
         return tuple([FREE if axis in node.arg[1] else size for axis, size in enumerate(own)])
+    if op is Op.WINDOW:
+        return (*own, FREE)
+    if op is Op.UNWINDOW:
+        return own
     if all(size is FREE for source in node.src for size in _known[source]):
         return (FREE,) * len(shape)
     return own if node.src[0].shape == shape else (PLAIN,) * len(shape)
@@ -319,10 +323,19 @@ def _flipped(node: Node, own: Sizes) -> Sizes:
 
 
 def _windowed(node: Node, own: Sizes) -> Sizes:
-    axis = node.arg[0]
-    _refuse_counts(node, axis, own[axis], "windows would reach beyond its elements")
-    sizes = (*own[:axis], PLAIN, *own[axis + 1 :])
-    return (*sizes, PLAIN) if node.op is Op.WINDOW else sizes[:-1]
+    """So many whole windows count as the elements that count are enough for."""
+    axis, size, step, dilation = node.arg
+    found = own[axis]
+    if node.op is Op.UNWINDOW:
+        _refuse_counts(node, axis, found, "windows would reach beyond its elements")
+        return own
+    if isinstance(found, Node):
+        rest = bound_of(found) - (dilation * (size - 1) + 1)
+        if (rest.low if isinstance(rest, Bound) else rest) < 0:
+            _refuse_counts(node, axis, found, "a window is longer than the least number of its elements")
+        windows = rest // step + 1
+        found = windows.node(place_of([found])) if isinstance(windows, Bound) else PLAIN
+    return (*own[:axis], found, *own[axis + 1 :], FREE)
 
 
 def _reduced(node: Node, own: Sizes) -> Sizes:
@@ -339,6 +352,8 @@ def _gathered(node: Node, own: Sizes) -> Sizes:
     if isinstance(own[axis], Node) and not (index.op is Op.WHERE or _spread_from(index).op is Op.WHERE):
         _refuse_counts(node, axis, own[axis], "places beyond its elements would be read")
     its = _known[index]
+    if isinstance(own[axis], Node) and its[axis] is FREE:  # places that are numbers pick so many elements
+        its = (*its[:axis], PLAIN, *its[axis + 1 :])
     found = []
     for d, (mine, other) in enumerate(zip(own, its)):
         found.append(other if d == axis or mine is FREE or isinstance(other, Node) else mine)

@@ -13,7 +13,7 @@ A Bound is a sum of whole multiples of atoms and a number, so that equal ones ar
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hcq.checks import is_whole, shown
@@ -25,7 +25,7 @@ from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const, toposort
 from hcq.ir.op import Op
 
-MOST = (1 << 30) - 1  # the largest number: indices are compared in int32
+MOST = (1 << 31) - 1  # the largest number: kernels read it and compare places with it in int32
 MAX_TRIED = 1 << 12  # numbers of a variable that a difference of terms is tried with
 MAX_KEPT = 1024  # numbers of one variable whose memory is kept
 
@@ -158,38 +158,67 @@ class Leaf:
 class Part(NamedTuple):
     """A quotient or a remainder, as an atom of another Bound."""
 
-    op: Op
+    op: Op  # FLOORDIV, MOD or MUL
     of: Bound
-    by: int
+    by: int | Bound
+
+    def _of_ends(self) -> list[int]:
+        """What it is where both are at their ends: a quotient and a product are least and greatest there."""
+        by = (self.by.low, self.by.high) if isinstance(self.by, Bound) else (self.by,)
+        return [_combined(self.op, a, b) for a in (self.of.low, self.of.high) for b in by]
 
     @property
     def low(self) -> int:
         """The least number that it can be."""
-        return self.of.low // self.by if self.op is Op.FLOORDIV else 0
+        return 0 if self.op is Op.MOD else min(self._of_ends())
 
     @property
     def high(self) -> int:
         """The greatest number that it can be."""
-        return self.of.high // self.by if self.op is Op.FLOORDIV else min(self.by - 1, self.of.high)
+        if self.op is not Op.MOD:
+            return max(self._of_ends())
+        most = (self.by.high if isinstance(self.by, Bound) else self.by) - 1
+        return min(most, self.of.high) if self.of.low >= 0 else most
 
     def at(self, number: int) -> int:
         """What it is where its variables are this number."""
-        of = self.of.at(number)
-        return of // self.by if self.op is Op.FLOORDIV else of % self.by
+        by = self.by.at(number) if isinstance(self.by, Bound) else self.by
+        return _combined(self.op, self.of.at(number), by)
 
     @property
     def now(self) -> int:
         """What it is in this call."""
-        return self.of.now // self.by if self.op is Op.FLOORDIV else self.of.now % self.by
+        return _combined(self.op, self.of.now, self.by.now if isinstance(self.by, Bound) else self.by)
 
     def node(self, device: str) -> Node:
         """It as a graph."""
-        return Node(self.op, dtypes.int32, (self.of.node(device), const(self.by, dtypes.int32)))
+        by = self.by.node(device) if isinstance(self.by, Bound) else const(self.by, dtypes.int32)
+        return Node(self.op, dtypes.int32, (self.of.node(device), by))
+
+    def leaves(self) -> list[Leaf]:
+        """The variables with their numbers that it is made of."""
+        return self.of.leaves() + (self.by.leaves() if isinstance(self.by, Bound) else [])
+
+    def with_leaves(self, new: Callable[[Leaf], Leaf]) -> Part:
+        """The same of other leaves."""
+        by = self.by.with_leaves(new) if isinstance(self.by, Bound) else self.by
+        return Part(self.op, self.of.with_leaves(new), by)
 
     def __str__(self) -> str:
-        text = str(self.of)
-        text = f"({text})" if len(self.of.terms) + bool(self.of.constant) > 1 else text
-        return f"{text} {'//' if self.op is Op.FLOORDIV else '%'} {self.by}"
+        first, second = (
+            f"({each})" if isinstance(each, Bound) and not each.is_one_word else str(each)
+            for each in (self.of, self.by)
+        )
+        return f"{first} {_SIGNS[self.op]} {second}"
+
+
+_SIGNS = {Op.FLOORDIV: "//", Op.MOD: "%", Op.MUL: "*"}
+
+
+def _combined(op: Op, a: int, b: int) -> int:
+    if op is Op.MUL:
+        return a * b
+    return a // b if op is Op.FLOORDIV else a % b
 
 
 Atom = Any  # Leaf | Part: both have low, high, now, node
@@ -264,14 +293,14 @@ class Bound:
         """The variables with their numbers that it is made of, each once."""
         found: dict[Leaf, None] = {}
         for atom in self.terms:
-            found.update(dict.fromkeys(atom.of.leaves() if isinstance(atom, Part) else (atom,)))
+            found.update(dict.fromkeys(atom.leaves() if isinstance(atom, Part) else (atom,)))
         return list(found)
 
     def with_leaves(self, new: Callable[[Leaf], Leaf]) -> Bound:
         """The same of other leaves."""
         terms: dict[Atom, int] = {}
         for atom, times in self.terms.items():
-            changed = atom._replace(of=atom.of.with_leaves(new)) if isinstance(atom, Part) else new(atom)
+            changed = atom.with_leaves(new) if isinstance(atom, Part) else new(atom)
             terms[changed] = terms.get(changed, 0) + times
         return Bound(terms, self.constant)
 
@@ -280,13 +309,19 @@ class Bound:
         words: list[Any] = [self.constant]
         for atom, times in self.terms.items():
             if isinstance(atom, Part):
-                words.append((times, atom.op.name, atom.by, atom.of.key(numbers)))
+                by = atom.by.key(numbers) if isinstance(atom.by, Bound) else atom.by
+                words.append((times, atom.op.name, by, atom.of.key(numbers)))
             else:
                 words.append((times, atom.variable.key, numbers.setdefault(atom, len(numbers))))
         return tuple(words)
 
     def node(self, device: str) -> Node:
-        """It as a graph: an int32 of shape ()."""
+        """It as a graph: an int32 of shape (). Raises UsageError for what may be beyond every int32."""
+        if max(-self.low, self.high) > MOST:
+            raise UsageError(
+                f"[Variable] {self} is {self.low} to {self.high}: sizes and places are up to {MOST}. "
+                "Give the variables a narrower range."
+            )
         total: Node | None = None
         for atom, times in self.terms.items():
             term = atom.node(device)
@@ -320,6 +355,9 @@ class Bound:
         return (self * -1) + other
 
     def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Bound):
+            first, second = sorted((self, other), key=str)
+            return Bound({Part(Op.MUL, first, second): 1}, 0)
         if not is_whole(other):
             return NotImplemented
         times = int(other)
@@ -337,15 +375,16 @@ class Bound:
         return self._part(Op.MOD, other)
 
     def _part(self, op: Op, other: Any) -> Any:
-        if not is_whole(other):
+        if not is_whole(other) and not isinstance(other, Bound):
             return NotImplemented
-        by = int(other)
-        if by < 1 or self.low < 0:
+        by = other if isinstance(other, Bound) else int(other)
+        least = by.low if isinstance(by, Bound) else by
+        if least < 1:
             raise UsageError(
-                f"[{'//' if op is Op.FLOORDIV else '%'}] {self} by {by}: takes a number from 0 on and a divisor "
-                f"from 1 on; {self} is {self.low} to {self.high}."
+                f"[{_SIGNS[op]}] {self} by {by}, which may be {least}: takes a divisor from 1 on. Give the variable a "
+                "range from 1 on."
             )
-        exact = self.divided(by)
+        exact = self.divided(by) if isinstance(by, int) else 1 if self == by else None
         if exact is not None:
             return exact if op is Op.FLOORDIV else 0
         return _plain(Bound({Part(op, self, by): 1}, 0))
@@ -390,6 +429,13 @@ class Bound:
     def __ge__(self, other: Any) -> bool:
         return self._decided(">=", other, lambda gap: gap >= 0)
 
+    @property
+    def is_one_word(self) -> bool:
+        """Whether it is a variable alone."""
+        return self.constant == 0 and all(
+            times == 1 and isinstance(atom, Leaf) for atom, times in self.terms.items()
+        )
+
     def __bool__(self) -> bool:
         return self._decided(">", 0, lambda gap: gap > 0) if self.low >= 0 else True
 
@@ -414,6 +460,11 @@ def _plain(bound: Bound) -> Any:
     return bound if bound.terms else bound.constant
 
 
+def room_of(size: Any) -> int:
+    """How many elements an axis of that size, an int or a Bound, has room for."""
+    return max(2, size.high) if isinstance(size, Bound) else int(size)  # an axis of 1 would repeat
+
+
 def bound_of(node: Node) -> Any:
     """What a graph of `Bound.node` stands for; an int for a number."""
     if node.op is Op.BUFFER:
@@ -429,6 +480,11 @@ def bound_of(node: Node) -> Any:
         return bound_of(first) // bound_of(second)
     assert node.op is Op.MOD, node
     return bound_of(first) % bound_of(second)
+
+
+def place_of(numbers: Sequence[Node]) -> str:
+    """The device in whose memory the graphs of Bounds find their numbers."""
+    return next(str(node.arg.device) for node in toposort(numbers) if node.op is Op.BUFFER)
 
 
 def is_number(node: Node) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 IMPORTS = (
     ("collections.abc", ("Callable", "Sequence")), ("typing", ("Any",)), ("typing_extensions", ("Self",)),
     ("hcq.frontend.core", ("Core",)), ("hcq.frontend.methods.base", ("Axes", "Methods")),
+    ("hcq.frontend.variable", ("Bound",)),
     ("hcq.ir.dtype", ("DType", "Scalar")),
 )  # fmt: skip
 LONG = 120  # characters of a line, after which the linter is told to let it be

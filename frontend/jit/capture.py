@@ -23,6 +23,7 @@ from typing import Any
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import varying_numbers
+from hcq.frontend.conditions import Condition
 from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
 from hcq.frontend.jit.delivery import deliver
 from hcq.frontend.jit.pytree import (
@@ -44,6 +45,7 @@ from hcq.frontend.realize import Recorder, give_memory, realize, unwatched
 from hcq.frontend.scheduler.structure import Structure
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
+from hcq.frontend.variable import Bound
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
@@ -122,6 +124,16 @@ class Capture(Recorder):
                 self.state[key] = None  # set by the call itself before it was read
                 return
         self.state[key] = State(weakref.ref(thing), name, value)
+
+    def requires(self, gap: Bound, words: str) -> None:
+        places = {}
+        for leaf in gap.leaves():
+            if leaf.is_stand_in:
+                (storage,) = leaf.storages.values()
+                places[leaf] = self.roles[storage][1]
+        if places:
+            condition = Condition(gap, places, words)
+            self.seen.conditions[condition.key] = condition
 
     def uploaded(self, storage: Storage, raw: bytes) -> None:
         self.roles[storage] = ("data", len(self.seen.data))

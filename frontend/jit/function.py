@@ -217,6 +217,8 @@ class Jit(Generic[P, R]):
                         return self(*args, **kwargs)
                     known.unlike = 0
                     self._last = recording
+                    for condition in version.seen.conditions.values():
+                        condition.ask(storages)
                     if not recording.checks_left:
                         return recording.replay(tensors, storages)  # type: ignore[no-any-return]
                     break

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from hcq.frontend.conditions import Condition
 from hcq.frontend.core import Core
 from hcq.frontend.jit.pytree import Ref, comparable
 from hcq.frontend.jit.references import Reference
@@ -138,6 +139,7 @@ class CallRecord:
         self.written: list[Storage] = []  # memory of tensors outside, written in place
         self.shown: set[Node] = set()  # that whose views show what is written
         self.state: list[State] = []
+        self.conditions: dict[Any, Condition] = {}  # what the numbers of variables have to fulfil, by its key
         self.indices: list[tuple[Any, Any]] = []  # a list or array that was an index, and a copy of it
         self.templates: list[Template] = []  # of what is New in results, gradients and kept tensors
         self.results: Any = None
@@ -176,6 +178,8 @@ class CallRecord:
                     return _role_difference(x, y)
         if len(self.runs) != len(other.runs):
             return f"it ran {len(self.runs)} schedules in one call and {len(other.runs)} in the next"
+        if self.conditions.keys() != other.conditions.keys():
+            return "it asks other things of the numbers of its variables from call to call"
         if self.data != other.data:
             return "a list or array that it uses as an index changes from call to call"
         if comparable(self.results, self.templates) != comparable(other.results, other.templates):

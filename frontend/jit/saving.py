@@ -36,6 +36,7 @@ from hcq.artefact.writing import Blob, write
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import names as tensor_names
+from hcq.frontend.conditions import Condition
 from hcq.frontend.device import toolchain
 from hcq.frontend.jit.capture import settle
 from hcq.frontend.jit.function import Jit
@@ -281,6 +282,25 @@ class _Saver:
     def refuse(self, why: str) -> UsageError:
         return UsageError(f"[save_program] {self.function.name}: {why}.")
 
+    def _narrowed(self, parameter: Parameter, conditions: list[Condition]) -> Parameter:
+        """A variable with the range for which its conditions hold: a file asks for the range, and nothing else."""
+        name, low, high, place = parameter
+        for gap, places, words in conditions:
+            if place not in places.values():
+                continue
+            leaf, *others = gap.leaves()
+            times = gap.terms.get(leaf, 0)
+            if times > 0:
+                low = max(low, -(gap.constant // times))
+            elif times < 0:
+                high = min(high, gap.constant // -times)
+            if others or not times or len(gap.terms) > 1 or low > high:
+                raise self.refuse(
+                    f"{words}, which is not so for all numbers of the variables, and a file asks for a range of each "
+                    "alone. Give the variables ranges for which it is"
+                )
+        return Parameter(name, low, high, place)
+
     def _contents(self, recording: Recording) -> Contents:
         seen = recording.seen
         if seen.slots or seen.pins:
@@ -297,6 +317,7 @@ class _Saver:
         if found is None:
             raise self.refuse("it was called with one tensor as two arguments. Call it with two")
         inputs, parameters = found
+        parameters = [self._narrowed(one, list(seen.conditions.values())) for one in parameters]
         leaves = list(_leaves(seen.results, ""))
         plain = [name for name, leaf in leaves if not isinstance(leaf, (New, Argument, Same))]
         if plain:

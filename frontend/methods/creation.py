@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from hcq.checks import shown
+from hcq.checks import is_whole, shown
 from hcq.frontend import device as devices
+from hcq.frontend.conditions import require
 from hcq.frontend.core import Core, check_count, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import constant, constant_element, expanded, iota, ordinal, permuted, scalar_dtype
+from hcq.frontend.sizes import with_counts
+from hcq.frontend.variable import Bound, room_of
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -97,20 +100,25 @@ class Creation(Methods):
     @classmethod
     def arange(
         cls,
-        start: Scalar,
-        end: Scalar | None = None,
-        step: Scalar = 1,
+        start: Scalar | Bound,
+        end: Scalar | Bound | None = None,
+        step: Scalar | Bound = 1,
         dtype: DType | None = None,
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
         """A vector of start, start + step, ... before end; int64 for ints, float32 if any number is a float.
 
+        start, end, step   numbers; or bound Variables, beside which the others are ints
+
         >>> Tensor.arange(1, 7, 2).tolist()
         [1, 3, 5]
         """
         if end is None:
             start, end = 0, start
+        if isinstance(start, Bound) or isinstance(end, Bound) or isinstance(step, Bound):
+            node, device = _counted_from(start, end, step, device)
+            return cls._leaf(node.cast(dtype or dtypes.int64), device, requires_grad)
         numbers = (start, end, step)
         if dtype is not None and dtype.is_integer and all(-(2**63) < n < 2**63 for n in numbers):
             start, end, step = (int(n) for n in numbers)  # PyTorch rounds the bounds, not the numbers
@@ -254,7 +262,7 @@ class Creation(Methods):
 
     # -- triangles and diagonals --
 
-    def tril(self, diagonal: int = 0) -> Self:
+    def tril(self, diagonal: int | Bound = 0) -> Self:
         """The lower triangle of the last two axes, zero above the diagonal; `diagonal` moves it up. The shape stays.
 
         >>> Tensor.ones(3, 3).tril(-1).tolist()
@@ -262,7 +270,7 @@ class Creation(Methods):
         """
         return self._triangle("tril", diagonal, lower=True)
 
-    def triu(self, diagonal: int = 0) -> Self:
+    def triu(self, diagonal: int | Bound = 0) -> Self:
         """The upper triangle of the last two axes, zero below the diagonal; `diagonal` moves it up. The shape stays.
 
         >>> Tensor.ones(2, 3).triu(1).tolist()
@@ -270,7 +278,7 @@ class Creation(Methods):
         """
         return self._triangle("triu", diagonal, lower=False)
 
-    def _triangle(self, call: str, diagonal: int, lower: bool) -> Self:
+    def _triangle(self, call: str, diagonal: int | Bound, lower: bool) -> Self:
         shape = self.node.shape
         if len(shape) < 2:
             raise UsageError(f"[{call}] shape {shape}: a triangle needs 2 axes. Use unsqueeze first.")
@@ -363,3 +371,31 @@ def _bound(call: str, name: str, value: Any, dtype: DType, is_whole: bool) -> An
     if isinstance(value, (bool, int, float)) or hasattr(value, "__float__"):
         return float(int(value)) if is_whole else float(value)
     raise UsageError(f"[{call}] {name}={shown(value)}: takes a number, or a tensor of shape ().")
+
+
+def _counted_from(start: Any, end: Any, step: Any, device: str | None) -> tuple[Node, str]:
+    """start, start + step, ... before end, where some of them are Bounds; and the device that knows these numbers."""
+    words = f"[arange] from {start} to {end} by {step}"
+    for number in (start, end, step):
+        if not isinstance(number, Bound) and not is_whole(number):
+            raise UsageError(f"{words}: with a bound Variable in it takes ints. Multiply what comes of it.")
+    if (step.high if isinstance(step, Bound) else step) < 0:
+        gap, stride = start - end, -step
+    else:
+        gap, stride = end - start, step
+    if (stride.low if isinstance(stride, Bound) else stride) < 1:
+        raise UsageError(f"{words}: the step may be 0. Give the variable a range from 1 on.")
+    require(gap, f"{words} has to go towards its end")
+    count = (gap + stride - 1) // stride
+    known = next((n.device for n in (start, end, step) if isinstance(n, Bound) and n.device), None)
+    device = devices.canonical(device) if device is not None else known or devices.default()
+    numbers = [
+        number.node(device).cast(dtypes.int64)
+        if isinstance(number, Bound)
+        else const(int(number), dtypes.int64)
+        for number in (start, step)
+    ]
+    room = room_of(count)
+    check_count("arange", (room,))
+    node = iota(room, 0, (room,)) * numbers[1] + numbers[0]
+    return with_counts(node, [(0, count.node(device))] if isinstance(count, Bound) else []), device

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
 from hcq.frontend import variable, views
+from hcq.frontend.conditions import require
 from hcq.frontend.core import Core, thread_modes, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import OutOfRange, UsageError
@@ -39,7 +40,7 @@ from hcq.frontend.nodes import (
 )
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.sizes import FREE, bounded, counts_of, sizes_of, unnamed_beyond, with_counts, without_counts
-from hcq.frontend.variable import Bound, bound_of
+from hcq.frontend.variable import Bound, bound_of, room_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
@@ -200,13 +201,8 @@ class Indexing(Methods):
             if 0 <= entry < size.low:
                 return entry
             entry = size + entry if entry < 0 else entry
-        low, high = (entry.low, entry.high) if isinstance(entry, Bound) else (entry, entry)
-        last = size - 1 - entry
-        if low < 0 or (last.low if isinstance(last, Bound) else last) < 0:
-            raise OutOfRange(
-                f"[index] {entry} ({low} to {high}) on axis {axis} of size {size}: not inside it for all its numbers. "
-                "Give the variable another range, or index by a tensor, which reads zero outside."
-            )
+        for gap in (entry, size - 1 - entry):
+            require(gap, f"[index] {entry} has to be inside of axis {axis}, whose size is {size}")
         place = entry.node(self.device) if isinstance(entry, Bound) else const(entry, dtypes.int32)
         return self._like(place)
 
@@ -227,21 +223,15 @@ class Indexing(Methods):
         if stop is size or stop == size:
             stop = size
         length, rest = stop - start, size - stop
-        if _least(start) < 0 or _least(length) < 0 or _least(rest) < 0:
-            raise OutOfRange(
-                f"[index] {start}:{stop} on axis {axis} of size {size}: not inside it for all their numbers. "
-                "Give them a narrower range."
-            )
+        for gap in (start, length, rest):
+            require(gap, f"[index] {start}:{stop} has to be inside of axis {axis}, whose size is {size}")
         if start == 0 and stop is size:
             return FULL
-        if not isinstance(start, Bound) and not isinstance(stop, Bound):
-            return slice(int(start), int(stop))
-        room = length.high if isinstance(length, Bound) else length
-        if isinstance(length, Bound) and room < 2:
-            raise UsageError(
-                f"[index] {start}:{stop} on axis {axis} is at most {room} long: give the variable a wider range."
-            )
-        if start == 0:
+        is_plain = not isinstance(start, Bound) and not isinstance(stop, Bound)
+        if (is_plain and stop <= _least(size)) or (isinstance(length, int) and length == 0):
+            return slice(int(start), int(stop)) if is_plain else slice(0, 0)
+        room, have = room_of(length), self.node.shape[axis]
+        if start == 0 and not is_plain and (room == have or (room < have and not isinstance(size, Bound))):
             return _Cut(room, length.node(self.device))
         base = start.node(self.device) if isinstance(start, Bound) else const(start, dtypes.int32)
         places = iota(room, 0, (room,), dtypes.int32) + base

@@ -13,12 +13,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
-from hcq.frontend import variable
+from hcq.frontend import placing, variable
+from hcq.frontend.conditions import require
 from hcq.frontend.core import Core, check_count, room_args, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
-from hcq.frontend.nodes import expanded, flipped, iota, joined, padded, permuted, reshaped, shrunk
-from hcq.frontend.sizes import FREE, shape_of, sizes_of, with_counts
+from hcq.frontend.nodes import constant, expanded, flipped, iota, joined, padded, permuted, reshaped, shrunk
+from hcq.frontend.sizes import FREE, counts_of, shape_of, sizes_of, with_counts
+from hcq.frontend.variable import Bound
 from hcq.ir.dtype import DType, Scalar
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
@@ -42,7 +44,7 @@ class Movement(Methods):
         >>> Tensor.arange(6).reshape(2, -1).tolist()
         [[0, 1, 2], [3, 4, 5]]
         """
-        return self._reshape(_completed("reshape", self.node.shape, room_args("reshape", shape)))
+        return self._reshaped("reshape", shape)
 
     def view(self, *shape: Any) -> Self:
         """Same as `reshape`: views cost nothing here, so none is refused. With a dtype the same as `bitcast`.
@@ -52,7 +54,21 @@ class Movement(Methods):
         """
         if len(shape) == 1 and isinstance(shape[0], DType):
             return self.bitcast(shape[0])
-        return self._reshape(_completed("view", self.node.shape, room_args("view", shape)))
+        return self._reshaped("view", shape)
+
+    def _reshaped(self, call: str, given: tuple[Any, ...]) -> Self:
+        """Reshaped as asked for; refused where a size that is known later is asked for by another one."""
+        found = self._reshape(_completed(call, self.node.shape, room_args(call, given)))
+        if variable.in_use:
+            sizes = given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+            for axis, (size, have) in enumerate(zip(sizes, found.shape)):
+                if isinstance(size, Bound) or isinstance(have, Bound):
+                    if size != have and (isinstance(size, Bound) or size != -1):
+                        raise UsageError(
+                            f"[{call}] {self.shape} to {tuple(sizes)}: axis {axis} would have the size {have}. "
+                            "Give that, or cut or pad it first."
+                        )
+        return found
 
     def _reshape(self, shape: Shape) -> Self:
         return self._view(reshaped(self.node, shape))
@@ -296,7 +312,7 @@ class Movement(Methods):
 
     # -- parts and surroundings --
 
-    def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Self:
+    def shrink(self, bounds: Sequence[tuple[int | Bound, int | Bound] | None]) -> Self:
         """The part from low to high (not included) of each axis; None keeps an axis whole.
 
         Raises  UsageError where a part is not inside its axis, or there is not one for each
@@ -304,26 +320,30 @@ class Movement(Methods):
         >>> Tensor([[1, 2, 3], [4, 5, 6]]).shrink(((0, 1), (1, 3))).tolist()
         [[2, 3]]
         """
-        shape = self.node.shape
+        shape = self.shape
         if len(bounds) != len(shape):
             raise UsageError(f"[shrink] {tuple(bounds)} of shape {shape}: give (low, high) or None per axis.")
-        full = []
+        full: list[Any] = []
         for axis, (size, part) in enumerate(zip(shape, bounds)):
             low, high = (0, size) if part is None else part
+            if variable.in_use and any(isinstance(one, Bound) for one in (size, low, high)):
+                return self[tuple([slice(None) if one is None else slice(*one) for one in bounds])]
             if not 0 <= low <= high <= size:
                 raise UsageError(f"[shrink] axis {axis} of size {size}: {part} is not inside 0..{size}.")
             full.append((low, high, 1))
         return self._view(shrunk(self.node, tuple(full)))
 
-    def narrow(self, dim: int, start: Any, length: int) -> Self:
+    def narrow(self, dim: int, start: Any, length: int | Bound) -> Self:
         """`length` elements of axis `dim`, from `start`; a negative start counts from the end.
 
-        start   an int, or an integer tensor of shape (), which is computed and read back
+        start   an int, a bound Variable, or an integer tensor of shape (), which is computed and read back
 
         >>> Tensor([10, 20, 30, 40]).narrow(0, -3, 2).tolist()
         [20, 30]
         """
         axis = self._axis_of("narrow", dim)
+        if isinstance(start, Bound) or isinstance(length, Bound):
+            return self[(slice(None),) * axis + (slice(start, start + length),)]
         if not is_whole(start) and not (isinstance(start, Core) and start.node.dtype.is_integer):
             raise UsageError(f"[narrow] start={shown(start)}: takes an int, or an integer tensor of one.")
         start = int(start.__index__())
@@ -337,10 +357,12 @@ class Movement(Methods):
         keep[axis] = (begin, begin + length, 1)
         return self._view(shrunk(self.node, tuple(keep)))
 
-    def pad(self, padding: Sequence[int], mode: str = "constant", value: Scalar | None = None) -> Self:
+    def pad(
+        self, padding: Sequence[int | Bound], mode: str = "constant", value: Scalar | None = None
+    ) -> Self:
         """Surrounded by `value`. `padding` is PyTorch's: (low, high) of the last axis, then of the one before, ...
 
-        padding   an even count of ints; negative ones crop
+        padding   an even count of ints, or of bound Variables; negative ones crop
         mode      "constant", "reflect", "replicate" or "circular"
         Raises    UsageError for more pairs than axes, an unknown mode, or more than the mode finds inside
 
@@ -354,8 +376,17 @@ class Movement(Methods):
                 f"at most {len(shape)} of them."
             )
         count = len(padding) // 2
-        pads = [(0, 0)] * (len(shape) - count)
+        pads: list[Any] = [(0, 0)] * (len(shape) - count)
         pads += [(padding[2 * i], padding[2 * i + 1]) for i in reversed(range(count))]
+        if variable.in_use:
+            varying = self._varying_pads(pads)
+            if varying and mode != "constant":
+                raise UsageError(
+                    f"[pad] mode {mode!r}: axis {varying[0]} of {self.shape} is padded by {pads[varying[0]]}, which is "
+                    "known only when the work runs. Use mode 'constant', or sizes that are ints."
+                )
+            if varying:
+                return self._padded_by_numbers(pads, varying, value or 0)
         if mode != "constant":
             return self._pad_from_inside(pads, mode)
         keep = tuple((max(0, -low), size - max(0, -high), 1) for size, (low, high) in zip(shape, pads))
@@ -366,6 +397,31 @@ class Movement(Methods):
                 )
         grow = tuple((max(0, low), max(0, high)) for low, high in pads)
         return self._like(padded(shrunk(self.node, keep), grow, value or 0))
+
+    def _varying_pads(self, pads: list[tuple[Any, Any]]) -> list[int]:
+        """The axes that are padded by bound variables, or padded and cut by one."""
+        cut = dict(counts_of(self.node))
+        return [
+            axis
+            for axis, sides in enumerate(pads)
+            if any(isinstance(side, Bound) for side in sides) or (axis in cut and any(sides))
+        ]
+
+    def _padded_by_numbers(self, pads: list[tuple[Any, Any]], varying: list[int], value: Scalar) -> Self:
+        """Padded along axes whose size, or whose padding, bound variables say; then along the others."""
+        node, number = self.node, constant("pad", value, self.node.dtype)
+        for axis in varying:
+            low, high = pads[axis]
+            words = f"[pad] axis {axis} of size {self.shape[axis]} is padded by {low} and {high}, which"
+            for gap in (self.shape[axis] + low, self.shape[axis] + high, self.shape[axis] + low + high):
+                require(gap, f"{words} may not crop more than it has")
+            before, behind = (
+                side.node(self.device) if isinstance(side, Bound) else side for side in (low, high)
+            )
+            node = placing.padded(node, axis, before, behind, number)
+            pads[axis] = 0, 0
+        padding = [side for sides in reversed(pads) for side in sides]
+        return self._like(node).pad(padding, "constant", value)
 
     def _pad_from_inside(self, pads: list[tuple[int, int]], mode: str) -> Self:
         if mode not in ("reflect", "replicate", "circular"):
@@ -542,7 +598,7 @@ def _cut_to(call: str, node: Node, given: Sequence[Any], device: str) -> Node:
     have = sizes_of(node)
     counts = []
     for axis, size in enumerate(given):
-        if isinstance(size, variable.Bound):
+        if isinstance(size, Bound):
             count = size.node(device)
             if have[axis] is not FREE and have[axis] is not count:
                 raise UsageError(
