@@ -312,7 +312,10 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
                 found[node] = source
                 continue
             storage = _on(source, leaf.arg.device)
-            here = brought(storage, node.arg, _on)
+            shaped = storage  # a reshaped value lies as what it was made from: the same memory, in its own shape
+            if storage.shape != source.shape:
+                shaped = Storage(storage.device, storage.dtype, source.shape, storage.buffer)
+            here = brought(shaped, node.arg, _on)
             if structure_of([node]).tracked[0]:
                 if here.op is not Op.BUFFER:  # parts side by side: one memory keeps the history
                     here = _on(Node(Op.CONTIGUOUS, here.dtype, (here,)), str(node.arg)).node()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -57,6 +58,18 @@ def test_what_is_computed_from_a_write_can_be_moved_before_the_write_has_run(sou
     assert [buffer.device.name for buffer in moved.node.arg.buffers()] == ["CPU:2"]
     assert doubled.tolist() == moved.tolist()
     assert written.tolist() == NEW
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize("shape", [(2, 2), (4, 1, 1), (1, 4), ()], ids=str)
+def test_a_reshaped_value_is_moved_in_its_own_shape(shape: tuple[int, ...], axis: int | None) -> None:
+    x = Tensor(OLD[: math.prod(shape)]).realize().reshape(shape)
+    assert x.to("CPU:1").realize().shape == shape
+    assert x.to("CPU:1").sum(tuple(range(len(shape)))).item() == sum(OLD[: math.prod(shape)])
+    if axis is None or (axis < len(shape) and shape[axis] > 1):
+        split = x.shard(["CPU:0", "CPU:1"], axis)
+        assert split.tolist() == x.tolist()
+        assert (split * 2.0).sum().item() == 2.0 * sum(OLD[: math.prod(shape)])
 
 
 @pytest.mark.parametrize("device", ["CPU", "CPU:1", "CPU:1,CPU:2", "CPU:2,CPU:1"])
