@@ -33,4 +33,16 @@ class DamagedFile(UsageError):
     """A file that cannot be what it says it is."""
 
 
-__all__ = ["DamagedFile", "DivisionByZero", "NotReal", "OutOfRange", "UnknownName", "UsageError"]
+class MissingFile(UsageError, FileNotFoundError):
+    """A file that another one is a part of a model with, and that is not there."""
+
+
+__all__ = [
+    "DamagedFile",
+    "DivisionByZero",
+    "MissingFile",
+    "NotReal",
+    "OutOfRange",
+    "UnknownName",
+    "UsageError",
+]

@@ -312,7 +312,9 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
                 found[node] = source
                 continue
             storage = _on(source, leaf.arg.device)
-            shaped = storage  # a reshaped value lies as what it was made from: the same memory, in its own shape
+            shaped = (
+                storage  # a reshaped value lies as what it was made from: the same memory, in its own shape
+            )
             if storage.shape != source.shape:
                 shaped = Storage(storage.device, storage.dtype, source.shape, storage.buffer)
             here = brought(shaped, node.arg, _on)

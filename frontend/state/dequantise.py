@@ -1,4 +1,4 @@
-"""Dequantise: what a block of 32 elements means, and blocks of ternary digits.
+"""Dequantise: what a block of 32 elements means, and blocks of ternary digits or single bits.
 
 In       `Blocks`: the bytes of a tensor's blocks
 Out      float32 tensors with the elements in order: expressions, nothing runs
@@ -134,7 +134,14 @@ def _tq2_0(b: Blocks) -> Tensor:
     return (codes.cast(dtypes.float32) - 1) * b.float16(64, 3)
 
 
+def _q1_0(b: Blocks) -> Tensor:
+    """A bit for each of 128 elements, the lowest of a byte first: 1 is the scale, 0 its negative."""
+    bits = (b.part(2, 18, 16, 1) >> counted(b.bytes.device, 8, 1)) & 1
+    return (bits.cast(dtypes.float32) * 2 - 1) * b.float16(0, 2)
+
+
 MEANINGS: dict[str, Meaning] = {
+    "Q1_0": _q1_0,
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,
     "Q5_0": _q5_0,

@@ -22,7 +22,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, overload
 
-from hcq.frontend.errors import UsageError
+from hcq.frontend.errors import MissingFile, UsageError
 from hcq.frontend.state import blocks
 from hcq.frontend.state.mapped import Mapped, Reader
 from hcq.frontend.state.quantised import placed
@@ -105,7 +105,7 @@ def _others(path: Path, count: int, number: Any, call: str) -> list[Path]:
     others = [path.with_name(f"{stem}-{i:05d}-of-{count:05d}.gguf") for i in range(2, min(count, 99999) + 1)]
     missing = next((other for other in others if not other.is_file()), None)
     if missing is not None:
-        raise UsageError(f"[{call}] {path} has its tensors in {count} files, and {missing} is missing.")
+        raise MissingFile(f"[{call}] {path} has its tensors in {count} files, and {missing} is missing.")
     return others
 
 

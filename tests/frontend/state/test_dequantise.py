@@ -17,7 +17,7 @@ SCALES = {
     "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,),
     "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q8_K": (), "IQ4_NL": (0,), "IQ4_XS": (0,), "IQ2_XXS": (0,),
     "IQ2_XS": (0,), "IQ2_S": (0,), "IQ3_XXS": (0,), "IQ3_S": (0,), "IQ1_S": (0,), "IQ1_M": (), "TQ1_0": (52,),
-    "TQ2_0": (64,), "MXFP4": (),
+    "TQ2_0": (64,), "MXFP4": (), "Q1_0": (0,),
 }  # fmt: skip
 
 
@@ -42,6 +42,9 @@ def test_blocks_of_random_bytes_mean_what_the_formats_own_library_says(form: str
     raw = random_blocks(form, 6)
     if form == "Q8_K":  # which it does not take apart: a float32, 256 signed bytes, sums for products
         expected = (raw[:, :4].copy().view(np.float32) * raw[:, 4:260].view(np.int8)).reshape(2, -1)
+    elif form == "Q1_0":  # nor this: a float16 scale, and signs of 128 elements
+        signs = np.unpackbits(raw[:, 2:], axis=1, bitorder="little").astype(np.float32) * 2 - 1
+        expected = (raw[:, :2].copy().view(np.float16).astype(np.float32) * signs).reshape(2, -1)
     else:
         expected = quants.dequantize(raw.reshape(2, -1), getattr(quants.GGMLQuantizationType, form))
     found = of_bytes(Tensor(raw.reshape(-1)), form, expected.shape)
