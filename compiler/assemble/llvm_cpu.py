@@ -22,13 +22,11 @@ _machines: dict[tuple[str, str, str], Machine] = {}
 class Machine:
     """LLVM's target machine, and the passes that run before it. Made once: llvmlite never frees passes."""
 
-    def __init__(self, target: Any, shares_values: bool = False) -> None:
+    def __init__(self, target: Any) -> None:
         llvm = binding()
         self.target = target
         self._builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
         self._passes = llvm.create_new_function_pass_manager()
-        if shares_values:
-            self._passes.add_new_gvn_pass()
         self._passes.add_instruction_combine_pass()
 
     def parse(self, text: str, name: str) -> Any:

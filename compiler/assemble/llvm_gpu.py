@@ -4,9 +4,9 @@ In       LLVM IR text with one kernel, the target
 Out      amdgcn: an ELF object with machine code, kernel descriptor and metadata, no linker has run; nvptx64: PTX text
 Next     ../render/gpu.py (the text), the device's loader (who reads the object or hands the PTX on)
 
-Threads' numbers are taken apart in several places, so equal values are found (GVN) before instructions are combined.
-LLVM's whole O2 pipeline leaves a hundredth less to do (softmax: 209 lines of PTX for 213), takes four times as
-long, and llvmlite 0.50 loses 47 KB in every run of it.
+Only instructions are combined before the code generators, which share equal values themselves. LLVM's NewGVN pass
+before them left reviewed kernels as they are, give or take one or two lines in a hundred, and it stops the whole
+process by an assertion at loops whose variables depend on each other, such as those of complex reflections.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _machine(target: Target) -> Machine:
                 f"this llvmlite has no {triple} ({problem}): pip install --upgrade llvmlite"
             ) from problem
         made = backend.create_target_machine(cpu=target.arch, features=target.features, opt=2)
-        machine = _machines[key] = Machine(made, shares_values=True)
+        machine = _machines[key] = Machine(made)
     return machine
 
 
