@@ -36,6 +36,7 @@ FOUND_IN = {  # a function -> its file in linalg/
         "spectra",
     ),
     **dict.fromkeys("ldl_factor ldl_factor_ex ldl_solve".split(), "indefinite"),
+    **dict.fromkeys(("eig", "eigvals"), "eigen"),
     "matrix_exp": "exponential",
 }
 
@@ -50,6 +51,7 @@ def vector_norm(
     >>> [hcq.linalg.vector_norm(x, ord).item() for ord in (0, 1, 2, float("inf"))]
     [2.0, 7.0, 5.0, 4.0]
     """
+    x = x.abs() if x.is_complex() else x
     x = x if dtype is None else x.cast(dtype)
     if not x.dtype.is_float:
         raise UsageError(f"[vector_norm] {x.dtype.name} has no fractions. Cast first: x.float().")
@@ -75,6 +77,7 @@ def matrix_norm(
     (6.0, 7.0)
     """
     x = A if dtype is None else A.cast(dtype)
+    x = x.abs() if x.is_complex() and ord not in ("nuc", 2, -2) else x
     if len(dim) != 2 or x.ndim < 2:
         raise UsageError(f"[matrix_norm] shape {x.shape}, dim {tuple(dim)}: give matrices, and two axes.")
     rows, columns = (x._axis("matrix_norm", axis) for axis in dim)
@@ -130,11 +133,12 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
 
 @checked
 def vecdot(x: Tensor, y: Tensor, dim: int = -1) -> Tensor:
-    """Sums of products along an axis.
+    """Sums of products along an axis, the first conjugated if it is complex.
 
     >>> hcq.linalg.vecdot(Tensor([[1, 2], [3, 4]]), Tensor([10, 1])).tolist()
     [12, 34]
     """
+    x = x.conj() if x.is_complex() else x
     return (x * y).sum(dim, dtype=(x * y).dtype)
 
 

@@ -9,7 +9,9 @@ from hcq.frontend.linalg.factors import cholesky_inverse as cholesky_inverse
 from hcq.frontend.linalg.factors import cholesky_solve as cholesky_solve
 from hcq.frontend.linalg.spectra import cond as cond
 from hcq.frontend.linalg.solving import det as det
+from hcq.frontend.linalg.eigen import eig as eig
 from hcq.frontend.linalg.spectra import eigh as eigh
+from hcq.frontend.linalg.eigen import eigvals as eigvals
 from hcq.frontend.linalg.spectra import eigvalsh as eigvalsh
 from hcq.frontend.linalg.orthogonal import geqrf as geqrf
 from hcq.frontend.linalg.orthogonal import householder_product as householder_product

@@ -46,7 +46,8 @@ RANDOM = set(
     "nn.functional.alpha_dropout nn.functional.feature_alpha_dropout nn.functional.rrelu "
     "nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d".split()
 )  # OpInfo seeds them: they look alike every time
-UP_TO_SIGN = {"svd", "linalg.svd", "linalg.eigh"}  # of vectors OpInfo compares what has no sign
+UP_TO_SIGN = {"svd", "linalg.svd", "linalg.eigh", "linalg.eig"}  # of vectors OpInfo compares what has no sign
+UP_TO_ORDER = {"linalg.eig", "linalg.eigvals"}  # eigenvalues come in any order
 CHOOSING = {"sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode"}  # any of equal elements
 
 
@@ -182,6 +183,8 @@ def differs(op: Any, sample: Any, expected: Any, got: Any, is_random: bool, sing
 
     if op.name in UP_TO_SIGN:
         expected, got = (sample.output_process_fn_grad(result) for result in (expected, got))
+    if op.name in UP_TO_ORDER:
+        got = in_order_of(expected, got)
     theirs, ours = list(leaves([expected])), list(leaves([got]))
     if len(theirs) != len(ours):
         return f"{len(ours)} results instead of {len(theirs)}"
@@ -234,6 +237,8 @@ def gradient_differs(
         return ""
     mine = [leaf for leaf in leaves(ours) if isinstance(leaf, hcq.Tensor) and leaf.requires_grad]
     process = sample.output_process_fn_grad
+    if op.name in UP_TO_ORDER:
+        got = in_order_of(expected, got)
     theirs = [leaf for leaf in leaves([process(expected)]) if isinstance(leaf, torch.Tensor)]
     results = [leaf for leaf in leaves([process(got)]) if isinstance(leaf, hcq.Tensor)]
     total: Any = 0.0
@@ -308,6 +313,29 @@ def chosen(op: Any, sample: Any, index: Any) -> Any:
     if index.ndim < values.ndim:
         return torch.take_along_dim(values, index.unsqueeze(dim), dim)
     return torch.take_along_dim(values, index, dim)
+
+
+def in_order_of(expected: Any, got: Any) -> Any:
+    """Our eigenvalues, and columns of eigenvectors, each where the nearest of PyTorch's is."""
+    import torch
+
+    import hcq
+
+    have, want = ([each] if hasattr(each, "shape") else list(each) for each in (got, expected))
+    if have[0].shape != tuple(want[0].shape) or not have[0].numel():
+        return got
+    apart = (want[0].detach().unsqueeze(-1) - as_torch(have[0]).unsqueeze(-2)).abs().nan_to_num()
+    n = apart.shape[-1]
+    places = torch.zeros(want[0].shape, dtype=torch.int64)
+    for table, line in zip(apart.reshape(-1, n, n), places.reshape(-1, n)):
+        for _ in range(n):
+            row, column = divmod(int(table.argmin()), n)
+            line[row] = column
+            table[row], table[:, column] = torch.inf, torch.inf
+    index = hcq.Tensor(places.numpy())
+    sorted_ = [have[0].gather(-1, index)]
+    sorted_ += [columns.gather(-1, index.unsqueeze(-2).expand(columns.shape)) for columns in have[1:]]
+    return sorted_[0] if hasattr(got, "shape") else tuple(sorted_)
 
 
 def tolerance(op: Any, dtype: Any) -> tuple[float, float]:

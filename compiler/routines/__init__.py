@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NAMES = (
     *("cholesky", "ldl", "ldl_solve", "lu", "pivots", "triangular"),
     *("householder", "tridiagonal", "ql", "jacobi"),
+    *("householder_pairs", "jacobi_pairs", "hessenberg", "schur", "eigenvectors"),
 )
 
 

@@ -27,7 +27,9 @@ from hcq.frontend.tensor import Tensor
 # methods of real tensors that are made of others, and right for complex ones
 INHERITED = frozenset(
     "numel size realize lerp addcmul addcdiv broadcast_shapes is_complex is_conj resolve_neg element_size "
-    "view_as_complex complex polar stft istft scalar_tensor manual_seed".split()
+    "view_as_complex complex polar stft istft scalar_tensor manual_seed "
+    "cholesky cholesky_solve cholesky_inverse triangular_solve inverse det slogdet logdet qr svd pinverse "
+    "matrix_exp".split()
 )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 
 from hcq.frontend.arguments import checked
-from hcq.frontend.linalg.parts import Written, expanded, identity, square
+from hcq.frontend.linalg.parts import Written, also_complex, expanded, identity, square
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -64,6 +64,7 @@ def _slope(value: Tensor, g: Tensor, A: Tensor) -> Tensor:
 _EXP = Written("matrix_exp", _slope)
 
 
+@also_complex
 @checked
 def matrix_exp(A: Tensor) -> Tensor:
     """The exponential of square matrices: I + A + A @ A / 2 + ...

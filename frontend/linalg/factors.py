@@ -20,6 +20,7 @@ from hcq.frontend.function import also_of
 from hcq.frontend.linalg.parts import (
     Written,
     alike,
+    also_complex,
     batched,
     checked_info,
     computable,
@@ -96,6 +97,7 @@ def _substituted(lower: bool, unit: bool) -> Written:
 _SUBSTITUTED = {(lower, unit): _substituted(lower, unit) for lower in (False, True) for unit in (False, True)}
 
 
+@also_complex
 @checked
 def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
@@ -122,6 +124,7 @@ def _triangular(call: str, A: Tensor, B: Tensor, upper: bool, left: bool, unit: 
     return substituted(a, b, not upper, unit)
 
 
+@also_complex
 @checked
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
@@ -173,6 +176,7 @@ def _defined(x: Tensor, info: Tensor) -> Tensor:
     return x.masked_fill(info.unsqueeze(-1).unsqueeze(-1) != 0, float("nan"))
 
 
+@also_complex
 @checked
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangle L with L @ L.mT = A, of symmetric positive definite matrices; `upper`: U with U.mT @ U = A.
@@ -191,6 +195,7 @@ def _lower(A: Tensor, upper: bool) -> Tensor:
     return A.mT if upper else A
 
 
+@also_complex
 @checked
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyEx:
     """(L, info), as `cholesky`: info is 0, or the number of the first leading minor that is not positive.
@@ -206,6 +211,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
     return CholeskyEx(L.mT if upper else L, info)
 
 
+@also_complex
 @checked
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with A @ X = B, of the A whose Cholesky factor is L.
@@ -237,6 +243,7 @@ def _by_cholesky_slope(X: Tensor, g: Tensor, L: Tensor, b: Tensor) -> Tensor:
 _BY_CHOLESKY = Written("cholesky_solve", _by_cholesky_slope, lambda X, g, L, b: _by_cholesky(L, g))
 
 
+@also_complex
 @checked
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """The inverse of the A whose Cholesky factor is L.

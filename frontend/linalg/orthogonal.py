@@ -17,7 +17,7 @@ from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import also_of
 from hcq.frontend.linalg.factors import substituted
-from hcq.frontend.linalg.parts import Written, alike, expanded, matrices, pieces, run
+from hcq.frontend.linalg.parts import Written, alike, also_complex, expanded, matrices, pieces, run
 from hcq.frontend.tensor import Tensor
 
 
@@ -90,6 +90,7 @@ def reduced(A: Tensor) -> tuple[Tensor, Tensor]:
     return Q, R if n == k else Tensor.cat([R, Q.mT.matmul(A[..., k:])], dim=-1)
 
 
+@also_complex
 @checked
 def qr(A: Tensor, mode: str = "reduced") -> QR:
     """(Q, R) with A = Q @ R: columns at right angles, and an upper triangle.

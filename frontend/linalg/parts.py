@@ -8,9 +8,11 @@ Next     factors.py, orthogonal.py, spectra.py (who use it), hcq/compiler/routin
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
@@ -19,6 +21,7 @@ from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Routine
 from hcq.ir.op import Op
 
+F = TypeVar("F", bound=Callable[..., Any])
 EPSILON = {dtypes.float32: 2.0**-23, dtypes.float64: 2.0**-52}
 
 
@@ -30,8 +33,27 @@ def matrices(call: str, x: Tensor, name: str = "A") -> Tensor:
     return x
 
 
+def also_complex(function: F) -> F:
+    """The function, which for complex arguments is that of its name in over_complex.py."""
+
+    @functools.wraps(function)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, Tensor) and value.is_complex():
+                found = importlib.import_module("hcq.frontend.linalg.over_complex")
+                return getattr(found, function.__name__)(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return cast(F, either)
+
+
 def computable(call: str, x: Tensor, name: str = "A") -> None:
     """Raises UsageError for formats that are not computed with here."""
+    if x.is_complex():
+        raise UsageError(
+            f"[{call}] {name} is {x.dtype.name}: this is for real matrices alone. Of complex ones there are solve, "
+            "inv, det, cholesky, qr, eigh, svd, eig, pinv, lstsq, matrix_exp, and what follows from these."
+        )
     if x.dtype not in EPSILON:
         raise UsageError(
             f"[{call}] {name} is {x.dtype.name}: float32 and float64 are computed. Cast first: x.float()."

@@ -24,6 +24,7 @@ from hcq.frontend.linalg.parts import (
     EPSILON,
     Written,
     alike,
+    also_complex,
     checked_info,
     expanded,
     identity,
@@ -96,6 +97,7 @@ def _of_systems(call: str, A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Te
     return (X.squeeze(-1) if has_vectors else X), found.info
 
 
+@also_complex
 @checked
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A @ X = B, or X @ A = B where not `left`; B may be a vector. A singular A gives NaN.
@@ -109,6 +111,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return X.masked_fill(failed, float("nan"))
 
 
+@also_complex
 @checked
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolveEx:
     """(X, info), as `solve`: info is 0, or the number of the first pivot that is zero.
@@ -133,6 +136,7 @@ def _inverse(A: Tensor) -> tuple[Tensor, Tensor]:
 _INVERSE = Written("inverse", lambda X, g, A: -(X.mT.matmul(g).matmul(X.mT)))
 
 
+@also_complex
 @checked
 def inv(A: Tensor) -> Tensor:
     """The inverse of square matrices; NaN where there is none.
@@ -144,6 +148,7 @@ def inv(A: Tensor) -> Tensor:
     return defined(X, info)
 
 
+@also_complex
 @checked
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> InvEx:
     """(inverse, info), as `inv`: info is 0, or the number of the first pivot that is zero.
@@ -192,6 +197,7 @@ _LOGABSDET = Written(
 )
 
 
+@also_complex
 @checked
 def det(A: Tensor) -> Tensor:
     """The determinant of square matrices.
@@ -207,6 +213,7 @@ def det(A: Tensor) -> Tensor:
     return _DET.of(value, A, found.both, found.rows, parity.detach())
 
 
+@also_complex
 @checked
 def slogdet(A: Tensor) -> SlogDet:
     """(sign, logabsdet) of the determinant: the logarithm is that of its size; 0 and -inf of a singular matrix.
@@ -225,6 +232,7 @@ def slogdet(A: Tensor) -> SlogDet:
     return SlogDet(constant_in(A, sign), _LOGABSDET.of(value, A, found.both, found.rows))
 
 
+@also_complex
 @checked
 def logdet(A: Tensor) -> Tensor:
     """The logarithm of the determinant: NaN where that is negative, -inf where it is 0.
@@ -236,6 +244,7 @@ def logdet(A: Tensor) -> Tensor:
     return value.masked_fill(sign < 0, float("nan"))
 
 
+@also_complex
 @checked
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """A square matrix times itself, n times; 0 gives the identity, a negative n the power of the inverse.

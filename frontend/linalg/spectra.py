@@ -24,6 +24,7 @@ from hcq.frontend.linalg.parts import (
     EPSILON,
     Written,
     alike,
+    also_complex,
     batched,
     expanded,
     identity,
@@ -90,16 +91,21 @@ def symmetric(A: Tensor, has_vectors: bool) -> tuple[Tensor, Tensor | None]:
     size = (size > 0).where(size, 1.0)
     packed = run("tridiagonal", n * n + 5 * n, (n,), (A.detach() / size,), batch, 4 * n**3 // 3)
     V, d, e, tau, _ = pieces(packed, (n, n), (n,), (n,), (n,), (2 * n,))
+    values, rows = tridiagonal_values(d, e, has_vectors)
+    values = values * size.squeeze(-1)
+    return values, None if rows is None else turned(V.mT, tau, rows.mT)
+
+
+def tridiagonal_values(d: Tensor, e: Tensor, has_vectors: bool) -> tuple[Tensor, Tensor | None]:
+    """(eigenvalues from the least on, eigenvectors as rows) of a diagonal d and what is beside it, with one more."""
+    n, batch = d.shape[-1], d.shape[:-1]
     count = n * n if has_vectors else 0
     found = run(
         "ql", count + 5 * n + 2, (n, int(has_vectors)), (Tensor.cat([d, e], dim=-1),), batch, 3 * n * count
     )
     z, values, order, _ = pieces(found, (count,), (n,), (n,), (3 * n + 2,))
-    values = _ordered(values, order, -1) * size.squeeze(-1)
-    if not has_vectors:
-        return values, None
-    rows = _ordered(z.reshape((*batch, n, n)), order, -2)
-    return values, turned(V.mT, tau, rows.mT)
+    values = _ordered(values, order, -1)
+    return values, _ordered(z.reshape((*batch, n, n)), order, -2) if has_vectors else None
 
 
 def _whole(A: Tensor, UPLO: str) -> Tensor:
@@ -125,6 +131,7 @@ def _between(values: Tensor, x: Tensor) -> Tensor:
 _EIGH = Written("eigh", _eigh_slope)
 
 
+@also_complex
 @checked
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
     """(eigenvalues, eigenvectors) of symmetric matrices: from the least on, vectors as columns of length 1.
@@ -146,6 +153,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
     return Eigh(joint[..., n, :], joint[..., :n, :])
 
 
+@also_complex
 @checked
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of symmetric matrices, from the least on; the vectors, which a gradient needs, are found, too.
@@ -239,6 +247,7 @@ def _completed(U: Tensor) -> Tensor:
     return Tensor.cat([U, rest], dim=-1)
 
 
+@also_complex
 @checked
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:
     """(U, S, Vh) with A = U @ diag(S) @ Vh: singular values from the greatest on.
@@ -255,6 +264,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
     return SVD(U, S, V.mT)
 
 
+@also_complex
 @checked
 def plain_svd(A: Tensor, some: bool = True, compute_uv: bool = True) -> PlainSVD:
     """(U, S, V) with A = U @ diag(S) @ V.mT: `hcq.svd`. Without compute_uv U and V are zeros.
@@ -271,6 +281,7 @@ def plain_svd(A: Tensor, some: bool = True, compute_uv: bool = True) -> PlainSVD
     return PlainSVD(U, S, V)
 
 
+@also_complex
 @checked
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values of matrices, from the greatest on.
@@ -315,6 +326,7 @@ def _pinv_slope(P: Tensor, g: Tensor, A: Tensor) -> Tensor:
 _PINV = Written("pinv", _pinv_slope)
 
 
+@also_complex
 @checked
 def pinv(
     A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
@@ -346,6 +358,7 @@ def _symmetric_parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return V, values, V
 
 
+@also_complex
 @checked
 def matrix_rank(
     A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
@@ -366,6 +379,7 @@ def matrix_rank(
     return (S > least).sum(-1)
 
 
+@also_complex
 @checked
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition number: the greatest singular value over the least; or, for square matrices, by another norm p.
@@ -392,6 +406,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     return (matrix_norm(A, p) * matrix_norm(inverse, p)).masked_fill(info != 0, inf)
 
 
+@also_complex
 @checked
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Lstsq:
     """(solution, residuals, rank, singular_values) of the X with the least |A @ X - B|, of these the shortest.
@@ -443,6 +458,7 @@ def _by_qr(A: Tensor, b: Tensor) -> Tensor:
     return Q.matmul(substituted(R.mT, b, True, False))
 
 
+@also_complex
 @checked
 def singular_norm(A: Tensor, order: Any) -> Tensor:
     """The norm of matrices that is their greatest (2), their least (-2) singular value, or the sum of all ("nuc").
