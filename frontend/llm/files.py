@@ -63,7 +63,8 @@ def open_model(path: str | os.PathLike[str], device: str | None = None) -> Opene
         raise UsageError(
             f"[llm] {where} has no tensor token_embd.weight of two axes: it is no language model."
         )
-    configuration = of_gguf(weights.metadata, shape[0])
+    has_factors = {"rope_factors_short.weight", "rope_factors_long.weight"} <= set(weights)
+    configuration = of_gguf(weights.metadata, shape[0], has_factors)
     tokenizer = None
     if weights.metadata.get("tokenizer.ggml.model", "no_vocab") not in NO_VOCABULARY:
         tokenizer = tokenizer_of_gguf(weights.metadata, shape[0])

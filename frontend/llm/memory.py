@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from hcq.frontend.errors import UsageError
 from hcq.frontend.llm.configuration import Configuration
+from hcq.frontend.llm.stretching import PLAIN, Long, check_factors
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -25,7 +26,7 @@ from hcq.ir.dtype import dtypes
 class Memory:
     """Keys and values of each layer, (kv_heads, slots * room, head_size), and tables with a row for each place.
 
-    positions  learned ones, (room, width); turns  cosines and sines of rotary ones: a model has one or the other
+    positions  learned ones, (room, width); None where turns are of rotary ones
     """
 
     def __init__(
@@ -43,18 +44,29 @@ class Memory:
         self.keys = [Tensor.zeros(*shape, device=device).contiguous() for _ in range(model.depth)]
         self.values = [Tensor.zeros(*shape, device=device).contiguous() for _ in range(model.depth)]
         self.places = Tensor.arange(room, device=device, dtype=dtypes.int32).contiguous()
-        self.turns: tuple[Tensor, Tensor] | None = None
+        self._turns: tuple[Tensor, Tensor] | None = None
+        self._local_turns: tuple[Tensor, Tensor] | None = None
         self.positions: Tensor | None = None
         if model.rotary_base:
-            factors = weights.get("rotary_factors")
-            slower = [] if factors is None else factors.cast(dtypes.float32).tolist()
-            self.turns = turns(model, room, device, slower)
+            self._turns = turns(model, room, device, slower_of(model, weights, room))
+            if model.local_base:
+                local = replace(model, rotary_base=model.local_base, stretch=PLAIN)
+                self._local_turns = turns(local, room, device)
         else:
             learned = weights["positions"][:room].cast(dtypes.float32)
             # no token stands beyond what was learned; padding may
             self.positions = learned.pad((0, 0, 0, room - learned.shape[0])).contiguous()
-        tables = [table for table in (*(self.turns or ()), self.positions) if table is not None]
+        tables = [
+            table
+            for table in (*(self._turns or ()), *(self._local_turns or ()), self.positions)
+            if table is not None
+        ]
         Tensor.realize(self.places, *self.keys, *self.values, *tables)
+
+    def turns_of(self, layer: int) -> tuple[Tensor, Tensor] | None:
+        """Cosines and sines by which a layer's queries and keys are turned, rows for places; None where none are."""
+        is_local = self._local_turns is not None and self.model.is_windowed(layer)
+        return self._local_turns if is_local else self._turns
 
     def clear(self, slot: int) -> None:
         """Zeros where a sequence was."""
@@ -178,33 +190,29 @@ def _window(memory: Memory, layer: int) -> int:
     return window if window < memory.room else 0
 
 
+def slower_of(model: Configuration, weights: Any, room: int) -> list[float]:
+    """By what the file's tensors say that the speeds of positions are divided; nothing where it has none."""
+    name = "rotary_factors"
+    if isinstance(model.stretch, Long) and "rotary_long" in weights:
+        name = "rotary_long" if model.stretch.is_long(room) else "rotary_short"
+    if name not in weights:
+        return []
+    factors = weights[name].cast(dtypes.float32).tolist()
+    check_factors(factors, model.rotary_size, name)
+    return list(factors)
+
+
 def turns(
     model: Configuration, room: int, device: str | None = None, slower: Sequence[float] = ()
 ) -> tuple[Tensor, Tensor]:
     """Cosines and sines of rotary positions, (room, rotary_size / 2) each; speeds are divided by `slower`."""
-    speeds = [model.rotary_base ** (-2 * i / model.rotary_size) for i in range(model.rotary_size // 2)]
-    if len(model.rotary_scale) == 1:
-        speeds = [speed / model.rotary_scale[0] for speed in speeds]
-    elif model.rotary_scale:
-        speeds = [_stretched(speed, *model.rotary_scale) for speed in speeds]
+    speeds = model.stretch.speeds(model.rotary_base, model.rotary_size, room)
     if slower:
-        if not all(0 < factor < math.inf for factor in slower):
-            raise UsageError(
-                "[llm] rotary_factors, which positions are divided by, are not all above 0. The file is damaged."
-            )
         speeds = [speed / factor for speed, factor in zip(speeds, slower, strict=True)]
     # on the host, in its 64 bits: some GPUs have no numbers of that size
     angles = [[place * speed for speed in speeds] for place in range(room)]
-    cosines, sines = ([[turn(angle) for angle in row] for row in angles] for turn in (math.cos, math.sin))
+    strength = model.stretch.strength
+    cosines, sines = (
+        [[turn(angle) * strength for angle in row] for row in angles] for turn in (math.cos, math.sin)
+    )
     return Tensor(cosines, device=device), Tensor(sines, device=device)
-
-
-def _stretched(speed: float, factor: float, low: float, high: float, old: float) -> float:
-    """Llama 3's: slow turns are slowed by a factor, fast ones are not, and between there is a mixture."""
-    length = 2 * math.pi / speed
-    if length < old / high:
-        return speed
-    if length > old / low:
-        return speed / factor
-    share = (old / length - low) / (high - low)
-    return (1 - share) * speed / factor + share * speed

@@ -3,8 +3,8 @@
 In       a `Configuration`, weights by our names; tokens and where they stand
 Out      logits of what follows
 Changes  the `Memory` of where they stand: the tokens' keys and values are written there
-Next     configuration.py (what differs), names.py (the weights), memory.py (attention), session.py and batch.py (who
-         call it, recorded)
+Next     configuration.py (what differs), names.py (the weights), memory.py (attention), experts.py (feed-forward parts
+         of which tokens take some), session.py and batch.py (who call it, recorded)
 Source   Touvron et al. 2023 (Llama), Su et al. 2021 (rotary positions), Radford et al. 2019 (GPT-2), Gemma Team 2024
          (norms behind)
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hcq.frontend.llm.configuration import Configuration
+from hcq.frontend.llm.experts import mixture
 from hcq.frontend.llm.memory import Piece, Step, capped
 from hcq.frontend.llm.names import shapes_of
 from hcq.frontend.tensor import Tensor
@@ -85,13 +86,17 @@ class Model:
 
     def _feed_forward(self, layer: int, x: Tensor) -> Tensor:
         c = self.configuration
-        name = f"{layer}.gate" if c.is_gated else f"{layer}.up"
-        y = self._linear(name, x)
-        smooth = "tanh" if c.activation == "gelu_tanh" else "none"
-        y = y.silu() if c.activation == "silu" else y.gelu(approximate=smooth)
+        if (experts := c.experts_of(layer)) is not None:
+            return mixture(x, experts, lambda name: self.weights[f"{layer}.{name}"], self._bent)
+        y = self._bent(self._linear(f"{layer}.gate" if c.is_gated else f"{layer}.up", x))
         if c.is_gated:
             y = y * self._linear(f"{layer}.up", x)
         return self._linear(f"{layer}.down", y)
+
+    def _bent(self, x: Tensor) -> Tensor:
+        """The activation."""
+        kind = self.configuration.activation
+        return x.silu() if kind == "silu" else x.gelu(approximate="tanh" if kind == "gelu_tanh" else "none")
 
     def _attention(self, layer: int, x: Tensor, where: Piece | Step) -> Tensor:
         c = self.configuration
@@ -99,8 +104,8 @@ class Model:
         q = self._heads(layer, "q", x, c.heads)
         k = self._heads(layer, "k", x, c.kv_heads)
         v = self._linear(f"{layer}.v", x).reshape(length, c.kv_heads, c.head_size).swapaxes(0, 1)
-        if where.memory.turns is not None:
-            cosines, sines = map(where.rows, where.memory.turns)
+        if (table := where.memory.turns_of(layer)) is not None:
+            cosines, sines = map(where.rows, table)
             q, k = (self._turned(side, cosines, sines) for side in (q, k))
         found = where.attend(layer, q, k, v).swapaxes(0, 1)
         return self._linear(f"{layer}.out", found.reshape(length, c.heads * c.head_size))

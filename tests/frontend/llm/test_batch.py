@@ -22,7 +22,7 @@ NONE: frozenset[int] = frozenset()
 GPT2 = Configuration(
     "gpt2", 97, 32, 2, 4, 4, 8, 64, 100, 1e-5, False, "gelu_tanh", True, rotary_base=0.0
 )  # fmt: skip
-WINDOW = replace(LLAMA, window=5, windowed=2, attention_cap=20.0, cap=10.0)
+WINDOW = replace(LLAMA, window=5, windowed=(True, False), attention_cap=20.0, cap=10.0)
 
 
 def made(configuration: Configuration = LLAMA, seed: int = 0) -> Model:
