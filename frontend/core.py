@@ -109,8 +109,11 @@ class Watcher(Protocol):
     def made(self, ref: weakref.ref[Core]) -> None:
         """A tensor was made."""
 
-    def writes(self, tensor: Core) -> None:
-        """A tensor that exists is about to get another value. May refuse."""
+    def writes(self, tensor: Core, is_shown: bool = False) -> None:
+        """A tensor that exists is about to get another value, seen in its views or not. May refuse."""
+
+    def is_shared(self, tensor: Core) -> bool:
+        """Whether there may be views of a tensor that this thread does not know: of an argument."""
 
     def shows(self, storage: Any) -> None:
         """Memory is written so that views of it show the new values."""

@@ -30,7 +30,7 @@ _WHOLE = frozenset(
     {Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.DETACH, Op.BITCAST}
 )  # views that show every element once
 _SAME_PLACES = frozenset({Op.DETACH, Op.BITCAST, Op.FIRST})  # every element stays where it is
-_STEPS = _WHOLE | {Op.SHRINK, Op.EXPAND}
+STEPS = _WHOLE | {Op.SHRINK, Op.EXPAND}
 
 
 def write(call: str, tensor: Any, value: Core) -> None:
@@ -115,7 +115,7 @@ def core_of(node: Node) -> Node:
     """What a node is a view of by PyTorch's rules: below every step that needs no copy there."""
     below = node
     chain = []
-    while below.op in _STEPS:
+    while below.op in STEPS:
         chain.append(below)
         below = below.src[0]
     if below.op is Op.CONST and chain:  # a constant tensor is a number, expanded
@@ -349,7 +349,7 @@ def _write_part(tensor: Any, family: list[Any], core: Node, node: Node) -> None:
 def _without_bitcasts(node: Node) -> Node:
     """The same part of what is viewed, in its own format."""
     steps = []
-    while node.op in _STEPS:
+    while node.op in STEPS:
         steps.append(node)
         node = node.src[0]
     for step in reversed(steps):
@@ -372,12 +372,12 @@ def _note(family: list[Any], core: Node) -> None:
     if watching is not None:
         for one in family:
             if one.node is core or _memory(core) is None:
-                watching.writes(one)
+                watching.writes(one, True)
 
 
 def _memory(core: Node) -> Any:
     """The memory of a core that has some."""
-    while core.op is Op.ASSIGN or core.op in _STEPS:
+    while core.op is Op.ASSIGN or core.op in STEPS:
         core = core.src[0]
     return core.arg if core.op is Op.BUFFER else None
 

@@ -17,15 +17,16 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend import varying_numbers
+from hcq.frontend import varying_numbers, views
 from hcq.frontend.conditions import Condition
 from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
 from hcq.frontend.jit.delivery import deliver
+from hcq.frontend.jit.overwritten import Writing, give, hand_back, keep_others, refuse_shared
 from hcq.frontend.jit.pytree import (
     Argument,
     Gradient,
@@ -39,7 +40,7 @@ from hcq.frontend.jit.pytree import (
 )
 from hcq.frontend.jit.record import CallRecord, External, Move, Role, Run, Slot, State, Template
 from hcq.frontend.jit.references import IN_A_TUPLE, references_to
-from hcq.frontend.jit.stand_ins import stand_ins
+from hcq.frontend.jit.stand_ins import StandIn, stand_ins
 from hcq.frontend.plan import Plan
 from hcq.frontend.realize import Recorder, give_memory, realize, unwatched
 from hcq.frontend.scheduler.structure import Structure
@@ -53,15 +54,26 @@ from hcq.ir.op import Op
 class Capture(Recorder):
     """The Watcher and Recorder of one call."""
 
-    def __init__(self, name: str, arguments: Sequence[Storage], is_first: bool):
+    def __init__(
+        self,
+        name: str,
+        tensors: Sequence[Tensor],
+        storages: Sequence[Storage],
+        own: Sequence[Storage],
+        is_first: bool,
+    ):
         self.name = name
+        self.tensors_of_call, self.storages = tensors, storages  # the caller's
         self.is_first = is_first  # then what a recording cannot mean is done, and the call is no model
         self.seen = CallRecord()
         self.roles: dict[Storage, Role] = {}
-        for number, storage in enumerate(arguments):
+        for number, storage in enumerate(own):
             self.roles.setdefault(storage, ("argument", number))
-        self.argument_memory = {id(storage.buffer): n for n, storage in enumerate(arguments)}
-        self.stand_ins: dict[int, tuple[Ref, int]] = {}
+        self.argument_memory = {id(storage.buffer): n for n, storage in enumerate(own)}
+        self.outside: set[int] = set()  # ids of buffers that are reached from outside
+        self.writing: dict[int, Writing] = {}  # how arguments are written to, by their numbers
+        self.overwritten: dict[int, Writing] = {}  # those whose memory was
+        self.stand_ins: dict[int, StandIn] = {}
         self.tensors: list[Ref] = []  # made here
         self.ids: dict[int, Ref] = {}  # the same by id; an id is used again when its tensor is gone
         self.touched: dict[int, Core] = {}  # tensors outside that were assigned to
@@ -91,15 +103,25 @@ class Capture(Recorder):
         ref = self.ids.get(id(tensor))
         return (ref is not None and ref() is tensor) or id(tensor) in self.touched
 
-    def writes(self, tensor: Core) -> None:
-        stand_in = self.stand_ins.get(id(tensor))
-        if stand_in is not None and stand_in[0]() is tensor:
-            raise _refused_write(self.name, stand_in[1], tensor.shape)
+    def writes(self, tensor: Core, is_shown: bool = False) -> None:
+        if not is_shown and self.is_shared(tensor):
+            number = self.stand_ins[id(tensor)].number
+            before = self.writing.get(number, Writing.ASSIGNED)
+            self.writing[number] = before if before is Writing.ASSIGNED else Writing.BOTH
         if not self.owns(tensor):
             self.touched[id(tensor)] = tensor
 
+    def is_shared(self, tensor: Core) -> bool:
+        stand_in = self.stand_ins.get(id(tensor))
+        return stand_in is not None and stand_in.ref() is tensor
+
     def shows(self, storage: Storage) -> None:
         self.seen.shown.add(storage.node())
+        kind, number = self.roles.get(storage, ("", 0))
+        if kind == "argument":
+            self.writing.setdefault(number, Writing.SHOWN)
+            if any(_is_reshaped(one.node, storage) for ref in self.tensors if (one := ref()) is not None):
+                self.seen.reshaped.add(number)
 
     def forbids(self, call: str, why: str) -> None:
         if not self.is_first:
@@ -146,15 +168,41 @@ class Capture(Recorder):
     def runs(self, plan: Plan, structure: Structure, roots: Sequence[Node]) -> None:
         self._takes_part(plan.device)
         nodes = toposort(roots)
+        self._see_outside(structure.storages)
         for node in nodes:
             if node.op is Op.ASSIGN:
                 base = node.src[0]
                 while base.op is not Op.BUFFER:
                     base = base.src[0]
-                if id(base.arg.buffer) in self.argument_memory:
-                    number = self.argument_memory[id(base.arg.buffer)]
-                    raise _refused_write(self.name, number, base.arg.shape)
+                self._overwrites(base.arg)
         self.executed.update(nodes)
+
+    def _see_outside(self, storages: Iterable[Storage]) -> None:
+        """Note memory that is reached from outside; an argument that is written to must be other memory."""
+        for storage in storages:
+            if self.roles.setdefault(storage, ("memory", storage))[0] == "memory":
+                self.outside.add(id(storage.buffer))
+        if self.overwritten:
+            self._refuse_shared(self.overwritten)
+
+    def _refuse_shared(self, written: Mapping[int, Writing]) -> None:
+        tensors, storages = self.tensors_of_call, self.storages
+        refuse_shared(self.name, written, self.seen.reshaped, tensors, storages, self.outside)
+
+    def _overwrites(self, storage: Storage) -> None:
+        """Memory is about to be written in place."""
+        kind, number = self.roles[storage]
+        if kind == "memory" and id(storage.buffer) in self.argument_memory:
+            at = self.argument_memory[id(storage.buffer)]
+            raise UsageError(
+                f"[jit] {self.name} assigns to a tensor from outside that shares memory with its tensor argument {at} "
+                f"{storage.shape}. Reach it one way, or pass x.clone()."
+            )
+        if kind == "argument" and number not in self.overwritten:
+            written = {number: self.writing.get(number, Writing.SHOWN)}
+            self._refuse_shared(written)
+            keep_others(written, self.tensors_of_call, self.storages)
+            self.overwritten |= written
 
     def _takes_part(self, device: str) -> None:
         """Something runs on that device, or on all of that group."""
@@ -174,7 +222,7 @@ class Capture(Recorder):
         self._takes_part(source.device)
         self._takes_part(here.device)
         self.executed.add(source.node())
-        self.roles.setdefault(source, ("memory", source))
+        self._see_outside((source,))
         self.roles[here] = ("made", self.count)
         self.count += 1
         move = Move(source, here)
@@ -182,8 +230,7 @@ class Capture(Recorder):
 
     def ran(self, plan: Plan, structure: Structure, outputs: Sequence[Storage]) -> None:
         inputs = dict.fromkeys(structure.storages)
-        for storage in inputs:
-            self.roles.setdefault(storage, ("memory", storage))
+        self._see_outside(inputs)  # with numbers that went to memory on the way
         for storage in outputs:
             if storage in inputs:
                 self.written[storage] = None
@@ -207,9 +254,10 @@ class Capture(Recorder):
             if gradient is not None:
                 self.counts[key] = sys.getrefcount(gradient)
 
-    def after_call(self, result: Any, own: dict[Node, Node]) -> Any:
+    def after_call(self, result: Any, held: Sequence[Core], own: dict[Node, Node]) -> Any:
         """Compute what the call left, and note how things are after it.
 
+        held     the stand-ins
         own      the nodes of the stand-ins, each with the node of the argument it stands for
         Returns  the results as Same, Argument, Gradient and New, in the containers they were in
         """
@@ -221,6 +269,7 @@ class Capture(Recorder):
             self._see_roles()
             for tensor in left:
                 self.templates[id(tensor)] = Template(tensor, self.roles, self.seen.placeholders)
+            self._see_arguments(held)
             self.seen.results = mapped(result, self._leaf)
             for key, (ref, before) in self.grads.items():
                 tensor = ref()
@@ -234,10 +283,30 @@ class Capture(Recorder):
             for tensor in (*left, *touched):
                 tensor.node = tensor.node.substitute(own)
 
+    def _see_arguments(self, held: Sequence[Core]) -> None:
+        """Which arguments were written to where they are, and which are to have values from elsewhere."""
+        self.seen.overwritten = {
+            number: self.writing.get(number, Writing.SHOWN) for number in self.overwritten
+        }
+        self._refuse_shared(self.seen.overwritten)
+        for tensor in held:
+            stand_in = self.stand_ins[id(tensor)]
+            if tensor.node is stand_in.node:
+                continue
+            node, was = tensor.node, stand_in.node
+            is_other_view = views.core_of(node) is views.core_of(was)
+            if is_other_view or node.shape != was.shape or node.dtype is not was.dtype:
+                raise UsageError(
+                    f"[jit] {self.name} makes its tensor argument {stand_in.number} {was.shape} another view, of shape "
+                    f"{node.shape} and {node.dtype.name}, which a replay does not. Return that instead."
+                )
+            number = stand_in.number
+            how = self.writing.get(number, Writing.SHOWN)
+            self.seen.given.append((number, self._number(id(tensor)), how))
+
     def _leaf(self, tensor: Core) -> Same | Argument | Gradient | New:
-        stand_in = self.stand_ins.get(id(tensor))
-        if stand_in is not None and stand_in[0]() is tensor:
-            return Argument(stand_in[1])
+        if self.is_shared(tensor):
+            return Argument(self.stand_ins[id(tensor)].number)
         if id(tensor) in self.templates:
             return New(self._number(id(tensor)))
         if id(tensor) in self.slot_of:
@@ -413,14 +482,17 @@ def capture(
         if s not in own:
             own[s] = s.like(s.buffer)
             own[s].number = s.number
-    watch = Capture(name, [own[s] for s in storages], is_first)
+    watch = Capture(name, tensors, storages, [own[s] for s in storages], is_first)
     watch.before_call()
     mode = mode_of_thread()
     mode.watcher = watch
     meant = {own[s].node(): s.node() for s in own}
-    finished = False
+    held: list[Core] = []
+    finished = is_refused = False
     try:
         args, kwargs = stand_ins(call, tensors, [own[s] for s in storages], watch.stand_ins)
+        held += [one for each in watch.stand_ins.values() if (one := each.ref()) is not None]
+        one = None
         before = shape_of((args, kwargs))
         result = function(*args, **kwargs)
         if shape_of((args, kwargs)) != before:
@@ -428,30 +500,60 @@ def capture(
                 f"[jit] {name} changes a list or dict that is its argument, which a replay does not. Return it instead."
             )
         del args, kwargs, before
-        tree = watch.after_call(result, meant)
+        tree = watch.after_call(result, held, meant)
         del result
         finished = True
+    except UsageError as error:
+        is_refused = str(error).startswith("[jit]")  # then arguments stay as they are
+        raise
     finally:
         mode.watcher = None
         drop_default_mode()
         if not finished:
-            _restore(watch, meant)
+            _restore(watch, [] if is_refused else held, meant)
+        held.clear()
     with unwatched():
         found: dict[Role, Storage] = {("argument", n): s for n, s in enumerate(storages)}
         found |= {role: s for s, role in watch.roles.items() if role[0] == "made" or role[0] == "grad"}
         before = {key: gradient for key, (_, gradient) in watch.grads.items()}
-        result = deliver(tree, watch.seen, tensors, found, before)
+        result = deliver(tree, watch.seen, tensors, storages, found, before)
         del before
     del found, tree
     seen = watch.close()  # not in the line below, where Python holds the result twice
     return result, seen
 
 
-def _restore(watch: Capture, meant: dict[Node, Node]) -> None:
-    """After an error: what the call left lazy means the arguments, not their stand-ins."""
-    left = [tensor for ref in watch.tensors if (tensor := ref()) is not None]
+def _restore(watch: Capture, held: Sequence[Core], meant: dict[Node, Node]) -> None:
+    """After an error: what the call left lazy means the arguments, not their stand-ins. These have what it wrote."""
+    ids = {id(one) for one in held}
+    left = [tensor for ref in watch.tensors if (tensor := ref()) is not None and id(tensor) not in ids]
     for tensor in (*left, *watch.touched.values()):
         tensor.node = tensor.node.substitute(meant)
+    for tensor in held:
+        stand_in = watch.stand_ins[id(tensor)]
+        number = stand_in.number
+        caller, storage = watch.tensors_of_call[number], watch.storages[number]
+        with unwatched():
+            how = watch.writing.get(number)
+            if how is not None:
+                if number not in watch.overwritten:
+                    keep_others({number: how}, watch.tensors_of_call, watch.storages)
+                tensor.realize()  # type: ignore[attr-defined]
+                hand_back(caller, storage, how)
+                if tensor.node is not stand_in.node and tensor.node.shape == stand_in.node.shape:
+                    give(caller, tensor, how)
+        tensor.node = tensor.node.substitute(meant)
+
+
+def _is_reshaped(node: Node, storage: Storage) -> bool:
+    """Whether a node is a view of that memory in another shape."""
+    is_reshaped = False
+    while node.op in views.STEPS or node.op is Op.ASSIGN:
+        if node.op is Op.RESHAPE:
+            old, new = ([size for size in one.shape if size != 1] for one in (node.src[0], node))
+            is_reshaped |= old != new
+        node = node.src[0]
+    return is_reshaped and node.op is Op.BUFFER and node.arg is storage
 
 
 def copied(item: Any) -> Any:
@@ -479,10 +581,3 @@ def _origins(nodes: Iterator[Node]) -> set[Storage]:
                 stack.append(node.arg.history)
         stack.extend(node.src)
     return found
-
-
-def _refused_write(name: str, number: int, shape: Any) -> UsageError:
-    return UsageError(
-        f"[jit] {name} writes to the memory of its tensor argument {number} {shape}. "
-        "Let the function reach that tensor from outside instead of as an argument, or pass x.clone()."
-    )

@@ -40,7 +40,7 @@ def taken_apart(arguments: Any) -> Any:
         counts = sizes.counts_of(tensor.node)
         (whole,) = sizes.without_counts([tensor.node])
         bounds = tuple([bound_of(count) for _, count in counts])
-        return Cut(tensor._like(whole), tuple([axis for axis, _ in counts]), bounds)
+        return Cut(tensor._view(whole), tuple([axis for axis, _ in counts]), bounds)
 
     return mapped(arguments, apart)
 

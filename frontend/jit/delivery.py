@@ -2,7 +2,7 @@
 
 In       a CallRecord, and the memory that each of its roles is in this call
 Out      the result, in the containers that it was in
-Changes  `.grad` of tensors outside, and places where the call keeps tensors
+Changes  arguments that the call writes to, `.grad` of tensors outside, and places where the call keeps tensors
 Next     capture.py and replay.py (who ask for it)
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hcq.frontend.jit.overwritten import give, hand_back
 from hcq.frontend.jit.pytree import Argument, Gradient, New, Ref, filled
 from hcq.frontend.jit.record import CallRecord, Role
 from hcq.frontend.storage import Storage
@@ -21,6 +22,7 @@ def deliver(
     tree: Any,
     seen: CallRecord,
     tensors: Sequence[Tensor],
+    storages: Sequence[Storage],
     found: dict[Role, Storage],
     before: Mapping[int, Any],
     gradients: Sequence[tuple[Ref, Any]] | None = None,
@@ -59,4 +61,8 @@ def deliver(
             owner = ref()
             if owner is not None and isinstance(leaf, New):
                 made[leaf.number] = owner._grad
+    for number, how in seen.overwritten.items():
+        hand_back(tensors[number], storages[number], how)
+    for number, at, how in seen.given:
+        give(tensors[number], tensor_of(New(at)), how)
     return filled(tree, tensor_of)

@@ -8,7 +8,7 @@ Next     capture.py (what a call does), replay.py (how it is done again), closur
 A replay does what a call does, or the call is made, or it is refused. The first calls run as they are and are captured.
 Two in a row that did the same on the same memory make a recording. It is replayed while what it was made of is as it
 was; else the function is called again, and becomes another recording. What a recording cannot mean is refused: reading
-a value on the host, new host data, assigning to an argument, doing something else in every call.
+a value on the host, new host data, doing something else in every call.
 """
 
 from __future__ import annotations
@@ -213,7 +213,9 @@ class Jit(Generic[P, R]):
                 continue
             with lock:  # what holds must hold until it is submitted
                 if recording.holds():
-                    if recording.has_moved:  # an argument may have other memory now
+                    if recording.has_moved or (
+                        recording.seen.overwritten and recording.keep_others(tensors, storages)
+                    ):  # an argument may have other memory now
                         return self(*args, **kwargs)
                     known.unlike = 0
                     self._last = recording
@@ -232,6 +234,7 @@ class Jit(Generic[P, R]):
         result: R = recording.check(
             lambda: capture(self.function, self.name, (args, kwargs), tensors, storages, False),
             lambda: recording.replay(tensors, storages),
+            storages,
             version.inside.lost,
         )
         return result
@@ -337,7 +340,8 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
     as in step(x, n.bind(5)), are served by one. The first two calls run the function; when they did the same, the
     third submits the recording, and no Python of the function runs any more. Tensors that it assigns to (weights,
     optimizer state, running statistics, random counters), gradients, and a tensor that it keeps and replaces in each
-    call, go on changing as they would. A `.grad` that it reads is the one that is there at the call.
+    call, go on changing as they would, and so do arguments that it writes to. A `.grad` that it reads is the one that
+    is there at the call.
 
     Writes to its tensors from outside, a module's train() and eval(), gradients that are there or not, other values of
     the variables that its code names, and of what is in the lists, dicts and objects that it reaches by them, are seen,
@@ -345,7 +349,8 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
     does not. docs/jit.md has the whole list.
 
     Raises  UsageError for what a recording cannot mean: .numpy(), .item() or a branch on a tensor inside the function,
-            a tensor made from host data inside it (lists as indices may stand there), assigning to an argument
+            a tensor made from host data inside it (lists as indices may stand there), writing to an argument of which
+            the function knows a view from elsewhere
 
     >>> total = Tensor([0.0]).realize()
     >>> @jit

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from hcq.frontend.conditions import Condition
 from hcq.frontend.core import Core
+from hcq.frontend.jit.overwritten import Writing
 from hcq.frontend.jit.pytree import Ref, comparable
 from hcq.frontend.jit.references import Reference
 from hcq.frontend.scheduler.structure import structure_of
@@ -137,6 +138,9 @@ class CallRecord:
         self.sizes: dict[Role, int] = {}  # bytes of what was made
         self.externals: list[External] = []
         self.written: list[Storage] = []  # memory of tensors outside, written in place
+        self.overwritten: dict[int, Writing] = {}  # arguments whose memory it wrote to, by number
+        self.given: list[tuple[int, int, Writing]] = []  # arguments that are to have the values of a template
+        self.reshaped: set[int] = set()  # arguments of which it had reshaped views when it wrote to them
         self.shown: set[Node] = set()  # that whose views show what is written
         self.state: list[State] = []
         self.conditions: dict[Any, Condition] = {}  # what the numbers of variables have to fulfil, by its key
@@ -168,6 +172,9 @@ class CallRecord:
     def _kept_keys(self) -> list[Any]:
         return [([place.key_of for place in places], self.templates[n].key) for places, n in self.kept]
 
+    def _given_keys(self) -> list[Any]:
+        return [(number, self.templates[n].key, how) for number, n, how in self.given]
+
     def difference(self, other: CallRecord) -> str:
         """Why a replay of this would not do what the other call did; empty when it would."""
         for a, b in zip(self.runs, other.runs):
@@ -187,6 +194,8 @@ class CallRecord:
         mine, its = ([(id(r()), comparable(g, o.templates)) for r, g in o.gradients] for o in (self, other))
         if mine != its:
             return "it sets the .grad of other tensors from call to call"
+        if self.overwritten != other.overwritten or self._given_keys() != other._given_keys():
+            return "it writes to its arguments otherwise from call to call"
         if self._kept_keys() != other._kept_keys():
             return (
                 "it leaves tensors in other places from call to call, as in a list that grows: keep one in a dict "

@@ -26,6 +26,7 @@ from hcq.frontend.core import live
 from hcq.frontend.jit.capture import copied
 from hcq.frontend.jit.delivery import deliver
 from hcq.frontend.jit.memory import plan_memory
+from hcq.frontend.jit.overwritten import keep_others, refuse_shared
 from hcq.frontend.jit.pytree import New, numbers_in, tensors_in
 from hcq.frontend.jit.record import CallRecord, Role
 from hcq.frontend.jit.references import IN_A_TUPLE
@@ -61,6 +62,12 @@ class Recording:
         self.written = [*seen.written, *[gradient.node.arg for _, gradient, _ in self.gradients]]
         self.written_nodes = {storage.node() for storage in self.written}
         self.written_buffers = {id(storage.buffer) for storage in self.written}
+        self.outside = {
+            id(role[1].buffer)
+            for run in seen.runs
+            for role in (*run.inputs, *run.outputs)
+            if role[0] == "memory"
+        }
         self.owners = {
             id(external.ref()) for external in seen.externals if external.node in self.written_nodes
         }
@@ -127,7 +134,7 @@ class Recording:
 
     def _new_graph(self) -> Any:
         graph = self.opened.graph(self.name)
-        # arguments that are written to are refused, and results and gradients are in memory of their own
+        # arguments that are written to share memory with nothing; results and gradients are in memory of their own
         graph.is_apart = True
         return graph
 
@@ -160,7 +167,13 @@ class Recording:
     def _find_only_result(self) -> Role | None:
         """The role of the result, in the usual case: one new tensor in memory of its own, and nothing else is left."""
         seen = self.seen
-        if type(seen.results) is not New or self.other_gradients or seen.kept:
+        if (
+            type(seen.results) is not New
+            or self.other_gradients
+            or seen.kept
+            or seen.overwritten
+            or seen.given
+        ):
             return None
         template = seen.templates[seen.results.number]
         return template.whole if not template.requires_grad and template.whole in self.fresh else None
@@ -252,6 +265,10 @@ class Recording:
             self.clean_at = core.changes()
         self._mark, self._mark_before = mark, self._mark
 
+    def keep_others(self, tensors: Sequence[Tensor], storages: Sequence[Storage]) -> bool:
+        """Compute what needs the old values of arguments that the replay overwrites. True when something did."""
+        return keep_others(self.seen.overwritten, tensors, storages)
+
     # -- replaying it --
 
     def replay(self, tensors: Sequence[Tensor], storages: Sequence[Storage]) -> Any:
@@ -263,6 +280,8 @@ class Recording:
                     "function assigns to. Pass x.clone()."
                 )
         seen = self.seen
+        if seen.overwritten:
+            refuse_shared(self.name, seen.overwritten, seen.reshaped, tensors, storages, self.outside)
         if self.gradients:
             self._assign_gradients()
         found: dict[Role, Storage] = {("argument", n): s for n, s in enumerate(storages)}
@@ -297,7 +316,7 @@ class Recording:
         if self._only_result is not None:
             only = found[self._only_result]
             return Tensor._of(only.node(), only.device)
-        return deliver(seen.results, seen, tensors, found, before, self.other_gradients)
+        return deliver(seen.results, seen, tensors, storages, found, before, self.other_gradients)
 
     def _drop_overdue(self, storages: Iterable[Storage]) -> None:
         overdue.drop(self.opened, [storage.buffer for storage in storages])
@@ -326,23 +345,26 @@ class Recording:
         self,
         capture: Callable[[], tuple[Any, CallRecord]],
         replay: Callable[[], Any],
+        storages: Sequence[Storage],
         lost: Sequence[str] = (),
     ) -> Any:
         """HCQ_JIT_CHECK: run the function itself and a replay from one state, and compare everything they leave.
 
         lost  what the function changed of Python's values, which a replay does not
         """
-        before = self._state()
+        written = [*self.seen.written, *[storages[n] for n in self.seen.overwritten]]
+        written += [storages[n] for n, *_ in self.seen.given]
+        before = _bytes_of(written)
         eager, seen = capture()
         why = seen.unsettled or self.seen.difference(seen)
         if not why and lost:
             why = f"it changes {', '.join(lost[:3])}, which are no tensors, in Python; a replay does not"
-        wanted = _contents(eager), self._state()
-        for storage, contents in zip(self.seen.written, before):
+        wanted = _contents(eager), _bytes_of(written)
+        for storage, contents in zip(written, before):
             storage.restore(contents)
         del eager
         result = replay()
-        found = _contents(result), self._state()
+        found = _contents(result), _bytes_of(written)
         for what, want, got in zip(("result", "assigned tensor"), wanted, found):
             for number, (a, b) in enumerate(zip(want, got)):
                 if a != b:
@@ -352,12 +374,13 @@ class Recording:
             raise UsageError(f"[jit] {self.name}: a replay would differ from the function: {why}. {ADVICE}")
         return result
 
-    def _state(self) -> list[bytes]:
-        """The contents of every tensor that a replay assigns to."""
-        return [storage.contents() for storage in self.seen.written]
-
 
 ADVICE = "Pass what varies as an argument, or keep it in a tensor that the function assigns to."
+
+
+def _bytes_of(storages: Sequence[Storage]) -> list[bytes]:
+    """What is in memory that a replay writes to."""
+    return [storage.contents() for storage in storages]
 
 
 def _contents(result: Any) -> list[bytes]:

@@ -308,6 +308,11 @@ class _Saver:
                 "it reads the .grad that a call before left, which a file does not keep. Set it to None inside, as "
                 "zero_grad does"
             )
+        if seen.overwritten or seen.given:
+            raise self.refuse(
+                "it writes to its arguments, which a program only reads. Return the new values, or reach the tensor "
+                "from outside"
+            )
         if seen.kept:
             raise self.refuse(
                 "it keeps a tensor in a variable, a list or an attribute, which a file cannot. Return it, or assign to "

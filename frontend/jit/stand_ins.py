@@ -9,7 +9,7 @@ Next     capture.py (who calls the function on them)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcq.frontend.core import live
 from hcq.frontend.jit.pytree import Ref, mapped
@@ -20,15 +20,23 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 
+class StandIn(NamedTuple):
+    """One of them: a reference to it, the number of its argument, and what it is when the call begins."""
+
+    ref: Ref
+    number: int
+    node: Node
+
+
 def stand_ins(
     call: tuple[Any, Any],
     tensors: Sequence[Tensor],
     own: Sequence[Storage],
-    known: dict[int, tuple[Ref, int]],
+    known: dict[int, StandIn],
 ) -> tuple[Any, Any]:
     """The arguments with other tensors for its tensors; one that is given twice is one tensor.
 
-    known  where the stand-ins are noted: by id a reference to each, and the number of its argument
+    known  where they are noted, by id
     """
     made: dict[int, Tensor] = {}
     numbers = iter(range(len(tensors)))
@@ -42,14 +50,14 @@ def stand_ins(
         if isinstance(tensor, Bound):
             return tensor.with_leaves(lambda leaf: leaves[leaf])
         number = next(numbers)
-        own_one = made.get(id(tensor))
-        if own_one is None:
+        found = made.get(id(tensor))
+        if found is None:
             node = own[number].node()
             if node.shape != tensor.node.shape:
                 node = Node(Op.RESHAPE, node.dtype, (node,), tensor.node.shape)
-            own_one = made[id(tensor)] = Tensor._of(node, tensor.device)
-            known[id(own_one)] = (live.ref(own_one), number)
-        return own_one
+            found = made[id(tensor)] = Tensor._of(node, tensor.device)
+            known[id(found)] = StandIn(live.ref(found), number, node)
+        return found
 
     args, kwargs = mapped(call, stand_in)
     return args, kwargs

@@ -418,7 +418,8 @@ class Indexing(Methods):
             value = value.cast(self.node.dtype)
         if variable.in_use and views.is_part_by_number(value) and self[key].node is value.node:
             return  # x[:n] += y has written it
-        if views.is_family(self):
+        watching = watcher() if thread_modes else None
+        if views.is_family(self) or (watching is not None and watching.is_shared(self)):
             self._write_in_family(key, value)
             return
         flows = self._is_on_a_gradients_way(value)
