@@ -27,7 +27,7 @@ from hcq.tools.conformance_samples import SAMPLES, as_torch, converted, find, fu
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance-devices.md"
 
-Found = tuple[list[Any], list[Any]] | str  # results and gradients, or an error
+Found = tuple[list[Any], list[Any] | str] | str  # results, and gradients or an error; or an error
 
 
 class NoDevice(Exception):
@@ -131,35 +131,51 @@ def computed_on(name: str, op: Any, function: Callable[..., Any], sample: Any) -
         results = list(leaves([function(parts[0], *parts[1], **parts[2])]))
         tensors = [leaf for leaf in results if isinstance(leaf, hcq.Tensor)]
         found = [as_torch(leaf) if isinstance(leaf, hcq.Tensor) else leaf for leaf in results]
-        wanting = [leaf for leaf in leaves(parts) if getattr(leaf, "requires_grad", False)]
-        smooth = [leaf for leaf in tensors if leaf.dtype.is_float]
-        if not wanting or not smooth or not op.supports_autograd:
-            return found, []
+    except Exception as error:
+        return _said(error, name)
+    wanting = [leaf for leaf in leaves(parts) if getattr(leaf, "requires_grad", False)]
+    parted = [
+        part for leaf in tensors for part in ((leaf.real, leaf.imag) if leaf.dtype.is_complex else (leaf,))
+    ]
+    smooth = [part for part in parted if part.dtype.is_float]
+    if not wanting or not smooth or not op.supports_autograd:
+        return found, []
+    try:
         loss = smooth[0].sum()
         for leaf in smooth[1:]:
             loss = loss + leaf.sum()
         loss.backward()
-        slopes = [None if leaf.grad is None else as_torch(leaf.grad) for leaf in wanting]
-        return found, slopes
+        return found, [None if leaf.grad is None else as_torch(leaf.grad) for leaf in wanting]
     except Exception as error:
-        text = (
-            " ".join(str(error).split()).replace(f"device={name}", "device=...").replace(f" {name} ", " ... ")
-        )
-        return f"{type(error).__name__}: {text}"[:150]
+        return found, _said(error, name)
+
+
+def _said(error: Exception, name: str) -> str:
+    """An error in words that are alike on every device."""
+    text = " ".join(str(error).split()).replace(f"device={name}", "device=...").replace(f" {name} ", " ... ")
+    return f"{type(error).__name__}: {text}"[:150]
 
 
 def apart(op: Any, first: Found, found: Found) -> str:
     """What is different; "" for nothing."""
     if isinstance(first, str) or isinstance(found, str):
-        if isinstance(first, str) and isinstance(found, str):
-            return "" if first[:40] == found[:40] else f"{found} instead of {first}"
-        return f"{found} instead of a result" if isinstance(found, str) else f"a result instead of {first}"
+        return errors_apart(first, found, "a result")
     why = values_apart(op, first[0], found[0], 0.0, 0.0)
-    if not why:
+    if why:
+        return why
+    if isinstance(first[1], str) or isinstance(found[1], str):
+        why = errors_apart(first[1], found[1], "a gradient")
+    else:
         slopes = conformance_judge.GRADIENT_RTOL, conformance_judge.GRADIENT_ATOL
         why = values_apart(op, first[1], found[1], *slopes)
-        why = f"gradient: {why}" if why else ""
-    return why
+    return f"gradient: {why}" if why else ""
+
+
+def errors_apart(first: Any, found: Any, other: str) -> str:
+    """What is different, where one at least is an error, and else there is `other`; "" for nothing."""
+    if isinstance(first, str) and isinstance(found, str) and first[:40] == found[:40]:
+        return ""
+    return " instead of ".join(each if isinstance(each, str) else other for each in (found, first))
 
 
 def values_apart(op: Any, first: list[Any], found: list[Any], rtol: float, atol: float) -> str:
@@ -216,8 +232,8 @@ def page(
         f"{each} of each dtype of the operators in [conformance](conformance.md), computed by us on {first} and on",
         f"{' and on '.join(others)}: results, and gradients of their sum. What is no float is equal; floats have",
         "OpInfo's tolerances, at least 1e-5 of themselves and 1e-6 of the greatest, gradients those of that page. A",
-        "sample passes where all devices agree; where all refuse alike it is counted as refused, and where we have no",
-        "such function as missing.",
+        "sample passes where all devices agree, be it that there is no gradient; where all refuse the call alike it",
+        "is counted as refused, and where we have no such function as missing.",
         *conformance_page.measured_at(revisions),
         "",
         "| group | operators that agree | | samples that agree | |",

@@ -72,6 +72,10 @@ def test_devices_that_are_there_are_not_refused(monkeypatch: pytest.MonkeyPatch)
         (([float("nan")], []), ([float("nan")], []), ""),
         (([3], []), ([3, 3], []), "2 results instead of 1"),
         (([3], [None]), ([3], [2]), "gradient: 2 instead of None"),
+        (([3], "UsageError: x"), ([3], "UsageError: x"), ""),
+        (([3], "UsageError: x"), ([4], "UsageError: x"), "4 instead of 3"),
+        (([3], [2]), ([3], "UsageError: x"), "gradient: UsageError: x instead of a gradient"),
+        (([3], "UsageError: x"), ([3], [2]), "gradient: a gradient instead of UsageError: x"),
     ],
 )
 @pytest.mark.torch
