@@ -46,6 +46,9 @@ STORAGES: dict[str, DType] = {
     "BoolStorage": dtypes.bool, "UntypedStorage": dtypes.uint8,
 }  # fmt: skip
 MAX_DEPTH = 64  # of dicts in dicts
+SMALL_BYTES = 16 << 20  # that the paths in any file may take
+BYTES_OF_A_PATH = 200  # besides its characters
+BYTES_OF_A_TENSOR = 1500  # its entry
 
 
 class Stored(NamedTuple):
@@ -255,20 +258,37 @@ def _are_sizes(numbers: Any) -> bool:
 
 
 def _flat(saved: Any, file: Mapped) -> Iterator[tuple[str, Any]]:
-    """Tensors and plain values with their paths: keys and places, with dots between."""
-    stack: list[tuple[str, Any, int]] = [("", saved, 0)]
-    steps = file.size + 1024  # one object may be in many places, and so be met more often than it was written
-    while stack:
-        path, value, depth = stack.pop()
-        steps -= 1
-        if depth > MAX_DEPTH or steps < 0 or len(path) > 4096:
-            raise file.damaged("what was saved holds itself, or is too deep")
-        if isinstance(value, View) or not isinstance(value, (dict, list, tuple)) or not value:
+    """Tensors and plain values with their paths: keys and places, with dots between. A list of plain values is one.
+
+    One object may be in many places, so that a few bytes of a pickle can stand for any number of paths: what they take
+    is counted, and is no more than twice the file.
+    """
+    left = 2 * file.size + SMALL_BYTES
+
+    def below(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+        nonlocal left
+        left -= BYTES_OF_A_PATH + len(path) + (BYTES_OF_A_TENSOR if isinstance(value, View) else 0)
+        if depth > MAX_DEPTH or left < 0 or len(path) > 4096:
+            raise file.damaged(
+                "what was saved holds itself, is too deep, or is in more places than were written"
+            )
+        if isinstance(value, View) or not _holds_more(value):
             yield path, value.text if isinstance(value, Name) else value
-            continue
+            return
         items: Any = value.items() if isinstance(value, dict) else enumerate(value)
-        below = [(f"{path}.{key}" if path else str(key), item, depth + 1) for key, item in items]
-        stack += reversed(below)
+        for key, item in items:
+            yield from below(f"{path}.{key}" if path else str(key), item, depth + 1)
+
+    return below("", saved, 0)
+
+
+def _holds_more(value: Any) -> bool:
+    """Whether paths lead on into a value."""
+    if isinstance(value, dict):
+        return bool(value)
+    return isinstance(value, (list, tuple)) and any(
+        isinstance(v, (View, dict, list, tuple, Name)) for v in value
+    )
 
 
 def _entry(name: str, view: View, file: Mapped, find: Find) -> Entry:

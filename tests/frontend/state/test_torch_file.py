@@ -89,6 +89,24 @@ def test_the_state_of_an_optimizer_loads(tmp_path: Path) -> None:
     assert found.metadata["param_groups.0.lr"] == 0.001
 
 
+def test_a_list_of_plain_values_is_one_of_the_metadata(tmp_path: Path) -> None:
+    value = {"losses": [3.0, 2.0], "betas": [(0.9, 0.99), "x"]}
+    found = hcq.load(zip_with(tmp_path, pickle.dumps(value)))
+    assert dict(found.metadata) == {"losses": [3.0, 2.0], "betas.0": (0.9, 0.99), "betas.1": "x"}
+
+
+def test_few_bytes_that_stand_for_very_many_paths_are_refused(tmp_path: Path) -> None:
+    doubled: Any = [{"leaf": 1}]
+    for _ in range(40):
+        doubled = [doubled, doubled]
+    wide = [[{"k" * 2000: 0}] * 10_000] * 10_000
+    itself: list[Any] = []
+    itself.append(itself)
+    for value in (doubled, wide, itself):
+        with pytest.raises(UsageError, match="in more places than were written"):
+            hcq.load(zip_with(tmp_path, pickle.dumps(value, 2)))
+
+
 class Runs:
     def __reduce__(self) -> Any:
         return os.system, ("true",)
