@@ -157,12 +157,10 @@ class Rearranging(Methods):
                     "Convert first: x.float()."
                 )
         for d, n, want, scale in reversed(list(zip(range(2, 2 + rank), space, wanted, scales))):
-            y = x if is_exact else x.cast(dtypes.float32)
             if antialias:
-                y = y._averaged(d, n, want, scale, mode, bool(align_corners))
+                x = x._averaged(d, n, want, scale, mode, bool(align_corners))
             else:
-                y = y._resized(d, n, want, scale, mode, bool(align_corners))
-            x = y if is_exact else (y + 0.5).floor().cast(dtypes.uint8)  # in each axis, as PyTorch does
+                x = x._resized(d, n, want, scale, mode, bool(align_corners))
         return x
 
     def _averaged(self, axis: int, n: int, want: int, scale: float | None, mode: str, align: bool) -> Self:
@@ -185,8 +183,13 @@ class Rearranging(Methods):
             weights = [_kernel(mode, (j - middle + 0.5) / wide) if low <= j < high else 0.0 for j in range(n)]
             total = sum(weights) or 1.0
             rows.append([weight / total for weight in weights])
+        x = self.movedim(axis, -1)
+        if self.node.dtype is dtypes.uint8:
+            whole, bits = _whole_weights(rows)
+            factors = self._kind(whole, device=self.device, dtype=dtypes.int32)
+            return _bytes_of(x.cast(dtypes.int32).matmul(factors.mT), bits).movedim(-1, axis)
         matrix = self._kind(rows, device=self.device, dtype=self.node.dtype)
-        return self.movedim(axis, -1).matmul(matrix.mT).movedim(-1, axis)
+        return x.matmul(matrix.mT).movedim(-1, axis)
 
     def _resized(self, axis: int, n: int, want: int, scale: float | None, mode: str, align: bool) -> Self:
         """One axis in another size: each new element is a weighted sum of old ones."""
@@ -209,16 +212,48 @@ class Rearranging(Methods):
     def _weighed_neighbours(self, axis: int, n: int, places: Sequence[float], weigh: Any, first: int) -> Self:
         weights = [weigh(place - math.floor(place)) for place in places]
         shape = tuple([len(places) if a == axis else 1 for a in range(len(self.node.shape))])
+        is_bytes = self.node.dtype is dtypes.uint8
+        number, bits = self.node.dtype, 0
+        taps = range(len(weights[0]))
+        columns = [[min(max(math.floor(place) + first + k, 0), n - 1) for place in places] for k in taps]
+        if is_bytes:
+            rows = [_together(row, picked) for row, picked in zip(weights, zip(*columns))]
+            weights, bits = _whole_weights(rows)
+            number = dtypes.int32
         total: Any = None
-        for k in range(len(weights[0])):
-            picked = [min(max(math.floor(place) + first + k, 0), n - 1) for place in places]
-            factor = self._kind([row[k] for row in weights], device=self.device, dtype=self.dtype)
-            part = self._taken(axis, picked) * factor._reshape(shape)
+        for k, picked in zip(taps, columns):
+            factor = self._kind([row[k] for row in weights], device=self.device, dtype=number)
+            part = self._taken(axis, picked).cast(number) * factor._reshape(shape)
             total = part if total is None else total + part
-        return total  # type: ignore[no-any-return]
+        return _bytes_of(total, bits) if is_bytes else total
 
     def _taken(self, axis: int, places: list[int]) -> Self:
         return self[(slice(None),) * axis + (places,)]
+
+
+def _together(weights: Sequence[float], places: Sequence[int]) -> list[float]:
+    """The weights with those of one place, beyond a border, added up at the first of them."""
+    found = [0.0] * len(weights)
+    for weight, place in zip(weights, places):
+        found[places.index(place)] += weight
+    return found
+
+
+def _whole_weights(rows: Sequence[Sequence[float]]) -> tuple[list[list[int]], int]:
+    """Weights in units of a power of two, and its exponent: as many bits as leave the largest below 2**15, 22 at most.
+
+    PyTorch weighs bytes so: the means of an axis are whole numbers, rounded before the next axis.
+    """
+    largest = max(max(row) for row in rows)
+    bits = 0
+    while bits < 22 and math.floor(0.5 + largest * (2 << bits)) < 1 << 15:
+        bits += 1
+    return [[int(math.copysign(0.5, w) + w * (1 << bits)) for w in row] for row in rows], bits
+
+
+def _bytes_of(total: Any, bits: int) -> Any:
+    """Sums in units of 2**-bits as bytes: rounded to the nearest, what lies outside to the next."""
+    return ((total + (1 << (bits - 1))) >> bits).clamp(0, 255).cast(dtypes.uint8)
 
 
 def _single(step: float) -> float:

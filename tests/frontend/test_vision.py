@@ -90,3 +90,15 @@ def test_bytes_are_interpolated_as_the_nearest_of_what_floats_give(mode):
     )  # each axis is rounded and cut
     with pytest.raises(UsageError, match=r"\[interpolate\] mode '.*' of int64: .*x.float\(\)"):
         Tensor(image).long().interpolate((5, 11), mode=mode)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_interpolated_to_the_bit_as_pytorch_does(mode, antialias):
+    torch = pytest.importorskip("torch")
+    for space, size, align in (((9, 31), (20, 12), False), ((12, 5), (3, 29), True), ((1, 6), (7, 6), False)):
+        image = R.integers(0, 256, (2, 3, *space)).astype(np.uint8)
+        options = {"size": size, "mode": mode, "align_corners": align, "antialias": antialias}
+        expected = torch.nn.functional.interpolate(torch.tensor(image), **options)
+        assert np.array_equal(Tensor(image).interpolate(**options).numpy(), expected.numpy())
