@@ -243,8 +243,7 @@ class Tensor(
         name = devices.canonical(target)
         x = self
         if name != self.device:
-            node = self.node if self.node.op is Op.CONST else Node(Op.COPY, self.dtype, (self.node,), name)
-            x = self._of(node, name)
+            x = self._of(self.node if self.node.op is Op.CONST else self._moved(name), name)
         return x if dtype is None else x.cast(dtype)
 
     def shard(self, devices: Any, axis: int | None = None) -> Self:
@@ -267,11 +266,20 @@ class Tensor(
         if not is_group(name):
             return self.to(name)
         if place is not None:
-            split_evenly("shard", self.shape, place, members(name))
+            split_evenly("shard", self.node.shape, place, members(name))
         if self.node.op is Op.CONST:
             return self._of(self.node, name)
         where = Placement(name, place, name == self.device)
-        return self._of(Node(Op.COPY, self.dtype, (self.node,), where), name)
+        return self._of(self._moved(where), name)
+
+    def _moved(self, where: Any) -> Node:
+        """The node on another device, or in another placement; what variables cut is cut there by their numbers."""
+        node, counts = self.node, sizes.counts_of(self.node)
+        if counts:
+            node = sizes.zeroed(node)
+        node = Node(Op.COPY, self.dtype, (node,), where)
+        there = [(axis, variable.bound_of(count).node(str(where))) for axis, count in counts]
+        return sizes.with_counts(node, there)
 
     def shard_(self, devices: Any, axis: int | None = None) -> Self:
         """`shard`, in place: this very tensor is on those devices then, as a parameter that modules hold.

@@ -140,10 +140,12 @@ class Leaf:
                 "In a recording a variable is for one device."
             )
         if devices.is_group(device):
-            raise UsageError(
-                f"[Variable] {self} of a tensor on several devices, {device}: sizes that vary are for one device. "
-                "Give a number."
-            )
+            from hcq.frontend.sharding.storage import stored  # every device has it
+
+            raw = formats.pack([self.now], dtypes.int32)
+            storage = self.storages[device] = stored(device, dtypes.int32, (), raw, str(self.variable.name))
+            storage.number = self
+            return storage
         buffer = devices.get(device).memory.alloc_idle(4, str(self.variable.name))
         buffer.write(formats.pack([self.now], dtypes.int32))
         buffer.is_constant = True

@@ -22,6 +22,7 @@ from hcq.errors import UsageError
 from hcq.frontend.sharding.layouts import Exchange, Layouts, Value
 from hcq.frontend.sharding.rules import Rules
 from hcq.frontend.sharding.storage import ShardedStorage
+from hcq.frontend.sizes import without_counts
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import MOVEMENT, Op
 
@@ -60,6 +61,7 @@ def partition(group: str, devices: Sequence[str], roots: Sequence[Node]) -> Part
     layouts = Layouts(devices)
     rules = Rules(layouts)
     known: dict[Node, Value] = {}
+    roots = without_counts(roots)
     for node in toposort(roots):
         if node.op is Op.BUFFER:
             known[node] = _leaf(group, node)
