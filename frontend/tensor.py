@@ -504,12 +504,14 @@ class Tensor(
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         copy = memo[id(self)] = self.detach().clone().realize()
+        if self._grad is not None:
+            copy._grad = self._grad.__deepcopy__(memo)
         return copy.requires_grad_(self._requires_grad)
 
-    def __reduce__(self) -> Any:
-        raise UsageError(
-            "[pickle] tensors are not pickled: a file should hold numbers, not code. Use x.numpy()."
-        )
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        from hcq.frontend.pickled import reduced
+
+        return reduced(self, protocol)
 
     # -- writing --
 

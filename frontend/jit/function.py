@@ -15,8 +15,11 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import os
+import sys
 import threading
+import types
 import weakref
 from collections.abc import Callable
 from numbers import Number
@@ -136,6 +139,25 @@ class Jit(Generic[P, R]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Jit[P, R]:
         return Jit(copy.deepcopy(self.function, memo), self.by_result)
+
+    def __reduce__(self) -> Any:
+        """For pickle: where the function is found, as with functions. Another process records it anew."""
+        function: Any = self.function
+        if isinstance(function, types.MethodType):
+            owner = function.__self__
+            is_ours = isinstance(inspect.getattr_static(type(owner), function.__name__, None), Jit)
+            return (getattr, (owner, function.__name__)) if is_ours else (Jit, (function, self.by_result))
+        found: Any = sys.modules.get(getattr(function, "__module__", ""))
+        for name in self.name.split("."):
+            found = getattr(found, name, None)
+        if found is self:
+            return self.name
+        if found is not function:
+            raise UsageError(
+                f"[pickle] {self.name}: a recording is of this process, and its function is in no module where another "
+                "finds it. Write it there; or write the recording: hcq.save_program(f, path)."
+            )
+        return (Jit, (function, self.by_result))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if thread_modes and (watcher() is not None or transforms()):

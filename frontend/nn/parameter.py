@@ -45,6 +45,8 @@ class Parameter(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         copy = memo[id(self)] = type(self)(self.detach().clone().realize(), False)
         copy.__dict__.update(self.__dict__)
+        if self._grad is not None:
+            copy._grad = self._grad.__deepcopy__(memo)
         return copy.requires_grad_(self._requires_grad)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import pickle
 import struct
 import subprocess
 import sys
@@ -300,11 +299,6 @@ def test_a_deep_copy_has_memory_of_its_own_and_is_a_leaf_if_the_original_is():
     assert deep["w"].requires_grad and deep["w"].node is not x.node
     x.assign(x * 0).realize()
     assert deep["w"].tolist() == [1.0, 2.0]
-
-
-def test_tensors_are_not_pickled():
-    with pytest.raises(UsageError, match=r"\[pickle\] tensors are not pickled"):
-        pickle.dumps(Tensor([1]))
 
 
 def test_closeness_is_numpys():

@@ -223,6 +223,12 @@ class Optimizer(Saved):
                 "Make them with requires_grad=True, or call requires_grad_() on them."
             )
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UsageError(
+            f"[pickle] {type(self).__name__}: its parameters are a module's, and a copy has its own. Take "
+            "state_dict(), and load_state_dict into an optimizer of the other module's parameters."
+        )
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or make them zero.
 

@@ -1,0 +1,71 @@
+"""Pickled: tensors as Python's pickle takes and makes them, as for another process.
+
+In       a tensor
+Out      `reduced`: the function that makes it again, and its numbers, shape, dtype and device
+Changes  computes the tensor, if it is lazy
+Next     tensor.py (`__reduce_ex__`), state/pickles.py (how files that others wrote are read, running nothing)
+
+Nothing here reads a pickle: whoever calls `pickle.loads` trusts what is in it. A tensor comes back in memory of its own
+on the same device; views of one another come back apart, and one tensor that is there twice is one again.
+"""
+
+from __future__ import annotations
+
+from pickle import PickleBuffer
+from typing import Any
+
+from hcq.frontend import device as devices
+from hcq.frontend.core import Core, watcher
+from hcq.ir.dtype import NAMED
+
+
+def reduced(tensor: Any, protocol: int) -> tuple[Any, ...]:
+    """What `__reduce_ex__` gives: with protocol 5 the numbers can travel beside the pickle, uncopied."""
+    state = getattr(tensor, "__dict__", None) or None
+    if tensor.is_complex():
+        return complex_again, tuple([part.detach() for part in tensor.parts]) + (tensor.requires_grad,), state
+    watching = watcher()
+    if watching is not None:
+        watching.forbids(
+            "pickle", "values are not known while a recording is made. Return the tensor and pickle it after"
+        )
+    raw: Any = tensor._bytes("pickle")
+    if protocol >= 5:
+        raw = PickleBuffer(raw)
+    axis = None
+    if devices.is_group(tensor.device):
+        tensor.realize()
+        split = getattr(getattr(tensor.node, "arg", None), "split", None)
+        axis = None if split is None else split.axis
+    shape = tensor._shape_now()
+    return (
+        again,
+        (type(tensor), raw, shape, tensor.dtype.name, tensor.device, axis, tensor.requires_grad),
+        state,
+    )
+
+
+def again(
+    kind: type,
+    raw: Any,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: str,
+    axis: int | None,
+    requires_grad: bool,
+) -> Any:
+    """The tensor of `reduced`."""
+    home = devices.members(device)[0] if devices.is_group(device) else device
+    made: Any = Core._kind(memoryview(raw), device=home, dtype=NAMED[dtype]).reshape(shape)
+    if home != device:
+        made = made.shard(devices.members(device), axis)
+    made = made.clone().realize()
+    if kind is not Core._kind:  # a parameter
+        return kind(made, requires_grad)
+    return made.requires_grad_() if requires_grad else made
+
+
+def complex_again(real: Any, imag: Any, requires_grad: bool) -> Any:
+    """A complex tensor of its parts."""
+    made = Core._kind.complex(real, imag)
+    return made.requires_grad_() if requires_grad else made
