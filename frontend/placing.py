@@ -11,9 +11,10 @@ Each is a GATHER: the element at place p is the one that was at p minus the dist
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-from hcq.frontend.sizes import bounded, counts_of, inside, with_counts
+from hcq.frontend.sizes import bounded, counts_of, inside, with_counts, zeroed
 from hcq.frontend.variable import Bound, bound_of, place_of, room_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
@@ -53,6 +54,33 @@ def flipped(x: Node, axis: int) -> Node:
     line = Node(Op.IOTA, dtypes.int32, (), x.shape[axis])
     places = _node(size - 1, device) + Node(Op.NEG, dtypes.int32, (line,))
     return _counted(_gathered(x, axis, places), axis, size, device)
+
+
+def reshaped(x: Node, old: Sequence[Any], new: Sequence[Any], device: str) -> Node:
+    """The elements that count, of sizes `old`, in row-major order in sizes `new`, of which there are as many."""
+    shape = tuple(map(room_of, new))
+    rest = _wide(0, device)
+    for axis, (size, room) in enumerate(zip(new, shape)):  # which of the elements, counted by the numbers
+        line = Node(Op.RESHAPE, dtypes.int64, (Node(Op.IOTA, dtypes.int64, (), room),), _line(axis, shape))
+        rest = rest * _wide(size, device) + Node(Op.EXPAND, dtypes.int64, (line,), shape)
+    place, stride = _wide(0, device), 1  # and where it is in memory, counted by the rooms
+    for size, room in reversed(list(zip(old, x.shape))):
+        number = _wide(size, device)
+        place = place + Node(Op.MOD, dtypes.int64, (rest, number)) * stride
+        rest = Node(Op.FLOORDIV, dtypes.int64, (rest, number))
+        stride *= room
+    flat = Node(Op.RESHAPE, x.dtype, (zeroed(x),), (stride,))
+    picked = Node(Op.GATHER, x.dtype, (flat, Node(Op.RESHAPE, dtypes.int64, (place,), (prod(shape),))), 0)
+    counts = [(axis, _node(size, device)) for axis, size in enumerate(new) if isinstance(size, Bound)]
+    return with_counts(Node(Op.RESHAPE, x.dtype, (picked,), shape), counts)
+
+
+def _line(axis: int, shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple([room if at == axis else 1 for at, room in enumerate(shape)])
+
+
+def _wide(size: Any, device: str) -> Node:
+    return _node(size, device).cast(dtypes.int64)
 
 
 def _moved(x: Node, axis: int, by: Any, room: int, device: str) -> Node:

@@ -239,7 +239,7 @@ def _reshaped(node: Node, own: Sizes) -> Sizes:
     old, new = node.src[0].shape, node.shape
     found: list[Size] = [FREE if n == 1 else PLAIN for n in new]
     if 0 in old:
-        return tuple(found)
+        return _of_nothing(old, new, own)
     i = j = 0
     while i < len(old) and j < len(new):
         mine, its = [i], [j]
@@ -274,6 +274,14 @@ def _reshaped(node: Node, own: Sizes) -> Sizes:
             for axis in its:
                 found[axis] = FREE
     return tuple(found)
+
+
+def _of_nothing(old: Shape, new: Shape, own: Sizes) -> Sizes:
+    """Of no elements: axes before and behind all that change are as they were, and the others go with any."""
+    same = min(len(old), len(new))
+    front = next((axis for axis in range(same) if old[axis] != new[axis]), same)
+    back = next((axis for axis in range(same - front) if old[-1 - axis] != new[-1 - axis]), same - front)
+    return (*own[:front], *[FREE] * (len(new) - front - back), *own[len(old) - back :])
 
 
 def _times(count: Node, times: int, by: int) -> Node:

@@ -72,7 +72,8 @@ def write(call: str, tensor: Any, value: Core) -> None:
         elif new is not core:
             _become(family, {core: new})
     elif flows:
-        _become(family, {core: _scattered(steps, core, node)})
+        if 0 not in tensor.node.shape:  # of nothing, nothing changes
+            _become(family, {core: _scattered(steps, core, node)})
     else:
         _write_part(tensor, family, core, node)
 

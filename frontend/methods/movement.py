@@ -57,18 +57,35 @@ class Movement(Methods):
         return self._reshaped("view", shape)
 
     def _reshaped(self, call: str, given: tuple[Any, ...]) -> Self:
-        """Reshaped as asked for; refused where a size that is known later is asked for by another one."""
-        found = self._reshape(_completed(call, self.node.shape, room_args(call, given)))
+        """Reshaped as asked for, to ints and Bounds; one of them may be -1."""
         if variable.in_use:
-            sizes = given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
-            for axis, (size, have) in enumerate(zip(sizes, found.shape)):
-                if isinstance(size, Bound) or isinstance(have, Bound):
-                    if size != have and (isinstance(size, Bound) or size != -1):
-                        raise UsageError(
-                            f"[{call}] {self.shape} to {tuple(sizes)}: axis {axis} would have the size {have}. "
-                            "Give that, or cut or pad it first."
-                        )
-        return found
+            wanted = tuple(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+            if counts_of(self.node) or any(isinstance(size, Bound) for size in wanted):
+                return self._reshaped_by_numbers(call, wanted)
+        return self._reshape(_completed(call, self.node.shape, room_args(call, given)))
+
+    def _reshaped_by_numbers(self, call: str, wanted: tuple[Any, ...]) -> Self:
+        """A view where axes stay as they are cut; else elements are picked from where the numbers say."""
+        rooms, have = room_args(call, (wanted,)), self.shape
+        try:
+            found = self._reshape(_completed(call, self.node.shape, rooms))
+        except UsageError:  # by the rooms; the numbers may say otherwise
+            found = None
+        if found is not None and all(
+            size == now or (type(size) is int and size == -1) for size, now in zip(wanted, found.shape)
+        ):
+            return found
+        words = f"[{call}] {have} to {wanted}"
+        total, known = prod(have), prod([size for size in wanted if isinstance(size, Bound) or size != -1])
+        if rooms.count(-1) == 1 and not isinstance(known, Bound):
+            rest = total.divided(known) if isinstance(total, Bound) and known else None
+            wanted = tuple([rest if size == -1 and not isinstance(size, Bound) else size for size in wanted])
+            known = total
+        if None in wanted or (min(rooms, default=0) < 0 and known is not total):
+            raise UsageError(f"{words}: what -1 stands for is known only when the work runs. Give each size.")
+        for gap in (total - known, known - total):
+            require(gap, f"{words} has to keep the number of elements on each axis, from axis 0 on")
+        return self._like(placing.reshaped(self.node, have, wanted, self.device))
 
     def _reshape(self, shape: Shape) -> Self:
         return self._view(reshaped(self.node, shape))
@@ -85,6 +102,8 @@ class Movement(Methods):
         first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
         if first > last:
             raise UsageError(f"[flatten] start_dim {start_dim} comes after end_dim {end_dim}. Swap them.")
+        if variable.in_use and counts_of(self.node):
+            return self._reshaped_by_numbers("flatten", (*self.shape[:first], -1, *self.shape[last + 1 :]))
         return self._reshape(shape[:first] + (prod(shape[first : last + 1]),) + shape[last + 1 :])
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:

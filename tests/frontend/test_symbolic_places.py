@@ -67,6 +67,15 @@ LAWS: Laws = {
         lambda x, y, z, n, m: x.T[None].conv1d(z[None, :3].transpose(1, 2), padding=1, stride=2)[0].T,
         lambda x, y, z, n, m: convolved(np.pad(x, ((1, 1), (0, 0))), z[:3]),
     ),
+    "reshaped across two sizes": (
+        lambda x, y, z, n, m: (x @ z.T[:, :n]).cumsum(1)[: n // 2 + 1].T.reshape(n // 2 + 1, n) * 2,
+        lambda x, y, z, n, m: (x @ z.T[:, :n]).cumsum(1)[: n // 2 + 1].T.reshape(n // 2 + 1, n) * 2,
+    ),
+    "columns in a row": (
+        lambda x, y, z, n, m: x.T.reshape(-1) + 1,
+        lambda x, y, z, n, m: x.T.reshape(-1) + 1,
+    ),
+    "flattened": (lambda x, y, z, n, m: x[:, None].T.flatten(1), lambda x, y, z, n, m: x.T),
     "below a diagonal": (lambda x, y, z, n, m: z.tril(m - 1), lambda x, y, z, n, m: np.tril(z, m - 1)),
     "above a diagonal": (lambda x, y, z, n, m: (z @ x.T).triu(m), lambda x, y, z, n, m: np.triu(z @ x.T, m)),
 }
@@ -238,16 +247,18 @@ def test_a_variable_may_have_a_wider_range_than_the_axis_that_it_cuts() -> None:
         close(one[: Variable("m", 0, 1).bind(size)], numbers(1, WIDTH)[:size])
 
 
-def test_a_reshape_that_asks_for_another_size_is_refused() -> None:
+def test_a_reshape_that_does_not_keep_the_number_of_elements_is_refused() -> None:
     n, m = Variable("n", 1, ROOM).bind(3), Variable("m", 1, ROOM).bind(2)
     x = Tensor(numbers(ROOM, ROOM)).realize()
     for program in (
         lambda: x[:n].reshape(ROOM, ROOM),
-        lambda: x[:n, :m].reshape(m, n),
+        lambda: x[:n, :m].reshape(m, m),
         lambda: x.reshape(n, ROOM),
     ):
-        with pytest.raises(UsageError, match="would have the size"):
+        with pytest.raises(UsageError, match=r"keep the number of elements.* n = 3"):
             program()
+    with pytest.raises(UsageError, match="Give each size"):
+        x[:n].T.reshape(m, -1)
 
 
 def test_a_saved_program_takes_the_numbers_for_which_parts_are_inside(tmp_path: Path) -> None:
@@ -267,3 +278,17 @@ def test_a_saved_program_takes_the_numbers_for_which_parts_are_inside(tmp_path: 
         for size in (2, 3):
             two(Tensor(array).realize(), n.bind(size), Variable("m", 1, 3).bind(1))
         save_program(tmp_path / "two.hcqprog", two)
+
+
+def test_attention_and_writes_of_no_tokens_are_of_no_elements() -> None:
+    n = Variable("n", 0, ROOM)
+    cache = Tensor(numbers(2, ROOM, WIDTH)).realize()
+    weight = Tensor(numbers(WIDTH, WIDTH), requires_grad=True)
+    before = cache.numpy().copy()
+    for place in (0, 3):
+        token = Tensor.zeros(1, 0, WIDTH)
+        keys = cache[:, : n.bind(place)]
+        assert token.scaled_dot_product_attention(keys[:1], keys[1:]).numpy().shape == (1, 0, WIDTH)
+        part = cache[:, n.bind(place) : n.bind(place) + 0]
+        part.copy_(Tensor.zeros(2, 0, WIDTH) @ weight)
+        np.testing.assert_array_equal(cache.numpy(), before)
