@@ -69,6 +69,7 @@ class Capture(Recorder):
         self.roles: dict[Storage, Role] = {}
         for number, storage in enumerate(own):
             self.roles.setdefault(storage, ("argument", number))
+        self.seen.argument_bytes = {role: storage.size_bytes for storage, role in self.roles.items()}
         self.argument_memory = {id(storage.buffer): n for n, storage in enumerate(own)}
         self.outside: set[int] = set()  # ids of buffers that are reached from outside
         self.writing: dict[int, Writing] = {}  # how arguments are written to, by their numbers
@@ -288,7 +289,7 @@ class Capture(Recorder):
         self.seen.overwritten = {
             number: self.writing.get(number, Writing.SHOWN) for number in self.overwritten
         }
-        self._refuse_shared(self.seen.overwritten)
+        self._refuse_shared(self.seen.overwritten | dict.fromkeys(self.seen.donated, Writing.DONATED))
         for tensor in held:
             stand_in = self.stand_ins[id(tensor)]
             if tensor.node is stand_in.node:
@@ -305,8 +306,8 @@ class Capture(Recorder):
             self.seen.given.append((number, self._number(id(tensor)), how))
 
     def _leaf(self, tensor: Core) -> Same | Argument | Gradient | New:
-        if self.is_shared(tensor):
-            return Argument(self.stand_ins[id(tensor)].number)
+        if self.is_shared(tensor) and (number := self.stand_ins[id(tensor)].number) not in self.seen.donated:
+            return Argument(number)
         if id(tensor) in self.templates:
             return New(self._number(id(tensor)))
         if id(tensor) in self.slot_of:
@@ -475,6 +476,7 @@ def capture(
     tensors: Sequence[Tensor],
     storages: Sequence[Storage],
     is_first: bool,
+    donated: Iterable[int] = (),
 ) -> tuple[Any, CallRecord]:
     """Call a function on (args, kwargs), whose tensors have this memory. Returns its result and what it did."""
     own: dict[Storage, Storage] = {}
@@ -483,6 +485,7 @@ def capture(
             own[s] = s.like(s.buffer)
             own[s].number = s.number
     watch = Capture(name, tensors, storages, [own[s] for s in storages], is_first)
+    watch.seen.donated = frozenset(donated)
     watch.before_call()
     mode = mode_of_thread()
     mode.watcher = watch

@@ -62,7 +62,9 @@ def deliver(
             if owner is not None and isinstance(leaf, New):
                 made[leaf.number] = owner._grad
     for number, how in seen.overwritten.items():
-        hand_back(tensors[number], storages[number], how)
+        if number not in seen.donated:
+            hand_back(tensors[number], storages[number], how)
     for number, at, how in seen.given:
-        give(tensors[number], tensor_of(New(at)), how)
+        if number not in seen.donated:
+            give(tensors[number], tensor_of(New(at)), how)
     return filled(tree, tensor_of)

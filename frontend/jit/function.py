@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Callable
 from numbers import Number
 from threading import get_ident
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
@@ -43,6 +43,9 @@ from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
 from hcq.frontend.variable import Bound, Leaf
 from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from hcq.frontend.jit.donated import Donate, Donation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,18 +80,28 @@ class Jit(Generic[P, R]):
 
     by_result  submit a recording in parts, each of which ends where another of the results is complete: waiting for the
                memory of one does not wait for what comes after it
+    donate     positions and names of arguments whose memory it may use, and which nobody uses after the call
     """
 
-    def __init__(self, function: Callable[P, R], by_result: bool = False):
+    def __init__(
+        self, function: Callable[P, R], by_result: bool = False, donate: Donate = (), is_bound: bool = False
+    ):
         functools.update_wrapper(self, function)
         self.function = function
         self.by_result = by_result
         self.name = getattr(function, "__qualname__", repr(function))
+        self.donate = donate
+        self._donation: Donation | None = None
+        if donate != ():
+            from hcq.frontend.jit.donated import Donation  # what most programs have no use for
+
+            self._donation = Donation(function, self.name, donate, is_bound)
         self._seen: dict[Any, Versions] = {}
         # one call at a time: another thread waits for a recording that is made
         self._lock = threading.RLock()
         self._around: Closure | None = None
         self._last: Recording | None = None
+        self._given: list[int] = []  # the tensors of this call that are donated
         self._of_cuts: Jit[..., Any] | None = None  # this function, of tensors that variables cut
         _all.add(self)
 
@@ -117,6 +130,16 @@ class Jit(Generic[P, R]):
         """
         return 0 if self._last is None else self._last.kernels
 
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes that the last recording needs besides arguments, with what a replay leaves; 0 before there is one.
+
+        >>> f, g = jit(lambda x: x.sum() + 1), jit(lambda x: (x * 2).flip(0).contiguous() + 1)
+        >>> [(f(Tensor([1.0] * 8)), f.memory_bytes)[1] for _ in range(3)][2]
+        4
+        """
+        return 0 if self._last is None else self._last.memory_bytes
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A method is recorded once per object, since the object's tensors are part of what is recorded."""
         if instance is None:
@@ -131,14 +154,16 @@ class Jit(Generic[P, R]):
         key = f"{self.name} (jit)"
         bound = place.get(key)
         if bound is None or bound.function.__self__ is not instance:  # a copy of an object is another object
-            bound = place[key] = Jit(self.function.__get__(instance, owner), self.by_result)
+            bound = place[key] = Jit(
+                self.function.__get__(instance, owner), self.by_result, self.donate, True
+            )
         return bound
 
     def __copy__(self) -> Jit[P, R]:
-        return Jit(self.function, self.by_result)
+        return Jit(self.function, self.by_result, self.donate)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Jit[P, R]:
-        return Jit(copy.deepcopy(self.function, memo), self.by_result)
+        return Jit(copy.deepcopy(self.function, memo), self.by_result, self.donate)
 
     def __reduce__(self) -> Any:
         """For pickle: where the function is found, as with functions. Another process records it anew."""
@@ -146,7 +171,11 @@ class Jit(Generic[P, R]):
         if isinstance(function, types.MethodType):
             owner = function.__self__
             is_ours = isinstance(inspect.getattr_static(type(owner), function.__name__, None), Jit)
-            return (getattr, (owner, function.__name__)) if is_ours else (Jit, (function, self.by_result))
+            return (
+                (getattr, (owner, function.__name__))
+                if is_ours
+                else (Jit, (function, self.by_result, self.donate))
+            )
         found: Any = sys.modules.get(getattr(function, "__module__", ""))
         for name in self.name.split("."):
             found = getattr(found, name, None)
@@ -157,7 +186,7 @@ class Jit(Generic[P, R]):
                 f"[pickle] {self.name}: a recording is of this process, and its function is in no module where another "
                 "finds it. Write it there; or write the recording: hcq.save_program(f, path)."
             )
-        return (Jit, (function, self.by_result))
+        return (Jit, (function, self.by_result, self.donate))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if thread_modes and (watcher() is not None or transforms()):
@@ -200,12 +229,41 @@ class Jit(Generic[P, R]):
             if mode.autocast:
                 key = (*key, tuple(sorted(mode.autocast.items(), key=str)))  # type: ignore[assignment]
         with self._lock:
+            if self._donation is not None:
+                return self._call_with_gifts(self._donation, key, args, kwargs, tensors, storages)
             return self._call(key, args, kwargs, tensors, storages)
+
+    def _call_with_gifts(
+        self,
+        donation: Donation,
+        key: Any,
+        args: Any,
+        kwargs: Any,
+        tensors: list[Tensor],
+        storages: list[Storage],
+    ) -> R:
+        """The call, after which its donated arguments are nobody's."""
+        from hcq.frontend.jit.donated import prepare, take
+
+        numbers = donation.numbers(args, kwargs, tensors, self.name)
+        if prepare(self.name, numbers, tensors, storages):
+            return self(*args, **kwargs)  # another name of its memory has memory of its own now
+        self._given = numbers
+        try:
+            result = self._call(key, args, kwargs, tensors, storages)
+        finally:
+            self._given = []
+        take(self.name, numbers, tensors, storages)
+        return result
 
     def _call_of_cuts(self, args: Any, kwargs: Any) -> R:
         """The call with whole tensors and variables in place of tensors that variables cut."""
         with self._lock:
             if self._of_cuts is None:
+                if self._donation is not None:
+                    raise UsageError(
+                        f"[jit] {self.name}: a tensor that a variable cuts is not donated. Pass the whole."
+                    )
                 self._of_cuts = Jit(of_cuts(self.function), self.by_result)
                 self._of_cuts.name = self.name
                 self._of_cuts._around = Closure(self.function)
@@ -254,7 +312,7 @@ class Jit(Generic[P, R]):
             return self(*args, **kwargs)
         recording.checks_left -= 1
         result: R = recording.check(
-            lambda: capture(self.function, self.name, (args, kwargs), tensors, storages, False),
+            lambda: capture(self.function, self.name, (args, kwargs), tensors, storages, False, self._given),
             lambda: recording.replay(tensors, storages),
             storages,
             version.inside.lost,
@@ -280,7 +338,10 @@ class Jit(Generic[P, R]):
         assert self._around is not None
         inside = Contents(self.function, _opaque(args, kwargs), self._around.functions)
         # the first call may read values and make tensors of host data: a function makes its state in it
-        result, seen = capture(self.function, self.name, (args, kwargs), tensors, storages, known.calls == 1)
+        is_first = known.calls == 1
+        result, seen = capture(
+            self.function, self.name, (args, kwargs), tensors, storages, is_first, self._given
+        )
         inside.settle()
         version = Version(seen, around, inside)
         known.unlike += 1
@@ -354,7 +415,13 @@ devices.on_close.append(_forget)
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def jit(function: Callable[P, R]) -> Jit[P, R]:
+@overload
+def jit(function: Callable[P, R], *, donate: Donate = ()) -> Jit[P, R]: ...
+@overload
+def jit(function: None = None, *, donate: Donate = ()) -> Callable[[Callable[P, R]], Jit[P, R]]: ...
+
+
+def jit(function: Any = None, *, donate: Donate = ()) -> Any:
     """Record a function of tensors and replay it.
 
     The function's tensors, in arguments and results (alone, or in lists, tuples and dicts), may differ from call to
@@ -381,9 +448,23 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
     >>> [add(Tensor([value])).item() for value in (1.0, 2.0, 3.0)]
     [1.0, 3.0, 6.0]
 
+    donate   positions and names of arguments that nobody uses after the call: results and temporaries may be in their
+             memory. A use of one is refused then, and says to whom it was donated
+
+    >>> @jit(donate="state")
+    ... def step(state, x):
+    ...     return (state @ x).tanh() @ x
+    >>> state = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> for _ in range(4):
+    ...     state = step(state, Tensor([[0.0, 1.0], [1.0, 0.0]]))
+    >>> state.shape
+    (2, 2)
+
     With HCQ_JIT_CHECK=1 the first replays are compared with what the function itself computes from the same state.
     """
-    return Jit(function)
+    if function is None:
+        return lambda inner: Jit(inner, donate=donate)
+    return Jit(function, donate=donate)
 
 
 def _key(value: Any, tensors: list[Tensor], leaves: dict[Leaf, int], name: str, depth: int = 0) -> Any:

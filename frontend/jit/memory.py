@@ -25,15 +25,23 @@ class Planned(NamedTuple):
 
     places: Mapping[Any, int]
     sizes: Sequence[int]
+    given: Sequence[Role] = ()  # the donated arguments whose memory the first of these are
 
 
 def plan_memory(
-    runs: Sequence[Run], sizes: Mapping[Role, int], kept: Container[Role], runs_side_by_side: bool = False
+    runs: Sequence[Run],
+    sizes: Mapping[Role, int],
+    kept: Container[Role],
+    runs_side_by_side: bool = False,
+    donated: Mapping[Role, int] | None = None,
+    left: Container[Role] = (),
 ) -> Planned:
     """Memory for everything that no call leaves behind.
 
     sizes  bytes of each role that the call made
     kept   roles whose memory is no part of this
+    donated  bytes of arguments that nobody needs after the call
+    left     roles that the call leaves, which may be in the memory of those
     runs_side_by_side  the device runs launches side by side that nothing orders: sharing memory does not order them
     """
     launches: list[list[Any]] = []
@@ -60,5 +68,7 @@ def plan_memory(
                     else:
                         read_first.add(key)
     behind = Dependences(uses).behind if runs_side_by_side else None
-    places, made = share(launches, wanted, behind)
-    return Planned(places, made)
+    given = donated or {}
+    results = {role: size for role, size in sizes.items() if role in left} if given else {}
+    places, made = share(launches, wanted, behind, given, results)
+    return Planned(places, made, tuple(given))

@@ -30,6 +30,7 @@ class Writing(Enum):
     SHOWN = "in place"  # x.add_(1), x[0] = 5: seen in all views
     ASSIGNED = "by assign"  # views that there were keep what they showed
     BOTH = "in place, and then by assign"
+    DONATED = "it is given away"
 
 
 def refuse_shared(
@@ -50,8 +51,11 @@ def refuse_shared(
     for number, how in written.items():
         tensor, storage, core = tensors[number], storages[number], cores[number]
 
-        def refuse(why: str, about: str = f"{number} {tensor.shape}") -> NoReturn:
-            raise UsageError(f"[jit] {name} writes to its tensor argument {about}, {why}")
+        def refuse(
+            why: str, about: str = f"{number} {tensor.shape}", is_donated: bool = how is Writing.DONATED
+        ) -> NoReturn:
+            verb = "is donated" if is_donated else "writes to"
+            raise UsageError(f"[jit] {name} {verb} its tensor argument {about}, {why}")
 
         if storage.tracked:
             refuse("through which a gradient flows. Pass x.detach().clone(), or return the new values.")

@@ -139,6 +139,8 @@ class CallRecord:
         self.externals: list[External] = []
         self.written: list[Storage] = []  # memory of tensors outside, written in place
         self.overwritten: dict[int, Writing] = {}  # arguments whose memory it wrote to, by number
+        self.argument_bytes: dict[Role, int] = {}
+        self.donated: frozenset[int] = frozenset()  # arguments that nobody uses after the call
         self.given: list[tuple[int, int, Writing]] = []  # arguments that are to have the values of a template
         self.reshaped: set[int] = set()  # arguments of which it had reshaped views when it wrote to them
         self.shown: set[Node] = set()  # that whose views show what is written

@@ -25,7 +25,7 @@ from hcq.frontend import device as devices
 from hcq.frontend.core import live
 from hcq.frontend.jit.capture import copied
 from hcq.frontend.jit.delivery import deliver
-from hcq.frontend.jit.memory import plan_memory
+from hcq.frontend.jit.memory import Planned, plan_memory
 from hcq.frontend.jit.overwritten import keep_others, refuse_shared
 from hcq.frontend.jit.pytree import New, numbers_in, tensors_in
 from hcq.frontend.jit.record import CallRecord, Role
@@ -54,6 +54,8 @@ class Recording:
         self.kernels = sum(len(run.plan.launches) for run in seen.runs)
         self.checks_left = CHECKED_REPLAYS if config.current().jit_check else 0
         self.own: dict[Role, Any] = {}  # its own memory
+        self.planned = Planned({}, [])
+        self.reused: dict[Role, Role] = {}  # what is left in the memory of which donated argument
         self.named: set[Role] = set()  # the roles that some launch names anew in each replay
         # what is left by a call is in new memory each time; the rest of what it makes is the recording's own
         self.fresh = {role for template in seen.templates for role in template.roles if role[0] == "made"}
@@ -111,12 +113,25 @@ class Recording:
         """The device graph of the runs; or several, each of which ends where another of the results is complete."""
         device, seen = self.opened, self.seen
         self.planned = plan_memory(
-            seen.runs, seen.sizes, self.fresh | self.own.keys(), device.runs_side_by_side
+            seen.runs,
+            seen.sizes,
+            self.fresh | self.own.keys(),
+            device.runs_side_by_side,
+            self._donated(),
+            self.fresh,
         )
+        given = self.planned.given
+        self.reused = {
+            role: given[at]
+            for role, at in self.planned.places.items()
+            if role in self.fresh and at < len(given)
+        }
         graphs = [self._new_graph()]
         ends = self._ends() if by_result else set()
         memories = [
-            device.alloc(size, f"{self.name} (temporary {number})")
+            self._place(given[number])
+            if number < len(given)
+            else device.alloc(size, f"{self.name} (temporary {number})")
             for number, size in enumerate(self.planned.sizes)
         ]
         for number, run in enumerate(self.seen.runs):
@@ -131,6 +146,27 @@ class Recording:
                 if (number, at) in ends:
                     graphs.append(self._new_graph())
         return graphs if len(graphs) == 1 or graphs[-1].commands else graphs[:-1]
+
+    def _donated(self) -> dict[Role, int]:
+        """The bytes of donated arguments that no result shows."""
+        seen = self.seen
+        shown = {role for template in seen.templates for role in template.roles}
+        found = {
+            role: size
+            for role, size in seen.argument_bytes.items()
+            if role[1] in seen.donated and role not in shown and size
+        }
+        return {role: found[role] for role in sorted(found)}
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it needs besides arguments: its own memory, and what each replay leaves.
+
+        Of a recording on several devices, temporaries are not counted.
+        """
+        taken = sum(self.seen.sizes[role] for role in self.own)
+        taken += sum(self.planned.sizes[len(self.planned.given) :])
+        return taken + sum(self.seen.sizes[role] for role in self.fresh if role not in self.reused)
 
     def _new_graph(self) -> Any:
         graph = self.opened.graph(self.name)
@@ -299,7 +335,10 @@ class Recording:
             self._drop_overdue(found.values())
         for role in self._made:
             like = seen.placeholders[role]
-            storage = found[role] = self.new(like, self.name)
+            if role in self.reused:
+                storage = found[role] = like.like(found[self.reused[role]].buffer)
+            else:
+                storage = found[role] = self.new(like, self.name)
             if like.tracked:
                 storage.tracked, storage.noted = True, REPLAYED
             if role in self.named:
@@ -352,15 +391,17 @@ class Recording:
 
         lost  what the function changed of Python's values, which a replay does not
         """
+        donated = [storages[n] for n in self.seen.donated]
         written = [*self.seen.written, *[storages[n] for n in self.seen.overwritten]]
         written += [storages[n] for n, *_ in self.seen.given]
-        before = _bytes_of(written)
+        written = [storage for storage in written if storage not in donated]
+        before = _bytes_of([*written, *donated])
         eager, seen = capture()
         why = seen.unsettled or self.seen.difference(seen)
         if not why and lost:
             why = f"it changes {', '.join(lost[:3])}, which are no tensors, in Python; a replay does not"
         wanted = _contents(eager), _bytes_of(written)
-        for storage, contents in zip(written, before):
+        for storage, contents in zip([*written, *donated], before):
             storage.restore(contents)
         del eager
         result = replay()

@@ -308,6 +308,10 @@ class _Saver:
                 "it reads the .grad that a call before left, which a file does not keep. Set it to None inside, as "
                 "zero_grad does"
             )
+        if seen.donated:
+            raise self.refuse(
+                "it takes its arguments as donated, and those of a program stay. Save jit(f) without donate"
+            )
         if seen.overwritten or seen.given:
             raise self.refuse(
                 "it writes to its arguments, which a program only reads. Return the new values, or reach the tensor "
