@@ -134,7 +134,7 @@ class Tensor(
     def _node_of(self, data: Any, dtype: DType | None) -> Node:
         kind = type(data)
         if kind is variable.Bound:
-            node = data.node(self.device)
+            node = data.number(self.device)
             return node if dtype is None else node.cast(dtype)
         if kind is float or kind is int or kind is bool:
             dtype = dtype or scalar_dtype(data)

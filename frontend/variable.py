@@ -21,11 +21,12 @@ from hcq.frontend import data as formats
 from hcq.frontend import device as devices
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.frontend.storage import Storage
-from hcq.ir.dtype import dtypes
+from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, const, toposort
 from hcq.ir.op import Op
 
-MOST = (1 << 31) - 1  # the largest number: kernels read it and compare places with it in int32
+MOST = (1 << 31) - 1  # the largest size or place: kernels compare with it in int32
+LARGEST = (1 << 63) - 1  # the largest number, to compute with
 MAX_TRIED = 1 << 12  # numbers of a variable that a difference of terms is tried with
 MAX_KEPT = 1024  # numbers of one variable whose memory is kept
 
@@ -46,9 +47,9 @@ class Variable:
         if not isinstance(name, str) or not name.isidentifier():
             raise UsageError(f"[Variable] name {shown(name)}: give a word, as in Variable('n', 1, 512).")
         for number in (low, high):
-            if not is_whole(number) or not 0 <= number <= MOST:
+            if not is_whole(number) or not 0 <= number <= LARGEST:
                 raise UsageError(
-                    f"[Variable] {name} from {shown(low)} to {shown(high)}: bounds are 0 to {MOST}."
+                    f"[Variable] {name} from {shown(low)} to {shown(high)}: bounds are 0 to {LARGEST}."
                 )
         if low > high:
             raise UsageError(f"[Variable] {name} from {low} to {high}: there is no such number. Swap them.")
@@ -124,7 +125,7 @@ class Leaf:
         """The greatest number that it can be."""
         return self.variable.high
 
-    def node(self, device: str) -> Node:
+    def number(self, device: str) -> Node:
         """The number in a device's memory."""
         return self.storage(device).node()
 
@@ -139,17 +140,18 @@ class Leaf:
                 f"[jit] {self} is an argument of a recording on {there}, and is asked for on {device}. "
                 "In a recording a variable is for one device."
             )
+        dtype = _dtype_of(self.low, self.high)
         if devices.is_group(device):
             from hcq.frontend.sharding.storage import stored  # every device has it
 
-            raw = formats.pack([self.now], dtypes.int32)
-            storage = self.storages[device] = stored(device, dtypes.int32, (), raw, str(self.variable.name))
+            raw = formats.pack([self.now], dtype)
+            storage = self.storages[device] = stored(device, dtype, (), raw, str(self.variable.name))
             storage.number = self
             return storage
-        buffer = devices.get(device).memory.alloc_idle(4, str(self.variable.name))
-        buffer.write(formats.pack([self.now], dtypes.int32))
+        buffer = devices.get(device).memory.alloc_idle(dtype.itemsize, str(self.variable.name))
+        buffer.write(formats.pack([self.now], dtype))
         buffer.is_constant = True
-        storage = self.storages[device] = Storage(device, dtypes.int32, (), buffer)
+        storage = self.storages[device] = Storage(device, dtype, (), buffer)
         storage.number = self
         return storage
 
@@ -192,10 +194,17 @@ class Part(NamedTuple):
         """What it is in this call."""
         return _combined(self.op, self.of.now, self.by.now if isinstance(self.by, Bound) else self.by)
 
-    def node(self, device: str) -> Node:
+    def number(self, device: str) -> Node:
         """It as a graph."""
-        by = self.by.node(device) if isinstance(self.by, Bound) else const(self.by, dtypes.int32)
-        return Node(self.op, dtypes.int32, (self.of.node(device), by))
+        of = self.of.number(device)
+        by = (
+            self.by.number(device)
+            if isinstance(self.by, Bound)
+            else const(self.by, _dtype_of(self.by, self.by))
+        )
+        dtypes_of = (_dtype_of(self.low, self.high), of.dtype, by.dtype)
+        dtype = dtypes.int64 if dtypes.int64 in dtypes_of else dtypes.int32
+        return Node(self.op, dtype, (of.cast(dtype), by.cast(dtype))).cast(dtypes_of[0])
 
     def leaves(self) -> list[Leaf]:
         """The variables with their numbers that it is made of."""
@@ -223,7 +232,14 @@ def _combined(op: Op, a: int, b: int) -> int:
     return a // b if op is Op.FLOORDIV else a % b
 
 
-Atom = Any  # Leaf | Part: both have low, high, now, node
+Atom = Any  # Leaf | Part: both have low, high, now, number
+
+
+def _dtype_of(low: int, high: int) -> DType:
+    """The format for numbers from low to high. Raises UsageError where none has them all."""
+    if max(-low, high) > LARGEST:
+        raise UsageError(f"[Variable] numbers from {low} to {high}: give the variables a narrower range.")
+    return dtypes.int32 if max(-low, high) <= MOST else dtypes.int64
 
 
 class Bound:
@@ -318,20 +334,22 @@ class Bound:
         return tuple(words)
 
     def node(self, device: str) -> Node:
-        """It as a graph: an int32 of shape (). Raises UsageError for what may be beyond every int32."""
-        if max(-self.low, self.high) > MOST:
-            raise UsageError(
-                f"[Variable] {self} is {self.low} to {self.high}: sizes and places are up to {MOST}. "
-                "Give the variables a narrower range."
-            )
+        """It as a size or a place: a graph, an int32 of shape ()."""
+        return self.number(device).cast(dtypes.int32)
+
+    def number(self, device: str) -> Node:
+        """It as a number to compute with: an int32 of shape (), or an int64 where it may be one."""
+        atoms = [(atom.number(device), times) for atom, times in self.terms.items()]
+        own = _dtype_of(self.low, self.high)
+        dtype = dtypes.int64 if any(node.dtype is dtypes.int64 for node, _ in atoms) else own
         total: Node | None = None
-        for atom, times in self.terms.items():
-            term = atom.node(device)
+        for node, times in atoms:
+            term = node.cast(dtype)
             term = term if times == 1 else term * times
             total = term if total is None else total + term
         if total is None:
-            return const(self.constant, dtypes.int32)
-        return total + self.constant if self.constant else total
+            return const(self.constant, own)
+        return (total + self.constant if self.constant else total).cast(own)
 
     # -- arithmetic --
 
@@ -464,6 +482,11 @@ def _plain(bound: Bound) -> Any:
 
 def room_of(size: Any) -> int:
     """How many elements an axis of that size, an int or a Bound, has room for."""
+    if isinstance(size, Bound) and size.high > MOST:
+        raise UsageError(
+            f"[Variable] {size} is {size.low} to {size.high}: sizes are up to {MOST}. "
+            "Give the variables a narrower range."
+        )
     return max(2, size.high) if isinstance(size, Bound) else int(size)  # an axis of 1 would repeat
 
 
@@ -473,6 +496,8 @@ def bound_of(node: Node) -> Any:
         return Bound({node.arg.number: 1}, 0)
     if node.op is Op.CONST:
         return node.arg
+    if node.op is Op.CAST:
+        return bound_of(node.src[0])
     first, second = node.src
     if node.op is Op.ADD:
         return bound_of(first) + bound_of(second)

@@ -206,7 +206,7 @@ class Jit(Generic[P, R]):
         key = (tuple(parts), _key(kwargs, tensors, leaves, self.name) if kwargs else ())
         if leaves:  # their numbers in memory follow the tensors
             device = tensors[0].device if tensors else devices.default()
-            tensors += [Tensor._of(leaf.node(device), device) for leaf in leaves]
+            tensors += [Tensor._of(leaf.number(device), device) for leaf in leaves]
         for i, tensor in enumerate(tensors):
             if tensor._requires_grad:
                 raise UsageError(

@@ -48,7 +48,7 @@ from hcq.frontend.realize import lock, storage_of
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.variable import Bound
+from hcq.frontend.variable import MOST, Bound
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -505,6 +505,11 @@ def _inputs_of(function: Jit[Any, Any], recording: Recording) -> tuple[list[Spec
             numbers = []
             for number in sorted(variables):
                 name, low, high = variables[number]
+                if high > MOST:
+                    raise UsageError(
+                        f"[save_program] {function.name}: the variable {name} may be {high}; in a file it is up to "
+                        f"{MOST}. Give it a narrower range."
+                    )
                 while any(name == spec.name for spec in found):
                     name += "_"
                 numbers.append(Parameter(name, low, high, len(found)))

@@ -390,7 +390,7 @@ def _counted_from(start: Any, end: Any, step: Any, device: str | None) -> tuple[
     known = next((n.device for n in (start, end, step) if isinstance(n, Bound) and n.device), None)
     device = devices.canonical(device) if device is not None else known or devices.default()
     numbers = [
-        number.node(device).cast(dtypes.int64)
+        number.number(device).cast(dtypes.int64)
         if isinstance(number, Bound)
         else const(int(number), dtypes.int64)
         for number in (start, step)

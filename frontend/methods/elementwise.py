@@ -97,7 +97,7 @@ class Elementwise(Methods):
             other = _plain(other)
             return self._like(constant(call, other, scalar_dtype(other)))
         if isinstance(other, Bound):
-            return self._like(other.node(self.device))
+            return self._like(other.number(self.device))
         is_data = (
             isinstance(other, (list, tuple, complex))
             or hasattr(other, "__array__")

@@ -317,6 +317,7 @@ def test_the_gradient_of_a_table_is_that_of_the_rows_that_were_read() -> None:
         (lambda n, x: n.bind(3) < 4, "for some of its numbers"),
         (lambda n, x: Variable("n", 3, 2), "Swap"),
         (lambda n, x: Variable("n", -1, 2), "bounds"),
+        (lambda n, x: x[: Variable("m", 1, 2**40).bind(2)], "sizes are up to 2147483647"),
         (lambda n, x: Variable("no name", 0, 2), "name"),
         (lambda n, x: jit(lambda y, m: y * int(m.value))(x, n.bind(3)), "serves all values"),
     ],

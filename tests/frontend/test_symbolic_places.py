@@ -292,3 +292,17 @@ def test_attention_and_writes_of_no_tokens_are_of_no_elements() -> None:
         part = cache[:, n.bind(place) : n.bind(place) + 0]
         part.copy_(Tensor.zeros(2, 0, WIDTH) @ weight)
         np.testing.assert_array_equal(cache.numpy(), before)
+
+
+def test_numbers_beyond_32_bits_are_computed_with() -> None:
+    n, m = Variable("n", 1, 1000), Variable("m", 0, 2**50)
+    x = Tensor(numbers(ROOM, WIDTH)).realize()
+    step = jit(
+        lambda x, n, m: (Tensor(n + 3 * m) - m * 2, x[m // 2**40], Tensor(n * m // 2**20), Tensor(m % n))
+    )
+    for small, large in ((3, 2**42), (1000, 2**41 + 5), (7, 0), (999, 2**40 - 1)):
+        a, b, c, d = step(x, n.bind(small), m.bind(large))
+        assert (a.item(), c.item(), d.item()) == (small + large, small * large // 2**20, large % small)
+        close(b, x.numpy()[large // 2**40])
+    with pytest.raises(UsageError, match="narrower range"):
+        Tensor(m.bind(3) * m.bind(3))
