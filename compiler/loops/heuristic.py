@@ -30,7 +30,8 @@ PIECES_PER_THREAD = 8
 SHORT_AXIS = 4  # steps beside an ordered range that are written out
 SHORT_SUM = 4  # steps of a reduction of columns that are written out whole, without a loop
 BLOCK_COPIES = 8  # of a row and the axes around it that are written out, at most
-SHARED_COPIES = 16  # where the steps of such an axis read the same
+SHARED_COPIES = 16  # where the steps of such an axis read the same, or there are registers for as many sums
+MANY_REGISTERS = 16  # lanes of a processor that has 32 of them (AVX-512)
 ACCUMULATORS = 8  # of a reduction of columns: two additions begin in a cycle, and one takes four
 
 
@@ -199,12 +200,19 @@ def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         copies = max(1, min(most, best_row.size // width))
         write_out(nest, best_row, width, copies)
         if best_row.size <= width * copies:
-            _write_out_around(nest, facts, best_row, reduced, copies, most)
+            most_sums = SHARED_COPIES if target.lanes >= MANY_REGISTERS else BLOCK_COPIES
+            _write_out_around(nest, facts, best_row, reduced, copies, most, most_sums)
     spread(nest, facts.work_ns(), target, None)
 
 
 def _write_out_around(
-    nest: LoopNest, facts: Accesses, row: Axis, reduced: Sequence[Axis], copies: int, most: int
+    nest: LoopNest,
+    facts: Accesses,
+    row: Axis,
+    reduced: Sequence[Axis],
+    copies: int,
+    most: int,
+    most_sums: int,
 ) -> None:
     """Write out the reduced axes just outside of a short row that is written out whole, as in a block of numbers.
 
@@ -216,7 +224,7 @@ def _write_out_around(
         if axis.is_ordered or len(axis.loops) != 1:
             return
         is_shared = any(nest.masks[load] & row.bit and not nest.masks[load] & axis.bit for load in nest.loads)
-        room = (SHARED_COPIES if is_shared else BLOCK_COPIES) // copies
+        room = (SHARED_COPIES if is_shared else most_sums) // copies
         if axis.size <= room:
             nest.unroll(axis.loops[0].name)
             copies *= axis.size

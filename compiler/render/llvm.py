@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
 from hcq.compiler.render import llvm_dots as dots
+from hcq.compiler.render import llvm_prefetch as ahead
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
 from hcq.compiler.render.llvm_streams import FENCE, METADATA, STREAMED, Streams
 from hcq.ir.dtype import DType, dtypes
@@ -30,6 +31,7 @@ def render(program: Program, arch: str) -> str:
     text = Text(program)
     if arch == "x86_64":
         text.has_extremes, text.halves_by_four, text.streams = True, True, Streams(program)
+        text.prefetches = ahead.Prefetches(program)
     return text.module()
 
 
@@ -41,6 +43,7 @@ class Text:
     has_extremes = False
     halves_by_four = False  # whether a single half is widened as the first of four
     copy_facts = ""  # metadata of copies that waves begin
+    prefetches: ahead.Prefetches | None = None  # loads that ask for what comes later, too
     streams: Streams | None = None  # stores that go past the caches, where a target has them
 
     def __init__(self, program: Program):
@@ -272,6 +275,8 @@ class Text:
         if mask is None:
             how = f"align {align}{self.facts_of(it.source(0))}"
             value = self.let(f"load {kind}, {self.pointer_to(it.source(0))} {pointer}, {how}")
+            if self.prefetches:
+                self.prefetch(pointer, self.prefetches.lines(it))
         elif dtype.lanes == 1:
             address = self.name(it.source(0))
             safe = self.let(
@@ -290,6 +295,14 @@ class Text:
         if dtype.is_bool:
             value = self.let(f"icmp ne {kind} {value}, zeroinitializer")
         return value
+
+    def prefetch(self, pointer: str, lines: int) -> None:
+        """Ask for lines that stand well behind a place."""
+        for line in range(lines):
+            where = ahead.AHEAD_BYTES + ahead.LINE_BYTES * line
+            place = self.let(f"getelementptr i8, {self.pointer} {pointer}, i64 {where}")
+            self.declare(f"declare void @{ahead.FUNCTION}({self.pointer}, i32, i32, i32)")
+            self.line(f"call void @{ahead.FUNCTION}({self.pointer} {place}, {ahead.ARGUMENTS})")
 
     def store(self, it: Instruction) -> None:
         """Write a STORE; a bool becomes a byte."""
