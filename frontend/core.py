@@ -131,7 +131,7 @@ class Watcher(Protocol):
         """Memory was filled with data of the host."""
 
     def indexed(self, item: Any) -> None:
-        """A list or array of the host is used as an index."""
+        """A list or array of the host is used as an index, or a list of numbers as a tensor's."""
 
 
 class ThreadMode:

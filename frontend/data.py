@@ -115,6 +115,13 @@ def _no_room(flat: list[Any], dtype: DType) -> str:
     return f"[Tensor] {bad} does not fit in {dtype.name} ({dtype.min} to {dtype.max}). Use a wider dtype."
 
 
+def is_of_numbers(data: Any, depth: int = 0) -> bool:
+    """Whether it is a list, or lists in lists, of Python's numbers."""
+    if isinstance(data, (list, tuple)):
+        return depth <= MAX_DEPTH and all(is_of_numbers(each, depth + 1) for each in data)
+    return type(data) in (int, float, bool, complex)
+
+
 def from_buffer(data: Any, dtype: DType) -> tuple[Shape, DType, bytes]:
     """The bytes of a bytes-like object, as a vector."""
     raw = memoryview(data).cast("B") if memoryview(data).c_contiguous else memoryview(bytes(data))

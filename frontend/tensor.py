@@ -125,10 +125,20 @@ class Tensor(
                 device = data.device
             self.device = devices.canonical(device)
             watching = watcher()
-            if watching is not None and type(data) not in (float, int, bool, variable.Bound):
-                watching.forbids(
-                    "Tensor(data)", "new host data is not part of a recording. Make the tensor outside"
-                )
+            if watching is None or type(data) in (float, int, bool, variable.Bound):
+                self.node = self._node_of(data, dtype)
+                return
+            if formats.is_of_numbers(data):
+                watching.indexed(data)
+                node = self._node_of(
+                    data, dtype
+                )  # stays as it is: what is written to this tensor is written to a copy
+                self.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
+                return
+            watching.forbids(
+                "Tensor(data)",
+                "new host data other than lists of numbers is not part of a recording. Make the tensor outside",
+            )
             self.node = self._node_of(data, dtype)
 
     def _node_of(self, data: Any, dtype: DType | None) -> Node:

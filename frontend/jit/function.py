@@ -8,7 +8,7 @@ Next     capture.py (what a call does), replay.py (how it is done again), closur
 A replay does what a call does, or the call is made, or it is refused. The first calls run as they are and are captured.
 Two in a row that did the same on the same memory make a recording. It is replayed while what it was made of is as it
 was; else the function is called again, and becomes another recording. What a recording cannot mean is refused: reading
-a value on the host, new host data, doing something else in every call.
+a value on the host, arrays of the host, doing something else in every call.
 """
 
 from __future__ import annotations
@@ -438,8 +438,8 @@ def jit(function: Any = None, *, donate: Donate = ()) -> Any:
     does not. docs/jit.md has the whole list.
 
     Raises  UsageError for what a recording cannot mean: .numpy(), .item() or a branch on a tensor inside the function,
-            a tensor made from host data inside it (lists as indices may stand there), writing to an argument of which
-            the function knows a view from elsewhere
+            a tensor made of an array or bytes inside it (lists of numbers may stand there), writing to an argument of
+            which the function knows a view from elsewhere
 
     >>> total = Tensor([0.0]).realize()
     >>> @jit

@@ -190,7 +190,7 @@ class CallRecord:
         if self.conditions.keys() != other.conditions.keys():
             return "it asks other things of the numbers of its variables from call to call"
         if self.data != other.data:
-            return "a list or array that it uses as an index changes from call to call"
+            return "a list that it makes a tensor of, or an index, changes from call to call"
         if comparable(self.results, self.templates) != comparable(other.results, other.templates):
             return "what it returns changes from call to call: other views, other plain values"
         mine, its = ([(id(r()), comparable(g, o.templates)) for r, g in o.gradients] for o in (self, other))

@@ -161,14 +161,47 @@ def test_reading_a_value_inside_is_refused(read):
         f(Tensor([1.0]))
 
 
-def test_host_data_made_inside_is_refused():
+def test_an_array_made_a_tensor_inside_is_refused():
     @jit
     def f(x):
-        return x + Tensor([1.0, 2.0])
+        return x + Tensor(np.ones(2, np.float32))
 
     f(Tensor([1.0, 1.0]))
     with pytest.raises(UsageError, match="outside"):
         f(Tensor([1.0, 1.0]))
+
+
+def test_tensors_of_lists_made_inside_are_part_of_the_recording():
+    numbers = [1.0, 2.0]
+
+    def f(x):
+        seen = Tensor([[3.0, 4.0], [5.0, 6.0]])
+        state = Tensor((0.0, 0.0))
+        state.add_(x)
+        state[0] = 7.0
+        return x + seen, x * Tensor(numbers), state, Tensor([1, 2]), seen
+
+    found = []
+    for function in (f, jit(f)):
+        numbers[:] = [1.0, 2.0]
+        rows = []
+        for i in range(9):
+            if i == 5:
+                numbers[1] = -3.0
+            results = function(Tensor([1.0, float(i)]))
+            rows.append([each.tolist() for each in results])
+            for each in results:
+                each.mul_(0)  # the next call does not see it
+        found.append(rows)
+    assert found[0] == found[1]
+
+
+def test_a_list_that_changes_from_call_to_call_is_no_recording():
+    count = iter(range(100))
+    f = jit(lambda x: x * Tensor([float(next(count))]))
+    with pytest.raises(UsageError, match="a list that it makes a tensor of"):
+        for _ in range(20):
+            f(Tensor([1.0]))
 
 
 def test_an_argument_that_is_also_assigned_to_from_outside_is_refused():
