@@ -11,12 +11,15 @@ on the same device; views of one another come back apart, and one tensor that is
 
 from __future__ import annotations
 
+from math import prod
 from pickle import PickleBuffer
 from typing import Any
 
 from hcq.frontend import device as devices
+from hcq.frontend import overdue, sizes
 from hcq.frontend.core import Core, watcher
 from hcq.ir.dtype import NAMED
+from hcq.ir.op import Op
 
 
 def reduced(tensor: Any, protocol: int) -> tuple[Any, ...]:
@@ -29,7 +32,7 @@ def reduced(tensor: Any, protocol: int) -> tuple[Any, ...]:
         watching.forbids(
             "pickle", "values are not known while a recording is made. Return the tensor and pickle it after"
         )
-    raw: Any = tensor._bytes("pickle")
+    raw = _numbers(tensor)
     if protocol >= 5:
         raw = PickleBuffer(raw)
     axis = None
@@ -45,6 +48,16 @@ def reduced(tensor: Any, protocol: int) -> tuple[Any, ...]:
     )
 
 
+def _numbers(tensor: Any) -> Any:
+    """The bytes of its elements, copied once."""
+    node = tensor.node
+    if node.op is Op.CONST or not prod(node.shape) or sizes.has_counts(node):
+        return tensor._bytes("pickle")
+    raw = bytearray(prod(node.shape) * node.dtype.itemsize)
+    overdue.read(tensor._buffer("pickle"), raw)
+    return raw
+
+
 def again(
     kind: type,
     raw: Any,
@@ -56,10 +69,10 @@ def again(
 ) -> Any:
     """The tensor of `reduced`."""
     home = devices.members(device)[0] if devices.is_group(device) else device
-    made: Any = Core._kind(memoryview(raw), device=home, dtype=NAMED[dtype]).reshape(shape)
+    made: Any = Core._kind(False, device=home)
+    made = made._of(made._upload(shape, NAMED[dtype], memoryview(raw)), home)
     if home != device:
-        made = made.shard(devices.members(device), axis)
-    made = made.clone().realize()
+        made = made.shard(devices.members(device), axis).clone().realize()
     if kind is not Core._kind:  # a parameter
         return kind(made, requires_grad)
     return made.requires_grad_() if requires_grad else made
