@@ -114,6 +114,8 @@ def _below_numbers(node: Node) -> Node:
 
 def core_of(node: Node) -> Node:
     """What a node is a view of by PyTorch's rules: below every step that needs no copy there."""
+    if node.op is Op.BUFFER:
+        return node
     below = node
     chain = []
     while below.op in STEPS:

@@ -130,5 +130,8 @@ def _is_row_major(tensor: Tensor) -> bool:
 
 def _family(tensor: Tensor) -> list[Any]:
     """The tensor, and all that view the same memory."""
+    own = live.ref(tensor)
+    if own.whole is None and not own.views:
+        return [tensor]
     core = views.core_of(tensor.node)
     return [one for one in views.relatives(tensor) if views.core_of(one.node) is core]
