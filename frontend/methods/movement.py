@@ -275,6 +275,9 @@ class Movement(Methods):
         shape = (1,) * (len(times) - len(shape)) + shape
         split = self._reshape(tuple(n for size in shape for n in (1, size)))
         tiled = split.expand(tuple(n for count, size in zip(times, shape) for n in (count, size)))
+        if variable.in_use and counts_of(self.node):
+            sizes = ((1,) * (len(times) - len(self.shape))) + self.shape
+            return tiled._reshaped_by_numbers("repeat", tuple([n * size for n, size in zip(times, sizes)]))
         # of its own, as in PyTorch, and no view of this one
         return self._like(reshaped(tiled.node, tuple(count * size for count, size in zip(times, shape))))
 
@@ -526,7 +529,10 @@ class Movement(Methods):
             axis = x._axis("roll", dim)
             size = x.node.shape[axis]
             cut = -amount % size if size else 0
-            if cut:
+            if isinstance(length := x.shape[axis], Bound):
+                places: Any = x._like(iota(size, 0, (size,)))[:length]
+                x = x[(slice(None),) * axis + ((places - amount) % length,)]
+            elif cut:
                 x = x._like(joined((x._part(axis, cut, size).node, x._part(axis, 0, cut).node), axis))
         return x
 

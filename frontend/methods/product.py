@@ -17,6 +17,7 @@ from hcq.frontend.core import Core, thread_modes
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods, narrowed
 from hcq.frontend.nodes import broadcast_shape, expanded, permuted, reshaped, sum_of_products
+from hcq.frontend.variable import room_of
 from hcq.ir.dtype import dtypes, promote
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class Product(Methods):
         last = aligned[-1]
         first._same_device("einsum", last)
         dtype = promote(first.node.dtype, last.node.dtype)
-        shape = tuple(sizes[letter] for letter in order)
+        shape = tuple(room_of(sizes[letter]) for letter in order)
         x, y = (expanded(side.node.cast(dtype), shape) for side in (first, last))
         axes = tuple(range(len(output), len(order)))
         return first._like(reshaped(sum_of_products(x, y, axes), shape[: len(output)]))

@@ -15,6 +15,7 @@ from hcq.frontend.core import thread_modes
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods, narrowed
 from hcq.frontend.nodes import expanded, padded, permuted, reshaped, shrunk, spread, sum_of_products
+from hcq.frontend.sizes import counts_of
 from hcq.ir.dtype import promote
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -181,7 +182,7 @@ class Window(Methods):
         """(..., *space) -> (..., *places, *window)."""
         node, first = self.node, len(self.node.shape) - len(window)
         for d, (size, step, reach) in enumerate(zip(window, stride, dilation)):
-            if size == step and reach == 1:
+            if size == step and reach == 1 and first + d not in dict(counts_of(node)):
                 node = _tiles(node, first + d, size)
             else:
                 node = Node(Op.WINDOW, node.dtype, (node,), (first + d, size, step, reach))
