@@ -430,6 +430,17 @@ class Core:
             )
         return self._axis(call, axis)
 
+    def _refuse_cut(self, call: str, first: int = 0) -> None:
+        """Refuse what is computed from sizes as ints, where an axis from `first` on is cut by a bound variable."""
+        if not variable.in_use:
+            return
+        for axis, count in sizes.counts_of(self.node):
+            if axis >= first:
+                raise UsageError(
+                    f"[{call}] axis {axis} has the size {variable.bound_of(count)}, which is known only when the work "
+                    "runs: this takes sizes that are ints. Give a whole tensor."
+                )
+
     def _axes(self, call: str, axes: int | tuple[int, ...] | list[int] | None) -> tuple[int, ...]:
         """Non-negative axes in order, each once; None means all of them."""
         if axes is None:

@@ -18,7 +18,7 @@ from hcq.frontend.core import Core, check_count, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import constant, constant_element, expanded, iota, ordinal, permuted, scalar_dtype
-from hcq.frontend.sizes import with_counts
+from hcq.frontend.sizes import counts_of, with_counts
 from hcq.frontend.variable import Bound, room_of
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node, const
@@ -232,9 +232,8 @@ class Creation(Methods):
         >>> Tensor([1, 2]).full_like(7).tolist()
         [7, 7]
         """
-        return self._like(
-            expanded(constant_element("full_like", fill_value, dtype or self.node.dtype), self.node.shape)
-        )
+        number = constant_element("full_like", fill_value, dtype or self.node.dtype)
+        return self._like(with_counts(expanded(number, self.node.shape), counts_of(self.node)))
 
     def zeros_like(self, dtype: DType | None = None) -> Self:
         """Zeros in this tensor's shape, dtype (unless given) and device.
@@ -332,6 +331,7 @@ class Creation(Methods):
         if not self.node.shape:
             raise UsageError("[diag_embed] a tensor of shape () has no axis for a diagonal.")
         *lead, size = self.node.shape
+        self._refuse_cut("diag_embed", len(lead))
         full = size + abs(offset)
         first, second = self._axis("diag_embed", dim1, extra=1), self._axis("diag_embed", dim2, extra=1)
         if first == second:

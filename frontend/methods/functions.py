@@ -27,6 +27,7 @@ from hcq.frontend.nodes import (
     reciprocal,
     truncated,
 )
+from hcq.frontend.sizes import counts_of, with_counts
 from hcq.ir.dtype import Scalar, dtypes, promote
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -333,7 +334,7 @@ class Functions(Methods):
         return self.abs() < math.inf if self.node.dtype.is_float else self._all(True)
 
     def _all(self, value: Scalar) -> Self:
-        return self._like(filled(value, self.node.shape, dtypes.bool))
+        return self._like(with_counts(filled(value, self.node.shape, dtypes.bool), counts_of(self.node)))
 
     def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Self:
         """True where |self - other| <= atol + rtol * |other|; equal infinities are close, NaN to NaN if `equal_nan`.

@@ -15,6 +15,7 @@ from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
 from hcq.frontend.methods.base import Methods, in_float, wide_in_autocast
 from hcq.frontend.nodes import divided, iota, logarithm, minus, negated
+from hcq.frontend.sizes import number_of
 from hcq.frontend.special import log1p, logsigmoid, sigmoid
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -106,7 +107,8 @@ class Loss(Methods):
         weights = target.exp() if log_target else target
         points = weights * (logs - self)
         if reduction == "batchmean":
-            return points.sum() / self.node.shape[0]
+            count = number_of(points.node, (0,), points.node.dtype)
+            return points.sum() / (self._like(count) if isinstance(count, Node) else count)
         return points._reduced("kl_div", reduction)
 
     @wide_in_autocast

@@ -59,6 +59,7 @@ class Margins(Methods):
         """
         if len(self.node.shape) != 2:
             raise UsageError(f"[pdist] shape {self.node.shape}: give a matrix.")
+        self._refuse_cut("pdist")
         n = self.node.shape[0]
         pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
         if not pairs:

@@ -120,6 +120,8 @@ class Pooling(Methods):
         values = windows._reduce(Op.MAX, axes, keepdim=False)
         if not return_indices:
             return values
+        if rank > 1:
+            self._refuse_cut(call, len(self.node.shape) - rank)
         space = self.node.shape[-rank:]
         flat = self._like(iota(prod(space), 0, (prod(space),)))._reshape(space)
         places = flat._like(padded(flat.node, tuple(pads), -1))._windows(window, steps, dilations)
@@ -137,6 +139,8 @@ class Pooling(Methods):
         """What stands around each axis: the padding, and behind it what a last window needs."""
         pads = [(p, p) for p in around]
         space = self.node.shape[len(self.node.shape) - len(window) :]
+        if ceil_mode:
+            self._refuse_cut(call, len(self.node.shape) - len(window))
         if not ceil_mode or len(space) < len(window):
             return pads
         for d, (size, length, step, p, reach) in enumerate(zip(space, window, steps, around, dilations)):
@@ -236,6 +240,7 @@ class Pooling(Methods):
         if is_plain and (count_include_pad or not any(around)):
             return _shared(summed, prod(window))
         shape = self.node.shape
+        self._refuse_cut(call, len(shape) - rank)
         inner = shape[-rank:]
         if count_include_pad:  # what is padded counts, what a last window needs beyond it does not
             inner = tuple([size + 2 * p for size, p in zip(inner, around)])
@@ -331,6 +336,7 @@ class Pooling(Methods):
         space = self.node.shape[-rank:]
         if len(self.node.shape) < rank:
             raise UsageError(f"[{call}] shape {self.node.shape}: give {rank} axes at least.")
+        self._refuse_cut(call, len(self.node.shape) - rank)
         given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
         if len(given) != rank or any(
             want is not None and (not isinstance(want, int) or not 1 <= want <= MOST) for want in given
@@ -438,6 +444,7 @@ class Pooling(Methods):
             raise UsageError(
                 f"[{call}] {self.node.shape}, indices {indices.node.shape}: the shapes must be equal."
             )
+        self._refuse_cut(call, len(self.node.shape) - rank)
         lead, space = self.node.shape[:-rank], self.node.shape[-rank:]
         natural = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(space, steps, around, window)]
         wanted = tuple(output_size)[-rank:] if output_size is not None else tuple(natural)

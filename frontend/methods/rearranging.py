@@ -121,6 +121,7 @@ class Rearranging(Methods):
         ([[[1.0, 1.0, 3.0, 3.0]]], [[[1.0, 1.5, 2.5, 3.0]]])
         """
         call = "interpolate"
+        self._refuse_cut(call, 2)
         space = self.node.shape[2:]
         rank = len(space)
         if not space or (size is None) == (scale_factor is None):

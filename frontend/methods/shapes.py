@@ -51,7 +51,7 @@ class Shapes(Methods):
         >>> Tensor([[1, 2], [3, 4]]).T.ravel().tolist()
         [1, 3, 2, 4]
         """
-        return self._reshape((self.numel(),))
+        return self.flatten()
 
     def sum_to_size(self, *size: Any) -> Self:
         """The sum over what expanding from this shape would have repeated: the inverse of `expand`.

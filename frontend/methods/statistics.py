@@ -357,6 +357,7 @@ class Statistics(Methods):
         x = self._float()
         if len(x.node.shape) > 2:
             raise UsageError(f"[cov] shape {self.node.shape}: give a matrix or a vector.")
+        x._refuse_cut("cov", len(x.node.shape) - 1)
         rows = x if len(x.node.shape) == 2 else x._reshape((1, x.numel()))
         weights = None
         for given in (fweights, aweights):

@@ -306,3 +306,40 @@ def test_numbers_beyond_32_bits_are_computed_with() -> None:
         close(b, x.numpy()[large // 2**40])
     with pytest.raises(UsageError, match="narrower range"):
         Tensor(m.bind(3) * m.bind(3))
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: x.T[None].max_pool1d(2),
+        lambda x: x.T[None].avg_pool1d(2, 1, 1),
+        lambda x: x.roll(1, 0),
+        lambda x: x.repeat(2, 1),
+        lambda x: Tensor.einsum("ij,kj->ik", x, x * 2),
+        lambda x: x.zeros_like() + x.argmax(0),
+        lambda x: x.argmax(1).isnan(),
+        lambda x: x.log_softmax(1).kl_div(x.softmax(0), reduction="batchmean"),
+    ],
+)
+def test_what_asks_for_sizes_asks_for_those_of_the_elements_that_count(compute: Any) -> None:
+    n = Variable("n", 3, ROOM)
+    for size in (3, 5):
+        array = numbers(size, WIDTH)
+        close(compute(with_junk(array)[: n.bind(size)]), compute(Tensor(array)).numpy())
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: x.T[None].max_pool1d(2, ceil_mode=True),
+        lambda x: x.T[None].avg_pool1d(3, 2, 1, count_include_pad=False),
+        lambda x: x.T[None].adaptive_max_pool1d(2),
+        lambda x: x.T[None].interpolate(scale_factor=2),
+        lambda x: x.T.cov(),
+        lambda x: x.pdist(),
+        lambda x: x[:, 0].diag(),
+    ],
+)
+def test_what_takes_sizes_that_are_ints_is_refused_by_axis(compute: Any) -> None:
+    with pytest.raises(UsageError, match=r"\[\w+\] axis \d has the size n.* ints"):
+        compute(with_junk(numbers(4, WIDTH))[: Variable("n", 3, ROOM).bind(4)])
