@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
+from hcq.compiler.render import llvm_bytes as scales
 from hcq.compiler.render import llvm_dots as dots
 from hcq.compiler.render import llvm_prefetch as ahead
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
@@ -31,7 +32,7 @@ def render(program: Program, arch: str) -> str:
     text = Text(program)
     if arch == "x86_64":
         text.has_extremes, text.halves_by_four, text.streams = True, True, Streams(program)
-        text.prefetches = ahead.Prefetches(program)
+        text.prefetches, text.bytes_by_table = ahead.Prefetches(program), True
     return text.module()
 
 
@@ -42,6 +43,7 @@ class Text:
     space = "p0"  # and how intrinsics call its address space
     has_extremes = False
     halves_by_four = False  # whether a single half is widened as the first of four
+    bytes_by_table = False  # whether a single byte becomes a float by a table
     copy_facts = ""  # metadata of copies that waves begin
     prefetches: ahead.Prefetches | None = None  # loads that ask for what comes later, too
     streams: Streams | None = None  # stores that go past the caches, where a target has them
@@ -105,6 +107,12 @@ class Text:
         """The value of an intrinsic; arguments are (type, value)."""
         self.declare(f"declare {result} @{function}({', '.join(t for t, _ in arguments)})")
         return self.let(f"call {result} @{function}({', '.join(f'{t} {v}' for t, v in arguments)})")
+
+    def looked_up(self, of: DType, to: DType, name: str) -> str | None:
+        """A single byte as a float from a table, None where there is none for that."""
+        return (
+            scales.looked_up(self, of, name) if self.bytes_by_table and scales.is_looked_up(of, to) else None
+        )
 
     def before_narrowing(self, dtype: DType, name: str) -> str:
         """The value that is rounded to a narrower format, kept apart from its rounding where a target needs that."""
@@ -334,13 +342,17 @@ class Text:
 
     def broadcast(self, it: Instruction) -> str:
         """A scalar in every lane."""
-        source = it.source(0)
+        found = scales.product_in_lanes(self, it.source(0), it.dtype.lanes) if self.bytes_by_table else None
+        return found or self.in_lanes(it.source(0), it.dtype)
+
+    def in_lanes(self, source: Instruction, dtype: DType) -> str:
+        """The same, one value that is known as a scalar."""
         scalar = register_type(source.dtype)
         if source.op is Op.CONST:
             return f"splat ({scalar} {self.name(source)})"
-        vector = register_type(it.dtype)
+        vector = register_type(dtype)
         one = self.let(f"insertelement {vector} poison, {scalar} {self.name(source)}, i64 0")
-        zeros = f"<{it.dtype.lanes} x i32> zeroinitializer"
+        zeros = f"<{dtype.lanes} x i32> zeroinitializer"
         return self.let(f"shufflevector {vector} {one}, {vector} poison, {zeros}")
 
     def vector(self, it: Instruction) -> str:

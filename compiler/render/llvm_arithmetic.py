@@ -33,6 +33,9 @@ class Text(Protocol):
     def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str:
         """The value of an intrinsic; arguments are (type, value)."""
 
+    def looked_up(self, of: DType, to: DType, name: str) -> str | None:
+        """A whole number as a float from a table, None where a target has none for that."""
+
     def before_narrowing(self, dtype: DType, name: str) -> str:
         """A value that is about to be rounded to a narrower format."""
 
@@ -313,6 +316,8 @@ def cast(text: Text, source: Operand, to: DType) -> str:
         sign = "u" if b.is_unsigned else "s"
         return text.call(into, f"llvm.fpto{sign}i.sat.{suffix(to)}.{suffix(of)}", [(kind, name)])
     if b.is_float:
+        if (found := text.looked_up(of, to, name)) is not None:
+            return found
         word = "uitofp" if a.is_unsigned or a.is_bool else "sitofp"
         return text.let(f"{word} {kind} {name} to {into}")
     if a.bits == b.bits:
