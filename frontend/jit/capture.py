@@ -117,9 +117,10 @@ class Capture(Recorder):
         return stand_in is not None and stand_in.ref() is tensor
 
     def shows(self, storage: Storage) -> None:
-        self.seen.shown.add(storage.node())
         kind, number = self.roles.get(storage, ("", 0))
-        if kind == "argument":
+        if kind != "argument":
+            self.seen.shown.add(storage.node())
+        else:
             self.writing.setdefault(number, Writing.SHOWN)
             if any(_is_reshaped(one.node, storage) for ref in self.tensors if (one := ref()) is not None):
                 self.seen.reshaped.add(number)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -341,3 +343,20 @@ def test_arguments_on_two_devices_are_written_where_they_are():
         return y.mul_(x.to(y.device)).realize()
 
     agree(f, calls)
+
+
+@pytest.mark.parametrize("donate", [(), 0])
+def test_a_recording_keeps_no_memory_of_the_arguments_that_it_was_made_with(donate):
+    def step(x):
+        x.add_(1.0)
+        x[0] = 2.0
+        return x * 3.0
+
+    f, held = jit(step, donate=donate), []
+    for _ in range(CALLS):
+        x = Tensor([1.0, 2.0]).realize()
+        held.append(weakref.ref(x.node.arg.buffer))
+        f(x)
+    del x
+    gc.collect()
+    assert [ref() for ref in held] == [None] * CALLS
