@@ -388,6 +388,18 @@ class Bound:
     def __neg__(self) -> Any:
         return self * -1
 
+    def __truediv__(self, other: Any) -> Any:
+        raise UsageError(
+            f"[/] {self} / {other}: sizes are whole numbers, and {self} is known only when the work runs. Use //, or "
+            f"compute with Tensor({self})."
+        )
+
+    def __rtruediv__(self, other: Any) -> Any:
+        raise UsageError(
+            f"[/] {other} / {self}: sizes are whole numbers, and {self} is known only when the work runs. "
+            f"Compute with Tensor({self})."
+        )
+
     def __floordiv__(self, other: Any) -> Any:
         return self._part(Op.FLOORDIV, other)
 

@@ -47,6 +47,8 @@ def write(call: str, tensor: Any, value: Core) -> None:
     if call != "assign":
         _refuse_leaf(call, family)
     node = expanded(value.node.cast(tensor.node.dtype), tensor.node.shape)
+    if variable.in_use:
+        node = _of_its_sizes(call, tensor, node)
     del value
     flows = _gradients_are_on() and is_on_a_gradients_way(node, core)
     is_alone = len(family) == 1
@@ -280,6 +282,17 @@ def _scattered(steps: list[Node], core: Node, node: Node) -> Node:
     return reshaped(Node(Op.SCATTER, core.dtype, source, 0), core.shape)
 
 
+def _of_its_sizes(call: str, tensor: Any, node: Node) -> Node:
+    """A value of the sizes of the tensor that it is written into; refused where it has others."""
+    for axis, (size, have) in enumerate(zip(sizes.sizes_of(tensor.node), sizes.sizes_of(node))):
+        if have is not size and (isinstance(have, Node) or sizes.FREE not in (size, have)):
+            raise UsageError(
+                f"[{call}] shape {sizes.shape_of(node)} into {tensor.shape}: axis {axis} is of another size. "
+                f"Cut the value as the part is cut."
+            )
+    return sizes.with_counts(node, sizes.counts_of(tensor.node))
+
+
 def _write_at_numbers(call: str, tensor: Any, value: Core) -> None:
     """Write into what others show too, where bound variables say."""
     core = _below_numbers(tensor.node)
@@ -287,12 +300,7 @@ def _write_at_numbers(call: str, tensor: Any, value: Core) -> None:
     if call != "assign":
         _refuse_leaf(call, family)
     node = expanded(value.node.cast(tensor.node.dtype), tensor.node.shape)
-    for axis, (size, have) in enumerate(zip(sizes.sizes_of(tensor.node), sizes.sizes_of(node))):
-        if have is not size and sizes.FREE not in (size, have):
-            raise UsageError(
-                f"[{call}] shape {sizes.shape_of(node)} into {tensor.shape}: axis {axis} is of another size. "
-                f"Cut the value as the part is cut."
-            )
+    node = _of_its_sizes(call, tensor, node)
     del value
     shape, total = tensor.node.shape, prod(core.shape)
     steps = _steps_to(tensor.node, core)

@@ -88,6 +88,8 @@ class Movement(Methods):
         return self._like(placing.reshaped(self.node, have, wanted, self.device))
 
     def _reshape(self, shape: Shape) -> Self:
+        if variable.in_use and any(isinstance(size, Bound) for size in shape):
+            return self._reshaped_by_numbers("reshape", shape)
         return self._view(reshaped(self.node, shape))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:

@@ -188,6 +188,7 @@ class Shapes(Methods):
             raise UsageError(f"[combinations] shape {self.node.shape}: give a vector.")
         if r < 0:
             raise UsageError(f"[combinations] r={r}: use 0 or more.")
+        self._refuse_cut("combinations")
         choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
         rows = [place for row in choose(range(self.node.shape[0]), r) for place in row]
         if not rows or r == 0:

@@ -343,3 +343,18 @@ def test_what_asks_for_sizes_asks_for_those_of_the_elements_that_count(compute: 
 def test_what_takes_sizes_that_are_ints_is_refused_by_axis(compute: Any) -> None:
     with pytest.raises(UsageError, match=r"\[\w+\] axis \d has the size n.* ints"):
         compute(with_junk(numbers(4, WIDTH))[: Variable("n", 3, ROOM).bind(4)])
+
+
+def test_a_tensor_keeps_its_size_when_it_is_written_to() -> None:
+    n = Variable("n", 1, ROOM).bind(3)
+    array = numbers(ROOM, WIDTH)
+    whole, cut = Tensor(array) * 1, Tensor(array)[:n] * 1
+    assert cut.zero_().shape == (n, WIDTH)
+    for write in (lambda: whole.copy_(cut), lambda: cut.copy_(whole), lambda: cut.copy_(cut.normal_())):
+        with pytest.raises(UsageError, match="axis 0 is of another size"):
+            write()
+    assert whole.shape == (ROOM, WIDTH) and cut.shape == (n, WIDTH)
+    with pytest.raises(UsageError, match=r"Tensor\(n\)"):
+        n / 2
+    with pytest.raises(UsageError, match=r"combinations.* size n"):
+        cut[:, 0].combinations()
