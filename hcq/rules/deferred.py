@@ -62,9 +62,9 @@ class Orders:
 def judge(submission: SubmissionCheck, rule: Rule) -> Iterator[Finding]:
     """Compare the accesses whose order is known now with all others to the same bytes, and remember them."""
     state = submission.state
-    every = (*state.deferred, *submission.deferred)
-    if not every:
+    if not state.deferred and not submission.deferred:
         return
+    every = [one for one in (*state.deferred, *submission.deferred) if id(one) not in submission.settled]
     orders = Orders(state, submission)
     settled: dict[Allocation, list[tuple[Deferred, Clock]]] = {}
     for one in every:

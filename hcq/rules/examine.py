@@ -76,6 +76,8 @@ def examine(
     label       how to call that block
     ends        the last packet is the one that ends the submission
     """
+    # what a wait has ended since the last one, by the host's hand say, comes before all that is in this one
+    yield from deferred.judge(submission, order.UNORDERED_ACCESS)
     lanes = [
         (queue, _lane(submission, placed, read_block, label, ends and not queue))
         for queue, placed in submission.model.lanes(words)

@@ -112,12 +112,13 @@ class SubmissionCheck:
         """Remember an access. Behind an open wait nobody knows yet what it comes after, so it is put off."""
         agent = self.agent
         made = PastAccess(agent, agent.at, low, high, is_write, domain, label)
+        if is_write:
+            self.write_mark(block)
         if agent.open:
             order = agent.snapshot(), agent.open, self.device.name, self.value, self.where()
             self.deferred.append(Deferred(block, made, *order))
             return
         self.remember(block, [made])
-        block.is_written |= is_write
 
     def remember(self, block: Allocation, accesses: Sequence[PastAccess]) -> None:
         """Note accesses whose order is known, until the submission is refused."""

@@ -502,6 +502,16 @@ def test_a_refused_submission_leaves_nothing_behind() -> None:
 # ---------------------------------------------------------------- what must not fire
 
 
+def test_what_is_written_behind_a_wait_that_nobody_had_ended_holds_something_once_it_has() -> None:
+    gpu = Gpu()
+    other = Gpu("GPU:1", beside=gpu)
+    a, b, gate, done = gpu.buffer("a", is_written=False), other.buffer("b"), gpu.signal(), gpu.signal()
+    gpu.submit(Wait(gate, 1), Fill(a, 64), Barrier(), Flush("L2"), Signal(done, 1))
+    gpu.set(gate, 1)
+    other.submit(Wait(done, 1), Invalidate("L2"), Copy(b, a, 64), queue="copy")
+    assert other.findings == []
+
+
 def test_correct_order_by_every_means_fires_nothing() -> None:
     gpu = Gpu()
     kernel = gpu.program()
