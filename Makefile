@@ -24,6 +24,7 @@ TORCH_FLAGS ?=
 
 PYTEST_FLAGS ?=
 INSTALLED    := build/installed
+CONFORMANCE  := build/conformance
 EMULATE      ?= amd:gfx1100
 SOAK_SECONDS ?= 3600
 SOAK_FLAGS   ?=
@@ -76,10 +77,11 @@ test-thorough: $(VENV)/test.stamp
 test-emulated: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)
 
-# every operator that PyTorch describes, values and gradients; some minutes, and no part of the tests
-conformance: $(VENV)/conformance.stamp
-	@$(BIN)/python tools/conformance.py --jobs $(JOBS) $(CONFORMANCE_FLAGS)
-	@$(BIN)/python tools/conformance_onnx.py --jobs $(JOBS) $(ONNX_FLAGS)
+# every operator that PyTorch and ONNX describe, values and gradients, in an environment of its own; some minutes, and no
+# part of the tests
+conformance: $(CONFORMANCE)/made.stamp
+	@$(CONFORMANCE)/bin/python tools/conformance.py --jobs $(JOBS) $(CONFORMANCE_FLAGS)
+	@$(CONFORMANCE)/bin/python tools/conformance_onnx.py --jobs $(JOBS) $(ONNX_FLAGS)
 
 golden: $(VENV)/test.stamp
 	@$(BIN)/python tools/golden.py check --jobs $(JOBS)
@@ -195,10 +197,12 @@ $(VENV)/language.stamp: $(VENV)/made.stamp $(DECLARED)
 	@$(PIP) install $(TORCH_FLAGS) --editable '.[language]'
 	@touch $@ $(VENV)/demo.stamp $(VENV)/torch.stamp
 
-$(VENV)/conformance.stamp: $(VENV)/made.stamp $(DECLARED)
-	@echo "installing PyTorch and what its database of operators imports, and ONNX's tests of operators"
-	@$(PIP) install $(TORCH_FLAGS) --editable '.[torch]' 'expecttest>=0.3' 'setuptools>=77' 'onnx==1.23.2'
-	@touch $@ $(VENV)/demo.stamp $(VENV)/torch.stamp
+$(CONFORMANCE)/made.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "making $(CONFORMANCE): PyTorch and what its database of operators imports, and ONNX's tests of operators"
+	@$(PYTHON) -m venv $(CONFORMANCE)
+	@$(CONFORMANCE)/bin/python -m pip --disable-pip-version-check --quiet install $(TORCH_FLAGS) --editable '.[torch]' \
+	    'expecttest>=0.3' 'setuptools>=77' 'onnx==1.23.2'
+	@touch $@
 
 $(VENV)/browser.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing selenium"
