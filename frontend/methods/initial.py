@@ -80,8 +80,8 @@ class Initial(Methods):
 
 
 _GAINS = {
-    "linear": 1.0,
-    "sigmoid": 1.0,
+    **dict.fromkeys(("linear", "sigmoid"), 1.0),
+    **dict.fromkeys((f"conv{kind}{axes}d" for kind in ("", "_transpose") for axes in (1, 2, 3)), 1.0),
     "tanh": 5.0 / 3.0,
     "relu": math.sqrt(2.0),
     "selu": 0.75,
@@ -112,8 +112,10 @@ def xavier_std(shape: Shape, gain: float) -> float:
 
 
 @checked
-def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
-    """How much a nonlinearity shrinks a signal, to be made up for; `param` is leaky_relu's slope below zero.
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """How much a nonlinearity shrinks a signal, to be made up for.
+
+    param   leaky_relu's slope below zero, 0.01 unless given
 
     Raises  UsageError for a name that is not known
 
@@ -121,7 +123,8 @@ def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
     (1.6666666666666667, True)
     """
     if nonlinearity == "leaky_relu":
-        return math.sqrt(2.0 / (1.0 + param * param))
+        slope = 0.01 if param is None else param
+        return math.sqrt(2.0 / (1.0 + slope * slope))
     if nonlinearity not in _GAINS:
         known = ", ".join(sorted([*_GAINS, "leaky_relu"]))
         raise UsageError(f"[calculate_gain] {nonlinearity!r} is not known. Known: {known}.")

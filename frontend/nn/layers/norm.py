@@ -14,8 +14,8 @@ from typing import Any
 
 from hcq.errors import UsageError
 from hcq.frontend.nn import init
+from hcq.frontend.nn.constant import constant
 from hcq.frontend.nn.functional import _normed_by_batch
-from hcq.frontend.nn.init import constant
 from hcq.frontend.nn.layers.sizes import even, positive
 from hcq.frontend.nn.module import Module
 from hcq.frontend.tensor import Tensor

@@ -12,7 +12,7 @@ from typing import Any
 
 from hcq.checks import is_whole, shown
 from hcq.errors import UsageError
-from hcq.frontend.nn.init import constant
+from hcq.frontend.nn.constant import constant
 from hcq.frontend.nn.parameter import Parameter, parameter_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hcq.frontend.nn.init import constant
+from hcq.frontend.nn.constant import constant
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

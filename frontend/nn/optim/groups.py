@@ -18,7 +18,7 @@ from typing import Any
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.core import changed, thread_modes, watcher
-from hcq.frontend.nn.init import constant
+from hcq.frontend.nn.constant import constant
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 

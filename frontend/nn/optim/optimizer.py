@@ -20,7 +20,7 @@ from hcq.errors import UsageError
 from hcq.frontend import names
 from hcq.frontend.arguments import listed
 from hcq.frontend.core import changed, live, watcher
-from hcq.frontend.nn.init import constant
+from hcq.frontend.nn.constant import constant
 from hcq.frontend.nn.optim.counts import Counts
 from hcq.frontend.nn.optim.groups import Group, Of, not_negative, scalar_dtype
 from hcq.frontend.nn.optim.saved import Saved

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.frontend.nn.init import constant
+from hcq.frontend.nn.constant import constant
 from hcq.frontend.nn.optim.counts import Counts
 from hcq.frontend.nn.optim.groups import Group
 from hcq.frontend.realize import realize

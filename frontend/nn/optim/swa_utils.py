@@ -16,7 +16,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend.nn.init import constant
+from hcq.frontend.nn.constant import constant
 from hcq.frontend.nn.layers.norm import BatchNorm
 from hcq.frontend.nn.module import Module
 from hcq.frontend.nn.optim.optimizer import Optimizer
