@@ -25,34 +25,73 @@ if TYPE_CHECKING:
 on_close: list[Callable[[str], None]] = []  # called with the name of a device that is gone
 _open: dict[str, Any] = {}
 _targets: dict[str, Target] = {}
-_canonical: dict[str, str] = {}
+_canonical: dict[Any, Word] = {}
 
 
-def default() -> str:
+class Word(str):
+    """The name of a device. It is a string, and answers to `type` and `index` as PyTorch's devices do.
+
+    >>> device = Tensor([1.0], device="CPU").device
+    >>> device, device.type, device.index
+    ('CPU', 'cpu', None)
+    """
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> str:
+        """PyTorch's word: "cpu"; "cuda" for GPUs of NVIDIA and AMD; "mps" for Metal; another kind in lower case."""
+        from hcq.frontend.device_words import type_of
+
+        return type_of(self.partition(",")[0].partition(":")[0])
+
+    @property
+    def index(self) -> int | None:  # type: ignore[override]
+        """Which of its kind: 0 for the first GPU. None for the first CPU."""
+        kind, _, number = self.partition(",")[0].partition(":")
+        return int(number) if number else None if kind == "CPU" else 0
+
+
+def default() -> Word:
     """The device tensors are made on when none is named: HCQ_DEVICE, or CPU."""
     return canonical(config.current().device)
 
 
-def canonical(name: str | None) -> str:
-    """The one spelling of a device's name; opens the device. Raises UsageError naming the known ones."""
+def canonical(name: str | int | None) -> Word:
+    """The one spelling of a device's name; opens the device. Raises UsageError naming the known ones.
+
+    name   PyTorch's words, too: "cuda", "cuda:1", "mps", and a number, which counts GPUs
+    """
     if name is None:
         return default()
-    known = _canonical.get(name) if isinstance(name, str) else None
+    known = _canonical.get(name) if isinstance(name, (str, int)) else None
     if known is None:
-        known = (
-            _group_of(name.split(",")) if isinstance(name, str) and "," in name else drivers.open(name).name
+        if isinstance(name, str) and "," in name:
+            return _canonical.setdefault(name, Word(_group_of(name.split(","))))
+        ours = (
+            name if isinstance(name, str) and name[:2].lower() not in ("cu", "hi", "mp") else _spelled(name)
         )
-        _canonical[name] = known
+        known = Word(drivers.open(ours).name)
+        _canonical[known] = known
+        if ours is name:  # what "cuda" means is asked again
+            _canonical[name] = known
     return known
 
 
-def group(names: Any) -> str:
+def _spelled(name: Any) -> Any:
+    """A name of PyTorch's as one of ours; most programs have none."""
+    from hcq.frontend.device_words import spelled
+
+    return spelled(name)
+
+
+def group(names: Any) -> Word:
     """The one name of several devices, in their order; opens them. Raises UsageError for none, or one named twice."""
     if isinstance(names, str):
         return canonical(names)
     if not isinstance(names, (list, tuple)) or not names:
         raise UsageError(f'devices {names!r}: give a list of names, as ["CPU:0", "CPU:1"].')
-    return canonical(names[0]) if len(names) == 1 else _group_of(names)
+    return canonical(names[0]) if len(names) == 1 else Word(_group_of(names))
 
 
 def _group_of(names: Any) -> str:

@@ -188,7 +188,7 @@ def capsule(tensor: Tensor, max_version: Any = None, dl_device: Any = None, copy
                 "[dlpack] complex numbers are given away as a copy: their parts lie apart here."
             )
         return tensor.numpy().__dlpack__(max_version=max_version, dl_device=dl_device)
-    if tensor.requires_grad:
+    if tensor._requires_grad:
         raise BufferError("[dlpack] a tensor that requires a gradient is not given away: x.detach() is.")
     if dl_device is not None and int(dl_device[0]) != CPU:
         raise BufferError(f"[dlpack] dl_device={tuple(dl_device)}: tensors are given away on the CPU only.")
@@ -235,7 +235,7 @@ def array(tensor: Tensor) -> Any:
     interface = {
         "shape": tensor.shape,
         "typestr": np.dtype(tensor.dtype.name).str,
-        "data": (buffer.address + start, tensor.requires_grad),  # of a leaf, to be read only
+        "data": (buffer.address + start, tensor._requires_grad),  # of a leaf, to be read only
         "strides": tuple(step * tensor.dtype.itemsize for step in strides),
         "version": 3,
     }

@@ -46,6 +46,13 @@ MODULES = {  # functions in files of their own
     "functions_random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
     "bernoulli randint_like",
     "functions_types": "finfo iinfo promote_types result_type can_cast",
+    "functions_settings": "compile get_default_dtype set_default_dtype get_default_device set_default_device "
+    "get_num_threads set_num_threads set_num_interop_threads set_float32_matmul_precision "
+    "get_float32_matmul_precision use_deterministic_algorithms are_deterministic_algorithms_enabled "
+    "is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype get_autocast_gpu_dtype "
+    "get_autocast_cpu_dtype typename is_storage memory_format contiguous_format preserve_format "
+    "channels_last channels_last_3d layout strided",
+    "amp": "GradScaler",
     "functions_modes": "enable_grad set_grad_enabled inference_mode is_grad_enabled",
     "nn.functional": "dropout alpha_dropout feature_alpha_dropout",
     "nn.functional_random": "rrelu",

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ContextDecorator
+from importlib import import_module
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, ref
 
 from hcq.errors import UsageError
 from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
@@ -24,6 +26,10 @@ from hcq.ir.node import Node, substitute
 from hcq.ir.op import ARITHMETIC, Op
 
 T = TypeVar("T", bound=Core)
+
+# hooks by number (gradient_hooks.py calls them): of what was computed, by its node, and of leaves, by their id
+hooks_of_nodes: WeakKeyDictionary[Node, dict[int, Any]] = WeakKeyDictionary()
+hooks_of_leaves: dict[int, tuple[ref[Core], dict[int, Any]]] = {}
 
 
 def gradient(root: Node, seed: Node, targets: Sequence[Node]) -> list[Node | None]:
@@ -37,8 +43,14 @@ def gradient(root: Node, seed: Node, targets: Sequence[Node]) -> list[Node | Non
     return gradients((root,), (seed,), targets)
 
 
-def gradients(roots: Sequence[Node], seeds: Sequence[Node], targets: Sequence[Node]) -> list[Node | None]:
-    """`gradient` of several roots at once: the sum of what each contributes. Linear in the size of the graph."""
+def gradients(
+    roots: Sequence[Node], seeds: Sequence[Node], targets: Sequence[Node], device: str = ""
+) -> list[Node | None]:
+    """`gradient` of several roots at once: the sum of what each contributes. Linear in the size of the graph.
+
+    device   where they are computed, for hooks that are called with a gradient; "" calls none
+    """
+    hooked = hooks_of_nodes if device else None
     order, realized = expand_history(roots)
     replayed = [node for node in order if node.op is Op.BUFFER and node.arg.noted == REPLAYED]
     leads = _lead_to(order, (*targets, *replayed))
@@ -56,6 +68,8 @@ def gradients(roots: Sequence[Node], seeds: Sequence[Node], targets: Sequence[No
                 "computed. Call backward() inside the function, or detach() them if no gradient should flow through."
             )
         g = sums.get(node)
+        if hooked and g is not None and node in hooked:
+            sums[node] = g = _hooks().passed(node, g, device)
         for source, rule in steps(node):
             if source not in leads:
                 continue
@@ -67,6 +81,11 @@ def gradients(roots: Sequence[Node], seeds: Sequence[Node], targets: Sequence[No
             _accumulate(sums, source, sum_to(part, source.shape) if is_elementwise else part)
     found = [_total(target, sums, target in reached) for target in targets]
     return history_read(found, realized)
+
+
+def _hooks() -> Any:
+    """The module that calls hooks, imported when there is one."""
+    return import_module("hcq.frontend.gradient_hooks")
 
 
 def expand_history(roots: Sequence[Node]) -> tuple[list[Node], dict[Node, Node]]:
@@ -206,30 +225,40 @@ class no_grad(ContextDecorator):
 # -- tensors --------------------------------------------------------------------------------------------------------
 
 
-def backward(tensor: Core, gradient: Core | None = None) -> None:
+def backward(
+    tensor: Core,
+    gradient: Core | None = None,
+    create_graph: bool = False,
+    inputs: Core | Sequence[Core] | None = None,
+) -> None:
     """Add the gradient of `tensor` to the `.grad` of every live leaf that requires one and that it was computed from.
 
-    gradient  weighs the elements of `tensor`: of its shape; may be left out when it has one element
-    Changes   `.grad` of those leaves: a graph, nothing runs; it is detached, as PyTorch's is without create_graph
-    Raises    UsageError when there is no such leaf
+    gradient      weighs the elements of `tensor`: of its shape; may be left out when it has one element
+    create_graph  what `.grad` becomes can be differentiated again
+    inputs        add to these alone, leaves or not
+    Changes       `.grad` of those leaves: a graph, nothing runs; it is detached unless create_graph
+    Raises        UsageError when there is no such leaf
     """
     seed = _seed("backward", tensor, gradient)
-    leaves = [leaf for leaf in live if leaf._requires_grad]
-    if not leaves:
+    wanted = _listed(inputs) if inputs is not None else [leaf for leaf in live if leaf._requires_grad]
+    if not wanted:
         raise UsageError(
             "[backward] no live tensor requires a gradient. Make the leaves with requires_grad=True, "
             "or call x.requires_grad_() before computing with x."
         )
-    parts = gradients((tensor.node,), (seed,), [_identity(leaf.node) for leaf in leaves])
+    targets = [identity(leaf.node) for leaf in wanted]
+    parts = gradients((tensor.node,), (seed,), targets, tensor.device)
     if all(part is None for part in parts):
         raise UsageError(
             f"[backward] this {_describe(tensor)} does not depend on a tensor that requires a gradient, "
             "or only through detach(), comparisons or integers. Make its leaves with requires_grad=True."
         )
-    for leaf, part in zip(leaves, parts):
+    for leaf, part in zip(wanted, parts):
         if part is None:
             continue
-        node = Node(Op.DETACH, part.dtype, (part,))
+        node = part if create_graph else Node(Op.DETACH, part.dtype, (part,))
+        if hooks_of_leaves:
+            node = _hooks().leaf_passed(leaf, node)
         if leaf.grad is not None:
             node = Node(Op.ADD, node.dtype, (leaf.grad.node, node))
         leaf.grad = leaf._like(node)
@@ -240,20 +269,25 @@ def grad(
     inputs: T | Sequence[T],
     grad_outputs: Core | Sequence[Core | None] | None = None,
     *,
-    create_graph: bool = False,
-    allow_unused: bool = False,
+    retain_graph: bool | None = None,
+    create_graph: bool | None = None,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    materialize_grads: bool = False,
 ) -> tuple[T | None, ...]:
     """The gradients of the summed `outputs` with respect to each of `inputs`, of their shapes; no `.grad` changes.
 
     inputs        leaves or tensors on the way; none needs requires_grad
     grad_outputs  one weight per output, of its shape; may be left out for outputs of one element
+    retain_graph  may be given and says nothing: graphs are kept by who holds them, and may be differentiated again
     create_graph  keep the result differentiable, for second derivatives
     allow_unused  None, and no error, for an input that the outputs do not depend on
+    materialize_grads   zeros, and no error, for such an input
     Raises        UsageError for an input that the outputs do not depend on, and for outputs that are not floats
 
     >>> x = Tensor([3.0])
-    >>> (slope,) = hcq.frontend.gradient.grad((x * x).sum(), x, create_graph=True)
-    >>> hcq.frontend.gradient.grad(slope.sum(), x)[0].tolist()
+    >>> (slope,) = hcq.autograd.grad((x * x).sum(), x, create_graph=True)
+    >>> hcq.autograd.grad(slope.sum(), x)[0].tolist()
     [2.0]
     """
     outs = _listed(outputs)
@@ -264,14 +298,19 @@ def grad(
             f"[grad] {len(outs)} outputs and {len(weights)} grad_outputs: give one for each output."
         )
     seeds = [_seed("grad", out, weight) for out, weight in zip(outs, weights)]
-    parts = gradients([out.node for out in outs], seeds, [_identity(x.node) for x in ins])
+    device = outs[0].device if outs else ""
+    parts = gradients([out.node for out in outs], seeds, [identity(x.node) for x in ins], device)
     found: list[T | None] = []
     for place, (x, part) in enumerate(zip(ins, parts)):
+        if part is None and materialize_grads:
+            part = filled(0.0, x.node.shape, x.node.dtype)
         if part is None and not allow_unused:
             raise UsageError(
                 f"[grad] input {place}, {_describe(x)}: the outputs do not depend on it. "
                 "Leave it out, or pass allow_unused=True to get None."
             )
+        if part is not None and hooks_of_leaves:
+            part = _hooks().leaf_passed(x, part)
         if part is not None and not create_graph:
             part = Node(Op.DETACH, part.dtype, (part,))
         found.append(None if part is None else x._like(part))
@@ -282,7 +321,23 @@ def _listed(tensors: Any) -> list[Any]:
     return list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
 
 
-def _identity(node: Node) -> Node:
+def is_on_the_way(node: Node) -> bool:
+    """Whether a gradient, be it zero, flows through it to memory that a leaf requiring one has."""
+    if not node.dtype.is_float:
+        return False
+    seen, stack = {node}, [node]
+    while stack:
+        inner = stack.pop()
+        if inner.op is Op.BUFFER and inner.arg.tracked:
+            return True
+        for source, _ in steps(inner):
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return False
+
+
+def identity(node: Node) -> Node:
     """The node that both memory and what is still to be written to it flow into."""
     if node.op is Op.BUFFER and node.arg.history is not None:
         history: Node = node.arg.history

@@ -42,6 +42,7 @@ LATE = {
     "strided": "Strided",
     "drawing": "Drawing",
     "asking": "Asking",
+    "history": "History",
 }
 _lock = RLock()
 _waiting = dict(LATE)
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from hcq.frontend.methods.drawing import Drawing
     from hcq.frontend.methods.factoring import Factoring
     from hcq.frontend.methods.gates import Gates
+    from hcq.frontend.methods.history import History
     from hcq.frontend.methods.initial import Initial
     from hcq.frontend.methods.logarithms import Logarithms
     from hcq.frontend.methods.margins import Margins
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     class Late(
         Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
         Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided, Drawing, Asking,
+        History,
     ):  # fmt: skip
         """All of them."""
 

@@ -43,7 +43,7 @@ def reduced(tensor: Any, protocol: int) -> tuple[Any, ...]:
     shape = tensor._shape_now()
     return (
         again,
-        (type(tensor), raw, shape, tensor.dtype.name, tensor.device, axis, tensor.requires_grad),
+        (type(tensor), raw, shape, tensor.dtype.name, str(tensor.device), axis, tensor.requires_grad),
         state,
     )
 

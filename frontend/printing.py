@@ -92,7 +92,7 @@ def _suffix(tensor: Any, is_empty: bool) -> str:
     usual = (dtypes.float32,) if is_empty else (dtypes.float32, dtypes.int64, dtypes.bool)
     if tensor.dtype not in usual and tensor.dtype.name != "complex64":
         parts.append(f"dtype={tensor.dtype.name}")
-    if tensor.requires_grad:
+    if tensor._requires_grad:
         parts.append("requires_grad=True")
     return "".join(f", {part}" for part in parts)
 

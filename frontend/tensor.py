@@ -42,7 +42,7 @@ from hcq.frontend.core import Core, changed, live, watcher
 from hcq.frontend.device import group as group_of
 from hcq.frontend.device import is_group, members
 from hcq.frontend.errors import NotReal, UsageError
-from hcq.frontend.gradient import backward
+from hcq.frontend.gradient import backward, is_on_the_way
 from hcq.frontend.late import Late
 from hcq.frontend.meeting import BOTH, complex_class
 from hcq.frontend.methods.activation import Activation
@@ -319,15 +319,15 @@ class Tensor(
 
     # -- reading --
 
-    def data(self) -> memoryview:
+    def as_memoryview(self) -> memoryview:
         """The elements on the host, copied, as a memoryview: row-major, in this shape where Python has the format.
 
         Where an axis is empty the shape is (0,), for memoryviews have no others without elements.
 
-        >>> Tensor([[1, 2]], dtype=hcq.int32).data().tolist()
+        >>> Tensor([[1, 2]], dtype=hcq.int32).as_memoryview().tolist()
         [[1, 2]]
         """
-        raw = memoryview(self._bytes("data"))
+        raw = memoryview(self._bytes("as_memoryview"))
         code: Any = struct_code(self.dtype)
         if code is None or code == "e":
             return raw
@@ -598,12 +598,13 @@ class Tensor(
 
     @property
     def requires_grad(self) -> bool:
-        """True for a leaf whose gradient backward() computes. May be assigned; see `requires_grad_`.
+        """True for a leaf whose gradient backward() computes, and for what was computed from one. May be assigned.
 
-        >>> Tensor([1.0], requires_grad=True).requires_grad, (Tensor([1.0], requires_grad=True) * 2).requires_grad
-        (True, False)
+        >>> x = Tensor([1.0], requires_grad=True)
+        >>> x.requires_grad, (x * 2).requires_grad, (x * 2).detach().requires_grad
+        (True, True, False)
         """
-        return self._requires_grad
+        return self._requires_grad or is_on_the_way(self.node)
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
@@ -620,6 +621,10 @@ class Tensor(
         """
         if not requires_grad:
             self._requires_grad = False
+            if self.node.op is Op.BUFFER and self.node.arg.history is None:
+                self.node.arg.tracked = (
+                    False  # what is computed from it from now on has no gradient to keep a way for
+                )
             changed()
             return self
         if sizes.has_counts(self.node):
@@ -638,18 +643,59 @@ class Tensor(
         changed()
         return self
 
-    def backward(self, gradient: Tensor | None = None) -> None:
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
         """Add the gradient of this tensor to the `.grad` of every live leaf it depends on. Nothing runs yet.
 
-        gradient  weighs the elements, of this shape; may be left out when there is one
-        Raises    UsageError when there is no such leaf, or what is needed was written over since
+        gradient      weighs the elements, of this shape; may be left out when there is one
+        retain_graph  may be given and says nothing: a graph is kept by who holds it, and may be gone through again
+        create_graph  what `.grad` becomes can be differentiated again
+        inputs        tensors, whose `.grad` alone is added to
+        Raises        UsageError when there is no such leaf, or what is needed was written over since
 
         >>> x = Tensor([1.0, 2.0], requires_grad=True)
         >>> (x * x).sum().backward()
         >>> x.grad.tolist()
         [2.0, 4.0]
         """
-        backward(self, gradient)
+        backward(self, gradient, create_graph, inputs)
+
+    @property
+    def data(self) -> Self:
+        """The same values in the same memory, apart from gradients: `detach`. What is written to it is written here.
+
+        Assigning gives this very tensor other values, of any shape, and no gradient sees it.
+
+        >>> w = Tensor([1.0, 2.0], requires_grad=True)
+        >>> _ = w.data.mul_(10.0)
+        >>> w.tolist(), w.requires_grad, w.data.requires_grad
+        ([10.0, 20.0], True, False)
+        >>> w.data = Tensor([3.0])
+        >>> w.tolist(), w.requires_grad
+        ([3.0], True)
+        """
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise UsageError(f"[data] {value!r}: assign a tensor.")
+        own = value.detach()
+        if self._requires_grad:
+            if not value.dtype.is_float:
+                raise UsageError(
+                    f"[data] a {value.dtype.name} tensor for a leaf that requires a gradient: cast it to a float."
+                )
+            own = own.clone().realize()
+            own.node.arg.tracked = True
+        self._before_change()
+        self.node, self.device = own.node, own.device
+        changed()
 
 
 Core._kind = Tensor

@@ -36,7 +36,8 @@ STEPS = _WHOLE | {Op.SHRINK, Op.EXPAND}
 def write(call: str, tensor: Any, value: Core) -> None:
     """Give a tensor and its family the values of another one, which has its shape.
 
-    Raises  UsageError for a leaf that requires a gradient, unless gradients are off; for elements that share memory
+    Raises  UsageError for a leaf that requires a gradient, unless gradients are off or it is written by way of its
+            detach(); for elements that share memory
     """
     core = core_of(tensor.node)
     if is_part_by_number(tensor):
@@ -44,13 +45,14 @@ def write(call: str, tensor: Any, value: Core) -> None:
         return
     family = [one for one in relatives(tensor) if _below_numbers(one.node) is core] or [tensor]
     steps = _steps_to(tensor.node, core)
-    if call != "assign":
+    is_apart = any(step.op is Op.DETACH for step in steps) and any(one._requires_grad for one in family)
+    if call != "assign" and not is_apart:  # a leaf's .data is written as under no_grad()
         _refuse_leaf(call, family)
     node = expanded(value.node.cast(tensor.node.dtype), tensor.node.shape)
     if variable.in_use:
         node = _of_its_sizes(call, tensor, node)
     del value
-    flows = _gradients_are_on() and is_on_a_gradients_way(node, core)
+    flows = not is_apart and _gradients_are_on() and is_on_a_gradients_way(node, core)
     is_alone = len(family) == 1
     watching = watcher()
     if watching is not None and (memory := _memory(core)) is not None:

@@ -47,6 +47,7 @@ _LAZY = {
     "load": "hcq.frontend.state.files",
     "save": "hcq.frontend.state.files",
     "vmap": "hcq.frontend.transforms",
+    "_assert": "hcq.frontend.functions_settings",
 }
 
 

@@ -12,6 +12,7 @@ from hcq.frontend.tensor import Tensor as Tensor
 from hcq.errors import UsageError as UsageError
 from hcq.frontend.variable import Variable as Variable
 from hcq.errors import WaitTimeout as WaitTimeout
+from hcq.frontend.functions_settings import _assert as _assert
 from hcq.frontend.amp.casting import autocast as autocast
 from hcq.ir.dtype import dtypes as dtypes
 from hcq.frontend.jit import jit as jit
@@ -26,7 +27,11 @@ from hcq.frontend.functions import imag as imag
 from hcq.frontend.functions import is_tensor as is_tensor
 from hcq.frontend.functions import real as real
 from hcq.frontend.functions import tensor as tensor
+from hcq.frontend import accelerator as _accelerator
 from hcq.frontend import amp as _amp
+from hcq.frontend import autograd as _autograd
+from hcq.frontend import cuda as _cuda
+from hcq import device as _device
 from hcq.frontend import distributed as _distributed
 from hcq.frontend import distributions as _distributions
 from hcq.frontend import functions_fft as _fft
@@ -41,7 +46,11 @@ from hcq.frontend import functions_special as _special
 from hcq.frontend import utils as _utils
 
 __version__: builtins.str
+accelerator = _accelerator
 amp = _amp
+autograd = _autograd
+cuda = _cuda
+device = _device
 distributed = _distributed
 distributions = _distributions
 fft = _fft
@@ -334,6 +343,7 @@ gelu = Tensor.gelu
 geometric_ = Tensor.geometric_
 geqrf = Tensor.geqrf
 ger = Tensor.outer
+get_device = Tensor.get_device
 glu = Tensor.glu
 greater = Tensor.greater
 greater_ = Tensor.greater_
@@ -544,6 +554,7 @@ pca_lowrank = Tensor.pca_lowrank
 pdist = Tensor.pdist
 permute = Tensor.permute
 permute_copy = Tensor.permute
+pin_memory = Tensor.pin_memory
 pinverse = Tensor.pinverse
 pixel_shuffle = Tensor.pixel_shuffle
 pixel_unshuffle = Tensor.pixel_unshuffle
@@ -573,6 +584,7 @@ randperm = Tensor.randperm
 ravel = Tensor.ravel
 reciprocal = Tensor.reciprocal
 reciprocal_ = Tensor.reciprocal_
+register_hook = Tensor.register_hook
 relu = Tensor.relu
 relu6 = Tensor.relu6
 relu_ = Tensor.relu_
@@ -588,6 +600,7 @@ resize_ = Tensor.resize_
 resize_as_ = Tensor.resize_as_
 resolve_conj = Tensor.resolve_conj
 resolve_neg = Tensor.resolve_neg
+retain_grad = Tensor.retain_grad
 rms_norm = Tensor.rms_norm
 roll = Tensor.roll
 rot90 = Tensor.rot90

@@ -69,6 +69,14 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.utils.checkpoint": ("hcq.frontend.utils",),
     "hcq.signal.windows": ("hcq.frontend.fourier.windows",),
     "hcq.distributed": ("hcq.frontend.distributed",),
+    "hcq.autograd": ("hcq.frontend.autograd",),
+    "hcq.autograd.functional": ("hcq.frontend.autograd",),
+    "hcq.cuda": ("hcq.frontend.cuda",),
+    "hcq.cuda.amp": ("hcq.frontend.cuda",),
+    "hcq.accelerator": ("hcq.frontend.accelerator",),
+    "hcq.device": ("hcq.frontend.device",),
+    "hcq.jit": ("hcq.frontend.jit.scripting",),
+    "hcq.nn.attention": ("hcq.frontend.nn.attention",),
     "hcq.frontend.onnx": ("hcq.frontend.onnx",),
 }
 # methods that a class calls itself, for its subclasses to write

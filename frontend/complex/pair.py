@@ -250,7 +250,7 @@ class Pair(Tensor):
         array.real, array.imag = real, imag
         return array
 
-    def data(self) -> memoryview:
+    def as_memoryview(self) -> memoryview:
         """The elements on the host, copied: pairs of floats, row-major, one byte after the other."""
         return memoryview(self.numpy().tobytes())
 
@@ -287,7 +287,7 @@ class Pair(Tensor):
 
     @property
     def requires_grad(self) -> bool:
-        """True for a leaf whose gradient backward() computes."""
+        """True for a leaf whose gradient backward() computes, and for what was computed from one."""
         return any(part.requires_grad for part in self.parts)
 
     @requires_grad.setter
@@ -317,7 +317,13 @@ class Pair(Tensor):
         for part, slope in zip(self.parts, (None, None) if gradient is None else self.of(gradient).parts):
             part.grad = slope
 
-    def backward(self, gradient: Any = None) -> None:
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
         """Add gradients to the `.grad` of every live leaf: see `Tensor.backward`.
 
         gradient  weighs the elements, of this shape
@@ -332,7 +338,7 @@ class Pair(Tensor):
             raise UsageError(
                 f"[backward] shape {self.shape} with a gradient of shape {gradient.shape}: the shapes must be equal."
             )
-        weighed(self, gradient).backward()
+        weighed(self, gradient).backward(None, retain_graph, create_graph, inputs)
 
 
 def weighed(z: Any, weights: Any) -> Tensor:

@@ -199,7 +199,7 @@ class Batch:
         token = slot.written.tokens[-1]
         bound = self._slot.bind(self._slots.index(slot))
         found = self._write_alone(self._tensor([token]), self._longest.bind(len(slot.kept) + 1), bound)
-        logits = found.data().tolist()
+        logits = found.as_memoryview().tolist()
         slot.kept.append(token)
         self._choose(slot, logits, told)
 
@@ -211,7 +211,7 @@ class Batch:
             tokens[self._slots.index(slot)] = slot.written.tokens[-1]
         longest = max(len(slot.kept) for slot in writing) + 1
         found = self._write(self._tensor(tokens), self._tensor(places), self._longest.bind(longest))
-        logits, size = found.data(), self.model.configuration.vocabulary
+        logits, size = found.as_memoryview(), self.model.configuration.vocabulary
         for slot in writing:
             assert slot.written is not None
             slot.kept.append(slot.written.tokens[-1])
@@ -230,7 +230,7 @@ class Batch:
         )
         slot.kept += now
         if len(slot.kept) == len(prompt):
-            self._choose(slot, found.data().tolist(), told)
+            self._choose(slot, found.as_memoryview().tolist(), told)
 
     def _choose(self, slot: _Slot, logits: Sequence[float], told: list[Written]) -> None:
         written = slot.written

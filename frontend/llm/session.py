@@ -101,7 +101,7 @@ class Session:
         """
         logits, written = self.read(prompt), list[int]()
         for _ in range(most):
-            token = sampler.choose(logits.data().tolist(), self.tokens, written)
+            token = sampler.choose(logits.as_memoryview().tolist(), self.tokens, written)
             if token in ends or len(self.tokens) >= self.room:
                 return
             written.append(token)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.checks import shown
 from hcq.frontend import views
 from hcq.frontend.core import Core
+from hcq.frontend.device import Word
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
 from hcq.ir.dtype import DType
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+def _type_of(device: str) -> str:
+    return Word(device).type
+
+
 class Asking(Methods):
-    """stride, is_contiguous, data_ptr, is_leaf, is_signed, new_tensor, type_as, ..."""
+    """stride, is_contiguous, data_ptr, is_cuda, is_signed, new_tensor, type_as, ..."""
 
     __slots__ = ()
 
@@ -75,16 +80,6 @@ class Asking(Methods):
         return int(storage.buffer.address) + start * self.node.dtype.itemsize
 
     @property
-    def is_leaf(self) -> bool:
-        """True unless it was computed from a tensor that requires a gradient.
-
-        >>> x = Tensor([1.0], requires_grad=True)
-        >>> x.is_leaf, (x * 2.0).is_leaf
-        (True, False)
-        """
-        return self._requires_grad or not views.is_on_a_gradients_way(self.node)
-
-    @property
     def is_cpu(self) -> bool:
         """True on the CPU.
 
@@ -92,6 +87,80 @@ class Asking(Methods):
         True
         """
         return self.device == "CPU"
+
+    @property
+    def is_cuda(self) -> bool:
+        """True on a GPU of NVIDIA or AMD, which PyTorch calls "cuda" both.
+
+        >>> Tensor([1.0], device="CPU").is_cuda
+        False
+        """
+        return _type_of(self.device) == "cuda"
+
+    @property
+    def is_mps(self) -> bool:
+        """True on a Metal device.
+
+        >>> Tensor([1.0], device="CPU").is_mps
+        False
+        """
+        return _type_of(self.device) == "mps"
+
+    def cuda(
+        self, device: str | int | None = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Self:
+        """On a GPU: x.to("cuda"), or one of several by its number. Raises UsageError where there is none.
+
+        >>> x = Tensor([1.0])
+        >>> (x.cuda() if hcq.cuda.is_available() else x).tolist()
+        [1.0]
+        """
+        here: Any = self
+        return here.to("cuda" if device is None else device)  # type: ignore[no-any-return]
+
+    def get_device(self) -> int:
+        """The number of the GPU that it is on; -1 on the CPU.
+
+        >>> Tensor([1.0], device="CPU").get_device()
+        -1
+        """
+        return -1 if self.is_cpu else Word(self.device).index or 0
+
+    def pin_memory(self, device: Any = None) -> Self:
+        """The tensor itself: memory of the host is read by devices as it is.
+
+        >>> x = Tensor([1.0])
+        >>> x.pin_memory() is x
+        True
+        """
+        return self
+
+    @property
+    def is_sparse(self) -> bool:
+        """False: every tensor has all of its elements.
+
+        >>> Tensor([0.0]).is_sparse
+        False
+        """
+        return False
+
+    @property
+    def is_quantized(self) -> bool:
+        """False: elements are numbers of the dtype.
+
+        >>> Tensor([0.0]).is_quantized
+        False
+        """
+        return False
+
+    @property
+    def is_meta(self) -> bool:
+        """False: every tensor has values.
+
+        >>> Tensor([0.0]).is_meta
+        False
+        """
+        return False
 
     @property
     def itemsize(self) -> int:

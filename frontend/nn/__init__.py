@@ -8,7 +8,12 @@ Next     module.py (what a layer is), layers/, optim/ (how parameters move), exa
 
 from __future__ import annotations
 
+import importlib
+import sys
+from typing import Any
+
 from hcq.frontend.arguments import check_methods
+from hcq.frontend.late import Unknown
 from hcq.frontend.nn import functional, init, optim, utils
 from hcq.frontend.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from hcq.frontend.nn.layers.activation import (
@@ -154,8 +159,16 @@ from hcq.frontend.nn.losses import (
     TripletMarginWithDistanceLoss,
 )
 from hcq.frontend.nn.module import Module
+from hcq.frontend.nn.parallel import DataParallel
 from hcq.frontend.nn.parameter import Parameter
 from hcq.frontend.state.safetensors import load_file, save_file
+
+
+def __getattr__(name: str) -> Any:
+    """Modules that are imported when they are asked for: nn.modules, nn.attention, nn.parallel."""
+    if name not in ("modules", "attention"):
+        raise Unknown(sys.modules["hcq.frontend.nn"], name, "module 'hcq.nn' has no attribute or layer")
+    return importlib.import_module(f"hcq.frontend.nn.{name}")
 
 
 def _kinds(base: type) -> list[type]:
@@ -177,6 +190,7 @@ __all__ = [
     "ModuleDict",
     "ParameterList",
     "ParameterDict",
+    "DataParallel",
     "Identity",
     "Linear",
     "Bilinear",

@@ -457,6 +457,14 @@ class Module(State):
         """
         return self.to("CPU")
 
+    def cuda(self, device: str | int | None = None) -> Self:
+        """To a GPU: to("cuda"), or one of several by its number. Raises UsageError where there is none.
+
+        >>> net = nn.Linear(2, 1)
+        >>> _ = net.cuda() if hcq.cuda.is_available() else net.cpu()
+        """
+        return self.to("cuda" if device is None else device)
+
     def type(self, dst_type: DType) -> Self:
         """to(dst_type).
 
@@ -537,7 +545,7 @@ def printed(name: str, extra: str, lines: list[str]) -> str:
     return "\n".join([f"{name}(", *("  " + part.replace("\n", "\n  ") for part in parts), ")"])
 
 
-def move(tensor: Tensor, device: str | None, dtype: DType | None) -> None:
+def move(tensor: Tensor, device: str | int | None, dtype: DType | None) -> None:
     """Give this very tensor, and its gradient, memory on another device or of another dtype."""
     where = tensor.device if device is None else devices.canonical(device)
     kind = dtype or tensor.dtype
@@ -552,7 +560,7 @@ def move(tensor: Tensor, device: str | None, dtype: DType | None) -> None:
     changed()
 
 
-def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str | None, DType | None]:
+def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DType | None]:
     """What the arguments of `to` name."""
     device, dtype = kwargs.get("device"), kwargs.get("dtype")
     for arg in args:
@@ -560,7 +568,7 @@ def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str | None, 
             dtype = arg
         elif isinstance(arg, Tensor):
             device, dtype = arg.device, arg.dtype
-        elif isinstance(arg, str):
+        elif isinstance(arg, (str, int)) and not isinstance(arg, bool):
             device = arg
         elif arg is not None and not isinstance(arg, bool):
             raise UsageError(f"[Module.to] {shown(arg)}: give a device, a dtype, or a tensor.")

@@ -85,7 +85,7 @@ def read(tensor: Tensor) -> np.ndarray[Any, Any]:
     bits = bits_of(tensor.dtype)
     if bits.name == tensor.dtype.name:
         return np.asarray(tensor.numpy())
-    return np.frombuffer(bytes(tensor.data()), bits).reshape(tensor.shape)
+    return np.frombuffer(bytes(tensor.as_memoryview()), bits).reshape(tensor.shape)
 
 
 def put(array: np.ndarray[Any, Any], dtype: DType, device: str) -> Tensor:

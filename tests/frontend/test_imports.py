@@ -60,10 +60,9 @@ def test_a_module_that_is_not_there_is_named_as_it_was_asked_for():
 def test_what_the_page_calls_missing_is_missing():
     table = PAGE.read_text(encoding="utf-8").partition("## What is not here")[2]
     missing = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
-    names = [name for cell in missing for name in re.findall(r"`torch\.(\w+)", cell) if name != "jit"]
+    names = [name for cell in missing for name in re.findall(r"`torch\.(\w+)", cell)]
     assert len(names) > 5
     assert [name for name in names if hasattr(hcq, name)] == [], f"take it out of {PAGE.name}"
-    assert not hasattr(hcq.jit, "script") and not hasattr(hcq.jit, "trace")
 
 
 def test_every_example_of_the_page_for_people_who_know_pytorch_prints_what_it_says():

@@ -87,15 +87,15 @@ def test_item_gives_a_python_number_of_the_dtypes_kind():
 
 
 def test_data_is_a_memoryview_in_the_tensors_shape():
-    view = (Tensor([[1, 2], [3, 4]], dtype=dtypes.int32) + 1).data()
+    view = (Tensor([[1, 2], [3, 4]], dtype=dtypes.int32) + 1).as_memoryview()
     assert (view.shape, view.format, view.tolist()) == ((2, 2), "i", [[2, 3], [4, 5]])
 
 
 def test_data_of_a_number_has_no_axes_and_data_of_nothing_keeps_its_format():
-    view = Tensor(3, dtype=dtypes.int32).data()
+    view = Tensor(3, dtype=dtypes.int32).as_memoryview()
     assert (view.shape, view.format, view.tolist()) == ((), "i", 3)
     for shape in ((0,), (0, 2), (2, 0, 3)):
-        empty = Tensor.zeros(*shape, dtype=dtypes.int32).data()
+        empty = Tensor.zeros(*shape, dtype=dtypes.int32).as_memoryview()
         assert (empty.shape, empty.format, empty.itemsize, empty.tolist()) == ((0,), "i", 4, [])
 
 

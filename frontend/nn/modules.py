@@ -1,0 +1,64 @@
+"""modules: layers by the names of the files that PyTorch has them in: `torch.nn.modules.batchnorm._BatchNorm`.
+
+In       a name
+Out      the layers' own modules, and what PyTorch calls their common bases
+Changes  nothing
+Next     __init__.py (nn: all layers), layers/, hcq/aliases.py (how `import hcq.nn.modules.conv` finds them)
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+# PyTorch's file -> ours, and private names there that programs use -> those here
+FILES: dict[str, tuple[str, dict[str, str]]] = {
+    "activation": ("layers.activation", {"MultiheadAttention": "layers.attention"}),
+    "adaptive": ("layers.linear", {}),
+    "batchnorm": ("layers.norm", {"_BatchNorm": "BatchNorm", "_NormBase": "_Running"}),
+    "container": ("containers", {}),
+    "conv": ("layers.convolution", {"_ConvNd": "_Convolution", "_ConvTransposeNd": "_Transposed"}),
+    "distance": ("layers.distance", {}),
+    "dropout": ("layers.dropout", {"_DropoutNd": "_Dropout"}),
+    "flatten": ("layers.shapes", {}),
+    "fold": ("layers.shapes", {}),
+    "instancenorm": ("layers.norm", {}),
+    "linear": ("layers.linear", {}),
+    "loss": ("losses", {}),
+    "module": ("module", {}),
+    "normalization": ("layers.norm", {}),
+    "padding": ("layers.padding", {}),
+    "pixelshuffle": ("layers.shapes", {}),
+    "pooling": ("layers.pooling", {}),
+    "rnn": (
+        "layers.recurrent",
+        {"RNNBase": "_Recurrent", **dict.fromkeys(("RNNCell", "LSTMCell", "GRUCell"), "layers.cells")},
+    ),
+    "sparse": ("layers.embedding", {}),
+    "transformer": ("layers.transformer", {}),
+    "upsampling": ("layers.shapes", {}),
+}  # fmt: skip
+__path__: list[str] = []  # so that `import hcq.nn.modules.conv` is found: by its name, as below
+
+
+class _File(ModuleType):
+    """A file of PyTorch's: the names in ours, and those that it has besides."""
+
+    def __getattr__(self, name: str) -> Any:
+        place, others = FILES[self.__name__.rpartition(".")[2]]
+        other = others.get(name, name)
+        if other.startswith("layers."):
+            place, other = other, name
+        return getattr(importlib.import_module(f"hcq.frontend.nn.{place}"), other)
+
+
+def __getattr__(name: str) -> Any:
+    if name in FILES:
+        found = _File(f"{__name__}.{name}", f"PyTorch's nn/modules/{name}.py.")
+        globals()[name] = found
+        return found
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(sys.modules["hcq.frontend.nn"], name)
