@@ -16,8 +16,9 @@ from typing import Any
 
 from hcq.errors import UsageError
 from hcq.frontend.arguments import checked
+from hcq.frontend.methods import initial
 from hcq.frontend.methods.initial import calculate_gain as calculate_gain
-from hcq.frontend.methods.initial import fan_in_and_fan_out, kaiming_std, xavier_std
+from hcq.frontend.methods.initial import kaiming_std, xavier_std
 from hcq.frontend.nn import constant as constants
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -276,4 +277,4 @@ def __getattr__(name: str) -> Callable[..., Tensor]:
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """PyTorch's private name, which libraries of models use."""
-    return fan_in_and_fan_out(tensor.shape)
+    return initial.fan_in_and_fan_out(tensor.shape)
