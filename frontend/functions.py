@@ -55,7 +55,8 @@ MODULES = {  # functions in files of their own
     "amp": "GradScaler",
     "functions_modes": "enable_grad set_grad_enabled inference_mode is_grad_enabled",
     "nn.functional": "dropout alpha_dropout feature_alpha_dropout",
-    "nn.functional_random": "rrelu",
+    "nn.functional_random": "rrelu rrelu_",
+    "nn.functional_orders": "conv_tbc native_channel_shuffle",
     "functions_older": "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
     "ByteTensor BoolTensor Size dtype range chain_matmul frobenius_norm nuclear_norm",
     "printing": "set_printoptions get_printoptions",

@@ -19,6 +19,7 @@ from hcq.frontend.tensor import Tensor
 ABOUT = '"""Written by `make docs`: what type checkers see of {}."""\n\n'
 PUBLIC = "tensor", "is_tensor", "real", "imag"  # functions of functions.py that are no methods
 HEAD = "# fmt: off\n"
+LONG = 120  # characters of a line, after which the linter is told to let it be
 
 # what PyTorch's modules of these names have inside of them
 INSIDE = (
@@ -50,7 +51,9 @@ def pages(docs: Path) -> dict[str, str]:
         inside = [other.rpartition(".")[2] for other in names if other.rpartition(".")[0] == name]
         path = name.replace(".", "/") + "/__init__" * bool(inside)
         inner = "".join(f"from {real} import {one} as {one}\n" for one in inside)
-        found[f"../hcq/{path}.pyi"] = f"{HEAD}{ABOUT.format(real)}from {real} import *\n{inner}{_late(real)}"
+        text = f"{HEAD}{ABOUT.format(real)}from {real} import *\n{inner}{_late(real)}"
+        long = "# ruff: noqa: E501\n" * any(len(line) > LONG for line in text.splitlines())
+        found[f"../hcq/{path}.pyi"] = long + text
     return found
 
 

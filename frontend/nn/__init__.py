@@ -8,9 +8,9 @@ Next     module.py (what a layer is), layers/, optim/ (how parameters move), exa
 
 from __future__ import annotations
 
-import importlib
 import sys
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.arguments import check_methods
 from hcq.frontend.late import Unknown
@@ -47,7 +47,7 @@ from hcq.frontend.nn.layers.activation import (
     Threshold,
 )
 from hcq.frontend.nn.layers.attention import MultiheadAttention
-from hcq.frontend.nn.layers.cells import GRUCell, LSTMCell, RNNCell
+from hcq.frontend.nn.layers.cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from hcq.frontend.nn.layers.convolution import (
     Conv1d,
     Conv2d,
@@ -72,6 +72,7 @@ from hcq.frontend.nn.layers.norm import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
+    CrossMapLRN2d,
     GroupNorm,
     InstanceNorm1d,
     InstanceNorm2d,
@@ -79,6 +80,7 @@ from hcq.frontend.nn.layers.norm import (
     LayerNorm,
     LocalResponseNorm,
     RMSNorm,
+    SyncBatchNorm,
 )
 from hcq.frontend.nn.layers.padding import (
     CircularPad1d,
@@ -107,6 +109,8 @@ from hcq.frontend.nn.layers.pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
     LPPool1d,
     LPPool2d,
     LPPool3d,
@@ -117,7 +121,7 @@ from hcq.frontend.nn.layers.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from hcq.frontend.nn.layers.recurrent import GRU, LSTM, RNN
+from hcq.frontend.nn.layers.recurrent import GRU, LSTM, RNN, RNNBase
 from hcq.frontend.nn.layers.shapes import (
     ChannelShuffle,
     Flatten,
@@ -142,6 +146,7 @@ from hcq.frontend.nn.losses import (
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -149,9 +154,11 @@ from hcq.frontend.nn.losses import (
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PoissonNLLLoss,
     SmoothL1Loss,
     SoftMarginLoss,
@@ -160,15 +167,54 @@ from hcq.frontend.nn.losses import (
 )
 from hcq.frontend.nn.module import Module
 from hcq.frontend.nn.parallel import DataParallel
-from hcq.frontend.nn.parameter import Parameter
+from hcq.frontend.nn.parameter import Buffer, Parameter
 from hcq.frontend.state.safetensors import load_file, save_file
+
+if TYPE_CHECKING:
+    from hcq.frontend.nn.layers.adaptive import AdaptiveLogSoftmaxWithLoss
+    from hcq.frontend.nn.layers.lazy import (
+        LazyBatchNorm1d,
+        LazyBatchNorm2d,
+        LazyBatchNorm3d,
+        LazyConv1d,
+        LazyConv2d,
+        LazyConv3d,
+        LazyConvTranspose1d,
+        LazyConvTranspose2d,
+        LazyConvTranspose3d,
+        LazyInstanceNorm1d,
+        LazyInstanceNorm2d,
+        LazyInstanceNorm3d,
+        LazyLinear,
+    )
+    from hcq.frontend.nn.uninitialized import UninitializedBuffer, UninitializedParameter
+
+# classes of few programs: the file that has them is imported when one is first asked for
+LATE = {
+    "layers.adaptive": "AdaptiveLogSoftmaxWithLoss",
+    "layers.lazy": "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
+    "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d LazyInstanceNorm2d "
+    "LazyInstanceNorm3d",
+    "uninitialized": "UninitializedParameter UninitializedBuffer",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Modules that are imported when they are asked for: nn.modules, nn.attention, nn.parallel."""
-    if name not in ("modules", "attention"):
+    """What is imported when it is asked for: classes of few programs, and the modules nn.modules and nn.attention."""
+    if name in ("modules", "attention"):
+        return import_module(f"hcq.frontend.nn.{name}")
+    file = next((file for file, names in LATE.items() if name in names.split()), None)
+    if file is None:
         raise Unknown(sys.modules["hcq.frontend.nn"], name, "module 'hcq.nn' has no attribute or layer")
-    return importlib.import_module(f"hcq.frontend.nn.{name}")
+    module = import_module(f"hcq.frontend.nn.{file}")
+    for each in LATE[file].split():
+        found = globals()[each] = getattr(module, each)
+        check_methods(found, "__init__")
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *" ".join(LATE.values()).split()})
 
 
 def _kinds(base: type) -> list[type]:
@@ -185,12 +231,14 @@ del _class
 __all__ = [
     "Module",
     "Parameter",
+    "Buffer",
+    "UninitializedParameter",
+    "UninitializedBuffer",
     "Sequential",
     "ModuleList",
     "ModuleDict",
     "ParameterList",
     "ParameterDict",
-    "DataParallel",
     "Identity",
     "Linear",
     "Bilinear",
@@ -206,6 +254,8 @@ __all__ = [
     "MaxUnpool1d",
     "MaxUnpool2d",
     "MaxUnpool3d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
@@ -271,10 +321,12 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "SyncBatchNorm",
     "InstanceNorm1d",
     "InstanceNorm2d",
     "InstanceNorm3d",
     "LocalResponseNorm",
+    "CrossMapLRN2d",
     "LayerNorm",
     "RMSNorm",
     "GroupNorm",
@@ -295,9 +347,11 @@ __all__ = [
     "RNNCell",
     "LSTMCell",
     "GRUCell",
+    "RNNCellBase",
     "RNN",
     "LSTM",
     "GRU",
+    "RNNBase",
     "MultiheadAttention",
     "TransformerEncoderLayer",
     "TransformerDecoderLayer",
@@ -306,6 +360,7 @@ __all__ = [
     "Transformer",
     "CrossEntropyLoss",
     "NLLLoss",
+    "NLLLoss2d",
     "MSELoss",
     "L1Loss",
     "SmoothL1Loss",
@@ -319,10 +374,27 @@ __all__ = [
     "SoftMarginLoss",
     "MultiMarginLoss",
     "MultiLabelSoftMarginLoss",
+    "MultiLabelMarginLoss",
     "MarginRankingLoss",
     "CosineEmbeddingLoss",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
+    "CTCLoss",
+    "AdaptiveLogSoftmaxWithLoss",
+    "DataParallel",
+    "LazyLinear",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
     "load_file",
     "save_file",
     "functional",

@@ -42,8 +42,10 @@ MODULES = {
     "functional_sampling": "grid_sample affine_grid upsample upsample_nearest upsample_bilinear",
     "functional_bags": "embedding_bag",
     "functional_ctc": "ctc_loss",
-    "functional_fractional": "fractional_max_pool2d fractional_max_pool3d",
-    "functional_random": "gumbel_softmax rrelu",
+    "functional_fractional": "fractional_max_pool2d fractional_max_pool3d "
+    "fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices",
+    "functional_random": "gumbel_softmax rrelu rrelu_",
+    "functional_orders": "conv_tbc native_channel_shuffle",
     "functional_indices": "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices "
     "adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices",
     "functional_lp": "lp_pool1d lp_pool2d lp_pool3d",

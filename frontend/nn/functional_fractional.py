@@ -75,6 +75,40 @@ def fractional_max_pool3d(
     )
 
 
+@checked
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = True,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """`fractional_max_pool2d` with return_indices=True.
+
+    >>> nn.functional.fractional_max_pool2d_with_indices(Tensor.ones(1, 5, 5), 2, output_size=3)[1].shape
+    (1, 3, 3)
+    """
+    return fractional_max_pool2d(input, kernel_size, output_size, output_ratio, True, _random_samples)
+
+
+@checked
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = True,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """`fractional_max_pool3d` with return_indices=True.
+
+    >>> nn.functional.fractional_max_pool3d_with_indices(Tensor.ones(1, 5, 5, 5), 2, output_size=3)[1].shape
+    (1, 3, 3, 3)
+    """
+    return fractional_max_pool3d(input, kernel_size, output_size, output_ratio, True, _random_samples)
+
+
 def _pooled(
     call: str,
     rank: int,

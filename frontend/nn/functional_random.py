@@ -1,8 +1,8 @@
 """Random layers besides dropout: choices that gradients pass, and slopes that are drawn.
 
 In       tensors
-Out      gumbel_softmax, rrelu
-Changes  the counter of the device's random numbers
+Out      gumbel_softmax, rrelu, rrelu_
+Changes  the counter of the device's random numbers; rrelu_, its tensor
 Next     functional.py (who asks; dropout)
 Source   Jang, Gu and Poole 2016, "Categorical Reparameterization with Gumbel-Softmax"; Xu et al. 2015 (rrelu)
 """
@@ -56,3 +56,15 @@ def rrelu(
         return input.leaky_relu((lower + upper) / 2.0)
     slopes = input._numbers("rand", input.shape, None) * (upper - lower) + lower
     return (input < 0.0).where(input * slopes, input)  # type: ignore[no-any-return]
+
+
+@checked
+def rrelu_(
+    input: Tensor, lower: float = 1.0 / 8.0, upper: float = 1.0 / 3.0, training: bool = False
+) -> Tensor:
+    """`rrelu` in place.
+
+    >>> nn.functional.rrelu_(Tensor([-24.0, 3.0])).tolist()
+    [-5.5, 3.0]
+    """
+    return input.copy_(rrelu(input, lower, upper, training))

@@ -15,6 +15,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
+from hcq.frontend.nn import functional as F
 from hcq.frontend.nn.module import Module
 from hcq.frontend.tensor import Tensor
 
@@ -101,6 +102,14 @@ class NLLLoss(_Loss):
 
     def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"):
         self._set(reduction, weight=weight, ignore_index=ignore_index)
+
+
+class NLLLoss2d(NLLLoss):
+    """NLLLoss, under an older name.
+
+    >>> nn.NLLLoss2d()(Tensor([[[[-1.0]], [[-2.0]]]]), Tensor([[[1]]])).item()
+    2.0
+    """
 
 
 class MSELoss(_Loss):
@@ -285,6 +294,46 @@ class MultiLabelSoftMarginLoss(_Loss):
 
     def __init__(self, weight: Tensor | None = None, reduction: str = "mean"):
         self._set(reduction, weight=weight)
+
+
+class MultiLabelMarginLoss(_Loss):
+    """max(0, 1 - x[target] + x) over the classes that are no targets; a target ends with -1.
+
+    >>> nn.MultiLabelMarginLoss()(Tensor([[0.5, 0.25]]), Tensor([[0, -1]])).item()
+    0.375
+    """
+
+    def __init__(self, reduction: str = "mean"):
+        self._set(reduction)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """(batch, classes) or (classes,), and classes of that shape -> of shape () for "mean" and "sum"."""
+        return F.multilabel_margin_loss(input, target, self.reduction)  # type: ignore[no-any-return]
+
+
+class CTCLoss(_Loss):
+    """Minus the logarithm of the probability of a sequence, summed over all ways to stretch it over time.
+
+    blank           the class that stands between elements
+    zero_infinity   a target that does not fit its time costs 0, and not infinity
+    Source          Graves et al. 2006
+
+    >>> logits = Tensor.zeros(4, 1, 3)
+    >>> print(nn.CTCLoss(reduction="sum")(logits.log_softmax(2), Tensor([[1, 2]]), (4,), (2,)))
+    tensor(1.6864)
+    """
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False):
+        self._set(reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(  # type: ignore[override]
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
+        """(time, batch, classes), targets (batch, longest) or in one row, and lengths; see functional.ctc_loss."""
+        return F.ctc_loss(  # type: ignore[no-any-return]
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
 
 
 class MarginRankingLoss(_Pair):

@@ -23,8 +23,9 @@ from hcq.frontend import names
 from hcq.frontend.core import changed, thread_modes, watcher
 from hcq.frontend.nn.holding import dotted, inside, is_buffer, is_parameter, trained_names
 from hcq.frontend.nn.hooks import Handle, Hooks, call
-from hcq.frontend.nn.parameter import Parameter
+from hcq.frontend.nn.parameter import Buffer, Parameter
 from hcq.frontend.nn.state import State
+from hcq.frontend.nn.uninitialized import Uninitialized
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
@@ -83,6 +84,8 @@ class Module(State):
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Tensor) and value._requires_grad and type(value) is Tensor:
             trained_names(self).add(name)  # and goes on being a parameter when it is frozen
+        if isinstance(value, Buffer):
+            vars(self).setdefault("_buffer_names", {})[name] = value.persistent
         object.__setattr__(self, name, value)
         changed()  # a recording is of what layers hold
 
@@ -547,6 +550,8 @@ def printed(name: str, extra: str, lines: list[str]) -> str:
 
 def move(tensor: Tensor, device: str | int | None, dtype: DType | None) -> None:
     """Give this very tensor, and its gradient, memory on another device or of another dtype."""
+    if isinstance(tensor, Uninitialized):
+        return tensor.place(device, dtype)
     where = tensor.device if device is None else devices.canonical(device)
     kind = dtype or tensor.dtype
     if where == tensor.device and kind is tensor.dtype:

@@ -16,7 +16,7 @@ from typing import Any
 # PyTorch's file -> ours, and private names there that programs use -> those here
 FILES: dict[str, tuple[str, dict[str, str]]] = {
     "activation": ("layers.activation", {"MultiheadAttention": "layers.attention"}),
-    "adaptive": ("layers.linear", {}),
+    "adaptive": ("layers.adaptive", {}),
     "batchnorm": ("layers.norm", {"_BatchNorm": "BatchNorm", "_NormBase": "_Running"}),
     "container": ("containers", {}),
     "conv": ("layers.convolution", {"_ConvNd": "_Convolution", "_ConvTransposeNd": "_Transposed"}),
@@ -25,6 +25,7 @@ FILES: dict[str, tuple[str, dict[str, str]]] = {
     "flatten": ("layers.shapes", {}),
     "fold": ("layers.shapes", {}),
     "instancenorm": ("layers.norm", {}),
+    "lazy": ("layers.lazy", {"LazyModuleMixin": "Lazy"}),
     "linear": ("layers.linear", {}),
     "loss": ("losses", {}),
     "module": ("module", {}),
@@ -34,7 +35,7 @@ FILES: dict[str, tuple[str, dict[str, str]]] = {
     "pooling": ("layers.pooling", {}),
     "rnn": (
         "layers.recurrent",
-        {"RNNBase": "_Recurrent", **dict.fromkeys(("RNNCell", "LSTMCell", "GRUCell"), "layers.cells")},
+        dict.fromkeys(("RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"), "layers.cells"),
     ),
     "sparse": ("layers.embedding", {}),
     "transformer": ("layers.transformer", {}),

@@ -1,9 +1,9 @@
-"""Parameters: tensors that a module trains, known as such wherever they are held.
+"""Parameters: tensors that a module trains, known as such wherever they are held; buffers, which it keeps.
 
 In       a tensor, or numbers
-Out      `Parameter`, a Tensor; `parameter_of`, the same of a value that nobody else holds
-Changes  nothing but the memory that a parameter gets
-Next     module.py (who lists them), optim/ (who moves them)
+Out      `Parameter` and `Buffer`, Tensors; `parameter_of`, the first of a value that nobody else holds
+Changes  nothing but the memory that they get
+Next     module.py (who lists them), optim/ (who moves parameters), uninitialized.py (those without a shape yet)
 
 What is computed from a parameter is a Tensor. A frozen parameter, with requires_grad False, is still a parameter.
 """
@@ -11,6 +11,7 @@ What is computed from a parameter is a Tensor. A frozen parameter, with requires
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
@@ -50,9 +51,33 @@ class Parameter(Tensor):
         return copy.requires_grad_(self._requires_grad)
 
 
+class Buffer(Tensor):
+    """A tensor that goes with a module and is not trained: `self.mask = nn.Buffer(x)` is `register_buffer("mask", x)`.
+
+    persistent   False keeps it out of state_dict
+
+    >>> net = nn.Module()
+    >>> net.mask = nn.Buffer(Tensor([1.0, 0.0]))
+    >>> list(net.state_dict()), list(net.parameters())
+    (['mask'], [])
+    """
+
+    def __init__(self, data: Any, *, persistent: bool = True) -> None:
+        if not isinstance(persistent, bool):
+            raise UsageError(f"[Buffer] persistent={shown(persistent)}: give True or False.")
+        super().__init__(data)
+        self.persistent = persistent
+
+
 def parameter_of(make: Callable[[], Tensor], requires_grad: bool = True) -> Parameter:
     """The parameter of a tensor that `make` makes: its memory is taken over, not copied."""
     made = make()
     parameter = Parameter(made, False)
     del made
     return parameter.requires_grad_() if requires_grad else parameter
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("UninitializedParameter", "UninitializedBuffer"):  # of few programs
+        return getattr(import_module("hcq.frontend.nn.uninitialized"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

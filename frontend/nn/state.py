@@ -146,6 +146,7 @@ class State(Holder):
             if hooks is not None:
                 for hook in list(hooks.load_before.values()):
                     hook(module, state, dotted(name), {}, strict, *loaded, problems)
+            module._take_shapes(state, dotted(name))
         own = self._own_places()
         extra = {
             dotted(name) + EXTRA: module
@@ -178,6 +179,9 @@ class State(Holder):
                 for hook in list(hooks.load_after.values()):
                     hook(module, loaded)
         return loaded
+
+    def _take_shapes(self, state: Mapping[str, Any], prefix: str) -> None:
+        """Before a state is loaded: what has no shapes yet may take those of the state."""
 
     def _own_places(self) -> dict[str, _Place]:
         return {

@@ -331,6 +331,26 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "nn.TransformerDecoder": ("nn.ReLU()", "2"),
     "nn.TransformerEncoder.forward": None,
     "nn.TransformerDecoder.forward": None,
+    "nn.FractionalMaxPool2d": ("2", "2"),
+    "nn.FractionalMaxPool2d.forward": ("nn.FractionalMaxPool2d(2, 2)", "image"),
+    "nn.FractionalMaxPool3d": ("2", "1"),
+    "nn.FractionalMaxPool3d.forward": ("nn.FractionalMaxPool3d((1, 2, 2), (1, 2, 2))", "image"),
+    "nn.RNNBase": ("'GRU'", "3", "2"),
+    "nn.RNNBase.forward": ("nn.RNNBase('GRU', 3, 2)", "cube"),
+    "nn.RNNCellBase": ("3", "2", "True", "4"),
+    "nn.RNNCellBase.forward": None,
+    "nn.UninitializedParameter": None,
+    "nn.UninitializedBuffer": None,
+    "nn.DataParallel": ("nn.ReLU()",),
+    "nn.DataParallel.forward": ("nn.DataParallel(nn.ReLU())", "x"),
+    "nn.LazyLinear": ("2",),
+    "nn.LazyLinear.forward": None,  # the call makes it another layer
+    **{
+        f"nn.Lazy{kind}{axes}d{what}": None if what else ("2", "1") if kind.startswith("Conv") else ()
+        for kind in ("Conv", "ConvTranspose", "BatchNorm", "InstanceNorm")
+        for axes in (1, 2, 3)
+        for what in ("", ".forward")
+    },
     "nn.MultiMarginLoss.forward": ("nn.MultiMarginLoss()", "y", "Tensor([0, 2])"),
     "nn.utils.get_total_norm": ("[x]",),
     "nn.utils.parameters_to_vector": ("[x]",),

@@ -46,6 +46,9 @@ BITS = _R.integers(0, 2, (5, 4)).astype(np.float32)
 WEIGHTS = np.array([0.5, 1.0, 2.0, 1.5], dtype=np.float32)
 INDICES = _R.integers(0, 5, (2, 3))
 
+SHARES = _R.uniform(0.0, 1.0, (2, 4, 3)).astype(np.float32)
+SEQUENCES = np.array([[1, 3, 3, 2], [2, 1, 0, 0]])
+
 LAYERS = [
     case("Linear 6 3"), case("Linear 6 3", bias=False), case("Bilinear 3 4 5", (2, 3), (2, 4)), case("Identity"),
     case("Conv1d 4 6 3", stride=2, padding=1), case("Conv1d 4 4 3", groups=4, dilation=2, bias=False),
@@ -102,6 +105,11 @@ LAYERS = [
     case("TransformerEncoderLayer 6 2 8 0.0 'gelu'", (4, 2, 6), norm_first=True),
     case("TransformerDecoderLayer 6 2 8 0.0", (3, 2, 6), (4, 2, 6)),
     case("Transformer 4 2 1 1 6 0.0", (3, 2, 4), (2, 2, 4)),
+    case("CrossMapLRN2d 3", IMAGE, alpha=0.5), case("CrossMapLRN2d 4", IMAGE, alpha=0.5),
+    case("SyncBatchNorm 4", evaluated=True),
+    case("FractionalMaxPool2d 2", IMAGE, output_size=(3, 2), _random_samples=SHARES[:, :, :2]),
+    case("FractionalMaxPool3d (1,2,2)", SOLID, output_ratio=0.5, _random_samples=SHARES[:1, :2]),
+    case("AdaptiveLogSoftmaxWithLoss 6 9 [2,5] 2.0", (5, 6), np.array([0, 8, 3, 1, 4]), head_bias=True),
 ]  # fmt: skip
 
 LOSSES = [
@@ -117,6 +125,12 @@ LOSSES = [
     case("GaussianNLLLoss", (5, 4), (5, 4), CHANCES, full=True), case("HingeEmbeddingLoss", (5,), SIGNS, margin=0.8),
     case("SoftMarginLoss", (5,), SIGNS), case("MultiMarginLoss", (5, 4), ROWS, p=2, margin=0.7, weight=WEIGHTS),
     case("MultiLabelSoftMarginLoss", (5, 4), BITS, weight=WEIGHTS),
+    case("MultiLabelMarginLoss", (2, 4), np.array([[3, 0, -1, 1], [2, -1, 0, 0]])),
+    case("NLLLoss2d", (2, 4, 3, 2), _R.integers(0, 4, (2, 3, 2)), ignore_index=1),
+    case("CTCLoss", np.log(_R.dirichlet(np.ones(5), (7, 2))).astype(np.float32), SEQUENCES, np.array([7, 5]),
+         np.array([4, 2])),
+    case("CTCLoss 4 'sum' True", np.log(_R.dirichlet(np.ones(5), (6, 2))).astype(np.float32), SEQUENCES,
+         np.array([4, 6]), np.array([4, 2])),
     case("MarginRankingLoss", (5,), (5,), SIGNS, margin=0.3),
     case("CosineEmbeddingLoss", (5, 4), (5, 4), SIGNS, margin=0.1),
     case("TripletMarginLoss", (5, 4), (5, 4), (5, 4), swap=True, p=2.0),

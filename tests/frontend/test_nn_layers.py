@@ -108,7 +108,8 @@ def test_the_table_has_every_layer_and_loss():
     named = {case.name for case in CASES}
     others = set(
         "Module Sequential ModuleList ModuleDict ParameterList ParameterDict Parameter BatchNorm MaxUnpool1d "
-        "MaxUnpool2d MaxUnpool3d TransformerEncoder TransformerDecoder DataParallel".split()
+        "MaxUnpool2d MaxUnpool3d TransformerEncoder TransformerDecoder Buffer UninitializedParameter "
+        "UninitializedBuffer RNNBase RNNCellBase DataParallel".split()
     )
     classes = {name for name in nn.__all__ if isinstance(getattr(nn, name), type)}
-    assert classes - named == others
+    assert {name for name in classes - named if not name.startswith("Lazy")} == others

@@ -1,7 +1,8 @@
 """Cells: one step of a recurrent layer.
 
 In       what comes in, and the state before
-Out      the state after: `RNNCell`, `LSTMCell`, `GRUCell`; `STEPS`, the same as functions of products made already
+Out      the state after: `RNNCell`, `LSTMCell`, `GRUCell`, their base `RNNCellBase`; `STEPS`, the same as functions of
+         products made already
 Changes  nothing
 Next     recurrent.py (whole sequences)
 """
@@ -53,15 +54,21 @@ class Step(NamedTuple):
 
 
 STEPS = {
-    "tanh": Step(_tanh, 1, 1),
-    "relu": Step(_relu, 1, 1),
-    "lstm": Step(_lstm, 2, 4),
-    "gru": Step(_gru, 1, 3),
+    "RNN_TANH": Step(_tanh, 1, 1),
+    "RNN_RELU": Step(_relu, 1, 1),
+    "LSTM": Step(_lstm, 2, 4),
+    "GRU": Step(_gru, 1, 3),
 }
 
 
-class _Cell(Module):
-    """One step: weight_ih (gates * hidden, input), weight_hh (gates * hidden, hidden), and two biases."""
+class RNNCellBase(Module):
+    """What cells have in common: weight_ih (chunks * hidden, input), weight_hh (chunks * hidden, hidden), two biases.
+
+    num_chunks   how many gates a step has; `mode`, of a subclass, says which
+
+    >>> isinstance(nn.GRUCell(4, 8), nn.RNNCellBase), nn.RNNCellBase(4, 8, True, 3).weight_ih.shape
+    (True, (24, 4))
+    """
 
     mode = ""
 
@@ -69,14 +76,15 @@ class _Cell(Module):
         self,
         input_size: int,
         hidden_size: int,
-        bias: bool = True,
+        bias: bool,
+        num_chunks: int,
         device: str | None = None,
         dtype: DType | None = None,
     ):
-        positive(type(self).__name__, input_size=input_size, hidden_size=hidden_size)
+        positive(type(self).__name__, input_size=input_size, hidden_size=hidden_size, num_chunks=num_chunks)
         self.input_size, self.hidden_size = input_size, hidden_size
         self._has_bias = bias
-        rows, bound = STEPS[self.mode].gates * hidden_size, 1.0 / math.sqrt(hidden_size)
+        rows, bound = num_chunks * hidden_size, 1.0 / math.sqrt(hidden_size)
         self.weight_ih = drawn((rows, input_size), bound, dtype, device)
         self.weight_hh = drawn((rows, hidden_size), bound, dtype, device)
         self.bias_ih = drawn((rows,), bound, dtype, device) if bias else None
@@ -90,6 +98,8 @@ class _Cell(Module):
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         """(batch, input_size) and the state (batch, hidden_size) -> the next state; the batch may be left out."""
+        if self.mode not in STEPS:
+            return super().forward(input, hx)  # which says that there is none
         if input.shape[-1:] != (self.input_size,) or input.ndim not in (1, 2):
             raise UsageError(
                 f"[{type(self).__name__}] {input.shape}: it needs (batch, {self.input_size}) or ({self.input_size},)."
@@ -117,14 +127,12 @@ class _Cell(Module):
         return f"{self.input_size}, {self.hidden_size}" + ("" if self._has_bias else ", bias=False")
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """One step of an RNN.
 
     >>> nn.RNNCell(4, 8)(Tensor.zeros(4), Tensor.zeros(8)).shape
     (8,)
     """
-
-    mode = "tanh"
 
     def __init__(
         self,
@@ -137,15 +145,15 @@ class RNNCell(_Cell):
     ):
         if nonlinearity not in ("tanh", "relu"):
             raise UsageError(f"[RNNCell] nonlinearity {nonlinearity!r}: use 'tanh' or 'relu'.")
-        self.nonlinearity = self.mode = nonlinearity
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity, self.mode = nonlinearity, f"RNN_{nonlinearity.upper()}"
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
 
     def extra_repr(self) -> str:
         other = f", nonlinearity={self.nonlinearity}" if self.nonlinearity != "tanh" else ""
         return super().extra_repr() + other
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """One step of an LSTM; the state is (h, c).
 
     >>> h, c = nn.LSTMCell(4, 8)(Tensor.zeros(3, 4))
@@ -153,14 +161,34 @@ class LSTMCell(_Cell):
     ((3, 8), (3, 8))
     """
 
-    mode = "lstm"
+    mode = "LSTM"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ):
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """One step of a GRU.
 
     >>> nn.GRUCell(4, 8)(Tensor.zeros(3, 4)).shape
     (3, 8)
     """
 
-    mode = "gru"
+    mode = "GRU"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ):
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)

@@ -2,7 +2,7 @@
 
 In       tensors
 Out      `BatchNorm`, `InstanceNorm` (statistics of the batch, running ones for evaluation), `LayerNorm`, `GroupNorm`,
-         `RMSNorm`, `LocalResponseNorm`
+         `RMSNorm`, `LocalResponseNorm`, `CrossMapLRN2d`; `SyncBatchNorm`, which is a BatchNorm
 Changes  in training mode, BatchNorm's running statistics: lazily, with the next realize of a step or of themselves
 Next     ../optim/ (whose step also does the pending updates of statistics)
 """
@@ -10,6 +10,7 @@ Next     ../optim/ (whose step also does the pending updates of statistics)
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from hcq.errors import UsageError
@@ -174,6 +175,64 @@ class BatchNorm3d(BatchNorm):
     ranks = (5,)
 
 
+class SyncBatchNorm(BatchNorm):
+    """BatchNorm over a whole batch, wherever it is: a batch that is split over this machine's devices is one batch.
+
+    process_group   may be given and says nothing
+    Raises          UsageError in training, where several processes train (hcq.distributed): each has a batch of its own
+
+    >>> net = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(3), nn.ReLU()))
+    >>> type(net[0]).__name__, list(net.state_dict())[:2]
+    ('SyncBatchNorm', ['0.weight', '0.bias'])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: str | None = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, num_features, ...), of the same shape, as BatchNorm."""
+        world = getattr(sys.modules.get("hcq.frontend.distributed.meeting"), "_world", None)
+        if self.training and world is not None and world.size > 1:
+            raise UsageError(
+                f"[SyncBatchNorm] {world.size} processes: means over the batches of several are not computed. "
+                "Split a batch over this machine's devices with Tensor.shard, or use GroupNorm."
+            )
+        return super().forward(x)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module, in which every BatchNorm is a SyncBatchNorm of the same parameters and statistics.
+
+        >>> layer = nn.BatchNorm1d(3, momentum=0.2).eval()
+        >>> made = nn.SyncBatchNorm.convert_sync_batchnorm(layer)
+        >>> made.weight is layer.weight, made.momentum, made.training
+        (True, 0.2, False)
+        """
+        if isinstance(module, BatchNorm):
+            made = cls.__new__(cls)
+            vars(made).update(vars(module))
+            made.process_group = process_group
+            return made
+        for name, child in module.named_children():
+            changed = cls.convert_sync_batchnorm(child, process_group)
+            if changed is not child:
+                module.set_submodule(name, changed)
+        return module
+
+
 class _InstanceNorm(_Running):
     """Each channel of each sample to mean 0 and deviation 1; with track_running_stats, evaluation uses those.
 
@@ -256,6 +315,33 @@ class LocalResponseNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         """The same shape; see Tensor.local_response_norm."""
         return x.local_response_norm(self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """LocalResponseNorm of images, of Torch's older kind, with what PyTorch computes: channel 0 is in every window.
+
+    An even `size` sees one channel less than it divides by.
+
+    >>> print(nn.CrossMapLRN2d(1, alpha=1.0, beta=1.0, k=0)(Tensor([[[[2.0]], [[4.0]]]])).flatten())
+    tensor([0.5000, 0.2000])
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1):
+        positive("CrossMapLRN2d", size=size)
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, channels, h, w), of the same shape."""
+        if x.ndim != 4:
+            raise UsageError(f"[CrossMapLRN2d] a tensor of shape {x.shape}: give (n, channels, h, w).")
+        line = Tensor.arange(x.shape[1], device=x.device)
+        seen = ((line.unsqueeze(1) - line).abs() <= (self.size - 1) // 2) | (line == 0)
+        squares = x.square().flatten(2)
+        sums = (seen.cast(x.dtype) @ squares).reshape(x.shape)
+        return x * (sums * (self.alpha / self.size) + self.k) ** -self.beta
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

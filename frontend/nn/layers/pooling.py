@@ -2,7 +2,7 @@
 
 In       windows, then tensors (..., channels, sizes)
 Out      `MaxPool1d` to `MaxPool3d`, `AvgPool1d` to `AvgPool3d`, `LPPool1d` to `LPPool3d`,
-         `MaxUnpool1d` to `MaxUnpool3d`,
+         `MaxUnpool1d` to `MaxUnpool3d`, `FractionalMaxPool2d`, `FractionalMaxPool3d`,
          `AdaptiveAvgPool1d` to `AdaptiveAvgPool3d`, `AdaptiveMaxPool1d` to `AdaptiveMaxPool3d`
 Changes  nothing
 Next     ../../methods/pooling.py (what they compute)
@@ -14,6 +14,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
+from hcq.frontend.nn import functional as F
 from hcq.frontend.nn.layers.sizes import several
 from hcq.frontend.nn.module import Module
 from hcq.frontend.tensor import Tensor
@@ -387,6 +388,60 @@ class AdaptiveMaxPool3d(_AdaptiveMax):
 
     >>> nn.AdaptiveMaxPool3d(2)(Tensor.zeros(1, 4, 5, 6)).shape
     (1, 2, 2, 2)
+    """
+
+    rank = 3
+
+
+class _Fractional(Module):
+    """The greatest elements of windows at random places, of a number or a share of the sizes."""
+
+    rank = 2
+    buffers_of_class = ("_random_samples",)
+
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, ...],
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ):
+        several(type(self).__name__, "kernel_size", kernel_size, self.rank, 1)
+        if (output_size is None) == (output_ratio is None):
+            raise UsageError(f"[{type(self).__name__}] give one of output_size and output_ratio.")
+        self.kernel_size, self.return_indices = _as_given(kernel_size), return_indices
+        self.output_size, self.output_ratio = _as_given(output_size), _as_given(output_ratio)
+        self._random_samples = _random_samples
+
+    def forward(self, x: Tensor) -> Any:
+        """(..., channels, sizes) -> (..., channels, output_size), and with return_indices their places."""
+        pool = getattr(F, f"fractional_max_pool{self.rank}d")
+        return pool(
+            x,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            self._random_samples,
+        )
+
+
+class FractionalMaxPool2d(_Fractional):
+    """The greatest elements of random windows of the last two axes; see functional.fractional_max_pool2d.
+
+    Source  Graham 2014
+
+    >>> nn.FractionalMaxPool2d(2, output_ratio=0.5)(Tensor.ones(1, 2, 9, 9)).shape
+    (1, 2, 4, 4)
+    """
+
+
+class FractionalMaxPool3d(_Fractional):
+    """The greatest elements of random windows of the last three axes.
+
+    >>> nn.FractionalMaxPool3d(2, output_size=3)(Tensor.ones(1, 2, 5, 5, 5)).shape
+    (1, 2, 3, 3, 3)
     """
 
     rank = 3

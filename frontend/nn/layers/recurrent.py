@@ -1,7 +1,7 @@
 """Recurrent layers: a state that goes from step to step along a sequence.
 
 In       sequences (length, batch, features), or (batch, length, features) with batch_first, or packed ones
-Out      `RNN`, `LSTM`, `GRU`, and their cells, which take one step
+Out      `RNN`, `LSTM`, `GRU`, their base `RNNBase`
 Changes  nothing
 Next     cells.py (one step), ../utils/rnn.py (packed sequences)
 
@@ -25,20 +25,22 @@ from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
 
 
-class _Recurrent(Module):
-    """Several layers, each in one direction or in both.
+class RNNBase(Module):
+    """Several layers, each in one direction or in both: what RNN, LSTM and GRU have in common.
 
+    mode            "RNN_TANH", "RNN_RELU", "LSTM" or "GRU"
     num_layers      layers on top of each other
     batch_first     the batch is the first axis, of inputs and outputs; not of states
     dropout         between layers, in training
     bidirectional   each layer reads the sequence backwards, too, and gives both results side by side
-    """
 
-    mode = ""
-    gates = 1
+    >>> isinstance(nn.LSTM(3, 4), nn.RNNBase), nn.RNNBase("GRU", 3, 4)(Tensor.ones(5, 1, 3))[0].shape
+    (True, (5, 1, 4))
+    """
 
     def __init__(
         self,
+        mode: str,
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
@@ -51,8 +53,11 @@ class _Recurrent(Module):
         dtype: DType | None = None,
     ):
         call = type(self).__name__
+        if mode not in STEPS:
+            raise UsageError(f"[{call}] mode {shown(mode)}: use one of {list(STEPS)}.")
+        self.mode = mode
         positive(call, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
-        if proj_size and (not isinstance(self, LSTM) or not 0 < proj_size < hidden_size):
+        if proj_size and (mode != "LSTM" or not 0 < proj_size < hidden_size):
             raise UsageError(f"[{call}] proj_size {proj_size}: an LSTM takes one from 1 to hidden_size - 1.")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, probability(call, dropout)
@@ -65,7 +70,7 @@ class _Recurrent(Module):
             for way in ("", "_reverse") if bidirectional else ("",):
                 suffix = f"l{layer}{way}"
                 self._suffixes.append(suffix)
-                rows = self.gates * hidden_size
+                rows = STEPS[mode].gates * hidden_size
                 setattr(self, f"weight_ih_{suffix}", drawn((rows, taken), bound, dtype, device))
                 setattr(self, f"weight_hh_{suffix}", drawn((rows, result), bound, dtype, device))
                 if bias:
@@ -193,15 +198,13 @@ class _Recurrent(Module):
         return ", ".join(parts)
 
 
-class RNN(_Recurrent):
+class RNN(RNNBase):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu instead of tanh.
 
     >>> y, h = nn.RNN(3, 4, num_layers=2)(Tensor.ones(5, 1, 3))
     >>> y.shape, h.shape
     ((5, 1, 4), (2, 1, 4))
     """
-
-    mode = "tanh"
 
     def __init__(
         self,
@@ -218,13 +221,14 @@ class RNN(_Recurrent):
     ):
         if nonlinearity not in ("tanh", "relu"):
             raise UsageError(f"[RNN] nonlinearity {nonlinearity!r}: use 'tanh' or 'relu'.")
-        self.nonlinearity = self.mode = nonlinearity
+        self.nonlinearity = nonlinearity
         super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
-        )
+            f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first, dropout,
+            bidirectional, 0, device, dtype,
+        )  # fmt: skip
 
 
-class LSTM(_Recurrent):
+class LSTM(RNNBase):
     """Long short-term memory; the state is (h, c). proj_size makes h shorter than c, by a matrix.
 
     Source  Hochreiter and Schmidhuber 1997; Sak et al. 2014 (projection)
@@ -234,10 +238,26 @@ class LSTM(_Recurrent):
     ((2, 5, 8), (2, 2, 4), (2, 2, 4))
     """
 
-    mode, gates = "lstm", 4
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ):
+        super().__init__(
+            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device,
+            dtype,
+        )  # fmt: skip
 
 
-class GRU(_Recurrent):
+class GRU(RNNBase):
     """Gated recurrent units.
 
     Source  Cho et al. 2014
@@ -246,8 +266,6 @@ class GRU(_Recurrent):
     >>> output.shape, state.shape
     ((5, 3, 16), (4, 3, 8))
     """
-
-    mode, gates = "gru", 3
 
     def __init__(
         self,
@@ -262,5 +280,5 @@ class GRU(_Recurrent):
         dtype: DType | None = None,
     ):
         super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
-        )
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )  # fmt: skip

@@ -381,6 +381,7 @@ def _checked(name: str, found: list[Any], before: list[Tensor]) -> list[Tensor]:
                 f"[{name}] parameters {seen[id(parameter)]} and {place} are the same tensor: name each once."
             )
         seen[id(parameter)] = place
+        _ = parameter.shape  # one of a lazy layer has none yet, and says so
         if not parameter.dtype.is_float:
             raise UsageError(
                 f"[{name}] parameter {place} is {parameter.dtype.name}: only floats can be optimized."

@@ -1,0 +1,100 @@
+"""Names of nn that older programs use, and what has no row in the table of layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hcq
+from hcq import Tensor, UsageError, nn
+
+
+def test_a_buffer_is_kept_where_it_is_set_and_not_trained():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mask = nn.Buffer(Tensor([1.0, 0.0]))
+            self.seen = nn.Buffer(Tensor([3]), persistent=False)
+
+    net = Net()
+    assert list(net.state_dict()) == ["mask"]
+    assert [name for name, _ in net.named_buffers()] == ["mask", "seen"]
+    assert list(net.parameters()) == []
+    assert net.half().mask.dtype is hcq.float16
+    net.mask = Tensor([2.0])  # another tensor in its place is a buffer, too
+    assert [name for name, _ in net.named_buffers()] == ["mask", "seen"]
+
+
+def test_bases_say_what_recurrent_layers_are():
+    assert isinstance(nn.GRU(2, 3), nn.RNNBase) and not isinstance(nn.GRUCell(2, 3), nn.RNNBase)
+    assert isinstance(nn.LSTMCell(2, 3), nn.RNNCellBase)
+    assert [nn.RNN(2, 3, nonlinearity="relu").mode, nn.LSTM(2, 3).mode] == ["RNN_RELU", "LSTM"]
+    layer, base = nn.LSTM(2, 3, proj_size=2), nn.RNNBase("LSTM", 2, 3, proj_size=2)
+    base.load_state_dict(layer.state_dict())
+    x = Tensor.randn(4, 1, 2)
+    assert hcq.equal(layer(x)[0], base(x)[0])
+    with pytest.raises(UsageError, match=r"\[RNNBase\] mode 'lstm': use one of"):
+        nn.RNNBase("lstm", 2, 3)
+    with pytest.raises(UsageError, match=r"\[RNNCellBase\] has no forward"):
+        nn.RNNCellBase(2, 3, True, 4)(Tensor.zeros(2))
+
+
+def test_batch_norms_become_synchronised_ones_wherever_they_are_held():
+    net = nn.Sequential(
+        nn.Conv2d(1, 2, 1), nn.ModuleList([nn.BatchNorm2d(2), nn.ReLU()]), nn.InstanceNorm2d(2)
+    )
+    state = {name: tensor.tolist() for name, tensor in net.state_dict().items()}
+    made = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    assert made is net and type(net[1][0]) is nn.SyncBatchNorm and type(net[2]) is nn.InstanceNorm2d
+    assert {name: tensor.tolist() for name, tensor in net.state_dict().items()} == state
+    x = Tensor.randn(3, 2, 4, 4)
+    other = nn.BatchNorm2d(2)
+    assert hcq.equal(net[1][0](x), other(x)) and hcq.equal(net[1][0].running_var, other.running_var)
+
+
+@pytest.mark.torch
+def test_an_adaptive_softmax_has_pytorchs_probabilities_of_all_classes():
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.AdaptiveLogSoftmaxWithLoss(6, 10, [2, 5], div_value=1.5)
+    ours = nn.AdaptiveLogSoftmaxWithLoss(6, 10, [2, 5], div_value=1.5)
+    ours.load_state_dict(theirs.state_dict())
+    x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    expected = theirs.log_prob(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(ours.log_prob(Tensor(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(ours.predict(Tensor(x)).numpy(), theirs.predict(torch.tensor(x)).numpy())
+    one = ours(Tensor(x[0]), Tensor(7))
+    assert one.output.shape == () and one.loss.item() == pytest.approx(-expected[0, 7], rel=1e-5)
+    assert np.isnan(ours(Tensor(x[:1]), Tensor([10])).loss.item())
+    with pytest.raises(UsageError, match=r"cutoffs \(5, 2\): give ascending numbers"):
+        nn.AdaptiveLogSoftmaxWithLoss(6, 10, (5, 2))
+
+
+@pytest.mark.torch
+def test_a_convolution_with_the_time_first_is_pytorchs():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((7, 2, 3), (3, 3, 4), (4,)))
+    expected = torch.nn.functional.conv_tbc(torch.tensor(x), torch.tensor(w), torch.tensor(b), 1).numpy()
+    found = nn.functional.conv_tbc(Tensor(x), Tensor(w), Tensor(b), 1)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert hcq.equal(hcq.conv_tbc(Tensor(x), Tensor(w), Tensor(b), 1), found)
+
+
+@pytest.mark.torch
+def test_fractional_pools_with_indices_say_where_pytorchs_do():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(1)
+    x, at = rng.standard_normal((2, 3, 7, 6)).astype(np.float32), rng.random((2, 3, 2), np.float32)
+    kept = {"output_size": (3, 2)}
+    theirs = torch.nn.functional.fractional_max_pool2d_with_indices(
+        torch.tensor(x), 2, **kept, _random_samples=torch.tensor(at)
+    )
+    ours = nn.functional.fractional_max_pool2d_with_indices(Tensor(x), 2, **kept, _random_samples=Tensor(at))
+    for a, b in zip(ours, theirs):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_a_randomised_relu_writes_its_tensor():
+    x = Tensor([-8.0, 1.0]).realize()
+    assert nn.functional.rrelu_(x, training=True) is x
+    assert -8.0 / 3.0 - 1e-5 <= x[0].item() <= -1.0 and x[1].item() == 1.0
