@@ -12,7 +12,11 @@ from hcq.errors import UsageError
 
 
 class OutOfRange(UsageError, IndexError):
-    """An axis or an index that the tensor does not have."""
+    """An axis or an index that the tensor does not have, or that is none."""
+
+
+class WrongType(UsageError, TypeError):
+    """An argument of another type than the call takes, where Python says TypeError."""
 
 
 class NotReal(UsageError):

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from hcq.checks import shown
 from hcq.frontend import placing, sizes, variable
-from hcq.frontend.errors import UsageError
+from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.ir.dtype import DType, Scalar, dtypes, element, truncate
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import MOVEMENT, Op
@@ -287,7 +287,8 @@ def broadcast_shape(call: str, *shapes: Shape) -> Shape:
             if size == 1 or size == result[axis]:
                 continue
             if result[axis] != 1:
-                raise UsageError(
+                kind = OutOfRange if call == "index" else UsageError
+                raise kind(
                     f"[{call}] shapes {' and '.join(map(str, shapes))} do not broadcast: axis {axis - rank} has "
                     f"sizes {result[axis]} and {size}. Reshape one, or add an axis with unsqueeze."
                 )

@@ -24,12 +24,16 @@ class HcqError(Exception):
     """
 
 
-class UsageError(HcqError, ValueError):
+class UsageError(HcqError, ValueError, RuntimeError):
     """The call cannot mean anything sensible; the message says what would.
 
-    >>> Tensor([1.0, 2.0]) + Tensor([1.0, 2.0, 3.0])
-    Traceback (most recent call last):
-    hcq.errors.UsageError: ...
+    A ValueError and a RuntimeError, which PyTorch raises where this is raised: what catches either goes on working.
+
+    >>> try:
+    ...     Tensor([1.0, 2.0]) + Tensor([1.0, 2.0, 3.0])
+    ... except RuntimeError as error:
+    ...     print(type(error).__name__)
+    UsageError
     """
 
 

@@ -23,7 +23,7 @@ from hcq.frontend import variable, views
 from hcq.frontend.conditions import require
 from hcq.frontend.core import Core, thread_modes, watcher
 from hcq.frontend.data import MAX_DEPTH
-from hcq.frontend.errors import OutOfRange, UsageError
+from hcq.frontend.errors import OutOfRange, UsageError, WrongType
 from hcq.frontend.function import constant_in
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import (
@@ -214,9 +214,7 @@ class Indexing(Methods):
         start, stop = (0 if part.start is None else part.start), (size if part.stop is None else part.stop)
         for end in (start, stop, 1 if part.step is None else part.step):
             if not isinstance(end, Bound) and not is_whole(end):
-                raise UsageError(
-                    f"[index] slice bound {shown(end)} on axis {axis} is not an int. Convert it."
-                )
+                raise WrongType(f"[index] slice bound {shown(end)} on axis {axis} is not an int. Convert it.")
         if part.step is not None and part.step != 1:
             raise UsageError(f"[index] a slice of axis {axis} by {size} with a step. Take every element.")
         start, stop = (size + end if not isinstance(end, Bound) and end < 0 else end for end in (start, stop))
@@ -248,7 +246,7 @@ class Indexing(Methods):
             if isinstance(item, type) or not (
                 isinstance(item, (list, tuple)) or hasattr(item, "__array__") or hasattr(item, "__index__")
             ):
-                raise UsageError(
+                raise OutOfRange(
                     f"[index] {shown(item)} ({type(item).__name__}) is not an index. Use ints, slices, None, "
                     "..., lists of ints, or tensors of integers or bool."
                 )
@@ -256,7 +254,7 @@ class Indexing(Methods):
                 try:
                     return [item.__index__()]
                 except TypeError:
-                    raise UsageError(f"[index] {shown(item)} is not an index. Use integers.") from None
+                    raise OutOfRange(f"[index] {shown(item)} is not an index. Use integers.") from None
             values = _flat(item)
             tensor = self._like(self._node_of(item, None))
             watching = watcher()
@@ -270,7 +268,7 @@ class Indexing(Methods):
         if tensor.node.dtype.is_bool:
             return self._mask_picks(tensor, used)
         if not tensor.node.dtype.is_integer:
-            raise UsageError(
+            raise OutOfRange(
                 f"[index] indices are {tensor.node.dtype.name}. Use integers or bool: x.cast(dtypes.int64)."
             )
         return [_Pick(tensor, values)]
@@ -730,7 +728,7 @@ def _slice_part(part: slice, size: int, axis: int) -> tuple[tuple[int, int, int]
         return (0, size, 1), False, size
     for bound in (part.start, part.stop, part.step):
         if bound is not None and not (is_whole(bound) or (isinstance(bound, Core) and not bound.node.shape)):
-            raise UsageError(
+            raise WrongType(
                 f"[index] slice bound {shown(bound)} on axis {axis} is not an int. Convert it first."
             )
     if part.step is not None and part.step.__index__() == 0:

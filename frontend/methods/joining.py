@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from hcq.checks import is_whole, shown
 from hcq.frontend.core import Core
-from hcq.frontend.errors import UsageError
+from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.frontend.function import also_of
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import joined
@@ -44,7 +44,7 @@ class Joining(Methods):
         ] or parts  # (0,) joins anything, as in PyTorch
         first = parts[0]
         if not first.node.shape:
-            raise UsageError("[cat] tensors of shape () have no axis to join. Use stack.")
+            raise OutOfRange("[cat] tensors of shape () have no axis to join. Use stack.")
         axis = first._axis("cat", dim)
         for place, part in enumerate(parts):
             a, b = first.node.shape, part.node.shape

@@ -305,3 +305,23 @@ def test_every_turn_of_a_sum_of_one_number_in_one_place_counts():
     assert Tensor.zeros(1).scatter_add(0, place, Tensor.ones(3)).tolist() == [3.0]
     wide = place.reshape(3, 1).expand(3, 2)
     assert Tensor.zeros(1, 2).scatter_add(0, wide, Tensor.full((3, 2), 2.0)).tolist() == [[6.0, 6.0]]
+
+
+@pytest.mark.parametrize(
+    "index, kind",
+    [
+        (1.5, IndexError),
+        ((0, 0.0), IndexError),
+        ("a", IndexError),
+        (slice("0", "1"), TypeError),
+        (slice(0.0, None), TypeError),
+        (([0, 1], [0, 1, 2]), IndexError),
+    ],
+    ids=str,
+)
+def test_what_is_no_index_is_an_error_of_pythons_kind(index, kind):
+    with pytest.raises(UsageError) as caught:
+        Tensor.zeros(3, 4)[index]
+    assert isinstance(caught.value, kind)
+    with pytest.raises(kind):
+        np.zeros((3, 4))[index]
