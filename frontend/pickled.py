@@ -43,7 +43,7 @@ def reduced(tensor: Any, protocol: int) -> tuple[Any, ...]:
     shape = tensor._shape_now()
     return (
         again,
-        (type(tensor), raw, shape, tensor.dtype.name, str(tensor.device), axis, tensor.requires_grad),
+        (type(tensor), [raw], shape, tensor.dtype.name, str(tensor.device), axis, tensor.requires_grad),
         state,
     )
 
@@ -60,14 +60,15 @@ def _numbers(tensor: Any) -> Any:
 
 def again(
     kind: type,
-    raw: Any,
+    held: list[Any],
     shape: tuple[int, ...],
     dtype: str,
     device: str,
     axis: int | None,
     requires_grad: bool,
 ) -> Any:
-    """The tensor of `reduced`."""
+    """The tensor of `reduced`. The numbers are taken out of what holds them: who unpickles keeps that to the end."""
+    raw = held.pop()
     home = devices.members(device)[0] if devices.is_group(device) else device
     made: Any = Core._kind(False, device=home)
     made = made._of(made._upload(shape, NAMED[dtype], memoryview(raw)), home)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tracemalloc
 
 import pytest
 
@@ -59,6 +60,19 @@ def test_numbers_may_travel_beside_the_pickle():
     text = pickle.dumps(Tensor.arange(1000), protocol=5, buffer_callback=buffers.append)
     assert len(text) < 500 and len(buffers) == 1
     assert pickle.loads(text, buffers=buffers).tolist() == list(range(1000))
+
+
+def test_numbers_beside_the_pickle_are_let_go_one_tensor_after_the_other():
+    count, size = 8, 1 << 16
+    pickled = pickle.dumps(
+        [Tensor.rand(size).realize() for _ in range(count)], 5, buffer_callback=lambda _: None
+    )
+    tracemalloc.start()
+    again = pickle.loads(pickled, buffers=(bytearray(4 * size) for _ in range(count)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [x.shape for x in again] == [(size,)] * count
+    assert peak < 3 * 4 * size
 
 
 def test_one_tensor_that_is_there_twice_is_one_again():
