@@ -530,7 +530,8 @@ class Tensor(
 
         Lazy: the write happens when this tensor is realized. Tensors made from this one before keep the old values.
         Where this one is a view, the tensor that it views gets the new ones.
-        Raises  UsageError for another shape (but ()), dtype or device
+        A value of fewer axes, or with axes of size 1, is repeated along them.
+        Raises  UsageError for a shape that does not expand to this one, another dtype or device
 
         >>> x = Tensor([1.0, 2.0])
         >>> before = x + 0.0
@@ -538,10 +539,14 @@ class Tensor(
         ([10.0, 20.0], [1.0, 2.0])
         """
         value = self._operand("assign", value)
-        if not isinstance(value, Core) or (value.shape != self.shape and value.shape):
-            raise UsageError(
-                f"[assign] {value.shape} into {self.shape}: the shapes must be equal. Reshape or expand it."
-            )
+        shape, given = self.shape, value.shape
+        if given != shape and given:
+            ends = shape[len(shape) - len(given) :] if len(given) <= len(shape) else ()
+            if not ends or any(have != size and have != 1 for have, size in zip(given, ends)):
+                raise UsageError(
+                    f"[assign] {given} into {shape}: the shapes must be equal. Reshape or expand it."
+                )
+            value = value.expand(*shape)
         if value.device != self.device:
             raise UsageError(
                 f'[assign] a value on {value.device} into {self.device}. Move it: y.to("{self.device}").'

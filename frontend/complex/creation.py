@@ -23,35 +23,62 @@ class Creation(Pair):
 
     __slots__ = ()
 
-    def full_like(self, fill_value: Any, dtype: AnyDType | None = None) -> Any:
-        """One number in this tensor's shape, dtype (unless given) and device."""
+    def full_like(
+        self,
+        fill_value: Any,
+        dtype: AnyDType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Any:
+        """One number in this tensor's shape, and in its dtype and on its device unless others are given."""
         if dtype is not None and not dtype.is_complex:
-            return self.real.full_like(fill_value, dtype)
+            return self.real.full_like(fill_value, dtype, device, requires_grad)
         number = complex(fill_value)
-        made = self.of(self.real.full_like(number.real), self.real.full_like(number.imag))
-        return made if dtype is None else made.cast(dtype)
+        parts = [self.real.full_like(part, device=device) for part in (number.real, number.imag)]
+        made = self.of(*parts) if dtype is None else self.of(*parts).cast(dtype)
+        return made.requires_grad_() if requires_grad else made
 
-    def zeros_like(self, dtype: AnyDType | None = None) -> Any:
-        """Zeros in this tensor's shape, dtype (unless given) and device."""
-        return self.full_like(0, dtype)
+    def zeros_like(
+        self, dtype: AnyDType | None = None, device: str | None = None, requires_grad: bool = False
+    ) -> Any:
+        """Zeros in this tensor's shape, and in its dtype and on its device unless others are given."""
+        return self.full_like(0, dtype, device, requires_grad)
 
-    def ones_like(self, dtype: AnyDType | None = None) -> Any:
-        """Ones in this tensor's shape, dtype (unless given) and device."""
-        return self.full_like(1, dtype)
+    def ones_like(
+        self, dtype: AnyDType | None = None, device: str | None = None, requires_grad: bool = False
+    ) -> Any:
+        """Ones in this tensor's shape, and in its dtype and on its device unless others are given."""
+        return self.full_like(1, dtype, device, requires_grad)
 
     empty_like = zeros_like
 
-    def rand_like(self, dtype: AnyDType | None = None, generator: Any = None) -> Any:
-        """Random numbers as `rand` makes them, in this tensor's shape and on its device."""
-        if dtype is not None and not dtype.is_complex:
-            return self.real.cast(dtype).rand_like(generator=generator)
-        return self.rand(self.shape, dtype=dtype or self.dtype, device=self.device, generator=generator)
+    def rand_like(
+        self,
+        dtype: AnyDType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+        generator: Any = None,
+    ) -> Any:
+        """Random numbers as `rand` makes them, in this tensor's shape, and on its device unless another is given."""
+        kind = self.real if dtype is not None and not dtype.is_complex else self
+        return kind.rand(
+            self.shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad,
+            generator=generator,
+        )  # fmt: skip
 
-    def randn_like(self, dtype: AnyDType | None = None, generator: Any = None) -> Any:
-        """Random numbers as `randn` makes them, in this tensor's shape and on its device."""
-        if dtype is not None and not dtype.is_complex:
-            return self.real.cast(dtype).randn_like(generator=generator)
-        return self.randn(self.shape, dtype=dtype or self.dtype, device=self.device, generator=generator)
+    def randn_like(
+        self,
+        dtype: AnyDType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+        generator: Any = None,
+    ) -> Any:
+        """Random numbers as `randn` makes them, in this tensor's shape, and on its device unless another is given."""
+        kind = self.real if dtype is not None and not dtype.is_complex else self
+        return kind.randn(
+            self.shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad,
+            generator=generator,
+        )  # fmt: skip
 
     def new_full(
         self, size: Any, fill_value: Any, dtype: AnyDType | None = None, device: str | None = None

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
 from hcq.frontend import device as devices
+from hcq.frontend import variable
 from hcq.frontend.conditions import require
-from hcq.frontend.core import Core, check_count, shape_args
+from hcq.frontend.core import Core, check_count, room_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import constant, constant_element, expanded, iota, ordinal, permuted, scalar_dtype
@@ -36,26 +37,39 @@ class Creation(Methods):
     @classmethod
     def full(
         cls,
-        shape: int | tuple[int, ...] | list[int],
-        fill_value: Scalar,
+        shape: Any,
+        fill_value: Scalar | Bound,
         dtype: DType | None = None,
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
         """Every element the same number; its dtype is the number's (int64, float32, bool) unless given.
 
+        shape           sizes: an int, or several in a tuple or list; bound Variables among them
+        fill_value      a number, or a bound Variable, whose dtype is that of `Tensor(n)`
         requires_grad   as in `Tensor(data)`; every method that makes a tensor has dtype, device and requires_grad
         Raises          UsageError for a negative size, and for a number that does not fit the dtype
 
         >>> Tensor.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
         """
-        sizes = shape_args("full", (shape,))
+        given = shape if isinstance(shape, (tuple, list)) else (shape,)
+        sizes = room_args("full", (given,))
         if any(size < 0 for size in sizes):
             raise UsageError(f"[full] shape {sizes}: sizes are 0 or more.")
         check_count("full", sizes)
-        node = expanded(constant_element("full", fill_value, dtype or scalar_dtype(fill_value)), sizes)
-        return cls._leaf(node, device, requires_grad)
+        if not variable.in_use or not any(isinstance(each, Bound) for each in (fill_value, *given)):
+            node = expanded(constant_element("full", fill_value, dtype or scalar_dtype(fill_value)), sizes)
+            return cls._leaf(node, device, requires_grad)
+        where = [each.device for each in (fill_value, *given) if isinstance(each, Bound)]
+        device = devices.canonical(device or next(filter(None, where), None))
+        if isinstance(fill_value, Bound):
+            node = fill_value.number(device)
+            node = node if dtype is None else node.cast(dtype)
+        else:
+            node = constant_element("full", fill_value, dtype or scalar_dtype(fill_value))
+        counts = [(axis, size.node(device)) for axis, size in enumerate(given) if isinstance(size, Bound)]
+        return cls._leaf(with_counts(expanded(node, sizes), counts), device, requires_grad)
 
     @classmethod
     def _leaf(cls, node: Node, device: str | None, requires_grad: bool) -> Self:
@@ -70,10 +84,12 @@ class Creation(Methods):
     ) -> Self:
         """All zero; float32 unless another dtype is given. `zeros(2, 3)` and `zeros((2, 3))` are the same.
 
+        A size may be a bound Variable.
+
         >>> Tensor.zeros(2, 3).shape, Tensor.zeros((2, 0)).numel()
         ((2, 3), 0)
         """
-        return cls.full(shape_args("zeros", shape), 0, dtype or dtypes.float32, device, requires_grad)
+        return cls.full(_sizes("zeros", shape), 0, dtype or dtypes.float32, device, requires_grad)
 
     @classmethod
     def ones(
@@ -84,7 +100,7 @@ class Creation(Methods):
         >>> Tensor.ones(2, 2).tolist(), Tensor.ones(2, dtype=hcq.int32).dtype
         ([[1.0, 1.0], [1.0, 1.0]], dtypes.int32)
         """
-        return cls.full(shape_args("ones", shape), 1, dtype or dtypes.float32, device, requires_grad)
+        return cls.full(_sizes("ones", shape), 1, dtype or dtypes.float32, device, requires_grad)
 
     @classmethod
     def empty(
@@ -95,7 +111,7 @@ class Creation(Methods):
         >>> Tensor.empty(2, 3).shape
         (2, 3)
         """
-        return cls.full(shape_args("empty", shape), 0, dtype or dtypes.float32, device, requires_grad)
+        return cls.full(_sizes("empty", shape), 0, dtype or dtypes.float32, device, requires_grad)
 
     @classmethod
     def arange(
@@ -166,6 +182,8 @@ class Creation(Methods):
         if steps < 0:
             raise UsageError(f"[linspace] steps={steps}: use 0 or more.")
         dtype = dtype or dtypes.float32
+        if dtype.is_bool:
+            raise UsageError("[linspace] bool has no numbers between two. Give a dtype of numbers.")
         wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
         bounds = (("start", start), ("end", end))
         first, last = (_bound("linspace", name, each, wide, dtype.is_integer) for name, each in bounds)
@@ -226,38 +244,55 @@ class Creation(Methods):
         same = rows == rows._like(ordinal(shape[1], 1, shape))
         return cls._leaf(same.cast(dtype or dtypes.float32).node, device, requires_grad)
 
-    def full_like(self, fill_value: Scalar, dtype: DType | None = None) -> Self:
-        """One number in this tensor's shape, dtype (unless given) and device.
+    def full_like(
+        self,
+        fill_value: Scalar,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """One number in this tensor's shape, and in its dtype and on its device unless others are given.
 
         >>> Tensor([1, 2]).full_like(7).tolist()
         [7, 7]
         """
         number = constant_element("full_like", fill_value, dtype or self.node.dtype)
-        return self._like(with_counts(expanded(number, self.node.shape), counts_of(self.node)))
+        counts = counts_of(self.node)
+        if device is None or counts:
+            x = self._like(with_counts(expanded(number, self.node.shape), counts)).to(device)
+        else:
+            x = self._of(expanded(number, self.node.shape), devices.canonical(device))
+        return x.requires_grad_() if requires_grad else x
 
-    def zeros_like(self, dtype: DType | None = None) -> Self:
-        """Zeros in this tensor's shape, dtype (unless given) and device.
+    def zeros_like(
+        self, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
+    ) -> Self:
+        """Zeros in this tensor's shape, and in its dtype and on its device unless others are given.
 
         >>> Tensor([1.5, 2.5]).zeros_like(dtype=hcq.int64).tolist()
         [0, 0]
         """
-        return self.full_like(0, dtype)
+        return self.full_like(0, dtype, device, requires_grad)
 
-    def ones_like(self, dtype: DType | None = None) -> Self:
-        """Ones in this tensor's shape, dtype (unless given) and device.
+    def ones_like(
+        self, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
+    ) -> Self:
+        """Ones in this tensor's shape, and in its dtype and on its device unless others are given.
 
         >>> Tensor([[True], [False]]).ones_like().tolist()
         [[True], [True]]
         """
-        return self.full_like(1, dtype)
+        return self.full_like(1, dtype, device, requires_grad)
 
-    def empty_like(self, dtype: DType | None = None) -> Self:
-        """Zeros in this tensor's shape, dtype (unless given) and device.
+    def empty_like(
+        self, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
+    ) -> Self:
+        """Zeros in this tensor's shape, and in its dtype and on its device unless others are given.
 
         >>> Tensor([1, 2]).empty_like().dtype
         dtypes.int64
         """
-        return self.full_like(0, dtype)
+        return self.full_like(0, dtype, device, requires_grad)
 
     # -- triangles and diagonals --
 
@@ -360,6 +395,13 @@ class Creation(Methods):
     def _zero_unless(self, condition: Self) -> Self:
         """This tensor where the condition holds, elsewhere zero, or False."""
         return condition.where(self, self._like(const(0, self.node.dtype)))
+
+
+def _sizes(call: str, given: tuple[Any, ...]) -> Any:
+    """Sizes, loose or in one tuple, for `full`; what is wrong with them is said of this call."""
+    found = tuple(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+    rooms = room_args(call, (found,))
+    return found if variable.in_use else rooms
 
 
 def _bound(call: str, name: str, value: Any, dtype: DType, is_whole: bool) -> Any:

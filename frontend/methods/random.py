@@ -328,21 +328,41 @@ class Random(Methods):
         order = np.argsort(keys.numpy(), kind="stable")
         return cls(order, dtype=kind, device=keys.device)
 
-    def rand_like(self, *, dtype: DType | None = None, generator: Any = None) -> Self:
-        """Uniform numbers in [0, 1), of this tensor's shape, dtype and device.
+    def rand_like(
+        self,
+        *,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+        generator: Any = None,
+    ) -> Self:
+        """Uniform numbers in [0, 1), of this tensor's shape, in its dtype and on its device unless others are given.
 
         >>> Tensor.zeros(2, 3, dtype=hcq.float64).rand_like().dtype
         dtypes.float64
         """
-        return self.rand(self.shape, dtype=dtype or self.dtype, device=self.device, generator=generator)
+        return self.rand(
+            self.shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad,
+            generator=generator,
+        )  # fmt: skip
 
-    def randn_like(self, *, dtype: DType | None = None, generator: Any = None) -> Self:
-        """Standard normal numbers, of this tensor's shape, dtype and device.
+    def randn_like(
+        self,
+        *,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+        generator: Any = None,
+    ) -> Self:
+        """Standard normal numbers, of this tensor's shape, in its dtype and on its device unless others are given.
 
         >>> Tensor.zeros(2, 3).randn_like().shape
         (2, 3)
         """
-        return self.randn(self.shape, dtype=dtype or self.dtype, device=self.device, generator=generator)
+        return self.randn(
+            self.shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad,
+            generator=generator,
+        )  # fmt: skip
 
     @classmethod
     def _draw(

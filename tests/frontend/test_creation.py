@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hcq import Variable, jit
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -84,6 +85,49 @@ def test_diagonals_are_numpys():
     same(Tensor(x).diagonal(), np.diagonal(x))
     same(Tensor(x.T).diagonal(), np.diagonal(x.T))
     same(Tensor(x[0]).diag(), np.diag(x[0]))
+
+
+def test_like_another_may_be_on_another_device_and_require_a_gradient():
+    x = Tensor([[1.0, 2.0]])
+    for made in (x.zeros_like, x.ones_like, x.empty_like, x.rand_like, x.randn_like):
+        y = made(device="CPU:1", requires_grad=True)
+        assert (y.shape, y.dtype, y.device, y.requires_grad) == (x.shape, x.dtype, "CPU:1", True)
+        assert y.numpy().shape == (1, 2)
+    z = Tensor([1 + 2j])
+    assert z.full_like(1j, device="CPU:1").tolist() == [1j]
+    assert z.rand_like(dtype=dtypes.float64, device="CPU:1").device == "CPU:1"
+
+
+def test_sizes_and_the_number_may_be_bound_variables():
+    n, m = Variable("n", 1, 9), Variable("m", 0, 5)
+    for rows, more in ((3, 1), (9, 0), (1, 5)):
+        size = n.bind(rows)
+        assert np.array_equal(Tensor.ones(size, 2).numpy(), np.ones((rows, 2), np.float32))
+        assert np.array_equal(Tensor.zeros((2, size)).numpy(), np.zeros((2, rows), np.float32))
+        assert Tensor.full((size,), m.bind(more)).tolist() == [more] * rows
+        mask = Tensor.full((size, size + m.bind(more)), 1.0).triu(m.bind(more) + 1)
+        assert np.array_equal(mask.numpy(), np.triu(np.ones((rows, rows + more), np.float32), more + 1))
+    assert Tensor.full((2,), n.bind(4), dtype=dtypes.float32).tolist() == [4.0, 4.0]
+    assert Tensor.empty(n.bind(2), 3).shape == (n.bind(2), 3)
+
+
+def test_one_recording_makes_tensors_of_every_size():
+    n = Variable("n", 1, 6)
+    x = Tensor.arange(12.0).reshape(6, 2).realize()
+
+    @jit
+    def step(x, n):
+        return (x[:n] + Tensor.ones(n, 2)).sum(0) + Tensor.full((2,), n)
+
+    for size in (2, 5, 6, 1):
+        expected = (x.numpy()[:size] + 1).sum(0) + size
+        assert np.allclose(step(x, n.bind(size)).numpy(), expected)
+    assert step.kernels > 0
+
+
+def test_evenly_apart_numbers_are_refused_as_truths():
+    with pytest.raises(UsageError, match="bool has no numbers between two"):
+        Tensor.linspace(0, 1, 3, dtype=dtypes.bool)
 
 
 def test_a_negative_size_is_refused():

@@ -139,6 +139,17 @@ def test_assign_writes_into_the_memory_the_tensor_has():
     assert x.tolist() == [2.0, 3.0]
 
 
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 1), (1,)], ids=str)
+def test_an_assigned_value_is_repeated_along_the_axes_that_it_lacks(shape):
+    value = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    x = Tensor.zeros(3, 5).contiguous().realize()
+    x.assign(Tensor(value))
+    assert np.array_equal(x.numpy(), np.broadcast_to(value, (3, 5)))
+    for wrong in ((3,), (2, 5), (1, 3, 5)):
+        with pytest.raises(UsageError, match="the shapes must be equal"):
+            x.assign(Tensor.zeros(*wrong))
+
+
 def test_assignments_happen_in_the_order_they_were_written():
     x = Tensor([1.0, 2.0])
     x.assign(x + 1)
