@@ -97,6 +97,24 @@ def test_a_schedule_goes_on_from_its_state():
     assert math.isclose(again.get_last_lr()[0], (1 + math.cos(math.pi / 2)) / 2)
 
 
+def test_the_last_step_of_a_cycle_in_straight_lines_passes_0_as_pytorchs_does():
+    optimizer = optim.SGD(groups(Tensor))
+    schedule = lr_scheduler.OneCycleLR(
+        optimizer, 1.0, total_steps=10, anneal_strategy="linear", cycle_momentum=False
+    )
+    for _ in range(10):
+        optimizer.param_groups[0]["params"][0].sum().backward()
+        optimizer.step()
+        schedule.step()
+    # from the peak at step 2, down to almost 0 at step 9, and as far again
+    peak, low = 1.0, 1.0 / 25 / 1e4
+    assert math.isclose(optimizer.param_groups[0]["lr"], low - (peak - low) / 7, rel_tol=1e-9)
+    with pytest.raises(UsageError, match="lr -1: give a number"):
+        optim.SGD([Tensor([1.0], requires_grad=True)], lr=-1)
+    with pytest.raises(UsageError, match="lr nan: give a number"):
+        optimizer.param_groups[0]["lr"] = math.nan
+
+
 def test_a_cycle_that_is_over_and_mistakes_are_answered_with_sentences():
     optimizer = optim.SGD(groups(Tensor))
     with pytest.raises(UsageError, match=r"\[OneCycleLR\] the optimizer has no momentum|give total_steps"):

@@ -13,6 +13,7 @@ learning rate is there from the start. A recording that used an option as a numb
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from hcq.checks import shown
@@ -38,8 +39,20 @@ class Group(dict[str, Any]):
         for key, value in options.items():
             self._set(key, value)
 
-    def _set(self, key: str, value: Any) -> None:
-        if key != "params" and not isinstance(value, Tensor):
+    def _checked(self, key: str, value: Any) -> Any:
+        """An option that is set later. A learning rate may be below 0 then: a schedule in a straight line passes 0 with
+        its last step, after which there is none that would use it."""
+        if (
+            key == "lr"
+            and not isinstance(value, bool)
+            and isinstance(value, (int, float))
+            and isfinite(value)
+        ):
+            return float(value)
+        return self._check(self._call, key, value)
+
+    def _set(self, key: str, value: Any, is_checked: bool = False) -> None:
+        if key != "params" and not isinstance(value, Tensor) and not is_checked:
             value = self._check(self._call, key, value)
         super().__setitem__(key, value)
         if key not in ("params", "lr"):
@@ -59,10 +72,10 @@ class Group(dict[str, Any]):
                 "a replay would not write it again. Set it, or call scheduler.step(), outside of the recorded function",
             )
         if isinstance(before, Tensor) and not isinstance(value, Tensor):
-            self._check(self._call, key, value)
+            self._checked(key, value)
             before.assign(constant(before.shape, value, before.dtype, before.device)).realize()
             return
-        self._set(key, value)
+        self._set(key, value if isinstance(value, Tensor) else self._checked(key, value), is_checked=True)
         changed()
         if isinstance(value, (bool, str)) or value is None or isinstance(value, Tensor):
             return
