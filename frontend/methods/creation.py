@@ -58,16 +58,18 @@ class Creation(Methods):
         if any(size < 0 for size in sizes):
             raise UsageError(f"[full] shape {sizes}: sizes are 0 or more.")
         check_count("full", sizes)
-        if not variable.in_use or not any(isinstance(each, Bound) for each in (fill_value, *given)):
-            node = expanded(constant_element("full", fill_value, dtype or scalar_dtype(fill_value)), sizes)
-            return cls._leaf(node, device, requires_grad)
         where = [each.device for each in (fill_value, *given) if isinstance(each, Bound)]
-        device = devices.canonical(device or next(filter(None, where), None))
+        if where:  # a stand-in of a recording is on its device
+            device = devices.canonical(device or next(filter(None, where), None))
         if isinstance(fill_value, Bound):
+            assert device is not None
             node = fill_value.number(device)
             node = node if dtype is None else node.cast(dtype)
         else:
             node = constant_element("full", fill_value, dtype or scalar_dtype(fill_value))
+        if not where:
+            return cls._leaf(expanded(node, sizes), device, requires_grad)
+        assert device is not None
         counts = [(axis, size.node(device)) for axis, size in enumerate(given) if isinstance(size, Bound)]
         return cls._leaf(with_counts(expanded(node, sizes), counts), device, requires_grad)
 
