@@ -550,9 +550,9 @@ def printed(name: str, extra: str, lines: list[str]) -> str:
 
 def move(tensor: Tensor, device: str | int | None, dtype: DType | None) -> None:
     """Give this very tensor, and its gradient, memory on another device or of another dtype."""
-    if isinstance(tensor, Uninitialized):
-        return tensor.place(device, dtype)
     where = tensor.device if device is None else devices.canonical(device)
+    if isinstance(tensor, Uninitialized):
+        return tensor.place(where, dtype)
     kind = dtype or tensor.dtype
     if where == tensor.device and kind is tensor.dtype:
         return

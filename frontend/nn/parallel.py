@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.nn.module import Module
 
@@ -26,9 +27,10 @@ class DataParallel(Module):
 
     def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0):
         super().__init__()
-        if device_ids is not None and len(device_ids) > 1:
+        given = device_ids if isinstance(device_ids, (tuple, list)) else [device_ids]
+        if len(given) > 1:
             raise UsageError(
-                f"[DataParallel] device_ids {list(device_ids)}: on several devices, split module and batch: "
+                f"[DataParallel] device_ids {shown(device_ids)}: on several devices, split module and batch: "
                 "module.shard(devices), x.shard(devices, axis=0)."
             )
         self.module = module

@@ -24,6 +24,8 @@ KINDS = [
     ("RAdam", {"betas": (0.8, 0.9), "weight_decay": 0.1, "decoupled_weight_decay": True}), ("RMSprop", {}),
     ("RMSprop", {"momentum": 0.8, "centered": True, "weight_decay": 0.1}),
     ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.2}),
+    ("ASGD", {"lr": 0.1, "lambd": 0.2, "t0": 2.0, "weight_decay": 0.1}), ("ASGD", {"maximize": True}),
+    ("Rprop", {"lr": 0.1, "etas": (0.4, 1.3), "step_sizes": (0.05, 0.15)}), ("Rprop", {"maximize": True}),
     ("Adadelta", {"weight_decay": 0.1, "rho": 0.8}), ("Adafactor", {"lr": 0.1, "weight_decay": 0.1}),
 ]  # fmt: skip
 

@@ -15,6 +15,7 @@ from hcq.frontend.nn.optim.adam import AdamW as AdamW
 from hcq.frontend.nn.optim.adam import Lion as Lion
 from hcq.frontend.nn.optim.adam import NAdam as NAdam
 from hcq.frontend.nn.optim.adam import RAdam as RAdam
+from hcq.frontend.nn.optim.lbfgs import LBFGS as LBFGS
 from hcq.frontend.nn.optim.optimizer import Optimizer as Optimizer
 from hcq.frontend.nn.optim.optimizer import Part as Part
 from hcq.frontend.nn.optim.scaled import Adadelta as Adadelta
@@ -22,5 +23,8 @@ from hcq.frontend.nn.optim.scaled import Adafactor as Adafactor
 from hcq.frontend.nn.optim.scaled import Adagrad as Adagrad
 from hcq.frontend.nn.optim.scaled import Muon as Muon
 from hcq.frontend.nn.optim.scaled import RMSprop as RMSprop
+from hcq.frontend.nn.optim.scaled import Rprop as Rprop
+from hcq.frontend.nn.optim.sgd import ASGD as ASGD
 from hcq.frontend.nn.optim.sgd import LARS as LARS
 from hcq.frontend.nn.optim.sgd import SGD as SGD
+from hcq.frontend.nn.optim.sparse_adam import SparseAdam as SparseAdam

@@ -12,6 +12,7 @@ learning rate is there from the start. A recording that used an option as a numb
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from math import isfinite
 from typing import Any
@@ -155,6 +156,6 @@ def scalar_dtype(parameter: Tensor) -> DType:
 
 def not_negative(call: str, key: str, value: Any) -> float:
     """Raise UsageError for what is no finite number from 0 on."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
         raise UsageError(f"[{call}] {key} {shown(value)}: give a number, 0 or more.")
     return float(value)

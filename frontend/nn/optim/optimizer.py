@@ -68,7 +68,7 @@ class Optimizer(Saved):
     (True, 0.5)
     """
 
-    ignored = ("foreach", "fused", "capturable")  # of PyTorch, without meaning here
+    ignored: tuple[str, ...] = ("foreach", "fused", "capturable")  # of PyTorch, without meaning here
 
     def __init__(
         self, params: Iterable[Any], defaults: dict[str, Any], further: dict[str, Any] | None = None

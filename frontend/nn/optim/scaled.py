@@ -1,10 +1,11 @@
-"""Steps scaled by the size of gradients so far, or by their shape as a matrix.
+"""Steps scaled by the size of gradients so far, by their signs alone, or by their shape as a matrix.
 
 In       parameters and their gradients
-Out      `RMSprop`, `Adagrad`, `Adadelta`, `Adafactor`, `Muon`
+Out      `RMSprop`, `Rprop`, `Adagrad`, `Adadelta`, `Adafactor`, `Muon`
 Changes  the parameters and their state
 Next     adam.py
-Source   Tieleman and Hinton 2012; Duchi et al. 2011; Zeiler 2012; Shazeer and Stern 2018; Jordan et al. 2024
+Source   Tieleman and Hinton 2012; Riedmiller and Braun 1993; Duchi et al. 2011; Zeiler 2012;
+         Shazeer and Stern 2018; Jordan et al. 2024
 """
 
 from __future__ import annotations
@@ -78,6 +79,60 @@ class RMSprop(Optimizer):
         if buffer is not None:
             step = self.write(buffer, buffer * part.number("momentum") + step)
         return part.value - step * rate
+
+
+class Rprop(Optimizer):
+    """Steps of a length that each element has for itself: longer while its gradient keeps its sign, else shorter.
+
+    etas         what a length is multiplied by when the sign changes, and when it stays
+    step_sizes   the least and the greatest length; the first one is lr
+
+    >>> x = Tensor([1.0, 100.0], requires_grad=True)
+    >>> optimizer = hcq.optim.Rprop([x], lr=0.5)
+    >>> for _ in range(2):
+    ...     optimizer.zero_grad()
+    ...     (x * x).sum().backward()
+    ...     optimizer.step()
+    >>> print(x.detach())
+    tensor([-0.1000, 98.9000])
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50.0),
+        *,
+        maximize: bool = False,
+        **further: Any,
+    ):
+        options = {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize}
+        super().__init__(params, options, further)
+
+    def check(self, call: str, key: str, value: Any) -> Any:
+        if key not in ("etas", "step_sizes"):
+            return super().check(call, key, value)
+        if not isinstance(value, (tuple, list)) or len(value) != 2:
+            raise UsageError(f"[{call}] {key} {shown(value)}: give two numbers.")
+        least, most = (not_negative(call, key, each) for each in value)
+        if key == "etas" and not 0.0 < least < 1.0 < most:
+            raise UsageError(f"[{call}] etas {shown(value)}: give one between 0 and 1, and one above 1.")
+        return least, most
+
+    def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
+        return {"prev": zeros(parameter), "step_size": filled(parameter, float(group["lr"]))}
+
+    def moved(self, part: Part, rate: Tensor) -> Tensor:
+        g, before, size = part.gradient, *(self.slots[name][part.place] for name in ("prev", "step_size"))
+        (shorter, longer), (least, most) = part.group.option("etas"), part.group.option("step_sizes")
+        sign = (g * before.detach()).sign()
+        has_turned = sign < 0.0
+        changed = (sign > 0.0).where(size * longer, has_turned.where(size * shorter, size))
+        length = self.write(size, changed.clamp(least, most))
+        g = has_turned.where(0.0, g)  # and so the next step neither keeps the sign nor changes it
+        self.write(before, g)
+        return part.value - g.sign() * length
 
 
 class Adagrad(Optimizer):

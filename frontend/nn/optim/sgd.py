@@ -1,8 +1,8 @@
 """SGD: steps along the gradient, or along a running mean of it.
 
 In       parameters and their gradients
-Out      `SGD`, `LARS`
-Changes  the parameters and their momentum
+Out      `SGD`, `LARS`, `ASGD`
+Changes  the parameters, and their momentum or their mean
 Next     adam.py
 """
 
@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.frontend.nn.optim.groups import Group
+from hcq.frontend.nn.constant import constant
+from hcq.frontend.nn.optim.groups import Group, not_negative
 from hcq.frontend.nn.optim.optimizer import Optimizer, Part, zeros
 from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import dtypes
 
 
 class SGD(Optimizer):
@@ -134,3 +136,56 @@ class LARS(Optimizer):
         buffer = self.slots["momentum_buffer"][part.place]
         self.write(buffer, buffer * part.number("momentum") + (g + part.value * decay) * trust)
         return part.value - buffer * rate
+
+
+class ASGD(Optimizer):
+    """SGD with steps that grow shorter, and the mean of the parameters from step t0 on, which is state["ax"].
+
+    lambd   how fast parameters decay, and steps grow shorter: eta = lr / (1 + lambd * lr * step) ** alpha
+    Source  Polyak and Juditsky 1992
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> optimizer = hcq.optim.ASGD([x], lr=0.25)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> print(x.detach(), optimizer.state[x]["ax"].shape)
+    tensor([0.5000]) (1,)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0.0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        **further: Any,
+    ):
+        options = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
+        super().__init__(params, {**options, "maximize": maximize}, further)
+
+    def check(self, call: str, key: str, value: Any) -> Any:
+        return not_negative(call, key, value) if key in ("lambd", "t0") else super().check(call, key, value)
+
+    def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
+        # single numbers are float32 for every parameter, as PyTorch keeps them
+        eta = constant((), float(group["lr"]), dtypes.float32, parameter.device)
+        mu = constant((), 1.0, dtypes.float32, parameter.device)
+        return {"eta": eta, "mu": mu, "ax": zeros(parameter)}
+
+    def moved(self, part: Part, rate: Tensor) -> Tensor:
+        g, place, kind = part.gradient, part.place, part.gradient.dtype
+        if part.group.option("weight_decay"):
+            g = g + part.value * part.number("weight_decay")
+        eta, mu, mean = (self.slots[name][place] for name in ("eta", "mu", "ax"))
+        now, share = eta.detach().cast(kind), mu.detach().cast(kind)  # of the step before, kept for this one
+        value = part.value * (1.0 - now * part.number("lambd")) - g * now
+        self.write(mean, (share == 1.0).where(value, mean + (value - mean) * share))
+        step = self.count("step", part)
+        shorter = (rate * part.number("lambd") * step + 1.0) ** part.number("alpha")
+        self.write(eta, (rate / shorter).cast(dtypes.float32))
+        self.write(mu, (1.0 / (step - part.number("t0")).maximum(1.0)).cast(dtypes.float32))
+        return value
