@@ -52,6 +52,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.nn.utils": ("hcq.frontend.nn.utils",),
     "hcq.nn.utils.rnn": ("hcq.frontend.nn.utils.rnn",),
     "hcq.nn.utils.parametrize": ("hcq.frontend.nn.utils.parametrize",),
+    "hcq.nn.utils.prune": ("hcq.frontend.nn.utils.prune",),
     "hcq.nn.utils.parametrizations": ("hcq.frontend.nn.utils.parametrizations",),
     "hcq.optim": ("hcq.frontend.nn.optim",),
     "hcq.optim.lr_scheduler": ("hcq.frontend.nn.optim.",),

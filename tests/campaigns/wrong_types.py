@@ -372,6 +372,8 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "nn.init.kaiming_std": ("(2, 3)", "0.0", "'fan_in'", "'relu'"),
     "nn.init.xavier_std": ("(2, 3)", "1.0"),
     "nn.init.calculate_gain": ("'relu'",),
+    "nn.utils.clip_grad_norm": ("[with_grad()]", "1.0"),
+    "nn.utils.clip_grads_with_norm_": ("[with_grad()]", "1.0", "Tensor(2.0)"),
     "nn.utils.clip_grad_norm_": ("[with_grad()]", "1.0"),
     "nn.utils.clip_grad_value_": ("[with_grad()]", "1.0"),
     "nn.optim.Optimizer": None,

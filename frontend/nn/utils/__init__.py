@@ -1,26 +1,58 @@
 """Tools around modules and training, under PyTorch's names.
 
 In       modules, parameters with gradients, sequences
-Out      clip_grad_norm_ and its kin, weight_norm and spectral_norm, `parametrize`, `parametrizations`, `rnn`
+Out      clip_grad_norm_ and its kin, weight_norm and spectral_norm, layers fused with batch norms, `parametrize`,
+         `parametrizations`, `prune`, `rnn`, `stateless`
 Changes  gradients, and what modules are made of
-Next     clip.py, parametrize.py, rnn.py
+Next     clip.py, normed.py, fusion.py, parametrize.py, prune.py, rnn.py
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.nn.utils import parametrizations as parametrizations
 from hcq.frontend.nn.utils import parametrize as parametrize
 from hcq.frontend.nn.utils import rnn as rnn
-from hcq.frontend.nn.utils.clip import (
-    clip_grad_norm_ as clip_grad_norm_,
-)
-from hcq.frontend.nn.utils.clip import (
-    clip_grad_value_ as clip_grad_value_,
-)
-from hcq.frontend.nn.utils.clip import (
-    get_total_norm as get_total_norm,
-)
-from hcq.frontend.nn.utils.clip import (
-    parameters_to_vector as parameters_to_vector,
-)
-from hcq.frontend.nn.utils.clip import (
-    vector_to_parameters as vector_to_parameters,
-)
+from hcq.frontend.nn.utils.clip import clip_grad_norm as clip_grad_norm
+from hcq.frontend.nn.utils.clip import clip_grad_norm_ as clip_grad_norm_
+from hcq.frontend.nn.utils.clip import clip_grad_value_ as clip_grad_value_
+from hcq.frontend.nn.utils.clip import clip_grads_with_norm_ as clip_grads_with_norm_
+from hcq.frontend.nn.utils.clip import get_total_norm as get_total_norm
+from hcq.frontend.nn.utils.clip import parameters_to_vector as parameters_to_vector
+from hcq.frontend.nn.utils.clip import vector_to_parameters as vector_to_parameters
+
+if TYPE_CHECKING:
+    from hcq.frontend.nn.utils import prune as prune
+    from hcq.frontend.nn.utils import stateless as stateless
+    from hcq.frontend.nn.utils.fusion import fuse_conv_bn_eval as fuse_conv_bn_eval
+    from hcq.frontend.nn.utils.fusion import fuse_conv_bn_weights as fuse_conv_bn_weights
+    from hcq.frontend.nn.utils.fusion import fuse_linear_bn_eval as fuse_linear_bn_eval
+    from hcq.frontend.nn.utils.fusion import fuse_linear_bn_weights as fuse_linear_bn_weights
+    from hcq.frontend.nn.utils.fusion import skip_init as skip_init
+    from hcq.frontend.nn.utils.normed import remove_spectral_norm as remove_spectral_norm
+    from hcq.frontend.nn.utils.normed import remove_weight_norm as remove_weight_norm
+    from hcq.frontend.nn.utils.normed import spectral_norm as spectral_norm
+    from hcq.frontend.nn.utils.normed import weight_norm as weight_norm
+
+# imported when they are asked for: those of layers, which are imported after this, and modules of few programs
+LATE = {
+    "fusion": "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights skip_init",
+    "normed": "weight_norm remove_weight_norm spectral_norm remove_spectral_norm",
+}
+MODULES = ("prune", "stateless")
+
+
+def __getattr__(name: str) -> Any:
+    if name in MODULES:
+        return import_module(f"hcq.frontend.nn.utils.{name}")
+    file = next((file for file, names in LATE.items() if name in names.split()), None)
+    if file is None:
+        raise AttributeError(f"module 'hcq.nn.utils' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"hcq.frontend.nn.utils.{file}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *MODULES, *" ".join(LATE.values()).split()})

@@ -1,7 +1,8 @@
 """Clipping: gradients held within a norm or a value; all parameters as one vector.
 
 In       parameters with gradients
-Out      `clip_grad_norm_`, `clip_grad_value_`, `get_total_norm`, `parameters_to_vector`, `vector_to_parameters`
+Out      `clip_grad_norm_`, `clip_grads_with_norm_`, `clip_grad_value_`, `get_total_norm`, `parameters_to_vector`,
+         `vector_to_parameters`
 Changes  the parameters' `.grad`, lazily
 Next     ../optim/ (the step that follows)
 """
@@ -9,6 +10,7 @@ Next     ../optim/ (the step that follows)
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 
 from hcq.checks import shown
@@ -42,15 +44,62 @@ def clip_grad_norm_(
     total = get_total_norm([gradient for _, gradient in found], norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise UsageError(f"[clip_grad_norm_] the norm of the gradients is {total.item()}.")
-    scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
-    for parameter, gradient in found:
-        parameter.grad = gradient * scale.cast(gradient.dtype)
+    _scale(found, max_norm, total)
     return total
 
 
 @checked
-def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """`clip_grad_norm_`, under an older name.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> x.sum().backward()
+    >>> nn.utils.clip_grad_norm([x], 2.0).item()
+    1.0
+    """
+    warnings.warn("nn.utils.clip_grad_norm is now called clip_grad_norm_.", FutureWarning, stacklevel=3)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
+
+
+@checked
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scale all gradients together by max_norm / total_norm, unless that makes them longer.
+
+    total_norm   what `get_total_norm` gave, of these gradients or of more
+
+    >>> x = Tensor([1.0, 1.0], requires_grad=True)
+    >>> (x * Tensor([3.0, 4.0])).sum().backward()
+    >>> nn.utils.clip_grads_with_norm_([x], 1.0, Tensor(5.0))
+    >>> print(x.grad)
+    tensor([0.6000, 0.8000])
+    """
+    _scale(_with_gradients("clip_grads_with_norm_", parameters), max_norm, total_norm)
+
+
+def _scale(found: list[tuple[Tensor, Tensor]], max_norm: float, total: Tensor) -> None:
+    scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
+    for parameter, gradient in found:
+        parameter.grad = gradient * scale.cast(gradient.dtype)
+
+
+@checked
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """The norm of all elements of all tensors, lazy, of shape ().
+
+    error_if_nonfinite   read it now, and raise UsageError if it is infinite or NaN
 
     >>> nn.utils.get_total_norm([Tensor([3.0]), Tensor([[4.0]])]).item()
     5.0
@@ -59,7 +108,10 @@ def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -
     norms = [tensor.norm(norm_type).float() for tensor in several]
     if not norms:
         raise UsageError("[get_total_norm] the list is empty. Give tensors.")
-    return Tensor.stack(norms).norm(norm_type) if len(norms) > 1 else norms[0]
+    total = Tensor.stack(norms).norm(norm_type) if len(norms) > 1 else norms[0]
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise UsageError(f"[get_total_norm] the norm is {total.item()}.")
+    return total
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
