@@ -246,6 +246,13 @@ class Core:
         whole.views += 1
         return tensor
 
+    def _is_view_of(self, whole: _Ref) -> None:
+        """This new tensor shows what that one shows, or a part of it, as if it had been made by `_view`."""
+        own = _refs[id(self)]
+        if whole is not own:
+            own.whole = whole.whole or whole
+            own.whole.views += 1
+
     def _like(self, node: Node) -> Self:
         """A new tensor on this one's device."""
         if variable.in_use:

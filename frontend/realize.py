@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend import names, short, sizes, variable, varying_numbers
+from hcq.frontend import names, short, sizes, variable, varying_numbers, views
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.nodes import expanded
@@ -35,6 +35,7 @@ from hcq.ir.op import MOVEMENT, Op
 lock = threading.RLock()
 
 _SAME_ORDER = frozenset({Op.RESHAPE, Op.DETACH, Op.FIRST})  # the elements of a value lie as its source's do
+_BY_NUMBER = frozenset({Op.FIRST, Op.GATHER})  # parts, where a variable's number says which
 _VIEWS = MOVEMENT | _SAME_ORDER | {Op.BITCAST}
 
 
@@ -89,7 +90,7 @@ def realize(tensors: Iterable[Any]) -> None:
     holders: dict[Node, Any] = {}
     for tensor in listed:
         is_alone = short.is_alone(tensor)
-        node = _root(tensor.node)
+        node = _root_of(tensor)
         if node is not None and node not in roots:
             roots[node] = None
             by_device.setdefault(tensor.device, []).append(node)
@@ -99,7 +100,7 @@ def realize(tensors: Iterable[Any]) -> None:
         with lock:
             for turn, (device, nodes) in enumerate(by_device.items()):
                 if turn:  # what they are computed from can have been moved, and is in memory now
-                    now = [_root(tensor.node) for tensor in listed if tensor.device == device]
+                    now = [_root_of(tensor) for tensor in listed if tensor.device == device]
                     nodes = list(dict.fromkeys([node for node in now if node is not None]))
                 if nodes:
                     _realize_on(device, nodes, holders)
@@ -115,6 +116,8 @@ def realize_short(tensor: Any) -> bool:
         only = getrefcount(tensor.node) == short.ALONE
         node = tensor.node
         is_cut = node.op is Op.DETACH
+        if is_cut and _root_of(tensor) is not node:
+            return False
         step = node.src[0] if is_cut else node
         found = short.key_of(step)
         if found is None:
@@ -167,7 +170,7 @@ def schedule_of(tensors: Iterable[Any]) -> list[Any]:
     """What `realize` would run for these tensors, compiled but not run: a plan per device, which prints as a table."""
     by_device: dict[str, dict[Node, None]] = {}
     for tensor in tensors:
-        node = _root(tensor.node)
+        node = _root_of(tensor)
         if node is not None:
             by_device.setdefault(tensor.device, {})[node] = None
     found: list[Any] = []
@@ -202,6 +205,23 @@ def storage_of(tensor: Any) -> Storage:
     storage = node.arg
     assert isinstance(storage, Storage)
     return storage
+
+
+def _root_of(tensor: Any) -> Node | None:
+    """What has to run for this tensor: where others are held that show the same, what they are all views of.
+
+    In memory of its own, a view would not see what is written to the others, nor they what is written to it.
+    """
+    root = _root(tensor.node)
+    if root is None or not (root.op in views.STEPS or root.op in _BY_NUMBER):
+        return root
+    own = live.ref(tensor)
+    if (own.whole is None and not own.views) or not views.is_family(tensor):
+        return root
+    by_number = (
+        variable.in_use and watcher() is None
+    )  # in a recording the number may be another one in each call
+    return views.below_numbers(root) if by_number else views.core_of(root)
 
 
 def _root(node: Node) -> Node | None:
@@ -421,7 +441,7 @@ def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
         found = []
         for t in readers(live, written):
             root = (
-                _root(t.node) or t.node
+                _root_of(t) or t.node
             )  # of a view of what is written, the write: it shows what is there then
             if (root not in known or root in written) and not recorder.owns(t):
                 found.append(t)
@@ -454,7 +474,7 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
                 moves |= _moves_of(node, written)
                 if not _reads(node, written, made):
                     continue  # it moves what is written now: afterwards
-            root = _root(node)
+            root = _root_of(tensor)
             if root is None or root in written:  # a view of what is overwritten becomes a copy
                 root = tensor.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
             if root not in known:

@@ -43,7 +43,7 @@ def write(call: str, tensor: Any, value: Core) -> None:
     if is_part_by_number(tensor):
         _write_at_numbers(call, tensor, value)
         return
-    family = [one for one in relatives(tensor) if _below_numbers(one.node) is core] or [tensor]
+    family = [one for one in relatives(tensor) if below_numbers(one.node) is core] or [tensor]
     steps = _steps_to(tensor.node, core)
     is_apart = any(step.op is Op.DETACH for step in steps) and any(one._requires_grad for one in family)
     if call != "assign" and not is_apart:  # a leaf's .data is written as under no_grad()
@@ -97,18 +97,18 @@ def is_family(tensor: Any) -> bool:
     found = relatives(tensor)
     if len(found) == 1:
         return False
-    core = _below_numbers(tensor.node)
-    return any(one is not tensor and _below_numbers(one.node) is core for one in found)
+    core = below_numbers(tensor.node)
+    return any(one is not tensor and below_numbers(one.node) is core for one in found)
 
 
 def is_part_by_number(tensor: Any) -> bool:
     """Whether it shows a part, cut where a bound variable says, of what another tensor shows: x[:n], x[n]."""
     if not variable.in_use or live.ref(tensor).whole is None:
         return False
-    return _below_numbers(tensor.node) is not core_of(tensor.node) and is_family(tensor)
+    return below_numbers(tensor.node) is not core_of(tensor.node) and is_family(tensor)
 
 
-def _below_numbers(node: Node) -> Node:
+def below_numbers(node: Node) -> Node:
     """What a node is a view of, through parts that bound variables cut, too."""
     core = core_of(node)
     while core.op is Op.FIRST or (core.op is Op.GATHER and variable.is_number(core.src[1])):
@@ -297,8 +297,8 @@ def _of_its_sizes(call: str, tensor: Any, node: Node) -> Node:
 
 def _write_at_numbers(call: str, tensor: Any, value: Core) -> None:
     """Write into what others show too, where bound variables say."""
-    core = _below_numbers(tensor.node)
-    family = [one for one in relatives(tensor) if _below_numbers(one.node) is core]
+    core = below_numbers(tensor.node)
+    family = [one for one in relatives(tensor) if below_numbers(one.node) is core]
     if call != "assign":
         _refuse_leaf(call, family)
     node = expanded(value.node.cast(tensor.node.dtype), tensor.node.shape)

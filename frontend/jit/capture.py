@@ -38,7 +38,7 @@ from hcq.frontend.jit.pytree import (
     shape_of,
     tensors_in,
 )
-from hcq.frontend.jit.record import CallRecord, External, Move, Role, Run, Slot, State, Template
+from hcq.frontend.jit.record import CallRecord, External, Family, Move, Role, Run, Slot, State, Template
 from hcq.frontend.jit.references import IN_A_TUPLE, references_to
 from hcq.frontend.jit.stand_ins import StandIn, stand_ins
 from hcq.frontend.plan import Plan
@@ -92,6 +92,8 @@ class Capture(Recorder):
         self.slot_of: dict[int, int] = {}  # id of a gradient -> the key of its slot
         self.templates: dict[int, Template] = {}  # of what is alive at the end, by the id of its tensor
         self.numbers: dict[int, int] = {}  # theirs in seen.templates
+        self.wholes: dict[int, Ref] = {}  # what those are views of that are views, or have some
+        self.families: dict[int, int] = {}  # the first template of each of what was made here, by id
         self.count = 0
 
     # -- events of the call (core.Watcher, realize.Recorder) --
@@ -271,6 +273,9 @@ class Capture(Recorder):
             self._see_roles()
             for tensor in left:
                 self.templates[id(tensor)] = Template(tensor, self.roles, self.seen.placeholders)
+                ref = live.ref(tensor)
+                if ref.whole is not None or ref.views:
+                    self.wholes[id(tensor)] = ref.whole or ref
             self._see_arguments(held)
             self.seen.results = mapped(result, self._leaf)
             for key, (ref, before) in self.grads.items():
@@ -319,9 +324,24 @@ class Capture(Recorder):
 
     def _number(self, key: int) -> int:
         if key not in self.numbers:
-            self.numbers[key] = len(self.seen.templates)
-            self.seen.templates.append(self.templates[key])
+            number = self.numbers[key] = len(self.seen.templates)
+            template = self.templates[key]
+            template.family = self._family(self.wholes.get(key), number)
+            self.seen.templates.append(template)
         return self.numbers[key]
+
+    def _family(self, whole: Ref | None, number: int) -> Family | None:
+        """With whom the views of one tensor are to show the same memory after a replay, too."""
+        if whole is None:
+            return None
+        stand_in = self.stand_ins.get(whole.key)  # type: ignore[attr-defined]
+        if stand_in is not None and stand_in.ref is whole and stand_in.number not in self.seen.donated:
+            return Argument(stand_in.number)
+        if (tensor := whole()) is not None and id(tensor) in self.slot_of:
+            return Gradient(self.slot_of[id(tensor)])
+        if stand_in is None and self.ids.get(whole.key) is not whole:  # type: ignore[attr-defined]
+            return Same(id(whole), whole)
+        return self.families.setdefault(id(whole), number)
 
     def _see_roles(self) -> None:
         """The runs in roles; memory that comes from a .grad is known by whose gradient it is."""
@@ -520,7 +540,10 @@ def capture(
         found: dict[Role, Storage] = {("argument", n): s for n, s in enumerate(storages)}
         found |= {role: s for s, role in watch.roles.items() if role[0] == "made" or role[0] == "grad"}
         before = {key: gradient for key, (_, gradient) in watch.grads.items()}
-        result = deliver(tree, watch.seen, tensors, storages, found, before)
+        families = {
+            watch.families[id(whole)]: whole for whole in watch.wholes.values() if id(whole) in watch.families
+        }
+        result = deliver(tree, watch.seen, tensors, storages, found, before, families=families)
         del before
     del found, tree
     seen = watch.close()  # not in the line below, where Python holds the result twice

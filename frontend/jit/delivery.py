@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hcq.frontend import views
+from hcq.frontend.core import live
 from hcq.frontend.jit.overwritten import give, hand_back
-from hcq.frontend.jit.pytree import Argument, Gradient, New, Ref, filled
-from hcq.frontend.jit.record import CallRecord, Role
+from hcq.frontend.jit.pytree import Argument, Gradient, New, Ref, Same, filled
+from hcq.frontend.jit.record import CallRecord, Family, Role
+from hcq.frontend.nodes import reshaped
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
 
@@ -26,13 +29,33 @@ def deliver(
     found: dict[Role, Storage],
     before: Mapping[int, Any],
     gradients: Sequence[tuple[Ref, Any]] | None = None,
+    families: Mapping[int, Ref] | None = None,
 ) -> Any:
     """Results and kept tensors of a call, made of this call's memory.
 
     before     the gradients that were there when it began, by the id of whose they are
     gradients  what to set; None when the function itself ran: it has set gradients, and kept tensors
+    families   by their numbers, what those tensors are views of that it kept
     """
     made: dict[int, Tensor] = {}
+    wholes: dict[int, Any] = dict(
+        families or {}
+    )  # of tensors that show the same memory, what they are views of
+
+    def join(tensor: Tensor, family: Family | None) -> None:
+        if family is None:
+            return
+        whole: Any = live.ref(tensor)
+        if type(family) is Argument:
+            argument, memory = tensors[family.number], storages[family.number].node()
+            if views.core_of(argument.node) is not memory:  # it was handed over as a copy of a part
+                tensor.node = tensor.node.substitute({memory: reshaped(argument.node, memory.shape)})
+            whole = live.ref(argument)
+        elif type(family) is Gradient:
+            whole = live.ref(before[family.key])
+        else:
+            whole = family.ref if type(family) is Same else wholes.setdefault(family, whole)
+        tensor._is_view_of(whole)
 
     def tensor_of(leaf: Any) -> Any:
         if isinstance(leaf, New):
@@ -40,6 +63,7 @@ def deliver(
             if tensor is None:
                 template = seen.templates[leaf.number]
                 tensor = Tensor._of(template.filled(seen.placeholders, found), template.device)
+                join(tensor, template.family)
                 if template.requires_grad:
                     tensor.requires_grad_()
                 made[leaf.number] = tensor
@@ -48,6 +72,9 @@ def deliver(
             return tensors[leaf.number]
         return before[leaf.key] if isinstance(leaf, Gradient) else leaf.ref()
 
+    for number, how in seen.overwritten.items():
+        if number not in seen.donated:
+            hand_back(tensors[number], storages[number], how)
     if gradients is not None:
         for ref, leaf in gradients:
             owner = ref()
@@ -61,9 +88,6 @@ def deliver(
             owner = ref()
             if owner is not None and isinstance(leaf, New):
                 made[leaf.number] = owner._grad
-    for number, how in seen.overwritten.items():
-        if number not in seen.donated:
-            hand_back(tensors[number], storages[number], how)
     for number, at, how in seen.given:
         if number not in seen.donated:
             give(tensors[number], tensor_of(New(at)), how)

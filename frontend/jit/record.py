@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hcq.frontend.conditions import Condition
 from hcq.frontend.core import Core
 from hcq.frontend.jit.overwritten import Writing
-from hcq.frontend.jit.pytree import Ref, comparable
+from hcq.frontend.jit.pytree import Argument, Gradient, Ref, Same, comparable
 from hcq.frontend.jit.references import Reference
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.storage import Storage
@@ -23,6 +23,10 @@ from hcq.ir.op import Op
 # where memory comes from, as the call sees it: ("argument", number), ("made", number), ("data", number),
 # ("grad", id of the tensor whose .grad it was) or ("memory", the Storage of a tensor outside)
 Role = tuple[str, Any]
+
+
+# whose memory a view shows: that of an argument, a gradient, a tensor outside, or the first template of such views
+Family = Argument | Gradient | Same | int
 
 
 class Move:
@@ -61,12 +65,16 @@ class Run(NamedTuple):
 
 
 class Template:
-    """A tensor that a call made and left: a view of memory, with placeholders for what each call has anew."""
+    """A tensor that a call made and left: a view of memory, with placeholders for what each call has anew.
+
+    family  what else is seen when it is written to, and what it sees; None when it is nobody's view
+    """
 
     def __init__(self, tensor: Core, roles: dict[Storage, Role], placeholders: dict[Role, Storage]):
         structure = structure_of([tensor.node])
         self.roles = [roles.get(storage) or ("memory", storage) for storage in structure.storages]
-        self.key = (structure.key, tuple(self.roles), tensor._requires_grad, tensor.device)
+        self._key = (structure.key, tuple(self.roles), tensor._requires_grad, tensor.device)
+        self.family: Family | None = None
         self.device = tensor.device
         self.requires_grad = tensor._requires_grad
         stand_ins = {}
@@ -80,6 +88,11 @@ class Template:
                 stand_ins[storage.node()] = placeholders[role].node()
         self.node = tensor.node.substitute(stand_ins)
         self.whole = self.roles[0] if self.node.op is Op.BUFFER else None  # the usual case
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for templates of what is alike."""
+        return (*self._key, self.family)
 
     def filled(self, placeholders: dict[Role, Storage], found: dict[Role, Storage]) -> Node:
         """Its node, on this call's memory."""

@@ -161,6 +161,107 @@ def view_of_captured_written(jit):
 
 
 @gun
+def results_are_views_of_one_another(jit):
+    @jit
+    def f(x):
+        y = x + 1
+        return y, y[0], y.T[1:], y.detach()
+
+    for i in range(5):
+        found = f(Tensor([[float(i), 1.0], [2.0, 3.0]]))
+        for number, each in enumerate(found):
+            each.mul_(number + 2.0)
+            yield found
+
+
+@gun
+def results_are_views_of_what_is_gone(jit):
+    @jit
+    def f(x):
+        y = x + 1
+        return y[:2], {"rest": y[1:]}
+
+    for i in range(5):
+        first, rest = f(T(i, 1, 2))
+        first.add_(10.0)
+        yield first, rest
+        rest = rest["rest"] if isinstance(rest, dict) else rest
+        rest.zero_()
+        yield first
+
+
+@gun
+def result_is_a_view_of_an_argument(jit):
+    @jit
+    def f(x):
+        return x[1:], x * 2
+
+    whole = T(1, 2, 3, 4, 5, 6)
+    for i in range(6):
+        for x in (T(i, 1, 2), T(i, 1, 2) + 1, whole[::2], whole.reshape(2, 3)[1]):
+            part, other = f(x)
+            part.add_(10.0)
+            yield x, part, other, whole
+            x.mul_(2.0)
+            yield part
+
+
+@gun
+def result_is_a_view_of_what_the_call_wrote(jit):
+    a = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+
+    @jit
+    def f(x):
+        a.add_(x)
+        x.mul_(2.0)
+        return a[0], x[:1]
+
+    before = []
+    for i in range(5):
+        x = T(i, 1)
+        row, first = f(x)
+        before.append(row)
+        row.add_(100.0)
+        first.sub_(1.0)
+        yield a, x, before
+
+
+@gun
+def result_is_a_view_of_what_is_kept(jit):
+    kept = {}
+
+    @jit
+    def f(x):
+        kept["y"] = x * 2
+        return kept["y"][0]
+
+    for i in range(5):
+        row = f(Tensor([[float(i), 1.0], [2.0, 3.0]]))
+        row.add_(10.0)
+        yield kept["y"]
+        kept["y"].mul_(2.0)
+        yield row
+
+
+@gun
+def result_is_a_view_of_a_gradient(jit):
+    w = Tensor([1.0, 2.0], requires_grad=True)
+
+    @jit
+    def f(x):
+        w.grad = None
+        (w * x).sum().backward()
+        return w.grad[:1]
+
+    for i in range(5):
+        first = f(T(i, 2))
+        first.add_(10.0)
+        yield w.grad
+        w.grad.mul_(2.0)
+        yield first
+
+
+@gun
 def argument_is_view_of_captured(jit):
     a = T(1, 2, 3)
 

@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
-from hcq import Tensor, UsageError, dtypes, jit, no_grad
+from hcq import Tensor, UsageError, Variable, dtypes, jit, no_grad
 from hcq.frontend.methods.in_place import NAMES, VIEWS
 from hcq.frontend.methods.synonyms import Synonyms
 from hcq.frontend.other_names import OTHER_NAMES
@@ -115,12 +115,17 @@ VIEWED = {
 MADE = {"in memory": one, "lazy": lambda: one() * 1, "a constant": lambda: Tensor.full((2, 3), 5.0)}
 
 
+@pytest.mark.parametrize(
+    "read", ["none is read before", "the whole is read before", "the view is read before"]
+)
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("view", VIEWED)
-def test_a_write_to_a_view_is_seen_in_the_whole_and_a_write_to_the_whole_in_the_view(view, made):
+def test_a_write_to_a_view_is_seen_in_the_whole_and_a_write_to_the_whole_in_the_view(view, made, read):
     x = MADE[made]()
-    expected = x.numpy().copy()
+    expected = MADE[made]().numpy().copy()
     part, other = VIEWED[view][0](x), VIEWED[view][-1](expected)
+    if read != "none is read before":
+        (part if "view" in read else x).numpy()
     before = x + 0
     part.mul_(10.0).add_(1.0)
     other *= 10.0
@@ -140,6 +145,20 @@ def test_what_needs_a_copy_elsewhere_is_a_tensor_of_its_own():
     for same in (numbers.floor(), numbers.abs() * 1, numbers.round(), numbers.nan_to_num(), numbers.trunc()):
         same.zero_()
         assert numbers.tolist() == [1, 2]
+
+
+def test_views_of_what_is_gone_and_parts_by_number_see_what_is_written_though_one_was_computed_first():
+    y = one() + 1
+    row, column, same = y[0], y.T[2], y.detach()
+    del y
+    assert row.tolist() == [2.0, 3.0, 4.0]
+    column.add_(10.0)
+    assert row.tolist() == [2.0, 3.0, 14.0] and same.tolist() == [[2.0, 3.0, 14.0], [5.0, 6.0, 17.0]]
+    y, n = one() + 1, Variable("n", 1, 2)
+    first = y[: n.bind(1)]
+    assert first.tolist() == [[2.0, 3.0, 4.0]]
+    first.zero_()
+    assert y.tolist() == [[0.0, 0.0, 0.0], [5.0, 6.0, 7.0]]
 
 
 def test_equal_tensors_that_were_made_apart_stay_apart():
