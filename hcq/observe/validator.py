@@ -58,6 +58,8 @@ class Validator(Observer):
     # ------------------------------------------------------------ submissions
 
     def closing(self) -> bool:
+        with _lock:
+            self.process.close(self.state)
         return True  # memory that it gives back is soon used again
 
     def submitting(

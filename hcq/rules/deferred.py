@@ -64,15 +64,19 @@ def judge(submission: SubmissionCheck, rule: Rule) -> Iterator[Finding]:
     state = submission.state
     if not state.deferred and not submission.deferred:
         return
-    every = [one for one in (*state.deferred, *submission.deferred) if id(one) not in submission.settled]
+    own: dict[tuple[OpenWait, ...], list[Deferred]] = {}
+    for one in submission.deferred:
+        own.setdefault(one.open, []).append(one)
     orders = Orders(state, submission)
     settled: dict[Allocation, list[tuple[Deferred, Clock]]] = {}
-    for one in every:
-        behind = orders.behind(one.open)
-        if behind is not None and state.memory.live.get(one.block.va) is one.block:
-            settled.setdefault(one.block, []).append((one, behind))
-        if behind is not None:
-            submission.settled.add(id(one))
+    for waits in {**state.deferred, **own}:
+        behind = None if waits in submission.settled else orders.behind(waits)
+        if behind is None:
+            continue
+        submission.settled.add(waits)
+        for one in (*state.deferred.get(waits, ()), *own.get(waits, ())):
+            if state.memory.live.get(one.block.va) is one.block:
+                settled.setdefault(one.block, []).append((one, behind))
     for block, found in settled.items():
         for number, (one, behind) in enumerate(found):
             for touch in block.touches:

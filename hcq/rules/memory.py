@@ -37,14 +37,12 @@ class Allocation:
     access       "read", "write" or "both": what the device may do with it
     is_written   anybody ever wrote something into it
     stand_in     not "": it only holds the place of an argument that a replay has to name
-    has_inner_cells   signals were seen inside it, not only at its start
     """
 
     __slots__ = (
         "access",
         "device",
         "end",
-        "has_inner_cells",
         "is_written",
         "name",
         "size_bytes",
@@ -62,7 +60,6 @@ class Allocation:
         self.access = access
         self.is_written = False
         self.stand_in = ""
-        self.has_inner_cells = False
         self.touches: tuple[PastAccess, ...] = ()
 
     def touch(self, new: PastAccess) -> None:

@@ -195,11 +195,15 @@ class State:
     def __init__(self, knows_host_writes: bool = True, keeps_log: bool = False) -> None:
         self.memory = Memory()
         self.cells: dict[int, Cell] = {}
+        self._places: list[int] = []  # where they are, in order
         self.blocks: dict[int, GraphBlock] = {}
         self.host = Agent("the host")
         self.knows_host_writes = knows_host_writes
         self.waiting: set[Agent] = set()  # agents with open waits
-        self.deferred: list[Deferred] = []  # accesses behind such waits
+        self.deferred: dict[
+            tuple[OpenWait, ...], list[Deferred]
+        ] = {}  # accesses, by the waits they are behind
+        self._deferred_count = 0
         self.circles: list[OpenWait] = []  # waits that only come to an end behind themselves
         # (agent, cell, value, is_wait, where), in order, when kept: see waits.py
         self.log: list[tuple[Agent, int, int, bool, Any]] | None = [] if keeps_log else None
@@ -209,10 +213,15 @@ class State:
         found = self.cells.get(va)
         if found is None:
             found = self.cells[va] = Cell()
-            home = self.memory.find(va)
-            if home is not None and home.va != va:
-                home.has_inner_cells = True
+            bisect.insort(self._places, va)
         return found
+
+    def _forget_cells(self, low: int, high: int) -> None:
+        """The memory from low to high has other contents now: no signals that were there."""
+        first, last = bisect.bisect_left(self._places, low), bisect.bisect_left(self._places, high)
+        for va in self._places[first:last]:
+            del self.cells[va]
+        del self._places[first:last]
 
     def name(self, va: int) -> str:
         """A signal in words."""
@@ -223,18 +232,13 @@ class State:
 
     def alloc(self, va: int, size_bytes: int, name: str, device: str, access: str = "both") -> None:
         """A buffer was handed out; signals that were in the memory before are gone."""
-        before = self.memory.freed.get(va)
-        if before is not None and before.has_inner_cells:
-            for cell in [cell for cell in self.cells if before.va <= cell < before.end]:
-                del self.cells[cell]
         self.memory.alloc(va, size_bytes, name, device, access)
-        self.cells.pop(va, None)
+        self._forget_cells(va, va + max(size_bytes, 1))
 
     def unmap(self, va: int, size_bytes: int) -> None:
         """Memory goes back to the system: whatever comes to lie there next has no signals of old in it."""
         self.memory.unmap(va, size_bytes)
-        for cell in [cell for cell in list(self.cells) if va <= cell < va + size_bytes]:
-            self.cells.pop(cell, None)
+        self._forget_cells(va, va + size_bytes)
 
     # ------------------------------------------------------------ signals
 
@@ -261,10 +265,21 @@ class State:
         else:
             self._follow(agent, promise)
 
-    def defer(self, more: Sequence[Deferred], settled: set[int]) -> None:
-        """Put accesses off, and forget those, by id, whose order is known now."""
-        every = [one for one in (*self.deferred, *more) if id(one) not in settled]
-        self.deferred = every[-MAX_DEFERRED:]
+    def defer(self, more: Sequence[Deferred], settled: set[tuple[OpenWait, ...]]) -> None:
+        """Put accesses off, and forget those behind waits after which their order is known."""
+        for waits in settled:
+            self._deferred_count -= len(self.deferred.pop(waits, ()))
+        for one in more:
+            if one.open not in settled:
+                self.deferred.setdefault(one.open, []).append(one)
+                self._deferred_count += 1
+        while self._deferred_count > MAX_DEFERRED:
+            self._deferred_count -= len(self.deferred.pop(next(iter(self.deferred))))
+
+    def _keep_deferred(self, is_kept: Callable[[Deferred], bool]) -> None:
+        kept = {waits: [one for one in every if is_kept(one)] for waits, every in self.deferred.items()}
+        self.deferred = {waits: every for waits, every in kept.items() if every}
+        self._deferred_count = sum(map(len, self.deferred.values()))
 
     def host_set(self, va: int, value: int) -> None:
         """The program stored a value itself."""
@@ -299,9 +314,7 @@ class State:
         for agent in agents:
             agent.open = ()
             self.waiting.discard(agent)
-        self.deferred = [
-            one for one in self.deferred if one.device != device.name or not first <= one.submission <= last
-        ]
+        self._keep_deferred(lambda one: one.device != device.name or not first <= one.submission <= last)
         self.circles = [
             still
             for still in self.circles
@@ -315,6 +328,13 @@ class State:
                 or event[1] == device.timeline
                 or not first <= event[4].submission <= last
             ]
+
+    def close(self, device: DeviceState) -> None:
+        """A device has ended: nothing that it waited for matters any more."""
+        for agent in device.agents.values():
+            agent.open = ()
+            self.waiting.discard(agent)
+        self._keep_deferred(lambda one: one.device != device.name)
 
     def _follow(self, agent: Agent, promise: Promise) -> None:
         """The agent comes after a promise, and after whatever that one still waits for."""

@@ -65,7 +65,8 @@ class SubmissionCheck:
         self.blocks: list[GraphBlock] = []
         self.log: list[tuple[Agent, int, int, bool, Where]] = []
         self.deferred: list[Deferred] = []  # accesses behind waits that nobody has ended yet
-        self.settled: set[int] = set()  # by id those, of it or from before, whose order is known now
+        # the waits after which the order of accesses, of it or from before, is known now
+        self.settled: set[tuple[OpenWait, ...]] = set()
         self.goes_past_waits = (
             False  # one wait: all queues wait, and none of what this submission signals is left
         )

@@ -512,6 +512,28 @@ def test_what_is_written_behind_a_wait_that_nobody_had_ended_holds_something_onc
     assert other.findings == []
 
 
+def test_a_signal_is_gone_once_its_memory_is_part_of_another_buffer() -> None:
+    gpu = Gpu()
+    held = gpu.buffer("signals", 4096)
+    signal = held + 64
+    gpu.submit(Signal(signal, 1))
+    with pytest.raises(UsageError, match=r"\[signal-overwritten\]"):
+        gpu.submit(Fill(held, 4096))
+    gpu.free(held)
+    gpu.state.alloc(held - 4096, 8192, "larger", "GPU")
+    gpu.submit(Fill(held - 4096, 8192))
+    assert gpu.findings == []
+
+
+def test_what_a_closed_device_waited_for_keeps_nothing_open() -> None:
+    gpu = Gpu()
+    a, gate = gpu.buffer("a"), gpu.signal()
+    gpu.submit(Wait(gate, 1), Fill(a, 64))
+    assert gpu.state.waiting and gpu.state.deferred
+    gpu.state.close(gpu.device)
+    assert not gpu.state.waiting and not gpu.state.deferred
+
+
 def test_correct_order_by_every_means_fires_nothing() -> None:
     gpu = Gpu()
     kernel = gpu.program()

@@ -12,6 +12,7 @@ the trace knows their commands. Bytes that a Timestamp wrote are not compared.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -207,6 +208,8 @@ class _Run:
                 device = self.device(moment.device)
                 cell = self.translate(moment.device, self.trace.memory_at(record.index), moment.va)
                 device.signal_set(cell, moment.value)
+                for observer in device.observers:
+                    observer.host_set(cell, moment.value, time.monotonic_ns())
         for device in self.devices.values():
             device.synchronize(self.timeout_ms)
         self.count()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hcq.errors import UsageError
+from hcq.observe import validator
 from hcq.tools.trace.edit import assemble, edit
 from hcq.tools.trace.minimise import minimise
 from hcq.tools.trace.replay import replay
@@ -34,6 +35,7 @@ def test_the_results_are_the_recorded_ones_bit_for_bit(trace, capsule):
     found = json.loads(trace("replay", capsule, "--json").out)
     assert found["same"] is True
     assert found["compared_bytes"] > 4096
+    assert not validator._state.waiting  # the rules know of the signals that the host set
 
 
 def test_kernels_with_noise_in_memory_and_several_devices_replay(trace, kernels, tmp_path):
