@@ -273,9 +273,9 @@ class Capture(Recorder):
             self._see_roles()
             for tensor in left:
                 self.templates[id(tensor)] = Template(tensor, self.roles, self.seen.placeholders)
-                ref = live.ref(tensor)
-                if ref.whole is not None or ref.views:
-                    self.wholes[id(tensor)] = ref.whole or ref
+                shown = live.ref(tensor)
+                if shown.whole is not None or shown.views:
+                    self.wholes[id(tensor)] = shown.whole or shown
             self._see_arguments(held)
             self.seen.results = mapped(result, self._leaf)
             for key, (ref, before) in self.grads.items():

@@ -38,23 +38,23 @@ def deliver(
     families   by their numbers, what those tensors are views of that it kept
     """
     made: dict[int, Tensor] = {}
-    wholes: dict[int, Any] = dict(
-        families or {}
-    )  # of tensors that show the same memory, what they are views of
+    wholes: dict[int, Any] = dict(families or {})  # what tensors of one family are views of
 
     def join(tensor: Tensor, family: Family | None) -> None:
         if family is None:
             return
         whole: Any = live.ref(tensor)
-        if type(family) is Argument:
+        if isinstance(family, Argument):
             argument, memory = tensors[family.number], storages[family.number].node()
             if views.core_of(argument.node) is not memory:  # it was handed over as a copy of a part
                 tensor.node = tensor.node.substitute({memory: reshaped(argument.node, memory.shape)})
             whole = live.ref(argument)
-        elif type(family) is Gradient:
+        elif isinstance(family, Gradient):
             whole = live.ref(before[family.key])
+        elif isinstance(family, Same):
+            whole = family.ref
         else:
-            whole = family.ref if type(family) is Same else wholes.setdefault(family, whole)
+            whole = wholes.setdefault(family, whole)
         tensor._is_view_of(whole)
 
     def tensor_of(leaf: Any) -> Any:

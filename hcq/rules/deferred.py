@@ -75,8 +75,9 @@ def judge(submission: SubmissionCheck, rule: Rule) -> Iterator[Finding]:
             continue
         submission.settled.add(waits)
         for one in (*state.deferred.get(waits, ()), *own.get(waits, ())):
-            if state.memory.live.get(one.block.va) is one.block:
-                settled.setdefault(one.block, []).append((one, behind))
+            known = state.memory.live.get(one.block.va)
+            if known is not None and known is one.block:
+                settled.setdefault(known, []).append((one, behind))
     for block, found in settled.items():
         for number, (one, behind) in enumerate(found):
             for touch in block.touches:
