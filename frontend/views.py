@@ -57,7 +57,8 @@ def write(call: str, tensor: Any, value: Core) -> None:
     watching = watcher()
     if watching is not None and (memory := _memory(core)) is not None:
         watching.shows(memory)
-    if is_alone and steps:
+    is_turned = all(step.op in _WHOLE for step in steps) and _in_order(tensor.node) is not tensor.node
+    if is_alone and steps and not is_turned:
         _become(family, {tensor.node: node})
     elif any(step.op is Op.EXPAND for step in steps):
         raise UsageError(
@@ -191,6 +192,18 @@ def begin_of(node: Node) -> tuple[Node, int]:
         assert moved is not None
         strides = moved
     return core, start
+
+
+def line_of(node: Node, place: tuple[int, ...], size: int) -> Node | None:
+    """A view of so many elements from a place on, each a step further along every axis; None where it needs a copy."""
+    core = core_of(node)
+    if any(step.op not in (Op.RESHAPE, Op.PERMUTE, Op.SHRINK) for step in _steps_to(node, core)):
+        return None
+    strides, start = lies(node)
+    start += sum(at * stride for at, stride in zip(place, strides))
+    step = sum(strides)
+    flat = reshaped(core, (prod(core.shape),))
+    return Node(Op.SHRINK, node.dtype, (flat,), ((start, start + (size - 1) * step + 1, step),))
 
 
 def _steps_to(node: Node, core: Node) -> list[Node]:
@@ -374,9 +387,22 @@ def _without_bitcasts(node: Node) -> Node:
 def _become(family: list[Any], mapping: dict[Node, Node]) -> None:
     """Have the same views of another core."""
     _note(family, next(iter(mapping)))
+    mapping = {core: _in_order(new) for core, new in mapping.items()}
     for one, node in zip(family, substitute([one.node for one in family], mapping), strict=True):
         one.node = node
     changed()
+
+
+def _in_order(node: Node) -> Node:
+    """Values as they lie in a tensor that is written to, so that what is a view of it stays one."""
+    core = core_of(node)
+    if core is node:
+        return node
+    strides, start = lies(node)
+    in_order = all(size == 1 or a == b for size, a, b in zip(node.shape, strides, row_major(node.shape)))
+    if in_order and start == 0 and prod(core.shape) == prod(node.shape):
+        return node
+    return Node(Op.CONTIGUOUS, node.dtype, (node,))
 
 
 def _note(family: list[Any], core: Node) -> None:

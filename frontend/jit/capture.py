@@ -77,6 +77,7 @@ class Capture(Recorder):
         self.stand_ins: dict[int, StandIn] = {}
         self.tensors: list[Ref] = []  # made here
         self.ids: dict[int, Ref] = {}  # the same by id; an id is used again when its tensor is gone
+        self.refs: set[int] = set()  # the references themselves, by id, once the call is over
         self.touched: dict[int, Core] = {}  # tensors outside that were assigned to
         self.written: dict[Storage, None] = {}
         self.ran_on: list[tuple[Plan | Move, Any, list[Storage], list[Storage]]] = []
@@ -339,7 +340,9 @@ class Capture(Recorder):
             return Argument(stand_in.number)
         if (tensor := whole()) is not None and id(tensor) in self.slot_of:
             return Gradient(self.slot_of[id(tensor)])
-        if stand_in is None and self.ids.get(whole.key) is not whole:  # type: ignore[attr-defined]
+        if not self.refs:
+            self.refs.update(map(id, self.tensors))
+        if id(whole) not in self.refs:
             return Same(id(whole), whole)
         return self.families.setdefault(id(whole), number)
 

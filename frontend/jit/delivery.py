@@ -46,8 +46,16 @@ def deliver(
         whole: Any = live.ref(tensor)
         if isinstance(family, Argument):
             argument, memory = tensors[family.number], storages[family.number].node()
+            now = {}
             if views.core_of(argument.node) is not memory:  # it was handed over as a copy of a part
-                tensor.node = tensor.node.substitute({memory: reshaped(argument.node, memory.shape)})
+                now[memory] = reshaped(argument.node, memory.shape)
+            for number, at, _ in seen.given:
+                if (
+                    number == family.number and made.get(at) is not None
+                ):  # it has the values of another tensor now
+                    now[made[at].node] = argument.node
+            if now:
+                tensor.node = tensor.node.substitute(now)
             whole = live.ref(argument)
         elif isinstance(family, Gradient):
             whole = live.ref(before[family.key])
@@ -75,6 +83,9 @@ def deliver(
     for number, how in seen.overwritten.items():
         if number not in seen.donated:
             hand_back(tensors[number], storages[number], how)
+    for number, at, how in seen.given:
+        if number not in seen.donated:
+            give(tensors[number], tensor_of(New(at)), how)
     if gradients is not None:
         for ref, leaf in gradients:
             owner = ref()
@@ -88,7 +99,4 @@ def deliver(
             owner = ref()
             if owner is not None and isinstance(leaf, New):
                 made[leaf.number] = owner._grad
-    for number, at, how in seen.given:
-        if number not in seen.donated:
-            give(tensors[number], tensor_of(New(at)), how)
     return filled(tree, tensor_of)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
 from hcq.frontend import device as devices
-from hcq.frontend import variable
+from hcq.frontend import variable, views
 from hcq.frontend.conditions import require
 from hcq.frontend.core import Core, check_count, room_args
 from hcq.frontend.errors import UsageError
@@ -336,6 +336,9 @@ class Creation(Methods):
         if first == second:
             raise UsageError(f"[diagonal] dim1 {dim1} and dim2 {dim2} are one axis. Name two.")
         rest = [axis for axis in range(len(self.node.shape)) if axis not in (first, second)]
+        strides, _ = views.lies(self.node)
+        if strides[first] < strides[second]:  # as rows lie in memory, a row is one view
+            first, second, offset = second, first, -offset
         x = self._view(permuted(self.node, (*rest, first, second)))
         *lead, n, m = x.node.shape
         rows, columns = max(0, -offset), max(0, offset)
@@ -345,7 +348,12 @@ class Creation(Methods):
             return x._part(axis, 0, 0)._part(axis + 1, 0, 0)._reshape((*lead, 0))
         # of the elements in a row, every one that is a row and a column further
         start = rows * m + columns
-        return x._reshape((*lead, n * m))._part(axis, start, start + (size - 1) * (m + 1) + 1, m + 1)
+        in_rows = x._reshape((*lead, n * m))
+        if not lead and views.core_of(in_rows.node) is in_rows.node:  # of a part, whose rows lie apart
+            found = views.line_of(x.node, (rows, columns), size)
+            if found is not None:
+                return x._view(found)
+        return in_rows._part(axis, start, start + (size - 1) * (m + 1) + 1, m + 1)
 
     def diag(self, diagonal: int = 0) -> Self:
         """A matrix with this vector on a diagonal, (n,) -> (n, n) for the main one; or that diagonal of a matrix.
