@@ -409,6 +409,8 @@ class Elementwise(Methods):
                 raise UsageError(
                     f"[{_SIGNS[op]}] floating point has no bitwise operators. Cast to an integer or bool."
                 )
+        if type(other) is int and op in (Op.AND, Op.OR, Op.XOR):
+            other = _same_bits(other, self.node.dtype)
         return self._binary(op, other)
 
     def _shift(self, op: Op, count: Any) -> Self:
@@ -570,6 +572,14 @@ def _plain(value: Any) -> Scalar:
         raise UsageError(f"[Tensor] {shown(value)} is no number. Give a number, or a tensor of numbers.")
     kind = bool if isinstance(found, bool) else int if isinstance(found, int) else float
     return kind(found)
+
+
+def _same_bits(number: int, dtype: DType) -> int:
+    """The number of a format that has the bits of this one: 0xFFFFFFFF is -1 in int32, -2 is 254 in uint8."""
+    count = 1 << (8 * dtype.itemsize)
+    if not dtype.is_integer or dtype.min <= number <= dtype.max or not -count // 2 <= number < count:
+        return number
+    return number + count if number < 0 else number - count
 
 
 def _number(call: str, value: Scalar, dtype: DType) -> Node:

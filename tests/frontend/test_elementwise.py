@@ -303,3 +303,30 @@ def test_a_tensor_is_not_equal_to_what_is_no_number():
     assert (x == None) is False  # noqa: E711
     assert (x != "text") is True
     assert x in [None, x]
+
+
+@pytest.mark.parametrize(
+    "dtype, number, same",
+    [
+        (dtypes.int32, 0xFFFFFFFF, -1),
+        (dtypes.int32, 0x80000000, -(1 << 31)),
+        (dtypes.int8, 0xF0, -16),
+        (dtypes.int64, (1 << 64) - 2, -2),
+        (dtypes.uint8, -2, 254),
+        (dtypes.uint32, -(1 << 31), 1 << 31),
+        (dtypes.uint64, -1, (1 << 64) - 1),
+    ],
+    ids=str,
+)
+def test_a_number_beside_a_bitwise_operator_is_its_bits(dtype, number, same):
+    values = np.array([0, 1, 5, 100], dtype=dtype.name)
+    x, other = Tensor(values), np.array(same, dtype=dtype.name)
+    assert (x & number).tolist() == (values & other).tolist() == (number & x).tolist()
+    assert (x | number).tolist() == (values | other).tolist()
+    assert (x ^ number).tolist() == (values ^ other).tolist()
+    with pytest.raises(UsageError, match="does not fit"):
+        x & (1 << 8 * dtype.itemsize)
+    if not dtype.is_unsigned:  # elements of these are numbers: to the others -2 is 254 wherever it stands
+        for beyond in (lambda: x + number, lambda: x & (dtype.min - 1)):
+            with pytest.raises(UsageError, match="does not fit"):
+                beyond()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq import Tensor, nn
+from hcq import Tensor, UsageError, nn
 from tests.frontend.layer_cases import CASES, LOSSES, Case
 
 torch = pytest.importorskip("torch")
@@ -113,3 +113,10 @@ def test_the_table_has_every_layer_and_loss():
     )
     classes = {name for name in nn.__all__ if isinstance(getattr(nn, name), type)}
     assert {name for name in classes - named if not name.startswith("Lazy")} == others
+
+
+@pytest.mark.parametrize("layer", [nn.Conv1d, nn.Conv2d, nn.Conv3d])
+def test_a_strided_convolution_has_no_same_padding_and_says_so_when_it_is_made(layer):
+    with pytest.raises(UsageError, match="padding='same' with stride"):
+        layer(4, 8, 3, stride=2, padding="same")
+    assert layer(4, 8, 3, padding="same").padding == "same"

@@ -62,6 +62,10 @@ class _Convolution(Module):
         self.kernel_size = several(call, "kernel_size", kernel_size, self.rank, 1)
         self.stride = several(call, "stride", stride, self.rank, 1)
         self.dilation = several(call, "dilation", dilation, self.rank, 1)
+        if padding == "same" and any(step != 1 for step in self.stride):
+            raise UsageError(
+                f"[{call}] padding='same' with stride {self.stride}: use stride 1, or give numbers."
+            )
         self.padding = (
             padding if isinstance(padding, str) else several(call, "padding", padding, self.rank, 0)
         )
