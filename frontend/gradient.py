@@ -302,7 +302,7 @@ def grad(
     parts = gradients([out.node for out in outs], seeds, [identity(x.node) for x in ins], device)
     found: list[T | None] = []
     for place, (x, part) in enumerate(zip(ins, parts)):
-        if part is None and materialize_grads:
+        if part is None and materialize_grads and x.node.dtype.is_float:
             part = filled(0.0, x.node.shape, x.node.dtype)
         if part is None and not allow_unused:
             raise UsageError(

@@ -2,8 +2,8 @@
 conformance`).
 
 In       onnx.backend.test: for each case a model, inputs, and what comes out
-Out      a table on the terminal; docs/conformance_onnx.md with a line for each case that fails, which says why
-Changes  docs/conformance_onnx.md, when all cases were run; the kernels it compiles stay in the disk cache
+Out      a table on the terminal; docs/conformance-onnx.md with a line for each case that fails, which says why
+Changes  docs/conformance-onnx.md, when all cases were run; the kernels it compiles stay in the disk cache
 Next     frontend/onnx/ (what is tested), conformance.py (PyTorch's operators), docs/onnx.md
 
     python tools/conformance_onnx.py                   all cases, a few processes, and the page
@@ -32,7 +32,7 @@ from typing import Any
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance_onnx.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance-onnx.md"
 PASSES, WRONG, REFUSED, OUTSIDE = "passes", "wrong", "refused", "outside"
 GOAL = 22  # the version whose share is counted apart
 RANDOM = ("test_bernoulli", "test_training_dropout")
@@ -210,7 +210,7 @@ def row(name: str, results: list[dict[str, Any]]) -> str:
 
 
 def page(results: list[dict[str, Any]], device: str, version: str) -> str:
-    """docs/conformance_onnx.md."""
+    """docs/conformance-onnx.md."""
     goal = [result for result in results if result["opset"] <= GOAL]
     newer = [result for result in results if result["opset"] > GOAL]
     lines = [

@@ -23,7 +23,7 @@ def pages(docs: Path) -> dict[str, str]:
         "",
         "What a model may ask for, of ONNX's own versions up to 28 and `ai.onnx.ml` up to 5 ([onnx](onnx.md)).",
         "A number is the first version of a form; where forms differ only in dtypes there is one.",
-        "[Conformance](conformance_onnx.md) has ONNX's tests of them.",
+        "[Conformance](conformance-onnx.md) has ONNX's tests of them.",
         "",
         table(),
         "",

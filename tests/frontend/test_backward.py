@@ -151,6 +151,8 @@ def test_an_input_that_is_not_used_is_refused_or_none():
     assert grad(x.sum(), [x, y], allow_unused=True)[1] is None
     of_used, of_unused = grad(x.sum(), [x, y], materialize_grads=True)
     assert (of_used.tolist(), of_unused.tolist()) == ([1.0] * 3, [0.0] * 3)
+    with pytest.raises(UsageError, match="int64 tensor of shape"):
+        grad(x.sum(), Tensor([1, 2]), materialize_grads=True)
 
 
 # -- mistakes -------------------------------------------------------------------------------------------------------
