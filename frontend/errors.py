@@ -27,6 +27,16 @@ class DivisionByZero(UsageError, ZeroDivisionError):
     """Integer division by the Python number zero."""
 
 
+class LinAlgError(UsageError):
+    """A matrix that is not what a function with check_errors was asked for: singular, or not positive definite.
+
+    >>> hcq.linalg.inv_ex(Tensor([[0.0]]), check_errors=True)
+    Traceback (most recent call last):
+        ...
+    hcq.frontend.errors.LinAlgError: [inv_ex] ...
+    """
+
+
 class UnknownName(UsageError, KeyError):
     """A name that a file of tensors does not have."""
 
@@ -44,6 +54,7 @@ class MissingFile(UsageError, FileNotFoundError):
 __all__ = [
     "DamagedFile",
     "DivisionByZero",
+    "LinAlgError",
     "MissingFile",
     "NotReal",
     "OutOfRange",

@@ -1,7 +1,7 @@
 """Linear algebra under PyTorch's names: `hcq.linalg.vector_norm(x)`, `hcq.linalg.solve(A, B)`.
 
 In       tensors
-Out      lazy tensors of products, sums and norms; by name what the files of linalg/ have
+Out      lazy tensors of products, sums and norms; by name what the files of linalg/ have; `LinAlgError`
 Changes  nothing
 Next     linalg/ (what takes matrices apart), methods/matrices.py (products), methods/factoring.py (the same as methods)
 """
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq.frontend.arguments import checked
+from hcq.frontend.errors import LinAlgError as LinAlgError
 from hcq.frontend.errors import UsageError
 from hcq.frontend.functions import function_of
 from hcq.frontend.methods.base import Axes

@@ -68,3 +68,16 @@ class autocast(ContextDecorator):
     def __exit__(self, *error: Any) -> None:
         mode_of_thread().autocast = self._before.pop()
         drop_default_mode()
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether `autocast` takes this kind of device: it takes every kind that there is.
+
+    >>> hcq.amp.is_autocast_available("cpu"), hcq.amp.is_autocast_available("abacus")
+    (True, False)
+    """
+    if not isinstance(device_type, str):
+        raise UsageError(
+            f"[is_autocast_available] {shown(device_type)}: give 'CPU', 'AMD', 'NV', ... or 'cuda'."
+        )
+    return device_type.upper() in ("CPU", "CUDA", *GPUS)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeVar, cast
 
-from hcq.frontend.errors import UsageError
+from hcq.frontend.errors import LinAlgError, UsageError
 from hcq.frontend.function import Function
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
@@ -161,7 +161,7 @@ def checked_info(call: str, info: Tensor, check_errors: bool, why: str) -> None:
     for place, value in enumerate(values):
         if value:
             where = f" of matrix {place} of the batch" if info.ndim else ""
-            raise UsageError(f"[{call}] info {int(value)}{where}: {why.format(int(value))}.")
+            raise LinAlgError(f"[{call}] info {int(value)}{where}: {why.format(int(value))}.")
 
 
 def dtype_of(dtype: DType | None, x: Tensor) -> Tensor:

@@ -19,6 +19,9 @@ from hcq.frontend.transforms.jacobians import jacfwd as jacfwd
 from hcq.frontend.transforms.jacobians import jacobian as jacobian
 from hcq.frontend.transforms.jacobians import jacrev as jacrev
 from hcq.frontend.transforms.modules import functional_call as functional_call
+from hcq.frontend.transforms.modules import (
+    replace_all_batch_norm_modules_ as replace_all_batch_norm_modules_,
+)
 from hcq.frontend.transforms.modules import stack_module_state as stack_module_state
 from hcq.frontend.transforms.reverse import grad as grad
 from hcq.frontend.transforms.reverse import grad_and_value as grad_and_value

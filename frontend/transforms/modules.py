@@ -1,7 +1,8 @@
 """Modules as functions: their parameters as an argument.
 
 In       a module, and tensors for its parameters and buffers by name
-Out      functional_call: what the module gives with these; stack_module_state: several modules' parameters as one batch
+Out      functional_call: what the module gives with these; stack_module_state: several modules' parameters as one
+         batch; replace_all_batch_norm_modules_
 Changes  functional_call holds other tensors in the module while it runs, and puts the module's own back
 Next     ../nn/module.py, vmap.py (an ensemble: vmap over stacked parameters)
 """
@@ -94,3 +95,22 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
         found.append(stacked)
     parameters, buffers = found
     return parameters, buffers
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Have every BatchNorm inside keep no running statistics, which vmap could not write. Returns the module.
+
+    >>> net = hcq.func.replace_all_batch_norm_modules_(hcq.nn.Sequential(hcq.nn.BatchNorm1d(2)))
+    >>> net[0].running_mean, net[0].track_running_stats, list(net.state_dict())
+    (None, False, ['0.weight', '0.bias'])
+    """
+    from hcq.frontend.nn.layers.norm import BatchNorm
+    from hcq.frontend.nn.module import Module
+
+    if not isinstance(root, Module):
+        raise UsageError(f"[replace_all_batch_norm_modules_] {shown(root)}: give a module.")
+    for module in root.modules():
+        if isinstance(module, BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root

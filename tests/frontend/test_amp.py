@@ -126,3 +126,41 @@ def test_gradients_are_unscaled_once_and_states_are_pytorchs():
     again = GradScaler()
     again.load_state_dict(state)
     assert again.state_dict() == state
+
+
+@pytest.mark.own_devices
+def test_a_function_of_ones_own_computes_in_what_it_says_and_its_gradient_as_forward_did():
+    seen = []
+
+    def made(cast):
+        class Product(hcq.autograd.Function):
+            @staticmethod
+            @hcq.amp.custom_fwd(device_type="cpu", cast_inputs=cast)
+            def forward(ctx, x, y):
+                ctx.save_for_backward(x, y)
+                seen.append((x.dtype.name, (x @ y).dtype.name))
+                return x @ y
+
+            @staticmethod
+            @hcq.amp.custom_bwd(device_type="cpu")
+            def backward(ctx, g):
+                x, y = ctx.saved_tensors
+                seen.append((g.dtype.name, (x @ y).dtype.name))
+                return g.cast(x.dtype) @ y.T, x.T @ g.cast(x.dtype)
+
+        return Product
+
+    x = Tensor(X[:, :4], "CPU", requires_grad=True)
+    for cast in (None, dtypes.float32, dtypes.float16):
+        with hcq.autocast("cpu", dtypes.bfloat16):
+            y = made(cast).apply(x, Tensor(X[:, 2:], "CPU"))
+        y.float().sum().backward()
+    made(dtypes.float16).apply(
+        x, Tensor(X[:, 2:], "CPU")
+    ).sum().backward()  # outside of autocast nothing is cast
+    assert seen == [
+        ("float32", "bfloat16"), ("bfloat16", "bfloat16"), ("float32", "float32"), ("float32", "float32"),
+        ("float16", "float16"), ("float16", "float16"), ("float32", "float32"), ("float32", "float32"),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match=r"put before a function, as @custom_fwd"):
+        hcq.amp.custom_fwd(3, device_type="cpu")

@@ -98,3 +98,19 @@ def test_a_randomised_relu_writes_its_tensor():
     x = Tensor([-8.0, 1.0]).realize()
     assert nn.functional.rrelu_(x, training=True) is x
     assert -8.0 / 3.0 - 1e-5 <= x[0].item() <= -1.0 and x[1].item() == 1.0
+
+
+def test_a_matrix_that_is_not_what_it_should_be_raises_pytorchs_error():
+    with pytest.raises(hcq.linalg.LinAlgError, match=r"\[cholesky_ex\].*not positive"):
+        hcq.linalg.cholesky_ex(Tensor([[-1.0]]), check_errors=True)
+    assert issubclass(hcq.linalg.LinAlgError, RuntimeError)
+
+
+def test_batch_norms_without_statistics_go_through_vmap():
+    net = hcq.func.replace_all_batch_norm_modules_(nn.Sequential(nn.Conv1d(1, 2, 1), nn.BatchNorm1d(2)))
+    x = Tensor.randn(3, 4, 1, 5)
+    found = hcq.vmap(net)(x)
+    for one, row in zip(found, x):
+        np.testing.assert_allclose(one.numpy(), net(row).numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(UsageError, match=r"give a module"):
+        hcq.func.replace_all_batch_norm_modules_([net])

@@ -105,6 +105,8 @@ def get_total_norm(
     5.0
     """
     several = [tensors] if isinstance(tensors, Tensor) else listed("get_total_norm", "tensors", tensors)
+    if not all(isinstance(tensor, Tensor) for tensor in several):
+        raise UsageError(f"[get_total_norm] {shown(several)}: give tensors.")
     norms = [tensor.norm(norm_type).float() for tensor in several]
     if not norms:
         raise UsageError("[get_total_norm] the list is empty. Give tensors.")
