@@ -49,6 +49,9 @@ RECEIVERS = (
 # right calls of what the rules below do not find: its arguments, or a receiver and its arguments
 CALLS: dict[str, tuple[str, ...] | None] = {
     "x.clamp": ("x", "0.0", "1.0"),
+    "x.cuda": None,  # there is no GPU
+    "x.register_hook": ("Tensor([1.0], requires_grad=True)", "abs"),
+    "x.retain_grad": ("Tensor([1.0], requires_grad=True) * 2",),
     "x.as_strided": ("x", "(2, 2)", "(1, 1)"),
     "x.as_strided_copy": ("x", "(2, 2)", "(1, 1)"),
     "x.as_strided_scatter": ("x", "Tensor.ones(2, 2)", "(2, 2)", "(2, 1)"),

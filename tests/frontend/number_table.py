@@ -122,6 +122,14 @@ _because(
     "apply_ data_ptr is_contiguous is_cpu is_leaf is_nonzero is_same_size is_signed itemsize map_ ndimension nelement "
     "new_tensor storage_offset stride type_as",
 )
+_because(
+    "asks after devices that PyTorch has, or for one: test_words_of_devices.py",
+    "cuda get_device is_cuda is_meta is_mps is_quantized is_sparse pin_memory",
+)
+_because(
+    "the memory itself, and what is called with gradients: test_autograd.py",
+    "as_memoryview grad_fn register_hook retain_grad retains_grad",
+)
 _because("moves parts to devices: tests/frontend/sharding", "shard shard_")
 _because(
     "PyTorch's own samples of them: make conformance; the rest of it is in test_vision.py",

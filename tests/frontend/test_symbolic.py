@@ -312,7 +312,6 @@ def test_the_gradient_of_a_table_is_that_of_the_rows_that_were_read() -> None:
         (lambda n, x: x[n.bind(1) - 2], "inside of axis 0.* n = 1"),
         (lambda n, x: len(x[: n.bind(3)]), "len.*size n"),
         (lambda n, x: list(x[: n.bind(3)]), "size n"),
-        (lambda n, x: Tensor.zeros(n.bind(3), 2), "room for 6"),
         (lambda n, x: x[: n.bind(3)].requires_grad_(), "ask for the gradient of the whole"),
         (lambda n, x: n.bind(3) < 4, "for some of its numbers"),
         (lambda n, x: Variable("n", 3, 2), "Swap"),
