@@ -78,6 +78,12 @@ _SHORT_NAMES = {
     "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2",
 }  # fmt: skip
 
+FIRST = ("input", "input1", "anchor")  # what PyTorch's functions call the tensor of the method
+_PAIR = {"input2": "other"}
+THEIR_WORDS = {  # function -> PyTorch's word for an argument -> ours
+    "pad": {"pad": "padding"}, "cosine_embedding_loss": _PAIR, "margin_ranking_loss": _PAIR,
+}  # fmt: skip
+
 
 def tensor(
     data: Any, *, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
@@ -167,8 +173,12 @@ def function_of(name: str) -> Callable[..., Any]:
             raise UsageError(
                 f"[{name}] out={shown(kwargs['out'])}: use the result, or write it: y.copy_(...)."
             )
-        if not args and "input" in kwargs:
-            args = (kwargs.pop("input"),)
+        if kwargs:
+            if not args:
+                args = tuple([kwargs.pop(word) for word in FIRST if word in kwargs])
+            for word, ours in THEIR_WORDS.get(name, {}).items():
+                if word in kwargs:
+                    kwargs[ours] = kwargs.pop(word)
         first = args[0] if args else None
         if isinstance(first, Tensor):
             return getattr(first, name)(*args[1:], **kwargs)

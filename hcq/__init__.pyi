@@ -36,6 +36,8 @@ from hcq.frontend import distributed as _distributed
 from hcq.frontend import distributions as _distributions
 from hcq.frontend import functions_fft as _fft
 from hcq.frontend import transforms as _func
+from hcq.frontend import functions_fx as _fx
+from hcq.frontend import hub as _hub
 from hcq.frontend import functions_linalg as _linalg
 from hcq.frontend import functions_masked as _masked
 from hcq.frontend import nn as _nn
@@ -43,6 +45,7 @@ from hcq.frontend.nn import optim as _optim
 from hcq.frontend import functions_random as _random
 from hcq import signal as _signal
 from hcq.frontend import functions_special as _special
+from hcq.frontend import functions_testing as _testing
 from hcq.frontend import utils as _utils
 
 __version__: builtins.str
@@ -55,6 +58,8 @@ distributed = _distributed
 distributions = _distributions
 fft = _fft
 func = _func
+fx = _fx
+hub = _hub
 linalg = _linalg
 masked = _masked
 nn = _nn
@@ -62,6 +67,7 @@ optim = _optim
 random = _random
 signal = _signal
 special = _special
+testing = _testing
 utils = _utils
 bool: DType
 uint8: DType

@@ -31,6 +31,9 @@ MODULES = {
     "amp": "hcq.frontend.amp",
     "autograd": "hcq.frontend.autograd",
     "cuda": "hcq.frontend.cuda",
+    "fx": "hcq.frontend.functions_fx",
+    "hub": "hcq.frontend.hub",
+    "testing": "hcq.frontend.functions_testing",
     "accelerator": "hcq.frontend.accelerator",
     "device": "hcq.device",  # the core's own, which is called, too
 }

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 __all__ = [
     "Final",
+    "_overload_method",
+    "_script_if_tracing",
     "annotate",
     "export",
     "freeze",
@@ -92,6 +94,9 @@ def unused(fn: T) -> T:
     True
     """
     return fn
+
+
+_overload_method = _script_if_tracing = unused  # private names that libraries of models use
 
 
 def interface(obj: T) -> T:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class Container(Module):
-    """A module whose parts have names, which are attributes, too."""
+    """A module whose parts have names, which are attributes, too; a module that becomes an attribute is a part."""
+
+    takes_attributes = True
 
     def __init__(self) -> None:
         vars(self)["_parts"] = {}
@@ -65,7 +67,8 @@ class Container(Module):
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in vars(self).get("_parts", {}):
+        parts = vars(self).get("_parts", {})
+        if name in parts or (isinstance(value, Module) and self.takes_attributes and "_parts" in vars(self)):
             self._named_parts()[name] = self._checked(value)
             changed()
         else:
@@ -81,7 +84,7 @@ class Container(Module):
         return name
 
     def _checked(self, value: Any) -> Any:
-        if not isinstance(value, Module):
+        if value is not None and not isinstance(value, Module):
             raise UsageError(f"[{type(self).__name__}] {shown(value)} is no module. Give modules.")
         return value
 
@@ -311,18 +314,24 @@ class ModuleDict(_Names):
 
 
 class _Tensors(Container):
-    """A container of parameters; tensors become parameters."""
+    """A container of parameters; tensors become parameters. Modules may be among them, as other such containers are."""
+
+    takes_attributes = False
 
     def _checked(self, value: Any) -> Any:
+        if isinstance(value, Module):
+            return value
         if not isinstance(value, Tensor):
             raise UsageError(f"[{type(self).__name__}] {shown(value)} is no tensor. Give parameters.")
         return value if isinstance(value, Parameter) else Parameter(value)
 
     def __repr__(self) -> str:
         lines = [
-            f"({name}): {type(tensor).__name__} containing: [{tensor.dtype.name} of size "
-            f"{'x'.join(map(str, tensor.shape))}]"
-            for name, tensor in self._named_parts().items()
+            f"({name}): {part!r}"
+            if isinstance(part, Module)
+            else f"({name}): {type(part).__name__} containing: [{part.dtype.name} of size "
+            f"{'x'.join(map(str, part.shape))}]"
+            for name, part in self._named_parts().items()
         ]
         return printed(self._get_name(), self.extra_repr(), lines)
 

@@ -8,6 +8,7 @@ Next     hcq/frontend/functions.py (how a method becomes a function), layers.py 
 
 from __future__ import annotations
 
+import functools
 import math
 from importlib import import_module
 from typing import Any
@@ -35,6 +36,11 @@ METHODS = (
     "triplet_margin_loss triplet_margin_with_distance_loss pairwise_distance pdist "
     "relu_ elu_ celu_ selu_ leaky_relu_ hardtanh_ threshold_"
 ).split()
+# those that PyTorch gives an argument `inplace`, and how many others come before it
+INPLACE = {
+    "relu": 0, "relu6": 0, "selu": 0, "silu": 0, "mish": 0, "hardsigmoid": 0, "hardswish": 0, "leaky_relu": 1, "elu": 1,
+    "celu": 1, "hardtanh": 2, "threshold": 2,
+}  # fmt: skip
 
 
 # functions in files of their own, imported when they are first asked for
@@ -55,71 +61,84 @@ MODULES = {
 
 
 @checked
-def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, each element becomes zero with probability p and the others grow by 1 / (1 - p); else x itself.
 
-    inplace   may be given and says nothing: the result is a new value
+    inplace   x becomes the result
     Raises    UsageError for p outside 0 to 1
 
     >>> x = Tensor([1.0, 2.0])
     >>> nn.functional.dropout(x, training=False).tolist(), nn.functional.dropout(x, 1.0).tolist()
     ([1.0, 2.0], [0.0, 0.0])
     """
-    return _dropped("dropout", x, p, training, x.shape)
+    return _stored(input, _dropped("dropout", input, p, training, input.shape), inplace)
 
 
 @checked
-def dropout1d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """`dropout` of whole channels of (n, channels, length) or (channels, length).
 
     >>> y = nn.functional.dropout1d(Tensor.ones(4, 3, 50))
     >>> set(y.mean(-1).flatten().tolist()) <= {0.0, 2.0}
     True
     """
-    return _dropped("dropout1d", x, p, training, _by_channel("dropout1d", x, 1))
+    return _stored(
+        input, _dropped("dropout1d", input, p, training, _by_channel("dropout1d", input, 1)), inplace
+    )
 
 
 @checked
-def dropout2d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """`dropout` of whole channels of (n, channels, h, w) or (channels, h, w).
 
     >>> y = nn.functional.dropout2d(Tensor.ones(4, 3, 5, 5))
     >>> set(y.mean((2, 3)).flatten().tolist()) <= {0.0, 2.0}
     True
     """
-    return _dropped("dropout2d", x, p, training, _by_channel("dropout2d", x, 2))
+    return _stored(
+        input, _dropped("dropout2d", input, p, training, _by_channel("dropout2d", input, 2)), inplace
+    )
 
 
 @checked
-def dropout3d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """`dropout` of whole channels of (n, channels, d, h, w) or (channels, d, h, w).
 
     >>> nn.functional.dropout3d(Tensor.ones(1, 2, 1, 1, 1), p=1.0).sum().item()
     0.0
     """
-    return _dropped("dropout3d", x, p, training, _by_channel("dropout3d", x, 3))
+    return _stored(
+        input, _dropped("dropout3d", input, p, training, _by_channel("dropout3d", input, 3)), inplace
+    )
 
 
 @checked
-def alpha_dropout(x: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout for selu: what is dropped takes its lowest value, and mean 0 and deviation 1 are kept.
 
     >>> x = Tensor([1.0, 2.0])
     >>> nn.functional.alpha_dropout(x, 0.5).tolist()
     [1.0, 2.0]
     """
-    return _alpha_dropped("alpha_dropout", x, p, training, x.shape)
+    return _stored(input, _alpha_dropped("alpha_dropout", input, p, training, input.shape), inplace)
 
 
 @checked
-def feature_alpha_dropout(x: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     """`alpha_dropout` of whole channels: (n, channels, ...).
 
     >>> nn.functional.feature_alpha_dropout(Tensor([[[1.0, 2.0]]])).tolist()
     [[[1.0, 2.0]]]
     """
-    shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
-    return _alpha_dropped("feature_alpha_dropout", x, p, training, shape)
+    shape = (*input.shape[:2], *(1,) * (input.ndim - 2))
+    return _stored(input, _alpha_dropped("feature_alpha_dropout", input, p, training, shape), inplace)
+
+
+def _stored(x: Tensor, y: Tensor, inplace: bool) -> Tensor:
+    """The result; with `inplace`, x as the result."""
+    return x._written("dropout_", y) if inplace and y is not x else y  # type: ignore[no-any-return]
 
 
 def _by_channel(call: str, x: Tensor, rank: int) -> Shape:
@@ -160,7 +179,11 @@ def _alpha_dropped(call: str, x: Tensor, p: float, training: bool, shape: Shape)
 
 @checked
 def rrelu(
-    x: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
 ) -> Tensor:
     """x above zero; below, x times a number drawn between lower and upper; their mean if not in training.
 
@@ -168,38 +191,38 @@ def rrelu(
     [-4.0, 8.0]
     """
     if not training:
-        return x.leaky_relu((lower + upper) / 2)
-    slope = x.uniform(x.shape, low=lower, high=upper, dtype=x.dtype, device=x.device)
-    return (x >= 0).where(x, x * slope)
+        return _stored(input, input.leaky_relu((lower + upper) / 2), inplace)
+    slope = input.uniform(input.shape, low=lower, high=upper, dtype=input.dtype, device=input.device)
+    return _stored(input, (input >= 0).where(input, input * slope), inplace)
 
 
 @checked
-def unfold(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """Every window as a column: (n, c, h, w) -> (n, c * window, number of windows); n may be left out.
 
     >>> unfold(Tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]), 2).tolist()
     [[1.0, 2.0], [2.0, 3.0], [4.0, 5.0], [5.0, 6.0]]
     """
-    if x.ndim not in (3, 4):
-        raise UsageError(f"[unfold] a tensor of shape {x.shape}: it needs (n, c, h, w) or (c, h, w).")
-    if x.ndim == 3:
-        return unfold(x.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+    if input.ndim not in (3, 4):
+        raise UsageError(f"[unfold] a tensor of shape {input.shape}: it needs (n, c, h, w) or (c, h, w).")
+    if input.ndim == 3:
+        return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     window, gaps, edge, steps = (
         _pair("unfold", name, value, least)
         for name, value, least in (
             ("kernel_size", kernel_size, 1), ("dilation", dilation, 1), ("padding", padding, 0), ("stride", stride, 1),
         )
     )  # fmt: skip
-    x = x.pad((edge[1], edge[1], edge[0], edge[0]))
+    input = input.pad((edge[1], edge[1], edge[0], edge[0]))
     for axis in (0, 1):
-        x = x.unfold(2 + axis, window[axis], steps[axis], gaps[axis])
-    n, c, h, w = x.shape[:4]
-    return x.permute(0, 1, 4, 5, 2, 3).reshape(n, c * window[0] * window[1], h * w)
+        input = input.unfold(2 + axis, window[axis], steps[axis], gaps[axis])
+    n, c, h, w = input.shape[:4]
+    return input.permute(0, 1, 4, 5, 2, 3).reshape(n, c * window[0] * window[1], h * w)
 
 
 @checked
 def fold(
-    x: Tensor,
+    input: Tensor,
     output_size: Any,
     kernel_size: Any,
     dilation: Any = 1,
@@ -214,17 +237,19 @@ def fold(
     >>> nn.functional.fold(columns, (1, 3), (1, 2)).tolist()
     [[[[1.0, 2.0, 1.0]]]]
     """
-    if x.ndim == 2:
-        return fold(x.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    if input.ndim == 2:
+        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
     size, window = _pair("fold", "output_size", output_size, 1), _pair("fold", "kernel_size", kernel_size, 1)
     area = window[0] * window[1]
-    if x.ndim != 3 or x.shape[1] % area:
-        raise UsageError(f"[fold] a tensor of shape {x.shape}: it needs (n, c * {area}, windows).")
-    image = x.zeros((x.shape[0], x.shape[1] // area, *size), dtype=x.dtype, device=x.device)
+    if input.ndim != 3 or input.shape[1] % area:
+        raise UsageError(f"[fold] a tensor of shape {input.shape}: it needs (n, c * {area}, windows).")
+    image = input.zeros(
+        (input.shape[0], input.shape[1] // area, *size), dtype=input.dtype, device=input.device
+    )
     columns = unfold(image, window, dilation, padding, stride)
-    if columns.shape != x.shape:
-        raise UsageError(f"[fold] {x.shape}: an image of {size} has columns of shape {columns.shape}.")
-    (found,) = grad(columns, image, x, create_graph=True)
+    if columns.shape != input.shape:
+        raise UsageError(f"[fold] {input.shape}: an image of {size} has columns of shape {columns.shape}.")
+    (found,) = grad(columns, image, input, create_graph=True)
     assert found is not None
     return found
 
@@ -242,7 +267,7 @@ def _pair(call: str, name: str, value: Any, least: int) -> tuple[int, int]:
 
 @checked
 def batch_norm(
-    x: Tensor,
+    input: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
     weight: Tensor | None = None,
@@ -266,18 +291,20 @@ def batch_norm(
             raise UsageError(
                 "[batch_norm] evaluation needs running_mean and running_var. Pass training=True."
             )
-        return x.batch_norm(running_mean, running_var, weight, bias, eps)
-    if x.ndim < 2 or x.numel() == x.shape[1]:
+        return input.batch_norm(running_mean, running_var, weight, bias, eps)
+    if input.ndim < 2 or input.numel() == input.shape[1]:
         raise UsageError(
-            f"[batch_norm] a tensor of shape {x.shape}: one value per channel has no deviation. "
+            f"[batch_norm] a tensor of shape {input.shape}: one value per channel has no deviation. "
             "Train on more, or pass training=False."
         )
-    return _normed_by_batch(x, running_mean, running_var, weight, bias, momentum, eps, (0, *range(2, x.ndim)))
+    return _normed_by_batch(
+        input, running_mean, running_var, weight, bias, momentum, eps, (0, *range(2, input.ndim))
+    )
 
 
 @checked
 def instance_norm(
-    x: Tensor,
+    input: Tensor,
     running_mean: Tensor | None = None,
     running_var: Tensor | None = None,
     weight: Tensor | None = None,
@@ -293,9 +320,9 @@ def instance_norm(
             [-1.0000,  1.0000]])
     """
     if not use_input_stats:
-        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     return _normed_by_batch(
-        x, running_mean, running_var, weight, bias, momentum, eps, tuple(range(2, x.ndim))
+        input, running_mean, running_var, weight, bias, momentum, eps, tuple(range(2, input.ndim))
     )
 
 
@@ -328,12 +355,31 @@ def _normed_by_batch(
     return y if bias is None else y + bias.reshape(channel)
 
 
+def _with_inplace(name: str) -> Any:
+    """A method as a function that takes `inplace`: with True the tensor becomes the result, as x.relu_() does."""
+    function, others = function_of(name), INPLACE[name]
+
+    @functools.wraps(function)
+    def form(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
+        if len(args) == others + 2:
+            *args, inplace = args  # type: ignore[assignment]
+        x: Any = args[0] if args else kwargs.get("input")
+        y = function(*args, **kwargs)
+        return x._written(f"{name}_", y) if inplace else y
+
+    return form
+
+
 def __getattr__(name: str) -> Any:
     place = next((file for file, names in MODULES.items() if name in names.split()), None)
     if place is None and name not in METHODS:
         raise AttributeError(f"module {__name__!r} has no function {name!r}")
     function = (
-        function_of(name) if place is None else getattr(import_module(f"hcq.frontend.nn.{place}"), name)
+        _with_inplace(name)
+        if name in INPLACE
+        else function_of(name)
+        if place is None
+        else getattr(import_module(f"hcq.frontend.nn.{place}"), name)
     )
     globals()[name] = function
     return function

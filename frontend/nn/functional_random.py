@@ -52,10 +52,12 @@ def rrelu(
     """
     if not lower <= upper:
         raise UsageError(f"[rrelu] lower={lower}, upper={upper}: give the lower one first.")
-    if not training:
-        return input.leaky_relu((lower + upper) / 2.0)
-    slopes = input._numbers("rand", input.shape, None) * (upper - lower) + lower
-    return (input < 0.0).where(input * slopes, input)  # type: ignore[no-any-return]
+    if training:
+        slopes = input._numbers("rand", input.shape, None) * (upper - lower) + lower
+        y = (input < 0.0).where(input * slopes, input)
+    else:
+        y = input.leaky_relu((lower + upper) / 2.0)
+    return input._written("rrelu_", y) if inplace else y  # type: ignore[no-any-return]
 
 
 @checked

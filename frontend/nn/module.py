@@ -81,6 +81,11 @@ class Module(State):
             watching.reads_state(self, "_hooked", vars(self).get("_hooked", True))
         return self.forward(*args, **kwargs) if hooks is None else call(self, hooks, args, kwargs)
 
+    def __getattr__(self, name: str) -> Any:
+        if name in vars(self):  # programs call it by its name, for names that are computed
+            return vars(self)[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Tensor) and value._requires_grad and type(value) is Tensor:
             trained_names(self).add(name)  # and goes on being a parameter when it is frozen

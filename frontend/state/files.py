@@ -17,17 +17,26 @@ from typing import Any
 
 from hcq.frontend.errors import DamagedFile, UsageError
 from hcq.frontend.state.weights import Weights
-from hcq.frontend.tensor import Tensor
 
-WRITTEN = (".safetensors", ".gguf", ".npz", ".npy")
+WRITTEN = (".safetensors", ".gguf", ".npz", ".npy", ".pt", ".pth")
+PYTORCH = (".pt", ".pth", ".bin", ".ckpt", ".tar", ".model")  # suffixes that PyTorch's programs use
 
 
-def load(path: str | os.PathLike[str], device: str | None = None) -> Weights:
+def load(
+    path: Any,
+    device: str | None = None,
+    *,
+    map_location: Any = None,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    pickle_module: Any = None,
+) -> Weights:
     """The tensors of a file, by name: a mapping whose tensors are read when they are asked for, each time anew.
 
     path    safetensors (also its index.json, or a folder with either), GGUF (of several files the first), PyTorch's .pt
-            and .pth, .npz, .npy
-    device  where tensors are put; None is the default device
+            and .pth, .npz, .npy; or an open file of one
+    device  where tensors are put; None is the default device. PyTorch's word is map_location
+    weights_only, mmap, pickle_module   may be given and say nothing: no file is run, and every one is mapped
     Raises  UsageError, one sentence, for a file that is damaged, of no known format, or that asks to run something;
             OSError as the system gives it
 
@@ -43,7 +52,8 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Weights:
     """
     from hcq.frontend.state import arrays, gguf, safetensors, torch_file
 
-    where = Path(path)
+    device = _device(map_location) if device is None else device
+    where = _path("load", path)
     if where.is_dir():
         where = _in_folder(where)
     if where.name.endswith(".index.json"):
@@ -63,6 +73,29 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Weights:
     raise DamagedFile(
         f"[load] {where} begins with {head!r}: no safetensors, GGUF, PyTorch, npz or npy file does."
     )
+
+
+def _path(call: str, path: Any) -> Path:
+    """A path, or that of an open file."""
+    if not isinstance(path, (str, os.PathLike)):
+        path = getattr(path, "name", None)
+        if not isinstance(path, str):
+            raise UsageError(
+                f"[{call}] give the path of a file, or one that is open: it is mapped, not streamed."
+            )
+    return Path(path)
+
+
+def _device(map_location: Any) -> Any:
+    """Where PyTorch's map_location puts tensors: a device, the one that a dict names, or, for a function, the CPU."""
+    if isinstance(map_location, Mapping):
+        named = set(map(str, map_location.values()))
+        if len(named) != 1:
+            raise UsageError(
+                f"[load] map_location names {sorted(named)}: give one device, and move tensors after."
+            )
+        return named.pop()
+    return "CPU" if callable(map_location) else map_location
 
 
 def _zip(path: Path, device: str | None) -> Weights:
@@ -96,11 +129,13 @@ def _in_folder(folder: Path) -> Path:
 
 
 def save(
-    tensors: Mapping[str, Tensor],
-    path: str | os.PathLike[str],
+    tensors: Any,
+    path: Any,
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
     """Write tensors under their names, in the format of the path's suffix: .safetensors, .gguf, .npz; .npy for one.
+
+    PyTorch's .pt, .pth and .tar hold dicts and lists of tensors and plain data, too: torch.load reads them.
 
     metadata  strings for .safetensors; numbers, strings and lists for .gguf; the others have no place for it
     Raises    UsageError for what the format cannot hold; OSError as the system gives it
@@ -113,7 +148,13 @@ def save(
     """
     from hcq.frontend.state import arrays, gguf_writer, safetensors
 
-    suffix = Path(path).suffix
+    path = _path("save", path)
+    suffix = path.suffix
+    if suffix in PYTORCH and not metadata:
+        from hcq.frontend.state.torch_writer import save_torch
+
+        save_torch(tensors, path)
+        return
     if not isinstance(tensors, Mapping):
         raise UsageError(f"[save] {type(tensors).__name__}: give tensors under names, as model.state_dict().")
     if metadata and suffix not in (".safetensors", ".gguf"):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -96,7 +97,22 @@ def read(path: str | os.PathLike[str], device: str | None = None, call: str = "l
             metadata[name] = value
     if len({entry.name for entry in entries}) < len(entries):
         raise file.damaged("two of its tensors have the same path")
-    return Weights(path, "PyTorch", entries, metadata, device)
+    parts = {}
+    if isinstance(saved, dict):
+        own = {entry.name: entry for entry in entries}
+        parts = {key: partial(_whole, value, str(key), own) for key, value in saved.items()}
+    return Weights(path, "PyTorch", entries, metadata, device, parts)
+
+
+def _whole(value: Any, path: str, entries: dict[str, Entry], device: str) -> Any:
+    """What was saved under a path, with its dicts and lists as they were, and its tensors on a device."""
+    if isinstance(value, View):
+        return entries[path].place(device)
+    if isinstance(value, dict):
+        return {key: _whole(item, f"{path}.{key}", entries, device) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)([_whole(item, f"{path}.{n}", entries, device) for n, item in enumerate(value)])
+    return value.text if isinstance(value, Name) else value
 
 
 Find = Callable[[Stored], Any]  # the bytes of a storage

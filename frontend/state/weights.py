@@ -52,6 +52,7 @@ class Weights(Mapping[str, Tensor]):
     entries   name -> Entry: format, shape and size, without reading
     metadata  what else is in the file, by name
     device    where tensors are put
+    parts     of a PyTorch file: what was saved under a name that is no tensor's, as the dict of a state, or a number
     """
 
     def __init__(
@@ -61,18 +62,22 @@ class Weights(Mapping[str, Tensor]):
         entries: Iterable[Entry],
         metadata: Mapping[str, Any],
         device: str | None = None,
+        parts: Mapping[Any, Callable[[str], Any]] | None = None,
     ):
+        self.parts = parts or {}
         self.path = os.fspath(path)
         self.kind = kind
         self.entries = {entry.name: entry for entry in entries}
         self.metadata = metadata
         self.device = devices.canonical(device)
 
-    def __getitem__(self, name: str) -> Tensor:
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.entries and name in self.parts:
+            return self.parts[name](self.device)
         return self.entry(name).place(self.device)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.entries
+        return name in self.entries or name in self.parts
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)

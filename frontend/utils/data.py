@@ -5,14 +5,17 @@ Out      `Dataset`, `TensorDataset`, `Subset`, `ConcatDataset`, `random_split`, 
 Changes  the random counter of the CPU, where samples are shuffled
 Next     ../../examples/digits.py
 
-Batches are made in the program's own thread: `num_workers` and `pin_memory` may be given and say nothing.
+Batches are made in the program's own thread: `num_workers` and `pin_memory` may be given and say nothing. PyTorch's
+files of this package, `dataset`, `dataloader` and `sampler`, have these names, too.
 """
 
 from __future__ import annotations
 
 import bisect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
+from types import ModuleType
 from typing import Any
 
 from hcq.checks import is_whole, shown
@@ -212,6 +215,44 @@ class RandomSampler(Sampler):
         return self.num_samples
 
 
+class SubsetRandomSampler(Sampler):
+    """Some of the samples, by their numbers, in random order.
+
+    >>> sorted(SubsetRandomSampler([3, 5, 8]))
+    [3, 5, 8]
+    """
+
+    def __init__(self, indices: Sequence[int], generator: Any = None):
+        self.indices = indices
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([self.indices[place] for place in _permutation(len(self.indices))])
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler):
+    """num_samples of the samples, each as often as its weight says; without `replacement` each at most once.
+
+    >>> list(WeightedRandomSampler([0.0, 1.0], 3))
+    [1, 1, 1]
+    """
+
+    def __init__(
+        self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None
+    ):
+        self.weights = weights if isinstance(weights, Tensor) else Tensor(list(weights), device="CPU")
+        self.num_samples, self.replacement = num_samples, replacement
+
+    def __iter__(self) -> Iterator[int]:
+        drawn: list[int] = self.weights.float().multinomial(self.num_samples, self.replacement).tolist()
+        return iter(drawn)
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
 class BatchSampler(Sampler):
     """The samples of another sampler in lists of batch_size; drop_last leaves a shorter last one out.
 
@@ -233,6 +274,14 @@ class BatchSampler(Sampler):
     def __len__(self) -> int:
         count = len(self.sampler)  # type: ignore[arg-type]
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+
+def get_worker_info() -> None:
+    """None: the program's own thread makes batches.
+
+    >>> hcq.utils.data.get_worker_info() is None
+    True
+    """
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -341,3 +390,23 @@ class DataLoader:
         if isinstance(self.dataset, IterableDataset):
             raise UsageError("[DataLoader] an IterableDataset has no length.")
         return len(self.batch_sampler if self.batch_sampler is not None else self.sampler)
+
+
+__path__: list[
+    str
+] = []  # so that `from hcq.utils.data.dataset import Dataset` is found: by its name, as below
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("dataset", "dataloader", "sampler"):
+        return _File(f"{__name__}.{name}", f"PyTorch's utils/data/{name}.py.")
+    raise AttributeError(f"module 'hcq.utils.data' has no attribute {name!r}")
+
+
+class _File(ModuleType):
+    """A file of PyTorch's package: its names are here."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(sys.modules[_File.__module__], name)

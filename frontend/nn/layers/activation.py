@@ -2,7 +2,7 @@
 
 In       their options, then tensors
 Out      the same shape, except where a docstring says otherwise
-Changes  nothing; `inplace` may be given, and says nothing: a tensor is a value
+Changes  with `inplace`, the tensor that they are given, as in PyTorch
 Next     ../../methods/activation.py, ../../methods/gates.py (what they compute)
 """
 
@@ -23,16 +23,18 @@ class _Activation(Module):
     method = ""
     options: tuple[str, ...] = ()  # in the order of the method's arguments
     shown: tuple[str, ...] | None = None  # by value alone, where PyTorch prints no names
+    inplace = False
 
     def forward(self, x: Tensor) -> Tensor:
         """Of the same shape, unless the class says otherwise; see the method of Tensor."""
-        return getattr(x, self.method)(*[getattr(self, option) for option in self.options])
+        y = getattr(x, self.method)(*[getattr(self, option) for option in self.options])
+        return x._written(f"{self.method}_", y) if self.inplace else y  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         parts = [f"{option}={getattr(self, option)}" for option in self.options]
         if self.shown is not None:
             parts = [str(getattr(self, option)) for option in self.shown]
-        return ", ".join([*parts, "inplace=True"] if getattr(self, "inplace", False) else parts)
+        return ", ".join([*parts, "inplace=True"] if self.inplace else parts)
 
 
 class _Plain(_Activation):
@@ -388,7 +390,7 @@ class RReLU(Module):
 
     def forward(self, x: Tensor) -> Any:
         """The same shape."""
-        return rrelu(x, self.lower, self.upper, self.training)
+        return rrelu(x, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:
         return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")

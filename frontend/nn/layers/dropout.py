@@ -35,7 +35,7 @@ class Dropout(_Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape; in evaluation, x itself."""
-        return F.dropout(x, self.p, self.training)
+        return F.dropout(x, self.p, self.training, self.inplace)
 
 
 class Dropout1d(_Dropout):
@@ -48,7 +48,7 @@ class Dropout1d(_Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
-        return F.dropout1d(x, self.p, self.training)
+        return F.dropout1d(x, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_Dropout):
@@ -60,7 +60,7 @@ class Dropout2d(_Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
-        return F.dropout2d(x, self.p, self.training)
+        return F.dropout2d(x, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_Dropout):
@@ -72,7 +72,7 @@ class Dropout3d(_Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
-        return F.dropout3d(x, self.p, self.training)
+        return F.dropout3d(x, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(_Dropout):
@@ -84,7 +84,7 @@ class AlphaDropout(_Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
-        return F.alpha_dropout(x, self.p, self.training)
+        return F.alpha_dropout(x, self.p, self.training, self.inplace)
 
 
 class FeatureAlphaDropout(_Dropout):
@@ -96,4 +96,4 @@ class FeatureAlphaDropout(_Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
-        return F.feature_alpha_dropout(x, self.p, self.training)
+        return F.feature_alpha_dropout(x, self.p, self.training, self.inplace)

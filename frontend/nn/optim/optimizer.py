@@ -387,6 +387,10 @@ def _checked(name: str, found: list[Any], before: list[Tensor]) -> list[Tensor]:
                 f"[{name}] parameter {place} is {parameter.dtype.name}: only floats can be optimized."
             )
     for parameter in found:
+        if (
+            not parameter._requires_grad
+        ):  # it stays as it is, and gets memory of its own when it is to be trained
+            continue
         if parameter.node.op is not Op.BUFFER:
             parameter.realize()
         if parameter.node.op is not Op.BUFFER:

@@ -120,7 +120,7 @@ def test_a_module_takes_its_state_from_a_file_of_any_format(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("path", "tensors", "why"),
     [
-        ("x.pt", {"w": Tensor([1.0])}, "'.pt' is not written"),
+        ("x.weights", {"w": Tensor([1.0])}, "'.weights' is not written"),
         ("x.npy", {}, "holds one tensor"),
         ("x.npz", {"w": Tensor([1.0]).cast(dtypes.bfloat16)}, "bfloat16 has no place"),
         ("x.gguf", {"w": Tensor([True])}, "bool .* has no place in GGUF"),
