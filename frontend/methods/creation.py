@@ -129,6 +129,8 @@ class Creation(Methods):
 
         start, end, step   numbers; or bound Variables, beside which the others are ints
 
+        Raises             UsageError for numbers that do not fit the dtype
+
         >>> Tensor.arange(1, 7, 2).tolist()
         [1, 3, 5]
         """
@@ -156,6 +158,9 @@ class Creation(Methods):
                 "Give finite numbers that are nearer."
             )
         count = max(0, count)
+        if is_whole and dtype.is_integer and count:
+            for each in (start, start + (count - 1) * step):
+                constant_element("arange", each, dtype)  # which refuses what does not fit
         number = dtypes.int64 if is_whole else dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
         node = iota(count, 0, (count,)).cast(number)
         if step != 1:

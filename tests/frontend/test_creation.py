@@ -141,6 +141,14 @@ def test_a_range_that_no_64_bits_count_is_refused(end):
         Tensor.arange(end)
 
 
+@pytest.mark.parametrize("args", [(2**33,), (2**31 - 1, 2**31 + 3), (-(2**31), -(2**31) - 3, -1)], ids=str)
+def test_a_range_of_numbers_that_do_not_fit_the_dtype_is_refused(args):
+    with pytest.raises(UsageError, match=r"\[arange\] .* does not fit in int32"):
+        Tensor.arange(*args, dtype=dtypes.int32)
+    assert Tensor.arange(*args).shape == (len(range(*args)),)
+    assert Tensor.arange(0, 256, dtype=dtypes.uint8)[-1].item() == 255
+
+
 def test_an_identity_of_a_negative_size_is_refused():
     with pytest.raises(UsageError, match=r"\[eye\] of -1 x -1: sizes are 0 or more"):
         Tensor.eye(-1)
