@@ -328,8 +328,12 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
         found: dict[Node, Node] = {}
         for node, leaf in _next_copies([tensor.node for tensor in held]):
             source = node.src[0]
-            if leaf is None:  # what is computed from constants, every device can compute itself
-                found[node] = source
+            if (
+                leaf is None
+            ):  # what is computed from constants, every device can compute itself: its part, or all
+                is_split = source.shape and getattr(node.arg, "axis", None) is not None
+                place = node.arg._replace(is_here=True) if is_split else None
+                found[node] = source if place is None else Node(Op.COPY, node.dtype, (source,), place)
                 continue
             storage = _on(source, leaf.arg.device)
             shaped = (

@@ -8,6 +8,7 @@ Next     conformance_judge.py (where results come from), docs/semantics.md (wher
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from hcq.tools.conformance_judge import GRADIENT_ATOL, GRADIENT_RTOL, MISSING, P
 from hcq.tools.conformance_samples import DTYPES, SAMPLES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance.md"
+OF_TINYGRAD = "conformance-tinygrad.md"  # beside it, written by hand
 
 # groups of operators by the front of their names; the core is what everyday programs call
 OUTSIDE = {
@@ -99,6 +101,14 @@ def measured_at(revisions: Sequence[str]) -> list[str]:
     return [f"Measured at revision {last}."]
 
 
+def of_tinygrad() -> str:
+    """The line on tinygrad's tests, with the figure that their page begins with."""
+    path = PAGE.parent / OF_TINYGRAD
+    words = " ".join(path.read_text("utf-8").split()) if path.is_file() else ""
+    figure = re.search(r"[\d,]+ of [\d,]+ pass, [\d.]+ %", words)
+    return f"[tinygrad's public tests]({OF_TINYGRAD}) of tensors: {figure[0] if figure else 'see there'}."
+
+
 def page(
     results: list[dict[str, Any]], device: str, version: str, seconds: float, revisions: Sequence[str] = ()
 ) -> str:
@@ -136,6 +146,7 @@ def page(
         *textwrap.wrap(INSIDE, 118, break_on_hyphens=False),
         "",
         "[Conformance between devices](conformance-devices.md) compares our results on emulated GPUs with these.",
+        of_tinygrad(),
         "",
         "## Operators that do not pass",
         "",

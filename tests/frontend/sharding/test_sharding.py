@@ -271,3 +271,24 @@ def test_a_lazy_tensor_is_computed_and_then_shared_out():
     x.shard_(["CPU", "CPU:1"], axis=0)
     assert x.node.op is Op.BUFFER
     assert x.tolist() == [[2.0, 4.0], [6.0, 8.0]]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Tensor.zeros(6, 4),
+        lambda: Tensor.full((6, 4), 2.5).contiguous(),
+        lambda: Tensor.arange(24.0).reshape(6, 4),
+        lambda: Tensor.eye(6, 4) + 1,
+    ],
+)
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_what_is_computed_from_constants_is_split_as_asked_and_takes_no_more_memory(made, axis):
+    expected = made().numpy()
+    x = made().shard(("CPU:1", "CPU:2"), axis).realize()
+    split = x.node.arg.split
+    assert (None if split is None else split.axis) == axis
+    parts = [buffer.size_bytes for buffer in x.node.arg.buffers()]
+    assert parts == [expected.nbytes // (1 if axis is None else 2)] * 2
+    assert np.array_equal(x.numpy(), expected)
+    assert np.array_equal((x * 2 + x.sum()).numpy(), expected * 2 + expected.sum())
