@@ -333,6 +333,7 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
             ):  # what is computed from constants, every device can compute itself: its part, or all
                 is_split = source.shape and getattr(node.arg, "axis", None) is not None
                 place = node.arg._replace(is_here=True) if is_split else None
+                source = _without_copies(source)
                 found[node] = source if place is None else Node(Op.COPY, node.dtype, (source,), place)
                 continue
             storage = _on(source, leaf.arg.device)
@@ -351,6 +352,15 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
                 recorder.moved(storage, here.arg)
         _replace(found)
     return [_root(tensor.node) or tensor.node for tensor in held]
+
+
+def _without_copies(node: Node) -> Node:
+    """A graph that reads no memory, without what says where parts of it are: it is computed where it is wanted."""
+    new: dict[Node, Node] = {}
+    for inner in node.toposort():
+        if inner.op is Op.COPY:
+            new[inner] = substitute((inner.src[0],), new)[0]
+    return substitute((node,), new)[0] if new else node
 
 
 def _next_copies(roots: list[Node]) -> list[tuple[Node, Node | None]]:

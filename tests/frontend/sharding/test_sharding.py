@@ -292,3 +292,7 @@ def test_what_is_computed_from_constants_is_split_as_asked_and_takes_no_more_mem
     assert parts == [expected.nbytes // (1 if axis is None else 2)] * 2
     assert np.array_equal(x.numpy(), expected)
     assert np.array_equal((x * 2 + x.sum()).numpy(), expected * 2 + expected.sum())
+    lazy = made().shard(("CPU:1", "CPU:2"), axis)  # read, and moved on, before it is in memory
+    assert np.array_equal((lazy + 1).to("CPU").numpy(), expected + 1)
+    assert np.array_equal(lazy.numpy(), expected)
+    assert np.array_equal(lazy.to("CPU").shard(("CPU:2", "CPU:3"), 0).sum(0).numpy(), expected.sum(0))
