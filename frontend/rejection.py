@@ -1,14 +1,15 @@
-"""Rejection: random numbers of the gamma and the Poisson distribution, by trying so often that one try is accepted.
+"""Rejection: numbers of the gamma, Poisson, binomial and von Mises distributions, by trying until one is accepted.
 
-In       shapes and rates, float32 or float64; a Generator or None
+In       shapes, rates, chances, float32 or float64; a Generator or None
 Out      a number for each, drawn now
 Changes  the counter of the stream that is drawn from
-Next     methods/drawing.py, distributions/gamma.py (who draws)
+Next     methods/drawing.py, distributions/gamma.py, distributions/counts.py, distributions/bounded.py (who draws)
 Source   Marsaglia and Tsang 2000, "A Simple Method for Generating Gamma Variables"; Hörmann 1993, "The transformed
-         rejection method for generating Poisson random variables"
+         rejection method for generating Poisson random variables" and "The generation of binomial random variates";
+         Best and Fisher 1979, "Efficient Simulation of the von Mises Distribution"
 
 There is no loop that ends when all are accepted, which nothing on a device would know in time: all tries are made, and
-the first that is accepted counts. A try of gamma is accepted with 0.95 or more, one of Poisson with 0.7 or more, so
+the first that is accepted counts. A try of gamma is accepted with 0.95 or more, the others with 0.65 or more, so
 that of as many as are made at least one is, but for one element in 10**12; that one takes its last try.
 """
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-GAMMA_TRIES, POISSON_TRIES = 10, 24
+GAMMA_TRIES, POISSON_TRIES, BINOMIAL_TRIES, ANGLE_TRIES = 10, 24, 24, 26
 FEW = 12.0  # events: below this rate each count's probability is added up
 MOST_OF_FEW = 56  # more than so many have a probability below 1e-18 there
 
@@ -94,3 +95,85 @@ def _log_chance(count: Any, mean: Any) -> Any:
     rest = 0.5 * (2.0 * math.pi * large).log() + (1.0 / 12.0 - 1.0 / (360.0 * large * large)) / large
     big = mean * (apart - (1.0 + apart) * apart.log1p()) - rest
     return (count < 15.5).where(small, big)
+
+
+def binomial(count: Any, chance: Any, generator: Any) -> Any:
+    """How many of `count` trials succeed, each with this chance; NaN for what is no chance, or no count."""
+    is_right = (chance >= 0.0) & (chance <= 1.0) & (count >= 0.0)
+    less = (chance > 0.5).where(1.0 - chance, chance)  # the rarer side is counted
+    found = (count * less < FEW).where(_few_of(count, less, generator), _many_of(count, less, generator))
+    found = (chance > 0.5).where(count - found, found)
+    return is_right.where(found, math.nan)
+
+
+def _few_of(count: Any, chance: Any, generator: Any) -> Any:
+    """As many as have probabilities that together stay below a uniform number."""
+    unit = count._numbers("rand", count.shape, generator)
+    k = count._kind.arange(MOST_OF_FEW, device=count.device, dtype=count.dtype)
+    k = k.reshape(MOST_OF_FEW, *(1,) * count.ndim)
+    small = chance.clamp(1e-30, 0.5)
+    # ratios of neighbours are exact where differences of lgamma of large counts are not
+    ratios = ((count - k + 1.0).clamp(0.0) / k.maximum(1.0)).log() + small.log() - (-small).log1p()
+    first = count * (-small).log1p()
+    logs = first + (k == 0.0).where(0.0, ratios).cumsum(0)
+    chances = (k <= count).where(logs.exp(), 0.0)
+    return (unit >= chances.cumsum(0)).cast(count.dtype).sum(0).minimum(count)
+
+
+def _many_of(count: Any, chance: Any, generator: Any) -> Any:
+    count, chance = count.maximum(2.0 * FEW), chance.maximum(1e-30)
+    chance = (count * chance < FEW).where(FEW / count, chance)
+    sizes = (BINOMIAL_TRIES, *count.shape)
+    side, height = (count._numbers("rand", sizes, generator) for _ in range(2))
+    side, height = side - 0.5, 1.0 - height
+    spread = (count * chance * (1.0 - chance)).sqrt()
+    width = 1.15 + 2.53 * spread
+    slope = -0.0873 + 0.0248 * width + 0.01 * chance
+    edge = 0.5 - side.abs()
+    k = ((2.0 * slope / edge + width) * side + count * chance + 0.5).floor()
+    is_inside = (edge >= 0.07) & (height <= 0.92 - 4.2 / width)
+    is_outside = (k < 0.0) | (k > count)
+    held = k.clamp(0.0).minimum(count)
+    left = height.log() + ((2.83 + 5.1 / width) * spread).log() - (slope / (edge * edge) + width).log()
+    middle = ((count + 1.0) * chance).floor()
+    is_below = left <= _log_ratio(count, chance, held, middle)
+    return first_accepted(held, ~is_outside & (is_inside | is_below))
+
+
+def _log_ratio(count: Any, chance: Any, k: Any, middle: Any) -> Any:
+    """log of how likely k is beside `middle`, near the mean, without a difference of large numbers."""
+    odds = chance / (1.0 - chance)
+    first = (middle + 0.5) * ((middle + 1.0) / (odds * (count - middle + 1.0))).log()
+    second = (count + 1.0) * ((k - middle) / (count - k + 1.0)).log1p()
+    third = (k + 0.5) * (odds * (count - k + 1.0) / (k + 1.0)).log()
+    rest = _stirling(middle) + _stirling(count - middle) - _stirling(k) - _stirling(count - k)
+    return first + second + third + rest
+
+
+def _stirling(k: Any) -> Any:
+    """log(k!) less (k + 1/2) log(k + 1) - (k + 1) + log(2 pi) / 2."""
+    more = k + 1.0
+    small = more.lgamma() - ((k + 0.5) * more.log() - more + 0.5 * math.log(2.0 * math.pi))
+    square = more * more
+    series = (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / square) / square) / more
+    return (k < 9.5).where(small, series)
+
+
+def angle(concentration: Any, generator: Any) -> Any:
+    """Angles from -pi to pi of the von Mises distribution around 0; NaN for a concentration that is not above 0."""
+    k = concentration.maximum(1e-6)
+    root = 1.0 + (1.0 + 4.0 * k * k).sqrt()
+    rho = (root - (2.0 * root).sqrt()) / (2.0 * k)
+    # the quotient loses its digits where k is small, and the root where it is large
+    rho = (k < 1e-2).where(k / 2.0, rho)
+    bound = (1.0 + rho * rho) / (2.0 * rho)
+    bound = (k > 100.0).where(1.0 + 1.0 / (2.0 * k), bound)
+    first, second, third = (k._numbers("rand", (ANGLE_TRIES, *k.shape), generator) for _ in range(3))
+    z = (math.pi * first).cos()
+    f = (1.0 + bound * z) / (bound + z)
+    c = k * (bound - f)
+    second = 1.0 - second
+    is_accepted = (c * (2.0 - c) > second) | ((c / second).log() + 1.0 - c >= 0.0)
+    turned = (third < 0.5).where(-1.0, 1.0) * f.clamp(-1.0, 1.0).acos()
+    found = first_accepted(turned, is_accepted)
+    return (concentration > 0.0).where(found, math.nan)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from hcq.frontend.distributions import constraints
 from hcq.frontend.distributions.distribution import LOG_2PI, Distribution, bell, together, uniform
 from hcq.frontend.tensor import Tensor
 
@@ -46,6 +47,8 @@ class Normal(_LocationScale):
     >>> Normal(0.0, 1.0).log_prob(0.0).exp().item()
     0.3989...
     """
+
+    support: Any = constraints.real
 
     @property
     def variance(self) -> Tensor:
@@ -84,6 +87,8 @@ class LogNormal(Normal):
     >>> LogNormal(0.0, 1.0).mode.item()
     0.3678...
     """
+
+    support: Any = constraints.positive
 
     @property
     def mean(self) -> Tensor:
@@ -134,6 +139,8 @@ class HalfNormal(Distribution):
     0.7978...
     """
 
+    support: Any = constraints.nonnegative
+
     parameters = ("scale",)
     has_rsample = True
 
@@ -180,6 +187,11 @@ class Uniform(Distribution):
 
     parameters = ("low", "high")
     has_rsample = True
+
+    @property
+    def support(self) -> Any:
+        """Which numbers it draws."""
+        return constraints.interval(self.low, self.high)
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = together(low, high)
@@ -229,6 +241,8 @@ class Exponential(Distribution):
     >>> Exponential(2.0).mean.item()
     0.5
     """
+
+    support: Any = constraints.nonnegative
 
     parameters = ("rate",)
     has_rsample = True
@@ -286,6 +300,8 @@ class Laplace(_LocationScale):
     0.5
     """
 
+    support: Any = constraints.real
+
     @property
     def variance(self) -> Tensor:
         """2 scale**2."""
@@ -327,6 +343,8 @@ class Cauchy(_LocationScale):
     0.5
     """
 
+    support: Any = constraints.real
+
     @property
     def mean(self) -> Tensor:
         """NaN."""
@@ -364,6 +382,8 @@ class Gumbel(_LocationScale):
     >>> Gumbel(0.0, 1.0).mean.item()
     0.5772...
     """
+
+    support: Any = constraints.real
 
     @property
     def mean(self) -> Tensor:

@@ -1,7 +1,7 @@
 """Distributions of whole numbers: coins, dice, trials until a success, events at a rate.
 
 In       probabilities or logits; rates
-Out      Bernoulli, Categorical, OneHotCategorical, Geometric, Poisson
+Out      Bernoulli, Categorical, OneHotCategorical, OneHotCategoricalStraightThrough, Geometric, Poisson
 Changes  nothing but what Distribution says
 Next     distribution.py (the base), hcq/frontend/methods/drawing.py (multinomial, poisson)
 """
@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from hcq.frontend.distributions import constraints
 from hcq.frontend.distributions.distribution import Distribution, together
 from hcq.frontend.errors import UsageError
 from hcq.frontend.tensor import Tensor
@@ -49,6 +50,8 @@ class Bernoulli(_Chances):
     >>> Bernoulli(0.25).variance.item()
     0.1875
     """
+
+    support: Any = constraints.boolean
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._take(probs, logits)
@@ -94,6 +97,8 @@ class Geometric(_Chances):
     3.0
     """
 
+    support: Any = constraints.nonnegative_integer
+
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._take(probs, logits)
         super().__init__(self.probs.shape)
@@ -136,6 +141,11 @@ class Categorical(_Chances):
     """
 
     event_rank = {"probs": 1, "logits": 1}  # noqa: RUF012
+
+    @property
+    def support(self) -> Any:
+        """Which numbers it draws."""
+        return constraints.integer_interval(0, self.probs.shape[-1] - 1)
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._take(probs, logits)
@@ -199,6 +209,8 @@ class OneHotCategorical(Categorical):
     [0.0, 1.0]
     """
 
+    support: Any = constraints.one_hot
+
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         super().__init__(probs, logits)
         self.event_shape = self.probs.shape[-1:]
@@ -230,12 +242,30 @@ class OneHotCategorical(Categorical):
         return super().log_prob(self._value(value).argmax(-1))
 
 
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """As OneHotCategorical; rsample has the gradient of the probabilities.
+
+    Source  Bengio, Léonard and Courville 2013
+
+    >>> OneHotCategoricalStraightThrough(probs=Tensor([0.0, 1.0])).rsample().tolist()
+    [0.0, 1.0]
+    """
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Vectors, whose gradient is that of probs."""
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())
+
+
 class Poisson(Distribution):
     """How many events there are, at a rate.
 
     >>> Poisson(4.0).stddev.item()
     2.0
     """
+
+    support: Any = constraints.nonnegative_integer
 
     parameters = ("rate",)
 

@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from hcq.frontend.distributions import constraints
 from hcq.frontend.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -47,6 +48,7 @@ class Distribution:
     parameters: ClassVar[tuple[str, ...]] = ()
     event_rank: ClassVar[dict[str, int]] = {}  # parameter -> how many of its last axes are one event's
     has_rsample: ClassVar[bool] = False
+    support: Any = constraints.dependent  # the set of what it draws
 
     def __init__(self, batch_shape: Sequence[int], event_shape: Sequence[int] = ()) -> None:
         self.batch_shape: Shape = tuple(batch_shape)

@@ -17,6 +17,7 @@ from functools import cache, partial
 from typing import Any
 
 from hcq.frontend import rejection, special_incomplete
+from hcq.frontend.distributions import constraints
 from hcq.frontend.distributions.distribution import Distribution, together
 from hcq.frontend.function import Function
 from hcq.frontend.tensor import Tensor
@@ -56,6 +57,8 @@ class Gamma(Distribution):
     >>> Gamma(3.0, 2.0).mean.item()
     1.5
     """
+
+    support: Any = constraints.nonnegative
 
     parameters = ("concentration", "rate")
     has_rsample = True
@@ -123,6 +126,8 @@ class Dirichlet(Distribution):
     [0.25, 0.75]
     """
 
+    support: Any = constraints.simplex
+
     parameters = ("concentration",)
     event_rank = {"concentration": 1}  # noqa: RUF012
     has_rsample = True
@@ -176,6 +181,8 @@ class Beta(Distribution):
     >>> Beta(1.0, 3.0).mean.item()
     0.25
     """
+
+    support: Any = constraints.unit_interval
 
     parameters = ("concentration1", "concentration0")
     has_rsample = True

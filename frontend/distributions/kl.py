@@ -3,13 +3,14 @@
 In       two distributions
 Out      `kl_divergence`, a lazy tensor of their batch_shape; `register_kl` for further pairs
 Changes  register_kl: the table
-Next     distribution.py
+Next     kl_pairs.py (pairs of different families, imported when one is asked for), distribution.py
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 from hcq.frontend.distributions.continuous import Exponential, Laplace, Normal, Uniform
@@ -48,14 +49,27 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0)).item()
     0.5
     """
-    for kind in type(p).__mro__:
-        for other in type(q).__mro__:
-            if (kind, other) in _known:
-                return _known[kind, other](p, q)
+    found = _nearest(type(p), type(q))
+    if found is None:
+        said = dict(_known)  # by programs, too, which go before what is known here
+        import_module("hcq.frontend.distributions.kl_pairs")
+        _known.update(said)
+        found = _nearest(type(p), type(q))
+    if found is not None:
+        return found(p, q)
     raise UsageError(
         f"[kl_divergence] of {type(p).__name__} from {type(q).__name__} nothing is known. Say it with register_kl, or "
         "average p.log_prob(x) - q.log_prob(x) over samples of p."
     )
+
+
+def _nearest(kind: type, other: type) -> Callable[[Any, Any], Tensor] | None:
+    """What is known of these classes, or of those that they are made of, the nearest first."""
+    for one in kind.__mro__:
+        for two in other.__mro__:
+            if (one, two) in _known:
+                return _known[one, two]
+    return None
 
 
 @register_kl(Normal, Normal)
@@ -125,7 +139,8 @@ def _beta(p: Any, q: Any) -> Tensor:
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
-def _vectors(p: Any, q: Any) -> Tensor:
+def normal_vectors(p: Any, q: Any) -> Tensor:
+    """Of distributions that have a loc and a scale_tril."""
     shape = Tensor.broadcast_shapes(p.batch_shape, q.batch_shape)
     mine, other = (one.scale_tril.expand((*shape, *one.scale_tril.shape[-2:])) for one in (p, q))
     apart = (q.loc - p.loc).expand((*shape, *p.event_shape)).unsqueeze(-1)
