@@ -26,8 +26,7 @@ from hcq.ir.rewrite import Notes, Pass, Step
 
 def _rewrite(sink: Node, target: object, notes: Notes) -> Node:
     order = toposort((sink,))
-    maxima = [n for n in order if n.op is Op.REDUCE and n.arg is Op.MAX]
-    if not any(inner.op is Op.REDUCE for top in maxima for inner in toposort(top.src[:1])):
+    if not any(n.op is Op.REDUCE and n.arg is Op.MAX and _is_of_reductions(n) for n in order):
         return sink
     new: dict[Node, Node] = {}
     for node in order:
@@ -68,6 +67,13 @@ def _rescaled(node: Node) -> Node | None:
     for divisor in divisors:
         result = Node(Op.DIV, dtype, (result, divisor))
     return result
+
+
+def _is_of_reductions(top: Node) -> bool:
+    """Whether each step of a maximum has a reduction of its own; one that is the same for all steps is made before."""
+    ranges = set(top.src[1:])
+    inner = [node for node in toposort(top.src[:1]) if node.op is Op.REDUCE]
+    return any(not ranges.isdisjoint(_free(node)) for node in inner)
 
 
 def _take_apart(value: Node, ranges: frozenset[Node], factors: list[Node], divisors: list[Node]) -> None:
@@ -116,7 +122,7 @@ def _top_of(factor: Node, ranges: tuple[Node, ...]) -> Node | None:
             continue
         top = minus.src[0]
         is_top = top.op is Op.REDUCE and top.arg is Op.MAX and top.src[1:] == ranges
-        if is_top and top not in toposort((x,)):
+        if is_top and top not in toposort((x,)) and _is_of_reductions(top):
             return top
     return None
 

@@ -142,3 +142,11 @@ def test_topk_is_the_start_of_the_sorted_axis():
 def test_a_scalar_reduces_to_itself():
     x = Tensor(3.0)
     assert [x.sum().item(), x.max().item(), x.mean(0).item(), x.argmax().item()] == [3.0, 3.0, 3.0, 0]
+
+
+def test_softmax_of_shares_beside_another_sum_is_summed():
+    rng = np.random.default_rng(0)
+    w, a = rng.random(5).astype(np.float32), rng.random((5, 3)).astype(np.float32)
+    weights = np.exp(w / w.sum()) / np.exp(w / w.sum()).sum()
+    found = (Tensor(a).sum(-1) + (Tensor(w) / Tensor(w).sum()).softmax(-1)).logsumexp(-1)
+    np.testing.assert_allclose(found.item(), np.log(np.exp(a.sum(-1) + weights).sum()), rtol=1e-5)

@@ -72,3 +72,13 @@ def test_only_sums_are_rescaled(arg: Op) -> None:
             Node(Op.SINK, dtypes.float32, (Node(Op.STORE, dtypes.float32, (out(0, (1,)), place, node)),)),
             "kernel",
         )
+
+
+def test_a_maximum_of_what_a_sum_over_the_same_axis_is_in_is_found_first() -> None:
+    """Softmax of shares of a row: the row's sum is the same at every step, so no step has a reduction of its own."""
+    x = param(1, (7, 30))
+    share = Node(Op.DIV, x.dtype, (x, expand(reduce(x, (1,)), 7, 30)))
+    top = expand(reduce(share, (1,), Op.MAX), 7, 30)
+    e = Node(Op.EXP, x.dtype, (share + Node(Op.NEG, x.dtype, (top,)),))
+    sink = lower_movement.run(kernel((out(0, (7, 1)), reduce(e, (1,)))))
+    assert Op.RESCALE not in ops(online.run(sink))
