@@ -11,6 +11,7 @@ NumPy is used only when an array is given: a tensor made of lists needs no impor
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -48,6 +49,8 @@ def _flatten(data: Any, flat: list[Any], depth: int) -> Shape:
             return ()
         if isinstance(data, complex):
             raise NotReal(f"[Tensor] {shown(data)} is complex. Take a complex dtype, or none.")
+        if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):  # a deque, a range
+            return _flatten(list(data), flat, depth + 1)
         raise UsageError(
             f"[Tensor] {shown(data)} ({type(data).__name__}) is not a number. Give numbers, or lists of them."
         )

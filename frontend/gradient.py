@@ -328,7 +328,8 @@ def is_on_the_way(node: Node) -> bool:
     seen, stack = {node}, [node]
     while stack:
         inner = stack.pop()
-        if inner.op is Op.BUFFER and inner.arg.tracked:
+        memory = inner.src[0] if inner.op is Op.ASSIGN else inner
+        if memory.op is Op.BUFFER and memory.arg.tracked:
             return True
         for source, _ in steps(inner):
             if source not in seen:

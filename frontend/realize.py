@@ -272,13 +272,15 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
     if recorder is not None:
         recorder.ran(plan, structure, outputs)
     in_memory: dict[Node, Node] = {}
-    for root, storage, tracked in zip(roots, outputs, tracked_roots, strict=True):
+    written: dict[Node, Node] = {}
+    for root, storage in zip(roots, outputs, strict=True):
         if root.op is Op.ASSIGN:
             storage.version = next_write()
             storage.history = None
-        elif tracked and not storage.tracked:
-            storage.history = root
-            storage.noted = before
+            written[root] = storage.node()
+    for root, storage, tracked in zip(roots, outputs, tracked_roots, strict=True):
+        if root.op is not Op.ASSIGN and tracked and not storage.tracked:
+            storage.history, storage.noted = _history(root, written, before)
             storage.tracked = True
         leaf = storage.node()
         if root.op is not Op.ASSIGN and (counts := sizes.counts_of(root)):
@@ -303,6 +305,25 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
             plans.note_short(found[0], plan)
     if names.unnamed:
         names.name_memory()
+
+
+def _history(root: Node, written: dict[Node, Node], before: int) -> tuple[Node, int]:
+    """The graph that computed a value, and the time of the memory that it reads: what was written first is read there.
+
+    A graph that reads memory before it is written, too, is of the time before: a gradient through it is refused.
+    """
+    if not written:
+        return root, before
+    seen, stack, memory = {root}, [root], set(written.values())
+    while stack:
+        node = stack.pop()
+        if node in memory:
+            return root, before
+        for source in () if node in written else node.src:
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return root.substitute(written), written_so_far()
 
 
 def _bring_copies(roots: list[Node]) -> list[Node]:

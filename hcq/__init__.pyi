@@ -41,6 +41,7 @@ from hcq.frontend import hub as _hub
 from hcq.frontend import functions_linalg as _linalg
 from hcq.frontend import functions_masked as _masked
 from hcq.frontend import nn as _nn
+from hcq.frontend import onnx as _onnx
 from hcq.frontend.nn import optim as _optim
 from hcq.frontend import functions_random as _random
 from hcq import signal as _signal
@@ -63,6 +64,7 @@ hub = _hub
 linalg = _linalg
 masked = _masked
 nn = _nn
+onnx = _onnx
 optim = _optim
 random = _random
 signal = _signal

@@ -33,6 +33,7 @@ MODULES = {
     "cuda": "hcq.frontend.cuda",
     "fx": "hcq.frontend.functions_fx",
     "hub": "hcq.frontend.hub",
+    "onnx": "hcq.frontend.onnx",
     "testing": "hcq.frontend.functions_testing",
     "accelerator": "hcq.frontend.accelerator",
     "device": "hcq.device",  # the core's own, which is called, too

@@ -81,7 +81,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.device": ("hcq.frontend.device",),
     "hcq.jit": ("hcq.frontend.jit.scripting",),
     "hcq.nn.attention": ("hcq.frontend.nn.attention",),
-    "hcq.frontend.onnx": ("hcq.frontend.onnx",),
+    "hcq.onnx": ("hcq.frontend.onnx",),
 }
 # methods that a class calls itself, for its subclasses to write
 FOR_SUBCLASSES = set(

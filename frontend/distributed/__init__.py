@@ -8,6 +8,14 @@ Next     meeting.py (how ranks meet), group.py (deadlines, and who is missing), 
          docs/distributed.md (how to start it), docs/scaling.md (what it costs)
 """
 
+from hcq.frontend.distributed.asked import (
+    destroy_process_group,
+    get_rank,
+    get_world_size,
+    init_process_group,
+    is_available,
+    is_initialized,
+)
 from hcq.frontend.distributed.checkpoint import load_checkpoint, save_checkpoint
 from hcq.frontend.distributed.collectives import (
     Sending,
@@ -38,6 +46,12 @@ from hcq.frontend.distributed.transformer import Sizes, Transformer, loss_of
 __all__ = [
     "init",
     "close",
+    "is_available",
+    "is_initialized",
+    "get_rank",
+    "get_world_size",
+    "init_process_group",
+    "destroy_process_group",
     "rank",
     "size",
     "world",

@@ -106,6 +106,15 @@ class Asking(Methods):
         """
         return _type_of(self.device) == "mps"
 
+    @property
+    def is_xpu(self) -> bool:
+        """False: there are no such devices.
+
+        >>> Tensor([1.0]).is_xpu
+        False
+        """
+        return False
+
     def cuda(
         self, device: str | int | None = None, non_blocking: bool = False, memory_format: Any = None
     ) -> Self:

@@ -243,6 +243,7 @@ class Indexing(Methods):
         if not isinstance(item, Core):
             if is_whole(item) and not hasattr(item, "shape"):
                 return [item.__index__()]
+            item = list(item) if isinstance(item, range) else item
             if isinstance(item, type) or not (
                 isinstance(item, (list, tuple)) or hasattr(item, "__array__") or hasattr(item, "__index__")
             ):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import pi, prod
 from typing import TYPE_CHECKING, Any
 
-from hcq.checks import shown
+from hcq.checks import is_whole, shown
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend.core import check_count, shape_args, thread_modes, transforms
@@ -231,14 +231,14 @@ class Random(Methods):
     def randint(
         cls,
         low: int,
-        high: int | None = None,
+        high: Any = None,
         size: Any = (),
         *,
         dtype: DType | None = None,
         device: str | None = None,
         generator: Any = None,
     ) -> Self:
-        """Integers in [low, high), each as likely as the next; `randint(high, size=...)` starts at 0.
+        """Integers in [low, high), each as likely as the next; `randint(high, size)` starts at 0.
 
         Raises  UsageError for an empty range, and for one that does not fit the dtype, int64 unless given
 
@@ -246,8 +246,13 @@ class Random(Methods):
         >>> x.unique().tolist()
         [3, 4]
         """
+        if isinstance(high, (tuple, list)) and size == ():
+            high, size = None, high
         if high is None:
             low, high = 0, low
+        if not is_whole(high):
+            raise UsageError(f"[randint] high={shown(high)}: takes an int, or None.")
+        low, high = int(low), int(high)
         kind = dtype or dtypes.int64
         if not kind.is_integer or kind.kind is Kind.INDEX:
             raise UsageError(f"[randint] dtype {kind.name}: give an integer dtype, or use rand.")

@@ -143,6 +143,8 @@ def _stored(x: Tensor, y: Tensor, inplace: bool) -> Tensor:
 
 def _by_channel(call: str, x: Tensor, rank: int) -> Shape:
     """The shape of what all elements of a channel share."""
+    if x.ndim == 2 and rank > 1:  # as PyTorch does: each element is a channel
+        return x.shape
     if x.ndim not in (rank + 1, rank + 2):
         raise UsageError(f"[{call}] a tensor of shape {x.shape}: it needs {rank + 1} or {rank + 2} axes.")
     return (*x.shape[: x.ndim - rank], *(1,) * rank)

@@ -73,7 +73,10 @@ def structure_of(roots: Sequence[Node]) -> Structure:
                     copies = copies or not getattr(node.arg, "is_here", False)
                 words.append((op, node.dtype, node.arg, *at))
                 is_tracked = op is Op.FUNCTION and node.arg.is_tracked
-                tracked.append(not is_cut and (is_tracked or any(tracked[i] for i in at)))
+                if is_cut:  # what a leaf was written as under no_grad() is that leaf
+                    tracked.append(op is Op.ASSIGN and src[0].op is Op.BUFFER and src[0].arg.tracked)
+                else:
+                    tracked.append(is_tracked or any(tracked[i] for i in at))
             elif node.op is Op.BUFFER:
                 storage = node.arg
                 storages.append(storage)

@@ -61,7 +61,7 @@ def test_what_the_page_calls_missing_is_missing():
     table = PAGE.read_text(encoding="utf-8").partition("## What is not here")[2]
     missing = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     names = [name for cell in missing for name in re.findall(r"`torch\.(\w+)", cell)]
-    assert len(names) > 3
+    assert len(names) >= 3
     assert [name for name in names if hasattr(hcq, name)] == [], f"take it out of {PAGE.name}"
 
 

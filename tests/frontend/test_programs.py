@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import importlib
 import sys
 
+import numpy as np
 import pytest
 
 import hcq
@@ -204,3 +206,52 @@ def test_libraries_of_models_find_what_they_import():
     assert wrap("name") == "name" and _overload_method(len) is len and "hcq.fx" in sys.modules
     with pytest.raises(UsageError, match="no graph of Python is made"):
         hcq.fx.symbolic_trace(nn.ReLU())
+
+
+def test_weights_changed_by_hand_are_trained_on_whatever_is_read_between():
+    w, v = Tensor([1.0, 2.0], requires_grad=True), Tensor([0.5, -1.0], requires_grad=True)
+    x, losses = Tensor([0.3, 0.7]), []
+    for _ in range(3):
+        loss = ((w * x).tanh() * v).sum() ** 2
+        losses.append(loss.item())  # read before backward(), while what was written to w and v is pending
+        loss.backward()
+        with hcq.no_grad():
+            w -= 0.5 * w.grad
+            v.data.add_(-0.5 * v.grad)
+        w.grad = v.grad = None
+    a, b, c = np.array([1.0, 2.0]), np.array([0.5, -1.0]), np.array([0.3, 0.7])
+    for seen in losses:
+        inner = np.tanh(a * c)
+        value = (inner * b).sum()
+        assert seen == pytest.approx(value**2, rel=1e-5)
+        a, b = a - value * b * (1 - inner**2) * c, b - value * inner
+
+
+def test_a_gradient_through_memory_from_before_a_write_is_refused_not_wrong():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    before = w * w
+    with hcq.no_grad():
+        w.mul_(3.0)
+    both = (before * w).sum()
+    assert both.item() == 27.0
+    with pytest.raises(UsageError, match=r"\[(gradient|backward)\]"):
+        both.backward()
+
+
+def test_sizes_indices_and_numbers_are_taken_as_programs_give_them():
+    assert hcq.randint(5, (2, 3)).shape == (2, 3) and hcq.randint(5, 6, (1,)).tolist() == [5]
+    assert (
+        hcq.tensor(collections.deque([1.0, 2.0])).tolist() == [1.0, 2.0] == hcq.tensor(range(1, 3)).tolist()
+    )
+    x = Tensor.zeros(2, 3)
+    x[range(2), Tensor([2, 0])] = 1.0
+    assert x.tolist() == [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    assert set(F.dropout2d(Tensor.ones(8, 8), 0.5).flatten().tolist()) == {0.0, 2.0}
+
+
+def test_what_only_asks_for_other_processes_runs_in_one():
+    assert hcq.distributed.is_available() and hcq.distributed.get_world_size() == 1
+    if not hcq.distributed.is_initialized():
+        assert hcq.distributed.get_rank() == 0
+    with pytest.raises(UsageError, match=r"hcq\.distributed\.DataParallel"):
+        nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
