@@ -90,6 +90,9 @@ class Methods(Core):
         @property
         def mT(self) -> Self: ...
 
+        # creation.py
+        def _placed_alike(self, node: Node) -> Node: ...
+
         # tensor.py
         def to(self, target: Any = None, dtype: Any = None) -> Self: ...
 

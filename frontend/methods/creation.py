@@ -265,11 +265,25 @@ class Creation(Methods):
         """
         number = constant_element("full_like", fill_value, dtype or self.node.dtype)
         counts = counts_of(self.node)
-        if device is None or counts:
+        if device is None and devices.is_group(self.device) and not counts:
+            x = self._like(self._placed_alike(expanded(number, self.node.shape)))
+        elif device is None or counts:
             x = self._like(with_counts(expanded(number, self.node.shape), counts)).to(device)
         else:
             x = self._of(expanded(number, self.node.shape), devices.canonical(device))
         return x.requires_grad_() if requires_grad else x
+
+    def _placed_alike(self, node: Node) -> Node:
+        """A value of this tensor's group, split over the devices as this one is where it is in memory."""
+        base = self.node
+        while base.op is Op.DETACH:
+            base = base.src[0]
+        split = getattr(base.arg, "split", None) if base.op is Op.BUFFER else None
+        if split is None:
+            return node
+        from hcq.frontend.sharding.placement import Placement
+
+        return Node(Op.COPY, node.dtype, (node,), Placement(self.device, split.axis, True))
 
     def zeros_like(
         self, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False

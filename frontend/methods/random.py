@@ -346,10 +346,12 @@ class Random(Methods):
         >>> Tensor.zeros(2, 3, dtype=hcq.float64).rand_like().dtype
         dtypes.float64
         """
-        return self.rand(
-            self.shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad,
-            generator=generator,
-        )  # fmt: skip
+        made = self.rand(
+            self.shape, dtype=dtype or self.dtype, device=device or self.device, generator=generator
+        )
+        if device is None and devices.is_group(self.device):
+            made = made._like(self._placed_alike(made.node))
+        return made.requires_grad_() if requires_grad else made
 
     def randn_like(
         self,
@@ -364,10 +366,12 @@ class Random(Methods):
         >>> Tensor.zeros(2, 3).randn_like().shape
         (2, 3)
         """
-        return self.randn(
-            self.shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad,
-            generator=generator,
-        )  # fmt: skip
+        made = self.randn(
+            self.shape, dtype=dtype or self.dtype, device=device or self.device, generator=generator
+        )
+        if device is None and devices.is_group(self.device):
+            made = made._like(self._placed_alike(made.node))
+        return made.requires_grad_() if requires_grad else made
 
     @classmethod
     def _draw(

@@ -296,3 +296,13 @@ def test_what_is_computed_from_constants_is_split_as_asked_and_takes_no_more_mem
     assert np.array_equal((lazy + 1).to("CPU").numpy(), expected + 1)
     assert np.array_equal(lazy.numpy(), expected)
     assert np.array_equal(lazy.to("CPU").shard(("CPU:2", "CPU:3"), 0).sum(0).numpy(), expected.sum(0))
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_like_another_is_split_as_that_one_is_where_it_is_in_memory(axis):
+    x = Tensor(data(6, 4)).shard(("CPU:1", "CPU:2"), axis).realize()
+    for made in (x.zeros_like(), x.full_like(2.5), x.detach().ones_like(), x.rand_like(), x.randn_like()):
+        split = split_of(made)
+        assert (None if split is None else split.axis) == axis
+        assert np.allclose((made + x).numpy(), made.numpy() + x.numpy())
+    assert x.rand_like(requires_grad=True).requires_grad
