@@ -36,6 +36,15 @@ def together(*given: Any) -> list[Tensor]:
     return [(one if one.dtype.is_float else one.float()).expand(shape) for one in made]
 
 
+class _ArgConstraints:
+    """The attribute `arg_constraints`, of a class and of a distribution; one that a class has itself goes before it."""
+
+    def __get__(self, one: Any, kind: type) -> dict[str, Any]:
+        from hcq.frontend.distributions.argument_sets import sets_of  # few programs ask
+
+        return sets_of(kind)
+
+
 class Distribution:
     """What all have. A family says `parameters`, the names, and computes what it can.
 
@@ -49,6 +58,7 @@ class Distribution:
     event_rank: ClassVar[dict[str, int]] = {}  # parameter -> how many of its last axes are one event's
     has_rsample: ClassVar[bool] = False
     support: Any = constraints.dependent  # the set of what it draws
+    arg_constraints: Any = _ArgConstraints()  # argument -> the set that it is of
 
     def __init__(self, batch_shape: Sequence[int], event_shape: Sequence[int] = ()) -> None:
         self.batch_shape: Shape = tuple(batch_shape)

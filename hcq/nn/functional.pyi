@@ -17,6 +17,7 @@ from hcq.frontend.nn.functional_fractional import fractional_max_pool2d_with_ind
 from hcq.frontend.nn.functional_fractional import fractional_max_pool3d as fractional_max_pool3d
 from hcq.frontend.nn.functional_fractional import fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices
 from hcq.frontend.nn.functional_sampling import grid_sample as grid_sample
+from hcq.frontend.nn.functional_groups import grouped_mm as grouped_mm
 from hcq.frontend.nn.functional_random import gumbel_softmax as gumbel_softmax
 from hcq.frontend.nn.functional_losses import linear_cross_entropy as linear_cross_entropy
 from hcq.frontend.nn.functional_lp import lp_pool1d as lp_pool1d

@@ -99,8 +99,8 @@ def test_densities_shares_and_moments_are_those_of_pytorch(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_drawn_has_its_mean_and_is_where_it_may_be(kind):
     one = made(kind)
-    drawn = one.sample((3000,))
-    assert drawn.shape == (3000, *one.batch_shape, *one.event_shape) and not drawn.requires_grad
+    drawn = one.sample((1000,))
+    assert drawn.shape == (1000, *one.batch_shape, *one.event_shape) and not drawn.requires_grad
     if kind not in ("LKJCholesky", "MixtureSameFamily"):
         assert one.support.check(drawn).numpy().mean() > 0.999
     mean, deviation = asked(lambda: one.mean), asked(lambda: one.stddev)
@@ -109,19 +109,19 @@ def test_what_is_drawn_has_its_mean_and_is_where_it_may_be(kind):
     mean, deviation = mean.numpy(), deviation.numpy()
     is_known = np.isfinite(mean) & np.isfinite(deviation) & (deviation < 10 * np.abs(mean) + 10)
     apart = np.abs(drawn.numpy().mean(0) - mean)
-    assert (apart <= 6 * deviation / math.sqrt(3000) + 1e-6)[is_known].all()
+    assert (apart <= 6 * deviation / math.sqrt(1000) + 1e-6)[is_known].all()
 
 
 def test_counts_of_few_and_of_many_trials_are_drawn_as_often_as_they_are_likely():
     for count, chance in ((9, 0.35), (60, 0.8), (2000, 0.3)):
         one = ours.Binomial(count, Tensor(chance))
-        drawn = one.sample((4000,)).numpy()
-        assert drawn.mean() == pytest.approx(count * chance, abs=5 * one.stddev.item() / math.sqrt(4000))
-        assert drawn.std() == pytest.approx(one.stddev.item(), rel=0.06)
+        drawn = one.sample((1000,)).numpy()
+        assert drawn.mean() == pytest.approx(count * chance, abs=5 * one.stddev.item() / math.sqrt(1000))
+        assert drawn.std() == pytest.approx(one.stddev.item(), rel=0.12)
         assert drawn.min() >= 0 and drawn.max() <= count and (drawn == np.floor(drawn)).all()
-    angles = ours.VonMises(0.5, Tensor([0.2, 2.0, 300.0])).sample((4000,)).numpy()
+    angles = ours.VonMises(0.5, Tensor([0.2, 2.0, 300.0])).sample((1000,)).numpy()
     lengths = 1.0 - ours.VonMises(0.5, Tensor([0.2, 2.0, 300.0])).variance.numpy()
-    np.testing.assert_allclose(np.cos(angles - 0.5).mean(0), lengths, atol=0.03)
+    np.testing.assert_allclose(np.cos(angles - 0.5).mean(0), lengths, atol=0.06)
     assert (np.abs(angles) <= math.pi).all()
 
 

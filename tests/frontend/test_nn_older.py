@@ -114,3 +114,26 @@ def test_batch_norms_without_statistics_go_through_vmap():
         np.testing.assert_allclose(one.numpy(), net(row).numpy(), rtol=1e-4, atol=1e-5)
     with pytest.raises(UsageError, match=r"give a module"):
         hcq.func.replace_all_batch_norm_modules_([net])
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("left", "right", "ends"),
+    [((6, 8), (3, 8, 4), [2, 2, 6]), ((2, 6, 8), (2, 8, 4), None), ((8, 8), (8, 4), [1, 5]),
+     ((2, 6, 8), (8, 8), [3, 8])],
+    ids=str,
+)  # fmt: skip
+def test_products_of_groups_are_pytorchs(left, right, ends):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in (left, right))
+    offs = {} if ends is None else {"offs": ends}
+    theirs = {name: torch.tensor(value, dtype=torch.int32) for name, value in offs.items()}
+    expected = torch.nn.functional.grouped_mm(torch.tensor(a), torch.tensor(b), **theirs).numpy()
+    x, y = Tensor(a, requires_grad=True), Tensor(b)
+    found = nn.functional.grouped_mm(x, y, **{name: Tensor(value) for name, value in offs.items()})
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+    found.sum().backward()
+    assert x.grad.shape == left
+    with pytest.raises(UsageError, match=r"\[grouped_mm\] .*: give offs, unless"):
+        nn.functional.grouped_mm(x, y, **({"offs": Tensor([1, 2])} if ends is None else {}))

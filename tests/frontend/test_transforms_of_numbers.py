@@ -149,3 +149,32 @@ def test_a_transformed_distribution_is_pytorchs():
 def test_what_means_nothing_is_refused(call, sentence):
     with pytest.raises(UsageError, match=sentence):
         call()
+
+
+@pytest.mark.torch
+def test_arguments_are_of_the_sets_that_pytorch_says():
+    torch = pytest.importorskip("torch")
+    compared = 0
+    for name in dir(ours):
+        kind = getattr(ours, name)
+        if (
+            not isinstance(kind, type)
+            or not issubclass(kind, ours.Distribution)
+            or name in ("Distribution", "Uniform")
+        ):
+            continue
+        expected = getattr(torch.distributions, name).arg_constraints
+        found = kind.arg_constraints
+        if isinstance(expected, dict):
+            assert set(found) == set(expected), name
+            for argument, of in expected.items():
+                mine = found[argument]
+                assert (mine.event_dim, mine.is_discrete) == (of.event_dim, of.is_discrete), (name, argument)
+                x = np.float32([[0.0, 1.0], [0.5, 0.5]])
+                assert bool(mine.check(Tensor(x)).all()) == bool(of.check(torch.tensor(x)).all()), (
+                    name,
+                    argument,
+                )
+            compared += 1
+    assert compared > 35
+    assert ours.transform_to(ours.Normal.arg_constraints["scale"])(Tensor(0.0)).item() == 1.0
