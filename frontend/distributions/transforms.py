@@ -122,14 +122,17 @@ class _Inverse(Transform):
 
     @property
     def domain(self) -> Any:  # type: ignore[override]
+        """What it takes."""
         return self.base.codomain
 
     @property
     def codomain(self) -> Any:  # type: ignore[override]
+        """What it gives."""
         return self.base.domain
 
     @property
     def bijective(self) -> bool:  # type: ignore[override]
+        """Whether all of it is one to one."""
         return self.base.bijective
 
     @property
@@ -186,6 +189,7 @@ class ComposeTransform(Transform):
 
     @property
     def codomain(self) -> Any:  # type: ignore[override]
+        """What it gives."""
         if not self.parts:
             return constraints.real
         need = self.parts[0].domain.event_dim
@@ -195,6 +199,7 @@ class ComposeTransform(Transform):
 
     @property
     def bijective(self) -> bool:  # type: ignore[override]
+        """Whether all of it is one to one."""
         return all(part.bijective for part in self.parts)
 
     @property
@@ -268,10 +273,12 @@ class IndependentTransform(Transform):
 
     @property
     def domain(self) -> Any:  # type: ignore[override]
+        """What it takes."""
         return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
 
     @property
     def codomain(self) -> Any:  # type: ignore[override]
+        """What it gives."""
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
@@ -317,10 +324,12 @@ class ReshapeTransform(Transform):
 
     @property
     def domain(self) -> Any:  # type: ignore[override]
+        """What it takes."""
         return constraints.independent(constraints.real, len(self.in_shape))
 
     @property
     def codomain(self) -> Any:  # type: ignore[override]
+        """What it gives."""
         return constraints.independent(constraints.real, len(self.out_shape))
 
     def _call(self, x: Tensor) -> Tensor:
@@ -507,6 +516,7 @@ class AffineTransform(Transform):
 
     @property
     def domain(self) -> Any:  # type: ignore[override]
+        """What it takes."""
         return (
             constraints.independent(constraints.real, self._event_dim)
             if self._event_dim
@@ -515,6 +525,7 @@ class AffineTransform(Transform):
 
     @property
     def codomain(self) -> Any:  # type: ignore[override]
+        """What it gives."""
         return self.domain
 
     @property

@@ -190,10 +190,12 @@ class CatTransform(Transform):
 
     @property
     def domain(self) -> Any:  # type: ignore[override]
+        """What it takes."""
         return constraints.cat([part.domain for part in self.transforms], self.dim, self.lengths)
 
     @property
     def codomain(self) -> Any:  # type: ignore[override]
+        """What it gives."""
         return constraints.cat([part.codomain for part in self.transforms], self.dim, self.lengths)
 
     def _parts(self, x: Tensor) -> Any:
@@ -235,10 +237,12 @@ class StackTransform(Transform):
 
     @property
     def domain(self) -> Any:  # type: ignore[override]
+        """What it takes."""
         return constraints.stack([part.domain for part in self.transforms], self.dim)
 
     @property
     def codomain(self) -> Any:  # type: ignore[override]
+        """What it gives."""
         return constraints.stack([part.codomain for part in self.transforms], self.dim)
 
     def _slices(self, x: Tensor) -> Any:
