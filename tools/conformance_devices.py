@@ -27,6 +27,8 @@ from hcq.tools.conformance_samples import SAMPLES, as_torch, converted, find, fu
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance-devices.md"
 
+PATIENCE_MS = "1800000"
+
 Found = tuple[list[Any], list[Any] | str] | str  # results, and gradients or an error; or an error
 
 
@@ -42,6 +44,9 @@ def emulated(devices: Sequence[str]) -> list[str]:
     asked = [name for name in devices if _is_emulated(name)]
     if asked:
         os.environ["HCQ_EMULATE"] = ",".join(asked)
+        os.environ.setdefault(
+            "HCQ_TIMEOUT_MS", PATIENCE_MS
+        )  # one kernel of five million elements takes minutes
     counts: Counter[str] = Counter()
     names: list[str] = []
     for name in devices:

@@ -137,6 +137,7 @@ class Machine:
             if batch.steps > self.check_at:
                 self._check_time(path, block.line)
             if block.warp_members is not None and path.mask is not None:
+                self._merge(path)  # with those that wait here
                 if not self._company_is_here(path, block):
                     self._park(path, "warp", block.line)
                     return

@@ -50,6 +50,22 @@ def test_a_loop_whose_threads_leave_at_different_times_meets_behind_it():
     assert out.tolist() == [(0xFFFFFFFF + max(t, 1)) & 0xFFFFFFFF for t in range(64)]
 
 
+def test_threads_that_go_around_a_long_loop_meet_those_that_wait_for_them_behind_two_branches():
+    """Those that skip the loop go on when it takes long, take a second branch as the others do, and wait in a shuffle."""
+    body = (
+        MY_OUT
+        + """
+    mov.u32 %r1, 0; mov.u32 %r2, 5; setp.ge.u32 %p0, %r0, 12; @%p0 bra NEXT;
+    LOOP: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 10000; @%p1 bra LOOP;
+    NEXT: @%p0 bra MEET;
+    mov.u32 %r2, %r1;
+    MEET: add.u32 %r3, %r2, 1; shfl.sync.bfly.b32 %r4, %r3, 16, 31, -1; st.global.u32 [%d1], %r4; ret;"""
+    )
+    out = np.zeros(64, np.uint32)
+    run_ptx(kernel(body), "k", 1, 64, out)
+    assert out.tolist() == [10001 if 16 <= t < 28 else 6 for t in range(64)]
+
+
 def test_short_circuits_run_their_common_body_once_for_all():
     """Threads come to BODY from two branches; shfl.sync there names them all."""
     body = (
