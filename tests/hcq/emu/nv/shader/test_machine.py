@@ -51,7 +51,7 @@ def test_a_loop_whose_threads_leave_at_different_times_meets_behind_it():
 
 
 def test_threads_that_go_around_a_long_loop_meet_those_that_wait_for_them_behind_two_branches():
-    """Those that skip the loop go on when it takes long, take a second branch as the others do, and wait in a shuffle."""
+    """Those that skip the loop go on when it takes long, take a second branch, and wait in a shuffle."""
     body = (
         MY_OUT
         + """
