@@ -159,13 +159,21 @@ def names() -> tuple[str, ...]:
     return tuple(sorted([*(name for name in callables if name not in DTYPES), *OF_TENSOR]))
 
 
+def _reduction(size_average: bool | None, reduce: bool | None) -> str:
+    """What losses of PyTorch before 0.4.1 call reduction."""
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
 def function_of(name: str) -> Callable[..., Any]:
     """Tensor's method as a function whose first argument, `input` by keyword, is the tensor."""
     getattr(Tensor, name)  # some are made when they are asked for
     method = inspect.getattr_static(Tensor, name)
     if isinstance(method, (classmethod, staticmethod)):
         return getattr(Tensor, name)  # type: ignore[no-any-return]
-    takes_list = next(iter(inspect.signature(method).parameters)) != "self"
+    parameters = inspect.signature(method).parameters
+    takes_list, takes_reduction = next(iter(parameters)) != "self", "reduction" in parameters
 
     @functools.wraps(method)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -176,6 +184,8 @@ def function_of(name: str) -> Callable[..., Any]:
         if kwargs:
             if not args:
                 args = tuple([kwargs.pop(word) for word in FIRST if word in kwargs])
+            if ("size_average" in kwargs or "reduce" in kwargs) and takes_reduction:
+                kwargs["reduction"] = _reduction(kwargs.pop("size_average", None), kwargs.pop("reduce", None))
             for word, ours in THEIR_WORDS.get(name, {}).items():
                 if word in kwargs:
                     kwargs[ours] = kwargs.pop(word)

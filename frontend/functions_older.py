@@ -9,13 +9,17 @@ Next     functions.py (who asks), methods/creation.py (the constructors of today
 from __future__ import annotations
 
 import builtins
-from typing import Any
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from hcq.checks import shown
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Axes
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
+F = TypeVar("F")
 Size: type = tuple  # what x.shape is
 dtype = DType
 
@@ -30,6 +34,17 @@ def _made(kind: DType, given: tuple[Any, ...], device: str | None) -> Tensor:
     return Tensor(given[0], device, kind)
 
 
+def _of(kind: DType) -> Callable[[F], F]:
+    """Notes the dtype of a constructor: x.type(hcq.FloatTensor) casts to it."""
+
+    def noted(constructor: F) -> F:
+        constructor.dtype = kind  # type: ignore[attr-defined]
+        return constructor
+
+    return noted
+
+
+@_of(dtypes.float32)
 def FloatTensor(*data: Any, device: str | None = None) -> Tensor:
     """float32 numbers of a list, or unknown ones of these sizes: `hcq.tensor(data, dtype=hcq.float32)` today.
 
@@ -39,6 +54,7 @@ def FloatTensor(*data: Any, device: str | None = None) -> Tensor:
     return _made(dtypes.float32, data, device)
 
 
+@_of(dtypes.float64)
 def DoubleTensor(*data: Any, device: str | None = None) -> Tensor:
     """`FloatTensor` of float64.
 
@@ -48,6 +64,7 @@ def DoubleTensor(*data: Any, device: str | None = None) -> Tensor:
     return _made(dtypes.float64, data, device)
 
 
+@_of(dtypes.float16)
 def HalfTensor(*data: Any, device: str | None = None) -> Tensor:
     """`FloatTensor` of float16.
 
@@ -57,6 +74,7 @@ def HalfTensor(*data: Any, device: str | None = None) -> Tensor:
     return _made(dtypes.float16, data, device)
 
 
+@_of(dtypes.bfloat16)
 def BFloat16Tensor(*data: Any, device: str | None = None) -> Tensor:
     """`FloatTensor` of bfloat16.
 
@@ -66,6 +84,7 @@ def BFloat16Tensor(*data: Any, device: str | None = None) -> Tensor:
     return _made(dtypes.bfloat16, data, device)
 
 
+@_of(dtypes.int64)
 def LongTensor(*data: Any, device: str | None = None) -> Tensor:
     """`FloatTensor` of int64.
 
@@ -75,6 +94,7 @@ def LongTensor(*data: Any, device: str | None = None) -> Tensor:
     return _made(dtypes.int64, data, device)
 
 
+@_of(dtypes.int32)
 def IntTensor(*data: Any, device: str | None = None) -> Tensor:
     """`FloatTensor` of int32.
 
@@ -84,6 +104,7 @@ def IntTensor(*data: Any, device: str | None = None) -> Tensor:
     return _made(dtypes.int32, data, device)
 
 
+@_of(dtypes.int16)
 def ShortTensor(*data: Any, device: str | None = None) -> Tensor:
     """`FloatTensor` of int16.
 
@@ -93,6 +114,7 @@ def ShortTensor(*data: Any, device: str | None = None) -> Tensor:
     return _made(dtypes.int16, data, device)
 
 
+@_of(dtypes.int8)
 def CharTensor(*data: Any, device: str | None = None) -> Tensor:
     """`FloatTensor` of int8.
 
@@ -102,6 +124,7 @@ def CharTensor(*data: Any, device: str | None = None) -> Tensor:
     return _made(dtypes.int8, data, device)
 
 
+@_of(dtypes.uint8)
 def ByteTensor(*data: Any, device: str | None = None) -> Tensor:
     """`FloatTensor` of uint8.
 
@@ -111,6 +134,7 @@ def ByteTensor(*data: Any, device: str | None = None) -> Tensor:
     return _made(dtypes.uint8, data, device)
 
 
+@_of(dtypes.bool)
 def BoolTensor(*data: Any, device: str | None = None) -> Tensor:
     """`FloatTensor` of bool.
 
@@ -161,3 +185,31 @@ def nuclear_norm(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tens
     7.0
     """
     return input.norm("nuc", dim, keepdim)
+
+
+_WORDS = {
+    f"{kind}Tensor": kind
+    for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
+}
+
+
+def name_of(tensor: Any) -> str:
+    """What PyTorch's old programs call a tensor's type: "torch.FloatTensor", "torch.cuda.LongTensor"."""
+    place = "cuda." if tensor.is_cuda else ""
+    for word in _WORDS:
+        if globals()[word].dtype is tensor.dtype:
+            return f"torch.{place}{word}"
+    return f"torch.{place}{tensor.dtype.name}"
+
+
+def constructor_of(named: Any) -> Any:
+    """The constructor that is meant by one, or by its name. Raises UsageError for another thing."""
+    if isinstance(named, str):
+        package, _, word = named.rpartition(".")
+        if word in _WORDS and package in ("torch", "hcq", "", "torch.cuda", "hcq.cuda"):
+            if not package.endswith(".cuda"):
+                return globals()[word]
+            return getattr(importlib.import_module("hcq.frontend.cuda"), word)
+    elif isinstance(getattr(named, "dtype", None), DType) and callable(named):
+        return named
+    raise UsageError(f"[type] {shown(named)}: give a dtype, or a constructor such as hcq.FloatTensor.")

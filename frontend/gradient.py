@@ -89,7 +89,9 @@ def _hooks() -> Any:
 
 
 def expand_history(roots: Sequence[Node]) -> tuple[list[Node], dict[Node, Node]]:
-    """The nodes under the roots, sources before users, going on through memory into the graph that computed it.
+    """The nodes that a gradient flows to, sources before users, through memory into the graph that computed it, too.
+
+    What is behind a detach() is none of them: it may have been computed from memory that was written since.
 
     Returns  the order, and for each such graph's root the BUFFER that holds its values now
     Raises   UsageError when such a graph reads memory that was overwritten since
@@ -101,12 +103,12 @@ def expand_history(roots: Sequence[Node]) -> tuple[list[Node], dict[Node, Node]]
     for root in roots:
         if root in done:
             continue
-        stack.append((root, iter(_sources(root))))
+        stack.append((root, _ways(root)))
         while stack:
             node, sources = stack[-1]
             for source in sources:
                 if source not in done:
-                    stack.append((source, iter(_sources(source))))
+                    stack.append((source, _ways(source)))
                     break
             else:
                 stack.pop()
@@ -166,6 +168,11 @@ def steps(node: Node) -> Iterator[tuple[Node, Rule | Flat]]:
     for source, rule in zip(_sources(node), _rules(node)):
         if rule is not None and source.dtype.is_float:
             yield source, rule
+
+
+def _ways(node: Node) -> Iterator[Node]:
+    """The sources that a gradient, be it zero, flows on to."""
+    return iter([source for source, _ in steps(node)])
 
 
 def _lead_to(order: Sequence[Node], targets: Sequence[Node]) -> dict[Node, None]:

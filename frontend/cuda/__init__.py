@@ -198,4 +198,5 @@ def __getattr__(name: str) -> Any:
         return made(*data, device="cuda")
 
     constructor.__name__ = name
+    constructor.dtype, constructor.device = made.dtype, "cuda"  # type: ignore[attr-defined]
     return constructor

@@ -8,7 +8,7 @@ Next     elementwise.py (where dtypes meet), ir/dtype.py (the formats), docs/sem
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
@@ -82,7 +82,25 @@ class Conversion(Methods):
             made = reshaped(reduced(Op.ADD, apart, (len(shape),)), parts[:-1])
         return self._like(made).bitcast(dtype)
 
-    type = cast
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """`cast`; the dtype may be named as old programs do, by a constructor. Without one: the name that this one has.
+
+        dtype   dtypes.float16, hcq.FloatTensor, "torch.cuda.FloatTensor", ...
+
+        >>> x = Tensor([1.5], device="CPU")
+        >>> x.type(hcq.LongTensor).tolist(), x.type(dtypes.int8).type(), x.type()
+        ([1], 'torch.CharTensor', 'torch.FloatTensor')
+        """
+        if isinstance(dtype, DType):
+            return self.cast(dtype)
+        from hcq.frontend import functions_older
+
+        if dtype is None:
+            return functions_older.name_of(self)
+        found: Any = functions_older.constructor_of(dtype)
+        here: Any = self
+        cast = here.cast(found.dtype)
+        return cast.to(found.device) if getattr(found, "device", None) else cast
 
     def bool(self) -> Self:
         """As bool: True where an element is not zero.

@@ -255,3 +255,34 @@ def test_what_only_asks_for_other_processes_runs_in_one():
         assert hcq.distributed.get_rank() == 0
     with pytest.raises(UsageError, match=r"hcq\.distributed\.DataParallel"):
         nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
+
+
+def test_types_are_named_as_older_programs_name_them():
+    x = Tensor([1.5], device="CPU")
+    assert x.type(hcq.LongTensor).tolist() == [1] and x.type("torch.DoubleTensor").dtype is hcq.float64
+    assert x.type() == "torch.FloatTensor" and x.type(hcq.int8).type() == "torch.CharTensor"
+    for wrong in ("torch.Nothing", 3, [1]):
+        with pytest.raises(UsageError, match="give a dtype, or a constructor"):
+            x.type(wrong)
+    y = Tensor([0.25, 0.75])
+    assert F.mse_loss(y, y + 1, size_average=False).item() == 2.0
+    assert (
+        F.mse_loss(y, y + 1, reduce=False).shape == (2,) and F.l1_loss(y, y, size_average=True).item() == 0.0
+    )
+
+
+def test_what_is_behind_a_detach_may_have_been_computed_from_weights_that_moved_since():
+    maker, judge = nn.Linear(2, 2), nn.Linear(2, 1)
+    optimizers = [hcq.optim.SGD(net.parameters(), lr=0.1) for net in (maker, judge)]
+    made = maker(Tensor.ones(3, 2))
+    judge(made).mean().backward()
+    optimizers[0].step()  # the maker's weights are written
+    optimizers[1].zero_grad()
+    loss = judge(made.detach()).square().mean()
+    loss.item()
+    loss.backward()
+    optimizers[1].step()
+    y = judge(made.detach()).numpy()
+    assert judge.bias.grad.item() != 0.0 and np.isfinite(y).all()
+    with pytest.raises(UsageError, match="was written in place since"):
+        judge(made).mean().backward()
