@@ -350,7 +350,7 @@ class Arithmetic(Pair):
             f"[cast] {self.dtype.name} to {name} would lose the imaginary parts. Take z.real, z.imag or z.abs()."
         )
 
-    type = cast
+    type = cast  # type: ignore[assignment]
 
     def cfloat(self) -> Any:
         """As complex64."""

@@ -8,6 +8,7 @@ Next     elementwise.py (where dtypes meet), ir/dtype.py (the formats), docs/sem
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.errors import UsageError
@@ -93,8 +94,7 @@ class Conversion(Methods):
         """
         if isinstance(dtype, DType):
             return self.cast(dtype)
-        from hcq.frontend import functions_older
-
+        functions_older: Any = import_module("hcq.frontend.functions_older")
         if dtype is None:
             return functions_older.name_of(self)
         found: Any = functions_older.constructor_of(dtype)

@@ -181,9 +181,9 @@ def _running(x: Tensor, axis: int, exclusive: int, reverse: int, method: str, fi
 @operator("Det", since=11)
 def det(x: Tensor) -> Any:
     """The determinant of each matrix, by elimination."""
-    from hcq.frontend import functions_linalg as linalg
+    from hcq.frontend.linalg import solving
 
-    return linalg.det(x)
+    return solving.det(x)
 
 
 @operator("BitCast", since=26)
