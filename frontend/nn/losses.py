@@ -10,14 +10,17 @@ Next     functional.py (the same as functions), ../methods/loss.py and ../method
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.nn import functional as F
+from hcq.frontend.nn.layers.linear import Linear
 from hcq.frontend.nn.module import Module
 from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import DType
 
 
 class _Loss(Module):
@@ -333,6 +336,53 @@ class CTCLoss(_Loss):
         """(time, batch, classes), targets (batch, longest) or in one row, and lengths; see functional.ctc_loss."""
         return F.ctc_loss(  # type: ignore[no-any-return]
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
+
+
+class LinearCrossEntropyLoss(_Loss):
+    """CrossEntropyLoss of a linear layer of its own: (n, in_features) and class numbers (n, *out_features).
+
+    out_features   further axes of the logits: (n, num_classes, *out_features)
+    options        says how PyTorch cuts the work; the compiler decides that here
+
+    >>> loss = nn.LinearCrossEntropyLoss(4, 3)
+    >>> list(loss.state_dict()), loss(Tensor.ones(2, 4), Tensor([0, 2])).shape
+    (['linear.weight'], ())
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: str | None = None,
+        dtype: DType | None = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: Any = None,
+    ):
+        self._set(reduction, weight=weight)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        self.num_classes, self.out_features = num_classes, tuple(out_features)
+        self.linear = Linear(in_features, num_classes * math.prod(self.out_features), bias, device, dtype)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """(n, in_features) or (in_features,), and classes -> of shape () for "mean" and "sum"."""
+        shape = (self.num_classes, *self.out_features)
+        shift = self.linear.bias
+        return F.linear_cross_entropy(  # type: ignore[no-any-return]
+            input,
+            self.linear.weight.reshape(*shape, -1),
+            target,
+            linear_bias=None if shift is None else shift.reshape(shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
         )
 
 

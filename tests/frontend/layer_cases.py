@@ -127,6 +127,8 @@ LOSSES = [
     case("MultiLabelSoftMarginLoss", (5, 4), BITS, weight=WEIGHTS),
     case("MultiLabelMarginLoss", (2, 4), np.array([[3, 0, -1, 1], [2, -1, 0, 0]])),
     case("NLLLoss2d", (2, 4, 3, 2), _R.integers(0, 4, (2, 3, 2)), ignore_index=1),
+    case("LinearCrossEntropyLoss 4 3", (5, 4), ROWS % 3, bias=True, label_smoothing=0.1),
+    case("LinearCrossEntropyLoss 4 3", (2, 4), CLASSES[:, :2] % 3, out_features=(2,), ignore_index=1),
     case("CTCLoss", np.log(_R.dirichlet(np.ones(5), (7, 2))).astype(np.float32), SEQUENCES, np.array([7, 5]),
          np.array([4, 2])),
     case("CTCLoss 4 'sum' True", np.log(_R.dirichlet(np.ones(5), (6, 2))).astype(np.float32), SEQUENCES,
