@@ -335,6 +335,8 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "nn.TransformerDecoder": ("nn.ReLU()", "2"),
     "nn.TransformerEncoder.forward": None,
     "nn.TransformerDecoder.forward": None,
+    "nn.CrossMapLRN2d": ("3",),
+    "nn.CrossMapLRN2d.forward": ("nn.CrossMapLRN2d(3)", "image"),
     "nn.FractionalMaxPool2d": ("2", "2"),
     "nn.FractionalMaxPool2d.forward": ("nn.FractionalMaxPool2d(2, 2)", "image"),
     "nn.FractionalMaxPool3d": ("2", "1"),

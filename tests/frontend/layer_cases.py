@@ -105,7 +105,6 @@ LAYERS = [
     case("TransformerEncoderLayer 6 2 8 0.0 'gelu'", (4, 2, 6), norm_first=True),
     case("TransformerDecoderLayer 6 2 8 0.0", (3, 2, 6), (4, 2, 6)),
     case("Transformer 4 2 1 1 6 0.0", (3, 2, 4), (2, 2, 4)),
-    case("CrossMapLRN2d 3", IMAGE, alpha=0.5), case("CrossMapLRN2d 4", IMAGE, alpha=0.5),
     case("SyncBatchNorm 4", evaluated=True),
     case("FractionalMaxPool2d 2", IMAGE, output_size=(3, 2), _random_samples=SHARES[:, :, :2]),
     case("FractionalMaxPool3d (1,2,2)", SOLID, output_ratio=0.5, _random_samples=SHARES[:1, :2]),

@@ -109,7 +109,7 @@ def test_the_table_has_every_layer_and_loss():
     others = set(
         "Module Sequential ModuleList ModuleDict ParameterList ParameterDict Parameter BatchNorm MaxUnpool1d "
         "MaxUnpool2d MaxUnpool3d TransformerEncoder TransformerDecoder Buffer UninitializedParameter "
-        "UninitializedBuffer RNNBase RNNCellBase DataParallel".split()
+        "UninitializedBuffer RNNBase RNNCellBase CrossMapLRN2d DataParallel".split()
     )
     classes = {name for name in nn.__all__ if isinstance(getattr(nn, name), type)}
     assert {name for name in classes - named if not name.startswith("Lazy")} == others

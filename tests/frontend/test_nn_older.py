@@ -137,3 +137,19 @@ def test_products_of_groups_are_pytorchs(left, right, ends):
     assert x.grad.shape == left
     with pytest.raises(UsageError, match=r"\[grouped_mm\] .*: give offs, unless"):
         nn.functional.grouped_mm(x, y, **({"offs": Tensor([1, 2])} if ends is None else {}))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_the_norm_of_torchs_older_kind_is_pytorchs_and_its_gradient_that_of_what_it_computes(size):
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).standard_normal((2, 5, 2, 1)).astype(np.float32)
+    ours, theirs = nn.CrossMapLRN2d(size, alpha=0.5), torch.nn.CrossMapLRN2d(size, alpha=0.5)
+    assert repr(ours) == repr(theirs)
+    np.testing.assert_allclose(ours(Tensor(x)).numpy(), theirs(torch.tensor(x)).numpy(), rtol=1e-5)
+    leaf = Tensor(x, requires_grad=True)
+    (ours(leaf) * Tensor(x)).sum().backward()
+    step = np.zeros_like(x)
+    step[1, 2, 0, 0] = 1e-2
+    above, below = ((ours(Tensor(x + way * step)) * Tensor(x)).sum().item() for way in (1.0, -1.0))
+    assert leaf.grad[1, 2, 0, 0].item() == pytest.approx((above - below) / 2e-2, rel=1e-2, abs=1e-3)

@@ -323,7 +323,8 @@ class LocalResponseNorm(Module):
 class CrossMapLRN2d(Module):
     """LocalResponseNorm of images, of Torch's older kind, with what PyTorch computes: channel 0 is in every window.
 
-    An even `size` sees one channel less than it divides by.
+    An even `size` sees one channel less than it divides by. Its gradient is that of what it computes, which
+    PyTorch's is not: there, channel 0 leaves the windows again.
 
     >>> print(nn.CrossMapLRN2d(1, alpha=1.0, beta=1.0, k=0)(Tensor([[[[2.0]], [[4.0]]]])).flatten())
     tensor([0.5000, 0.2000])
