@@ -58,7 +58,7 @@ def compare(case: Case) -> None:
     ]
     mine = [Tensor(x, requires_grad=flag) for x, flag in zip(data, trained)]
     other = [torch.tensor(x, requires_grad=flag) for x, flag in zip(data, trained)]
-    found, wanted = flat(ours(*mine)), flat(theirs(*[x.clone() for x in other]))
+    found, wanted = flat(ours(*[x.clone() for x in mine])), flat(theirs(*[x.clone() for x in other]))
     assert len(found) == len(wanted)
     for a, b in zip(found, wanted):
         close(a, b)
