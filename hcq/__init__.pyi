@@ -532,6 +532,7 @@ neg_ = Tensor.neg_
 negative = Tensor.negative
 negative_ = Tensor.negative_
 nelement = Tensor.nelement
+new = Tensor.new
 new_empty = Tensor.new_empty
 new_empty_strided = Tensor.new_empty_strided
 new_full = Tensor.new_full

@@ -64,6 +64,24 @@ class DType:
         return 1 if self.kind is Kind.BOOL else self.itemsize * 8
 
     @property
+    def is_floating_point(self) -> bool:
+        """`is_float`, as PyTorch calls it.
+
+        >>> hcq.float16.is_floating_point, hcq.int64.is_floating_point
+        (True, False)
+        """
+        return self.is_float
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it has numbers below zero.
+
+        >>> hcq.int8.is_signed, hcq.uint8.is_signed, hcq.bool.is_signed
+        (True, False, False)
+        """
+        return not (self.is_unsigned or self.is_bool)
+
+    @property
     def is_float(self) -> bool:
         """True for the floating-point formats, those of 8 bits included."""
         return self.kind is Kind.FLOAT

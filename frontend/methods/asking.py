@@ -232,6 +232,17 @@ class Asking(Methods):
         kind: Any = self._kind
         return kind(data, device or self.device, dtype or self.node.dtype, requires_grad)
 
+    def new(self, *data: Any) -> Any:
+        """`new_empty` of sizes, or `new_tensor` of a list, as older programs have it.
+
+        >>> Tensor([1.5]).new(2, 3).shape, Tensor([1.5]).new([1, 2]).tolist()
+        ((2, 3), [1.0, 2.0])
+        """
+        here: Any = self
+        if data and not all(isinstance(size, int) for size in data):
+            return here.new_tensor(*data)
+        return here.new_empty(data or (0,))
+
     def type_as(self, other: Core) -> Self:
         """These numbers in the dtype of another tensor.
 

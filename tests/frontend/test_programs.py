@@ -286,3 +286,15 @@ def test_what_is_behind_a_detach_may_have_been_computed_from_weights_that_moved_
     assert judge.bias.grad.item() != 0.0 and np.isfinite(y).all()
     with pytest.raises(UsageError, match="was written in place since"):
         judge(made).mean().backward()
+
+
+def test_sizes_make_a_tensor_where_older_programs_give_them():
+    weight = nn.Parameter(Tensor(2, 3))
+    assert weight.shape == (2, 3) and weight.requires_grad and weight.dtype is hcq.float32
+    assert (
+        Tensor(2, 3, 4).shape == (2, 3, 4)
+        and Tensor(1, 2, 3, 4).shape == (1, 2, 3, 4)
+        and Tensor(5).shape == ()
+    )
+    assert weight.new(4).shape == (4,) and Tensor([1]).new([2.9]).tolist() == [2]
+    assert hcq.float64.is_floating_point and not hcq.uint8.is_signed and not hcq.int8.is_floating_point
