@@ -93,18 +93,15 @@ class Tensor(
         """A tensor of `data`, copied to the device at once.
 
         data    a number (becomes a constant), nested lists, bytes-like (a vector of `dtype`), an array, a Tensor; or two to
-                four sizes instead of all arguments, for zeros: Tensor(2, 3), as in PyTorch
+                four sizes in place of all arguments, for zeros: Tensor(2, 3)
         device  "CPU", ...; None is the default device, or that of a Tensor given as data
         dtype   None takes it from the data: bool, int64 and float32 for Python numbers
         Raises  UsageError for ragged lists, what is no number, and numbers that do not fit an integer dtype
         """
         if type(data) is int and type(device) is int:  # sizes, as older programs of PyTorch give them
-            sizes: list[Any] = [
-                data,
-                device,
-                *(one for one in (dtype, requires_grad or None) if one is not None),
-            ]
-            data, device, dtype, requires_grad = type(self)._kind.empty(*sizes), None, None, False
+            given: tuple[Any, ...] = (data, device, dtype, requires_grad or None)
+            zeros = type(self)._kind.empty([size for size in given if size is not None])
+            data, device, dtype, requires_grad = zeros, None, None, False
         if dtype is not None and not isinstance(dtype, DType):
             raise UsageError(
                 f"[Tensor] dtype {dtype!r} is not a dtype. Use one of hcq.dtypes, as dtypes.float32."
