@@ -92,8 +92,8 @@ class Tensor(
     ) -> None:
         """A tensor of `data`, copied to the device at once.
 
-        data    a number (becomes a constant), nested lists, bytes-like (a vector of `dtype`), an array, a Tensor; or two to
-                four sizes in place of all arguments, for zeros: Tensor(2, 3)
+        data    a number (becomes a constant), nested lists, bytes-like (a vector of `dtype`), an array, a Tensor;
+                or two to four sizes in place of all arguments, for zeros: Tensor(2, 3)
         device  "CPU", ...; None is the default device, or that of a Tensor given as data
         dtype   None takes it from the data: bool, int64 and float32 for Python numbers
         Raises  UsageError for ragged lists, what is no number, and numbers that do not fit an integer dtype
