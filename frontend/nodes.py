@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from hcq.checks import shown
 from hcq.frontend import placing, sizes, variable
 from hcq.frontend.errors import OutOfRange, UsageError
-from hcq.ir.dtype import DType, Scalar, dtypes, element, truncate
+from hcq.ir.dtype import DType, Scalar, dtypes, element, promote, truncate
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import MOVEMENT, Op
 
@@ -30,6 +30,21 @@ def reshaped(node: Node, shape: Shape) -> Node:
     if node.op is Op.RESHAPE:
         return reshaped(node.src[0], shape)
     return Node(Op.RESHAPE, node.dtype, (node,), shape)
+
+
+def met(a: Node, b: Node) -> DType:
+    """The dtype that two operands meet in: one of no axes takes the other's, unless it is of a higher kind."""
+    if a.dtype is b.dtype:
+        return a.dtype
+    if (a.shape == ()) is not (b.shape == ()):
+        one, other = (a, b) if a.shape == () else (b, a)
+        if _height(one.dtype) <= _height(other.dtype):
+            return other.dtype
+    return promote(a.dtype, b.dtype)
+
+
+def _height(dtype: DType) -> int:
+    return 0 if dtype.is_bool else 2 if dtype.is_float else 1
 
 
 def permuted(node: Node, order: tuple[int, ...]) -> Node:

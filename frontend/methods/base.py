@@ -17,8 +17,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hcq.frontend.core import Core, autocast_dtype, thread_modes
-from hcq.frontend.nodes import broadcast
-from hcq.ir.dtype import DType, Scalar, dtypes, promote
+from hcq.frontend.nodes import broadcast, met
+from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
@@ -286,7 +286,7 @@ def meet_in_float(call: str, x: Any, other: Any) -> tuple[Node, Node, DType]:
     else:
         b = x._operand(call, other).node
         x._same_device(call, x._operand(call, other))
-        dtype = promote(x.node.dtype, b.dtype)
+        dtype = met(x.node, b)
         a, b = broadcast(call, x.node.cast(dtype), b.cast(dtype))
     have = a.dtype if a.dtype.is_float else dtypes.float32
     wide = have if have.itemsize >= 4 else dtypes.float32

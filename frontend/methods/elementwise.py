@@ -23,6 +23,7 @@ from hcq.frontend.nodes import (
     constant,
     expanded,
     filled,
+    met,
     scalar_dtype,
 )
 from hcq.frontend.variable import Bound
@@ -41,6 +42,14 @@ _SIGNS = {
 }  # fmt: skip
 
 
+_COMPARISONS = frozenset({Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE})
+
+
+def _compares_whole(op: Op, a: Node, b: Node) -> bool:
+    """Whether two integers are compared, which each are the number that they are."""
+    return op in _COMPARISONS and not (a.dtype.is_float or b.dtype.is_float)
+
+
 class Elementwise(Methods):
     """Arithmetic, comparisons, bits, choice."""
 
@@ -57,7 +66,7 @@ class Elementwise(Methods):
                 if other.device != self.device:
                     self._same_device(_SIGNS[op], other)
                 if a.dtype is not b.dtype:
-                    dtype = promote(a.dtype, b.dtype)
+                    dtype = promote(a.dtype, b.dtype) if _compares_whole(op, a, b) else met(a, b)
                     a, b = a.cast(dtype), b.cast(dtype)
                 shape = a._shape  # most have been asked for theirs
                 if (shape is None or shape != b._shape) and a.shape != b.shape and a.shape and b.shape:
@@ -86,7 +95,7 @@ class Elementwise(Methods):
             return self._meet_scalar(call, a, _plain(other))  # a NumPy number counts as a Python one
         tensor = self._operand(call, other)
         b = tensor.node
-        dtype = promote(a.dtype, b.dtype)
+        dtype = met(a, b)
         return broadcast(call, a.cast(dtype), b.cast(dtype))
 
     def _operand(self, call: str, other: Any) -> Self:
@@ -186,7 +195,7 @@ class Elementwise(Methods):
             or other.node.dtype.is_bool
         ):
             # negate in the dtype both meet in: -uint8(1) would be 255 in a wider sum
-            other = other.cast(promote(self.node.dtype, other.node.dtype))
+            other = other.cast(met(self.node, other.node))
         return self._binary(Op.ADD, other._unary(Op.NEG))
 
     def sub(self, other: Any, alpha: Any = 1) -> Self:
@@ -493,7 +502,7 @@ class Elementwise(Methods):
         elif a is None:
             b, a = self._meet_scalar("where", b, if_true)
         if a.dtype is not b.dtype:
-            dtype = promote(a.dtype, b.dtype)
+            dtype = met(a, b)
             a, b = a.cast(dtype), b.cast(dtype)
         condition = self.node
         shape = condition.shape

@@ -22,13 +22,14 @@ from hcq.frontend.nodes import (
     divided,
     either,
     filled,
+    met,
     minus,
     negated,
     reciprocal,
     truncated,
 )
 from hcq.frontend.sizes import counts_of, with_counts
-from hcq.ir.dtype import Scalar, dtypes, promote
+from hcq.ir.dtype import Scalar, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 
@@ -97,7 +98,7 @@ class Functions(Methods):
             a, b = self._meet_scalar(call, a, other)
         else:
             b = self._operand(call, other).node
-            dtype = promote(a.dtype, b.dtype)
+            dtype = met(a, b)
             a, b = broadcast(call, a.cast(dtype), b.cast(dtype))
         if a.dtype.is_bool:
             raise UsageError(f"[{call}] bool tensors are not divided. Cast one: x.cast(dtypes.int32).")

@@ -26,11 +26,12 @@ from hcq.frontend.nodes import (
     either,
     filled,
     logarithm,
+    met,
     negated,
     reciprocal,
     truncated,
 )
-from hcq.ir.dtype import DType, Scalar, dtypes, promote, truncate
+from hcq.ir.dtype import DType, Scalar, dtypes, truncate
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 
@@ -95,7 +96,7 @@ def power(x: T, exponent: Any) -> T:
         return x._like(_multiplied(x.node, int(exponent)))
     other = x._operand("**", exponent)
     x._same_device("**", other)
-    dtype = promote(dtype, other.node.dtype)
+    dtype = met(x.node, other.node)
     if not dtype.is_float:
         return _integers(x.cast(dtype), other.cast(dtype))
     a, b = broadcast("**", x.node.cast(dtype), other.node.cast(dtype))
