@@ -120,11 +120,11 @@ _because(
 _because(
     "asks what a tensor is, or makes one like it: test_asking.py",
     "apply_ data_ptr is_contiguous is_cpu is_leaf is_nonzero is_same_size is_signed itemsize map_ ndimension nelement "
-    "new_tensor storage_offset stride type_as",
+    "new new_tensor storage_offset stride type_as",
 )
 _because(
     "asks after devices that PyTorch has, or for one: test_words_of_devices.py",
-    "cuda get_device is_cuda is_meta is_mps is_quantized is_sparse pin_memory",
+    "cuda get_device is_cuda is_meta is_mps is_quantized is_sparse is_xpu pin_memory",
 )
 _because(
     "the memory itself, and what is called with gradients: test_autograd.py",

@@ -9,7 +9,6 @@ import pytest
 import hcq
 from hcq import Tensor, dtypes
 
-
 MEETINGS = {
     "+": lambda m, a, b: a + b,
     "/": lambda m, a, b: a / b,
