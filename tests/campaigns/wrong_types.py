@@ -659,10 +659,13 @@ def attempt(text: str, names: dict[str, Any] | None = None, may_be_late: bool = 
         if isinstance(error, OSError) and "_file(" in text:
             return Outcome.REFUSED  # as the system gives it
         # by Python at the call itself, by a function that stands in the call, or by NumPy as the left operand
+        code = frame.tb_frame.f_code
         if (
-            frame is None
-            or frame.tb_frame.f_code.co_filename == "<string>"
-            or "/numpy/" in frame.tb_frame.f_code.co_filename
+            code.co_filename == "<string>"
+            or "/numpy/" in code.co_filename
+            or (
+                code.co_name == "first" and code.co_filename.endswith("arguments.py")
+            )  # a method's first call
         ):
             return Outcome.REFUSED
         raise Wrong(_told(text, error)) from None
