@@ -21,9 +21,16 @@ from tests.hcq.gpu.kernels import image, works
 from tests.hcq.gpu.vendors import AMD, NV, Vendor, vendor_of
 
 QUEUES = [(AMD, "pm4"), (AMD, "aql"), (NV, "")]
-each_queue = pytest.mark.parametrize(
-    ("vendor", "queue"), QUEUES, ids=lambda one: one.name if isinstance(one, Vendor) else one
-)
+
+
+def on(*queues: Any) -> Any:
+    """A test for each of these queues."""
+    return pytest.mark.parametrize(
+        ("vendor", "queue"), queues, ids=lambda one: one.name if isinstance(one, Vendor) else one
+    )
+
+
+each_queue = on(*QUEUES)
 
 
 @pytest.fixture
@@ -132,7 +139,7 @@ def busy_day(gpu: GpuDevice) -> None:
     gpu.queue().barrier().submit().wait(timeout_ms=50_000)
 
 
-@each_queue
+@on(QUEUES[0], pytest.param(*QUEUES[1], marks=pytest.mark.thorough), QUEUES[2])
 def test_each_ioctl_that_fails_while_a_device_works_is_named_and_it_can_be_opened_again(
     vendor: Vendor, queue: str, system: Callable[[Vendor], Any], open_gpu: Open
 ):
