@@ -178,9 +178,9 @@ def test_tokens_of_a_batch_have_the_logits_of_a_session() -> None:
     model = made()
 
     class Keeping(Sampler):
-        def choose(self, logits: Any, before: Any = ()) -> int:
+        def choose(self, logits: Any, before: Any = (), written: Any = ()) -> int:
             self.seen = [*getattr(self, "seen", ()), list(logits)]
-            return super().choose(logits, before)
+            return super().choose(logits, before, written)
 
     samplers = [Keeping(temperature=0) for _ in range(2)]
     batch = Batch(model, 2, 60)
