@@ -164,11 +164,23 @@ def llama_cpp() -> Any:
 
 
 def opened_by(llama_cpp: Any, path: Path) -> Any:
-    """llama.cpp's model with keys and values in float32: its own default is float16."""
-    return llama_cpp.Llama(
-        str(path), n_ctx=64, n_batch=64, n_threads=1, n_threads_batch=1, logits_all=True, type_k=0, type_v=0,
-        flash_attn=False, verbose=False,
-    )  # fmt: skip
+    """llama.cpp's model with keys and values in float32: its own default is float16.
+
+    Its products by AMX end the process on virtual machines that only show AMX, so weights stay as they are.
+    """
+    found = llama_cpp.llama_model_default_params
+
+    def plain() -> Any:
+        made = found()
+        made.use_extra_bufts = False
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("llama_cpp.llama_cpp.llama_model_default_params", plain)
+        return llama_cpp.Llama(
+            str(path), n_ctx=64, n_batch=64, n_threads=1, n_threads_batch=1, logits_all=True, type_k=0, type_v=0,
+            flash_attn=False, verbose=False,
+        )  # fmt: skip
 
 
 def off(found: Any, expected: Any) -> float:
