@@ -24,6 +24,7 @@ def test_a_device_is_a_word_that_answers_as_pytorchs_objects_do():
     assert [(word.type, word.index) for word in words] == [("cuda", 0), ("cuda", 2), ("mps", 0), ("toy", 0)]
 
 
+@pytest.mark.own_devices
 def test_cuda_is_the_gpu_that_there_is(monkeypatch):
     opened = {"AMD", "AMD:1"}
     monkeypatch.setattr(device_words, "is_here", lambda kind: kind in opened)
