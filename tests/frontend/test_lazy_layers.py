@@ -56,7 +56,7 @@ def test_a_lazy_layer_takes_the_shapes_of_a_state(name, groups):
     assert type(lazy) is type(made)
     assert (lazy.in_channels, net[1].num_features) == (6, 4)
     x = Tensor.randn(1, 6, 5, 5)
-    assert hcq.equal(lazy(x), made(x))
+    assert hcq.allclose(lazy(x), made(x), atol=1e-5)
 
 
 def test_parameters_are_the_same_objects_before_and_after_and_keep_their_flags_and_formats():
