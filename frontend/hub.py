@@ -10,10 +10,12 @@ Programs of others are not fetched and run: `torch.hub.load` has no counterpart.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import sys
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -26,6 +28,7 @@ from hcq.frontend.state.weights import Weights
 from hcq.replaced import replaced
 
 _CHUNK_BYTES = 1 << 20
+_SILENT_SECONDS = 30  # how long nothing may come
 _place: list[Path] = []  # what set_dir said
 
 
@@ -62,7 +65,8 @@ def download_url_to_file(
 
     hash_prefix   how its SHA-256 begins, in hexadecimal digits
     progress      may be given and says nothing
-    Raises        UsageError for a file of another hash
+    Raises        UsageError for a file of another hash, and where nobody answers; TimeoutError where what comes stops
+                  for 30 s
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -73,7 +77,15 @@ def download_url_to_file(
     """
     digest = hashlib.sha256()
     request = urllib.request.Request(url, headers={"User-Agent": "hcq.hub"})
-    with urllib.request.urlopen(request) as answer, replaced(dst) as file:
+    with contextlib.ExitStack() as opened:
+        try:
+            answer = opened.enter_context(urllib.request.urlopen(request, timeout=_SILENT_SECONDS))
+        except (urllib.error.URLError, TimeoutError) as error:
+            raise UsageError(
+                f"[download_url_to_file] {url}: {error}. Check the address and the network, or fetch the file by hand "
+                f"to {os.fspath(dst)}."
+            ) from error
+        file = opened.enter_context(replaced(dst))
         while chunk := answer.read(_CHUNK_BYTES):
             digest.update(chunk)
             file.write(chunk)

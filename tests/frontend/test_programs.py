@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import hashlib
 import importlib
+import socket
 import sys
 
 import numpy as np
@@ -298,3 +299,14 @@ def test_sizes_make_a_tensor_where_older_programs_give_them():
     )
     assert weight.new(4).shape == (4,) and Tensor([1]).new([2.9]).tolist() == [2]
     assert hcq.float64.is_floating_point and not hcq.uint8.is_signed and not hcq.int8.is_floating_point
+
+
+def test_an_address_where_nobody_answers_is_refused_with_the_file_that_was_to_be(tmp_path):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/weights.pt"
+        with pytest.raises(
+            hcq.UsageError, match=r"\[download_url_to_file\] http.*weights\.pt: .*by hand to .*kept"
+        ):
+            hcq.hub.download_url_to_file(url, tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
