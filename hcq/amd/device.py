@@ -285,7 +285,7 @@ class AmdDevice(HostAccess):
     # ------------------------------------------------------------ programs
 
     def load_code(self, image: bytes, entry: str, args: tuple[str, ...] | None, name: str) -> AmdProgram:
-        linked = Linked(image, self.chip, name)
+        linked = Linked(image, self.chip, name, self.node.has_sramecc)
         kernel = linked.kernels.get(entry)
         if kernel is None:
             names = ", ".join(sorted(linked.kernels)) or "none"
