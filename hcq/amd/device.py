@@ -22,11 +22,12 @@ from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
 from hcq.amd.graph import AmdGraph
 from hcq.amd.ioctl import call, counter_ticks_per_ms
-from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
+from hcq.amd.launch import Scratch
 from hcq.amd.link import Linked
 from hcq.amd.memory import Allocation, KfdMemory, Place
+from hcq.amd.module import AmdModule
 from hcq.amd.process import KfdProcess, process_after, process_of
-from hcq.amd.program import MAX_GRID, AmdProgram
+from hcq.amd.program import MAX_GRID
 from hcq.amd.ring_sync import Numbered, RingSync, Start
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
 from hcq.amd.topology import Node, read_nodes
@@ -284,24 +285,27 @@ class AmdDevice(HostAccess):
 
     # ------------------------------------------------------------ programs
 
-    def load_code(self, image: bytes, entry: str, args: tuple[str, ...] | None, name: str) -> AmdProgram:
-        linked = Linked(image, self.chip, name, self.node.has_sramecc)
-        kernel = linked.kernels.get(entry)
-        if kernel is None:
-            names = ", ".join(sorted(linked.kernels)) or "none"
-            raise UsageError(f"load({name!r}): no kernel {entry!r} in the object. Its kernels: {names}.")
-        code, va = self._alloc_aligned(linked.size_bytes, linked.alignment, f"{name} code")
-        code.write(linked.place(va), va - code.address)
-        scratch = self._scratch_for(scratch_lane_bytes(kernel.descriptor), linked.lanes(kernel))
+    def load_module(self, image: bytes, name: str, entry: str | None = None) -> AmdModule:
+        return AmdModule(self, name, image, Linked(image, self.chip, name, self.node.has_sramecc))
+
+    def note_code(self) -> None:
+        """New code is in memory: launches that follow must not find what caches knew of the place."""
         self._sync.has_code = True
-        launcher = Launcher(self.chip, self.is_aql, kernel, va, scratch, self._cells.va + QUEUE_AT)
-        bases = {
+
+    @property
+    def queue_va(self) -> int:
+        """Where kernels that ask for their queue find it."""
+        return self._cells.va + QUEUE_AT
+
+    @property
+    def bases(self) -> dict[str, int]:
+        """Hidden arguments that are the same for all kernels: where memory windows begin, upper halves."""
+        return {
             "private_base": self.apertures.scratch_base >> 32,
             "shared_base": self.apertures.lds_base >> 32,
         }
-        return AmdProgram(self, name, va, launcher, bases, args, code)
 
-    def _scratch_for(self, lane_bytes: int, lanes: int) -> Scratch | None:
+    def scratch_for(self, lane_bytes: int, lanes: int) -> Scratch | None:
         """Scratch memory for waves of this need. It only grows; what it was stays, for recorded work."""
         if not lane_bytes:
             return None

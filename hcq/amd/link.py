@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hcq import elf
-from hcq.amd.abi.descriptor import ENTRY_ALIGNMENT, SIZE_BYTES, KernelDescriptor, user_sgpr_words
 from hcq.amd.abi import targets
+from hcq.amd.abi.descriptor import ENTRY_ALIGNMENT, SIZE_BYTES, KernelDescriptor, user_sgpr_words
 from hcq.amd.chip import Chip
 from hcq.amd.metadata import KernelMetadata, kernels_of
 from hcq.elf import Object, Section, Symbol
