@@ -19,7 +19,13 @@ from typing import NamedTuple
 
 from hcq import elf
 from hcq.amd.abi import targets
-from hcq.amd.abi.descriptor import ENTRY_ALIGNMENT, SIZE_BYTES, KernelDescriptor, user_sgpr_words
+from hcq.amd.abi.descriptor import (
+    ENTRY_ALIGNMENT,
+    MAX_USER_SGPRS,
+    SIZE_BYTES,
+    KernelDescriptor,
+    user_sgpr_words,
+)
 from hcq.amd.chip import Chip
 from hcq.amd.metadata import KernelMetadata, kernels_of
 from hcq.elf import Object, Section, Symbol
@@ -73,6 +79,11 @@ class Kernel:
     entry_offset: int
     descriptor: KernelDescriptor
     metadata: KernelMetadata | None
+
+    @property
+    def start_offset(self) -> int:
+        """Where it is started: behind the code that loads what we put into registers."""
+        return self.descriptor_offset + self.descriptor.start_offset
 
 
 class Variable(NamedTuple):
@@ -365,6 +376,7 @@ class Linked:
             raise self.object.refuse(
                 f"the descriptor of {name!r} asks for {needed} user registers and counts {descriptor.rsrc2.user_sgpr}"
             )
+        self._check_preload(name, at, descriptor, needed)
         metadata = self.metadata.get(name)
         if (
             metadata is not None
@@ -376,3 +388,22 @@ class Linked:
                 f"{metadata.kernarg_bytes} in its metadata"
             )
         return Kernel(name, at, entry, descriptor, metadata)
+
+    def _check_preload(self, name: str, at: int, descriptor: KernelDescriptor, needed: int) -> None:
+        """Arguments that are to be in registers when the kernel starts."""
+        count, first = descriptor.kernarg_preload_spec_length, descriptor.kernarg_preload_spec_offset
+        if not count:
+            return
+        arch = self.chip.arch
+        if arch not in targets.PRELOADS:
+            raise self.object.refuse(
+                f"kernel {name!r} wants arguments in registers, which {arch} has no way to preload",
+                f"Compile it for {arch}: --offload-arch={arch}",
+            )
+        if needed > MAX_USER_SGPRS or 4 * (first + count) > max(descriptor.kernarg_size, 4):
+            raise self.object.refuse(
+                f"kernel {name!r} wants {count} words of its {descriptor.kernarg_size} bytes of arguments, from word "
+                f"{first} on, in registers, of which a launch fills {MAX_USER_SGPRS}"
+            )
+        if at + descriptor.start_offset >= self.size_bytes - GUARD_BYTES:
+            raise self.object.refuse(f"the code of {name!r} behind its first 256 bytes is outside the image")

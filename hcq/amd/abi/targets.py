@@ -87,6 +87,7 @@ GENERIC = {  # of those GPUs that this driver knows: the generic target that run
     **dict.fromkeys(("gfx1200", "gfx1201"), "gfx12-generic"),
 }
 HAS_FEATURES = ("gfx90a", "gfx942", "gfx950")  # GPUs that have XNACK and SRAM ECC, which may be on or off
+PRELOADS = HAS_FEATURES  # GPUs whose firmware puts a kernel's first arguments into registers
 
 _BITS_OF_V4 = ("", "any", "off", "on")
 

@@ -132,7 +132,7 @@ def test_names_are_listed_and_another_one_is_refused_with_them(module: GpuModule
     assert module.variable("weights").size_bytes == 16
     with pytest.raises(UsageError, match="there is none of this name; it has counter, number, weights"):
         module.variable("wieghts")
-    with pytest.raises(UsageError, match="no kernel 'set' in the object. Its kernels: get, put"):
+    with pytest.raises(UsageError, match=r"no kernel 'set' in the object\. Its kernels: get, put"):
         module.program("set")
     with pytest.raises(UsageError, match="this module has variables beside them"):
         module.program("get", access=["write", ""])
