@@ -467,6 +467,10 @@ class AmdDevice(HostAccess):
             raise
         self._ending = []  # a call that was interrupted before this comes here again
 
+    def leave_queues(self) -> None:
+        self.rings, self._ending = {}, []
+        self._flush = None
+
     def show_words(self, words: list[bytes], value: int) -> list[str]:
         """Every word that went into the rings, what orders them included."""
         lines = [f"submit #{value}"]

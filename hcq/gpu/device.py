@@ -80,6 +80,10 @@ class GpuDevice(LaunchingDevice):
         """New queues with nothing in them. Raises DriverError when the kernel driver gives none."""
 
     @abstractmethod
+    def leave_queues(self) -> None:
+        """In a child of fork: forget the queues without a call; their memory is the parent's, perhaps not mapped."""
+
+    @abstractmethod
     def commit(self) -> None:
         """Show the GPU what was written into its rings."""
 
@@ -149,6 +153,10 @@ class GpuDevice(LaunchingDevice):
             for observer in self.observers:
                 observer.unmapped(va, size_bytes)
         self.memory.regions.clear()
+
+    def inherit(self) -> bool:
+        self.leave_queues()
+        return super().inherit()
 
     def can_reach(self, buffer: Buffer) -> bool:
         """Whether this GPU can be given another one's buffer; maps it when it can."""

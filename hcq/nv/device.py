@@ -429,6 +429,10 @@ class NvDevice(HostAccess):
         if self.copies is not None:
             self._make_copies()
 
+    def leave_queues(self) -> None:
+        for channel in self._channels:
+            channel.leave()
+
     def pending(self) -> str:
         rings = ". ".join(map(describe_ring, self._channels))
         return f"{super().pending()} {rings}."
