@@ -21,6 +21,8 @@ from hcq.amd.doorbells import Doorbells
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
 from hcq.amd.graph import AmdGraph
+from hcq.amd.hostcall import Hostcall
+from hcq.amd.hostcall import size_bytes as hostcall_bytes
 from hcq.amd.ioctl import call, counter_ticks_per_ms
 from hcq.amd.launch import Scratch
 from hcq.amd.link import Linked
@@ -53,6 +55,7 @@ RING_FENCE_AT, COPY_FENCE_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = (
 LAST_FENCE = 2**32 - 2  # before it wraps, the device drains and starts again
 SLEEP_MS = 20  # at most, before it looks again: wake-ups can be lost
 HDP_MEM_FLUSH = 0  # word of the MMIO page
+WAVES_PER_SIMD = 16  # at most, of any generation here: so many may ask the host for something at a time
 UPLOAD_BYTES, UPLOAD_ALIGNMENT = 4 << 20, 64  # scalar loads fetch up to 64 bytes
 SECOND_CONTEXTS = (1, 19)  # the kernel driver's interface that has them
 IN_FLIGHT_KEPT = 256  # submissions whose places in the rings are remembered, for reports
@@ -70,6 +73,7 @@ class AmdDevice(HostAccess):
     event_id = 0
     doorbells: Doorbells | None = None
     _cells: Allocation
+    hostcall: Hostcall | None = None  # once a kernel is loaded that may ask the host for something
 
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
         self.rings: dict[str, Ring] = {}  # before any step: `unwind` asks for them whichever was cut short
@@ -236,6 +240,8 @@ class AmdDevice(HostAccess):
     def end_rest(self) -> None:
         """The event, and the doorbells' pages."""
         acts: list[Callable[[], object]] = []
+        if self.hostcall is not None:
+            acts.append(self.hostcall.end)
         if self.event_id:
             acts.append(lambda: call(self.port, self.kfd_fd, kfd.DESTROY_EVENT, event_id=self.event_id))
         if self.doorbells is not None:
@@ -260,7 +266,7 @@ class AmdDevice(HostAccess):
         call(self.port, self.kfd_fd, kfd.SET_EVENT, event_id=self.event_id)
 
     def has_event(self) -> bool:
-        return self.node.gpu_id in self.process.faults
+        return self.node.gpu_id in self.process.faults or bool(self.hostcall and self.hostcall.refusal)
 
     @property
     def can_open_again(self) -> bool:
@@ -273,7 +279,8 @@ class AmdDevice(HostAccess):
         return super()._advice()
 
     def pause(self, left_ns: int, pauses: int) -> None:
-        self._sleep(max(1, min(SLEEP_MS, left_ns // 1_000_000)))
+        if self.hostcall is None or not self.hostcall.look():
+            self._sleep(max(1, min(SLEEP_MS, left_ns // 1_000_000)))
 
     def _sleep(self, timeout_ms: int) -> None:
         """Until something happens on the GPU."""
@@ -363,6 +370,8 @@ class AmdDevice(HostAccess):
         self._written = value
         self._pieces += len(pieces)
         self.commit()
+        if self.hostcall is not None:
+            self.hostcall.wake(self._is_busy)
 
     def _make_room(self, pieces: Sequence[Numbered]) -> None:
         """Wait for all of it before the first packet: who is interrupted while the ring is full has sent nothing."""
@@ -434,7 +443,21 @@ class AmdDevice(HostAccess):
 
     # ------------------------------------------------------------ faults
 
+    def hostcalls(self) -> Hostcall:
+        """What serves waves that ask the host for something; made when a kernel that may do so is loaded."""
+        with self.lock:
+            if self.hostcall is None:
+                packets = 1 << max(self.node.simds * WAVES_PER_SIMD - 1, 63).bit_length()
+                area = self._own_region(hostcall_bytes(packets), Place.SHARED)
+                self.hostcall = Hostcall(area.va, packets)
+            return self.hostcall
+
+    def _is_busy(self) -> bool:
+        return not self.dead and self.timeline.value < self._written
+
     def stopped_on(self) -> str:
+        if self.hostcall is not None and self.hostcall.refusal:
+            return self.hostcall.refusal
         self._sleep(0)
         known = self.process.faults.get(self.node.gpu_id)
         if known is not None:
@@ -451,6 +474,8 @@ class AmdDevice(HostAccess):
             else "Restart the process."
         )
         self.process.check_not_evicted(self.node.gpu_id, again)
+        if self.hostcall is not None:
+            self.hostcall.begin()
         self.make_rings()
         ring = self.rings[COMPUTE]
         if isinstance(ring, AqlRing) and self.scratch is not None:
@@ -469,7 +494,7 @@ class AmdDevice(HostAccess):
 
     def leave_queues(self) -> None:
         self.rings, self._ending = {}, []
-        self._flush = None
+        self._flush = self.hostcall = None
 
     def show_words(self, words: list[bytes], value: int) -> list[str]:
         """Every word that went into the rings, what orders them included."""

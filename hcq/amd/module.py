@@ -10,13 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.amd import hidden
 from hcq.amd.launch import Launcher, scratch_lane_bytes
 from hcq.amd.link import Linked
 from hcq.amd.program import AmdProgram
+from hcq.errors import UsageError
 from hcq.gpu.module import GpuModule
 
 if TYPE_CHECKING:
     from hcq.amd.device import AmdDevice
+
+UNSERVED = {
+    "heap_v1": "malloc or free, of a heap on the device, which this driver does not serve",
+    "printf_buffer": "OpenCL's printf, whose buffer this driver does not serve",
+    "default_queue": "a queue for kernels that it starts itself, which this driver does not serve",
+    "completion_action": "a queue for kernels that it starts itself, which this driver does not serve",
+}
+ADVICE = "Pass it a buffer instead; HIP's printf is served."
 
 
 class AmdModule(GpuModule):
@@ -35,6 +45,15 @@ class AmdModule(GpuModule):
     def make(self, entry: str, args: tuple[str, ...] | None, name: str) -> AmdProgram:
         device, linked = self.device, self.linked
         kernel = linked.kernels[entry]
+        needs = hidden.used(linked, kernel)
+        for kind, what in UNSERVED.items():
+            if kind in needs:
+                raise UsageError(
+                    f"load({name!r}): {entry} uses {what} (its argument hidden_{kind}). {ADVICE}"
+                )
+        bases = device.bases
+        if "hostcall_buffer" in needs:
+            bases["hostcall_buffer"] = device.hostcalls().va
         scratch = device.scratch_for(scratch_lane_bytes(kernel.descriptor), linked.lanes(kernel))
         launcher = Launcher(device.chip, device.is_aql, kernel, self.va, scratch, device.queue_va)
-        return AmdProgram(device, name, self.va, launcher, device.bases, args, self.code)
+        return AmdProgram(device, name, self.va, launcher, bases, args, self.code)
