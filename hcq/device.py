@@ -246,10 +246,18 @@ class Device(Recovery):
         if name is not None and checks.text("load", "name", name):
             label = name
         kinds = None if args is None else checks.words(f"load({label!r})", "args", args)
+        image = self.take_out(image, label, entry)
         scratch = checks.whole(f"load({label!r})", "scratch_bytes", scratch_bytes, 0, MAX_SCRATCH_BYTES)
         program = self.memory.with_room(lambda: self.make_program(image, entry, kinds, scratch, label))
         self.announce(program, entry, image, access, sources, extents)
         return program
+
+    def take_out(self, image: bytes, name: str, entry: str | None) -> bytes:
+        """The object for this device, where an image is a container of such; else the image itself.
+
+        Raises  UsageError that names the container, and the tool that opens it, when nothing in it is for this device
+        """
+        return image
 
     def announce(
         self,

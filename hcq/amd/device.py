@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
-from hcq import native
+from hcq import containers, native
 from hcq.amd.abi import aql, kfd
 from hcq.amd.chip import Chip, arch_of, chip_of
 from hcq.amd.doorbells import Doorbells
@@ -294,6 +294,12 @@ class AmdDevice(HostAccess):
 
     def load_module(self, image: bytes, name: str, entry: str | None = None) -> AmdModule:
         return AmdModule(self, name, image, Linked(image, self.chip, name, self.node.has_sramecc))
+
+    def take_out(self, image: bytes, name: str, entry: str | None) -> bytes:
+        has_sramecc = self.node.has_sramecc
+        return containers.taken_out(
+            image, name, self.arch, lambda data: Linked.fits(data, self.chip, has_sramecc), entry
+        )
 
     def note_code(self) -> None:
         """New code is in memory: launches that follow must not find what caches knew of the place."""

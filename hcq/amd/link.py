@@ -30,6 +30,7 @@ from hcq.amd.chip import Chip
 from hcq.amd.metadata import KernelMetadata, kernels_of
 from hcq.elf import Object, Section, Symbol
 from hcq.elf_dynamic import Dynamic, Pending
+from hcq.errors import UsageError
 
 ALIGNMENT = 4096
 MAX_IMAGE_BYTES = 1 << 28
@@ -117,6 +118,19 @@ class Linked:
         self.metadata = kernels_of(self.object)
         self.variables = self._find_variables()
         self.kernels = self._find_kernels()
+
+    @classmethod
+    def fits(cls, image: bytes, chip: Chip, has_sramecc: bool) -> int:
+        """How well an object fits a GPU: 0 not at all; one for this very GPU, and set up as it is, fits better."""
+        try:
+            bare = cls.__new__(cls)
+            bare.object, bare.chip, bare.has_sramecc = Object(image), chip, has_sramecc
+            bare._check_header(image)
+        except UsageError:
+            return 0
+        is_its_own = bare.object.flags & targets.MACH_MASK == chip.mach
+        wanted = targets.features(bare.object.flags, image[8])
+        return 1 + 4 * is_its_own + sum(one in ("on", "off") for one in wanted)
 
     def place(self, va: int) -> bytes:
         """The image, relocated for this address."""

@@ -359,7 +359,8 @@ class GpuDevice(LaunchingDevice):
         self.check_alive()
         image = bytes(checks.memory("module", image))
         checks.text("module", "name", name)
-        return self.memory.with_room(lambda: self.load_module(image, name))
+        taken = self.take_out(image, name, None)
+        return self.memory.with_room(lambda: self.load_module(taken, name))
 
     def _alloc_aligned(self, size_bytes: int, alignment: int, name: str) -> tuple[Buffer, int]:
         """A buffer, and an aligned address in it behind which so many bytes follow."""

@@ -24,6 +24,7 @@ from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.host_access import HostAccess
 from hcq.gpu.release import do_all
 from hcq.layout import Packet
+from hcq.nv import fatbin
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.channel import Channel
@@ -286,6 +287,9 @@ class NvDevice(HostAccess):
         runs_ptx = self.port.runs_ptx
         bundle = loadable(image, self.arch, name, runs_ptx)
         return NvModule(self, name, image, Linked(bundle, entry, self.chip, name, keeps_ptx=runs_ptx))
+
+    def take_out(self, image: bytes, name: str, entry: str | None) -> bytes:
+        return fatbin.opened(image, self.arch, name, entry)
 
     def note_code(self) -> None:
         """New code is in memory: launches that follow must not find what caches knew of the place."""
