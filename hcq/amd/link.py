@@ -130,7 +130,7 @@ class Linked:
             return 0
         is_its_own = bare.object.flags & targets.MACH_MASK == chip.mach
         wanted = targets.features(bare.object.flags, image[8])
-        return 1 + 4 * is_its_own + sum(one in ("on", "off") for one in wanted)
+        return int(1 + 4 * is_its_own + sum(one in ("on", "off") for one in wanted))
 
     def place(self, va: int) -> bytes:
         """The image, relocated for this address."""

@@ -30,10 +30,6 @@ class GpuModule(ABC):
     image      the bytes that it was made from
     entries    names of its kernels
     variables  names of its variables: __device__, __constant__ and __managed__ ones
-
-    >>> module = hcq.open("AMD").module(image)
-    >>> module.variable("weights").write(data)
-    >>> device.run(module.program("apply"), [out], grid=(8, 1, 1), block=(64, 1, 1))
     """
 
     def __init__(
