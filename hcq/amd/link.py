@@ -40,6 +40,7 @@ ABI_VERSIONS = range(1, 5)  # code object versions 3 to 6
 MANAGED = (
     ".managed"  # HIP: what a variable's own symbol points to, once a loader has stored its address there
 )
+COMPILERS_OWN = "__hip_cuid_"  # clang's mark of a source file
 UNREAD_TABLES = {
     elf.SHT_REL: "SHT_REL, which have no addends",
     elf.SHT_RELR: "SHT_RELR, which only linked objects have",
@@ -116,6 +117,7 @@ class Linked:
         else:
             self._lay_out_segments()
         self.metadata = kernels_of(self.object)
+        self.has_writable = False  # a variable of such that kernels write
         self.variables = self._find_variables()
         self.kernels = self._find_kernels()
 
@@ -335,12 +337,15 @@ class Linked:
         placed: dict[str, tuple[int, int]] = {}
         for symbol in self._symbols:
             is_data = symbol.type == elf.STT_OBJECT and not symbol.name.endswith(".kd")
+            if symbol.name.startswith(COMPILERS_OWN):
+                continue
             if not is_data or symbol.section == elf.SHN_ABS or symbol.is_undefined:
                 continue
             at = self._symbol_address(symbol, 0)
             if not 0 <= at <= at + symbol.size_bytes <= self.size_bytes - GUARD_BYTES:
                 raise self.object.refuse(f"variable {symbol.name!r} lies at {at:#x}, outside the image")
             placed[symbol.name] = at, symbol.size_bytes
+            self.has_writable |= self._is_writable(symbol)
         found = {}
         for name, (at, size) in placed.items():
             own, pointer_bytes = placed.get(name.removesuffix(MANAGED), (-1, 0))
@@ -349,6 +354,15 @@ class Linked:
             elif name + MANAGED not in placed:
                 found[name] = Variable(at, size)
         return found
+
+    def _is_writable(self, symbol: Symbol) -> bool:
+        if self.object.type == elf.ET_REL:
+            return bool(self.object.sections[symbol.section].flags & elf.SHF_WRITE)
+        return any(
+            segment.flags & elf.PF_W and segment.va <= symbol.value < segment.va + segment.memory_bytes
+            for segment in self.object.segments
+            if segment.type == elf.PT_LOAD
+        )
 
     def _find_kernels(self) -> dict[str, Kernel]:
         """Every symbol NAME.kd, its descriptor checked field by field."""

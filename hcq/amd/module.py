@@ -37,7 +37,7 @@ class AmdModule(GpuModule):
     def __init__(self, device: AmdDevice, name: str, image: bytes, linked: Linked) -> None:
         places = {key: (one.offset, one.size_bytes) for key, one in linked.variables.items()}
         super().__init__(device, name, image, tuple(linked.kernels), places)
-        self.linked = linked
+        self.linked, self.has_writable = linked, linked.has_writable
         self.code, self.va = device._alloc_aligned(linked.size_bytes, linked.alignment, f"{name} code")
         self.code.write(linked.place(self.va), self.va - self.code.address)
         device.note_code()
