@@ -13,6 +13,7 @@ is read by its dynamic segment, as loaders do: it may have been stripped of its 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -266,12 +267,24 @@ class Linked:
                 self._contents.append((segment.va, content))
                 end = max(end, segment.va + segment.memory_bytes)
         dynamic = Dynamic(self.object, RELATIVE64)
-        self._symbols = dynamic.symbols
+        self._symbols = [*dynamic.symbols, *self._local_symbols({one.name for one in dynamic.symbols})]
         nobody = Symbol("", elf.STB_LOCAL, elf.STT_NOTYPE, elf.SHN_UNDEF, 0, 0)
         for one in dynamic.relocations:
             symbol = dynamic.symbols[one.symbol] if one.symbol else nobody
             self._relocations.append((0, end, one, symbol))
         self.size_bytes = end + GUARD_BYTES
+
+    def _local_symbols(self, known: set[str]) -> list[Symbol]:
+        """What a section table still names beside the dynamic symbols: hidden kernels, static variables."""
+        tables = [table for table in self.object.sections if table.type == elf.SHT_SYMTAB]
+        found = [
+            symbol
+            for table in tables
+            for symbol in self.object.symbols(table)
+            if symbol.type == elf.STT_OBJECT and 0 < symbol.section < elf.SHN_LORESERVE
+        ]
+        count = Counter(symbol.name for symbol in found)
+        return [one for one in found if one.name not in known and count[one.name] == 1]
 
     def _is_loaded(self, section: Section) -> bool:
         return bool(
