@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.passed import Passed, left
+
 if TYPE_CHECKING:
     from hcq.device import Device
 
@@ -72,6 +74,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run what is marked thorough, too: known laws over more seeds, machines and formats",
     )
+    group.addoption("--passed-to", metavar="FILE", help="write the names of the tests that pass to this file")
+    group.addoption(
+        "--except-passed", metavar="FILE", help="leave out the tests that an earlier run wrote to this file"
+    )
     group.addoption("--pictures", metavar="DIR", help="keep the pictures that tests take of pages")
 
 
@@ -85,6 +91,8 @@ def pytest_configure(config: pytest.Config) -> None:
         choose_at_random(int(seed))
     if hasattr(config, "workerinput"):
         return  # a process of pytest-xdist: it inherits the environment made below
+    if path := config.getoption("--passed-to"):
+        config.pluginmanager.register(Passed(Path(path)))
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # files go to processes in the order of _longest_first
     for name in [name for name in os.environ if name.startswith("HCQ_")]:
@@ -112,6 +120,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--thorough"):
         left_out.append("thorough")
     out = {item for item in items for marker in left_out if item.get_closest_marker(marker)}
+    if path := config.getoption("--except-passed"):
+        out |= {*items} - {*left(items, Path(path))}
     if out:
         config.hook.pytest_deselected(items=[*out])
         items[:] = [item for item in items if item not in out]
