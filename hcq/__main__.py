@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq import config
+from hcq.checks import printable
 from hcq.config import SWITCHES
 from hcq.errors import HcqError
 
@@ -81,11 +82,16 @@ def main(argv: Sequence[str] | None = None, host: Host | None = None) -> int:
         status: int = options.act(options)
         sys.stdout.flush()
     except HcqError as error:
-        print(f"hcq {options.verb}: {error}", file=sys.stderr)
+        print(f"hcq {options.verb}: {printable(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"hcq {options.verb}: {printable(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
+        return 2
     return status
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from hcq.frontend.onnx.proto import TensorRecord
 from hcq.frontend.onnx.wire import Damaged, packed_varints
+from hcq.frontend.state.mapped import opened
 from hcq.ir.dtype import DType, dtypes
 
 # TensorProto.DataType -> ours
@@ -153,7 +154,7 @@ def _external(record: TensorRecord, dtype: DType, folder: Path | None) -> memory
 
 def map_file(path: Path) -> memoryview:
     """A file as memory; empty for an empty one."""
-    with open(path, "rb") as file:
+    with opened(path, "OnnxModel") as file:
         if not os.fstat(file.fileno()).st_size:
             return memoryview(b"")
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hcq.frontend.errors import DamagedFile, UsageError
+from hcq.frontend.state.mapped import opened
 from hcq.frontend.state.weights import Weights
 
 WRITTEN = (".safetensors", ".gguf", ".npz", ".npy", ".pt", ".pth")
@@ -58,7 +59,7 @@ def load(
         where = _in_folder(where)
     if where.name.endswith(".index.json"):
         return safetensors.read_index(where, device)
-    with open(where, "rb") as file:
+    with opened(where, "load") as file:
         head = file.read(16)
     if head[:4] == gguf.MAGIC:
         return gguf.read(where, device)

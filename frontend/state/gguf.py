@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from typing import Any, NoReturn, overload
 from hcq.frontend.errors import MissingFile, UsageError
 from hcq.frontend.state import blocks
 from hcq.frontend.state.blocks import Format
-from hcq.frontend.state.mapped import Mapped, Reader
+from hcq.frontend.state.mapped import BYTES_OF_A_TENSOR, Mapped, Reader
 from hcq.frontend.state.quantised import placed
 from hcq.frontend.state.weights import Entry, Weights, plain_entry
 from hcq.ir.dtype import dtypes
@@ -76,6 +77,27 @@ class Texts(Sequence[str]):
 
     def __repr__(self) -> str:
         return f"Texts({len(self)}: {', '.join(map(repr, self[:3]))}{', ...' if len(self) > 3 else ''})"
+
+
+class Flags(Sequence[bool]):
+    """Bools of a file, a byte each."""
+
+    def __init__(self, data: memoryview):
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    @overload
+    def __getitem__(self, place: int) -> bool: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[bool]: ...
+    def __getitem__(self, place: int | slice) -> bool | list[bool]:
+        found = self._data[place]
+        return list(map(bool, found)) if isinstance(found, memoryview) else bool(found)
+
+    def __repr__(self) -> str:
+        return f"Flags({len(self)}: {', '.join(map(repr, self[:3]))}{', ...' if len(self) > 3 else ''})"
 
 
 def read(path: str | os.PathLike[str], device: str | None = None, call: str = "load") -> Weights:
@@ -140,6 +162,7 @@ def _read_one(path: str | os.PathLike[str], call: str) -> tuple[dict[str, Any], 
     start = -(-reader.at // alignment) * alignment
     entries: list[Entry] = []
     seen: set[str] = set()
+    file.charge(BYTES_OF_A_TENSOR * tensors)
     ends = sorted({start + offset for _, _, _, offset in infos})
     for name, shape, number, offset in infos:
         if name in seen:
@@ -158,7 +181,10 @@ def _text(reader: Reader) -> str:
     size = reader.whole(8)
     if size > MAX_TEXT_BYTES:
         raise reader.file.damaged(f"a string of {size} bytes at byte {reader.at}")
-    return str(reader.take(size), "utf-8", "replace")
+    raw = reader.take(size)
+    found = str(raw, "utf-8", "replace")
+    reader.file.charge(size + sys.getsizeof(found))  # one wide letter, and each takes four bytes
+    return found
 
 
 def _value(reader: Reader, kind: int, key: str) -> Any:
@@ -175,8 +201,10 @@ def _value(reader: Reader, kind: int, key: str) -> Any:
         letter, size = NUMBERS[kind]
         raw = reader.take(count * size)
         if letter == "?":
-            return list(map(bool, raw)) if count < 1 << 16 else array("B", bytes(raw))
-        return array(letter, bytes(raw))
+            return list(map(bool, raw)) if count <= 16 else Flags(raw)
+        numbers = array(letter)
+        numbers.frombytes(raw)
+        return numbers
     if kind != STRING:
         raise reader.file.damaged(
             f"{key!r} is an array of type {kind}; of numbers and strings there are arrays"
