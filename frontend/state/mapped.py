@@ -29,7 +29,9 @@ def opened(path: str | os.PathLike[str], call: str) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        raise MissingFile(f"[{call}] there is no file {os.fspath(path)}.") from None
+        raise MissingFile(
+            f"[{call}] {os.fspath(path)}: No such file. Give the path of one that is there."
+        ) from None
     kind = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(kind):
         os.close(descriptor)

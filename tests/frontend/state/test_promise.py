@@ -96,7 +96,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
         tensors=b"".join(struct.pack("<Q", 5) + b"%5d" % i + struct.pack("<IQIQ", 1, 0, 0, 0) for i in range(65_000)),
         count=65_000,
     )),
-    "one member under many names": (".npz", lambda: one_member_under_many_names(60_000)),
+    "one member under many names": (".npz", lambda: one_member_under_many_names(20_000)),
 }  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def test_a_list_that_is_in_many_places_is_one_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".safetensors", ".gguf", ".npz", ".pt", ".index.json", ".npy"])
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"x{suffix}"
-    with pytest.raises(UsageError, match="there is no file"):
+    with pytest.raises(UsageError, match="No such file"):
         hcq.load(path)
     os.mkfifo(path)
     with pytest.raises(UsageError, match="is a FIFO: give a file"):
