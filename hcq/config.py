@@ -57,7 +57,8 @@ SWITCHES: dict[str, str] = {
     "HCQ_CPUS": "CPU devices (CPU:0, CPU:1, ...) that share HCQ_THREADS, each with as many of them (default 1)",
     "HCQ_AMD_QUEUE": "pm4 or aql: the packets of AMD compute queues (default: what suits the GPU)",
     "HCQ_NV_RENDERER": "ptx (LLVM writes PTX) or cuda (CUDA C through nvrtc): how NV kernels are made (default ptx)",
-    "HCQ_VISIBLE": "device numbers to use, comma separated: the first is then number 0 (default all)",
+    "HCQ_VISIBLE": "GPUs to use, comma separated, as AMD:1 or as numbers of every kind: the first is then number 0;"
+    " empty hides all (default all)",
 }
 
 
@@ -86,7 +87,7 @@ class Config:
     timeout_ms: int = 30_000
     threads: int = 1
     compilers: int = 1
-    visible: tuple[int, ...] | None = None
+    visible: tuple[tuple[str, int], ...] | None = None  # kind ("" for each kind of GPU) and number, in order
     amd_queue: str = ""
     nv_renderer: str = "ptx"
 
@@ -106,7 +107,6 @@ class Config:
         for name in environ:
             if name.startswith("HCQ_") and name not in SWITCHES:
                 raise UsageError(f"{name} is not a switch. The switches are {', '.join(SWITCHES)}.")
-        visible = _words(environ, "HCQ_VISIBLE")
         profile = _profile(environ)
         return Config(
             device=environ.get("HCQ_DEVICE", "").strip() or "CPU",
@@ -136,8 +136,24 @@ class Config:
             compilers=_number(environ, "HCQ_COMPILERS", cores(), 1, 1024),
             amd_queue=_word(environ, "HCQ_AMD_QUEUE", AMD_QUEUES),
             nv_renderer=_word(environ, "HCQ_NV_RENDERER", NV_RENDERERS) or "ptx",
-            visible=tuple(_visible(word) for word in visible) if visible else None,
+            visible=tuple(_visible(word) for word in _words(environ, "HCQ_VISIBLE"))
+            if "HCQ_VISIBLE" in environ
+            else None,
         )
+
+    def numbers_of(self, kind: str) -> tuple[int, ...] | None:
+        """The numbers of the devices of a kind that HCQ_VISIBLE shows, in its order; None when it hides none of them.
+
+        >>> Config.read({"HCQ_VISIBLE": "AMD:1"}).numbers_of("AMD")
+        (1,)
+        """
+        if self.visible is None:
+            return None
+        named = tuple(number for word, number in self.visible if word == kind)
+        if named or kind == "CPU":
+            return named or None
+        everywhere = tuple(number for word, number in self.visible if not word)
+        return everywhere if everywhere or not self.visible else None
 
 
 def current() -> Config:
@@ -167,11 +183,11 @@ _current: Config | None = None
 def _words(environ: Mapping[str, str], name: str, valid: tuple[str, ...] | None = None) -> tuple[str, ...]:
     words = tuple(word.strip() for word in environ.get(name, "").split(",") if word.strip())
     for word in words:
-        if valid is not None and word not in valid:
+        if valid is not None and word.lower() not in valid:
             raise UsageError(
                 f"{name}={environ[name]!r}: unknown word {word!r}. Valid words: {', '.join(valid)}."
             )
-    return words
+    return words if valid is None else tuple(word.lower() for word in words)
 
 
 def _word(environ: Mapping[str, str], name: str, valid: tuple[str, ...]) -> str:
@@ -208,10 +224,13 @@ def _number(environ: Mapping[str, str], name: str, default: int, low: int, high:
     return int(text)
 
 
-def _visible(word: str) -> int:
-    if not is_decimal(word):
-        raise UsageError(f"HCQ_VISIBLE: {shown(word)} is not a device number. Give numbers such as 0,1.")
-    return int(word)
+def _visible(word: str) -> tuple[str, int]:
+    kind, colon, number = word.upper().rpartition(":")
+    if not is_decimal(number) or (colon and not kind.isalnum()):
+        raise UsageError(
+            f"HCQ_VISIBLE: {shown(word)} is not a device number. Give numbers such as 0,1, or devices such as AMD:1."
+        )
+    return kind, int(number)
 
 
 def _path(environ: Mapping[str, str], name: str) -> Path | None:

@@ -177,6 +177,8 @@ class Commands:
 
     def _signal(self, va: int, value: int) -> None:
         cell = self.device.cell_of(va)
+        if value < cell.asked:
+            self.device.lower(cell, va, value, self.cells)
         self.cells.append(cell)
         cell.asked = value
         if cell.is_shown:
