@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import hcq
 from hcq import config
 from hcq.checks import printable
 from hcq.config import SWITCHES
@@ -183,6 +184,7 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"hcq {hcq.__version__}")
     verbs = parser.add_subparsers(
         dest="verb", metavar="devices | doctor | emulate | llm | onnx | run | search | show"
     )

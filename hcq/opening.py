@@ -29,8 +29,8 @@ def open(name: str = "CPU") -> Any:
     backend = backends.find(kind)
     if backend is None or not backend.device or not (number == "" or checks.is_decimal(number)):
         raise UsageError(
-            f"open({checks.shown(name)}): unknown device. Known are {', '.join(backends.names())}; a number may follow, "
-            "as in CPU:0."
+            f"open({checks.shown(name)}): unknown device. Known are {', '.join(backends.names())}; a number may "
+            "follow, as in CPU:0."
         )
     settings = config.current()
     is_emulated = bool(settings.emulate) and kind in backends.emulated(settings.emulate)
