@@ -27,7 +27,9 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hcq.doctor.check import Check, Status
-from hcq.errors import HcqError, UsageError
+from hcq.errors import DriverError, HcqError, UsageError
+from hcq.nv import nodes
+from hcq.port import LinuxPort
 from hcq.tools.hw import archive, keeper, report
 from hcq.tools.hw.child import kind_of
 from hcq.tools.hw.plan import CAPTURE, LIMIT_S, VENDORS, Item, items
@@ -109,9 +111,14 @@ def first_device() -> str:
     """The kind of the first GPU whose kernel driver is here, or that is emulated; "" for none."""
     words = [word.partition(":")[0].strip().upper() for word in os.environ.get("HCQ_EMULATE", "").split(",")]
     for kind in VENDORS:
-        if kind in words or (not any(words) and Path(SIGNS[kind]).exists()):
+        if kind in words or (not any(words) and is_here(kind)):
             return kind
     return ""
+
+
+def is_here(kind: str) -> bool:
+    """Whether the kernel driver of a kind of GPU is here; NVIDIA's is, too, where nobody has made its files."""
+    return Path(SIGNS[kind]).exists() or (kind == "NV" and nodes.is_loaded(LinuxPort()))
 
 
 def check(options: argparse.Namespace, device: str) -> int:
@@ -127,7 +134,7 @@ def check(options: argparse.Namespace, device: str) -> int:
     results: list[Check] = []
 
     def say(text: str) -> None:
-        if not options.json:
+        if text and not options.json:
             print(text, flush=True)
 
     if not device:
@@ -135,6 +142,8 @@ def check(options: argparse.Namespace, device: str) -> int:
     interrupted = False
     try:
         is_emulated = bool(os.environ.get("HCQ_EMULATE"))
+        if kind_of(device) == "NV" and not is_emulated:
+            say(made_files())
         files = keeper.gpu_files() if kind_of(device) == "NV" and not is_emulated else []
         with keeper.holding(files) as held:
             for line in held:
@@ -157,6 +166,21 @@ def check(options: argparse.Namespace, device: str) -> int:
     if not device:
         return CANNOT
     return FAILED if interrupted or report.has_failed(results) else 0
+
+
+def made_files() -> str:
+    """Make NVIDIA's device files where they are missing, so that they can be held open; what came of it."""
+    port, found = LinuxPort(), []
+    for path in (SIGNS["NV"], "/dev/nvidia0", nodes.UVM):
+        there = os.path.exists(path)
+        try:
+            port.close(nodes.open_node(port, path))
+        except DriverError as refusal:
+            found.append(f"{'':>7}  {refusal}")
+            continue
+        if not there:
+            found.append(f"{'':>7}  {path} was made")
+    return "\n".join(found)
 
 
 def nothing_here() -> str:

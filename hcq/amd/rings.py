@@ -41,6 +41,7 @@ from hcq.gpu.release import do_all, quietly
 from hcq.port import PAGE_BYTES, Port
 
 RING_BYTES = 1 << 20
+SAVE_PLACE = Place.SHARED  # of the context save area
 PACKET_WORDS = aql.PACKET_BYTES // 4
 NOT_READY = aql.Header(type=aql.PacketType.INVALID).words[0]
 WPTR_AT, RPTR_AT = 0, 64  # in the page of pointers; AQL has them where amd_queue_t says
@@ -136,7 +137,7 @@ class Ring(ABC):
         if self.is_copying:
             return {}
         sizes = queue_sizes(self.node, chip)
-        area = self._alloc(sizes.area_bytes, Place.SHARED)
+        area = self._alloc(sizes.area_bytes, SAVE_PLACE)
         view = native.view(area.va, sizes.area_bytes)
         for offset, header in area_headers(sizes, self.node.xccs):
             view[offset : offset + len(header)] = header

@@ -145,15 +145,17 @@ class Shader:
         code = self._code(view, program, counts)
         kernel = code.kernel
         grid, block = grid_of(qmd), block_of(qmd)
-        bank = self._bank0(view, qmd)
+        needs_bank = qmd.value("constant_buffer_valid_0") or not is_lone_exit(kernel)
+        bank = self._bank0(view, qmd) if needs_bank else b""
         self._check_windows(view, windows, program)
-        check_bank0(self.chip, qmd, code, bank, windows)
+        if needs_bank:
+            check_bank0(self.chip, qmd, code, bank, windows)
         if any(view.read(program, CODE_BYTES, CONSTANTS)):  # zeros stand for the code where there is only PTX
             check_constants(qmd, code)
         dynamic = self._shared(qmd, kernel, program)
         self._check_local_memory(qmd, view, windows)
         at = self.chip.param_offset_of(kernel.param_bytes)
-        if at + kernel.param_bytes > len(bank):
+        if needs_bank and at + kernel.param_bytes > len(bank):
             raise LaunchError(
                 f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
                 f"{kernel.param_bytes} bytes of parameters at {at:#x}"
@@ -299,6 +301,11 @@ class Shader:
         check_local_counts(windows)
         for _ in view.spans(windows.local_memory, windows.local_bytes_per_tpc * TPCS, Access.WRITE, THREADS):
             pass
+
+
+def is_lone_exit(kernel: Kernel) -> bool:
+    """Whether a kernel does nothing but end: it reads nothing of constant bank 0."""
+    return not kernel.param_bytes and len(kernel.function.body) <= 1
 
 
 def check_local_counts(windows: Windows) -> None:
