@@ -1,6 +1,6 @@
 """Check a GPU driven by hcq on real hardware, and gather what its developers need to see.
 
-In       a device's name, or none; Python and cffi have to be installed, and without cffi the host is still described
+In       a device's name, or none; nothing but Python has to be installed
 Out      what works, with figures beside the vendor's; a folder, and one archive of it under 16 MiB
 Changes  the GPU: memory, launches, a fault and a hang on purpose; the folder, the archive
 Next     hw/plan.py (what is asked), hw/runner.py (a process for each), docs/hardware.md (what ran, what to send)
@@ -56,8 +56,9 @@ EPILOG = """examples:
   python tools/hw_check.py --calm                   nothing that stops a channel on purpose or may hang the GPU
   HCQ_EMULATE=nv:sm_90 python tools/hw_check.py     the same against an emulated GPU, smaller
 
-what it needs: the kernel driver (nvidia-open, or amdgpu) and read-write access to its device files;
-  pip install cffi      no CUDA or ROCm, no compiler, no root. Without cffi, or without a driver, it still says why.
+what it needs: the kernel driver (nvidia-open, or amdgpu), read-write access to its device files, and Python 3.10 or
+  later; no package, no CUDA or ROCm, no compiler, no root. Without a driver it still says why. `make hw-check` puts all
+  of it into one file, build/hw_check.pyz, for a machine that has no checkout: python3 hw_check.pyz
 
 what to send: hw-report.zip. docs/hardware.md has all that is in it: reports, the machine's facts, recorded runs, what
   the vendor's runtime was seen to do, standard error of every check; no data of yours and no names of users.
@@ -171,6 +172,8 @@ def check(options: argparse.Namespace, device: str) -> int:
 def made_files() -> str:
     """Make NVIDIA's device files where they are missing, so that they can be held open; what came of it."""
     port, found = LinuxPort(), []
+    if not nodes.is_loaded(port):
+        return ""
     for path in (SIGNS["NV"], "/dev/nvidia0", nodes.UVM):
         there = os.path.exists(path)
         try:

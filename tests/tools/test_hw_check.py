@@ -395,14 +395,14 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_named_by_the_file_that_is_miss
     assert "/dev/" in found["opening"]["text"]
 
 
-def test_without_cffi_the_machine_is_described_and_the_package_is_named(emulated, tmp_path):
-    folder = emulated("nv:sm_90")
+@pytest.mark.deadline(120)
+@pytest.mark.parametrize("word", ["nv:sm_90", "amd:gfx1100"])
+def test_without_cffi_all_is_asked_all_the_same(emulated, tmp_path, word):
+    folder = emulated(word)
     (tmp_path / "blocked" / "_cffi_backend.py").write_text('raise ImportError("no cffi", name="cffi")\n')
-    assert main(["-o", str(folder), "--only", "host,opening,launches"]) == 1
-    found = results_of(folder)
-    assert found["host"]["status"] == "ok"
-    assert found["opening"]["status"] == "failed"
-    assert "pip install" in found["opening"]["fix"]
+    (tmp_path / "blocked" / "cffi.py").write_text('raise ImportError("no cffi", name="cffi")\n')
+    assert main(["-o", str(folder), "--only", "host,opening,ladder,copies,trap"]) == 0
+    assert {one["status"] for one in results_of(folder).values()} == {"ok"}
 
 
 def test_the_report_names_what_is_running_before_it_runs(tmp_path):
@@ -443,7 +443,7 @@ def test_the_help_teaches_what_it_needs_and_what_to_send(capsys):
         main(["--help"])
     page = capsys.readouterr().out
     for words in (
-        "pip install cffi",
+        "make hw-check",
         "what to send",
         "hw-report.zip",
         "--calm",
