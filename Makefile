@@ -38,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
+.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak hw-check lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -50,6 +50,7 @@ help:
 	@echo "make test-installed  a part of the tests, against a wheel in an environment of its own"
 	@echo "make test-vendor     AMD's own runtimes and compiler on emulated GPUs (apt install rocminfo hipcc libhsa-runtime-dev)"
 	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
+	@echo "make hw-check put the check of a GPU into one file that any Python from 3.10 on runs: build/hw_check.pyz"
 	@echo "make lint     formatting, lint rules, types, the laws of imports"
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
@@ -110,6 +111,10 @@ test-installed: $(VENV)/test.stamp
 # attacks, not examples: docs/reliability.md; each failure is a line that repeats it
 soak: $(VENV)/test.stamp
 	@$(BIN)/python -m tests.campaigns --seconds $(SOAK_SECONDS) --jobs $(JOBS) $(SOAK_FLAGS)
+
+# no environment is needed to make it, and none to run it
+hw-check:
+	@$(PYTHON) tools/hw_check_file.py build/hw_check.pyz
 
 lint: $(VENV)/lint.stamp
 	@$(BIN)/ruff format --check .

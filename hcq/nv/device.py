@@ -174,10 +174,22 @@ class NvDevice(HostAccess):
         self.channel = Channel(
             self.gpu_memory, gpu.subdevice, gpu.vaspace, self.chip, gpu.doorbell, self._ring, self._cells
         )
+        self._know_ring(self.channel)
         self._first = [self.encoder.setup(), self.encoder.new_code]
         if self.local is not None:
             va, per_tpc, _ = self.local
             self._first.append(self.encoder.local_memory(va, per_tpc, self.gpu.tpc_count))
+
+    def _know_ring(self, channel: Channel) -> None:
+        """How a channel's ring learns what was read, and whether its doorbell may overtake a store."""
+        timeline, cell = self.timeline, self.timeline._cell
+
+        def passed() -> int:
+            value: int = cell[0]
+            return value if value <= timeline.submitted else 0  # a stray store into it is not progress
+
+        channel.fifo.passed = passed
+        channel.fifo.reads_put_back = self.gpu.reads_put_back
 
     def has_copy_channel(self) -> bool:
         """Whether copies can run beside kernels: makes their channel when first asked, or says in facts() why not."""
@@ -207,6 +219,7 @@ class NvDevice(HostAccess):
         made = CopyChannel(
             engine, self.gpu_memory, gpu.subdevice, gpu.vaspace, self.chip, gpu.doorbell, ring, notifier
         )
+        self._know_ring(made)
         words = self.copy_encoder.setup_copies()
         native.write(notifier.va + SETUP_AT, words, len(words))
         made.fifo.write([segment(notifier.va + SETUP_AT, len(words) // 4)], lambda count: None)
@@ -360,7 +373,7 @@ class NvDevice(HostAccess):
         shown = [fifo.put != put and fifo.is_visible(put) for fifo, put in zip(fifos, before)]
         if not any(shown):
             for fifo, put in zip(fifos, before):
-                fifo.put = put
+                fifo.take_back(put)
             return Sent.NOTHING
         if not all(is_shown or fifo.put == put for is_shown, fifo, put in zip(shown, fifos, before)):
             self._abandoned = True  # what one ring has of it may wait for what the other has not
@@ -392,7 +405,11 @@ class NvDevice(HostAccess):
             if not fifo.has_room(len(entries)):
                 self._wait_for_room(len(entries))
             copies.fifo.write(copying, self._wait_for_copies)
+            if value:
+                copies.fifo.mark(value)
         fifo.write(entries, self._wait_for_room)
+        if value:
+            fifo.mark(value)
         if copying:
             self.commit()
         else:
@@ -461,6 +478,8 @@ class NvDevice(HostAccess):
             "driver": self.abi.version,
             "max_grid": MAX_GRID[0],
             "max_block": self.chip.max_block,
+            "sm_version": f"{self.gpu.sm_version:#x}",
+            "sass_version": f"{self.chip.sass_version:#x}",
         }
 
     def stats(self) -> dict[str, int]:

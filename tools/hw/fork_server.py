@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MODULES = ("checks", "evidence", "experiments", "host", "ladder", "variants")  # of this folder
-OF_VENDOR = ("evidence", "host", "ladder", "variants")
+OF_VENDOR = ("evidence", "experiments", "host", "ladder", "variants")
 OTHERS = ("_cffi_backend", "hcq.doctor.examine", "hcq.observe.report")
 MESSAGE_BYTES = 1 << 16
 GRACE_S = 5.0  # for a process to go after it was killed: one in the kernel's hands may not

@@ -26,7 +26,7 @@ from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.run import Kernel, Report
-from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPCS_PER_GPC, Chip, Spec
+from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
 from hcq.emu.traffic import LEAST_STEPS, Tally
 from hcq.errors import UsageError
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
@@ -58,12 +58,16 @@ class Code(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """What a channel has said: where the generic windows begin; where local memory is, and how much of it a TPC has."""
+    """What a channel has said: where the generic windows begin; where local memory is, how much of it a TPC has, for
+    how many of them, and for how many GPCs with several TPCs and with one (0: not said)."""
 
     shared: int
     local: int
     local_memory: int
     local_bytes_per_tpc: int
+    tpcs: int = 0
+    plural_gpcs: int = 0
+    singleton_gpcs: int = 0
 
 
 class Bank0(NamedTuple):
@@ -141,15 +145,17 @@ class Shader:
         code = self._code(view, program, counts)
         kernel = code.kernel
         grid, block = grid_of(qmd), block_of(qmd)
-        bank = self._bank0(view, qmd)
+        needs_bank = qmd.value("constant_buffer_valid_0") or not is_lone_exit(kernel)
+        bank = self._bank0(view, qmd) if needs_bank else b""
         self._check_windows(view, windows, program)
-        check_bank0(self.chip, qmd, code, bank, windows)
+        if needs_bank:
+            check_bank0(self.chip, qmd, code, bank, windows)
         if any(view.read(program, CODE_BYTES, CONSTANTS)):  # zeros stand for the code where there is only PTX
             check_constants(qmd, code)
         dynamic = self._shared(qmd, kernel, program)
         self._check_local_memory(qmd, view, windows)
         at = self.chip.param_offset_of(kernel.param_bytes)
-        if at + kernel.param_bytes > len(bank):
+        if needs_bank and at + kernel.param_bytes > len(bank):
             raise LaunchError(
                 f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
                 f"{kernel.param_bytes} bytes of parameters at {at:#x}"
@@ -292,8 +298,33 @@ class Shader:
                 f"{needed:#x} bytes per TPC; SET_SHADER_LOCAL_MEMORY_NON_THROTTLED gave "
                 f"{windows.local_bytes_per_tpc:#x}"
             )
+        check_local_counts(windows)
         for _ in view.spans(windows.local_memory, windows.local_bytes_per_tpc * TPCS, Access.WRITE, THREADS):
             pass
+
+
+def is_lone_exit(kernel: Kernel) -> bool:
+    """Whether a kernel does nothing but end: it reads nothing of constant bank 0."""
+    return not kernel.param_bytes and len(kernel.function.body) <= 1
+
+
+def check_local_counts(windows: Windows) -> None:
+    """Local memory is given to as many units as SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C says: fewer than there are
+    would leave some without. The counts of GPCs may be left out; that they are what their names say is our inference.
+    """
+    of_gpcs = [mask.bit_count() for mask in TPC_MASKS]
+    several = sum(count > 1 for count in of_gpcs)
+    said = windows.plural_gpcs or windows.singleton_gpcs
+    for name, given, least in (
+        ("MAX_SM_COUNT", windows.tpcs, TPCS),
+        ("MAX_PLURAL_TPC_GPC_COUNT", windows.plural_gpcs, several if said else 0),
+        ("MAX_SINGLETON_TPC_GPC_COUNT", windows.singleton_gpcs, len(of_gpcs) - several if said else 0),
+    ):
+        if given < least:
+            raise LaunchError(
+                f"Graphics SKEDCHECK: a kernel with local memory, and SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C.{name} "
+                f"is {given}; this GPU has {least}"
+            )
 
 
 def check_bank0(chip: Chip, qmd: Qmd, code: Code, bank: bytes, windows: Windows) -> None:
@@ -439,6 +470,9 @@ def check_launch(chip: Chip, qmd: Qmd) -> None:
         allowed = (QmdType.GRID_CTA,) if isinstance(qmd, QmdV5) else (QmdType.GRID_CTA, QmdType.QUEUE)
         if kind not in allowed:
             raise refuse(f"QMD_TYPE is {kind!r}; only GRID_CTA is emulated, clusters and queues are not")
+    sass = qmd.value("sass_version")
+    if sass not in (0, chip.sass_version):  # 0: a driver that does not say, as Mesa's
+        raise refuse(f"SASS_VERSION is {sass:#x}; the SMs are of {chip.sass_version:#x}")
     width, height, depth = block = block_of(qmd)
     threads = width * height * depth
     if not 0 < threads <= MAX_THREADS or depth > 64:
