@@ -24,7 +24,7 @@ from hcq.emu.amd.kfd_topology import EmulatedNode, files, make_nodes
 from hcq.emu.amd.memory import PAGE
 from hcq.emu.amd.render_node import RenderNode
 from hcq.emu.amd.spec import USUAL_KFD, Spec, parse
-from hcq.emu.backing import DeviceMemory
+from hcq.emu.backing import NODE_BYTES, DeviceMemory
 from hcq.emu.kernel import DeviceNode, File, Kernel, Process, Refusal
 from hcq.emu.watched_call import watched
 from hcq.kernel_observer import KernelObserver
@@ -126,7 +126,7 @@ class EmulatedKfd(Kernel):
 
     def __init__(self, specs: list[Spec]) -> None:
         self.topology = make_nodes(specs)
-        self.memory = DeviceMemory("kfd")
+        self.memory = DeviceMemory("kfd", NODE_BYTES)
         self.lock = threading.Lock()
         self.lines: list[str] = []
         self._files = files(self.topology)

@@ -53,6 +53,26 @@ def test_what_was_given_back_is_zero_for_the_next_owner() -> None:
     assert not second.data.any()
 
 
+def test_a_file_that_others_get_keeps_its_size_and_refuses_what_is_beyond_it() -> None:
+    file = backing.DeviceMemory("shared", 1 << 30)
+    first = Backing(8192, file)
+    for size in (0, 4096, 1 << 31):
+        with pytest.raises(PermissionError):
+            os.ftruncate(file.fd, size)
+        with open(f"/proc/self/fd/{file.fd}", "r+b") as anew, pytest.raises(PermissionError):
+            os.ftruncate(anew.fileno(), size)
+    first.data[:] = 1
+    with pytest.raises(DriverError, match="ENOMEM"):
+        Backing(1 << 30, file)
+    assert os.fstat(file.fd).st_size == 1 << 30
+
+
+def test_aligned_places_are_used_again() -> None:
+    file = backing.DeviceMemory("shared", 1 << 40)
+    offsets = {Backing(8192, file, multiple_of=4 << 30).offset for _ in range(5)}
+    assert offsets == {0}
+
+
 @pytest.mark.parametrize("word", KINDS)
 def test_buffers_cost_no_descriptors(word: str) -> None:
     device = KINDS[word](word.partition(":")[0].upper(), port_for((word,)))

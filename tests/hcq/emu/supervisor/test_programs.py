@@ -161,6 +161,47 @@ def test_a_trace_that_cannot_be_written_is_refused_before_the_program_starts(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("words", ["amd:gfx1100", "amd:gfx942", "nv:sm_89"])
+def test_a_program_that_cuts_or_fills_its_devices_files_harms_nobody_else(
+    emulate: Program, words: str
+) -> None:
+    """Their memory is mapped here, too: a file that becomes shorter would end the supervisor (SIGBUS)."""
+    done = emulate(
+        """
+        import hcq
+        device = hcq.open(words[0])
+        device.alloc(1 << 22).write(bytes(1 << 22))
+        def refused(act):
+            try:
+                act()
+            except OSError:
+                return
+            raise AssertionError("it was done")
+        for fd in map(int, os.listdir("/proc/self/fd")):
+            path = f"/proc/self/fd/{fd}"
+            try:
+                is_file = os.readlink(path).startswith(("/memfd:", "/dev/kfd", "/dev/dri", "/dev/nvidia"))
+            except OSError:
+                continue
+            if not is_file:
+                continue
+            has_memory = os.lseek(os.open(path, os.O_RDONLY), 0, os.SEEK_END) > 0
+            for size in (0, 1 << 50) if has_memory else (1 << 50,):
+                refused(lambda: os.ftruncate(fd, size))
+                refused(lambda: os.truncate(path, size))
+            if has_memory:
+                refused(lambda: os.close(os.open(path, os.O_RDWR | os.O_TRUNC)))
+            refused(lambda: os.posix_fallocate(fd, 0, 1 << 40))
+            refused(lambda: os.write(fd, b"x"))
+        again = device.alloc(1 << 16)
+        again.write(b"7" * (1 << 16))
+        assert again.read() == b"7" * (1 << 16)
+        """.replace("words[0]", repr(words.partition(":")[0].upper())),
+        words,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_no_files_are_left(emulate: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     emulate("true")
