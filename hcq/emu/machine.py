@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hcq import backends
@@ -37,9 +37,12 @@ class Place:
 
 
 class Machine:
-    """The files of emulated drivers. `close` removes the folder."""
+    """The files of emulated drivers. `close` removes the folder.
 
-    def __init__(self, kernels: Sequence[Kernel]) -> None:
+    made   is told of it before anything is in it
+    """
+
+    def __init__(self, kernels: Sequence[Kernel], made: Callable[[str], None] = lambda folder: None) -> None:
         self.kernels = list(kernels)
         self.nodes = {node.path: node for kernel in kernels for node in kernel.nodes()}
         self.kernel_of = {node.path: kernel for kernel in kernels for node in kernel.nodes()}
@@ -55,6 +58,7 @@ class Machine:
         self.tops = tuple({f"/{path.split('/')[1]}" for path in (*files, *self.nodes)})
         _remove_abandoned()
         self.folder = tempfile.mkdtemp(prefix=PREFIX)
+        made(self.folder)
         self._held = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._held, fcntl.LOCK_SH | fcntl.LOCK_NB)  # for as long as this process lives

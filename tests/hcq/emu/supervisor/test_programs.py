@@ -138,6 +138,48 @@ def test_a_supervisor_that_is_killed_takes_along_what_it_supervised(start: Start
     assert not is_running(child)
 
 
+def test_files_go_with_a_supervisor_however_it_dies(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    numbers = (signal.SIGKILL, signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
+    running = [start("echo ready; exec sleep 600") for _ in numbers]
+    for one, number in zip(running, numbers):
+        assert one.stdout is not None
+        one.stdout.readline()
+        one.send_signal(number)
+    for one in running:
+        one.wait(timeout=60)
+    end = time.monotonic() + 60
+    while (left := list(tmp_path.iterdir())) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not left
+
+
+@pytest.mark.parametrize("status", ["exit 9", "trap - TERM; kill -TERM $$"])
+def test_further_signals_while_it_ends_are_quiet(start: Start, status: str) -> None:
+    one = start(f"trap '{status}' TERM; echo ready; while :; do sleep 0.01; done")
+    assert one.stdout is not None
+    one.stdout.readline()
+    while one.poll() is None:
+        one.terminate()
+        time.sleep(0.002)
+    _, err = one.communicate()
+    assert (one.returncode, err) == (9 if status == "exit 9" else -signal.SIGTERM, "")
+
+
+def test_variables_with_our_prefix_are_the_programs_unless_the_supervisor_obeys_them(
+    emulate: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"HCQ_OF_SOMEBODY": "x y", "HCQ_DEVICE": "none", "HCQ_AMD_QUEUE": "?", "HCQ_REPORT": "off"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    done = emulate(" ".join(["echo", *(f'"${name}"' for name in given)]))
+    assert (done.returncode, done.stdout) == (0, "x y none ? off\n")
+    monkeypatch.setenv("HCQ_REPORT", "of")
+    assert "HCQ_REPORT='of'" in emulate("true").stderr
+
+
 def test_a_second_supervisor_below_the_first_is_refused_with_the_way_out(emulate: Program) -> None:
     import sys
 
