@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq.emu.kernel import File, Kernel, OwnProcess, Refusal
-from hcq.emu.machine import kernels_for
+from hcq.emu.machine import kernels_for, resolved
 from hcq.port import LinuxPort, Port, refused
 
 
@@ -106,10 +106,14 @@ class EmulatedPort(Port):
 
     def read_file(self, path: str) -> bytes:
         for kernel in self.kernels:
-            found = kernel.files().get(path)
+            files = kernel.files()
+            at = resolved(path, {name: what for name, what in files.items() if isinstance(what, str)})[0]
+            found = files.get(at)
             if isinstance(found, bytes):
                 return found
-            if path.startswith(kernel.folders):
+            if now := kernel.live().get(at):
+                return now()
+            if at.startswith(kernel.folders):
                 raise refused(f"read({path})", errno.ENOENT)
         return self.real.read_file(path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -79,6 +80,66 @@ def test_the_file_system_shows_the_gpus_and_is_the_real_one_elsewhere(emulate: P
         """
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_sysfs_shows_a_gpu_from_every_side(emulate: Program) -> None:
+    """As on Linux: by its class, by its numbers, by its place on the bus. All ways lead to one folder."""
+    done = emulate(
+        """
+        def text(path):
+            with open(path) as file:
+                return file.read().strip()
+        nodes = "kfd/kfd/topology/nodes"
+        assert os.listdir(f"/sys/class/{nodes}") == os.listdir(f"/sys/devices/virtual/{nodes}")
+        assert sorted(os.listdir("/sys/class/drm")) == ["card0", "card1", "renderD128", "renderD129", "version"]
+        for number, (device_id, name) in enumerate([("0x744c", "0000:03:00.0"), ("0x74a1", "0000:04:00.0")]):
+            ways = [f"/sys/class/drm/card{number}/device", f"/sys/class/drm/renderD{128 + number}/device"]
+            ways += [f"/sys/dev/char/226:{number}/device", f"/sys/dev/char/226:{128 + number}/device"]
+            ways += [f"/sys/bus/pci/devices/{name}", f"/sys/class/pci_bus/{name[:7]}/../../{name}"]
+            ways += [f"/sys/class/hwmon/hwmon{number + 1}/device", f"/sys/bus/pci/drivers/amdgpu/{name}"]
+            (device,) = {os.path.realpath(way) for way in ways}
+            assert os.path.basename(device) == name
+            for way in ways:
+                assert (text(f"{way}/vendor"), text(f"{way}/device")) == ("0x1002", device_id), way
+                assert os.listdir(f"{way}/drm/"), way
+            (monitor,) = os.listdir(f"{device}/hwmon")
+            assert text(f"{device}/hwmon/{monitor}/name") == "amdgpu"
+            location = int(name[5:7], 16) << 8
+            assert f"location_id {location}" in text(f"/sys/class/{nodes}/{number + 1}/properties").splitlines()
+        """,
+        "amd:gfx1100,amd:gfx942",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_memory_that_a_program_takes_is_shown_in_sysfs_while_it_has_it(emulate: Program) -> None:
+    done = emulate(
+        """
+        import hcq
+        def used():
+            with open("/sys/class/drm/card0/device/mem_info_vram_used") as file:
+                return int(file.read())
+        before = used()
+        device = hcq.open("AMD")
+        opened = used()
+        buffer = device.alloc(1 << 26)
+        assert used() - opened >= 1 << 26
+        del buffer
+        device.close()
+        assert before == used() == 0
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100"])
+def test_rocm_smi_lists_the_gpu(emulate: Program, arch: str) -> None:
+    if shutil.which("rocm-smi") is None:
+        pytest.skip("rocm-smi is not installed")
+    done = emulate(["rocm-smi", "--showbus", "--showmeminfo", "vram", "--showuse"], f"amd:{arch}")
+    assert done.returncode == 0, done.stderr
+    assert "PCI Bus: 0000:03:00.0" in done.stdout
+    assert f"VRAM Total Memory (B): {16 << 30}" in done.stdout
 
 
 def test_ctrl_c_reaches_the_program_and_the_supervisor_ends_after_it(start: Start) -> None:
