@@ -22,6 +22,9 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import sys
+import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +52,7 @@ class EmulatedPort(Port):
         self.real = LinuxPort()
         self.files: dict[int, File] = {}
         self.process = OwnProcess(os.getpid(), self.files)
+        weakref.finalize(self, _end_process, self.kernels, self.process).atexit = False
 
     def open(self, path: str, flags: int = os.O_RDWR) -> int:
         for kernel in self.kernels:
@@ -123,6 +127,20 @@ class EmulatedPort(Port):
     def kernel_log(self) -> list[str]:
         """What the emulated drivers have logged: page faults, hangs, packets that make no sense."""
         return [line for kernel in self.kernels for line in kernel.log()]
+
+
+def _end_process(kernels: Sequence[Kernel], process: OwnProcess) -> None:
+    """Nobody has the system any more: to its drivers the process has ended, and so do its queues and their threads.
+
+    In a thread: destructors run at any moment, while a driver holds its locks, too.
+    """
+
+    def end() -> None:
+        for kernel in kernels:
+            kernel.exit(process)
+
+    if process.pid == os.getpid() and not sys.is_finalizing():
+        threading.Thread(target=end, name="end of an emulated system", daemon=True).start()
 
 
 def port_for(words: Sequence[str]) -> EmulatedPort:
