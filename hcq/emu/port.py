@@ -22,11 +22,14 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import sys
+import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from hcq.emu.kernel import File, Kernel, OwnProcess, Refusal
-from hcq.emu.machine import kernels_for
+from hcq.emu.machine import kernels_for, resolved
 from hcq.port import LinuxPort, Port, refused
 
 
@@ -49,6 +52,7 @@ class EmulatedPort(Port):
         self.real = LinuxPort()
         self.files: dict[int, File] = {}
         self.process = OwnProcess(os.getpid(), self.files)
+        weakref.finalize(self, _end_process, self.kernels, self.process).atexit = False
 
     def open(self, path: str, flags: int = os.O_RDWR) -> int:
         for kernel in self.kernels:
@@ -106,10 +110,14 @@ class EmulatedPort(Port):
 
     def read_file(self, path: str) -> bytes:
         for kernel in self.kernels:
-            found = kernel.files().get(path)
+            files = kernel.files()
+            at = resolved(path, {name: what for name, what in files.items() if isinstance(what, str)})[0]
+            found = files.get(at)
             if isinstance(found, bytes):
                 return found
-            if path.startswith(kernel.folders):
+            if now := kernel.live().get(at):
+                return now()
+            if at.startswith(kernel.folders):
                 raise refused(f"read({path})", errno.ENOENT)
         return self.real.read_file(path)
 
@@ -119,6 +127,20 @@ class EmulatedPort(Port):
     def kernel_log(self) -> list[str]:
         """What the emulated drivers have logged: page faults, hangs, packets that make no sense."""
         return [line for kernel in self.kernels for line in kernel.log()]
+
+
+def _end_process(kernels: Sequence[Kernel], process: OwnProcess) -> None:
+    """Nobody has the system any more: to its drivers the process has ended, and so do its queues and their threads.
+
+    In a thread: destructors run at any moment, while a driver holds its locks, too.
+    """
+
+    def end() -> None:
+        for kernel in kernels:
+            kernel.exit(process)
+
+    if process.pid == os.getpid() and not sys.is_finalizing():
+        threading.Thread(target=end, name="end of an emulated system", daemon=True).start()
 
 
 def port_for(words: Sequence[str]) -> EmulatedPort:

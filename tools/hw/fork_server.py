@@ -63,8 +63,9 @@ class ForkServer:
 
     def ended(self, timeout_s: float) -> int | None:
         """How the child ended: its status, or -signal; None where it has not yet."""
-        ready, _, _ = select.select([self.socket], [], [], timeout_s)
-        return int(self._answer()["status"]) if ready else None
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return int(self._answer()["status"]) if poll.poll(1000 * timeout_s) else None
 
     def _answer(self) -> dict[str, Any]:
         data = self.socket.recv(MESSAGE_BYTES)

@@ -23,6 +23,8 @@ from hcq.emu.backing import Backing, DeviceMemory
 from hcq.emu.kernel import Process, Refusal
 from hcq.kernel_observer import KernelObserver
 
+OF_HOST = AllocFlags.GTT | AllocFlags.USERPTR  # memory of the host
+
 
 class KfdProcess:
     """All that the driver keeps for one process. `gpus` are by the id that names a GPU in ioctls."""
@@ -96,8 +98,12 @@ class KfdProcess:
     def drop(self, bo: BufferObject) -> None:
         """Forget a buffer object."""
         del self.objects[bo.handle & 0xFFFFFFFF]
-        if bo.flags & AllocFlags.VRAM and not bo.is_imported:
+        if bo.is_imported:
+            return
+        if bo.flags & AllocFlags.VRAM:
             self.gpus[bo.gpu_id].gpu.give_vram(bo.size_bytes)
+        elif bo.flags & OF_HOST:
+            self.gpus[bo.gpu_id].gpu.give_host(bo.size_bytes)
 
     def release(self) -> None:
         """The process is gone: queues end, in the middle of a kernel if need be, and memory is given back."""
