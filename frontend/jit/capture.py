@@ -481,7 +481,7 @@ class Capture(Recorder):
 
 
 def settle() -> bool:
-    """Do the writes of this thread that are pending, so that they are not taken for a call's own, and compute gradients.
+    """Do this thread's pending writes, so that they are not taken for a call's own, and compute gradients.
 
     Returns  True when there were any: then tensors may have other memory now
     """
