@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import weakref
 from collections.abc import Iterator
 from math import prod
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from hcq.checks import is_whole, shown
 from hcq.frontend import sizes, variable
 from hcq.frontend.errors import OutOfRange, UsageError
+from hcq.frontend.threads import are_threads
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
@@ -35,10 +37,12 @@ class _Ref(weakref.ref["Core"]):
 
     whole   the tensor that it was made as a view of, or that one was: None for none
     views   how many views of it there are
+    thread  the one that made the tensor, or that last computed it or wrote to it
     """
 
-    __slots__ = ("key", "views", "whole")
+    __slots__ = ("key", "thread", "views", "whole")
     key: int
+    thread: int
     views: int
     whole: _Ref | None
 
@@ -69,6 +73,34 @@ class Live:
     def __contains__(self, tensor: object) -> bool:
         ref = _refs.get(id(tensor))
         return ref is not None and ref() is tensor
+
+    def own(self) -> list[Core]:
+        """Those of this thread: which it made, or last computed or wrote to."""
+        thread = get_ident()
+        found = [ref() for ref in list(_refs.values()) if ref.thread == thread]
+        return [tensor for tensor in found if tensor is not None]
+
+    def take(self, tensor: Core) -> None:
+        """From now on a tensor is this thread's."""
+        _refs[id(tensor)].thread = get_ident()
+
+    def others(self) -> list[Core]:
+        """Those of other threads, as `held` gives them."""
+        thread = get_ident()
+        return [tensor for tensor in self.held() if _refs[id(tensor)].thread != thread]
+
+    def held(self) -> list[Core]:
+        """All at one moment: what a thread makes of them after it reads no memory that none of them reads."""
+        refs = list(_refs.values())
+        found = [tensor for ref in refs if (tensor := ref()) is not None]
+        while are_threads():  # one may have been dropped once another was made of it
+            known = set(map(id, refs))
+            newer = [ref for ref in list(_refs.values()) if id(ref) not in known]
+            if not newer:
+                break
+            refs += newer
+            found += [tensor for ref in newer if (tensor := ref()) is not None]
+        return found
 
     def refs(self) -> list[_Ref]:
         """A reference to each, and perhaps to some that were dropped."""
@@ -169,8 +201,23 @@ def transforms() -> list[Any]:
     return [] if mode is None else mode.transforms
 
 
+class _End:
+    """Goes when its thread ends, and takes the thread's mode along: the next thread may get the same number."""
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+
+    def __del__(self) -> None:
+        thread_modes.pop(self.thread, None)
+
+
+_ends = threading.local()
+
+
 def mode_of_thread() -> ThreadMode:
     """This thread's entry of `thread_modes`, made when it has none."""
+    if not hasattr(_ends, "end"):
+        _ends.end = _End()
     return thread_modes.setdefault(get_ident(), ThreadMode())
 
 
@@ -269,7 +316,7 @@ class Core:
         tensor._grad = None
         key = id(tensor)
         ref = _Ref(tensor, _forget)
-        ref.key, ref.views, ref.whole = key, 0, None
+        ref.key, ref.views, ref.whole, ref.thread = key, 0, None, get_ident()
         _refs[key] = ref
         return tensor
 
@@ -293,7 +340,7 @@ class Core:
     def _register(self) -> None:
         key = id(self)
         ref = _Ref(self, _forget)
-        ref.key, ref.views, ref.whole = key, 0, None
+        ref.key, ref.views, ref.whole, ref.thread = key, 0, None, get_ident()
         _refs[key] = ref
         if thread_modes and (watching := watcher()) is not None:
             watching.made(ref)

@@ -443,6 +443,7 @@ def _wrapped(
         storage = Storage(
             "CPU", dtype, packed, lend(devices.get("CPU"), start, count * dtype.itemsize, "lent", release)
         )
+        storage.is_lent = True
         return Tensor._of(storage.node(), "CPU").permute(*back)
     if is_dense:
         raw = (ctypes.c_char * (count * dtype.itemsize)).from_address(start)

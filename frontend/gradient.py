@@ -22,6 +22,7 @@ from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
 from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, parts_of_join, sum_to
 from hcq.frontend.nodes import filled
 from hcq.frontend.storage import REPLAYED
+from hcq.frontend.threads import lock, without_done
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import ARITHMETIC, Op
 
@@ -247,6 +248,8 @@ def backward(
     Raises        UsageError when there is no such leaf
     """
     seed = _seed("backward", tensor, gradient)
+    with lock:
+        without_done(tensor)
     wanted = _listed(inputs) if inputs is not None else [leaf for leaf in live if leaf._requires_grad]
     if not wanted:
         raise UsageError(
@@ -306,6 +309,9 @@ def grad(
         )
     seeds = [_seed("grad", out, weight) for out, weight in zip(outs, weights)]
     device = outs[0].device if outs else ""
+    with lock:
+        for tensor in (*outs, *ins):
+            without_done(tensor)
     parts = gradients([out.node for out in outs], seeds, [identity(x.node) for x in ins], device)
     found: list[T | None] = []
     for place, (x, part) in enumerate(zip(ins, parts)):

@@ -65,6 +65,7 @@ from hcq.frontend.methods.window import Window
 from hcq.frontend.nodes import constant, constant_element, expanded, scalar_dtype
 from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of
 from hcq.frontend.storage import Storage
+from hcq.frontend.threads import lock, new_write, without_done
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -563,26 +564,30 @@ class Tensor(
                     f"[assign] {node.dtype.name} into {self.dtype.name}: cast it: y.cast(dtypes.{self.dtype.name})."
                 )
             node = constant("assign", node.arg, self.dtype)
-        if node is self.node:
-            return self
-        if live.ref(self).whole is not None and (views.is_family(self) or views.is_part_by_number(self)):
-            views.write("assign", self, self._like(node))
-        elif self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
-            self._become(Node(Op.ASSIGN, self.dtype, (self.node, node)))
-        else:
-            self._become(expanded(node, self.shape))
+        with lock:
+            without_done(self)
+            if node is self.node:
+                return self
+            if live.ref(self).whole is not None and (views.is_family(self) or views.is_part_by_number(self)):
+                views.write("assign", self, self._like(node))
+            elif self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
+                self._become(new_write(Node(Op.ASSIGN, self.dtype, (self.node, node))))
+            else:
+                self._become(expanded(node, self.shape))
         return self
 
     def _become(self, node: Node) -> None:
         """Have another node from now on."""
         if variable.in_use:
             sizes.sizes_of(node)
-        self._before_change()
-        self.node = node
-        changed()
+        with lock:
+            self._before_change()
+            self.node = node
+            changed()
 
     def _before_change(self) -> None:
-        """Called before this tensor gets another value."""
+        """Called before this tensor gets another value, which makes it this thread's."""
+        live.take(self)
         watching = watcher()
         if watching is not None:
             watching.writes(self)
@@ -593,7 +598,7 @@ class Tensor(
         before = self.node
         if any(node is before for node in value.node.toposort()):
             value = self._like(value.node).clone().realize()  # what is read must not be overwritten meanwhile
-        self.node = Node(Op.ASSIGN, self.dtype, (view, value.node))
+        self.node = new_write(Node(Op.ASSIGN, self.dtype, (view, value.node)))
         if variable.in_use:
             sizes.sizes_of(self.node)
         try:
@@ -645,12 +650,13 @@ class Tensor(
             raise UsageError(
                 f"[requires_grad] {self.dtype.name} has no gradient. Cast to a floating-point dtype first."
             )
-        if self.node.op is not Op.BUFFER or any(t.node is self.node and t is not self for t in live):
-            self._before_change()
-            self.node = self.clone().realize().node
-        self.node.arg.tracked = True
-        self._requires_grad = True
-        changed()
+        with lock:
+            if self.node.op is not Op.BUFFER or any(t.node is self.node and t is not self for t in live):
+                self._before_change()
+                self.node = self.clone().realize().node
+            self.node.arg.tracked = True
+            self._requires_grad = True
+            changed()
         return self
 
     def backward(

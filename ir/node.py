@@ -11,6 +11,8 @@ Two nodes with the same content are the same object, so `is` compares graphs and
 from __future__ import annotations
 
 import math
+import os
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -46,7 +48,9 @@ class Routine(NamedTuple):
 
 # Sources are named by id: they live as long as the node does, and the table must not keep them alive. An entry whose
 # node is gone says nothing, so it may stay until there are many: a callback for each node costs as much as the node.
+# Threads make nodes at once: an entry is added by setdefault, which is one step, and taken out under a lock.
 _live: dict[tuple[Any, ...], weakref.ref[Node]] = {}
+_taking_out = threading.RLock()
 _FEW = 4096
 _sweep_above = _FEW
 
@@ -55,10 +59,25 @@ def sweep() -> int:
     """Forget the nodes that nobody holds, which happens by itself now and then. Returns how many are left."""
     global _sweep_above
     for key, entry in _live.copy().items():  # a copy, for other threads change it meanwhile
-        if entry() is None and _live.get(key) is entry:
-            del _live[key]
+        if entry() is None:
+            _take_out(key, entry)
     _sweep_above = 2 * len(_live) + _FEW
     return len(_live)
+
+
+def _take_out(key: tuple[Any, ...], entry: weakref.ref[Node]) -> None:
+    """Forget an entry whose node is gone, unless another thread has put one in its place."""
+    with _taking_out:
+        if _live.get(key) is entry:
+            del _live[key]
+
+
+def _after_fork() -> None:
+    if not _taking_out._is_owned():  # type: ignore[attr-defined]
+        _taking_out._at_fork_reinit()  # type: ignore[attr-defined]  # another thread of the parent may have had it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Node:
@@ -96,7 +115,14 @@ class Node:
         node.__class__ = Node
         if len(_live) > _sweep_above:
             sweep()
-        _live[key] = weakref.ref(node)
+        made = weakref.ref(node)
+        while (
+            entry := _live.setdefault(key, made)
+        ) is not made:  # its node is gone, or another thread made it
+            other = entry()
+            if other is not None:
+                return other
+            _take_out(key, entry)
         return node
 
     def __setattr__(self, name: str, value: object) -> None:

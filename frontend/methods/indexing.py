@@ -40,6 +40,7 @@ from hcq.frontend.nodes import (
 )
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.sizes import FREE, bounded, counts_of, sizes_of, unnamed_beyond, with_counts, without_counts
+from hcq.frontend.threads import lock, new_write, without_done
 from hcq.frontend.variable import Bound, bound_of, room_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
@@ -412,6 +413,11 @@ class Indexing(Methods):
     # -- writing --
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        with lock:
+            self._set(key, value)
+
+    def _set(self, key: Any, value: Any) -> None:
+        without_done(self)
         value = self._operand("setitem", value)
         if value.node.dtype is not self.node.dtype:
             value = value.cast(self.node.dtype)
@@ -489,7 +495,7 @@ class Indexing(Methods):
             if flows or not is_in_memory or new is self:
                 self._write(new._reshape(self.node.shape), flows)
             else:
-                self._become(Node(Op.ASSIGN, self.node.dtype, (new.node.src[0], new.node)))
+                self._become(new_write(Node(Op.ASSIGN, self.node.dtype, (new.node.src[0], new.node))))
             return
         ((axis, index),) = picks
         shape, count = place.shape, prod(index.node.shape)
@@ -508,7 +514,7 @@ class Indexing(Methods):
         source = (place, where, reshaped(value.node, full))
         if prod(full):
             new_node = Node(Op.SCATTER, self.node.dtype, source, axis)
-            self._become(Node(Op.ASSIGN, self.node.dtype, (place, new_node)))
+            self._become(new_write(Node(Op.ASSIGN, self.node.dtype, (place, new_node))))
 
     def _scattered(self, key: Any, value: Self) -> Self:
         """This tensor, flat, with elements at computed indices replaced; the last of equal indices wins.

@@ -20,7 +20,6 @@ A driver runs on this port with the very code that runs on hardware: doorbells a
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import sys
 import threading
@@ -149,9 +148,13 @@ def port_for(words: Sequence[str]) -> EmulatedPort:
     words   such as "amd:gfx1100", one for each GPU
     Raises  UsageError naming what is wrong with a word
     """
-    return _port_of(tuple(words), os.getpid())
+    key = tuple(words), os.getpid()
+    port = _ports.get(key)
+    if port is None:
+        port = _ports.setdefault(
+            key, EmulatedPort(kernels_for(words))
+        )  # of threads that ask at once, all get one
+    return port
 
 
-@functools.cache
-def _port_of(words: tuple[str, ...], pid: int) -> EmulatedPort:
-    return EmulatedPort(kernels_for(words))
+_ports: dict[tuple[tuple[str, ...], int], EmulatedPort] = {}

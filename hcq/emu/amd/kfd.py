@@ -67,7 +67,11 @@ class KfdFile(File):
             self._create_process(process)
         whole = bytes(argument[:size]).ljust(call.size_bytes, b"\0")[: call.size_bytes]
         args = call.layout.decode(memoryview(whole).cast("I"))
-        result = answer(self.process, args).to_bytes()
+        if call is kfd.WAIT_EVENTS:  # it waits for what other threads do
+            result = answer(self.process, args).to_bytes()
+        else:
+            with self.process.lock:
+                result = answer(self.process, args).to_bytes()
         if call.direction & kfd.READ:
             argument[: min(size, len(result))] = result[:size]
         return 0
