@@ -16,7 +16,7 @@ from hcq.checks import shown
 from hcq.frontend.core import Core
 from hcq.frontend.errors import NotReal, UsageError
 from hcq.frontend.meeting import in_complex
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, in_float_together
 from hcq.frontend.nodes import (
     broadcast,
     broadcast_shape,
@@ -45,9 +45,18 @@ _SIGNS = {
 _COMPARISONS = frozenset({Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE})
 
 
+# what rounds once a number has gone in: others choose one of the two, or compare
+_ROUNDED = frozenset({Op.ADD, Op.MUL, Op.DIV, Op.FLOORDIV, Op.MOD})
+
+
 def _compares_whole(op: Op, a: Node, b: Node) -> bool:
     """Whether two integers are compared, which each are the number that they are."""
     return op in _COMPARISONS and not (a.dtype.is_float or b.dtype.is_float)
+
+
+def _is_beside_one(a: Node, b: Node, dtype: DType) -> bool:
+    """Whether one of no axes meets another in the other's dtype, a narrow float: it goes in as a number does."""
+    return dtype.is_float and dtype.itemsize < 4 and (a.shape == ()) is not (b.shape == ())
 
 
 class Elementwise(Methods):
@@ -58,8 +67,13 @@ class Elementwise(Methods):
     # -- how two operands meet --
 
     def _binary(self, op: Op, other: Any, reverse: bool = False, result: DType | None = None) -> Self:
-        """`self op other` (or other op self) in the dtype both promote to, which is the result's unless given."""
+        """`self op other` (or other op self) in the dtype both promote to, which is the result's unless given.
+
+        A number beside a narrow float is not rounded to it first: where it does not fit, both are computed with in
+        float32, and the result is rounded. A comparison and a choice are made in the narrow format, as in PyTorch.
+        """
         a = self.node
+        narrow: DType | None = None
         try:
             if isinstance(other, Core):
                 b = other.node
@@ -67,32 +81,44 @@ class Elementwise(Methods):
                     self._same_device(_SIGNS[op], other)
                 if a.dtype is not b.dtype:
                     dtype = promote(a.dtype, b.dtype) if _compares_whole(op, a, b) else met(a, b)
+                    if op in _ROUNDED and _is_beside_one(a, b, dtype):
+                        narrow, dtype = dtype, dtypes.float32
                     a, b = a.cast(dtype), b.cast(dtype)
                 shape = a._shape  # most have been asked for theirs
                 if (shape is None or shape != b._shape) and a.shape != b.shape and a.shape and b.shape:
                     a, b = broadcast(_SIGNS[op], a, b)
             else:
-                a, b = self._meet_scalar(_SIGNS[op], a, other)
+                a, b = self._meet_scalar(_SIGNS[op], a, other, op in _ROUNDED)
+                if a.dtype.itemsize > self.node.dtype.itemsize and self.node.dtype.is_float:
+                    narrow = self.node.dtype
         except NotReal:
             return in_complex(_SIGNS[op], self, other, reverse=reverse)  # type: ignore[no-any-return]
         if a.dtype.rank == 1 and a.dtype.is_storage_only:
             a, b, narrow = a.cast(dtypes.float32), b.cast(dtypes.float32), a.dtype
-            made = Node(op, result or a.dtype, (b, a) if reverse else (a, b))
-            return self._like(made if result else made.cast(narrow))
-        return self._like(Node(op, result or a.dtype, (b, a) if reverse else (a, b)))
+        made = Node(op, result or a.dtype, (b, a) if reverse else (a, b))
+        return self._like(made if narrow is None or result else made.cast(narrow))
 
-    def _meet_scalar(self, call: str, a: Node, other: Any) -> tuple[Node, Node]:
+    def _meet_scalar(self, call: str, a: Node, other: Any, is_whole: bool = False) -> tuple[Node, Node]:
+        """A node and a number, or data, in the dtype that they meet in.
+
+        is_whole   a number that a narrow float cannot hold is not rounded: the two meet in float32
+        """
         kind = type(other)
         if kind is float or kind is int or kind is bool:
             dtype = a.dtype
             if (kind is float and dtype.kind is not Kind.FLOAT) or (kind is int and dtype.kind is Kind.BOOL):
                 dtype = promote_scalar(dtype, other)
                 a = a.cast(dtype)
-            return a, _number(call, other, dtype)
+            number = _number(call, other, dtype)
+            if is_whole and dtype.itemsize < 4 and dtype.is_float and number.arg != other and other == other:
+                return a.cast(dtypes.float32), _number(call, other, dtypes.float32)
+            return a, number
         if isinstance(other, (bool, int, float)) or (
             hasattr(other, "item") and getattr(other, "shape", None) == ()
         ):
-            return self._meet_scalar(call, a, _plain(other))  # a NumPy number counts as a Python one
+            return self._meet_scalar(
+                call, a, _plain(other), is_whole
+            )  # a NumPy number counts as a Python one
         tensor = self._operand(call, other)
         b = tensor.node
         dtype = met(a, b)
@@ -160,7 +186,14 @@ class Elementwise(Methods):
         >>> Tensor([1, 2]).add(Tensor([10]), alpha=3).tolist()
         [31, 32]
         """
-        return self._binary(Op.ADD, self._weighed("add", other, alpha))
+        if type(alpha) is int and alpha == 1:
+            return self._binary(Op.ADD, other)
+        return self._plus_weighed("add", other, alpha)
+
+    @in_float_together
+    def _plus_weighed(self, call: str, other: Any, alpha: Any) -> Self:
+        other = self._weighed(call, other, alpha)
+        return self + other if call == "add" else self - other
 
     def _weighed(self, call: str, other: Any, alpha: Any) -> Any:
         """alpha * other, which keeps its dtype; whole tensors have no fractions."""
@@ -204,7 +237,9 @@ class Elementwise(Methods):
         >>> Tensor([10, 20]).sub(Tensor([1]), alpha=3).tolist()
         [7, 17]
         """
-        return self - self._weighed("sub", other, alpha)
+        if type(alpha) is int and alpha == 1:
+            return self - other
+        return self._plus_weighed("sub", other, alpha)
 
     def __rsub__(self, other: Any) -> Self:
         self._refuse_bool("-")
@@ -534,6 +569,7 @@ class Elementwise(Methods):
             self,
         )
 
+    @in_float_together
     def lerp(self, end: Any, weight: Any) -> Self:
         """self + (end - self) * weight; shapes broadcast.
 
@@ -542,6 +578,7 @@ class Elementwise(Methods):
         """
         return self + (self._operand("lerp", end) - self) * weight
 
+    @in_float_together
     def addcmul(self, a: Self, b: Self, value: Any = 1) -> Self:
         """self + value * a * b; shapes broadcast.
 
@@ -550,6 +587,7 @@ class Elementwise(Methods):
         """
         return self + (a * b if type(value) is int and value == 1 else a * b * value)
 
+    @in_float_together
     def addcdiv(self, a: Self, b: Self, value: Any = 1) -> Self:
         """self + value * a / b; shapes broadcast.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.frontend.derivatives import FLAT, Rule
 from hcq.frontend.errors import DivisionByZero, UsageError
 from hcq.frontend.function import Function, constant_in, same
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, in_float_together
 from hcq.frontend.nodes import (
     absolute,
     both,
@@ -73,6 +73,7 @@ class Functions(Methods):
     def __rmod__(self, other: Any) -> Self:
         return self._modulo(other, reverse=True)
 
+    @in_float_together
     def _floor_divide(self, other: Any, reverse: bool) -> Self:
         x, y = self._pair("//", other, reverse)
         if not x.node.dtype.is_float:
@@ -80,6 +81,7 @@ class Functions(Methods):
         value = _whole_quotient(x.node, y.node)
         return x._like(QUOTIENT.of(value.cast(x.node.dtype), x.node, y.node))
 
+    @in_float_together
     def _modulo(self, other: Any, reverse: bool) -> Self:
         x, y = self._pair("%", other, reverse)
         if not x.node.dtype.is_float:
@@ -108,6 +110,7 @@ class Functions(Methods):
     def __divmod__(self, other: Any) -> tuple[Self, Self]:
         return self // other, self % other
 
+    @in_float_together
     def fmod(self, other: Any) -> Self:
         """The rest of a division rounded towards zero, with the sign of the dividend. Shapes broadcast, dtypes promote.
 

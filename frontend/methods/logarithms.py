@@ -47,6 +47,7 @@ class Logarithms(Methods):
         return self._like(total.cast(have))
 
     @in_float
+    @in_float
     def logit(self, eps: float | None = None) -> Self:
         """log(x / (1 - x)), the inverse of sigmoid; NaN beyond 0 and 1, unless `eps` holds x eps away from them.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
-from hcq.frontend.methods.base import Methods, in_float, wide_in_autocast
+from hcq.frontend.methods.base import Methods, in_float, in_float_together, wide_in_autocast
 from hcq.frontend.nodes import divided, iota, logarithm, minus, negated
 from hcq.frontend.sizes import number_of
 from hcq.frontend.special import log1p, logsigmoid, sigmoid
@@ -50,6 +50,7 @@ class Loss(Methods):
         return self - target
 
     @wide_in_autocast
+    @in_float_together
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
         """(self - target) ** 2: of shape () for "mean" and "sum", of the elements' shape for "none".
 
@@ -61,6 +62,7 @@ class Loss(Methods):
         return self._difference("mse_loss", target).square()._reduced("mse_loss", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
         """|self - target|; reduced as in `mse_loss`.
 
@@ -70,6 +72,7 @@ class Loss(Methods):
         return self._difference("l1_loss", target).abs()._reduced("l1_loss", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
         """Half the square of the difference up to delta, a straight line beyond; reduced as in `mse_loss`.
 
@@ -83,6 +86,7 @@ class Loss(Methods):
         return (near * (size - 0.5 * near))._reduced("huber_loss", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
         """The Huber loss divided by its delta, here beta; l1_loss for beta 0.
 
@@ -94,6 +98,7 @@ class Loss(Methods):
         return self.huber_loss(target, reduction, beta) / beta
 
     @wide_in_autocast
+    @in_float_together
     def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
         """target * (log(target) - self), where this tensor holds logarithms.
 
@@ -112,6 +117,7 @@ class Loss(Methods):
         return points._reduced("kl_div", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def binary_cross_entropy(self, target: Self, weight: Any = None, reduction: str = "mean") -> Self:
         """-(target * log(self) + (1 - target) * log(1 - self)), of probabilities; logarithms stop at -100.
 
@@ -128,6 +134,7 @@ class Loss(Methods):
         return points._reduced("binary_cross_entropy", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def binary_cross_entropy_with_logits(
         self, target: Self, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
     ) -> Self:
@@ -150,6 +157,7 @@ class Loss(Methods):
         return points._reduced("binary_cross_entropy_with_logits", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def nll_loss(
         self, target: Self, weight: Self | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> Self:

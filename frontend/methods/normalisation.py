@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
-from hcq.frontend.methods.base import Methods, in_float, wide_in_autocast
+from hcq.frontend.methods.base import Methods, in_float, in_float_together, wide_in_autocast
 from hcq.frontend.nodes import expanded, iota, minus, reduced
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
@@ -153,6 +153,7 @@ class Normalisation(Methods):
         return self.group_norm(self.node.shape[1] if self.ndim > 1 else 1, weight, bias, eps)
 
     @in_float
+    @in_float_together
     def batch_norm(
         self,
         mean: Self | None = None,
@@ -198,6 +199,7 @@ class Normalisation(Methods):
             )
         return tuple(range(len(shape) - len(wanted), len(shape)))
 
+    @in_float_together
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
         """Divided by its norm of order p along an axis, or by eps where that is larger.
 
@@ -206,6 +208,7 @@ class Normalisation(Methods):
         """
         return self / self.norm(p, dim, keepdim=True).maximum(eps)
 
+    @in_float_together
     def cosine_similarity(self, other: Self, dim: int = 1, eps: float = 1e-8) -> Self:
         """The cosine of the angle between vectors along an axis, which goes away.
 

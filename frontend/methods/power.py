@@ -99,7 +99,11 @@ def power(x: T, exponent: Any) -> T:
     dtype = met(x.node, other.node)
     if not dtype.is_float:
         return _integers(x.cast(dtype), other.cast(dtype))
-    a, b = broadcast("**", x.node.cast(dtype), other.node.cast(dtype))
+    a, b = x.node, other.node
+    if (a.shape == ()) is (b.shape == ()):  # one of no axes is not rounded, as a number is not
+        a, b = a.cast(dtype), b.cast(dtype)
+    wide = dtypes.float32 if dtype.itemsize < 4 else dtype
+    a, b = broadcast("**", a.cast(wide), b.cast(wide))
     return x._like(raised(_wide(a), _wide(b)).cast(dtype))
 
 

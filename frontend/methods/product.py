@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.checks import shown
 from hcq.frontend.core import Core, thread_modes
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Methods, narrowed
+from hcq.frontend.methods.base import Methods, in_float_together, narrowed
 from hcq.frontend.nodes import broadcast_shape, expanded, permuted, reshaped, sum_of_products
 from hcq.frontend.variable import room_of
 from hcq.ir.dtype import dtypes, promote
@@ -43,6 +43,10 @@ class Product(Methods):
         self._same_device("matmul", other)
         if thread_modes:
             self, other = narrowed(self, other)
+        return self._matmul(other)
+
+    def _matmul(self, other: Self) -> Self:
+        """`matmul` in the dtype that the operands have, also inside autocast()."""
         a, b = self.node, other.node
         left, right = a.shape, b.shape
         if not left or not right:
@@ -137,8 +141,13 @@ class Product(Methods):
             )
         if thread_modes:
             self, weight, bias = narrowed(self, weight, bias)
-        result = self.matmul(weight.mT if len(weight.node.shape) == 2 else weight)
-        return result if bias is None else result + bias
+        side = weight.mT if len(weight.node.shape) == 2 else weight
+        return self._matmul(side) if bias is None else self._matmul_plus(side, bias)
+
+    @in_float_together
+    def _matmul_plus(self, side: Self, bias: Self) -> Self:
+        """The product and a bias, rounded once."""
+        return self._matmul(side) + bias
 
     @staticmethod
     def einsum(formula: str, *operands: Any) -> Any:

@@ -18,7 +18,7 @@ from hcq.frontend.core import Core
 from hcq.frontend.derivatives import FLAT
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function, constant_in
-from hcq.frontend.methods.base import Axes, Methods, ValuesIndices
+from hcq.frontend.methods.base import Axes, Methods, ValuesIndices, in_float_together
 from hcq.frontend.nodes import (
     absolute,
     divided,
@@ -146,6 +146,7 @@ class Reduction(Methods):
         found = self._like(value).cast(self.node.dtype)
         return found if keepdim else found._reshape(self._without(axes))
 
+    @in_float_together
     def std(
         self,
         dim: Axes | bool = None,
@@ -208,8 +209,10 @@ class Reduction(Methods):
         >>> Tensor([3.0, 4.0]).norm().item()
         5.0
         """
-        if dtype is not None:
-            return self.cast(dtype).norm(p, dim, keepdim)
+        return (self if dtype is None else self.cast(dtype))._norm(p, dim, keepdim)
+
+    @in_float_together
+    def _norm(self, p: float | str | None, dim: Axes, keepdim: bool) -> Self:
         if p is None or p == "fro":
             p = 2.0
         if p == "nuc":
@@ -371,6 +374,7 @@ class Reduction(Methods):
                 )
         return axes
 
+    @in_float_together
     def logsumexp(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """log(sum(exp(x))) over axes, without overflow. Raises UsageError for an empty axis.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function, same
-from hcq.frontend.methods.base import Methods, meet_in_float
+from hcq.frontend.methods.base import Methods, in_float_together, meet_in_float
 from hcq.frontend.nodes import broadcast, constant, filled, negated
 from hcq.frontend.special_angles import has_sign, signed
 from hcq.ir.dtype import dtypes
@@ -187,6 +187,7 @@ class Signs(Methods):
         """
         return self._float() * self._operand("ldexp", other)._float().exp2()
 
+    @in_float_together
     def rsub(self, other: Any, alpha: Any = 1) -> Self:
         """other - alpha * self.
 

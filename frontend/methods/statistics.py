@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Axes, Methods, MinMax, ValuesIndices
+from hcq.frontend.methods.base import (
+    Axes,
+    Methods,
+    MinMax,
+    ValuesIndices,
+    in_float_together,
+    rounded,
+    widened,
+)
 from hcq.frontend.nodes import ordinal
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import const
@@ -70,6 +78,7 @@ class Statistics(Methods):
             reach *= 2
         return ValuesIndices(self.gather(axis, places), places)
 
+    @in_float_together
     def logcumsumexp(self, dim: int) -> Self:
         """log(cumsum(exp(x))) along an axis, without overflow.
 
@@ -262,7 +271,8 @@ class Statistics(Methods):
         x = self if dtype is None else self.cast(dtype)
         if not x.node.dtype.is_float:
             return x.mean(dim, keepdim)
-        return x.nansum(dim, keepdim) / (~x.isnan()).sum(dim, keepdim)
+        total = widened(x).nansum(dim, keepdim) / (~x.isnan()).sum(dim, keepdim)
+        return rounded(total, x.node.dtype)  # type: ignore[no-any-return]
 
     def _zero_for_nan(self) -> Self:
         return self.isnan().where(0.0, self) if self.node.dtype.is_float else self
@@ -299,6 +309,7 @@ class Statistics(Methods):
             x = late ^ early if x.node.dtype.is_bool else late - early
         return x
 
+    @in_float_together
     def trapezoid(self, x: Self | None = None, dx: float | None = None, dim: int = -1) -> Self:
         """The area below points along an axis: at the places x, or dx apart, which is 1 unless given.
 
@@ -310,6 +321,7 @@ class Statistics(Methods):
 
     trapz = trapezoid
 
+    @in_float_together
     def cumulative_trapezoid(self, x: Self | None = None, dx: float | None = None, dim: int = -1) -> Self:
         """The running area below points along an axis, which is one shorter then; see `trapezoid`.
 
@@ -346,6 +358,7 @@ class Statistics(Methods):
             raise UsageError(f"[trace] shape {self.node.shape}: give a matrix.")
         return self.diagonal().sum()
 
+    @in_float_together
     def cov(self, correction: int = 1, fweights: Self | None = None, aweights: Self | None = None) -> Self:
         """Covariances of the rows of a matrix, whose columns are observations; of a vector its variance.
 
@@ -382,6 +395,7 @@ class Statistics(Methods):
         result = left.matmul((rows - mean).mT) / norm
         return result.squeeze()
 
+    @in_float_together
     def corrcoef(self) -> Self:
         """Correlations of the rows of a matrix, -1 to 1: covariances over both deviations.
 
@@ -395,6 +409,7 @@ class Statistics(Methods):
         deviation = c.diagonal().sqrt()
         return (c / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1.0, 1.0)
 
+    @in_float_together
     def dist(self, other: Self, p: float = 2.0) -> Self:
         """The norm of the difference; see `norm`.
 
@@ -403,6 +418,7 @@ class Statistics(Methods):
         """
         return (self - other).norm(p)
 
+    @in_float_together
     def renorm(self, p: float, dim: int, maxnorm: float) -> Self:
         """Slices along an axis made shorter to maxnorm, where their norm is greater.
 
