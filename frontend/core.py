@@ -496,6 +496,8 @@ def _plain_size(call: str, item: Any, found: Any) -> int:
             f"[{call}] {shown(found)}: the size {item} is known only when the work runs. Take a size with room for "
             f"{item.high}, and cut what comes of it: x[:{item}]."
         )
+    if isinstance(item, Core) and not item.node.shape and item.node.dtype.is_integer:
+        item = item.__index__()  # type: ignore[attr-defined]
     if isinstance(item, Core) or not is_whole(item):
         raise UsageError(
             f"[{call}] {shown(found)}: {shown(item)} is not an int. Give ints, loose or in one tuple."

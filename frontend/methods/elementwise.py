@@ -205,8 +205,13 @@ class Elementwise(Methods):
             raise UsageError(
                 f"[{call}] alpha={alpha} for {kinds[0].name} and {kinds[1].name}: give a whole one."
             )
-        if other.node.dtype.is_bool:
-            return other & alpha if isinstance(alpha, bool) else other * alpha
+        dtype = met(self.node, other.node)
+        if dtype.is_bool:
+            return other & bool(alpha)
+        if (
+            other.node.dtype.kind is not dtype.kind
+        ):  # bools and integers are weighed as what they are added to
+            other = other.cast(dtype)
         return other * alpha
 
     def __radd__(self, other: Any) -> Self:

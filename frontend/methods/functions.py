@@ -286,6 +286,7 @@ class Functions(Methods):
         whole = self._unary(Op.TRUNC)
         return (self > whole).where(whole + 1.0, whole)
 
+    @in_float_together
     def round(self, decimals: int = 0) -> Self:
         """To the nearest whole number, halves to the even one; or to that many decimals. The dtype stays.
 

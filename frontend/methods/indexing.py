@@ -422,11 +422,8 @@ class Indexing(Methods):
             self._write_in_family(key, value)
             return
         flows = self._is_on_a_gradients_way(value)
-        if isinstance(key, Core) and key.node.dtype.is_bool and key.node.shape == self.node.shape:
-            if value.numel() != 1:
-                raise UsageError(
-                    "[setitem] x[mask] = y: y must be one value. Use x.assign(mask.where(y, x))."
-                )
+        is_mask = isinstance(key, Core) and key.node.dtype.is_bool and key.node.shape == self.node.shape
+        if is_mask and value.numel() == 1:
             self._write(self.masked_fill(self._like(key.node), value._reshape(())), flows)
             return
         view, picks = self._basic(key, is_written=True)

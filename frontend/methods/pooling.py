@@ -117,7 +117,7 @@ class Pooling(Methods):
             window, steps, dilations
         )
         axes = tuple(range(len(windows.node.shape) - rank, len(windows.node.shape)))
-        values = windows._reduce(Op.MAX, axes, keepdim=False)
+        values = windows._extreme(Op.MAX, call, axes)
         if not return_indices:
             return values
         if rank > 1:
@@ -327,7 +327,7 @@ class Pooling(Methods):
         least = self._like(constant(call, self.node.dtype.min, self.node.dtype))
         windows = inside.where(windows, least)
         axes = tuple(range(len(windows.node.shape) - rank, len(windows.node.shape)))
-        values = windows._reduce(Op.MAX, axes, keepdim=False)
+        values = windows._extreme(Op.MAX, call, axes)
         if not return_indices:
             return values
         flat = self._like(iota(prod(space), 0, (prod(space),)))._reshape(space)

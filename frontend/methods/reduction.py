@@ -22,6 +22,7 @@ from hcq.frontend.methods.base import Axes, Methods, ValuesIndices, in_float_tog
 from hcq.frontend.nodes import (
     absolute,
     divided,
+    either,
     expanded,
     exponential,
     minus,
@@ -264,7 +265,7 @@ class Reduction(Methods):
             return self.maximum(dim)
         if dim is None or isinstance(dim, (tuple, list)):
             return self.amax(dim, keepdim)
-        return ValuesIndices(self.amax(dim, keepdim), self.argmax(dim, keepdim))
+        return ValuesIndices(self._extreme(Op.MAX, "max", dim, keepdim), self.argmax(dim, keepdim))
 
     def min(self, dim: Any = None, keepdim: bool = False) -> Any:
         """The least value; along one axis (an int): (values, indices); with another tensor: `minimum`.
@@ -277,7 +278,15 @@ class Reduction(Methods):
             return self.minimum(dim)
         if dim is None or isinstance(dim, (tuple, list)):
             return self.amin(dim, keepdim)
-        return ValuesIndices(self.amin(dim, keepdim), self.argmin(dim, keepdim))
+        return ValuesIndices(self._extreme(Op.MIN, "min", dim, keepdim), self.argmin(dim, keepdim))
+
+    def _extreme(self, op: Op, call: str, dim: Axes, keepdim: bool = False) -> Self:
+        """The greatest or the least; of equal ones the first has the gradient, where `amax` and `amin` share it."""
+        axes = self._not_empty(call, self._over(call, dim))
+        found = self._reduce(op, axes, keepdim=True)
+        if self.node.dtype.is_float and found.node.op is not Op.CAST:
+            found = self._like(FIRST.of(found.node, self.node))
+        return found if keepdim else found._reshape(self._without(axes))
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Self:
         """The index of the first greatest value, or of the first NaN; int64. Without dim, in the flattened tensor.
@@ -342,20 +351,22 @@ class Reduction(Methods):
         return count - first.cast(dtypes.int64)
 
     def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """True if any element is not zero; over all axes, one, or several.
+        """True if any element is not zero; over all axes, one, or several. Of uint8 it is 1 or 0, as in PyTorch.
 
         >>> Tensor([[0, 0], [0, 3]]).any(1).tolist(), Tensor([]).any().item()
         ([False, True], False)
         """
-        return self.cast(dtypes.bool)._reduce(Op.MAX, self._axes("any", dim), keepdim)
+        found = self.cast(dtypes.bool)._reduce(Op.MAX, self._axes("any", dim), keepdim)
+        return found.cast(dtypes.uint8) if self.node.dtype is dtypes.uint8 else found
 
     def all(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """True if no element is zero; over all axes, one, or several.
+        """True if no element is zero; over all axes, one, or several. Of uint8 it is 1 or 0, as in PyTorch.
 
         >>> Tensor([[1, 0], [2, 3]]).all(1).tolist(), Tensor([]).all().item()
         ([False, True], True)
         """
-        return self.cast(dtypes.bool)._reduce(Op.MIN, self._axes("all", dim), keepdim)
+        found = self.cast(dtypes.bool)._reduce(Op.MIN, self._axes("all", dim), keepdim)
+        return found.cast(dtypes.uint8) if self.node.dtype is dtypes.uint8 else found
 
     def count_nonzero(self, dim: Axes = None) -> Self:
         """How many elements are not zero; int64; over all axes, one, or several.
@@ -376,14 +387,14 @@ class Reduction(Methods):
 
     @in_float_together
     def logsumexp(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """log(sum(exp(x))) over axes, without overflow. Raises UsageError for an empty axis.
+        """log(sum(exp(x))) over axes, without overflow; of nothing -inf.
 
         >>> print(Tensor([1000.0, 1000.0]).logsumexp(0))
         tensor(1000.6932)
         """
         x = self._float()
         axes = x._over("logsumexp", dim)
-        top = x._reduce(Op.MAX, x._not_empty("logsumexp", axes), keepdim=True).detach()
+        top = x._reduce(Op.MAX, axes, keepdim=True).detach()
         top = top.isfinite().where(top, 0.0)
         total = ((x - top).exp()._reduce(Op.ADD, axes, keepdim=True)).log() + top
         total = x._like(LOGSUMEXP.of(total.node, x.node))
@@ -453,5 +464,20 @@ def _slope_of_logsumexp(node: Node, g: Node) -> Node:
     return share * expanded(g, x.shape)
 
 
+def _slope_of_first(node: Node, g: Node) -> Node:
+    """All of it to the first element that is the value, or NaN, in the order of memory: counted down, that is the
+    largest count.
+    """
+    x, axes = node.src[1], _reduced_axes(node)
+    count = prod([x.shape[axis] for axis in axes])
+    shape = tuple([size if axis in axes else 1 for axis, size in enumerate(x.shape)])
+    countdown = expanded(reshaped(negated(ordinal(count, 0, (count,))) + count, shape), x.shape)
+    is_value = either(x.eq(expanded(node, x.shape)), x.ne(x))
+    left = is_value.where(countdown, 0)
+    is_first = left.eq(expanded(reduced(Op.MAX, left, axes), x.shape))
+    return is_first.where(expanded(g, x.shape), 0.0)
+
+
 VARIANCE = Function("variance", _slope_of_variance, FLAT)
 LOGSUMEXP = Function("logsumexp", _slope_of_logsumexp)
+FIRST = Function("first", _slope_of_first)

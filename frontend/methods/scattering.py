@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.checks import shown
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, in_float_together
 from hcq.frontend.nodes import constant, expanded, iota, padded, shrunk
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
@@ -73,6 +73,7 @@ class Scattering(Methods):
         places = padded(index.node, grow, -1)
         return self._like(Node(op, self.node.dtype, (self.node, places, padded(part, grow)), axis))
 
+    @in_float_together
     def scatter_reduce(
         self, dim: int, index: Self, src: Self, reduce: str, *, include_self: bool = True
     ) -> Self:
@@ -114,14 +115,16 @@ class Scattering(Methods):
             counts = is_reached.where(counts + int(include_self), 1)
             return total / counts if total.node.dtype.is_float else total // counts
         op = {"prod": Op.MUL, "amax": Op.MAX, "amin": Op.MIN}[reduce]
-        found = self._combined(op, dim, index, src)
-        if include_self:
-            both = self * found if op is Op.MUL else self._binary(op, found)
-            return is_reached.where(both, self)
+        found = self._combined(op, dim, index, src, include_self and op is not Op.MUL)
+        if include_self and op is Op.MUL:
+            return is_reached.where(self * found, self)
         return is_reached.where(found, self)
 
-    def _combined(self, op: Op, dim: int, index: Self, src: Self) -> Self:
-        """The product or the extreme of what goes to each place; every place looks at every index."""
+    def _combined(self, op: Op, dim: int, index: Self, src: Self, include_self: bool) -> Self:
+        """The product or the extreme of what goes to a place, and of what is there; every place looks at every index.
+
+        Together with what is there, so that equal extremes share the gradient evenly.
+        """
         call = "scatter_reduce"
         axis = self._axis(call, dim)
         index = self._index_like(call, index, axis)
@@ -134,7 +137,10 @@ class Scattering(Methods):
         full = (*places.node.shape[:axis], size, *places.node.shape[axis + 1 :])
         goes_here = places == self._like(iota(size, axis, full))
         nothing = self._like(constant(call, identity(op, self.node.dtype), self.node.dtype))
-        return goes_here.where(values, nothing)._reduce(op, (axis + 1,), keepdim=False)
+        chosen = goes_here.where(values, nothing)
+        if include_self:
+            chosen = type(self).cat([chosen, self.unsqueeze(axis + 1)], dim=axis + 1)
+        return chosen._reduce(op, (axis + 1,), keepdim=False)
 
     # -- whole slices --
 

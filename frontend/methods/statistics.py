@@ -8,11 +8,13 @@ Next     reduction.py (sum, max, var, cumsum), ordering.py (what a median sorts 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
+from hcq.frontend.function import Function
 from hcq.frontend.methods.base import (
     Axes,
     Methods,
@@ -22,9 +24,10 @@ from hcq.frontend.methods.base import (
     rounded,
     widened,
 )
-from hcq.frontend.nodes import ordinal
+from hcq.frontend.nodes import both, divided, either, expanded, ordinal, reduced, reshaped
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import const
+from hcq.ir.node import Node, const
+from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -120,13 +123,15 @@ class Statistics(Methods):
         return self._chosen(axis, lambda line, order: order._part(line, k - 1, k), keepdim)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The middle element, the lesser of two; along an axis (values, indices). NaN if there is one.
+        """The middle element, the lesser of two; along an axis (values, indices). NaN if there is one, or nothing.
 
         >>> Tensor([3, 1, 4, 2]).median().item()
         2
         """
         if dim is None:
-            return self.flatten().median(0).values
+            if self.node.dtype.is_float and not self.numel():
+                return self._like(const(math.nan, self.node.dtype))
+            return self._of_equals(self.flatten().median(0).values)
         axis = self._axis("median", dim)
         self._not_empty("median", (axis,) if self.node.shape else ())
 
@@ -148,7 +153,9 @@ class Statistics(Methods):
         if not self.node.dtype.is_float:
             return self.median(dim, keepdim)
         if dim is None:
-            return self.flatten().nanmedian(0).values
+            if not self.numel():
+                return self._like(const(math.nan, self.node.dtype))
+            return self._of_equals(self.flatten().nanmedian(0).values)
         axis = self._axis("nanmedian", dim)
 
         def middle(line: int, order: Any) -> Any:
@@ -175,6 +182,12 @@ class Statistics(Methods):
             return order.gather(line, most)
 
         return self._chosen(axis, frequent, keepdim)
+
+    def _of_equals(self, value: Self) -> Self:
+        """One of all elements, whose gradient those that are equal to it share."""
+        if not self.node.dtype.is_float:
+            return value
+        return self._like(EQUALS.of(value.node, self.node))
 
     def _line_of(self) -> Self:
         """Itself with one axis at least."""
@@ -214,6 +227,7 @@ class Statistics(Methods):
         """
         return self._quantile("nanquantile", q, dim, keepdim, interpolation)
 
+    @in_float_together
     def _quantile(self, call: str, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Self:
         if interpolation not in INTERPOLATIONS:
             raise UsageError(f"[{call}] interpolation={interpolation!r} is unknown. Use {INTERPOLATIONS}.")
@@ -431,3 +445,17 @@ class Statistics(Methods):
         size = self.norm(p, rest, keepdim=True)
         is_long = size > maxnorm
         return is_long.where(self * ((is_long.where(size, 1.0) + 1e-7)._divide(maxnorm, reverse=True)), self)
+
+
+def _slope_of_equals(node: Node, g: Node) -> Node:
+    """The same to each element that is the value, or NaN if that is."""
+    x = node.src[1]
+    one = expanded(reshaped(node, (1,) * len(x.shape)), x.shape)
+    is_value = either(x.eq(one), both(x.ne(x), one.ne(one)))
+    wide = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
+    count = reduced(Op.ADD, is_value.cast(wide), tuple(range(len(x.shape))))
+    share = divided(g.cast(wide), reshaped(count, ()) if x.shape else count).cast(g.dtype)
+    return is_value.where(expanded(reshaped(share, (1,) * len(x.shape)), x.shape), 0.0)
+
+
+EQUALS = Function("equals", _slope_of_equals)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from hcq.checks import shown
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -18,6 +19,7 @@ MODES = ("sum", "mean", "max")
 
 
 @checked
+@in_float_together
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

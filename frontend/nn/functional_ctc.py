@@ -16,12 +16,14 @@ from typing import Any
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
+from hcq.frontend.methods.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 
 
 @checked
+@in_float_together
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

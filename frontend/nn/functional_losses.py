@@ -12,11 +12,13 @@ from typing import Any
 
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
 
 @checked
+@in_float_together
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """How far each other class comes nearer than 1 to each target class, summed, over how many classes there are.
 
@@ -46,6 +48,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     return points._reduced("multilabel_margin_loss", reduction)
 
 
+@in_float_together
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,
@@ -82,6 +85,7 @@ def linear_cross_entropy(
 
 
 @checked
+@in_float_together
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W y of each output: (..., n), (..., m) and (out, n, m) -> (..., out).
 
