@@ -300,24 +300,20 @@ class Core:
 
     @property
     def grad(self) -> Self | None:
-        """The gradient that backward() added up, of this tensor's shape; None before. May be assigned.
-
-        >>> x = Tensor([3.0], requires_grad=True)
-        >>> x.grad is None
-        True
-        >>> (x * x).sum().backward()
-        >>> x.grad.tolist()
-        [6.0]
-        """
-        if thread_modes and (watching := watcher()) is not None:
-            watching.reads_state(self, "grad", self._grad is not None)
-        return self._grad
+        """The gradient that backward() added up; see `Tensor.grad`."""
+        return self._grad_so_far()
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
         if thread_modes and (watching := watcher()) is not None:
             watching.reads_state(self, "grad", None)  # what is read after this is not from before
         self._grad = gradient
+
+    def _grad_so_far(self) -> Self | None:
+        """`grad`, of which nothing is said where it is None."""
+        if thread_modes and (watching := watcher()) is not None:
+            watching.reads_state(self, "grad", self._grad is not None)
+        return self._grad
 
     @property
     def shape(self) -> Shape:

@@ -607,6 +607,34 @@ class Tensor(
     # -- gradients --
 
     @property
+    def grad(self) -> Self | None:
+        """The gradient that backward() added up, of this tensor's shape; None before. May be assigned.
+
+        Of what was computed from a leaf it stays None, and a warning says so, unless `retain_grad` was called.
+
+        >>> x = Tensor([3.0], requires_grad=True)
+        >>> x.grad is None
+        True
+        >>> (x * x).sum().backward()
+        >>> x.grad.tolist()
+        [6.0]
+        """
+        found = self._grad_so_far()
+        if found is None and not self._requires_grad and is_on_the_way(self.node) and not self.retains_grad:
+            import warnings
+
+            warnings.warn(
+                f"[grad] this tensor of shape {self.shape} is no leaf: it was computed from one, and backward() sets "
+                "the .grad of leaves alone. Call retain_grad() on it before backward() to have it, too.",
+                stacklevel=2,
+            )
+        return found
+
+    @grad.setter
+    def grad(self, gradient: Self | None) -> None:
+        Core.grad.__set__(self, gradient)
+
+    @property
     def requires_grad(self) -> bool:
         """True for a leaf whose gradient backward() computes, and for what was computed from one. May be assigned.
 
