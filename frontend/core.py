@@ -319,7 +319,7 @@ class Core:
     def shape(self) -> Shape:
         """Sizes by axis, a tuple of ints; a `Bound` stands for the size of an axis that a Variable cut.
 
-        >>> Tensor([[1, 2, 3]]).shape, Tensor(5).shape
+        >>> hcq.tensor([[1, 2, 3]]).shape, hcq.tensor(5).shape
         ((1, 3), ())
         """
         return self.node.shape if not variable.in_use else sizes.shape_of(self.node)
@@ -328,7 +328,7 @@ class Core:
     def dtype(self) -> DType:
         """The number format of the elements: one of hcq.dtypes.
 
-        >>> Tensor([1, 2]).dtype, (Tensor([1, 2]) / 2).dtype
+        >>> hcq.tensor([1, 2]).dtype, (hcq.tensor([1, 2]) / 2).dtype
         (dtypes.int64, dtypes.float32)
         """
         return self.node.dtype
@@ -345,7 +345,7 @@ class Core:
     def dim(self) -> int:
         """How many axes; PyTorch's word for `ndim`.
 
-        >>> Tensor.zeros(2, 3).dim(), Tensor(7).dim()
+        >>> Tensor.zeros(2, 3).dim(), hcq.tensor(7).dim()
         (2, 0)
         """
         return len(self.node.shape)
@@ -394,7 +394,7 @@ class Core:
     def is_floating_point(self) -> bool:
         """True for the float formats, those of 8 bits included.
 
-        >>> Tensor([1.0]).is_floating_point(), Tensor([1]).is_floating_point()
+        >>> Tensor([1.0]).is_floating_point(), hcq.tensor([1]).is_floating_point()
         (True, False)
         """
         return self.node.dtype.is_float

@@ -98,7 +98,7 @@ def native_batch_norm(
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
     """The gradient of dropout: where the mask holds, `scale` times as large, else 0.
 
-    >>> hcq.native_dropout_backward(Tensor([1.0, 1.0]), Tensor([True, False]), 2.0).tolist()
+    >>> hcq.native_dropout_backward(Tensor([1.0, 1.0]), hcq.tensor([True, False]), 2.0).tolist()
     [2.0, 0.0]
     """
     return grad_output * (mask.cast(grad_output.dtype) * scale)

@@ -57,14 +57,14 @@ def _range(call: str, row: int, col: int) -> range:
 def _columns(places: list[tuple[int, int]], dtype: DType | None, device: str | None) -> Tensor:
     if not places:
         return Tensor.zeros(2, 0, dtype=dtype or dtypes.int64, device=device)
-    return Tensor([list(line) for line in zip(*places)], device, dtype or dtypes.int64)
+    return Tensor._made_of([list(line) for line in zip(*places)], device, dtype or dtypes.int64)
 
 
 @checked
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Any, ...]:
     """Places of the flattened tensor as indices of each axis of `shape`.
 
-    >>> [axis.tolist() for axis in unravel_index(Tensor([5]), (2, 3))]
+    >>> [axis.tolist() for axis in unravel_index(hcq.tensor([5]), (2, 3))]
     [[1], [2]]
     """
     sizes = [

@@ -53,11 +53,19 @@ class Methods(Core):
 
         def __init__(
             self,
-            data: Any,
+            data: Any = (),
             device: str | None = None,
             dtype: DType | None = None,
             requires_grad: bool = False,
         ) -> None: ...
+        @classmethod
+        def _made_of(
+            cls,
+            data: Any,
+            device: str | None = None,
+            dtype: DType | None = None,
+            requires_grad: bool = False,
+        ) -> Self: ...
 
         # tensor.py: memory, reading, writing, gradients
         def realize(self, *others: Any) -> Self: ...

@@ -139,7 +139,7 @@ class Elementwise(Methods):
             or hasattr(other, "__index__")
         )
         if is_data and not isinstance(other, type):
-            return self._kind(other, device=self.device)
+            return self._kind._made_of(other, device=self.device)
         raise UsageError(
             f"[{call}] {shown(other)}: expected a Tensor, a number, a list or an array, got {type(other).__name__}."
         )
@@ -175,7 +175,7 @@ class Elementwise(Methods):
     def __add__(self, other: Any) -> Self:
         """self + other: shapes broadcast, dtypes promote.
 
-        >>> (Tensor([1, 2]) + Tensor([[10], [20]])).tolist()
+        >>> (hcq.tensor([1, 2]) + hcq.tensor([[10], [20]])).tolist()
         [[11, 12], [21, 22]]
         """
         return self._binary(Op.ADD, other)
@@ -183,7 +183,7 @@ class Elementwise(Methods):
     def add(self, other: Any, alpha: Any = 1) -> Self:
         """self + alpha * other; shapes broadcast, dtypes promote.
 
-        >>> Tensor([1, 2]).add(Tensor([10]), alpha=3).tolist()
+        >>> hcq.tensor([1, 2]).add(hcq.tensor([10]), alpha=3).tolist()
         [31, 32]
         """
         if type(alpha) is int and alpha == 1:
@@ -239,7 +239,7 @@ class Elementwise(Methods):
     def sub(self, other: Any, alpha: Any = 1) -> Self:
         """self - alpha * other; shapes broadcast, dtypes promote. Raises UsageError for two bools.
 
-        >>> Tensor([10, 20]).sub(Tensor([1]), alpha=3).tolist()
+        >>> hcq.tensor([10, 20]).sub(hcq.tensor([1]), alpha=3).tolist()
         [7, 17]
         """
         if type(alpha) is int and alpha == 1:
@@ -256,7 +256,7 @@ class Elementwise(Methods):
     def __mul__(self, other: Any) -> Self:
         """self * other: shapes broadcast, dtypes promote.
 
-        >>> Tensor([1, 2]).mul(Tensor([[1], [10]])).tolist(), Tensor([3]).mul(0.5).tolist()
+        >>> hcq.tensor([1, 2]).mul(hcq.tensor([[1], [10]])).tolist(), hcq.tensor([3]).mul(0.5).tolist()
         ([[1, 2], [10, 20]], [1.5])
         """
         return self._binary(Op.MUL, other)
@@ -269,7 +269,7 @@ class Elementwise(Methods):
     def __truediv__(self, other: Any) -> Self:
         """self / other: shapes broadcast; integers are divided as float32. By zero it is an infinity or NaN.
 
-        >>> Tensor([1, 2, 0]).true_divide(Tensor([2, 0, 0])).tolist()
+        >>> hcq.tensor([1, 2, 0]).true_divide(hcq.tensor([2, 0, 0])).tolist()
         [0.5, inf, nan]
         """
         return self._divide(other, reverse=False)
@@ -277,7 +277,7 @@ class Elementwise(Methods):
     def div(self, other: Any, rounding_mode: str | None = None) -> Self:
         """self / other; or the quotient rounded down ("floor": self // other), or towards zero ("trunc").
 
-        >>> Tensor([-7, 7]).div(2, rounding_mode="trunc").tolist()
+        >>> hcq.tensor([-7, 7]).div(2, rounding_mode="trunc").tolist()
         [-3, 3]
         """
         if rounding_mode is None:
@@ -310,7 +310,7 @@ class Elementwise(Methods):
     def __neg__(self) -> Self:
         """-self; of unsigned integers it wraps. Raises UsageError for bool.
 
-        >>> Tensor([1, -2]).neg().tolist(), Tensor([1], dtype=hcq.uint8).neg().tolist()
+        >>> hcq.tensor([1, -2]).neg().tolist(), Tensor([1], dtype=hcq.uint8).neg().tolist()
         ([-1, 2], [255])
         """
         self._refuse_bool("-")
@@ -326,7 +326,7 @@ class Elementwise(Methods):
     def __lt__(self, other: Any) -> Self:
         """self < other: bool; shapes broadcast.
 
-        >>> Tensor([1, 2, 3]).lt(2).tolist()
+        >>> hcq.tensor([1, 2, 3]).lt(2).tolist()
         [True, False, False]
         """
         return self._compare(Op.CMPLT, other)
@@ -336,7 +336,7 @@ class Elementwise(Methods):
     def __le__(self, other: Any) -> Self:
         """self <= other: bool; shapes broadcast.
 
-        >>> Tensor([1, 2]).le(Tensor([[1], [2]])).tolist()
+        >>> hcq.tensor([1, 2]).le(hcq.tensor([[1], [2]])).tolist()
         [[True, False], [True, True]]
         """
         return self._compare(Op.CMPLE, other)
@@ -346,7 +346,7 @@ class Elementwise(Methods):
     def __gt__(self, other: Any) -> Self:
         """self > other: bool; shapes broadcast.
 
-        >>> Tensor([1, 2, 3]).gt(2).tolist()
+        >>> hcq.tensor([1, 2, 3]).gt(2).tolist()
         [False, False, True]
         """
         return self._compare(Op.CMPLT, other, reverse=True)
@@ -356,7 +356,7 @@ class Elementwise(Methods):
     def __ge__(self, other: Any) -> Self:
         """self >= other: bool; shapes broadcast.
 
-        >>> Tensor([1, 2, 3]).ge(2).tolist()
+        >>> hcq.tensor([1, 2, 3]).ge(2).tolist()
         [False, True, True]
         """
         return self._compare(Op.CMPLE, other, reverse=True)
@@ -380,7 +380,7 @@ class Elementwise(Methods):
     def ne(self, other: Any) -> Self:
         """self != other: bool; shapes broadcast.
 
-        >>> Tensor([1, 2]).ne(1).tolist()
+        >>> hcq.tensor([1, 2]).ne(1).tolist()
         [False, True]
         """
         return self != other
@@ -429,7 +429,7 @@ class Elementwise(Methods):
     def logical_and(self, other: Any) -> Self:
         """True where both are not zero; bool. Shapes broadcast.
 
-        >>> Tensor([0, 1, 2]).logical_and(Tensor([1, 0, 3])).tolist()
+        >>> hcq.tensor([0, 1, 2]).logical_and(hcq.tensor([1, 0, 3])).tolist()
         [False, False, True]
         """
         return self.cast(dtypes.bool) & self._operand("logical_and", other).cast(dtypes.bool)
@@ -437,7 +437,7 @@ class Elementwise(Methods):
     def logical_or(self, other: Any) -> Self:
         """True where either is not zero; bool. Shapes broadcast.
 
-        >>> Tensor([0, 0, 2]).logical_or(Tensor([0, 1, 0])).tolist()
+        >>> hcq.tensor([0, 0, 2]).logical_or(hcq.tensor([0, 1, 0])).tolist()
         [False, True, True]
         """
         return self.cast(dtypes.bool) | self._operand("logical_or", other).cast(dtypes.bool)
@@ -445,7 +445,7 @@ class Elementwise(Methods):
     def logical_xor(self, other: Any) -> Self:
         """True where exactly one is not zero; bool. Shapes broadcast.
 
-        >>> Tensor([0, 1, 2]).logical_xor(Tensor([0, 0, 3])).tolist()
+        >>> hcq.tensor([0, 1, 2]).logical_xor(hcq.tensor([0, 0, 3])).tolist()
         [False, True, False]
         """
         return self.cast(dtypes.bool) ^ self._operand("logical_xor", other).cast(dtypes.bool)
@@ -488,7 +488,7 @@ class Elementwise(Methods):
     def minimum(self, other: Any) -> Self:
         """The lesser of two, in the dtype both promote to; NaN if either is NaN. Shapes broadcast.
 
-        >>> Tensor([1, 5]).minimum(Tensor([[2], [0]])).tolist()
+        >>> hcq.tensor([1, 5]).minimum(hcq.tensor([[2], [0]])).tolist()
         [[1, 2], [0, 0]]
         """
         return self._binary(Op.MIN, other)
@@ -522,7 +522,7 @@ class Elementwise(Methods):
         The dtype is what the two values promote to. The condition alone gives the indices of what is true, as a tuple
         of a vector for each axis: see `nonzero`. Raises UsageError for a condition that is not bool.
 
-        >>> (Tensor([1, -2]) > 0).where(Tensor([10, 20]), 0).tolist()
+        >>> (hcq.tensor([1, -2]) > 0).where(hcq.tensor([10, 20]), 0).tolist()
         [10, 0]
         """
         if if_true is None and if_false is None:
@@ -563,7 +563,7 @@ class Elementwise(Methods):
         """`value` where the mask is true, this tensor elsewhere; its dtype stays. The mask broadcasts.
 
         >>> x = Tensor([[0.0, 1.0], [2.0, 3.0]])
-        >>> x.masked_fill(Tensor([True, False]), -1.0).tolist()
+        >>> x.masked_fill(hcq.tensor([True, False]), -1.0).tolist()
         [[-1.0, 1.0], [-1.0, 3.0]]
         """
         if not isinstance(value, (bool, int, float)):

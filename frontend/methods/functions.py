@@ -55,7 +55,7 @@ class Functions(Methods):
     def __mod__(self, other: Any) -> Self:
         """self % other: the rest of a division rounded down, with the sign of the divisor, as in Python.
 
-        >>> Tensor([-7, 7]).remainder(3).tolist()
+        >>> hcq.tensor([-7, 7]).remainder(3).tolist()
         [2, 1]
         """
         return self._modulo(other, reverse=False)
@@ -65,7 +65,7 @@ class Functions(Methods):
     def floor_divide(self, other: Any) -> Self:
         """self // other: the quotient rounded down. Shapes broadcast, dtypes promote.
 
-        >>> Tensor([-7, 7]).floor_divide(2).tolist()
+        >>> hcq.tensor([-7, 7]).floor_divide(2).tolist()
         [-4, 3]
         """
         return self._floor_divide(other, reverse=False)
@@ -116,7 +116,7 @@ class Functions(Methods):
 
         Raises  DivisionByZero for integers by the number 0
 
-        >>> Tensor([-7, 7]).fmod(3).tolist()
+        >>> hcq.tensor([-7, 7]).fmod(3).tolist()
         [-1, 1]
         """
         x, y = self._pair("fmod", other, reverse=False)
@@ -142,7 +142,7 @@ class Functions(Methods):
     def exp2(self) -> Self:
         """2 ** x; integers and bool become float32.
 
-        >>> Tensor([-1, 0, 3]).exp2().tolist()
+        >>> hcq.tensor([-1, 0, 3]).exp2().tolist()
         [0.5, 1.0, 8.0]
         """
         return self._float_unary(Op.EXP2)
@@ -166,7 +166,7 @@ class Functions(Methods):
     def log10(self) -> Self:
         """Logarithm to base 10; NaN below zero, -inf at zero; integers and bool become float32.
 
-        >>> print(Tensor([1000, 1]).log10())
+        >>> print(hcq.tensor([1000, 1]).log10())
         tensor([3., 0.])
         """
         return self.log2() * math.log10(2.0)
@@ -198,7 +198,7 @@ class Functions(Methods):
     def sqrt(self) -> Self:
         """Square root; NaN below zero; integers and bool become float32.
 
-        >>> Tensor([9, 2**20]).sqrt().tolist(), Tensor([-1.0]).sqrt().tolist()
+        >>> hcq.tensor([9, 2**20]).sqrt().tolist(), Tensor([-1.0]).sqrt().tolist()
         ([3.0, 1024.0], [nan])
         """
         return self._float_unary(Op.SQRT)
@@ -214,7 +214,7 @@ class Functions(Methods):
     def reciprocal(self) -> Self:
         """1 / x; integers and bool become float32.
 
-        >>> Tensor([2, 0]).reciprocal().tolist()
+        >>> hcq.tensor([2, 0]).reciprocal().tolist()
         [0.5, inf]
         """
         return self._divide(1.0, reverse=True)
@@ -222,7 +222,7 @@ class Functions(Methods):
     def square(self) -> Self:
         """x * x; of bools int64, as in PyTorch.
 
-        >>> Tensor([-3, 4]).square().tolist()
+        >>> hcq.tensor([-3, 4]).square().tolist()
         [9, 16]
         """
         if self.node.dtype.is_bool:
@@ -232,7 +232,7 @@ class Functions(Methods):
     def abs(self) -> Self:
         """The distance from zero; the dtype stays, and so does the least integer, which has none.
 
-        >>> Tensor([-2, 3]).abs().tolist(), Tensor([3 + 4j]).abs().tolist()
+        >>> hcq.tensor([-2, 3]).abs().tolist(), Tensor([3 + 4j]).abs().tolist()
         ([2, 3], [5.0])
         """
         dtype = self.node.dtype

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hcq.frontend.checked_places import check
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
@@ -170,7 +171,7 @@ class Loss(Methods):
         A target that is neither a class nor ignore_index gives NaN, never a wrong number. A vector is one sample.
 
         >>> logs = Tensor([[-1.0, -2.0], [-3.0, -4.0]])
-        >>> logs.nll_loss(Tensor([1, -100])).item()
+        >>> logs.nll_loss(hcq.tensor([1, -100])).item()
         2.0
         """
         axis = self._class_axis("nll_loss", target)
@@ -195,7 +196,7 @@ class Loss(Methods):
         label_smoothing  this share of the target is spread over all classes evenly
 
         >>> logits = Tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 9.0]])
-        >>> print(logits.cross_entropy(Tensor([0, 2]), reduction="none"))
+        >>> print(logits.cross_entropy(hcq.tensor([0, 2]), reduction="none"))
         tensor([0.2395, 0.0002])
         """
         if not 0.0 <= label_smoothing <= 1.0:
@@ -258,6 +259,7 @@ class Loss(Methods):
         """This tensor, where the class is the target's, and the weight of each place: 0 if ignored, NaN if no class."""
         shape = self.node.shape
         count = shape[axis]
+        check("nll_loss", "label", target, 0, count, ignore_index)
         is_target = self._like(iota(count, axis, shape)) == target.unsqueeze(axis)
         is_class = (target >= 0) & (target < count)
         scale = is_class.where(1.0, float("nan")).cast(self.node.dtype)

@@ -85,7 +85,7 @@ class Margins(Methods):
     def hinge_embedding_loss(self, target: Self, margin: float = 1.0, reduction: str = "mean") -> Self:
         """x where the target is 1, and max(0, margin - x) where it is -1.
 
-        >>> Tensor([0.25, 0.25]).hinge_embedding_loss(Tensor([1, -1]), reduction="none").tolist()
+        >>> Tensor([0.25, 0.25]).hinge_embedding_loss(hcq.tensor([1, -1]), reduction="none").tolist()
         [0.25, 0.75]
         """
         far = (target != 1).where((margin - self).clamp(min=0.0), 0.0)
@@ -155,7 +155,7 @@ class Margins(Methods):
     ) -> Self:
         """The mean over the other classes of max(0, margin - x[target] + x) ** p: (batch, classes) and (batch,).
 
-        >>> Tensor([[0.5, 2.0, 0.25, 0.0]]).multi_margin_loss(Tensor([1])).item()
+        >>> Tensor([[0.5, 2.0, 0.25, 0.0]]).multi_margin_loss(hcq.tensor([1])).item()
         0.0
         """
         x = self if len(self.node.shape) == 2 else self._reshape((1, self.numel()))
@@ -184,7 +184,7 @@ class Margins(Methods):
     ) -> Self:
         """max(0, margin - target * (self - other)): target 1 asks for self to be the greater.
 
-        >>> Tensor([2.0]).margin_ranking_loss(Tensor([1.0]), Tensor([-1]), margin=0.5).item()
+        >>> Tensor([2.0]).margin_ranking_loss(Tensor([1.0]), hcq.tensor([-1]), margin=0.5).item()
         1.5
         """
         return (margin - target * (self - other)).clamp(min=0.0)._reduced("margin_ranking_loss", reduction)
@@ -196,7 +196,7 @@ class Margins(Methods):
         """1 - cosine where the target is 1, and max(0, cosine - margin) where it is -1.
 
         >>> x, y = Tensor([[1.0, 0.0], [1.0, 0.0]]), Tensor([[1.0, 0.0], [1.0, 0.0]])
-        >>> x.cosine_embedding_loss(y, Tensor([1, -1]), reduction="none").tolist()
+        >>> x.cosine_embedding_loss(y, hcq.tensor([1, -1]), reduction="none").tolist()
         [0.0, 1.0]
         """
         product = (self * other).sum(-1)

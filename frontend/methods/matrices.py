@@ -104,7 +104,7 @@ class Matrices(Methods):
     def inner(self, other: Self) -> Self:
         """Sums of products over both last axes: (..., k) and (..., k) -> (..., ...); of a number the product.
 
-        >>> Tensor([[1, 2], [3, 4]]).inner(Tensor([[1, 1], [0, 1]])).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).inner(hcq.tensor([[1, 1], [0, 1]])).tolist()
         [[3, 2], [7, 4]]
         """
         a, b = self.node.shape, other.node.shape
@@ -154,7 +154,7 @@ class Matrices(Methods):
     def kron(self, other: Self) -> Self:
         """Each element of this tensor times the whole other: sizes multiply, axis by axis.
 
-        >>> Tensor([1, 2]).kron(Tensor([1, 10])).tolist()
+        >>> hcq.tensor([1, 2]).kron(hcq.tensor([1, 10])).tolist()
         [1, 10, 2, 20]
         """
         rank = max(len(self.node.shape), len(other.node.shape))
@@ -168,7 +168,7 @@ class Matrices(Methods):
     def cross(self, other: Self, dim: int | None = None) -> Self:
         """The cross product along an axis of size 3: the first such one, unless given.
 
-        >>> Tensor([1, 0, 0]).cross(Tensor([0, 1, 0])).tolist()
+        >>> hcq.tensor([1, 0, 0]).cross(hcq.tensor([0, 1, 0])).tolist()
         [0, 0, 1]
         """
         shape = type(self).broadcast_shapes(self.node.shape, other.node.shape)
@@ -209,7 +209,7 @@ class Matrices(Methods):
     def vander(self, N: int | None = None, increasing: bool = False) -> Self:
         """The powers of each element of a vector, as rows: N of them, falling unless `increasing`.
 
-        >>> Tensor([2, 3]).vander().tolist()
+        >>> hcq.tensor([2, 3]).vander().tolist()
         [[2, 1], [3, 1]]
         """
         size = self.numel() if N is None else N

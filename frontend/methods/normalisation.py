@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
+from hcq.frontend.checked_places import check
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
 from hcq.frontend.methods.base import Methods, in_float, in_float_together, wide_in_autocast
@@ -223,13 +224,14 @@ class Normalisation(Methods):
 
         num_classes   -1 reads the greatest index back first
 
-        >>> Tensor([2, 0]).one_hot(3).tolist()
+        >>> hcq.tensor([2, 0]).one_hot(3).tolist()
         [[0, 0, 1], [1, 0, 0]]
         """
         if not self.node.dtype.is_integer:
             raise UsageError(f"[one_hot] {self.node.dtype.name} are not indices. Cast to dtypes.int64.")
         if num_classes < 0:
             num_classes = int(self.amax().item()) + 1
+        check("one_hot", "label", self, 0, num_classes)
         shape = (*self.node.shape, num_classes)
         places = self._like(iota(num_classes, len(shape) - 1, shape))
         return (self.unsqueeze(-1) == places).cast(dtypes.int64)
@@ -243,7 +245,7 @@ class Normalisation(Methods):
         padding_idx   of this row nothing is learned: no gradient flows there
         Raises        UsageError for max_norm, which would write the table, scale_grad_by_freq and sparse
 
-        >>> Tensor([2, 0]).embedding(Tensor([[1, 2], [3, 4], [5, 6]])).tolist()
+        >>> hcq.tensor([2, 0]).embedding(hcq.tensor([[1, 2], [3, 4], [5, 6]])).tolist()
         [[5, 6], [1, 2]]
         """
         if max_norm is not None or scale_grad_by_freq or sparse:

@@ -369,7 +369,7 @@ class Pooling(Methods):
             own = (
                 self._like(constant("pool", True, dtypes.bool))
                 if is_full
-                else self._kind(line, device=self.device)
+                else self._kind._made_of(line, device=self.device)
             )
             shape = [1] * (2 * rank)
             shape[d], shape[rank + d] = want, length

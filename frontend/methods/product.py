@@ -35,7 +35,7 @@ class Product(Methods):
         The dtype is what both promote to; float16 and bfloat16 are added up in float32.
         Raises  UsageError for inner sizes that differ, a tensor of shape (), bools
 
-        >>> (Tensor([[1, 2], [3, 4]]) @ Tensor([1, 1])).tolist()
+        >>> (hcq.tensor([[1, 2], [3, 4]]) @ hcq.tensor([1, 1])).tolist()
         [3, 7]
         """
         if not isinstance(other, Core):
@@ -96,7 +96,7 @@ class Product(Methods):
     def mv(self, vector: Self) -> Self:
         """Matrix times vector: (m, k) and (k,) -> (m,).
 
-        >>> Tensor([[1, 2], [3, 4]]).mv(Tensor([1, 10])).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).mv(hcq.tensor([1, 10])).tolist()
         [21, 43]
         """
         return self.matmul(vector)
@@ -104,7 +104,7 @@ class Product(Methods):
     def dot(self, other: Self) -> Self:
         """The sum of products of two vectors: (n,) and (n,) -> ().
 
-        >>> Tensor([1, 2]).dot(Tensor([10, 100])).item()
+        >>> hcq.tensor([1, 2]).dot(hcq.tensor([10, 100])).item()
         210
         """
         if len(self.node.shape) != 1 or len(other.node.shape) != 1:
@@ -116,7 +116,7 @@ class Product(Methods):
     def outer(self, other: Self) -> Self:
         """Every product of an element of one vector with one of the other: (n,) and (m,) -> (n, m).
 
-        >>> Tensor([1, 2]).outer(Tensor([1, 10, 100])).tolist()
+        >>> hcq.tensor([1, 2]).outer(hcq.tensor([1, 10, 100])).tolist()
         [[1, 10, 100], [2, 20, 200]]
         """
         if len(self.node.shape) != 1 or len(other.node.shape) != 1:
@@ -156,7 +156,7 @@ class Product(Methods):
         A letter that stands twice in an operand takes its diagonal; "..." stands for axes that broadcast.
         Raises  UsageError for a letter with two sizes
 
-        >>> Tensor.einsum("ij,j->i", Tensor([[1, 2], [3, 4]]), Tensor([1, 10])).tolist()
+        >>> Tensor.einsum("ij,j->i", hcq.tensor([[1, 2], [3, 4]]), hcq.tensor([1, 10])).tolist()
         [21, 43]
         """
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):

@@ -74,7 +74,7 @@ class Reduction(Methods):
 
         Integers and bool are summed in int64 (uint64 stays), float16 and bfloat16 in float32; `dtype` comes before.
 
-        >>> Tensor([[1, 2], [3, 4]]).sum(0).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).sum(0).tolist()
         [4, 6]
         """
         return self._accumulated(dtype)._reduce(Op.ADD, self._over("sum", dim), keepdim)
@@ -82,7 +82,7 @@ class Reduction(Methods):
     def prod(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
         """Product over all axes, one, or several; axes and dtypes are as in `sum`.
 
-        >>> Tensor([[1, 2], [3, 4]]).prod(1).tolist(), Tensor([]).prod().item()
+        >>> hcq.tensor([[1, 2], [3, 4]]).prod(1).tolist(), Tensor([]).prod().item()
         ([2, 12], 1.0)
         """
         return self._accumulated(dtype)._reduce(Op.MUL, self._over("prod", dim), keepdim)
@@ -249,7 +249,7 @@ class Reduction(Methods):
     def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """The least value over all axes, one, or several; NaN if there is one. Raises UsageError if empty.
 
-        >>> Tensor([[1, 5], [3, 2]]).amin(1, keepdim=True).tolist()
+        >>> hcq.tensor([[1, 5], [3, 2]]).amin(1, keepdim=True).tolist()
         [[1], [2]]
         """
         return self._reduce(Op.MIN, self._not_empty("amin", self._over("amin", dim)), keepdim)
@@ -257,7 +257,7 @@ class Reduction(Methods):
     def max(self, dim: Any = None, keepdim: bool = False) -> Any:
         """The greatest value; along one axis (an int): (values, indices); with another tensor: `maximum`.
 
-        >>> values, indices = Tensor([[1, 5], [7, 2]]).max(1)
+        >>> values, indices = hcq.tensor([[1, 5], [7, 2]]).max(1)
         >>> values.tolist(), indices.tolist()
         ([5, 7], [1, 0])
         """
@@ -270,7 +270,7 @@ class Reduction(Methods):
     def min(self, dim: Any = None, keepdim: bool = False) -> Any:
         """The least value; along one axis (an int): (values, indices); with another tensor: `minimum`.
 
-        >>> values, indices = Tensor([[1, 5], [7, 2]]).min(1)
+        >>> values, indices = hcq.tensor([[1, 5], [7, 2]]).min(1)
         >>> values.tolist(), indices.tolist()
         ([1, 2], [0, 1])
         """
@@ -291,7 +291,7 @@ class Reduction(Methods):
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Self:
         """The index of the first greatest value, or of the first NaN; int64. Without dim, in the flattened tensor.
 
-        >>> x = Tensor([[1, 9], [9, 2]])
+        >>> x = hcq.tensor([[1, 9], [9, 2]])
         >>> x.argmax().item(), x.argmax(1).tolist()
         (1, [1, 0])
         """
@@ -300,7 +300,7 @@ class Reduction(Methods):
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Self:
         """The index of the first least value, or of the first NaN; int64. Without dim, in the flattened tensor.
 
-        >>> Tensor([[3, 1], [2, 4]]).argmin(0).tolist()
+        >>> hcq.tensor([[3, 1], [2, 4]]).argmin(0).tolist()
         [1, 0]
         """
         return self._where_is(Op.MIN, "argmin", dim, keepdim)
@@ -353,7 +353,7 @@ class Reduction(Methods):
     def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """True if any element is not zero; over all axes, one, or several. Of uint8 it is 1 or 0, as in PyTorch.
 
-        >>> Tensor([[0, 0], [0, 3]]).any(1).tolist(), Tensor([]).any().item()
+        >>> hcq.tensor([[0, 0], [0, 3]]).any(1).tolist(), Tensor([]).any().item()
         ([False, True], False)
         """
         found = self.cast(dtypes.bool)._reduce(Op.MAX, self._axes("any", dim), keepdim)
@@ -362,7 +362,7 @@ class Reduction(Methods):
     def all(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """True if no element is zero; over all axes, one, or several. Of uint8 it is 1 or 0, as in PyTorch.
 
-        >>> Tensor([[1, 0], [2, 3]]).all(1).tolist(), Tensor([]).all().item()
+        >>> hcq.tensor([[1, 0], [2, 3]]).all(1).tolist(), Tensor([]).all().item()
         ([False, True], True)
         """
         found = self.cast(dtypes.bool)._reduce(Op.MIN, self._axes("all", dim), keepdim)
@@ -371,7 +371,7 @@ class Reduction(Methods):
     def count_nonzero(self, dim: Axes = None) -> Self:
         """How many elements are not zero; int64; over all axes, one, or several.
 
-        >>> Tensor([[0, 1], [2, 3]]).count_nonzero(0).tolist()
+        >>> hcq.tensor([[0, 1], [2, 3]]).count_nonzero(0).tolist()
         [1, 2]
         """
         return self.cast(dtypes.bool).sum(dim)
@@ -408,7 +408,7 @@ class Reduction(Methods):
     def cumsum(self, dim: int, dtype: DType | None = None) -> Self:
         """Running sum along an axis, of the same shape; integers and bool in int64, or all in `dtype`.
 
-        >>> Tensor([1, 2, 3]).cumsum(0).tolist()
+        >>> hcq.tensor([1, 2, 3]).cumsum(0).tolist()
         [1, 3, 6]
         """
         return self._accumulated(dtype)._running(Op.ADD, "cumsum", dim)
@@ -416,7 +416,7 @@ class Reduction(Methods):
     def cumprod(self, dim: int, dtype: DType | None = None) -> Self:
         """Running product along an axis, of the same shape; integers and bool in int64, or all in `dtype`.
 
-        >>> Tensor([1, 2, 3, 4]).cumprod(0).tolist()
+        >>> hcq.tensor([1, 2, 3, 4]).cumprod(0).tolist()
         [1, 2, 6, 24]
         """
         return self._accumulated(dtype)._running(Op.MUL, "cumprod", dim)

@@ -45,7 +45,7 @@ class Statistics(Methods):
     def cummax(self, dim: int) -> ValuesIndices:
         """(values, indices) of the greatest so far along an axis; of equal ones the last, NaN is greatest.
 
-        >>> Tensor([1, 3, 2]).cummax(0).values.tolist()
+        >>> hcq.tensor([1, 3, 2]).cummax(0).values.tolist()
         [1, 3, 3]
         """
         return self._running_extreme("cummax", dim)
@@ -53,7 +53,7 @@ class Statistics(Methods):
     def cummin(self, dim: int) -> ValuesIndices:
         """(values, indices) of the least so far along an axis; of equal ones the last, NaN is least.
 
-        >>> values, indices = Tensor([3, 1, 2, 1]).cummin(0)
+        >>> values, indices = hcq.tensor([3, 1, 2, 1]).cummin(0)
         >>> values.tolist(), indices.tolist()
         ([3, 1, 1, 1], [0, 1, 1, 3])
         """
@@ -104,7 +104,7 @@ class Statistics(Methods):
     def msort(self) -> Self:
         """Sorted along axis 0.
 
-        >>> Tensor([[3, 1], [2, 4]]).msort().tolist()
+        >>> hcq.tensor([[3, 1], [2, 4]]).msort().tolist()
         [[2, 1], [3, 4]]
         """
         return self.sort(0).values  # type: ignore[no-any-return]
@@ -112,7 +112,7 @@ class Statistics(Methods):
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
         """(values, indices) of the k-th least element of an axis, counted from 1; NaN is greatest.
 
-        >>> values, indices = Tensor([30, 10, 20]).kthvalue(2)
+        >>> values, indices = hcq.tensor([30, 10, 20]).kthvalue(2)
         >>> values.item(), indices.item()
         (20, 2)
         """
@@ -125,7 +125,7 @@ class Statistics(Methods):
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The middle element, the lesser of two; along an axis (values, indices). NaN if there is one, or nothing.
 
-        >>> Tensor([3, 1, 4, 2]).median().item()
+        >>> hcq.tensor([3, 1, 4, 2]).median().item()
         2
         """
         if dim is None:
@@ -167,7 +167,7 @@ class Statistics(Methods):
     def mode(self, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
         """(values, indices) of the most frequent element of an axis, the least of several.
 
-        >>> values, indices = Tensor([2, 1, 2, 1, 3]).mode()
+        >>> values, indices = hcq.tensor([2, 1, 2, 1, 3]).mode()
         >>> values.item()
         1
         """
@@ -294,7 +294,7 @@ class Statistics(Methods):
     def aminmax(self, dim: int | None = None, keepdim: bool = False) -> MinMax:
         """(min, max) of all elements, or along an axis.
 
-        >>> found = Tensor([3, 1, 4]).aminmax()
+        >>> found = hcq.tensor([3, 1, 4]).aminmax()
         >>> found.min.item(), found.max.item()
         (1, 4)
         """
@@ -307,7 +307,7 @@ class Statistics(Methods):
     ) -> Self:
         """The difference of each element and the one before, n times; bools differ where they are unequal.
 
-        >>> Tensor([1, 4, 9]).diff().tolist()
+        >>> hcq.tensor([1, 4, 9]).diff().tolist()
         [3, 5]
         """
         axis = self._axis_of("diff", dim)
@@ -365,7 +365,7 @@ class Statistics(Methods):
     def trace(self) -> Self:
         """The sum of a matrix's diagonal.
 
-        >>> Tensor([[1, 2], [3, 4]]).trace().item()
+        >>> hcq.tensor([[1, 2], [3, 4]]).trace().item()
         5
         """
         if len(self.node.shape) != 2:

@@ -43,7 +43,7 @@ def embedding_bag(
     sparse                may be given and says nothing: gradients are dense
     Raises                UsageError for max_norm, which writes into the table, and for scale_grad_by_freq
 
-    >>> embedding_bag(Tensor([[0, 1]]), Tensor([[1.0, 2.0], [3.0, 6.0]])).tolist()
+    >>> embedding_bag(hcq.tensor([[0, 1]]), Tensor([[1.0, 2.0], [3.0, 6.0]])).tolist()
     [[2.0, 4.0]]
     """
     call = "embedding_bag"
