@@ -347,18 +347,8 @@ class Core:
 
     @property
     def grad(self) -> Self | None:
-        """The gradient that backward() added up, of this tensor's shape; None before. May be assigned.
-
-        >>> x = Tensor([3.0], requires_grad=True)
-        >>> x.grad is None
-        True
-        >>> (x * x).sum().backward()
-        >>> x.grad.tolist()
-        [6.0]
-        """
-        if thread_modes and (watching := watcher()) is not None:
-            watching.reads_state(self, "grad", self._grad is not None)
-        return self._grad
+        """The gradient that backward() added up; see `Tensor.grad`."""
+        return self._grad_so_far()
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
@@ -366,11 +356,17 @@ class Core:
             watching.reads_state(self, "grad", None)  # what is read after this is not from before
         self._grad = gradient
 
+    def _grad_so_far(self) -> Self | None:
+        """`grad`, of which nothing is said where it is None."""
+        if thread_modes and (watching := watcher()) is not None:
+            watching.reads_state(self, "grad", self._grad is not None)
+        return self._grad
+
     @property
     def shape(self) -> Shape:
         """Sizes by axis, a tuple of ints; a `Bound` stands for the size of an axis that a Variable cut.
 
-        >>> Tensor([[1, 2, 3]]).shape, Tensor(5).shape
+        >>> hcq.tensor([[1, 2, 3]]).shape, hcq.tensor(5).shape
         ((1, 3), ())
         """
         return self.node.shape if not variable.in_use else sizes.shape_of(self.node)
@@ -379,7 +375,7 @@ class Core:
     def dtype(self) -> DType:
         """The number format of the elements: one of hcq.dtypes.
 
-        >>> Tensor([1, 2]).dtype, (Tensor([1, 2]) / 2).dtype
+        >>> hcq.tensor([1, 2]).dtype, (hcq.tensor([1, 2]) / 2).dtype
         (dtypes.int64, dtypes.float32)
         """
         return self.node.dtype
@@ -396,7 +392,7 @@ class Core:
     def dim(self) -> int:
         """How many axes; PyTorch's word for `ndim`.
 
-        >>> Tensor.zeros(2, 3).dim(), Tensor(7).dim()
+        >>> Tensor.zeros(2, 3).dim(), hcq.tensor(7).dim()
         (2, 0)
         """
         return len(self.node.shape)
@@ -445,7 +441,7 @@ class Core:
     def is_floating_point(self) -> bool:
         """True for the float formats, those of 8 bits included.
 
-        >>> Tensor([1.0]).is_floating_point(), Tensor([1]).is_floating_point()
+        >>> Tensor([1.0]).is_floating_point(), hcq.tensor([1]).is_floating_point()
         (True, False)
         """
         return self.node.dtype.is_float
@@ -543,6 +539,8 @@ def _plain_size(call: str, item: Any, found: Any) -> int:
             f"[{call}] {shown(found)}: the size {item} is known only when the work runs. Take a size with room for "
             f"{item.high}, and cut what comes of it: x[:{item}]."
         )
+    if isinstance(item, Core) and not item.node.shape and item.node.dtype.is_integer:
+        item = item.__index__()  # type: ignore[attr-defined]
     if isinstance(item, Core) or not is_whole(item):
         raise UsageError(
             f"[{call}] {shown(found)}: {shown(item)} is not an int. Give ints, loose or in one tuple."

@@ -30,7 +30,7 @@ from x before keeps what it meant. `x.assign(y)` gives x another value, and leav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -89,20 +89,43 @@ class Tensor(
     __slots__ = ()
 
     def __init__(
-        self, data: Any, device: str | None = None, dtype: DType | None = None, requires_grad: bool = False
+        self,
+        data: Any = (),
+        device: str | None = None,
+        dtype: DType | None = None,
+        requires_grad: bool = False,
     ) -> None:
-        """A tensor of `data`, copied to the device at once.
+        """A tensor of `data`, copied to the device at once, as torch.Tensor is: float32, where `hcq.tensor` infers.
 
-        data    a number (becomes a constant), nested lists, bytes-like (a vector of `dtype`), an array, a Tensor;
-                or two to four sizes in place of all arguments, for zeros: Tensor(2, 3)
+        data    nested lists of numbers, a float or a bool, bytes-like (a vector of `dtype`), an array, a Tensor;
+                or sizes, of which the first stands here, for zeros: hcq.tensor(4), Tensor(2, 3)
         device  "CPU", ...; None is the default device, or that of a Tensor given as data
-        dtype   None takes it from the data: bool, int64 and float32 for Python numbers
+        dtype   None is float32 for lists, also of ints and bools, and what it has for an array; an int is a number then
         Raises  UsageError for ragged lists, what is no number, and numbers that do not fit an integer dtype
+
+        >>> hcq.tensor(4).shape, hcq.tensor([0, 1]).dtype, hcq.tensor([0, 1]).dtype
+        ((4,), dtypes.float32, dtypes.int64)
         """
-        if type(data) is int and type(device) is int:  # sizes, as older programs of PyTorch give them
+        if type(data) is int and not isinstance(dtype, DType):
             given: tuple[Any, ...] = (data, device, dtype, requires_grad or None)
-            zeros = type(self)._kind.empty([size for size in given if size is not None])
-            data, device, dtype, requires_grad = zeros, None, None, False
+            sizes_given = [size for size in given if type(size) is int]
+            if type(device) is int:  # all of them are sizes
+                device, dtype, requires_grad = None, None, False
+            data = type(self)._kind.empty(sizes_given, device=device)
+        elif dtype is None and isinstance(data, Sequence) and formats.is_whole(data):
+            dtype = dtypes.float32
+        self._fill(data, device, dtype, requires_grad)
+
+    @classmethod
+    def _made_of(
+        cls, data: Any, device: str | None = None, dtype: DType | None = None, requires_grad: bool = False
+    ) -> Self:
+        """`hcq.tensor`: a number, or lists of them, whose dtype they say: bool, int64 or float32."""
+        made: Self = object.__new__(cls._kind)
+        made._fill(data, device, dtype, requires_grad)
+        return made
+
+    def _fill(self, data: Any, device: str | None, dtype: DType | None, requires_grad: bool) -> None:
         if dtype is not None and not isinstance(dtype, DType):
             raise UsageError(
                 f"[Tensor] dtype {dtype!r} is not a dtype. Use one of hcq.dtypes, as dtypes.float32."
@@ -213,7 +236,7 @@ class Tensor(
     def contiguous(self) -> Self:
         """The same values in memory of their own, in row-major order; itself if it has that already.
 
-        >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
         [[1, 3], [2, 4]]
         """
         return (
@@ -318,7 +341,7 @@ class Tensor(
     def cpu(self) -> Self:
         """On the CPU: x.to("CPU").
 
-        >>> Tensor([1]).cpu().device
+        >>> hcq.tensor([1]).cpu().device
         'CPU'
         """
         return self.to("CPU")
@@ -374,7 +397,7 @@ class Tensor(
     def numpy(self) -> Any:
         """The values as a NumPy array that owns its memory. Waits. Raises UsageError for a dtype that NumPy lacks.
 
-        >>> Tensor([[1, 2]]).numpy().shape
+        >>> hcq.tensor([[1, 2]]).numpy().shape
         (1, 2)
         """
         import numpy as np
@@ -393,7 +416,7 @@ class Tensor(
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for shape (). Waits.
 
-        >>> Tensor([[1, 2], [3, 4]]).tolist(), Tensor(5).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).tolist(), hcq.tensor(5).tolist()
         ([[1, 2], [3, 4]], 5)
         """
         shape = self._shape_now()
@@ -610,6 +633,34 @@ class Tensor(
             changed()
 
     # -- gradients --
+
+    @property
+    def grad(self) -> Self | None:
+        """The gradient that backward() added up, of this tensor's shape; None before. May be assigned.
+
+        Of what was computed from a leaf it stays None, and a warning says so, unless `retain_grad` was called.
+
+        >>> x = Tensor([3.0], requires_grad=True)
+        >>> x.grad is None
+        True
+        >>> (x * x).sum().backward()
+        >>> x.grad.tolist()
+        [6.0]
+        """
+        found = self._grad_so_far()
+        if found is None and not self._requires_grad and is_on_the_way(self.node) and not self.retains_grad:
+            import warnings
+
+            warnings.warn(
+                f"[grad] this tensor of shape {self.shape} is no leaf: it was computed from one, and backward() sets "
+                "the .grad of leaves alone. Call retain_grad() on it before backward() to have it, too.",
+                stacklevel=2,
+            )
+        return found
+
+    @grad.setter
+    def grad(self, gradient: Self | None) -> None:
+        Core.grad.__set__(self, gradient)
 
     @property
     def requires_grad(self) -> bool:

@@ -48,6 +48,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_INEXACT": f"words of {', '.join(INEXACT_WORDS)}: products that matrix units may do though they round more"
     " (default none)",
     "HCQ_JIT_CHECK": "1: compare the first replays of a jit with eager results (default 0)",
+    "HCQ_CHECK_INDICES": "1: read indices and labels back, and refuse those out of range (default 0)",
     "HCQ_REPORT": "words of signal (report on SIGUSR1) and off (no reports at all); default: on timeouts and faults",
     "HCQ_REPORT_DIR": "folder for reports, the newest 32 of which are kept (default reports/ in HCQ_CACHE_DIR)",
     "HCQ_CACHE_DIR": "folder for compiled objects (default $XDG_CACHE_HOME/hcq or ~/.cache/hcq)",
@@ -81,6 +82,7 @@ class Config:
     search_seed: int = 0
     inexact: frozenset[str] = frozenset()
     jit_check: bool = False
+    check_indices: bool = False
     report: frozenset[str] = frozenset()
     report_dir: Path = Path()
     cache_dir: Path = Path()
@@ -126,6 +128,7 @@ class Config:
             search_seed=_number(environ, "HCQ_SEARCH_SEED", 0, 0, 2**63),
             inexact=frozenset(_words(environ, "HCQ_INEXACT", INEXACT_WORDS)),
             jit_check=_flag(environ, "HCQ_JIT_CHECK"),
+            check_indices=_flag(environ, "HCQ_CHECK_INDICES"),
             report=frozenset(_words(environ, "HCQ_REPORT", REPORT_WORDS)),
             report_dir=Path(environ.get("HCQ_REPORT_DIR") or _cache_dir(environ) / "reports"),
             cache_dir=_cache_dir(environ),

@@ -46,7 +46,7 @@ def load(
 
     >>> import tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "two.safetensors")
-    >>> hcq.save({"w": Tensor([[1.0, 2.0]]), "b": Tensor([3])}, path)
+    >>> hcq.save({"w": Tensor([[1.0, 2.0]]), "b": hcq.tensor([3])}, path)
     >>> state = hcq.load(path)
     >>> sorted(state), state.entry("w").shape, state["b"].tolist()
     (['b', 'w'], (1, 2), [3])

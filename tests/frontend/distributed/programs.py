@@ -21,6 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+import hcq
 from hcq import HcqError, Tensor, UsageError, distributed, dtypes, nn, ranks
 from hcq.frontend.distributed.group import Group
 from hcq.frontend.distributed.rollcall import RUNNING
@@ -60,7 +61,7 @@ def collectives(world: Group) -> None:
         distributed.all_reduce(Tensor(drawn(me, 9)) * 2, "max"),
         np.max([drawn(r, 9) * 2 for r in everyone], 0),
     )
-    same(distributed.all_reduce(Tensor([me, -me]), "min"), [0, 1 - size])
+    same(distributed.all_reduce(hcq.tensor([me, -me]), "min"), [0, 1 - size])
     mean = distributed.all_reduce(Tensor(drawn(me, 9)), "mean")
     same(mean, tree([drawn(r, 9) for r in everyone]) / np.float32(size))
     short = distributed.all_reduce(Tensor([1.0 + me, 0.5]).cast(dtypes.bfloat16))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hcq
 from hcq import DriverError, Tensor, UsageError, distributed, nn
 from hcq.frontend.distributed import meeting, rollcall, sums
 from hcq.frontend.distributed.buckets import UNIT, Layout
@@ -130,7 +131,7 @@ def test_before_the_ranks_have_met_everything_says_so() -> None:
         distributed.rank,
         distributed.size,
         distributed.barrier,
-        lambda: distributed.all_reduce(Tensor([1])),
+        lambda: distributed.all_reduce(hcq.tensor([1])),
     ):
         with pytest.raises(UsageError, match=r"Call hcq\.distributed\.init\(\) first"):
             call()
