@@ -135,10 +135,12 @@ def _stop(instruction: Instruction, why: str) -> End:
 
 
 class CallSite(NamedTuple):
-    """The .param variables that a call passes and gets back, and the block that follows."""
+    """The .param variables that a call passes and gets back, their bytes, and the block that follows."""
 
     passed: list[str]
     returned: list[str]
+    passed_bytes: list[int]
+    returned_bytes: list[int]
     after: int
 
 
@@ -149,22 +151,26 @@ def _call(code: Code, block: BasicBlock) -> End:
     if not operands:
         raise code.refuse("call names no function")
     target = operands.pop(0)
-    arguments = _parentheses(operands)
-    site = CallSite(
-        [_local_name(code, operand) for operand in arguments],
-        [_local_name(code, operand) for operand in results],
-        block.next[0],
-    )
+    passed = [_local_name(code, operand) for operand in _parentheses(operands)]
+    returned = [_local_name(code, operand) for operand in results]
+    sizes = [[_bytes_of(code, name) for name in names] for names in (passed, returned)]
+    site = CallSite(passed, returned, *sizes, block.next[0])
     if isinstance(target, Symbol):
         function = code.lowering.module.functions.get(target.name)
         if function is None:
             raise code.refuse(f"there is no function {target.name!r}")
         if not function.has_body:
             return _missing(code.instruction, target.name)
-        _check_signature(code, function, site)
+        if wrong := _misfit(function, site):
+            raise code.refuse(wrong)
         name = function.name
         return lambda machine, registers, path: _enter(machine, path, name, site)
-    return _call_by_address(code.slot(target, U64), site)
+    for shape in operands:
+        if not isinstance(shape, Symbol) or shape.name not in code.lowering.function.targets:
+            raise code.refuse(
+                "behind the arguments stands no .callprototype or .calltargets of this function"
+            )
+    return _call_by_address(code.slot(target, U64), site, code.instruction.line)
 
 
 def _parentheses(operands: list[Operand]) -> tuple[Operand, ...]:
@@ -189,19 +195,24 @@ def _local_name(code: Code, operand: Operand) -> str:
     raise code.refuse("arguments and results of a call must be .param variables of the function")
 
 
-def _check_signature(code: Code, function: Function, site: CallSite) -> None:
+def _bytes_of(code: Code, name: str) -> int:
+    variable = code.lowering.variable(name)
+    assert variable is not None
+    return variable.size_bytes
+
+
+def _misfit(function: Function, site: CallSite) -> str:
+    """What a call gives or takes otherwise than the function does; "" where all fits."""
     for given, formal, what in (
-        (site.passed, function.params, "arguments"),
-        (site.returned, function.results, "results"),
+        (site.passed_bytes, function.params, "arguments"),
+        (site.returned_bytes, function.results, "results"),
     ):
         if len(given) != len(formal):
-            raise code.refuse(f"{function.name} has {len(formal)} {what}, not {len(given)}")
-        for name, variable in zip(given, formal):
-            mine = code.lowering.variable(name)
-            if mine is not None and mine.size_bytes != variable.size_bytes:
-                raise code.refuse(
-                    f"{name} has {mine.size_bytes} bytes, {variable.name} {variable.size_bytes}"
-                )
+            return f"{function.name} has {len(formal)} {what}, not {len(given)}"
+        for size, variable in zip(given, formal):
+            if size != variable.size_bytes:
+                return f"{function.name} has {variable.size_bytes} bytes of {variable.name}, not {size}"
+    return ""
 
 
 def _enter(
@@ -236,18 +247,29 @@ def _enter(
     return SPLIT
 
 
-def _call_by_address(slot: int, site: CallSite) -> End:
+def _call_by_address(slot: int, site: CallSite, line: int) -> End:
+    fitting: set[str] = set()  # functions that were called from here before
+
+    def name_at(machine: Machine, address: int, path: Path, mask: Lanes) -> str:
+        name = machine.program.function_at(address)
+        wrong = "where no function is" if name is None else ""
+        if name is not None and name not in fitting:
+            wrong = _misfit(machine.program.module.functions[name], site)
+        if not wrong and name is not None:
+            fitting.add(name)
+            return name
+        block, thread = path.batch.place(int(np.argmax(mask)))
+        raise KernelFault(
+            f"kernel {machine.kernel_name}, PTX line {line}: an indirect call to {address:#x} by thread {thread} of "
+            f"block {block}: {wrong}.",
+            line,
+            [(block, thread)],
+        )
+
     def end(machine: Machine, registers: Registers, path: Path) -> int:
         goals = np.broadcast_to(registers[slot], (machine.batch.count,))
         chosen = np.unique(goals if path.mask is None else goals[path.mask])
-        names = []
-        for goal in chosen:
-            name = machine.program.function_at(int(goal))
-            if name is None:
-                raise KernelFault(
-                    f"kernel {machine.kernel_name}: an indirect call to {int(goal):#x}, where no function is."
-                )
-            names.append(name)
+        names = [name_at(machine, int(goal), path, path.full_mask & (goals == goal)) for goal in chosen]
         if len(names) == 1:
             return _enter(machine, path, names[0], site)
         meeting = Region(machine.take_out(path), path.activation, site.after, path.mask, path.count)

@@ -146,7 +146,8 @@ class Function:
     variables: dict[str, Variable] = field(default_factory=dict)
     body: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)  # name -> index in body
-    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)  # .branchtargets and .calltargets
+    # .branchtargets and .calltargets; a .callprototype names none
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     has_body: bool = False
     required_block: tuple[int, ...] = ()  # .reqntid
     largest_block: tuple[int, ...] = ()  # .maxntid

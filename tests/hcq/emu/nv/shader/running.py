@@ -58,7 +58,7 @@ def needs_header(name: str) -> pytest.MarkDecorator:
 def initial_data(module: Module, name: str, symbols: dict[str, int]) -> bytes:
     """The first contents of a .global or .const variable, with the addresses it holds filled in."""
     variable = module.variables[name]
-    known = {**code_addresses(module), **symbols}
+    known = {**code_addresses(module, symbols), **symbols}
     data = bytearray(variable.data.ljust(variable.size_bytes, b"\0"))
     for piece in variable.addresses:
         value = (known[piece.symbol] + piece.addend) >> piece.shift
