@@ -227,7 +227,7 @@ def _enter(
     caller = path.activation
     if region is None:
         region = machine.take_out(path)
-    activation = machine.activate(callee, path.count, caller)
+    activation = machine.activate(callee, path.count, caller, path)
     mine = caller.decoded.offsets
     for argument, formal in zip(site.passed, callee.function.params):
         to = activation.local_base + callee.offsets[formal.name]

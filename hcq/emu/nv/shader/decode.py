@@ -46,6 +46,7 @@ Rule = Callable[["Code"], Step]
 Write = Callable[[Registers, Group, Lanes], None]
 Select = Callable[[Registers, Group], "Lanes | None"]
 LOCAL_ALIGNMENT = 16
+STACK = "the stack"  # among a function's variables: behind them all; no name of PTX has a blank
 
 
 class Rules(dict[str, Rule]):
@@ -88,6 +89,7 @@ class Decoded:
     first       the first values of all slots: zeros for registers, values for constants
     late        (slot, symbol): filled when the kernel starts, with the address or special register of that name
     offsets     where its local variables and .param variables are in its local memory
+    stack       the slot of the stack pointer, of a function that takes memory from its stack
     """
 
     function: Function
@@ -96,6 +98,7 @@ class Decoded:
     blocks: list[DecodedBlock] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
+    stack: int | None = None
 
 
 class Lowering:
@@ -150,6 +153,14 @@ class Lowering:
             slot = self._slots[key] = self._new(np.zeros(1, scalar))
             self.decoded.late.append((slot, symbol))
         return self._slots[key]
+
+    def stack_pointer(self) -> int:
+        """The slot of the stack pointer, an address in local memory. All threads keep theirs."""
+        if self.decoded.stack is None:
+            self.decoded.offsets[STACK] = self.decoded.local_bytes
+            slot = self.decoded.stack = self.late(Symbol(STACK), np.uint64)
+            self.kept.add(slot)
+        return self.decoded.stack
 
     def variable(self, name: str) -> Variable | None:
         """A variable by name: the function's, else the module's."""

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.nv.shader.batch import Batch
-from hcq.emu.nv.shader.decode import Decoded, DecodedBlock, Registers
+from hcq.emu.nv.shader.batch import MAX_LOCAL_BYTES, Batch
+from hcq.emu.nv.shader.decode import LOCAL_ALIGNMENT, Decoded, DecodedBlock, Registers
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.groups import active_bits, ballots
 from hcq.emu.nv.shader.paths import Activation, Path, Region
@@ -34,6 +34,7 @@ FRUITLESS_COST = 1000
 # failed waits for mbarriers in a row, without any other instruction, after which nobody is left who could end them
 MAX_FRUITLESS = 1000
 MAX_CALL_DEPTH = 512
+MAX_TEMPLATES = 4096  # of functions' registers by where their local memory begins
 _WAITS = {
     "barrier": "a barrier of their block",
     "warp barrier": "a barrier of their warp",
@@ -74,12 +75,18 @@ class Machine:
 
     # -- functions
 
-    def activate(self, decoded: Decoded, count: int, caller: Activation | None) -> Activation:
-        """Registers and local memory for a call."""
+    def activate(
+        self, decoded: Decoded, count: int, caller: Activation | None, path: Path | None = None
+    ) -> Activation:
+        """Registers and local memory for a call, by the threads of a path."""
         base = 0 if caller is None else caller.local_base + caller.decoded.local_bytes
+        if caller is not None and path is not None and caller.decoded.stack is not None:
+            base = self._stack_end(caller, path, base)
         self.batch.need_local(base + decoded.local_bytes)
         key = (id(decoded), base)
         if key not in self._templates:
+            if len(self._templates) >= MAX_TEMPLATES:
+                self._templates.clear()
             registers = list(decoded.first)
             for slot, symbol in decoded.late:
                 scalar = registers[slot].dtype.type
@@ -92,6 +99,14 @@ class Machine:
                 " Is the recursion endless?"
             )
         return made
+
+    def _stack_end(self, caller: Activation, path: Path, least: int) -> int:
+        """Behind all that the threads of a path have taken from their stacks."""
+        taken = caller.registers[caller.decoded.stack or 0]
+        if len(taken) > 1 and path.mask is not None:
+            taken = taken[path.mask]
+        top = min(int(taken.max()), MAX_LOCAL_BYTES + 1)
+        return max(least, -(-top // LOCAL_ALIGNMENT) * LOCAL_ALIGNMENT)
 
     def _value_of(self, decoded: Decoded, name: str, offset: int, local_base: int, scalar: Any) -> Lanes:
         if name.startswith("%"):
