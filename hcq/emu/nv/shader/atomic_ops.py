@@ -35,7 +35,7 @@ from hcq.emu.nv.shader.memory_ops import (
     vector_of,
 )
 from hcq.emu.nv.shader.syntax import Discard
-from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader.types import SIXTEEN_BYTES, TYPES, Lanes, Type
 
 RULES = Rules()
 Update = contended.Turn  # (old bits, b, c) -> new bits
@@ -65,6 +65,8 @@ def operation_of(code: Code, what: str, type_: Type) -> Operation:
             contended.accumulating(choose, scalar),
             choose,
         )
+    if bits is SIXTEEN_BYTES:
+        return _of_sixteen_bytes(code, what)
     of_numbers = contended.one_by_one
     table: dict[str, Operation] = {
         "and": _of_bits(np.bitwise_and),
@@ -82,6 +84,20 @@ def operation_of(code: Code, what: str, type_: Type) -> Operation:
         ),
     }
     return table[what]
+
+
+def _of_sixteen_bytes(code: Code, what: str) -> Operation:
+    if what == "exch":
+        return Operation(lambda old, b, c: b, contended.exchanging)
+    if what == "cas":
+        return Operation(lambda old, b, c: np.where(_are_same(old, b), c, old))
+    raise code.refuse(f"there is no atomic .{what} of .b128")
+
+
+def _are_same(a: Lanes, b: Lanes) -> Lanes:
+    """Whether all 16 bytes are."""
+    x, y = (np.ascontiguousarray(value).view(np.uint64).reshape(-1, 2) for value in (a, b))
+    return (x == y).all(axis=1)
 
 
 def _of_bits(function: Any) -> Operation:
@@ -126,7 +142,7 @@ def atomic(code: Code) -> Step:
     """`atom` and `red`: read, change and write, one thread after the other; of vectors element by element."""
     if code.flag("async"):
         raise code.refuse("red.async is not emulated")
-    claim_hints(code)
+    has_policy = claim_hints(code)
     name = take_space(code)
     what = code.take(*OPERATIONS)
     if not what:
@@ -136,6 +152,8 @@ def atomic(code: Code) -> Step:
     if count > 1:
         _check_vector(code, what, count, type_, name)
     operands = code.operands if code.instruction.opcode == "atom" else [Discard(), *code.operands]
+    if has_policy:
+        operands = operands[:-1]
     if len(operands) != (4 if what == "cas" else 3):
         raise code.refuse(f".{what} takes {2 if what == 'cas' else 1} values after the address")
     where, at_of = space_of(code, name, operands[1]), address_of(code, operands[1])

@@ -38,7 +38,7 @@ from hcq.emu.nv.shader.syntax import (
     Vector,
     placed,
 )
-from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader.types import SIXTEEN_BYTES, TYPES, Lanes, Type
 
 Registers = list[Lanes]
 Step = Callable[[Registers, Group], None]
@@ -143,7 +143,8 @@ class Lowering:
         """The slot of a constant, given by its bits."""
         key = (scalar, bits)
         if key not in self._slots:
-            self._slots[key] = self._new(np.array([bits], scalar))
+            size = np.dtype(scalar).itemsize
+            self._slots[key] = self._new(np.frombuffer(bits.to_bytes(size, "little"), scalar))
         return self._slots[key]
 
     def late(self, symbol: Symbol, scalar: Any) -> int:
@@ -194,11 +195,11 @@ class Code:
         return self.take(name) != ""
 
     def type(self, *allowed: str) -> Type:
-        """The next modifier that is a type, claimed."""
+        """The next modifier that is a type, claimed. Without `allowed`: any that something can be computed in."""
         for name in self.rest:
             if name in TYPES:
                 self.rest.remove(name)
-                if allowed and name not in allowed:
+                if name not in allowed if allowed else TYPES[name].bits is SIXTEEN_BYTES:
                     raise self.refuse(f"{self.instruction.opcode} does not take the type .{name}")
                 return TYPES[name]
         raise self.refuse("a type is missing")
@@ -244,7 +245,7 @@ class Code:
         scalar = self.lowering.decoded.first[slot].dtype.type
         fits = scalar == type_.bits or (
             is_wide
-            and scalar != np.bool_
+            and scalar not in (np.bool_, SIXTEEN_BYTES)
             and type_.kind != "pred"
             and np.dtype(scalar).itemsize >= type_.size_bytes
         )

@@ -128,7 +128,7 @@ def _access(code: Code, address: int, data: int) -> tuple[spaces.Space, Address,
     has_policy = claim_hints(code)
     name = take_space(code)
     count = vector_of(code)
-    type_ = code.type()
+    type_ = code.type(*TYPES)
     code.expect(3 if has_policy else 2)
     place = code.operands[address]
     return space_of(code, name, place), address_of(code, place), type_, code.parts(code.operands[data], count)
