@@ -231,6 +231,8 @@ class Code:
     def slot(self, operand: Operand, type_: Type, is_wide: bool = False) -> int:
         """Where a source operand of this type is read. Raises PtxError for one that does not fit."""
         if isinstance(operand, Register):
+            if operand.negated or operand.minus:
+                raise self.refuse(f"{operand.name} cannot be negated here")
             return self._register(operand, type_, is_wide)
         if isinstance(operand, Immediate):
             return self.lowering.constant(self._immediate(operand, type_), type_.bits)
@@ -239,6 +241,10 @@ class Code:
         raise self.refuse(f"expected a register or a number where {type(operand).__name__.lower()} stands")
 
     def _register(self, operand: Register, type_: Type, is_wide: bool) -> int:
+        if operand.part:
+            raise self.refuse(
+                f"{operand.name}.{operand.part}: only video instructions select parts of registers"
+            )
         slot = self.lowering.register(operand.name)
         if slot is None:
             raise self.refuse(f"{operand.name} is not declared")
@@ -273,16 +279,17 @@ class Code:
 
     def predicate(self, operand: Operand) -> Callable[[Registers], Lanes]:
         """A predicate source, with its ! applied."""
-        slot = self.slot(operand, TYPES["pred"])
         if isinstance(operand, Register) and operand.negated:
-            return lambda registers: ~registers[slot]
+            inverted = self._register(operand, TYPES["pred"], False)
+            return lambda registers: ~registers[inverted]
+        slot = self.slot(operand, TYPES["pred"])
         return lambda registers: registers[slot]
 
     def destination(self, operand: Operand, type_: Type, is_wide: bool = False) -> int:
         """The slot of a result; a fresh one when it is discarded."""
         if isinstance(operand, Discard):
             return self.lowering._new(np.zeros(1, type_.bits))
-        if not isinstance(operand, Register) or operand.negated:
+        if not isinstance(operand, Register) or operand.negated or operand.minus:
             raise self.refuse("the result must be a register")
         return self._register(operand, type_, is_wide)
 
@@ -323,7 +330,7 @@ class Code:
     def guard(self) -> tuple[int, bool] | None:
         """The slot of the predicate before the instruction, and whether it is negated; None without one."""
         guard = self.instruction.guard
-        return None if guard is None else (self.slot(guard, TYPES["pred"]), guard.negated)
+        return None if guard is None else (self._register(guard, TYPES["pred"], False), guard.negated)
 
     def select(self) -> Select:
         """Which threads really do this: None for every thread of the machine, else their numbers."""

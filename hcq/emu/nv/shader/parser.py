@@ -584,7 +584,10 @@ class _Parser:
             raise self.error(f"expected an operand, found {word!r}")
         known = self._resolve(word)
         if known in function.registers:
-            return Register(known)
+            part = self.next()[1:] if self.peek().startswith(".") else ""
+            return Register(known, part=part, minus=negative)
+        if negative:
+            raise self.error(f"a minus stands before {word!r}, which is no number")
         if word == "WARP_SZ":
             return Immediate(32)
         if word.startswith("%"):

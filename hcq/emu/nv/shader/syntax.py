@@ -32,6 +32,8 @@ class Register(NamedTuple):
 
     name: str
     negated: bool = False  # !p
+    part: str = ""  # a.b0, of video instructions
+    minus: bool = False  # -a, of vmad
 
 
 class Immediate(NamedTuple):
