@@ -19,13 +19,15 @@ from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.flow import BasicBlock
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.paths import Path, Region
-from hcq.emu.nv.shader.syntax import Arguments, Function, Instruction, Operand, Register, Symbol
+from hcq.emu.nv.shader.syntax import Arguments, Function, Immediate, Instruction, Operand, Register, Symbol
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 End = Callable[[Machine, Registers, Path], int]
 PRED, U32, U64 = TYPES["pred"], TYPES["u32"], TYPES["u64"]
 SPLIT = -1
-CLUSTER_BARRIER = 16  # a number of its own, behind the 16 that programs can name
+_ALL_THREADS = np.zeros(1, np.uint32)
+BARRIERS = 16  # that a program can name
+CLUSTER_BARRIER = BARRIERS  # a number of its own, behind them
 
 
 def end_of(lowering: Lowering, block: BasicBlock) -> End | None:
@@ -300,24 +302,59 @@ def _barrier(code: Code, block: BasicBlock) -> End | None:
     if what == "red":
         return _reducing_barrier(code, after)
     code.expect(1, 2)
-    number = code.source(0, U32)
-    expected = code.source(1, U32) if len(code.operands) == 2 else None
+    number, expected = _numbered(code, 0, len(code.operands) - 1)
     line = code.instruction.line
     if what == "arrive" and expected is None:
         raise code.refuse("bar.arrive needs the number of threads")
 
     def end(machine: Machine, registers: Registers, path: Path) -> int:
-        which = _one_value(machine, registers[number], path, line)
-        count = 0 if expected is None else _one_value(machine, registers[expected], path, line)
+        parts = _by_barrier(machine, registers, path, number, expected, line)
         if what == "arrive":
-            machine.arrive_at_barrier(path, which, count)
+            for which, count, mask in parts:
+                machine.arrive_at_barrier(path, which, count, mask)
             return after
-        if machine.is_complete(path, which, count):
+        if len(parts) == 1 and machine.is_complete(path, *parts[0][:2]):
             return after  # everybody is here: nobody has to wait
-        machine.wait_at_barrier(path, after, which, count, None, line)
+        for part, (which, count, _) in zip(machine.part(path, [mask for _, _, mask in parts]), parts):
+            machine.wait_at_barrier(part, after, which, count, None, line)
         return SPLIT
 
     return end
+
+
+def _numbered(code: Code, first: int, last: int) -> tuple[int, int | None]:
+    """The slots of a barrier's number, and of how many threads it waits for if that is given."""
+    named = code.operands[first]
+    if isinstance(named, Immediate) and not 0 <= named.value < BARRIERS:
+        raise code.refuse(f"barriers have numbers from 0 to {BARRIERS - 1}")
+    return code.source(first, U32), code.source(last, U32) if last > first else None
+
+
+def _by_barrier(
+    machine: Machine, registers: Registers, path: Path, number: int, expected: int | None, line: int
+) -> list[tuple[int, int, Lanes | None]]:
+    """Which barriers the threads of a path name: (number, how many threads it waits for or 0, who names it)."""
+    numbers = registers[number]
+    counts = _ALL_THREADS if expected is None else registers[expected]
+    found: list[tuple[int, int, Lanes | None]] = []
+    if len(numbers) == 1 and len(counts) == 1:
+        found.append((int(numbers[0]), int(counts[0]), None))
+    else:
+        keys = (numbers.astype(np.uint64) << np.uint64(32)) | counts
+        for key in np.unique(keys if path.mask is None else keys[path.mask]).tolist():
+            found.append((key >> 32, key & 0xFFFFFFFF, path.full_mask & (keys == np.uint64(key))))
+        if len(found) == 1:
+            found = [(*found[0][:2], None)]
+    for which, _, mask in found:
+        if which >= BARRIERS:
+            block, thread = path.batch.place(int(np.argmax(path.full_mask if mask is None else mask)))
+            raise KernelFault(
+                f"kernel {machine.kernel_name}, PTX line {line}: thread {thread} of block {block} names barrier "
+                f"{which}; there are {BARRIERS}, from 0 on.",
+                line,
+                [(block, thread)],
+            )
+    return found
 
 
 def _cluster_barrier(code: Code, after: int) -> End | None:
@@ -341,37 +378,21 @@ def _cluster_barrier(code: Code, after: int) -> End | None:
     return end
 
 
-def _one_value(machine: Machine, values: Lanes, path: Path, line: int) -> int:
-    if len(values) == 1:
-        return int(values[0])
-    mine = values if path.mask is None else values[path.mask]
-    if (mine != mine[0]).any():
-        raise KernelFault(
-            f"kernel {machine.kernel_name}, PTX line {line}: threads at one barrier instruction name different"
-            " barriers.",
-            line,
-        )
-    return int(mine[0])
-
-
 def _reducing_barrier(code: Code, after: int) -> End:
     """bar.red: a barrier at which threads also vote; all get the result."""
     how = code.take("popc", "and", "or")
     type_: Type = code.type("u32", "pred")
     code.expect(3, 4)
-    number = code.source(1, U32)
-    expected = code.source(2, U32) if len(code.operands) == 4 else None
+    number, expected = _numbered(code, 1, len(code.operands) - 2)
     truth = code.predicate(code.operands[-1])
     write = code.result(type_)
     line = code.instruction.line
 
     def end(machine: Machine, registers: Registers, path: Path) -> int:
-        which = _one_value(machine, registers[number], path, line)
-        count = 0 if expected is None else _one_value(machine, registers[expected], path, line)
         votes = np.broadcast_to(truth(registers), (machine.batch.count,))
 
         def give_result(woken: Path) -> None:
-            barrier = machine.barriers[which]
+            barrier = machine.barriers[woken.barrier]
             table = {
                 "popc": barrier.last_true.astype(np.uint32),
                 "and": barrier.last_true == barrier.last_arrived,
@@ -379,8 +400,10 @@ def _reducing_barrier(code: Code, after: int) -> End:
             }
             write(registers, woken, table[how][machine.batch.block_of_lane])
 
-        path.on_wake = give_result
-        machine.wait_at_barrier(path, after, which, count, votes, line)
+        parts = _by_barrier(machine, registers, path, number, expected, line)
+        for part, (which, count, _) in zip(machine.part(path, [mask for _, _, mask in parts]), parts):
+            part.on_wake = give_result
+            machine.wait_at_barrier(part, after, which, count, votes, line)
         return SPLIT
 
     return end
