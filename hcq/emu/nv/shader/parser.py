@@ -473,25 +473,32 @@ class _Parser:
     def _label(self, function: Function) -> None:
         name = self.name("a label")
         self.expect(":")
+        label = self._resolve(name)
         if self.peek() in (".branchtargets", ".calltargets"):
             self.next()
-            function.targets[name] = tuple(self.separated(lambda: self.name("a target")))
+            function.targets[label] = tuple(self.separated(lambda: self._resolve(self.name("a target"))))
             self.expect(";")
             return
         if self.peek() == ".callprototype":
             self.next()
-            if self.peek() == "(":
-                self._formals()
-            self.name("a prototype")
-            if self.peek() == "(":
-                self._formals()
-            self._function_directives(function)
-            self.expect(";")
+            self._prototype(function)
+            function.targets[label] = ()
             return
-        label = self._resolve(name)
         if label in function.labels:
             raise self.error(f"label {name!r} is there twice")
         function.labels[label] = len(function.body)
+
+    def _prototype(self, function: Function) -> None:
+        """How the functions look that a call by address may reach; the names of its parameters name nothing."""
+        self.scopes.append({})
+        if self.peek() == "(":
+            self._formals()
+        self.name("a prototype")
+        if self.peek() == "(":
+            self._formals()
+        self.scopes.pop()
+        self._function_directives(function)
+        self.expect(";")
 
     def _instruction(self, function: Function) -> None:
         line, start = self.line, self.at
@@ -577,7 +584,10 @@ class _Parser:
             raise self.error(f"expected an operand, found {word!r}")
         known = self._resolve(word)
         if known in function.registers:
-            return Register(known)
+            part = self.next()[1:] if self.peek().startswith(".") else ""
+            return Register(known, part=part, minus=negative)
+        if negative:
+            raise self.error(f"a minus stands before {word!r}, which is no number")
         if word == "WARP_SZ":
             return Immediate(32)
         if word.startswith("%"):

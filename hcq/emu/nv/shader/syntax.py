@@ -32,6 +32,8 @@ class Register(NamedTuple):
 
     name: str
     negated: bool = False  # !p
+    part: str = ""  # a.b0, of video instructions
+    minus: bool = False  # -a, of vmad
 
 
 class Immediate(NamedTuple):
@@ -146,7 +148,8 @@ class Function:
     variables: dict[str, Variable] = field(default_factory=dict)
     body: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)  # name -> index in body
-    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)  # .branchtargets and .calltargets
+    # .branchtargets and .calltargets; a .callprototype names none
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     has_body: bool = False
     required_block: tuple[int, ...] = ()  # .reqntid
     largest_block: tuple[int, ...] = ()  # .maxntid
