@@ -47,6 +47,7 @@ IGNORED_FUNCTION_DIRECTIVES = (
     ".abi_preserve_control", ".language", ".pragma",
 )  # fmt: skip
 CLUSTER_DIRECTIVES = (".explicitcluster", ".reqnctapercluster", ".blocksareclusters")
+# what no instruction here can use, which is said where one tries
 TEXTURES = (".texref", ".samplerref", ".surfref")
 
 
@@ -75,6 +76,12 @@ class _Parser(Reader):
             self._top()
         if not self.version[0]:
             raise PtxError(1, "there is no .version directive. Is this PTX text?")
+        for variable in self.variables.values():
+            for piece in variable.addresses:
+                if piece.symbol not in self.variables and piece.symbol not in self.functions:
+                    raise PtxError(
+                        variable.line, f"{variable.name!r} names {piece.symbol!r}, which is not declared"
+                    )
         return Module(self.version, self.target, self.address_bytes, self.functions, self.variables)
 
     def _top(self) -> None:
@@ -164,17 +171,13 @@ class _Parser(Reader):
         space = self.next()
         if space not in SPACES:
             raise self.error(f"unknown state space {space!r}")
-        space = self._texture_space(space)
+        space = ".texture" if self.peek() in TEXTURES else space
         type_, alignment, elements = self._declared_type()
         found = [self._variable(space[1:], type_, alignment, elements, is_extern)]
         while self.peek() == "," and space != ".param":
             self.next()
             found.append(self._variable(space[1:], type_, alignment, elements, is_extern))
         return found
-
-    def _texture_space(self, space: str) -> str:
-        """Of .global .texref and its sisters: what no instruction here can use, which is said where one tries."""
-        return ".texture" if self.peek() in TEXTURES else space
 
     def _declared_type(self) -> tuple[Type, int, int]:
         alignment, elements = 0, 1
