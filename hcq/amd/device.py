@@ -496,6 +496,7 @@ class AmdDevice(HostAccess):
             "vram_bytes": self.node.vram_bytes,
             "timeline": self.timeline.va,
             "ring_fence": self._cells.va + RING_FENCE_AT,
+            "event_slot": self.process.slot(self.event_id),
             "kfd_version": ".".join(map(str, self.kfd_version)),
             "max_grid": MAX_GRID,
             "max_block": self.chip.max_block,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq import command, native
+from hcq import backends, command, native
 from hcq.base import RingState, Sent
 from hcq.command import Command
 from hcq.device import Steps
@@ -303,6 +303,8 @@ class NvDevice(HostAccess):
             loadable(image, self.arch, name, runs_ptx), entry, self.chip, name, keeps_ptx=runs_ptx
         )
         kernel = linked.kernel
+        if runs_ptx:
+            backends.load(backends.of(self.name).runnable)(linked.bundle.ptx, entry, kernel.param_base, name)
         code, va = self._alloc_aligned(linked.size_bytes, ALIGNMENT, f"{name} code")
         launcher = Launcher(self.chip, kernel, va, self.gpu.sm_count)
         if launcher.is_too_large:

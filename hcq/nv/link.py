@@ -74,7 +74,7 @@ class Linked:
             self.kernel = self._of_cubin(self.cubin, self.cubin.kernels[entry])
         else:
             assert self.module is not None
-            self._check_target(self.module.target)
+            ptx.check_target(self.module, chip.arch, label)
             self.kernel = self._of_ptx(self.module.entries[entry])
             self.layout = Layout({}, CODE_AT + len(EMPTY_CODE))
         self.size_bytes = self._tail = -(-self.layout.size_bytes // 16) * 16
@@ -235,16 +235,6 @@ class Linked:
         if arch != self.chip.arch and not _runs_on(arch, self.chip.arch):
             raise UsageError(
                 f"load({self.label!r}): the cubin is for {arch}, and this device is {self.chip.arch}. "
-                "Compile it for that."
-            )
-
-    def _check_target(self, target: str) -> None:
-        wanted = int("".join(letter for letter in target if letter.isdigit()))
-        mine = int(self.chip.arch.removeprefix("sm_"))
-        # sm_90a: what only this architecture has, such as wgmma; its PTX runs on no later one
-        if wanted > mine or (target.endswith("a") and wanted != mine):
-            raise UsageError(
-                f"load({self.label!r}): the PTX is for {target}, and this device is {self.chip.arch}. "
                 "Compile it for that."
             )
 

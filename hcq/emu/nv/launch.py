@@ -24,8 +24,7 @@ from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, Kerne
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
-from hcq.emu.nv.shader.parser import parse
-from hcq.emu.nv.shader.run import Kernel, Report
+from hcq.emu.nv.shader.run import Kernel, Report, parsed
 from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
 from hcq.emu.traffic import LEAST_STEPS, Tally
 from hcq.errors import UsageError
@@ -580,7 +579,7 @@ def _compiled(
     text: bytes, entry: str, symbols: tuple[tuple[str, int], ...], param_base: int, counts: bool
 ) -> Code:
     source = text.decode("utf-8", "replace")
-    module = parse(source)
+    module = parsed(text, param_base)
     constants = [
         (name, va, module.variables[name].size_bytes)
         for name, va in symbols

@@ -3,7 +3,7 @@
 The text
     errors.py    bad text, faults and hangs, each as a sentence
     syntax.py    what a module is made of: functions, variables, instructions, operands
-    lexer.py, parser.py      text to that, every line accounted for
+    lexer.py, reader.py, parser.py      text to that, every line accounted for
     types.py     the types of PTX as NumPy types
     flow.py      basic blocks, where divergent threads reconverge, which registers are live across blocks
 The state

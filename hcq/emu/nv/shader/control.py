@@ -26,6 +26,7 @@ End = Callable[[Machine, Registers, Path], int]
 PRED, U32, U64 = TYPES["pred"], TYPES["u32"], TYPES["u64"]
 SPLIT = -1
 _ALL_THREADS = np.zeros(1, np.uint32)
+DEVICE_RUNTIME = ("vprintf", "malloc", "free", "cudaGetParameterBufferV2", "cudaLaunchDeviceV2")
 BARRIERS = 16  # that a program can name
 CLUSTER_BARRIER = BARRIERS  # a number of its own, behind them
 
@@ -162,7 +163,7 @@ def _call(code: Code, block: BasicBlock) -> End:
         if function is None:
             raise code.refuse(f"there is no function {target.name!r}")
         if not function.has_body:
-            return _missing(code.instruction, target.name)
+            return _missing(code, target.name)
         if wrong := _misfit(function, site):
             raise code.refuse(wrong)
         name = function.name
@@ -184,11 +185,15 @@ def _parentheses(operands: list[Operand]) -> tuple[Operand, ...]:
     return ()
 
 
-def _missing(instruction: Instruction, name: str) -> End:
-    """printf, malloc, assert: functions that the vendor's driver supplies. Only reaching the call is an error."""
-    what = "a failed assert" if name == "__assertfail" else f"a call of {name!r}"
-    runtime = "The device runtime (printf, malloc, assert) is not emulated."
-    return _stop(instruction, what + " by thread {thread} of block {block}. " + runtime)
+def _missing(code: Code, name: str) -> End:
+    """What the vendor's driver supplies. A failed assert ends the kernel, as there; printf and malloc cannot run."""
+    if name == "__assertfail":
+        return _stop(
+            code.instruction, "a failed assert by {count} threads, thread {thread} of block {block}."
+        )
+    if name in DEVICE_RUNTIME:
+        raise code.refuse(f"it calls {name!r}: the device runtime (printf, malloc) is not emulated")
+    raise code.refuse(f"it calls {name!r}, which the module declares and does not define")
 
 
 def _local_name(code: Code, operand: Operand) -> str:

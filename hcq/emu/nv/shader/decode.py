@@ -163,6 +163,11 @@ class Lowering:
             self.kept.add(slot)
         return self.decoded.stack
 
+    def knows(self, name: str) -> bool:
+        """Whether a name is a special register, a variable or a function here."""
+        is_known = name.startswith("%") or name in self.decoded.offsets or name in self.module.functions
+        return is_known or self.variable(name) is not None
+
     def variable(self, name: str) -> Variable | None:
         """A variable by name: the function's, else the module's."""
         for variable in (*self.function.params, *self.function.results):
@@ -237,8 +242,17 @@ class Code:
         if isinstance(operand, Immediate):
             return self.lowering.constant(self._immediate(operand, type_), type_.bits)
         if isinstance(operand, Symbol):
-            return self.lowering.late(operand, type_.bits)
+            return self._late(operand, type_.bits)
         raise self.refuse(f"expected a register or a number where {type(operand).__name__.lower()} stands")
+
+    def _late(self, symbol: Symbol, scalar: Any) -> int:
+        """The slot of an address or special register, which has to be declared."""
+        if not self.lowering.knows(symbol.name):
+            raise self.refuse(f"{symbol.name!r} is not declared in this function or its module")
+        variable = self.lowering.variable(symbol.name)
+        if variable is not None and variable.space == "texture":
+            raise self.refuse(f"{symbol.name!r} is a texture, a sampler or a surface, which are not emulated")
+        return self.lowering.late(symbol, scalar)
 
     def _register(self, operand: Register, type_: Type, is_wide: bool) -> int:
         if operand.part:
@@ -316,7 +330,7 @@ class Code:
         if operand.base is None:
             return operand, self.lowering.constant(0, np.uint64)
         if isinstance(operand.base, Symbol):
-            return operand, self.lowering.late(operand.base, np.uint64)
+            return operand, self._late(operand.base, np.uint64)
         slot = self.lowering.register(operand.base.name)
         if slot is None:
             raise self.refuse(f"{operand.base.name} is not declared")

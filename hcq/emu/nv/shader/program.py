@@ -75,6 +75,31 @@ class Program:
         )
         self.entry = self.decoded(name)
 
+    def check(self) -> None:
+        """Decode all that the entry reaches by name, through functions and through tables of their addresses.
+
+        Raises  UsageError at the first instruction that cannot run; a function that nobody reaches may hold anything
+        """
+        reached = {self.entry.function.name: self.entry.function}
+        rest: list[str] = [*_mentions(self.entry.function)]
+        seen: set[str] = set()
+        while rest:
+            name = rest.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            if (variable := self.module.variables.get(name)) is not None:
+                rest += [piece.symbol for piece in variable.addresses]
+            function = self.module.functions.get(name)
+            if function is None or not function.has_body or function.name in reached:
+                continue
+            reached[function.name] = function
+            try:
+                self.decoded(function.name)
+            except PtxError as error:
+                raise UsageError(f"function {function.name!r}, which it reaches: {error}") from None
+            rest += _mentions(function)
+
     def decoded(self, name: str) -> Decoded:
         """A function, decoded when it is first needed."""
         known = self._decoded.get(name)

@@ -40,6 +40,19 @@ MAX_BLOCK = (1024, 1024, 64)
 ReadParams = Callable[[int, int], bytes]
 
 
+MAX_PARSED = 64  # modules that are kept
+
+
+@functools.lru_cache(MAX_PARSED)
+def parsed(text: bytes, param_base: int) -> Module:
+    """A module, kept with what is decoded of it: who loads a kernel and who launches it ask for the same one.
+
+    param_base  as Kernel takes it: functions know where their parameters begin
+    Raises      PtxError
+    """
+    return parse(text.decode("utf-8", "replace"))
+
+
 class Report(NamedTuple):
     """What a launch did: instructions executed (each for all threads of a batch), blocks, batches."""
 

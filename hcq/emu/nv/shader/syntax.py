@@ -10,7 +10,7 @@ Source   PTX ISA, "Syntax", "Directives", "Instruction Operands"
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.emu.nv.shader.types import Type
 
@@ -117,7 +117,7 @@ class Initial(NamedTuple):
 
 @dataclass
 class Variable:
-    """A named piece of memory. `space` is global, const, shared, local or param.
+    """A named piece of memory. `space` is global, const, shared, local or param; texture for what is no memory.
 
     data        initial bytes, shorter than size_bytes where the rest is zero
     addresses   pieces of the initial bytes that are addresses of other symbols
@@ -153,6 +153,7 @@ class Function:
     has_body: bool = False
     required_block: tuple[int, ...] = ()  # .reqntid
     largest_block: tuple[int, ...] = ()  # .maxntid
+    fault: Exception | None = None  # why it is not understood: then only its name is known
     param_base: int = 0  # where a kernel's parameters begin in constant bank 0: they are aligned there
 
     @property
@@ -176,10 +177,11 @@ def placed(variables: list[Variable], start: int = 0) -> list[tuple[str, int, Va
 
 @dataclass
 class Module:
-    """A parsed PTX file."""
+    """A parsed PTX file. `decoded` is what decode.py has made of its functions, for all kernels of it."""
 
     version: tuple[int, int]
     target: str
     address_bytes: int
     functions: dict[str, Function]
     variables: dict[str, Variable]
+    decoded: dict[str, Any] = field(default_factory=dict)
