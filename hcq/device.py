@@ -27,7 +27,7 @@ from hcq.base import Cell, Grid, RingState
 from hcq.callsite import EVERY, Site, site
 from hcq.command import Command, Dispatch, Timestamp
 from hcq.config import Config
-from hcq.errors import DeviceFault, HcqError, WaitTimeout
+from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
 from hcq.graph import Graph
 from hcq.interrupted import settle
 from hcq.memory import Buffer, Pool
@@ -226,9 +226,10 @@ class Device(Recovery):
         sources: Mapping[str, str] | None = None,
         extents: Sequence[int] | None = None,
     ) -> Program:
-        """Load a code object and find its entry.
+        """Load a code object and find its entry. Each call has a copy of the object of its own: where kernels are to
+        share an object's variables, or the host is to fill them, a GPU's `module` loads it once.
 
-        image          a whole ELF object for this device's arch
+        image          a whole ELF object for this device's arch, or a container that holds one
         entry          the kernel's symbol
         args           kinds of its arguments ("buffer", "int", "float"): dispatches are then checked against them
         scratch_bytes  private memory for each worker, handed to the kernel
@@ -245,15 +246,47 @@ class Device(Recovery):
         if name is not None and checks.text("load", "name", name):
             label = name
         kinds = None if args is None else checks.words(f"load({label!r})", "args", args)
+        image = self.take_out(image, label, entry)
         scratch = checks.whole(f"load({label!r})", "scratch_bytes", scratch_bytes, 0, MAX_SCRATCH_BYTES)
         program = self.memory.with_room(lambda: self.make_program(image, entry, kinds, scratch, label))
+        self.announce(program, entry, image, access, sources, extents)
+        return program
+
+    def take_out(self, image: bytes, name: str, entry: str | None) -> bytes:
+        """The object for this device, where an image is a container of such; else the image itself.
+
+        Raises  UsageError that names the container, and the tool that opens it, when nothing in it is for this device
+        """
+        return image
+
+    def announce(
+        self,
+        program: Program,
+        entry: str,
+        image: bytes,
+        access: Sequence[str] | None,
+        sources: Mapping[str, str] | None,
+        extents: Sequence[int] | None,
+    ) -> None:
+        """The end of every load: say what is known of a program, to itself and to the observers."""
         if access is not None:
             program.set_access(access, extents)
         if self.observers:
             self.loaded[program] = entry, image, sources
             for observer in self.observers:
                 observer.load(program, entry, image, sources)
-        return program
+
+    def module(self, image: bytes, name: str = "module") -> Any:
+        """Load a code object once: its programs share its variables, which the host reads and fills.
+
+        image    as `load`
+        name     how messages and traces call it
+        Returns  hcq.gpu.module.GpuModule: `program(entry)`, `variable(name)`, `entries`, `variables`
+        Raises   UsageError saying what is wrong with the object, or that this kind of device has no modules
+        """
+        raise UsageError(
+            f"{self.name}.module: only AMD and NV devices have modules. Take load(image, entry)."
+        )
 
     def unloaded(self, entry: int) -> None:
         """A program is gone. Called by destructors."""

@@ -20,13 +20,23 @@ ET_REL, ET_DYN = 1, 3
 EM_X86_64, EM_AARCH64, EM_CUDA, EM_AMDGPU = 62, 183, 190, 224
 MACHINE_NAMES = {EM_X86_64: "x86_64", EM_AARCH64: "aarch64", EM_CUDA: "cuda", EM_AMDGPU: "amdgpu"}
 
-SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL, SHT_DYNSYM = 1, 2, 3, 4, 8, 9, 11
+SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOTE, SHT_NOBITS, SHT_REL, SHT_DYNSYM = (
+    1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    9,
+    11,
+)
 SHT_INIT_ARRAY, SHT_RELR = 14, 19
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS = 1, 2, 4, 0x400
 SHN_UNDEF, SHN_LORESERVE, SHN_ABS, SHN_COMMON = 0, 0xFF00, 0xFFF1, 0xFFF2
 STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
 STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_TLS, STT_GNU_IFUNC = 0, 1, 2, 3, 4, 6, 10
-PT_LOAD, PF_X, PF_W, PF_R = 1, 1, 2, 4
+PT_LOAD, PT_NOTE = 1, 4
+PF_X, PF_W, PF_R = 1, 2, 4
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -116,7 +126,7 @@ class Object:
                 raise self.refuse(f"its section names are in section {shstrndx} of {len(raw)}")
             names = self.slice(raw[shstrndx][4], raw[shstrndx][5], "section names")
         self.sections = [
-            Section(self._string(names, fields[0], "section name"), *fields[1:]) for fields in raw
+            Section(self.text_at(names, fields[0], "section name"), *fields[1:]) for fields in raw
         ]
         for section in self.sections:
             if section.type != SHT_NOBITS:
@@ -148,7 +158,7 @@ class Object:
                 raise self.refuse(
                     f"a symbol of {table.name!r} is in section {section} of {len(self.sections)}"
                 )
-            text = self._string(names, name, "symbol name")
+            text = self.text_at(names, name, "symbol name")
             found.append(Symbol(text, info >> 4, info & 15, section, value, size, other))
         return found
 
@@ -172,9 +182,19 @@ class Object:
             )
         return self.image[offset : offset + size_bytes]
 
-    def refuse(self, why: str) -> UsageError:
-        """The error for an object that cannot be loaded."""
-        return UsageError(f"load({self.label!r}): {why}. Give a whole ELF object, as a compiler wrote it.")
+    def notes(self) -> list[bytes]:
+        """The contents of its notes: by sections, or by segments where its section table was stripped."""
+        if self.sections:
+            return [self.contents(section) for section in self.sections if section.type == SHT_NOTE]
+        return [
+            self.slice(segment.offset, segment.file_bytes, "a note")
+            for segment in self.segments
+            if segment.type == PT_NOTE
+        ]
+
+    def refuse(self, why: str, fix: str = "Give a whole ELF object, as a compiler wrote it") -> UsageError:
+        """The error for an object that cannot be loaded, and what to do about it."""
+        return UsageError(f"load({self.label!r}): {why}. {fix}.")
 
     def _table(self, layout: struct.Struct, offset: int, count: int, what: str) -> list[tuple[int, ...]]:
         return list(layout.iter_unpack(self.slice(offset, count * layout.size, f"table of {what}")))
@@ -189,7 +209,8 @@ class Object:
                 )
         return type_, flags, offset, va, file_bytes, memory_bytes, alignment
 
-    def _string(self, table: bytes, offset: int, what: str) -> str:
+    def text_at(self, table: bytes, offset: int, what: str) -> str:
+        """A string of a table of names. Raises UsageError, saying what it is, when it does not end there."""
         end = table.find(b"\0", offset)
         if offset >= len(table) or end < 0:
             raise self.refuse(

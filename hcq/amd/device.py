@@ -14,19 +14,22 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
-from hcq import native
+from hcq import containers, native
 from hcq.amd.abi import aql, kfd
 from hcq.amd.chip import Chip, arch_of, chip_of
 from hcq.amd.doorbells import Doorbells
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
 from hcq.amd.graph import AmdGraph
+from hcq.amd.hostcall import Hostcall
+from hcq.amd.hostcall import size_bytes as hostcall_bytes
 from hcq.amd.ioctl import call, counter_ticks_per_ms
-from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
+from hcq.amd.launch import Scratch
 from hcq.amd.link import Linked
 from hcq.amd.memory import Allocation, KfdMemory, Place
+from hcq.amd.module import AmdModule
 from hcq.amd.process import KfdProcess, process_after, process_of
-from hcq.amd.program import MAX_GRID, AmdProgram
+from hcq.amd.program import MAX_GRID
 from hcq.amd.ring_sync import Numbered, RingSync, Start
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
 from hcq.amd.topology import Node, read_nodes
@@ -52,6 +55,7 @@ RING_FENCE_AT, COPY_FENCE_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = (
 LAST_FENCE = 2**32 - 2  # before it wraps, the device drains and starts again
 SLEEP_MS = 20  # at most, before it looks again: wake-ups can be lost
 HDP_MEM_FLUSH = 0  # word of the MMIO page
+WAVES_PER_SIMD = 16  # at most, of any generation here: so many may ask the host for something at a time
 UPLOAD_BYTES, UPLOAD_ALIGNMENT = 4 << 20, 64  # scalar loads fetch up to 64 bytes
 SECOND_CONTEXTS = (1, 19)  # the kernel driver's interface that has them
 IN_FLIGHT_KEPT = 256  # submissions whose places in the rings are remembered, for reports
@@ -69,6 +73,7 @@ class AmdDevice(HostAccess):
     event_id = 0
     doorbells: Doorbells | None = None
     _cells: Allocation
+    hostcall: Hostcall | None = None  # once a kernel is loaded that may ask the host for something
 
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
         self.rings: dict[str, Ring] = {}  # before any step: `unwind` asks for them whichever was cut short
@@ -240,6 +245,8 @@ class AmdDevice(HostAccess):
     def end_rest(self) -> None:
         """The event, and the doorbells' pages."""
         acts: list[Callable[[], object]] = []
+        if self.hostcall is not None:
+            acts.append(self.hostcall.end)
         if self.event_id:
             acts.append(lambda: call(self.port, self.kfd_fd, kfd.DESTROY_EVENT, event_id=self.event_id))
         if self.doorbells is not None:
@@ -264,7 +271,7 @@ class AmdDevice(HostAccess):
         call(self.port, self.kfd_fd, kfd.SET_EVENT, event_id=self.event_id)
 
     def has_event(self) -> bool:
-        return self.node.gpu_id in self.process.faults
+        return self.node.gpu_id in self.process.faults or bool(self.hostcall and self.hostcall.refusal)
 
     @property
     def can_open_again(self) -> bool:
@@ -277,7 +284,8 @@ class AmdDevice(HostAccess):
         return super()._advice()
 
     def pause(self, left_ns: int, pauses: int) -> None:
-        self._sleep(max(1, min(SLEEP_MS, left_ns // 1_000_000)))
+        if self.hostcall is None or not self.hostcall.look():
+            self._sleep(max(1, min(SLEEP_MS, left_ns // 1_000_000)))
 
     def _sleep(self, timeout_ms: int) -> None:
         """Until something happens on the GPU."""
@@ -289,24 +297,33 @@ class AmdDevice(HostAccess):
 
     # ------------------------------------------------------------ programs
 
-    def load_code(self, image: bytes, entry: str, args: tuple[str, ...] | None, name: str) -> AmdProgram:
-        linked = Linked(image, self.chip, name)
-        kernel = linked.kernels.get(entry)
-        if kernel is None:
-            names = ", ".join(sorted(linked.kernels)) or "none"
-            raise UsageError(f"load({name!r}): no kernel {entry!r} in the object. Its kernels: {names}.")
-        code, va = self._alloc_aligned(linked.size_bytes, linked.alignment, f"{name} code")
-        code.write(linked.place(va), va - code.address)
-        scratch = self._scratch_for(scratch_lane_bytes(kernel.descriptor), linked.lanes(kernel))
+    def load_module(self, image: bytes, name: str, entry: str | None = None) -> AmdModule:
+        return AmdModule(self, name, image, Linked(image, self.chip, name, self.node.has_sramecc))
+
+    def take_out(self, image: bytes, name: str, entry: str | None) -> bytes:
+        has_sramecc = self.node.has_sramecc
+        return containers.taken_out(
+            image, name, self.arch, lambda data: Linked.fits(data, self.chip, has_sramecc), entry
+        )
+
+    def note_code(self) -> None:
+        """New code is in memory: launches that follow must not find what caches knew of the place."""
         self._sync.has_code = True
-        launcher = Launcher(self.chip, self.is_aql, kernel, va, scratch, self._cells.va + QUEUE_AT)
-        bases = {
+
+    @property
+    def queue_va(self) -> int:
+        """Where kernels that ask for their queue find it."""
+        return self._cells.va + QUEUE_AT
+
+    @property
+    def bases(self) -> dict[str, int]:
+        """Hidden arguments that are the same for all kernels: where memory windows begin, upper halves."""
+        return {
             "private_base": self.apertures.scratch_base >> 32,
             "shared_base": self.apertures.lds_base >> 32,
         }
-        return AmdProgram(self, name, va, launcher, bases, args, code)
 
-    def _scratch_for(self, lane_bytes: int, lanes: int) -> Scratch | None:
+    def scratch_for(self, lane_bytes: int, lanes: int) -> Scratch | None:
         """Scratch memory for waves of this need. It only grows; what it was stays, for recorded work."""
         if not lane_bytes:
             return None
@@ -364,6 +381,8 @@ class AmdDevice(HostAccess):
         self._written = value
         self._pieces += len(pieces)
         self.commit()
+        if self.hostcall is not None:
+            self.hostcall.wake(self._is_busy)
 
     def _make_room(self, pieces: Sequence[Numbered]) -> None:
         """Wait for all of it before the first packet: who is interrupted while the ring is full has sent nothing."""
@@ -435,7 +454,21 @@ class AmdDevice(HostAccess):
 
     # ------------------------------------------------------------ faults
 
+    def hostcalls(self) -> Hostcall:
+        """What serves waves that ask the host for something; made when a kernel that may do so is loaded."""
+        with self.lock:
+            if self.hostcall is None:
+                packets = 1 << max(self.node.simds * WAVES_PER_SIMD - 1, 63).bit_length()
+                area = self._own_region(hostcall_bytes(packets), Place.SHARED)
+                self.hostcall = Hostcall(area.va, packets)
+            return self.hostcall
+
+    def _is_busy(self) -> bool:
+        return not self.dead and self.timeline.value < self._written
+
     def stopped_on(self) -> str:
+        if self.hostcall is not None and self.hostcall.refusal:
+            return self.hostcall.refusal
         self._sleep(0)
         known = self.process.faults.get(self.node.gpu_id)
         if known is not None:
@@ -452,6 +485,8 @@ class AmdDevice(HostAccess):
             else "Restart the process."
         )
         self.process.check_not_evicted(self.node.gpu_id, again)
+        if self.hostcall is not None:
+            self.hostcall.begin()
         self.make_rings()
         ring = self.rings[COMPUTE]
         if isinstance(ring, AqlRing) and self.scratch is not None:
@@ -467,6 +502,10 @@ class AmdDevice(HostAccess):
             self._ending = [ring for ring in self._ending if ring.queue_id >= 0]
             raise
         self._ending = []  # a call that was interrupted before this comes here again
+
+    def leave_queues(self) -> None:
+        self.rings, self._ending = {}, []
+        self._flush = self.hostcall = None
 
     def show_words(self, words: list[bytes], value: int) -> list[str]:
         """Every word that went into the rings, what orders them included."""

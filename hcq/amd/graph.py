@@ -15,17 +15,21 @@ signals that it needs among its packets, and no fence of RingSync between the tw
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from hcq import command
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece, flush, piece
 from hcq.amd.launch import without_barrier
+from hcq.amd.program import AmdProgram
+from hcq.errors import UsageError
 from hcq.gpu.device import GpuDevice
 from hcq.gpu.graph import SIGNAL_NS, WAIT_NS, GpuGraph
-from hcq.graph import CommandBuffer
+from hcq.graph import CommandBuffer, PatchPoint
 from hcq.lanes import COPIES, Costs, Split
 from hcq.memory import Buffer
+from hcq.program import Slot
 from hcq.signal import Signal
 
 MAX_BLOCK_WORDS = (1 << 20) - 1  # ib_size has 20 bits
@@ -54,6 +58,7 @@ class AmdGraph(GpuGraph):
         if split is not None:
             pieces, numbers = self._in_lanes(plain, split, signals)
         words = sum(len(what.all_words) for what in pieces) // 4
+        self._packets_at = [*itertools.accumulate((len(what.all_words) for what in pieces), initial=0)]
         places, at = [], -(-4 * words // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT
         end = 0  # of the packets so far
         for what in pieces:
@@ -69,7 +74,32 @@ class AmdGraph(GpuGraph):
         buffer.write(image, base)
         meaning = command.Indirect(buffer.address, words, self.name, tuple(self.commands))
         starts = [base + places[number] for number in numbers]
+        self._packets_at = [base + self._packets_at[number] for number in numbers]
         return CommandBuffer(buffer, [*ring_pieces], meaning, starts, signals)
+
+    def _seal(self) -> None:
+        super()._seal()
+        for key, points in self.patch_points.items():
+            for slot, point in zip(self._slots[key], points):
+                if found := self._in_registers(slot, point):
+                    self._stores[key].append(slot.store_at(found))
+
+    def _in_registers(self, slot: Slot, point: PatchPoint) -> int:
+        """Where a varying argument stands a second time, among the packets: it is preloaded. 0: it is not."""
+        what = self.commands[point.command_index]
+        program = what.program if isinstance(what, command.Dispatch) else None
+        preload = program.launcher.preload if isinstance(program, AmdProgram) else None
+        if preload is None:
+            return 0
+        at, first, size = preload
+        if slot.offset >= first + size or slot.offset + slot.size_bytes <= first:
+            return 0
+        if slot.offset < first or slot.offset + slot.size_bytes > first + size:
+            raise UsageError(
+                f"graph {self.name!r}: argument {point.argument_index} of {what} is in registers in part, so it cannot "
+                "vary. Record a number."
+            )
+        return self._packets_at[point.command_index] + at + slot.offset - first
 
     def _in_lanes(
         self, recorded: Sequence[Piece], split: Split, signals: Sequence[Signal]

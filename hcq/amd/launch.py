@@ -55,6 +55,8 @@ class Launcher:
         self.places = user_sgprs(self.descriptor)
         self._made: dict[Grid, tuple[bytes, bytes, tuple[tuple[int, int], ...]]] = {}
         self._packets: dict[tuple[Grid, Grid], bytes] = {}
+        # where in the packets arguments are that go into registers, and in the arguments: (at, from, bytes)
+        self.preload: tuple[int, int, int] | None = None
         self._arguments_bytes = -(-max(self.descriptor.kernarg_size, 1) // 64) * 64
 
     def dispatch(self, arguments: bytes, grid: Grid, block: Grid) -> Piece:
@@ -67,6 +69,9 @@ class Launcher:
         head, tail, patches = made
         if "dispatch_ptr" in self.places:
             arguments = arguments.ljust(self._arguments_bytes, b"\0") + self._packet_bytes(grid, block)
+        if self.preload is not None:
+            at, first, size = self.preload
+            head = head[:at] + arguments[first : first + size] + head[at + size :]
         launch = piece(head + _DIMS.pack(*grid) + tail, COMPUTE, arguments, patches)
         launch.dispatches = 1
         return launch
@@ -105,7 +110,7 @@ class Launcher:
         descriptor = self.descriptor
         lds = -(-descriptor.group_segment_fixed_size // self.chip.lds_granule) * 512
         rsrc2 = Rsrc2(**{**descriptor.rsrc2.values, "lds_size": lds})
-        entry = self.va + self.kernel.entry_offset >> 8
+        entry = self.va + self.kernel.start_offset >> 8
         # else the trap handler cannot restore its waves after preemption; kfdtest NeedCwsrWA
         privilege = Rsrc1(priv=1).words[0] if self.chip.needs_privilege else 0
         packets: list[Packet] = [
@@ -121,6 +126,9 @@ class Launcher:
         words, patches = self._user_data()
         if words:
             at = len(head) + 8  # after the packet's header and its register number
+            if "kernarg_preload" in self.places:
+                first, count = descriptor.kernarg_preload_spec_offset, descriptor.kernarg_preload_spec_length
+                self.preload = at + 4 * self.places["kernarg_preload"], 4 * first, 4 * count
             head += _set(Register.COMPUTE_USER_DATA_0, *words).to_bytes()
             patches = tuple((at + 4 * word, offset) for word, offset in patches)
         head += _set(Register.COMPUTE_START_X, 0, 0, 0, *block).to_bytes()
@@ -145,7 +153,7 @@ class Launcher:
         """The words of the user registers, and (word, offset in the upload) of addresses that are not known yet.
 
         Registers for scratch memory stay zero where a kernel that has none asks for them, and on parts that hide where
-        it is. Preloaded arguments do, too: the code loads them itself when it is started at its entry.
+        it is. Preloaded arguments come last; each launch fills them in.
         """
         words: list[int] = []
         patches: list[tuple[int, int]] = []
@@ -168,7 +176,7 @@ class Launcher:
             elif item.name == "private_segment_size":
                 values = [scratch_lane_bytes(self.descriptor)]
             words += values
-        return words, tuple(patches)
+        return words + [0] * self.descriptor.kernarg_preload_spec_length, tuple(patches)
 
 
 def without_barrier(packet: bytes) -> bytes:

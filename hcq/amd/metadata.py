@@ -139,11 +139,10 @@ def _map(data: bytes, at: int, count: int, depth: int) -> tuple[dict[str, Any], 
 
 def kernels_of(image: Object) -> dict[str, KernelMetadata]:
     """The kernels that an object's AMDGPU note describes, by name; none when it has no note."""
-    for section in image.sections:
-        if section.name == ".note" or section.type == 7:  # SHT_NOTE
-            for owner, kind, content in _notes(image, image.contents(section)):
-                if owner == NOTE_OWNER and kind == NOTE_TYPE:
-                    return _kernels(image, content)
+    for data in image.notes():
+        for owner, kind, content in _notes(image, data):
+            if owner == NOTE_OWNER and kind == NOTE_TYPE:
+                return _kernels(image, content)
     return {}
 
 
@@ -154,11 +153,10 @@ def kernel_of(image: Object, name: str) -> KernelMetadata | None:
     """
     symbol = f"{name}.kd".encode()
     try:
-        for section in image.sections:
-            if section.type == 7:  # SHT_NOTE
-                for owner, kind, content in _notes(image, image.contents(section)):
-                    if owner == NOTE_OWNER and kind == NOTE_TYPE:
-                        return _one_kernel(content, symbol) or _kernels(image, content).get(name)
+        for data in image.notes():
+            for owner, kind, content in _notes(image, data):
+                if owner == NOTE_OWNER and kind == NOTE_TYPE:
+                    return _one_kernel(content, symbol) or _kernels(image, content).get(name)
     except UsageError:
         return None
     return None

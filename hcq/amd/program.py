@@ -67,9 +67,9 @@ class AmdProgram(GpuProgram):
                 )
         self._hidden_known: dict[tuple[Grid, Grid], bytes] = {}  # for grid and block
         # what a launch names: the code on a PM4 ring, the descriptor on an AQL ring
-        entry = kernel.descriptor_offset if launcher.is_aql else kernel.entry_offset
+        entry = kernel.descriptor_offset if launcher.is_aql else kernel.start_offset
         super().__init__(device, name, va + entry, args or self._known_kinds(), 0, lambda: None)
-        self.code_va = va + kernel.entry_offset
+        self.code_va = va + kernel.start_offset
 
     def _known_kinds(self) -> tuple[str, ...] | None:
         """Kinds of all arguments, when the metadata has them."""

@@ -18,6 +18,7 @@ from hcq.port import Port
 ROOT = "/sys/devices/virtual/kfd/kfd/topology"
 ATTEMPTS = 5  # a scan is made again when the generation changed meanwhile
 HEAP_PUBLIC, HEAP_PRIVATE = 1, 2
+SRAM_ECC = 1 << 26  # capability: HSA_CAP_SRAM_EDCSUPPORTED; bit 19 is what it once was
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Node:
     vram_bytes: int
     is_vram_public: bool  # the host sees all of it
     device_id: int
+    has_sramecc: bool  # its registers and caches are protected, which code is compiled for
 
     @property
     def compute_units(self) -> int:
@@ -143,4 +145,5 @@ def node_of(index: int, gpu_id: int, facts: dict[str, int], banks: list[dict[str
         vram_bytes=sum(bank.get("size_in_bytes", 0) for bank in vram),
         is_vram_public=bool(vram) and all(bank["heap_type"] == HEAP_PUBLIC for bank in vram),
         device_id=facts.get("device_id", 0),
+        has_sramecc=bool(facts.get("capability", 0) & SRAM_ECC),
     )

@@ -280,6 +280,9 @@ class CpuDevice(Forkable):
             self._grow_scratch(scratch_bytes)
         return made
 
+    def take_out(self, image: bytes, name: str, entry: str | None) -> bytes:
+        return program.taken_out(image, self.arch, name, entry)
+
     @property
     def scratch_limit(self) -> int:
         """Scratch memory of each thread, in bytes."""

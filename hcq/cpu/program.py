@@ -10,11 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hcq import containers, elf
 from hcq.cpu.arena import Arena
 from hcq.cpu.link import Mapping, link
 from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.program import Program
+
+
+def taken_out(image: bytes, arch: str, name: str, entry: str | None) -> bytes:
+    """The object for this processor, where an image is a container of such; else the image itself."""
+    if image.startswith(b"\x7fELF"):
+        return image
+
+    def fits(data: bytes) -> int:
+        try:
+            return int(elf.Object(data).machine_name == arch)
+        except UsageError:
+            return 0
+
+    return containers.taken_out(image, name, arch, fits, entry)
 
 
 def load(

@@ -22,7 +22,7 @@ from hcq.gpu.addresses import describe_address
 from hcq.gpu.clock import Clock, Reading
 from hcq.gpu.launching import LaunchingDevice
 from hcq.gpu.memory import GpuMemory, Owned
-from hcq.gpu.program import GpuProgram
+from hcq.gpu.module import GpuModule
 from hcq.gpu.queue import GpuQueue
 from hcq.gpu.release import do_all, quietly
 from hcq.gpu.staging import STAGE_BYTES, WORTH_BYTES, Stage
@@ -80,6 +80,10 @@ class GpuDevice(LaunchingDevice):
         """New queues with nothing in them. Raises DriverError when the kernel driver gives none."""
 
     @abstractmethod
+    def leave_queues(self) -> None:
+        """In a child of fork: forget the queues without a call; their memory is the parent's, perhaps not mapped."""
+
+    @abstractmethod
     def commit(self) -> None:
         """Show the GPU what was written into its rings."""
 
@@ -96,8 +100,8 @@ class GpuDevice(LaunchingDevice):
         """Sleep for a while, at most so long, or until something happens; `pauses`: how often already in this wait."""
 
     @abstractmethod
-    def load_code(self, image: bytes, entry: str, args: tuple[str, ...] | None, name: str) -> GpuProgram:
-        """`make_program` of a GPU, whose code objects say how much memory each thread needs."""
+    def load_module(self, image: bytes, name: str, entry: str | None = None) -> GpuModule:
+        """A code object in the GPU's memory. entry: the only one that is wanted of it; None for all."""
 
     # ------------------------------------------------------------ memory of its own
 
@@ -149,6 +153,10 @@ class GpuDevice(LaunchingDevice):
             for observer in self.observers:
                 observer.unmapped(va, size_bytes)
         self.memory.regions.clear()
+
+    def inherit(self) -> bool:
+        self.leave_queues()
+        return super().inherit()
 
     def can_reach(self, buffer: Buffer) -> bool:
         """Whether this GPU can be given another one's buffer; maps it when it can."""
@@ -343,7 +351,16 @@ class GpuDevice(LaunchingDevice):
             raise UsageError(
                 f"load({name!r}): scratch_bytes={scratch_bytes}; a GPU's kernel says what it needs. Leave it out."
             )
-        return self.load_code(image, entry, args, name)
+        module = self.load_module(image, name, entry)
+        module.check_entry(entry)
+        return module.make(entry, args, name)
+
+    def module(self, image: bytes, name: str = "module") -> GpuModule:
+        self.check_alive()
+        image = bytes(checks.memory("module", image))
+        checks.text("module", "name", name)
+        taken = self.take_out(image, name, None)
+        return self.memory.with_room(lambda: self.load_module(taken, name))
 
     def _alloc_aligned(self, size_bytes: int, alignment: int, name: str) -> tuple[Buffer, int]:
         """A buffer, and an aligned address in it behind which so many bytes follow."""

@@ -155,6 +155,11 @@ class Channel:
         """Whether the notifier says that something went wrong: its last two bytes."""
         return bool(self.notifier[14] or self.notifier[15]) and not self.is_ending
 
+    def leave(self) -> None:
+        """In a child of fork, where its memory may not be mapped: it counts as read, and never stops."""
+        self.fifo.detach()
+        self.notifier = memoryview(bytearray(Notification.size_bytes))
+
     def destroy(self) -> None:
         """End the channel. Work in it is dropped. Its ring and its notifier stay as they were."""
         again, self.is_ending = self.is_ending, True

@@ -14,17 +14,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq import backends, command, native
+from hcq import command, native
 from hcq.base import RingState, Sent
 from hcq.command import Command
 from hcq.device import Steps
-from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.errors import DeviceFault, DriverError, WaitTimeout
 from hcq.gpu.clock import Clock, Reading
 from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.host_access import HostAccess
 from hcq.gpu.release import do_all
 from hcq.layout import Packet
 from hcq.memory import Buffer
+from hcq.nv import fatbin
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.channel import Channel
@@ -35,11 +36,12 @@ from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
 from hcq.nv.gpu import Gpu, gpus_of
 from hcq.nv.graph import NvGraph
-from hcq.nv.launch import Launcher, Together
-from hcq.nv.link import ALIGNMENT, Linked
+from hcq.nv.launch import Together
+from hcq.nv.link import Linked
 from hcq.nv.memory import Allocation, NvMemory, Place
+from hcq.nv.module import NvModule
 from hcq.nv.process import process_of
-from hcq.nv.program import MAX_GRID, NvProgram
+from hcq.nv.program import MAX_GRID
 from hcq.nv.pushbuffer import PUSHBUFFER_BYTES, place, plan
 from hcq.nv.rings import GpFifo, segment
 from hcq.nv.rm import Rm
@@ -297,32 +299,24 @@ class NvDevice(HostAccess):
 
     # ------------------------------------------------------------ programs
 
-    def load_code(self, image: bytes, entry: str, args: tuple[str, ...] | None, name: str) -> NvProgram:
+    def load_module(self, image: bytes, name: str, entry: str | None = None) -> NvModule:
         runs_ptx = self.port.runs_ptx
-        linked = Linked(
-            loadable(image, self.arch, name, runs_ptx), entry, self.chip, name, keeps_ptx=runs_ptx
-        )
-        kernel = linked.kernel
-        if runs_ptx:
-            backends.load(backends.of(self.name).runnable)(linked.bundle.ptx, entry, kernel.param_base, name)
-        code, va = self._alloc_aligned(linked.size_bytes, ALIGNMENT, f"{name} code")
-        launcher = Launcher(self.chip, kernel, va, self.gpu.sm_count)
-        if launcher.is_too_large:
-            raise UsageError(
-                f"load({name!r}): {kernel.param_bytes} bytes of parameters are more than a launch carries. "
-                "Pass a buffer."
-            )
-        if launcher.shared_bytes(0) > self.chip.max_shared_bytes + 1024:
-            raise UsageError(
-                f"load({name!r}): {kernel.static_shared} bytes of shared memory; {self.arch} has "
-                f"{self.chip.max_shared_bytes} for a block."
-            )
-        code.write(linked.place(va), va - code.address)
+        bundle = loadable(image, self.arch, name, runs_ptx)
+        return NvModule(self, name, image, Linked(bundle, entry, self.chip, name, keeps_ptx=runs_ptx))
+
+    def take_out(self, image: bytes, name: str, entry: str | None) -> bytes:
+        return fatbin.opened(image, self.arch, name, entry)
+
+    def note_code(self) -> None:
+        """New code is in memory: launches that follow must not find what caches knew of the place."""
         with self.lock:
-            self._provide_local(launcher.local_bytes)
             if self.encoder.new_code not in self._first:
                 self._first.append(self.encoder.new_code)
-        return NvProgram(self, name, va, launcher, args, code)
+
+    def provide_local(self, thread_bytes: int) -> None:
+        """Have local memory for threads of this need."""
+        with self.lock:
+            self._provide_local(thread_bytes)
 
     def workspace(self, name: str) -> tuple[Together, Buffer]:
         """Where the blocks of a cooperative grid meet: its size and a counter, which every launch sets back to 0."""
@@ -465,6 +459,10 @@ class NvDevice(HostAccess):
         self.make_channel()
         if self.copies is not None:
             self._make_copies()
+
+    def leave_queues(self) -> None:
+        for channel in self._channels:
+            channel.leave()
 
     def pending(self) -> str:
         rings = ". ".join(map(describe_ring, self._channels))

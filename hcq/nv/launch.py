@@ -20,7 +20,7 @@ from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, MAX_COUNT, immediate, increme
 from hcq.nv.address import LOCAL_WINDOW, SHARED_WINDOW
 from hcq.nv.chip import RESERVED_SHARED_BYTES, Chip
 from hcq.nv.encode import TWO_WORDS, WORD, Patch, Piece, wait_for_idle
-from hcq.nv.link import CODE_AT, Kernel
+from hcq.nv.link import Kernel
 
 Grid = tuple[int, int, int]
 GROUP_ID = 0x3F  # inferred: as CUDA's driver was seen to set it
@@ -139,7 +139,7 @@ class Launcher:
             "grid_width": grid[0],
             "grid_height": grid[1],
             "grid_depth": grid[2],
-            "program_address": self.va + CODE_AT,
+            "program_address": self.va + kernel.code_at,
             "register_count": kernel.registers,
             "barrier_count": max(kernel.barriers, 1),
             "shared_memory_size": shared,
@@ -159,6 +159,9 @@ class Launcher:
             values[f"constant_buffer_addr_{bank}"] = self.va + offset
             values[f"constant_buffer_size_{bank}"] = -(-size // 16) * 16
             values[f"constant_buffer_valid_{bank}"] = 1
+            values[f"constant_buffer_invalidate_{bank}"] = (
+                1  # the host, or a copy, may have filled a variable
+            )
         return chip.qmd.launch(**values).to_bytes()
 
     def _bank(self, grid: Grid, block: Grid, dynamic_shared: int, workspace: int) -> bytes:

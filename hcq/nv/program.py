@@ -21,7 +21,6 @@ from hcq.nv import tensor_map
 from hcq.nv.abi.tensor_map import TENSOR_MAP_BYTES
 from hcq.nv.encode import Piece
 from hcq.nv.launch import Grid, Launcher, Together
-from hcq.nv.link import CODE_AT
 
 MAX_GRID: Grid = (2**31 - 1, 65535, 65535)
 MAX_BLOCK: Grid = (1024, 1024, 64)
@@ -58,7 +57,7 @@ class NvProgram(GpuProgram):
             )
         most = launcher.chip.max_threads(kernel.registers)
         self.max_threads = min(kernel.largest_block or most, most)
-        super().__init__(device, name, va + CODE_AT, args, 0, lambda: None)
+        super().__init__(device, name, va + kernel.code_at, args, 0, lambda: None)
 
     @property
     def params_at(self) -> int:

@@ -287,6 +287,35 @@ else:
 
 
 @pytest.mark.parametrize("name", KINDS)
+def test_in_a_forked_child_no_verb_of_its_parents_device_ends_the_process(name: str) -> None:
+    """Each verb of the device in a process of its own: an answer or an error, and no signal."""
+    script = """
+import inspect
+dev.alloc(4096)
+raw = {"read_memory", "read_memory_into", "write_memory", "peek_memory", "view_memory", "signal_set", "signal_wait"}
+if os.fork() == 0:
+    ended = []
+    for verb in sorted(set(dir(type(dev))) - raw):
+        if verb.startswith(("_", "make_")) or os.fork():  # those make what a device is opened with
+            ended += [] if verb.startswith(("_", "make_")) else [(verb, os.waitstatus_to_exitcode(os.wait()[1]))]
+            continue
+        sys.stdout = sys.stderr = open(os.devnull, "w")
+        try:
+            member = getattr(dev, verb)
+            wanted = inspect.signature(member).parameters.values() if callable(member) else ()
+            if callable(member) and all(one.default is not one.empty or one.kind == one.VAR_KEYWORD for one in wanted):
+                member()
+        except Exception:
+            pass
+        os._exit(0)
+    print([one for one in ended if one[1] < 0], len(ended) > 40, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    assert lines(name, script) == ["[] True"]
+
+
+@pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize(
     "ending",
     [

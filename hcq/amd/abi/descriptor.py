@@ -16,6 +16,9 @@ from hcq.layout import SparsePacket, bits
 
 SIZE_BYTES = 64
 ENTRY_ALIGNMENT = 256
+# of code that preloads arguments: it loads them itself, for firmware that does not; firmware that does skips it
+PRELOAD_PROLOGUE_BYTES = 256
+MAX_USER_SGPRS = 16
 
 
 class KernelDescriptor(SparsePacket, words=16):
@@ -45,6 +48,16 @@ class KernelDescriptor(SparsePacket, words=16):
         """Where the code is, in bytes from the descriptor; often negative."""
         raw = self.kernel_code_entry_byte_offset
         return raw - (1 << 64) if raw >> 63 else raw
+
+    @property
+    def start_offset(self) -> int:
+        """Where a kernel starts once its first arguments are in registers, as its descriptor asks; from there, too."""
+        return self.entry_offset + self.prologue_bytes
+
+    @property
+    def prologue_bytes(self) -> int:
+        """Of code that loads what firmware, or a driver, has put into registers, and that is skipped then."""
+        return PRELOAD_PROLOGUE_BYTES if self.kernarg_preload_spec_length else 0
 
     @property
     def rsrc2(self) -> Rsrc2:

@@ -219,6 +219,7 @@ def _program(va: int, found: FoundKernel | None) -> ForeignProgram:
         explicit = [one for one in metadata.args if not one.value_kind.startswith("hidden_")]
         parameters = [Parameter(one.name, _letter(one), one.offset, one.size_bytes) for one in explicit]
     scratch = found.descriptor.private_segment_fixed_size if found.descriptor is not None else 0
+    skipped = found.descriptor.prologue_bytes if found.descriptor is not None else 0
     return ForeignProgram(
         found.name,
         va,
@@ -227,7 +228,7 @@ def _program(va: int, found: FoundKernel | None) -> ForeignProgram:
         parameters,
         scratch,
         locate=found.line,
-        code_va=found.entry,
+        code_va=found.entry + skipped,
     )
 
 

@@ -147,7 +147,7 @@ def dispatch_from_aql(
     wave_bytes = packet.private_segment_size * lanes
     unit = chip.wave_bytes_unit
     return Dispatch(
-        entry=packet.kernel_object + descriptor.entry_offset,
+        entry=packet.kernel_object + descriptor.start_offset,
         rsrc1=Rsrc1.decode([descriptor.compute_pgm_rsrc1]),
         rsrc2=descriptor.rsrc2,
         rsrc3=descriptor.compute_pgm_rsrc3,

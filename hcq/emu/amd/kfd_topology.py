@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hcq.amd.abi.targets import HAS_FEATURES
 from hcq.emu.amd.spec import LDS_BYTES, Spec
 from hcq.errors import UsageError
 
@@ -36,6 +37,7 @@ LINK_ENABLED = 1  # its flags say nothing against 32 and 64-bit atomics
 DATA_CACHE, CODE_CACHE, GPU_CACHE = 1, 2, 8  # a cache's type: HSA_CACHE_TYPE_DATA, _INSTRUCTION, _HSACU
 DOORBELL_64 = 2 << 12  # capability: doorbells of 8 bytes
 WATCH_POINTS = 1 << 7 | 2 << 8  # capability: address watch, and how many, as a power of two
+SRAM_ECC = 1 << 26  # capability: of Instinct GPUs, whose registers and caches are protected
 DEBUG_FIRMWARE = 1 << 29  # capability: exceptions of queues are told through the context save area
 
 
@@ -96,7 +98,10 @@ class EmulatedNode:
             "max_engine_clk_fcompute": 2400,
             "local_mem_size": 0,
             "fw_version": 1,
-            "capability": DOORBELL_64 | WATCH_POINTS | (DEBUG_FIRMWARE if self.spec.kfd_minor >= 13 else 0),
+            "capability": DOORBELL_64
+            | WATCH_POINTS
+            | (SRAM_ECC if chip.arch in HAS_FEATURES else 0)
+            | (DEBUG_FIRMWARE if self.spec.kfd_minor >= 13 else 0),
             "debug_prop": 0,
             "sdma_fw_version": 1,
             "unique_id": 0x1D5C3A0000000000 | self.gpu_id,

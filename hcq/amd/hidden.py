@@ -1,0 +1,143 @@
+"""Hidden arguments: which of those that a runtime has to serve a kernel's code really reads.
+
+In       a linked object, one of its kernels
+Out      the kinds of hidden arguments that it, or a function that it calls, loads: "hostcall_buffer", "heap_v1", ...
+Changes  nothing
+Next     module.py (who refuses what nobody serves), hostcall.py (what is served)
+Source   LLVM AMDGPUUsage: "Code Object V5 Metadata" (offsets of implicit arguments), "Calling Convention"; encodings of
+         s_load and s_getpc: AMD's ISA documents of gfx9 to gfx12
+
+Metadata cannot say it: without optimisation, and for every kernel that calls a function, compilers list all arguments
+there could be. So the code is looked at: scalar loads at the argument's place in the kernel's own arguments, and from
+the pointer to the implicit ones, which functions are given. Hostcalls cost little: a kernel that calls any function is
+given them, for a function may find the place in ways that are not seen here.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from bisect import bisect_right
+
+from hcq.amd.link import GUARD_BYTES, Kernel, Linked
+
+OFFSETS_V5 = {
+    "printf_buffer": 72,
+    "hostcall_buffer": 80,
+    "heap_v1": 96,
+    "default_queue": 104,
+    "completion_action": 112,
+}
+OFFSETS_V3 = {"printf_buffer": 24, "hostcall_buffer": 24, "default_queue": 32, "completion_action": 40}
+V5 = 3  # ABI version of an ELF header
+_IMPLICIT_POINTER = (
+    4  # s[8:9], where functions are given the address of implicit arguments: as a pair of registers
+)
+_S_GETPC = {9: 0x1C, 10: 0x1F, 11: 0x47, 12: 0x47}  # opcodes of SOP1
+_S_SWAPPC = {9: 0x1E, 10: 0x21, 11: 0x49, 12: 0x49}
+_SOP1, _S_ADD_LITERAL = 0x17D, 0xFF
+_NEAR = 5  # words behind s_getpc within which the distance is added to it
+
+
+def used(linked: Linked, kernel: Kernel) -> frozenset[str]:
+    """Which of the arguments above the kernel's metadata lists and its code loads."""
+    listed = {
+        arg.value_kind.removeprefix("hidden_"): arg.offset
+        for arg in (kernel.metadata.args if kernel.metadata else ())
+    }
+    offsets = OFFSETS_V5 if linked.object.image[8] >= V5 else OFFSETS_V3
+    wanted = {kind: (listed[kind], offset) for kind, offset in offsets.items() if kind in listed}
+    return _code_of(linked).loads(kernel, wanted) if wanted else frozenset()
+
+
+@functools.lru_cache(maxsize=1)
+def _code_of(linked: Linked) -> _Code:
+    """For all kernels of an object, one after the other."""
+    return _Code(linked)
+
+
+class _Code:
+    """The code of an object, in pieces that begin where something jumps to."""
+
+    def __init__(self, linked: Linked) -> None:
+        self.family = linked.chip.family
+        memory = linked.place(0)
+        end = (len(memory) - GUARD_BYTES) // 4 * 4
+        self.words = struct.unpack_from(f"<{end // 4}I", memory)
+        self.kernels = [one.entry_offset // 4 for one in linked.kernels.values()]
+        self.calls = {at: target for at in range(len(self.words)) if (target := self._target(at)) >= 0}
+        self.starts = sorted({*self.kernels, *self.calls.values()})
+
+    def _target(self, at: int) -> int:
+        """Which word a pair s_getpc, s_add at a place leads to; -1 where there is none."""
+        word = self.words[at]
+        if not self._is_sop1(at, _S_GETPC):
+            return -1
+        register = word >> 16 & 0x7F
+        for near in range(at + 1, min(at + _NEAR, len(self.words) - 1)):
+            add = self.words[near]
+            is_add = add >> 30 == 2 and add >> 23 & 0x7F == 0 and add >> 8 & 0xFF == _S_ADD_LITERAL
+            if is_add and add >> 16 & 0x7F == register and add & 0xFF == register:
+                target = 4 * (at + 1) + self.words[near + 1] & 0xFFFFFFFF
+                return target // 4 if target % 4 == 0 and target < 4 * len(self.words) else -1
+        return -1
+
+    def _is_sop1(self, at: int, opcodes: dict[int, int]) -> bool:
+        return self.words[at] >> 23 == _SOP1 and self.words[at] >> 8 & 0xFF == opcodes[self.family]
+
+    def _piece(self, start: int) -> range:
+        index = bisect_right(self.starts, start)
+        return range(start, self.starts[index] if index < len(self.starts) else len(self.words))
+
+    def loads(self, kernel: Kernel, wanted: dict[str, tuple[int, int]]) -> frozenset[str]:
+        """wanted: kind -> (its offset in the arguments, and behind the pointer to implicit ones)."""
+        first = kernel.entry_offset // 4
+        own_pair = _argument_pair(kernel)
+        found: set[str] = set()
+        seen, left = {first}, [first]
+        while left:
+            start = left.pop()
+            for at in self._piece(start):
+                if at in self.calls and self.calls[at] not in seen:
+                    seen.add(self.calls[at])
+                    left.append(self.calls[at])
+                if "hostcall_buffer" in wanted and self._is_sop1(at, _S_SWAPPC):
+                    found.add("hostcall_buffer")
+                load = self._load(at)
+                if load is None:
+                    continue
+                pair, offset, size = load
+                for kind, (own, implicit) in wanted.items():
+                    if pair == own_pair and start == first:
+                        is_it = offset <= own < offset + size
+                    elif pair == _IMPLICIT_POINTER:
+                        is_it = offset <= implicit < offset + size
+                    else:  # any pointer: then only what loads a pointer of exactly this place
+                        is_it = offset == implicit and size == 8
+                    if is_it:
+                        found.add(kind)
+        return frozenset(found)
+
+    def _load(self, at: int) -> tuple[int, int, int] | None:
+        """(pair of registers with the address, offset, bytes) of an s_load at a word."""
+        if at + 1 >= len(self.words):
+            return None
+        word, second = self.words[at], self.words[at + 1]
+        if word >> 26 != (0x30 if self.family == 9 else 0x3D):
+            return None
+        opcode = word >> 13 & 0x3F if self.family == 12 else word >> 18 & 0xFF
+        if opcode > 4:
+            return None
+        bits = 24 if self.family == 12 else 21
+        return word & 0x3F, second & (1 << bits) - 1, 4 << opcode
+
+
+def _argument_pair(kernel: Kernel) -> int:
+    """The pair of scalar registers in which a kernel finds the address of its arguments."""
+    descriptor = kernel.descriptor
+    before = (
+        4 * descriptor.enable_sgpr_private_segment_buffer
+        + 2 * descriptor.enable_sgpr_dispatch_ptr
+        + 2 * descriptor.enable_sgpr_queue_ptr
+    )
+    return before // 2 if descriptor.enable_sgpr_kernarg_segment_ptr else -1
