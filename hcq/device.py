@@ -249,6 +249,7 @@ class Device(Recovery):
         program = self.memory.with_room(lambda: self.make_program(image, entry, kinds, scratch, label))
         if access is not None:
             program.set_access(access, extents)
+        program.complete()
         if self.observers:
             self.loaded[program] = entry, image, sources
             for observer in self.observers:
@@ -284,7 +285,9 @@ class Device(Recovery):
             raise
         last = 0
         try:
-            done = self.submit([words], (Dispatch(program, values, grid, block, 0),), args)
+            done = self.submit(
+                [words], (Dispatch(program, values, grid, block, 0, program._dynamic_shared),), args
+            )
             last = done.value
         finally:
             if not last:  # it may have been sent: the host waits for all before it writes there
