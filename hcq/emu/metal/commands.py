@@ -265,10 +265,13 @@ class ComputeEncoder(Encoder):
                 raise self.refuse(
                     f"{messages.DISPATCH}: {what.name} is memory that is written; bind a buffer."
                 )
-            if isinstance(bound, tuple) and bound[0] is None:
-                bindings[index] = b""  # any element of it is beyond its end
+            if isinstance(bound, bytes):
+                data: Binding = bound
+            elif bound[0] is not None:
+                data = bound[0].data[bound[1] :]
+            else:
+                bindings[index] = b""  # nil: any element of it is beyond its end
                 continue
-            data = bound if isinstance(bound, bytes) else bound[0].data[bound[1] :]
             if len(data) < what.size_bytes:
                 raise self.refuse(
                     f"{messages.DISPATCH}: {what.name} takes {what.size_bytes} bytes, and {len(data)} are bound."
