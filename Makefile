@@ -38,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak hw-check lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
+.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-triton test-installed soak hw-check lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -49,6 +49,7 @@ help:
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
 	@echo "make test-installed  a part of the tests, against a wheel in an environment of its own"
 	@echo "make test-vendor     AMD's own runtimes and compiler on emulated GPUs (apt install rocminfo hipcc libhsa-runtime-dev)"
+	@echo "make test-triton     Triton's kernels, compiled without a GPU, on seven emulated ones; installs Triton"
 	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
 	@echo "make hw-check put the check of a GPU into one file that any Python from 3.10 on runs: build/hw_check.pyz"
 	@echo "make lint     formatting, lint rules, types, the laws of imports"
@@ -96,6 +97,9 @@ SITE_PACKAGES := import sys; print("\n".join(path for path in sys.path if path.e
 
 test-vendor: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --require-vendor tests/programs $(PYTEST_FLAGS)
+
+test-triton: $(VENV)/test.stamp $(VENV)/triton.stamp
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --thorough tests/triton $(PYTEST_FLAGS)
 
 test-installed: $(VENV)/test.stamp
 	@rm -rf $(INSTALLED) build/lib build/bdist.* && mkdir -p $(INSTALLED)
@@ -222,6 +226,11 @@ $(VENV)/notebooks.stamp: $(VENV)/made.stamp $(DECLARED)
 $(VENV)/mpi.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing mpi4py and MPICH"
 	@$(PIP) install --editable '.[mpi]'
+	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/triton.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing Triton"
+	@$(PIP) install --editable '.[triton]'
 	@touch $@ $(VENV)/demo.stamp
 
 $(VENV)/nv.stamp: $(VENV)/made.stamp $(DECLARED)

@@ -51,6 +51,11 @@ def is_whole(value: object) -> bool:
     return hasattr(value, "__index__")
 
 
+def is_null(value: Any) -> bool:
+    """Whether a value is a null pointer, as programs write it: None, or an integer that is 0."""
+    return value is None or (is_whole(value) and not value.__index__())
+
+
 def whole(call: str, name: str, value: Any, low: int = 0, high: int = U64) -> int:
     """A whole number in a range, as an int. Raises UsageError, naming call and argument, for anything else."""
     if type(value) is not int:

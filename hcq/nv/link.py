@@ -9,7 +9,7 @@ Source   our own layout; a loader chooses where sections of a cubin go
     base                 nothing, and at its end, for an emulated GPU, the KernelDescriptor
     base + CODE_AT       the code of an entry; those of others, each at a multiple of CODE_AT with as much before it
     behind them          functions, constant banks and global data of the cubin, then room for instruction prefetch
-    behind it            for an emulated GPU only: the PTX, names, and addresses of variables and functions for each entry
+    behind it            for an emulated GPU only: the PTX, names, and each entry's variables and functions
 """
 
 from __future__ import annotations

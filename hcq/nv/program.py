@@ -15,10 +15,11 @@ from typing import Any
 from hcq import checks
 from hcq.device import Device
 from hcq.errors import UsageError
-from hcq.gpu.program import GpuProgram
+from hcq.gpu.shared_memory import SharingProgram
 from hcq.memory import Buffer
 from hcq.nv import tensor_map
 from hcq.nv.abi.tensor_map import TENSOR_MAP_BYTES
+from hcq.nv.chip import RESERVED_SHARED_BYTES
 from hcq.nv.encode import Piece
 from hcq.nv.launch import Grid, Launcher, Together
 
@@ -26,11 +27,10 @@ MAX_GRID: Grid = (2**31 - 1, 65535, 65535)
 MAX_BLOCK: Grid = (1024, 1024, 64)
 
 
-class NvProgram(GpuProgram):
+class NvProgram(SharingProgram):
     """An entry of a loaded object.
 
-    dynamic_shared_bytes   what launches ask for beyond the kernel's own shared memory
-    cooperative            whether all blocks of a grid run at once, so that they may wait for one another
+    cooperative   whether all blocks of a grid run at once, so that they may wait for one another
     """
 
     def __init__(
@@ -44,7 +44,6 @@ class NvProgram(GpuProgram):
     ) -> None:
         kernel = launcher.kernel
         self.kernel, self.launcher, self.code = kernel, launcher, code
-        self._dynamic_shared = 0
         self._together: Together | None = None
         self._workspace: Buffer | None = None
         self._rests: dict[int, bytes] = {}  # of tensor maps: what follows the address
@@ -65,20 +64,14 @@ class NvProgram(GpuProgram):
         return self.launcher.params_at - 4
 
     @property
-    def dynamic_shared_bytes(self) -> int:
-        """Shared memory that each launch adds to the kernel's own; may be set before a dispatch."""
-        return self._dynamic_shared
+    def own_shared_bytes(self) -> int:
+        """Without what is reserved, which objects for chips that put it first count in."""
+        own = self.kernel.static_shared
+        return max(own - RESERVED_SHARED_BYTES, 0) if self.launcher.chip.shared_first else own
 
-    @dynamic_shared_bytes.setter
-    def dynamic_shared_bytes(self, size_bytes: int) -> None:
-        limit = self.launcher.chip.max_shared_bytes
-        size_bytes = checks.whole(self.name, "dynamic_shared_bytes", size_bytes)
-        if self.launcher.shared_bytes(size_bytes) > limit + 1024:
-            raise UsageError(
-                f"{self.name}.dynamic_shared_bytes={size_bytes}: with the kernel's own {self.kernel.static_shared}, "
-                f"a block has 0 to {limit} bytes of shared memory on {self.launcher.chip.arch}."
-            )
-        self._dynamic_shared = size_bytes
+    @property
+    def most_shared_bytes(self) -> int:
+        return self.launcher.chip.max_shared_bytes
 
     @property
     def cooperative(self) -> bool:
