@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 SIMPLE_BUFFER, WRITABLE_MEMORY = 0, 0x200  # PyBUF_SIMPLE, PyBUF_WRITE
+_FUNCTION: Any = ctypes.CFUNCTYPE(None).__base__  # what every function's type is made of
 
 _NUMBERS: dict[str, Any] = {
     "signed char": ctypes.c_byte,
@@ -87,7 +88,7 @@ def address_of(value: Any) -> int:
         return value.value or 0
     if isinstance(value, (ctypes.Array, ctypes.Structure)):
         return ctypes.addressof(value)
-    if isinstance(value, ctypes._CFuncPtr):
+    if isinstance(value, _FUNCTION):
         return ctypes.cast(value, ctypes.c_void_p).value or 0
     return _bytes_of(value)[0]
 
@@ -168,7 +169,7 @@ class FFI:
     def cast(self, kind: Any, value: Any) -> Any:
         """A number, or a pointer, or a function at an address."""
         made = type_of(kind) if isinstance(kind, str) else kind
-        if issubclass(made, (Pointer, ctypes._CFuncPtr)):
+        if issubclass(made, (Pointer, _FUNCTION)):
             return made(address_of(value))
         return address_of(value)
 
@@ -189,7 +190,7 @@ class FFI:
         if start.owner is None:
             found: memoryview = _memory(start.value or 0, size_bytes, WRITABLE_MEMORY)
             return found
-        held = (ctypes.c_ubyte * size_bytes).from_address(start.value or 0)
+        held: Any = (ctypes.c_ubyte * size_bytes).from_address(start.value or 0)
         held.owner = start.owner
         return memoryview(held)
 
@@ -223,9 +224,9 @@ class FFI:
         if not count:
             count = initial if isinstance(initial, int) else len(values)
         if isinstance(of, type) and issubclass(of, Pointer):
-            made = (ctypes.c_void_p * count)(*(address_of(value) for value in values))
-            made.kept = values
-            return made
+            pointers: Any = (ctypes.c_void_p * count)(*(address_of(value) for value in values))
+            pointers.kept = values
+            return pointers
         return (of * count)(*values)
 
     def callback(

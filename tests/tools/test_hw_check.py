@@ -727,18 +727,24 @@ def test_a_gp_get_that_is_late_ends_no_ladder(ask, tmp_path, word):
 
 
 @pytest.mark.parametrize("word", ["nv:sm_80", "nv:sm_90", "nv:sm_120:seed=4"])
-@pytest.mark.parametrize("name", ["bare-kernel", "gp-get", "doorbell", "copy-engines", "fresh-reads"])
+@pytest.mark.parametrize(
+    "name", ["bare-kernel", "gp-get", "doorbell", "copy-engines", "copy-fault", "fresh-reads"]
+)
 def test_experiments_with_nvidia_gpus_alone_say_what_they_saw(ask, word, name):
     found = ask(word, name)
     assert found.status == Status.OK, found.text
-    wanted = {"gp-get": "GP_GET follows", "copy-engines": "copy engines [0, 1"}.get(name, "")
+    wanted = {
+        "gp-get": "GP_GET follows",
+        "copy-engines": "copy engines [0, 1",
+        "copy-fault": "the copy was done by CE0",
+    }.get(name, "")
     assert wanted in found.text
 
 
 def test_what_only_nvidia_gpus_are_asked_others_are_not():
     names = {item.name for item in items("AMD")}
     assert "fresh-reads" in names
-    assert not {"bare-kernel", "gp-get", "doorbell", "copy-engines"} & names
+    assert not {"bare-kernel", "gp-get", "doorbell", "copy-engines", "copy-fault"} & names
 
 
 @pytest.mark.parametrize("word", ["amd:gfx1100", "amd:gfx942:mi300x"])

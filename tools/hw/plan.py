@@ -114,6 +114,8 @@ EXPERIMENTS = (
     Item("odd-fills", "fills of bytes and words at odd places, on the copy engine", f"{HERE}.experiments:odd_fills"),
 )  # fmt: skip
 LAST = (
+    Item("copy-fault", "a copy from where nothing is is reported with the engine that did it",
+         f"{HERE}.nv.experiments:copy_fault", vendors=("NV",), disturbs=True, environment=UNCHECKED),
     _check("fault", "a store far outside of memory is reported with the kernel's name", disturbs=True),
     _check("trap", "a trap instruction is reported with the kernel's name", disturbs=True),
     _check("hang", "a kernel that never ends is given up at the deadline", disturbs=True),
@@ -138,5 +140,7 @@ def items(kind: str) -> list[Item]:
         )
         for one in of_vendor(kind, "variants").VARIANTS
     ]
-    asked = [item for item in (*FIRST, *EXPERIMENTS) if kind in item.vendors]
-    return [*asked, *tried, *LAST]
+    before, after = (
+        [item for item in part if kind in item.vendors] for part in ((*FIRST, *EXPERIMENTS), LAST)
+    )
+    return [*before, *tried, *after]

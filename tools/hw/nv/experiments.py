@@ -10,12 +10,14 @@ Source   dev_ram.ref, dev_pbdma.ref (GA100): GP_GET, CONFIG_USERD_WRITEBACK; clc
 from __future__ import annotations
 
 import importlib
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
+from hcq import command
 from hcq.doctor.check import Failure, Found
-from hcq.errors import DriverError
+from hcq.errors import DeviceFault, DriverError
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.gpfifo import USERMODE_DOORBELL, USERMODE_TIME_0
 from hcq.nv.channel import Channel
@@ -28,6 +30,8 @@ from hcq.tools.hw.nv.variants import with_qmd
 PATIENCE_S = 0.2
 BUSY_ENTRIES, MANY_ENTRIES, MANY_EMULATED = 20, 5_000, 300
 ACCESSES = 1_000
+FAR = 1 << 36  # from any buffer
+ENGINE = re.compile(r"\b(?:ENGINE |HUBCLIENT_)?(CE\d+)\b")
 
 
 def bare_kernel(bench: Bench) -> Found:
@@ -84,6 +88,31 @@ def gp_get(bench: Bench) -> Found:
         f"GP_GET {how}; beside a kernel it moved by {figures['busy_entries']} of {BUSY_ENTRIES + 1} entries; "
         "the driver counts by its timeline",
         figures,
+    )
+
+
+def copy_fault(bench: Bench) -> Found:
+    """A copy from where nothing is: the error says by which engine, and the device works again."""
+    device, x = bench.device, bench.buffer(4096)
+    lost = device.encode(command.Copy(x.address, x.address + FAR, 4096))
+    try:
+        device.submit([lost], []).wait()
+    except DeviceFault as fault:
+        said = str(fault)
+    else:
+        raise Failure("a copy from where nothing is was not noticed; a page fault was due.", REPORT_IT)
+    bench.keep_evidence()
+    again = bench.buffer(4096, bytes(range(256)) * 16)
+    device.queue().copy(x, again).submit().wait()
+    if x.read() != again.read():
+        raise Failure(f"a copy after the fault is wrong. The fault: {said[:300]}", REPORT_IT)
+    engines = sorted(set(ENGINE.findall(said)))
+    who = (
+        ", ".join(engines)
+        or "an engine that is not named where this process may read it: see the kernel's log"
+    )
+    return Found(
+        f"reported and recovered from; the copy was done by {who}", {"engines": who, "report": said[:2000]}
     )
 
 
