@@ -316,7 +316,8 @@ class Core:
         tensor._grad = None
         key = id(tensor)
         ref = _Ref(tensor, _forget)
-        ref.key, ref.views, ref.whole, ref.thread = key, 0, None, get_ident()
+        ref.key, ref.views, ref.whole = key, 0, None
+        ref.thread = get_ident()
         _refs[key] = ref
         return tensor
 
@@ -340,7 +341,8 @@ class Core:
     def _register(self) -> None:
         key = id(self)
         ref = _Ref(self, _forget)
-        ref.key, ref.views, ref.whole, ref.thread = key, 0, None, get_ident()
+        ref.key, ref.views, ref.whole = key, 0, None
+        ref.thread = get_ident()
         _refs[key] = ref
         if thread_modes and (watching := watcher()) is not None:
             watching.made(ref)

@@ -23,16 +23,26 @@ from hcq.frontend import names, short, sizes, variable, varying_numbers, views
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.nodes import expanded
+from hcq.frontend.overwrites import (
+    SAME_ORDER,
+    base_of,
+    is_lent,
+    is_move,
+    memory_of,
+    moves_of,
+    next_moves,
+    reads,
+    written_by,
+    written_over,
+)
 from hcq.frontend.plan import Plan
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage, kind_of, next_write, written_so_far
 from hcq.frontend.threads import are_threads, lock, note_done, without_done
 from hcq.ir.node import Node, substitute, toposort
-from hcq.ir.op import MOVEMENT, Op
+from hcq.ir.op import Op
 
-_SAME_ORDER = frozenset({Op.RESHAPE, Op.DETACH, Op.FIRST})  # the elements of a value lie as its source's do
 _BY_NUMBER = frozenset({Op.FIRST, Op.GATHER})  # parts, where a variable's number says which
-_VIEWS = MOVEMENT | _SAME_ORDER | {Op.BITCAST}
 
 
 class Recorder(Watcher, Protocol):
@@ -187,7 +197,7 @@ def storage_of(tensor: Any) -> Storage:
     """The memory that holds the tensor's elements in row-major order; computed, or copied into order, when needed."""
     realize((tensor,))
     node = tensor.node
-    while node.op in _SAME_ORDER:
+    while node.op in SAME_ORDER:
         node = node.src[0]
     if node.op is not Op.BUFFER or (node.shape != tensor.node.shape and type(node.arg) is not Storage):
         copy = tensor._like(Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,)))
@@ -221,9 +231,9 @@ def _root(node: Node) -> Node | None:
     """What has to run for this node: nothing for a view of memory, the assignment for a view of one."""
     if node.op is Op.BUFFER:
         return None
-    base = _base(node)
+    base = base_of(node)
     while base.op is Op.GATHER and variable.in_use and watcher() is None and variable.is_number(base.src[1]):
-        base = _base(base.src[0])  # a part by a variable's number
+        base = base_of(base.src[0])  # a part by a variable's number
     if base.op is Op.BUFFER:
         return None
     return base if base.op is Op.ASSIGN else node
@@ -327,7 +337,7 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
     held = [
         Core._of(root, "") for root in roots
     ]  # live, so that their nodes follow what is computed on the way
-    while copies := _next_copies([tensor.node for tensor in held]):
+    while copies := next_moves([tensor.node for tensor in held]):
         sources = []
         recorder: Recorder | None = watcher()
         for node, leaf in copies:
@@ -341,7 +351,7 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
                 sources.append(Core._of(node.src[0], leaf.arg.device))
         realize(sources)
         found: dict[Node, Node] = {}
-        for node, leaf in _next_copies([tensor.node for tensor in held]):
+        for node, leaf in next_moves([tensor.node for tensor in held]):
             source = node.src[0]
             if (
                 leaf is None
@@ -376,20 +386,6 @@ def _without_copies(node: Node) -> Node:
         if inner.op is Op.COPY:
             new[inner] = substitute((inner.src[0],), new)[0]
     return substitute((node,), new)[0] if new else node
-
-
-def _next_copies(roots: list[Node]) -> list[tuple[Node, Node | None]]:
-    """Moves between devices with no other below them, each with some memory that it is computed from."""
-    found: list[tuple[Node, Node | None]] = []
-    moved: set[Node] = set()  # what is computed from a move
-    for node in toposort(roots):
-        is_move = _is_move(node)
-        if any(source in moved for source in node.src):
-            moved.add(node)
-        elif is_move:
-            moved.add(node)
-            found.append((node, next((n for n in node.toposort() if n.op is Op.BUFFER), None)))
-    return found
 
 
 def _on(node: Node, device: str) -> Storage:
@@ -454,7 +450,7 @@ def readers(tensors: Iterable[Any], written: set[Node], owners: Container[int] =
         if op is Op.BUFFER:
             is_reader = node in written
         else:
-            is_reader = op is not Op.CONST and _reads(node, written)
+            is_reader = op is not Op.CONST and reads(node, written)
         if is_reader and id(tensor) not in owners:
             found.append(tensor)
     return found
@@ -490,7 +486,7 @@ def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
     """
     while True:
         known = set(roots)
-        written = _written(roots)
+        written = written_by(roots)
         found = []
         for t in readers(live, written):
             root = (
@@ -514,11 +510,11 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
         parted = _parted(roots)
         if parted is not roots:
             roots, structure = parted, structure_of(parted)
-        written = _written(roots)
+        written = written_by(roots)
         known = set(roots)
         made = known | {node for node in toposort(roots) if node.op is Op.ASSIGN}
         is_shared = are_threads() and watcher() is None
-        is_for_all = not is_shared or any(_is_lent(node) for node in written)
+        is_for_all = not is_shared or any(is_lent(node) for node in written)
         apart = _apart_from_other_threads(roots, written, made) if is_shared else None
         if apart is not None:
             roots, structure = apart, structure_of(apart)
@@ -528,11 +524,11 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
         for tensor in live.held() if is_for_all else live.own():
             without_done(tensor)
             node = tensor.node
-            if (node in known and node not in written) or not _reads(node, written):
+            if (node in known and node not in written) or not reads(node, written):
                 continue
-            if any(_is_move(inner) for inner in node.toposort()):
-                moves |= _moves_of(node, written)
-                if not _reads(node, written, made):
+            if any(is_move(inner) for inner in node.toposort()):
+                moves |= moves_of(node, written)
+                if not reads(node, written, made):
                     continue  # it moves what is written now: afterwards
             root = _root_of(tensor)
             if root is None or root in written:  # a view of what is overwritten becomes a copy
@@ -563,8 +559,8 @@ def _apart_from_other_threads(roots: list[Node], written: set[Node], made: set[N
     own, others = live.own(), live.others()
     for tensor in others:
         without_done(tensor)
-        if _reads(tensor.node, written, made):
-            needed |= {_memory(node) for node in written if _reads(tensor.node, {node}, made)}
+        if reads(tensor.node, written, made):
+            needed |= {memory_of(node) for node in written if reads(tensor.node, {node}, made)}
     copies = {leaf: _copy_of(leaf) for leaf in needed if not leaf.arg.is_lent}
     if not copies:
         return None
@@ -578,18 +574,6 @@ def _apart_from_other_threads(roots: list[Node], written: set[Node], made: set[N
     return substitute(roots, apart)
 
 
-def _memory(node: Node) -> Node:
-    """The leaf that an ASSIGN, or a view of memory, is about."""
-    while node.op is not Op.BUFFER:
-        node = node.src[0]
-    return node
-
-
-def _is_lent(node: Node) -> bool:
-    """Whether others than tensors know the memory: they are to see what is written."""
-    return node.op is Op.BUFFER and bool(node.arg.is_lent)
-
-
 def _copy_of(leaf: Node) -> Node:
     """A leaf in memory of its own with the same values, which stands for what that one stands for."""
     have = leaf.arg
@@ -601,8 +585,8 @@ def _copy_of(leaf: Node) -> Node:
 
 def _parted(roots: list[Node]) -> list[Node]:
     """The roots, in which no two write to one memory: of two tensors that share it, one gets memory of its own."""
-    while (second := _written_over(roots)[1]) is not None:
-        if _base(second.src[0]) is not second.src[0]:
+    while (second := written_over(roots)[1]) is not None:
+        if base_of(second.src[0]) is not second.src[0]:
             raise UsageError(
                 f"[assign] two tensors of shape {second.shape} share the memory and both are assigned to, one in part. "
                 "Realize one before the other is assigned, or make one a copy: x.clone()."
@@ -612,71 +596,3 @@ def _parted(roots: list[Node]) -> list[Node]:
         _replace(apart)
         roots = [root for root in substitute(roots, apart) if _root(root) is not None]
     return roots
-
-
-def _is_move(node: Node) -> bool:
-    return node.op is Op.COPY and not getattr(node.arg, "is_here", False)
-
-
-def _moves_of(node: Node, written: Container[Node]) -> dict[Node, None]:
-    """The moves between devices under a node of what is in one of those buffers before it is overwritten."""
-    found: dict[Node, None] = {}
-    for inner in node.toposort():
-        if _is_move(inner) and _reads(inner, written):
-            below = inner.toposort()
-            if not any(one in found or one.op is Op.ASSIGN for one in below):
-                found[inner] = None
-    return found
-
-
-def _written(roots: Sequence[Node]) -> set[Node]:
-    """The BUFFER leaves that the roots overwrite, and each ASSIGN that another one writes over."""
-    return set(_written_over(roots)[0])
-
-
-def _written_over(roots: Sequence[Node]) -> tuple[dict[Node, Node], Node | None]:
-    """What is overwritten, each with the ASSIGN that does it; and one that overwrites what another does, if any."""
-    found: dict[Node, Node] = {}
-    seen: set[Node] = set()
-    stack = list(reversed(roots))
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        stack.extend(node.src)
-        if node.op is Op.ASSIGN:
-            base = _base(node.src[0])
-            if found.setdefault(base, node) is not node:
-                return found, node
-    return found, None
-
-
-def _base(view: Node) -> Node:
-    while view.op in _VIEWS:
-        view = view.src[0]
-    return view
-
-
-def _reads(node: Node, written: Container[Node], done: Container[Node] = ()) -> bool:
-    """True when the graph needs what is in one of those buffers before it is overwritten.
-
-    done   assignments that are made now: what they need is not asked
-    """
-    seen: set[Node] = set()
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if node in written:
-            return True
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.op is not Op.ASSIGN:
-            stack.extend(node.src)
-        elif node not in done:
-            stack.append(node.src[1])
-            base = _base(node.src[0])
-            if base.op is Op.ASSIGN:
-                stack.append(base)
-    return False

@@ -10,6 +10,7 @@ Two nodes with the same content are the same object, so `is` compares graphs and
 
 from __future__ import annotations
 
+import _thread
 import math
 import os
 import threading
@@ -48,9 +49,9 @@ class Routine(NamedTuple):
 
 # Sources are named by id: they live as long as the node does, and the table must not keep them alive. An entry whose
 # node is gone says nothing, so it may stay until there are many: a callback for each node costs as much as the node.
-# Threads make nodes at once: an entry is added by setdefault, which is one step, and taken out under a lock.
+# Threads make nodes at once: setdefault, which is one step, adds an entry, and one that is there is changed under a lock.
 _live: dict[tuple[Any, ...], weakref.ref[Node]] = {}
-_taking_out = threading.RLock()
+_lock = threading.RLock()
 _FEW = 4096
 _sweep_above = _FEW
 
@@ -58,23 +59,28 @@ _sweep_above = _FEW
 def sweep() -> int:
     """Forget the nodes that nobody holds, which happens by itself now and then. Returns how many are left."""
     global _sweep_above
-    for key, entry in _live.copy().items():  # a copy, for other threads change it meanwhile
-        if entry() is None:
-            _take_out(key, entry)
+    with _lock:
+        for key, entry in _live.copy().items():  # a copy, for other threads add to it meanwhile
+            if entry() is None and _live.get(key) is entry:
+                del _live[key]
     _sweep_above = 2 * len(_live) + _FEW
     return len(_live)
 
 
-def _take_out(key: tuple[Any, ...], entry: weakref.ref[Node]) -> None:
-    """Forget an entry whose node is gone, unless another thread has put one in its place."""
-    with _taking_out:
-        if _live.get(key) is entry:
-            del _live[key]
+def _put(key: tuple[Any, ...], made: weakref.ref[Node], node: Node) -> Node:
+    """The node with this content from now on: this one, unless another thread has made one meanwhile."""
+    with _lock:
+        entry = _live.setdefault(key, made)
+        other = None if entry is made else entry()
+        if other is not None:
+            return other
+        _live[key] = made
+        return node
 
 
 def _after_fork() -> None:
-    if not _taking_out._is_owned():  # type: ignore[attr-defined]
-        _taking_out._at_fork_reinit()  # type: ignore[attr-defined]  # another thread of the parent may have had it
+    if not _lock._is_owned():  # type: ignore[attr-defined]
+        _lock._at_fork_reinit()  # type: ignore[attr-defined]  # another thread of the parent may have had it
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -113,17 +119,16 @@ class Node:
         node.arg = arg
         node._shape = node._range = None
         node.__class__ = Node
-        if len(_live) > _sweep_above:
-            sweep()
         made = weakref.ref(node)
-        while (
-            entry := _live.setdefault(key, made)
-        ) is not made:  # its node is gone, or another thread made it
-            other = entry()
-            if other is not None:
-                return other
-            _take_out(key, entry)
-        return node
+        if entry is None:
+            if len(_live) > _sweep_above:
+                sweep()
+            if _live.setdefault(key, made) is made:
+                return node
+        elif not _thread._count():  # the main thread is alone
+            _live[key] = made
+            return node
+        return _put(key, made, node)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Node is immutable: {name} cannot be set; use replace()")

@@ -6,9 +6,9 @@ Changes  this rank's row of the table; what MPI sends
 Next     sums.py and collectives.py (who use it), rollcall.py (who has arrived), meeting.py (the group of all ranks)
 
 Ranks of a group must begin the same operations in the same order, on equal shapes and dtypes: a digest of what must be
-equal is in the table, and in the tag of every message, so that a message of another operation never arrives. A wait looks
-into the table meanwhile: a rank that has ended is named at once, one that does something else at the same place in the
-order, too, and one that has not arrived when the deadline passes.
+equal is in the table, and in the tag of every message, so that a message of another operation never arrives. A wait
+looks into the table meanwhile: a rank that has ended is named at once, one that does something else at the same place
+in the order, too, and one that has not arrived when the deadline passes.
 """
 
 from __future__ import annotations
@@ -296,8 +296,8 @@ class Operation:
     def _unlike(self, place: int, theirs: str) -> NoReturn:
         if self.is_exit:
             raise UsageError(
-                f"{self}: this rank's program has come to its end, and rank {self._at(place)} is in {theirs}: let every "
-                "rank come to the end after the same operations."
+                f"{self}: this rank's program has come to its end, and rank {self._at(place)} is in {theirs}: let "
+                "every rank come to the end after the same operations."
             )
         if self.peer is not None:
             verbs = ("sends", "takes") if self.name == "send" else ("takes", "sends")
@@ -306,8 +306,8 @@ class Operation:
                 "tensor like the one that is sent."
             )
         raise UsageError(
-            f"{self} calls {self.text!r}, and rank {self._at(place)} {theirs!r}: every rank of a group must call the same "
-            "operations in the same order, on equal shapes and dtypes."
+            f"{self} calls {self.text!r}, and rank {self._at(place)} {theirs!r}: every rank of a group must call the "
+            "same operations in the same order, on equal shapes and dtypes."
         )
 
     def _has_ended(self, place: int) -> bool:
