@@ -38,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-installed soak lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
+.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-triton test-installed soak hw-check lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -49,7 +49,9 @@ help:
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
 	@echo "make test-installed  a part of the tests, against a wheel in an environment of its own"
 	@echo "make test-vendor     AMD's own runtimes and compiler on emulated GPUs (apt install rocminfo hipcc libhsa-runtime-dev)"
+	@echo "make test-triton     Triton's kernels, compiled without a GPU, on seven emulated ones; installs Triton"
 	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
+	@echo "make hw-check put the check of a GPU into one file that any Python from 3.10 on runs: build/hw_check.pyz"
 	@echo "make lint     formatting, lint rules, types, the laws of imports"
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
@@ -96,6 +98,9 @@ SITE_PACKAGES := import sys; print("\n".join(path for path in sys.path if path.e
 test-vendor: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --require-vendor tests/programs $(PYTEST_FLAGS)
 
+test-triton: $(VENV)/test.stamp $(VENV)/triton.stamp
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --thorough tests/triton $(PYTEST_FLAGS)
+
 test-installed: $(VENV)/test.stamp
 	@rm -rf $(INSTALLED) build/lib build/bdist.* && mkdir -p $(INSTALLED)
 	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(INSTALLED) .
@@ -110,6 +115,10 @@ test-installed: $(VENV)/test.stamp
 # attacks, not examples: docs/reliability.md; each failure is a line that repeats it
 soak: $(VENV)/test.stamp
 	@$(BIN)/python -m tests.campaigns --seconds $(SOAK_SECONDS) --jobs $(JOBS) $(SOAK_FLAGS)
+
+# no environment is needed to make it, and none to run it
+hw-check:
+	@$(PYTHON) tools/hw_check_file.py build/hw_check.pyz
 
 lint: $(VENV)/lint.stamp
 	@$(BIN)/ruff format --check .
@@ -151,7 +160,7 @@ nv: $(VENV)/nv.stamp
 webgpu: $(VENV)/webgpu.stamp
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .editable build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/made.stamp:
@@ -217,6 +226,11 @@ $(VENV)/notebooks.stamp: $(VENV)/made.stamp $(DECLARED)
 $(VENV)/mpi.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing mpi4py and MPICH"
 	@$(PIP) install --editable '.[mpi]'
+	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/triton.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing Triton"
+	@$(PIP) install --editable '.[triton]'
 	@touch $@ $(VENV)/demo.stamp
 
 $(VENV)/nv.stamp: $(VENV)/made.stamp $(DECLARED)

@@ -2,14 +2,17 @@
 
 In       the folders beside this file
 Out      packages hcq, hcq.ir, hcq.compiler, hcq.frontend, hcq.tools: no generic name lands in site-packages
+Changes  an editable install makes .editable, in which there is a link to hcq alone
 Next     pyproject.toml (everything that is plain data: dependencies, programs, settings of the tools)
 """
 
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.editable_wheel import editable_wheel
 
 ROOT = Path(__file__).parent
+EDITABLE = ".editable"
 MAPPED = ("ir", "compiler", "frontend", "tools")
 
 
@@ -34,7 +37,28 @@ def data(known: dict[Path, str]) -> dict[str, list[str]]:
     return found
 
 
+class Editable(editable_wheel):
+    """An editable install is one folder on sys.path, and nothing but `hcq` is in it.
+
+    setuptools would install an import hook, since folders are mapped. Such a hook is asked last: in the folder above a
+    clone, Python finds the clone first, and takes it for a package without files. A package on sys.path is preferred to
+    that. The clone's own folder would do there, too, but then `import tools` would find ours in every program.
+    """
+
+    def finalize_options(self) -> None:
+        link = ROOT / EDITABLE / "hcq"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(Path("..", "hcq"), target_is_directory=True)
+        self.distribution.packages = [
+            name for folder, name in packages().items() if folder.is_relative_to(ROOT / "hcq")
+        ]
+        self.distribution.package_dir = {"": EDITABLE}
+        super().finalize_options()
+
+
 setup(
+    cmdclass={"editable_wheel": Editable},
     packages=list(packages().values()),
     package_dir={"hcq": "hcq", **{f"hcq.{top}": top for top in MAPPED}},
     package_data=data(packages()),

@@ -23,6 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a checkout works uninstalled
 
+import hcq
 from hcq import Tensor, jit, nn, no_grad
 from hcq.frontend.nn import functional
 
@@ -130,7 +131,7 @@ def write(net: Writer, start: list[int], count: int, options: argparse.Namespace
         shown = found[-options.length :]
         window = np.zeros((1, options.length), np.int64)
         window[0, : len(shown)] = shown
-        found.append(int(following(Tensor(window), Tensor(len(shown) - 1)).item()))
+        found.append(int(following(Tensor(window), hcq.tensor(len(shown) - 1)).item()))
     return found
 
 

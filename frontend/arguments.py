@@ -53,7 +53,13 @@ class Kind(NamedTuple):
     check: Check
 
 
+def _read_back(value: Any) -> Any:
+    """A tensor of no axes as the number that it holds, which is computed for this; anything else as it is."""
+    return value.item() if isinstance(value, Core) and not value.node.shape else value  # type: ignore[attr-defined]
+
+
 def _int(value: Any) -> int:
+    value = _read_back(value)
     if not is_whole(value):
         raise Refused
     number = int(value.__index__())
@@ -63,6 +69,7 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> Any:
+    value = _read_back(value)
     if isinstance(value, (bool, type)) or hasattr(value, "__len__") or not hasattr(value, "__float__"):
         raise Refused
     try:
@@ -73,6 +80,7 @@ def _float(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
+    value = _read_back(value)
     if isinstance(value, (bool, int, float)):
         return value
     if not hasattr(value, "__len__") and hasattr(value, "item") and getattr(value, "shape", None) == ():

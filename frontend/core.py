@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import weakref
 from collections.abc import Iterator
 from math import prod
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from hcq.checks import is_whole, shown
 from hcq.frontend import sizes, variable
 from hcq.frontend.errors import OutOfRange, UsageError
+from hcq.frontend.threads import are_threads
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
@@ -35,10 +37,12 @@ class _Ref(weakref.ref["Core"]):
 
     whole   the tensor that it was made as a view of, or that one was: None for none
     views   how many views of it there are
+    thread  the one that made the tensor, or that last computed it or wrote to it
     """
 
-    __slots__ = ("key", "views", "whole")
+    __slots__ = ("key", "thread", "views", "whole")
     key: int
+    thread: int
     views: int
     whole: _Ref | None
 
@@ -69,6 +73,34 @@ class Live:
     def __contains__(self, tensor: object) -> bool:
         ref = _refs.get(id(tensor))
         return ref is not None and ref() is tensor
+
+    def own(self) -> list[Core]:
+        """Those of this thread: which it made, or last computed or wrote to."""
+        thread = get_ident()
+        found = [ref() for ref in list(_refs.values()) if ref.thread == thread]
+        return [tensor for tensor in found if tensor is not None]
+
+    def take(self, tensor: Core) -> None:
+        """From now on a tensor is this thread's."""
+        _refs[id(tensor)].thread = get_ident()
+
+    def others(self) -> list[Core]:
+        """Those of other threads, as `held` gives them."""
+        thread = get_ident()
+        return [tensor for tensor in self.held() if _refs[id(tensor)].thread != thread]
+
+    def held(self) -> list[Core]:
+        """All at one moment: what a thread makes of them after it reads no memory that none of them reads."""
+        refs = list(_refs.values())
+        found = [tensor for ref in refs if (tensor := ref()) is not None]
+        while are_threads():  # one may have been dropped once another was made of it
+            known = set(map(id, refs))
+            newer = [ref for ref in list(_refs.values()) if id(ref) not in known]
+            if not newer:
+                break
+            refs += newer
+            found += [tensor for ref in newer if (tensor := ref()) is not None]
+        return found
 
     def refs(self) -> list[_Ref]:
         """A reference to each, and perhaps to some that were dropped."""
@@ -169,8 +201,23 @@ def transforms() -> list[Any]:
     return [] if mode is None else mode.transforms
 
 
+class _End:
+    """Goes when its thread ends, and takes the thread's mode along: the next thread may get the same number."""
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+
+    def __del__(self) -> None:
+        thread_modes.pop(self.thread, None)
+
+
+_ends = threading.local()
+
+
 def mode_of_thread() -> ThreadMode:
     """This thread's entry of `thread_modes`, made when it has none."""
+    if not hasattr(_ends, "end"):
+        _ends.end = _End()
     return thread_modes.setdefault(get_ident(), ThreadMode())
 
 
@@ -270,6 +317,7 @@ class Core:
         key = id(tensor)
         ref = _Ref(tensor, _forget)
         ref.key, ref.views, ref.whole = key, 0, None
+        ref.thread = get_ident()
         _refs[key] = ref
         return tensor
 
@@ -294,24 +342,15 @@ class Core:
         key = id(self)
         ref = _Ref(self, _forget)
         ref.key, ref.views, ref.whole = key, 0, None
+        ref.thread = get_ident()
         _refs[key] = ref
         if thread_modes and (watching := watcher()) is not None:
             watching.made(ref)
 
     @property
     def grad(self) -> Self | None:
-        """The gradient that backward() added up, of this tensor's shape; None before. May be assigned.
-
-        >>> x = Tensor([3.0], requires_grad=True)
-        >>> x.grad is None
-        True
-        >>> (x * x).sum().backward()
-        >>> x.grad.tolist()
-        [6.0]
-        """
-        if thread_modes and (watching := watcher()) is not None:
-            watching.reads_state(self, "grad", self._grad is not None)
-        return self._grad
+        """The gradient that backward() added up; see `Tensor.grad`."""
+        return self._grad_so_far()
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
@@ -319,11 +358,17 @@ class Core:
             watching.reads_state(self, "grad", None)  # what is read after this is not from before
         self._grad = gradient
 
+    def _grad_so_far(self) -> Self | None:
+        """`grad`, of which nothing is said where it is None."""
+        if thread_modes and (watching := watcher()) is not None:
+            watching.reads_state(self, "grad", self._grad is not None)
+        return self._grad
+
     @property
     def shape(self) -> Shape:
         """Sizes by axis, a tuple of ints; a `Bound` stands for the size of an axis that a Variable cut.
 
-        >>> Tensor([[1, 2, 3]]).shape, Tensor(5).shape
+        >>> hcq.tensor([[1, 2, 3]]).shape, hcq.tensor(5).shape
         ((1, 3), ())
         """
         return self.node.shape if not variable.in_use else sizes.shape_of(self.node)
@@ -332,7 +377,7 @@ class Core:
     def dtype(self) -> DType:
         """The number format of the elements: one of hcq.dtypes.
 
-        >>> Tensor([1, 2]).dtype, (Tensor([1, 2]) / 2).dtype
+        >>> hcq.tensor([1, 2]).dtype, (hcq.tensor([1, 2]) / 2).dtype
         (dtypes.int64, dtypes.float32)
         """
         return self.node.dtype
@@ -349,7 +394,7 @@ class Core:
     def dim(self) -> int:
         """How many axes; PyTorch's word for `ndim`.
 
-        >>> Tensor.zeros(2, 3).dim(), Tensor(7).dim()
+        >>> Tensor.zeros(2, 3).dim(), hcq.tensor(7).dim()
         (2, 0)
         """
         return len(self.node.shape)
@@ -398,7 +443,7 @@ class Core:
     def is_floating_point(self) -> bool:
         """True for the float formats, those of 8 bits included.
 
-        >>> Tensor([1.0]).is_floating_point(), Tensor([1]).is_floating_point()
+        >>> Tensor([1.0]).is_floating_point(), hcq.tensor([1]).is_floating_point()
         (True, False)
         """
         return self.node.dtype.is_float
@@ -496,6 +541,8 @@ def _plain_size(call: str, item: Any, found: Any) -> int:
             f"[{call}] {shown(found)}: the size {item} is known only when the work runs. Take a size with room for "
             f"{item.high}, and cut what comes of it: x[:{item}]."
         )
+    if isinstance(item, Core) and not item.node.shape and item.node.dtype.is_integer:
+        item = item.__index__()  # type: ignore[attr-defined]
     if isinstance(item, Core) or not is_whole(item):
         raise UsageError(
             f"[{call}] {shown(found)}: {shown(item)} is not an int. Give ints, loose or in one tuple."

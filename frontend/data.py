@@ -32,6 +32,25 @@ def from_python(data: Any, dtype: DType | None) -> tuple[Shape, DType, bytes]:
     return shape, dtype, pack(flat, dtype)
 
 
+def is_whole(data: Sequence[Any]) -> bool:
+    """Whether nested lists hold ints and bools alone, and at least one."""
+    if isinstance(data, (str, bytes, bytearray, memoryview)):
+        return False
+    first: Any = data
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+        if first is data:
+            break
+    if type(first) is float:
+        return False
+    flat: list[Any] = []
+    try:
+        _flatten(data, flat, 0)
+    except (NotReal, UsageError):  # who reads them says what is wrong
+        return False
+    return bool(flat) and not any(issubclass(kind, float) for kind in set(map(type, flat)))
+
+
 def _flatten(data: Any, flat: list[Any], depth: int) -> Shape:
     """Append the numbers in row-major order and return the shape; UsageError where rows differ."""
     if type(data) is float or type(data) is int or type(data) is bool:

@@ -304,7 +304,7 @@ def from_numpy(x: Any, /) -> Tensor:
 def as_tensor(data: Any, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """A tensor as it is, an array in its memory where `from_dlpack` can have it; numbers and lists as `Tensor(data)`.
 
-    >>> x = Tensor([1, 2])
+    >>> x = hcq.tensor([1, 2])
     >>> as_tensor(x) is x
     True
     """
@@ -315,7 +315,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: str | None = None) 
     elif hasattr(data, "__dlpack__") and not getattr(data, "requires_grad", False):
         made = from_dlpack(data)
     else:
-        return Tensor(data, device, dtype)
+        return Tensor._made_of(data, device, dtype)
     if dtype is not None and dtype is not made.dtype:
         made = made.cast(dtype)
     return made if device is None else made.to(device)
@@ -443,6 +443,7 @@ def _wrapped(
         storage = Storage(
             "CPU", dtype, packed, lend(devices.get("CPU"), start, count * dtype.itemsize, "lent", release)
         )
+        storage.is_lent = True
         return Tensor._of(storage.node(), "CPU").permute(*back)
     if is_dense:
         raw = (ctypes.c_char * (count * dtype.itemsize)).from_address(start)

@@ -88,18 +88,18 @@ THEIR_WORDS = {  # function -> PyTorch's word for an argument -> ours
 def tensor(
     data: Any, *, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor of numbers, lists or an array: `Tensor(data, ...)` under PyTorch's name.
+    """A tensor of numbers, lists or an array: bool, int64 or float32, the first that holds them all, unless given.
 
     >>> tensor([1, 2]).tolist()
     [1, 2]
     """
-    return Tensor(data, device, dtype, requires_grad)
+    return Tensor._made_of(data, device, dtype, requires_grad)
 
 
 def is_tensor(thing: object) -> bool:
     """True for a Tensor.
 
-    >>> hcq.is_tensor(Tensor(1)), hcq.is_tensor([1])
+    >>> hcq.is_tensor(hcq.tensor(1)), hcq.is_tensor([1])
     (True, False)
     """
     return isinstance(thing, Tensor)

@@ -21,7 +21,7 @@ def hash_tensor(input: Tensor, dim: Axes = None, keepdim: bool = False, mode: in
 
     mode   0, the only one
 
-    >>> hcq.hash_tensor(Tensor([5, 3])).item() == 5 ^ 3
+    >>> hcq.hash_tensor(hcq.tensor([5, 3])).item() == 5 ^ 3
     True
     """
     if mode != 0:

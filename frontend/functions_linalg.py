@@ -125,7 +125,7 @@ def norm(
 def vander(x: Tensor, N: int | None = None) -> Tensor:
     """The powers of each element of vectors, rising, as rows: as many as there are elements, or N.
 
-    >>> hcq.linalg.vander(Tensor([2, 3]), N=4).tolist()
+    >>> hcq.linalg.vander(hcq.tensor([2, 3]), N=4).tolist()
     [[1, 2, 4, 8], [1, 3, 9, 27]]
     """
     x = x if x.ndim else x.unsqueeze(0)
@@ -136,7 +136,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
 def vecdot(x: Tensor, y: Tensor, dim: int = -1) -> Tensor:
     """Sums of products along an axis, the first conjugated if it is complex.
 
-    >>> hcq.linalg.vecdot(Tensor([[1, 2], [3, 4]]), Tensor([10, 1])).tolist()
+    >>> hcq.linalg.vecdot(hcq.tensor([[1, 2], [3, 4]]), hcq.tensor([10, 1])).tolist()
     [12, 34]
     """
     x = x.conj() if x.is_complex() else x

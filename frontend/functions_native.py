@@ -12,6 +12,7 @@ from typing import Any
 
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import widened
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -89,7 +90,7 @@ def native_batch_norm(
         count = input.numel() // input.shape[1]
         variance = input.detach().cast(_wide(input)).var(axes, correction=0) * (count / max(1, count - 1))
         for kept, new in ((running_mean, mean.detach()), (running_var, variance)):
-            kept.assign((kept * (1.0 - momentum) + new * momentum).cast(kept.dtype))
+            kept.assign((widened(kept) * (1.0 - momentum) + new * momentum).cast(kept.dtype))
     return result, mean, scale
 
 
@@ -97,7 +98,7 @@ def native_batch_norm(
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
     """The gradient of dropout: where the mask holds, `scale` times as large, else 0.
 
-    >>> hcq.native_dropout_backward(Tensor([1.0, 1.0]), Tensor([True, False]), 2.0).tolist()
+    >>> hcq.native_dropout_backward(Tensor([1.0, 1.0]), hcq.tensor([True, False]), 2.0).tolist()
     [2.0, 0.0]
     """
     return grad_output * (mask.cast(grad_output.dtype) * scale)

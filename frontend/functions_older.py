@@ -31,7 +31,7 @@ def _made(kind: DType, given: tuple[Any, ...], device: str | None) -> Tensor:
         return Tensor.empty(*given, dtype=kind, device=device)
     if len(given) > 1:
         raise UsageError(f"[{kind.name}] {len(given)} arguments: give sizes, or one list or array.")
-    return Tensor(given[0], device, kind)
+    return Tensor._made_of(given[0], device, kind)
 
 
 def _of(kind: DType) -> Callable[[F], F]:

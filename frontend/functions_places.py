@@ -15,6 +15,7 @@ from typing import Any
 from hcq.checks import shown
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import rounded, widened
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
@@ -56,14 +57,14 @@ def _range(call: str, row: int, col: int) -> range:
 def _columns(places: list[tuple[int, int]], dtype: DType | None, device: str | None) -> Tensor:
     if not places:
         return Tensor.zeros(2, 0, dtype=dtype or dtypes.int64, device=device)
-    return Tensor([list(line) for line in zip(*places)], device, dtype or dtypes.int64)
+    return Tensor._made_of([list(line) for line in zip(*places)], device, dtype or dtypes.int64)
 
 
 @checked
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Any, ...]:
     """Places of the flattened tensor as indices of each axis of `shape`.
 
-    >>> [axis.tolist() for axis in unravel_index(Tensor([5]), (2, 3))]
+    >>> [axis.tolist() for axis in unravel_index(hcq.tensor([5]), (2, 3))]
     [[1], [2]]
     """
     sizes = [
@@ -103,7 +104,8 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
             f"[{call}] spacing={shown(spacing)}, edge_order={edge_order}: one for each of {axes}; 1 or 2."
         )
     x = input if input.dtype.is_float else input.cast(dtypes.float32)
-    return [_slope(call, x, axis, step, edge_order) for axis, step in zip(axes, steps)]
+    slopes = [_slope(call, widened(x), axis, step, edge_order) for axis, step in zip(axes, steps)]
+    return [rounded(slope, x.dtype) for slope in slopes]
 
 
 def _slope(call: str, x: Tensor, axis: int, step: Any, order: int) -> Tensor:

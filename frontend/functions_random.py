@@ -99,7 +99,7 @@ class Generator:
     def set_state(self, new_state: Tensor) -> None:
         """Go on from where `get_state` was called. Raises UsageError for what it did not give.
 
-        >>> Generator().set_state(Tensor([1]))
+        >>> Generator().set_state(hcq.tensor([1]))
         Traceback (most recent call last):
             ...
         hcq.errors.UsageError: [set_state] ...
@@ -259,7 +259,7 @@ def randint_like(
 ) -> Tensor:  # fmt: skip
     """Integers in [low, high), or [0, low), of a tensor's shape, dtype and device.
 
-    >>> hcq.randint_like(Tensor([[0, 0]]), 5, 6).tolist()
+    >>> hcq.randint_like(hcq.tensor([[0, 0]]), 5, 6).tolist()
     [[5, 5]]
     """
     kind = dtype or input.dtype

@@ -41,7 +41,7 @@ def segment_reduce(
     unsafe    may be given and says nothing: lengths are checked
     initial   what an empty segment gives, and what each begins with
 
-    >>> segment_reduce(Tensor([1.0, 2.0, 3.0]), "sum", lengths=Tensor([2, 1])).tolist()
+    >>> segment_reduce(Tensor([1.0, 2.0, 3.0]), "sum", lengths=hcq.tensor([2, 1])).tolist()
     [3.0, 3.0]
     """
     call = "segment_reduce"

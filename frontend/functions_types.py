@@ -77,7 +77,7 @@ def promote_types(type1: DType, type2: DType) -> DType:
 def result_type(tensor1: Any, tensor2: Any) -> DType:
     """The dtype that an operation with these two, tensors or numbers, gives.
 
-    >>> result_type(Tensor([1]), 2.5), result_type(Tensor([1], dtype=dtypes.int8), 2)
+    >>> result_type(hcq.tensor([1]), 2.5), result_type(Tensor([1], dtype=dtypes.int8), 2)
     (dtypes.float32, dtypes.int8)
     """
     one: Any = tensor1 if isinstance(tensor1, Tensor) else Tensor(tensor1)

@@ -22,6 +22,7 @@ from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
 from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, parts_of_join, sum_to
 from hcq.frontend.nodes import filled
 from hcq.frontend.storage import REPLAYED
+from hcq.frontend.threads import lock, without_done
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import ARITHMETIC, Op
 
@@ -244,18 +245,23 @@ def backward(
     create_graph  what `.grad` becomes can be differentiated again
     inputs        add to these alone, leaves or not
     Changes       `.grad` of those leaves: a graph, nothing runs; it is detached unless create_graph
-    Raises        UsageError when there is no such leaf
+    Raises        UsageError when there is no such leaf, or nobody holds one any more and no hook waits for a gradient
     """
     seed = _seed("backward", tensor, gradient)
+    with lock:
+        without_done(tensor)
     wanted = _listed(inputs) if inputs is not None else [leaf for leaf in live if leaf._requires_grad]
-    if not wanted:
-        raise UsageError(
-            "[backward] no live tensor requires a gradient. Make the leaves with requires_grad=True, "
-            "or call x.requires_grad_() before computing with x."
-        )
     targets = [identity(leaf.node) for leaf in wanted]
     parts = gradients((tensor.node,), (seed,), targets, tensor.device)
     if all(part is None for part in parts):
+        if inputs is None and is_on_the_way(tensor.node):
+            _without_leaves(tensor, seed)
+            return
+        if not wanted:
+            raise UsageError(
+                "[backward] no live tensor requires a gradient. Make the leaves with requires_grad=True, "
+                "or call x.requires_grad_() before computing with x."
+            )
         raise UsageError(
             f"[backward] this {_describe(tensor)} does not depend on a tensor that requires a gradient, "
             "or only through detach(), comparisons or integers. Make its leaves with requires_grad=True."
@@ -266,9 +272,20 @@ def backward(
         node = part if create_graph else Node(Op.DETACH, part.dtype, (part,))
         if hooks_of_leaves:
             node = _hooks().leaf_passed(leaf, node)
-        if leaf.grad is not None:
-            node = Node(Op.ADD, node.dtype, (leaf.grad.node, node))
+        before = leaf._grad_so_far()
+        if before is not None:
+            node = Node(Op.ADD, node.dtype, (before.node, node))
         leaf.grad = leaf._like(node)
+
+
+def _without_leaves(tensor: Core, seed: Node) -> None:
+    """Call the hooks on the way from leaves that nobody holds any more; without hooks there is nobody to tell."""
+    hooked = list(hooks_of_nodes)
+    if all(part is None for part in gradients((tensor.node,), (seed,), hooked, tensor.device)):
+        raise UsageError(
+            f"[backward] the leaves from which this {_describe(tensor)} was computed are gone: nobody holds one, so "
+            "that no .grad could be read. Keep the tensor that requires a gradient under a name."
+        )
 
 
 def grad(
@@ -306,6 +323,9 @@ def grad(
         )
     seeds = [_seed("grad", out, weight) for out, weight in zip(outs, weights)]
     device = outs[0].device if outs else ""
+    with lock:
+        for tensor in (*outs, *ins):
+            without_done(tensor)
     parts = gradients([out.node for out in outs], seeds, [identity(x.node) for x in ins], device)
     found: list[T | None] = []
     for place, (x, part) in enumerate(zip(ins, parts)):

@@ -261,11 +261,15 @@ def scanned(op: Op, x: Node, axis: int) -> Node:
     return Node(Op.SCAN_AXIS, dtype, (x,), (op, axis))
 
 
-def sum_of_products(x: Node, y: Node, axes: Sequence[int]) -> Node:
-    """The sum of x * y over axes, which stay with size 1; narrow floats are widened before and rounded after."""
+def sum_of_products(x: Node, y: Node, axes: Sequence[int], is_wide: bool = False) -> Node:
+    """The sum of x * y over axes, which stay with size 1; narrow floats are widened before, and rounded after unless
+    `is_wide`.
+    """
     dtype = x.dtype
     wide = dtypes.float32 if dtype.is_float and dtype.itemsize < 4 else dtype
-    return reduced(Op.ADD, Node(Op.MUL, wide, (_widened(x, wide), _widened(y, wide))), axes).cast(dtype)
+    return reduced(Op.ADD, Node(Op.MUL, wide, (_widened(x, wide), _widened(y, wide))), axes).cast(
+        wide if is_wide else dtype
+    )
 
 
 def _widened(x: Node, dtype: DType) -> Node:

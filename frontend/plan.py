@@ -453,10 +453,8 @@ def _program(device: Any, launch: Launch) -> Any:
 
 
 def _sources(launch: Launch) -> dict[str, str]:
-    """What a trace keeps beside the code: what it was made from, and what its launches need besides arguments."""
+    """What a trace keeps beside the code: what it was made from, and maps that its launches need beside arguments."""
     found = dict(kernel_sources.of(DiskCache(), launch.image, launch.entry) or {})
-    if launch.dynamic_shared_bytes:
-        found["dynamic_shared_bytes"] = str(launch.dynamic_shared_bytes)
     if any(launch.tensor_maps):
         found["tensor_maps"] = "\n".join(launch.tensor_maps)
     return found

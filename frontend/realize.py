@@ -12,8 +12,6 @@ means the old `w` for good. So before a buffer is overwritten, every live tensor
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 from collections.abc import Container, Iterable, Iterator, Sequence
 from sys import getrefcount
 from threading import get_ident
@@ -25,26 +23,26 @@ from hcq.frontend import names, short, sizes, variable, varying_numbers, views
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.nodes import expanded
+from hcq.frontend.overwrites import (
+    SAME_ORDER,
+    base_of,
+    is_lent,
+    is_move,
+    memory_of,
+    moves_of,
+    next_moves,
+    reads,
+    written_by,
+    written_over,
+)
 from hcq.frontend.plan import Plan
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage, kind_of, next_write, written_so_far
+from hcq.frontend.threads import are_threads, lock, note_done, without_done
 from hcq.ir.node import Node, substitute, toposort
-from hcq.ir.op import MOVEMENT, Op
+from hcq.ir.op import Op
 
-# one thread schedules at a time: it reads the nodes of all live tensors, and changes them
-lock = threading.RLock()
-
-_SAME_ORDER = frozenset({Op.RESHAPE, Op.DETACH, Op.FIRST})  # the elements of a value lie as its source's do
 _BY_NUMBER = frozenset({Op.FIRST, Op.GATHER})  # parts, where a variable's number says which
-_VIEWS = MOVEMENT | _SAME_ORDER | {Op.BITCAST}
-
-
-def _after_fork() -> None:
-    if not lock._is_owned():  # type: ignore[attr-defined]
-        lock._at_fork_reinit()  # type: ignore[attr-defined]  # another thread of the parent may have had it
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 class Recorder(Watcher, Protocol):
@@ -85,25 +83,29 @@ def realize(tensors: Iterable[Any]) -> None:
     listed = tensors if type(tensors) is tuple else tuple(tensors)
     if len(listed) == 1 and realize_short(listed[0]):
         return
-    roots: dict[Node, None] = {}
-    by_device: dict[str, list[Node]] = {}
-    holders: dict[Node, Any] = {}
-    for tensor in listed:
-        is_alone = short.is_alone(tensor)
-        node = _root_of(tensor)
-        if node is not None and node not in roots:
-            roots[node] = None
-            by_device.setdefault(tensor.device, []).append(node)
-            if is_alone and node is tensor.node:
-                holders[node] = tensor
-    if roots:
-        with lock:
-            for turn, (device, nodes) in enumerate(by_device.items()):
-                if turn:  # what they are computed from can have been moved, and is in memory now
-                    now = [_root_of(tensor) for tensor in listed if tensor.device == device]
-                    nodes = list(dict.fromkeys([node for node in now if node is not None]))
-                if nodes:
-                    _realize_on(device, nodes, holders)
+    with lock:
+        roots: dict[Node, None] = {}
+        by_device: dict[str, list[Node]] = {}
+        holders: dict[Node, Any] = {}
+        for tensor in listed:
+            without_done(tensor)
+            is_alone = short.is_alone(tensor)
+            node = _root_of(tensor)
+            if node is None:
+                continue
+            for one in views.relatives(tensor):
+                live.take(one)
+            if node not in roots:
+                roots[node] = None
+                by_device.setdefault(tensor.device, []).append(node)
+                if is_alone and node is tensor.node:
+                    holders[node] = tensor
+        for turn, (device, nodes) in enumerate(by_device.items()):
+            if turn:  # what they are computed from can have been moved, and is in memory now
+                now = [_root_of(tensor) for tensor in listed if tensor.device == device]
+                nodes = list(dict.fromkeys([node for node in now if node is not None]))
+            if nodes:
+                _realize_on(device, nodes, holders)
 
 
 def realize_short(tensor: Any) -> bool:
@@ -143,6 +145,7 @@ def realize_short(tensor: Any) -> bool:
             tensor.node = storage.node()
             changed()
         else:
+            live.take(tensor)
             _replace({node: storage.node()})
     if names.unnamed:
         names.name_memory()
@@ -194,7 +197,7 @@ def storage_of(tensor: Any) -> Storage:
     """The memory that holds the tensor's elements in row-major order; computed, or copied into order, when needed."""
     realize((tensor,))
     node = tensor.node
-    while node.op in _SAME_ORDER:
+    while node.op in SAME_ORDER:
         node = node.src[0]
     if node.op is not Op.BUFFER or (node.shape != tensor.node.shape and type(node.arg) is not Storage):
         copy = tensor._like(Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,)))
@@ -228,9 +231,9 @@ def _root(node: Node) -> Node | None:
     """What has to run for this node: nothing for a view of memory, the assignment for a view of one."""
     if node.op is Op.BUFFER:
         return None
-    base = _base(node)
+    base = base_of(node)
     while base.op is Op.GATHER and variable.in_use and watcher() is None and variable.is_number(base.src[1]):
-        base = _base(base.src[0])  # a part by a variable's number
+        base = base_of(base.src[0])  # a part by a variable's number
     if base.op is Op.BUFFER:
         return None
     return base if base.op is Op.ASSIGN else node
@@ -245,7 +248,7 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
     recorder: Recorder | None = watcher()
     if structure.assigns:
         if recorder is not None:
-            roots = _others_first(_parted(roots), recorder)
+            roots = _others_first(_parted(_without_others_writes(roots, recorder)), recorder)
             structure = structure_of(roots)
         roots, structure = _with_readers(roots, structure)
     tracked_roots = structure.tracked
@@ -278,6 +281,7 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
             storage.version = next_write()
             storage.history = None
             written[root] = storage.node()
+    note_done(written)
     for root, storage, tracked in zip(roots, outputs, tracked_roots, strict=True):
         if root.op is not Op.ASSIGN and tracked and not storage.tracked:
             storage.history, storage.noted = _history(root, written, before)
@@ -288,7 +292,7 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
         in_memory[root] = leaf
     if all(root in holders for root in roots):
         for root, leaf in in_memory.items():
-            if holders[root].node is root:  # else another thread gave it a new meaning meanwhile
+            if holders[root].node is root:
                 holders[root].node = leaf
         changed()
     else:
@@ -333,7 +337,7 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
     held = [
         Core._of(root, "") for root in roots
     ]  # live, so that their nodes follow what is computed on the way
-    while copies := _next_copies([tensor.node for tensor in held]):
+    while copies := next_moves([tensor.node for tensor in held]):
         sources = []
         recorder: Recorder | None = watcher()
         for node, leaf in copies:
@@ -347,7 +351,7 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
                 sources.append(Core._of(node.src[0], leaf.arg.device))
         realize(sources)
         found: dict[Node, Node] = {}
-        for node, leaf in _next_copies([tensor.node for tensor in held]):
+        for node, leaf in next_moves([tensor.node for tensor in held]):
             source = node.src[0]
             if (
                 leaf is None
@@ -384,20 +388,6 @@ def _without_copies(node: Node) -> Node:
     return substitute((node,), new)[0] if new else node
 
 
-def _next_copies(roots: list[Node]) -> list[tuple[Node, Node | None]]:
-    """Moves between devices with no other below them, each with some memory that it is computed from."""
-    found: list[tuple[Node, Node | None]] = []
-    moved: set[Node] = set()  # what is computed from a move
-    for node in toposort(roots):
-        is_move = _is_move(node)
-        if any(source in moved for source in node.src):
-            moved.add(node)
-        elif is_move:
-            moved.add(node)
-            found.append((node, next((n for n in node.toposort() if n.op is Op.BUFFER), None)))
-    return found
-
-
 def _on(node: Node, device: str) -> Storage:
     """A node of that device, in memory."""
     return storage_of(Core._of(node, device))
@@ -408,9 +398,24 @@ def _reads_memory(node: Node) -> bool:
 
 
 def _replace(in_memory: dict[Node, Node], device: str | None = None) -> None:
-    """Let live tensors, of one device or of all, read memory instead of computing again what has been computed."""
+    """Let tensors, of one device or of all, read memory instead of computing again what has been computed.
+
+    Those of this thread: memory that they had in common with another thread's would be in each other's way. But what
+    has been written is not to be written again by anybody.
+    """
+    for_all = {node: new for node, new in in_memory.items() if node.op is Op.ASSIGN}
+    if not are_threads():
+        _replace_in(live, in_memory, device)
+    else:
+        _replace_in(live.own(), in_memory, device)
+        if for_all:
+            _replace_in(live.others(), for_all, device)
+    changed()
+
+
+def _replace_in(tensors: Iterable[Any], in_memory: dict[Node, Node], device: str | None) -> None:
     lazy = []
-    for tensor in live:
+    for tensor in tensors:
         node = tensor.node
         if node.op is Op.BUFFER or (device is not None and tensor.device != device):
             continue
@@ -420,11 +425,8 @@ def _replace(in_memory: dict[Node, Node], device: str | None = None) -> None:
         elif node.src:
             lazy.append(tensor)
     if lazy:
-        before = [tensor.node for tensor in lazy]
-        for tensor, old, new in zip(lazy, before, substitute(before, in_memory), strict=True):
-            if tensor.node is old:  # else another thread gave it a new meaning meanwhile
-                tensor.node = new
-    changed()
+        for tensor, new in zip(lazy, substitute([tensor.node for tensor in lazy], in_memory), strict=True):
+            tensor.node = new
 
 
 def give_memory(tensors: Iterable[Any]) -> None:
@@ -448,7 +450,7 @@ def readers(tensors: Iterable[Any], written: set[Node], owners: Container[int] =
         if op is Op.BUFFER:
             is_reader = node in written
         else:
-            is_reader = op is not Op.CONST and _reads(node, written)
+            is_reader = op is not Op.CONST and reads(node, written)
         if is_reader and id(tensor) not in owners:
             found.append(tensor)
     return found
@@ -465,6 +467,18 @@ def compute_readers(found: Iterable[Any]) -> None:
     realize(listed)
 
 
+def _without_others_writes(roots: list[Node], recorder: Recorder) -> list[Node]:
+    """The roots after writes of other threads, which they read, are done, apart from the recording."""
+    if not are_threads():
+        return roots
+    writes = {node for node in toposort(roots) if node.op is Op.ASSIGN}
+    pending = [one for one in live.others() if one.node in writes and not recorder.owns(one)]
+    before = [one.node for one in pending]
+    with unwatched():
+        realize(pending)
+    return substitute(roots, {old: one.node for old, one in zip(before, pending, strict=True)})
+
+
 def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
     """Compute what tensors of others still need of the memory that these roots overwrite, apart from the recording.
 
@@ -472,7 +486,7 @@ def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
     """
     while True:
         known = set(roots)
-        written = _written(roots)
+        written = written_by(roots)
         found = []
         for t in readers(live, written):
             root = (
@@ -496,39 +510,83 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
         parted = _parted(roots)
         if parted is not roots:
             roots, structure = parted, structure_of(parted)
-        written = _written(roots)
+        written = written_by(roots)
         known = set(roots)
         made = known | {node for node in toposort(roots) if node.op is Op.ASSIGN}
+        is_shared = are_threads() and watcher() is None
+        is_for_all = not is_shared or any(is_lent(node) for node in written)
+        apart = _apart_from_other_threads(roots, written, made) if is_shared else None
+        if apart is not None:
+            roots, structure = apart, structure_of(apart)
+            continue
         more: dict[Node, None] = {}
         moves: dict[Node, None] = {}
-        for tensor in live:
+        for tensor in live.held() if is_for_all else live.own():
+            without_done(tensor)
             node = tensor.node
-            if (node in known and node not in written) or not _reads(node, written):
+            if (node in known and node not in written) or not reads(node, written):
                 continue
-            if any(_is_move(inner) for inner in node.toposort()):
-                moves |= _moves_of(node, written)
-                if not _reads(node, written, made):
+            if any(is_move(inner) for inner in node.toposort()):
+                moves |= moves_of(node, written)
+                if not reads(node, written, made):
                     continue  # it moves what is written now: afterwards
             root = _root_of(tensor)
             if root is None or root in written:  # a view of what is overwritten becomes a copy
                 root = tensor.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
             if root not in known:
+                live.take(tensor)
                 more[root] = None
         if moves:  # to other devices, from where nothing is read once it is overwritten
             moved = [Core._of(node, str(node.arg)) for node in moves]
             realize(moved)
             _replace({node: one.node for node, one in zip(moves, moved, strict=True)})
             continue
+        if is_shared:  # whoever else has a write is to know that it was done
+            writes = [node for node in toposort(roots) if node.op is Op.ASSIGN and node not in written]
+            more |= dict.fromkeys([node for node in writes if node not in known])
         if not more:
             return roots, structure
         roots = [*[root for root in roots if root not in written], *more]
         structure = structure_of(roots)
 
 
+def _apart_from_other_threads(roots: list[Node], written: set[Node], made: set[Node]) -> list[Node] | None:
+    """The roots, which write to copies of memory that tensors of other threads need as it is. None where none do.
+
+    Such a tensor is not computed instead: its thread may be making another one of it, which is not known yet.
+    """
+    needed: set[Node] = set()
+    own, others = live.own(), live.others()
+    for tensor in others:
+        without_done(tensor)
+        if reads(tensor.node, written, made):
+            needed |= {memory_of(node) for node in written if reads(tensor.node, {node}, made)}
+    copies = {leaf: _copy_of(leaf) for leaf in needed if not leaf.arg.is_lent}
+    if not copies:
+        return None
+    writes = [node for node in toposort(roots) if node.op is Op.ASSIGN]
+    apart = dict(zip(writes, substitute(writes, copies), strict=True))
+    _replace_in(own, apart, None)
+    last = {node: new for node, new in apart.items() if node not in written}
+    _replace_in(others, last, None)
+    note_done(last)
+    changed()
+    return substitute(roots, apart)
+
+
+def _copy_of(leaf: Node) -> Node:
+    """A leaf in memory of its own with the same values, which stands for what that one stands for."""
+    have = leaf.arg
+    storage = storage_of(Core._of(Node(Op.CONTIGUOUS, leaf.dtype, (leaf,)), have.device))
+    storage.history, storage.noted, storage.tracked = have.history, have.noted, have.tracked
+    storage.version = have.version
+    return storage.node()
+
+
 def _parted(roots: list[Node]) -> list[Node]:
     """The roots, in which no two write to one memory: of two tensors that share it, one gets memory of its own."""
-    while (second := _written_over(roots)[1]) is not None:
-        if _base(second.src[0]) is not second.src[0]:
+    while (second := written_over(roots)[1]) is not None:
+        if base_of(second.src[0]) is not second.src[0]:
             raise UsageError(
                 f"[assign] two tensors of shape {second.shape} share the memory and both are assigned to, one in part. "
                 "Realize one before the other is assigned, or make one a copy: x.clone()."
@@ -538,71 +596,3 @@ def _parted(roots: list[Node]) -> list[Node]:
         _replace(apart)
         roots = [root for root in substitute(roots, apart) if _root(root) is not None]
     return roots
-
-
-def _is_move(node: Node) -> bool:
-    return node.op is Op.COPY and not getattr(node.arg, "is_here", False)
-
-
-def _moves_of(node: Node, written: Container[Node]) -> dict[Node, None]:
-    """The moves between devices under a node of what is in one of those buffers before it is overwritten."""
-    found: dict[Node, None] = {}
-    for inner in node.toposort():
-        if _is_move(inner) and _reads(inner, written):
-            below = inner.toposort()
-            if not any(one in found or one.op is Op.ASSIGN for one in below):
-                found[inner] = None
-    return found
-
-
-def _written(roots: Sequence[Node]) -> set[Node]:
-    """The BUFFER leaves that the roots overwrite, and each ASSIGN that another one writes over."""
-    return set(_written_over(roots)[0])
-
-
-def _written_over(roots: Sequence[Node]) -> tuple[dict[Node, Node], Node | None]:
-    """What is overwritten, each with the ASSIGN that does it; and one that overwrites what another does, if any."""
-    found: dict[Node, Node] = {}
-    seen: set[Node] = set()
-    stack = list(reversed(roots))
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        stack.extend(node.src)
-        if node.op is Op.ASSIGN:
-            base = _base(node.src[0])
-            if found.setdefault(base, node) is not node:
-                return found, node
-    return found, None
-
-
-def _base(view: Node) -> Node:
-    while view.op in _VIEWS:
-        view = view.src[0]
-    return view
-
-
-def _reads(node: Node, written: Container[Node], done: Container[Node] = ()) -> bool:
-    """True when the graph needs what is in one of those buffers before it is overwritten.
-
-    done   assignments that are made now: what they need is not asked
-    """
-    seen: set[Node] = set()
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if node in written:
-            return True
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.op is not Op.ASSIGN:
-            stack.extend(node.src)
-        elif node not in done:
-            stack.append(node.src[1])
-            base = _base(node.src[0])
-            if base.op is Op.ASSIGN:
-                stack.append(base)
-    return False

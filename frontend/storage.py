@@ -47,6 +47,7 @@ class Storage:
     history  the graph that computed these values, kept while a gradient may still flow through it
     tracked  True when a gradient may flow into or through it: a leaf that requires one, or a storage with a history
     noted    when the history was noted, on the clock of writes in place; or REPLAYED
+    is_lent  True when others than tensors know the memory, as NumPy: what is written is written there
     kind     one object for all storages alike in device, dtype and shape; None until asked for
     leaf     the node that stands for it, while somebody holds that
     number   the `Leaf` of variable.py whose number it holds, None for all other memory
@@ -58,6 +59,7 @@ class Storage:
         "device",
         "dtype",
         "history",
+        "is_lent",
         "kind",
         "leaf",
         "noted",
@@ -79,6 +81,7 @@ class Storage:
         self.buffer = buffer
         self.history: Node | None = None
         self.tracked = False
+        self.is_lent = False
         self.kind: object = None
         self.leaf: ref[Node] | None = None
         self.noted = 0

@@ -30,7 +30,7 @@ from x before keeps what it meant. `x.assign(y)` gives x another value, and leav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ from hcq.frontend.methods.window import Window
 from hcq.frontend.nodes import constant, constant_element, expanded, scalar_dtype
 from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of
 from hcq.frontend.storage import Storage
+from hcq.frontend.threads import lock, new_write, without_done
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -88,20 +89,43 @@ class Tensor(
     __slots__ = ()
 
     def __init__(
-        self, data: Any, device: str | None = None, dtype: DType | None = None, requires_grad: bool = False
+        self,
+        data: Any = (),
+        device: str | None = None,
+        dtype: DType | None = None,
+        requires_grad: bool = False,
     ) -> None:
-        """A tensor of `data`, copied to the device at once.
+        """A tensor of `data`, copied to the device at once, as torch.Tensor is: float32, where `hcq.tensor` infers.
 
-        data    a number (becomes a constant), nested lists, bytes-like (a vector of `dtype`), an array, a Tensor;
-                or two to four sizes in place of all arguments, for zeros: Tensor(2, 3)
+        data    nested lists of numbers, a float or a bool, bytes-like (a vector of `dtype`), an array, a Tensor;
+                or sizes, of which the first stands here, for zeros: hcq.tensor(4), Tensor(2, 3)
         device  "CPU", ...; None is the default device, or that of a Tensor given as data
-        dtype   None takes it from the data: bool, int64 and float32 for Python numbers
+        dtype   None is float32 for lists, also of ints and bools, and what it has for an array; an int is a number then
         Raises  UsageError for ragged lists, what is no number, and numbers that do not fit an integer dtype
+
+        >>> hcq.tensor(4).shape, hcq.tensor([0, 1]).dtype, hcq.tensor([0, 1]).dtype
+        ((4,), dtypes.float32, dtypes.int64)
         """
-        if type(data) is int and type(device) is int:  # sizes, as older programs of PyTorch give them
+        if type(data) is int and not isinstance(dtype, DType):
             given: tuple[Any, ...] = (data, device, dtype, requires_grad or None)
-            zeros = type(self)._kind.empty([size for size in given if size is not None])
-            data, device, dtype, requires_grad = zeros, None, None, False
+            sizes_given = [size for size in given if type(size) is int]
+            if type(device) is int:  # all of them are sizes
+                device, dtype, requires_grad = None, None, False
+            data = type(self)._kind.empty(sizes_given, device=device)
+        elif dtype is None and isinstance(data, Sequence) and formats.is_whole(data):
+            dtype = dtypes.float32
+        self._fill(data, device, dtype, requires_grad)
+
+    @classmethod
+    def _made_of(
+        cls, data: Any, device: str | None = None, dtype: DType | None = None, requires_grad: bool = False
+    ) -> Self:
+        """`hcq.tensor`: a number, or lists of them, whose dtype they say: bool, int64 or float32."""
+        made: Self = object.__new__(cls._kind)
+        made._fill(data, device, dtype, requires_grad)
+        return made
+
+    def _fill(self, data: Any, device: str | None, dtype: DType | None, requires_grad: bool) -> None:
         if dtype is not None and not isinstance(dtype, DType):
             raise UsageError(
                 f"[Tensor] dtype {dtype!r} is not a dtype. Use one of hcq.dtypes, as dtypes.float32."
@@ -212,7 +236,7 @@ class Tensor(
     def contiguous(self) -> Self:
         """The same values in memory of their own, in row-major order; itself if it has that already.
 
-        >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
         [[1, 3], [2, 4]]
         """
         return (
@@ -317,7 +341,7 @@ class Tensor(
     def cpu(self) -> Self:
         """On the CPU: x.to("CPU").
 
-        >>> Tensor([1]).cpu().device
+        >>> hcq.tensor([1]).cpu().device
         'CPU'
         """
         return self.to("CPU")
@@ -373,7 +397,7 @@ class Tensor(
     def numpy(self) -> Any:
         """The values as a NumPy array that owns its memory. Waits. Raises UsageError for a dtype that NumPy lacks.
 
-        >>> Tensor([[1, 2]]).numpy().shape
+        >>> hcq.tensor([[1, 2]]).numpy().shape
         (1, 2)
         """
         import numpy as np
@@ -392,7 +416,7 @@ class Tensor(
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for shape (). Waits.
 
-        >>> Tensor([[1, 2], [3, 4]]).tolist(), Tensor(5).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).tolist(), hcq.tensor(5).tolist()
         ([[1, 2], [3, 4]], 5)
         """
         shape = self._shape_now()
@@ -563,26 +587,30 @@ class Tensor(
                     f"[assign] {node.dtype.name} into {self.dtype.name}: cast it: y.cast(dtypes.{self.dtype.name})."
                 )
             node = constant("assign", node.arg, self.dtype)
-        if node is self.node:
-            return self
-        if live.ref(self).whole is not None and (views.is_family(self) or views.is_part_by_number(self)):
-            views.write("assign", self, self._like(node))
-        elif self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
-            self._become(Node(Op.ASSIGN, self.dtype, (self.node, node)))
-        else:
-            self._become(expanded(node, self.shape))
+        with lock:
+            without_done(self)
+            if node is self.node:
+                return self
+            if live.ref(self).whole is not None and (views.is_family(self) or views.is_part_by_number(self)):
+                views.write("assign", self, self._like(node))
+            elif self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
+                self._become(new_write(Node(Op.ASSIGN, self.dtype, (self.node, node))))
+            else:
+                self._become(expanded(node, self.shape))
         return self
 
     def _become(self, node: Node) -> None:
         """Have another node from now on."""
         if variable.in_use:
             sizes.sizes_of(node)
-        self._before_change()
-        self.node = node
-        changed()
+        with lock:
+            self._before_change()
+            self.node = node
+            changed()
 
     def _before_change(self) -> None:
-        """Called before this tensor gets another value."""
+        """Called before this tensor gets another value, which makes it this thread's."""
+        live.take(self)
         watching = watcher()
         if watching is not None:
             watching.writes(self)
@@ -593,7 +621,7 @@ class Tensor(
         before = self.node
         if any(node is before for node in value.node.toposort()):
             value = self._like(value.node).clone().realize()  # what is read must not be overwritten meanwhile
-        self.node = Node(Op.ASSIGN, self.dtype, (view, value.node))
+        self.node = new_write(Node(Op.ASSIGN, self.dtype, (view, value.node)))
         if variable.in_use:
             sizes.sizes_of(self.node)
         try:
@@ -605,6 +633,34 @@ class Tensor(
             changed()
 
     # -- gradients --
+
+    @property
+    def grad(self) -> Self | None:
+        """The gradient that backward() added up, of this tensor's shape; None before. May be assigned.
+
+        Of what was computed from a leaf it stays None, and a warning says so, unless `retain_grad` was called.
+
+        >>> x = Tensor([3.0], requires_grad=True)
+        >>> x.grad is None
+        True
+        >>> (x * x).sum().backward()
+        >>> x.grad.tolist()
+        [6.0]
+        """
+        found = self._grad_so_far()
+        if found is None and not self._requires_grad and is_on_the_way(self.node) and not self.retains_grad:
+            import warnings
+
+            warnings.warn(
+                f"[grad] this tensor of shape {self.shape} is no leaf: it was computed from one, and backward() sets "
+                "the .grad of leaves alone. Call retain_grad() on it before backward() to have it, too.",
+                stacklevel=2,
+            )
+        return found
+
+    @grad.setter
+    def grad(self, gradient: Self | None) -> None:
+        Core.grad.__set__(self, gradient)
 
     @property
     def requires_grad(self) -> bool:
@@ -645,12 +701,13 @@ class Tensor(
             raise UsageError(
                 f"[requires_grad] {self.dtype.name} has no gradient. Cast to a floating-point dtype first."
             )
-        if self.node.op is not Op.BUFFER or any(t.node is self.node and t is not self for t in live):
-            self._before_change()
-            self.node = self.clone().realize().node
-        self.node.arg.tracked = True
-        self._requires_grad = True
-        changed()
+        with lock:
+            if self.node.op is not Op.BUFFER or any(t.node is self.node and t is not self for t in live):
+                self._before_change()
+                self.node = self.clone().realize().node
+            self.node.arg.tracked = True
+            self._requires_grad = True
+            changed()
         return self
 
     def backward(

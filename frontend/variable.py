@@ -66,7 +66,7 @@ class Variable:
         Raises  UsageError, an IndexError too, for a number outside of low to high
 
         >>> n = hcq.Variable("n", 1, 4)
-        >>> x = Tensor([1, 2, 3, 4])
+        >>> x = hcq.tensor([1, 2, 3, 4])
         >>> [x[: n.bind(size)].sum().item() for size in (1, 4)]
         [1, 10]
         """

@@ -22,6 +22,7 @@ from hcq.frontend.core import Core, changed, live, thread_modes, watcher
 from hcq.frontend.errors import UsageError
 from hcq.frontend.nodes import expanded, flipped, iota, permuted, reshaped
 from hcq.frontend.scheduler.structure import structure_of
+from hcq.frontend.threads import lock, new_write, without_done
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape, const, substitute
 from hcq.ir.op import Op
@@ -39,48 +40,50 @@ def write(call: str, tensor: Any, value: Core) -> None:
     Raises  UsageError for a leaf that requires a gradient, unless gradients are off or it is written by way of its
             detach(); for elements that share memory
     """
-    core = core_of(tensor.node)
-    if is_part_by_number(tensor):
-        _write_at_numbers(call, tensor, value)
-        return
-    family = [one for one in relatives(tensor) if below_numbers(one.node) is core] or [tensor]
-    steps = _steps_to(tensor.node, core)
-    is_apart = any(step.op is Op.DETACH for step in steps) and any(one._requires_grad for one in family)
-    if call != "assign" and not is_apart:  # a leaf's .data is written as under no_grad()
-        _refuse_leaf(call, family)
-    node = expanded(value.node.cast(tensor.node.dtype), tensor.node.shape)
-    if variable.in_use:
-        node = _of_its_sizes(call, tensor, node)
-    del value
-    flows = not is_apart and _gradients_are_on() and is_on_a_gradients_way(node, core)
-    is_alone = len(family) == 1
-    watching = watcher()
-    if watching is not None and (memory := _memory(core)) is not None:
-        watching.shows(memory)
-    is_turned = all(step.op in _WHOLE for step in steps) and _in_order(tensor.node) is not tensor.node
-    if is_alone and steps and not is_turned:
-        _become(family, {tensor.node: node})
-    elif any(step.op is Op.EXPAND for step in steps):
-        raise UsageError(
-            f"[{call}] shape {tensor.shape}: several elements of this expanded tensor are one element in memory. "
-            "Make it a tensor of its own first: x.clone()."
-        )
-    elif all(step.op in _WHOLE for step in steps):
-        is_kept = core.op in (Op.BUFFER, Op.ASSIGN) and not flows
-        new = _inverse(steps, node)
-        if is_kept and new is not core:
-            new = Node(Op.ASSIGN, core.dtype, (core, new))
-            holder = None if any(one.node is core for one in family) else tensor._like(new)
-            _become(family, {core: new})
-            if holder is not None:  # nobody has all of the memory: the views have it written
-                holder.realize()
-        elif new is not core:
-            _become(family, {core: new})
-    elif flows:
-        if 0 not in tensor.node.shape:  # of nothing, nothing changes
-            _become(family, {core: _scattered(steps, core, node)})
-    else:
-        _write_part(tensor, family, core, node)
+    with lock:
+        without_done(tensor)
+        core = core_of(tensor.node)
+        if is_part_by_number(tensor):
+            _write_at_numbers(call, tensor, value)
+            return
+        family = [one for one in relatives(tensor) if below_numbers(one.node) is core] or [tensor]
+        steps = _steps_to(tensor.node, core)
+        is_apart = any(step.op is Op.DETACH for step in steps) and any(one._requires_grad for one in family)
+        if call != "assign" and not is_apart:  # a leaf's .data is written as under no_grad()
+            _refuse_leaf(call, family)
+        node = expanded(value.node.cast(tensor.node.dtype), tensor.node.shape)
+        if variable.in_use:
+            node = _of_its_sizes(call, tensor, node)
+        del value
+        flows = not is_apart and _gradients_are_on() and is_on_a_gradients_way(node, core)
+        is_alone = len(family) == 1
+        watching = watcher()
+        if watching is not None and (memory := _memory(core)) is not None:
+            watching.shows(memory)
+        is_turned = all(step.op in _WHOLE for step in steps) and _in_order(tensor.node) is not tensor.node
+        if is_alone and steps and not is_turned:
+            _become(family, {tensor.node: node})
+        elif any(step.op is Op.EXPAND for step in steps):
+            raise UsageError(
+                f"[{call}] shape {tensor.shape}: several elements of this expanded tensor are one element in memory. "
+                "Make it a tensor of its own first: x.clone()."
+            )
+        elif all(step.op in _WHOLE for step in steps):
+            is_kept = core.op in (Op.BUFFER, Op.ASSIGN) and not flows
+            new = _inverse(steps, node)
+            if is_kept and new is not core:
+                new = new_write(Node(Op.ASSIGN, core.dtype, (core, new)))
+                holder = None if any(one.node is core for one in family) else tensor._like(new)
+                _become(family, {core: new})
+                if holder is not None:  # nobody has all of the memory: the views have it written
+                    holder.realize()
+            elif new is not core:
+                _become(family, {core: new})
+        elif flows:
+            if 0 not in tensor.node.shape:  # of nothing, nothing changes
+                _become(family, {core: _scattered(steps, core, node)})
+        else:
+            _write_part(tensor, family, core, node)
 
 
 def relatives(tensor: Any) -> list[Any]:
@@ -154,6 +157,7 @@ def in_memory(tensor: Any) -> tuple[Any, list[int], int] | None:
         holder = tensor._like(Node(Op.CONTIGUOUS, core.dtype, (core,))).realize()
         _become(family, {core: holder.node})
         core = holder.node
+    core.arg.is_lent = True
     strides, start = row_major(core.shape), 0
     for step in reversed(_steps_to(tensor.node, core)):
         if step.op is Op.SHRINK:
@@ -339,7 +343,7 @@ def _write_at_numbers(call: str, tensor: Any, value: Core) -> None:
     if core.op not in (Op.BUFFER, Op.ASSIGN) or (_gradients_are_on() and is_on_a_gradients_way(node, core)):
         _become(family, {core: reshaped(new, core.shape)})
         return
-    new = Node(Op.ASSIGN, core.dtype, (flat, new))
+    new = new_write(Node(Op.ASSIGN, core.dtype, (flat, new)))
     holder = None if any(one.node is core for one in family) else tensor._like(new)
     _become(family, {core: new})
     if holder is not None:
@@ -357,7 +361,7 @@ def _write_part(tensor: Any, family: list[Any], core: Node, node: Node) -> None:
         _become(family, {core: kept.node})
         holder = kept
         del value
-    nothing = const(0, core.dtype)
+    nothing, memory = const(0, core.dtype), holder.node
     shown = [(one, one.node) for one in family]
     place = _without_bitcasts(tensor.node)
     node = bits_as(core.dtype, node)
@@ -368,7 +372,7 @@ def _write_part(tensor: Any, family: list[Any], core: Node, node: Node) -> None:
         holder._write_view(place, tensor._like(node))
     finally:
         for one, view in shown:
-            one.node = view
+            one.node = view if holder.node is memory else view.substitute({memory: holder.node})
         changed()
 
 
@@ -407,6 +411,8 @@ def _in_order(node: Node) -> Node:
 
 def _note(family: list[Any], core: Node) -> None:
     """Tell who watches; a view of memory stays that view, and is in no need of memory of its own."""
+    for one in family:
+        live.take(one)
     watching = watcher()
     if watching is not None:
         for one in family:

@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# an editable install reaches this folder by a link (setup.py): modules are named by where they really are
+__file__ = str(Path(__file__).resolve())
+__path__ = [str(Path(__file__).parent)]
+
 # A checkout works uninstalled: ir/, compiler/, frontend/ and tools/ stand beside this folder there, and below it when
 # installed (setup.py maps them), so the same absolute names resolve both ways.
-_checkout = Path(__file__).resolve().parent.parent
+_checkout = Path(__file__).parent.parent
 if (_checkout / "setup.py").is_file() and (_checkout / "ir" / "node.py").is_file():
     __path__.append(str(_checkout))
 

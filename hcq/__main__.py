@@ -16,7 +16,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import hcq
 from hcq import config
+from hcq.checks import printable
 from hcq.config import SWITCHES
 from hcq.errors import HcqError
 
@@ -81,11 +83,16 @@ def main(argv: Sequence[str] | None = None, host: Host | None = None) -> int:
         status: int = options.act(options)
         sys.stdout.flush()
     except HcqError as error:
-        print(f"hcq {options.verb}: {error}", file=sys.stderr)
+        print(f"hcq {options.verb}: {printable(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"hcq {options.verb}: {printable(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
+        return 2
     return status
 
 
@@ -177,6 +184,7 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"hcq {hcq.__version__}")
     verbs = parser.add_subparsers(
         dest="verb", metavar="devices | doctor | emulate | llm | onnx | run | search | show"
     )

@@ -53,6 +53,7 @@ class Backend:
     disassembler  (image, arch, entry, name) -> lines of hcq.tools.disassembly
     doctor        its hcq.doctor.subject.Subject: checks before it opens, and a kernel for one after
     emulation     words of HCQ_EMULATE that begin with its name -> an emulated kernel driver
+    runnable      what refuses a program that the emulation cannot run, when it is loaded: as its driver calls it
     foreign       a hcq.foreign.MakeReader: what a program that is none of ours asks of the same kernel driver
     carried       its hcq.carried.Carried: what a program's file holds besides kernels; "": nothing
     """
@@ -70,6 +71,7 @@ class Backend:
     disassembler: str = ""
     doctor: str = ""
     emulation: str = ""
+    runnable: str = ""
     foreign: str = ""
     carried: str = ""
 

@@ -217,6 +217,10 @@ class Base(ABC):
         """Unmap what a stop has left for those who kept completions and signals: nobody does any more."""
 
     @abstractmethod
+    def hangs_as_told(self) -> bool:
+        """Whether a wait has said that the work in flight hangs, and nothing of it has finished since."""
+
+    @abstractmethod
     def rests_within(self, limit_ms: float) -> bool:
         """Wait for what is in flight now; False when that took too long."""
 

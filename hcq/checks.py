@@ -11,6 +11,8 @@ Hot paths ask here only after a plain type test has failed, so that a right call
 from __future__ import annotations
 
 import operator
+import re
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,13 +23,25 @@ MAX_TIMEOUT_MS = 1 << 40  # 35 years
 U64 = 2**64 - 1
 
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_BRIEFLY = reprlib.Repr()  # of lists of lists of lists: one that is in itself many times has no end
+_BRIEFLY.maxlevel = 3
+_BRIEFLY.maxlist = _BRIEFLY.maxtuple = _BRIEFLY.maxdict = _BRIEFLY.maxset = _BRIEFLY.maxfrozenset = SHOWN // 2
+_BRIEFLY.maxstring = _BRIEFLY.maxother = _BRIEFLY.maxlong = 2 * SHOWN
+
+
 def shown(value: object) -> str:
-    """A value as a message shows it: bounded, and never an error of its own."""
+    """A value as a message shows it: bounded, also in what it costs, and never an error of its own."""
     try:
-        text = repr(value)
+        text = _BRIEFLY.repr(value) if isinstance(value, (list, tuple, dict, set, frozenset)) else repr(value)
     except Exception:  # a repr of the caller's, or an int of more digits than Python prints
         return f"a {type(value).__name__}"
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def printable(text: str) -> str:
+    """Text, of many lines perhaps, in which nothing can drive a terminal: names come out of strangers' files."""
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def is_whole(value: object) -> bool:
@@ -35,6 +49,11 @@ def is_whole(value: object) -> bool:
     if isinstance(value, (bool, type)) or hasattr(value, "__len__"):
         return False
     return hasattr(value, "__index__")
+
+
+def is_null(value: Any) -> bool:
+    """Whether a value is a null pointer, as programs write it: None, or an integer that is 0."""
+    return value is None or (is_whole(value) and not value.__index__())
 
 
 def whole(call: str, name: str, value: Any, low: int = 0, high: int = U64) -> int:

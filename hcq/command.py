@@ -17,9 +17,10 @@ from hcq.record import record
 class Dispatch(NamedTuple):
     """Run a program over a grid.
 
-    args              addresses and numbers, in the program's order
-    grid, block       workgroups per launch, threads per workgroup: (x, y, z)
-    groups_per_claim  how many groups a worker takes at a time; 0 leaves it to the device
+    args                  addresses and numbers, in the program's order
+    grid, block           workgroups per launch, threads per workgroup: (x, y, z)
+    groups_per_claim      how many groups a worker takes at a time; 0 leaves it to the device
+    dynamic_shared_bytes  shared memory of each workgroup, beyond the kernel's own
     """
 
     program: Program
@@ -27,6 +28,7 @@ class Dispatch(NamedTuple):
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     groups_per_claim: int = 0
+    dynamic_shared_bytes: int = 0
 
     def __str__(self) -> str:
         args = ", ".join(

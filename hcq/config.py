@@ -48,6 +48,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_INEXACT": f"words of {', '.join(INEXACT_WORDS)}: products that matrix units may do though they round more"
     " (default none)",
     "HCQ_JIT_CHECK": "1: compare the first replays of a jit with eager results (default 0)",
+    "HCQ_CHECK_INDICES": "1: read indices and labels back, and refuse those out of range (default 0)",
     "HCQ_REPORT": "words of signal (report on SIGUSR1) and off (no reports at all); default: on timeouts and faults",
     "HCQ_REPORT_DIR": "folder for reports, the newest 32 of which are kept (default reports/ in HCQ_CACHE_DIR)",
     "HCQ_CACHE_DIR": "folder for compiled objects (default $XDG_CACHE_HOME/hcq or ~/.cache/hcq)",
@@ -57,7 +58,8 @@ SWITCHES: dict[str, str] = {
     "HCQ_CPUS": "CPU devices (CPU:0, CPU:1, ...) that share HCQ_THREADS, each with as many of them (default 1)",
     "HCQ_AMD_QUEUE": "pm4 or aql: the packets of AMD compute queues (default: what suits the GPU)",
     "HCQ_NV_RENDERER": "ptx (LLVM writes PTX) or cuda (CUDA C through nvrtc): how NV kernels are made (default ptx)",
-    "HCQ_VISIBLE": "device numbers to use, comma separated: the first is then number 0 (default all)",
+    "HCQ_VISIBLE": "GPUs to use, comma separated, as AMD:1 or as numbers of every kind: the first is then number 0;"
+    " empty hides all (default all)",
 }
 
 
@@ -80,13 +82,14 @@ class Config:
     search_seed: int = 0
     inexact: frozenset[str] = frozenset()
     jit_check: bool = False
+    check_indices: bool = False
     report: frozenset[str] = frozenset()
     report_dir: Path = Path()
     cache_dir: Path = Path()
     timeout_ms: int = 30_000
     threads: int = 1
     compilers: int = 1
-    visible: tuple[int, ...] | None = None
+    visible: tuple[tuple[str, int], ...] | None = None  # kind ("" for each kind of GPU) and number, in order
     amd_queue: str = ""
     nv_renderer: str = "ptx"
 
@@ -106,7 +109,6 @@ class Config:
         for name in environ:
             if name.startswith("HCQ_") and name not in SWITCHES:
                 raise UsageError(f"{name} is not a switch. The switches are {', '.join(SWITCHES)}.")
-        visible = _words(environ, "HCQ_VISIBLE")
         profile = _profile(environ)
         return Config(
             device=environ.get("HCQ_DEVICE", "").strip() or "CPU",
@@ -126,6 +128,7 @@ class Config:
             search_seed=_number(environ, "HCQ_SEARCH_SEED", 0, 0, 2**63),
             inexact=frozenset(_words(environ, "HCQ_INEXACT", INEXACT_WORDS)),
             jit_check=_flag(environ, "HCQ_JIT_CHECK"),
+            check_indices=_flag(environ, "HCQ_CHECK_INDICES"),
             report=frozenset(_words(environ, "HCQ_REPORT", REPORT_WORDS)),
             report_dir=Path(environ.get("HCQ_REPORT_DIR") or _cache_dir(environ) / "reports"),
             cache_dir=_cache_dir(environ),
@@ -136,8 +139,24 @@ class Config:
             compilers=_number(environ, "HCQ_COMPILERS", cores(), 1, 1024),
             amd_queue=_word(environ, "HCQ_AMD_QUEUE", AMD_QUEUES),
             nv_renderer=_word(environ, "HCQ_NV_RENDERER", NV_RENDERERS) or "ptx",
-            visible=tuple(_visible(word) for word in visible) if visible else None,
+            visible=tuple(_visible(word) for word in _words(environ, "HCQ_VISIBLE"))
+            if "HCQ_VISIBLE" in environ
+            else None,
         )
+
+    def numbers_of(self, kind: str) -> tuple[int, ...] | None:
+        """The numbers of the devices of a kind that HCQ_VISIBLE shows, in its order; None when it hides none of them.
+
+        >>> Config.read({"HCQ_VISIBLE": "AMD:1"}).numbers_of("AMD")
+        (1,)
+        """
+        if self.visible is None:
+            return None
+        named = tuple(number for word, number in self.visible if word == kind)
+        if named or kind == "CPU":
+            return named or None
+        everywhere = tuple(number for word, number in self.visible if not word)
+        return everywhere if everywhere or not self.visible else None
 
 
 def current() -> Config:
@@ -167,11 +186,11 @@ _current: Config | None = None
 def _words(environ: Mapping[str, str], name: str, valid: tuple[str, ...] | None = None) -> tuple[str, ...]:
     words = tuple(word.strip() for word in environ.get(name, "").split(",") if word.strip())
     for word in words:
-        if valid is not None and word not in valid:
+        if valid is not None and word.lower() not in valid:
             raise UsageError(
                 f"{name}={environ[name]!r}: unknown word {word!r}. Valid words: {', '.join(valid)}."
             )
-    return words
+    return words if valid is None else tuple(word.lower() for word in words)
 
 
 def _word(environ: Mapping[str, str], name: str, valid: tuple[str, ...]) -> str:
@@ -208,10 +227,13 @@ def _number(environ: Mapping[str, str], name: str, default: int, low: int, high:
     return int(text)
 
 
-def _visible(word: str) -> int:
-    if not is_decimal(word):
-        raise UsageError(f"HCQ_VISIBLE: {shown(word)} is not a device number. Give numbers such as 0,1.")
-    return int(word)
+def _visible(word: str) -> tuple[str, int]:
+    kind, colon, number = word.upper().rpartition(":")
+    if not is_decimal(number) or (colon and not kind.isalnum()):
+        raise UsageError(
+            f"HCQ_VISIBLE: {shown(word)} is not a device number. Give numbers such as 0,1, or devices such as AMD:1."
+        )
+    return kind, int(number)
 
 
 def _path(environ: Mapping[str, str], name: str) -> Path | None:

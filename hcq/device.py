@@ -271,6 +271,7 @@ class Device(Recovery):
         """The end of every load: say what is known of a program, to itself and to the observers."""
         if access is not None:
             program.set_access(access, extents)
+        program.complete()
         if self.observers:
             self.loaded[program] = entry, image, sources
             for observer in self.observers:
@@ -317,7 +318,9 @@ class Device(Recovery):
             raise
         last = 0
         try:
-            done = self.submit([words], (Dispatch(program, values, grid, block, 0),), args)
+            done = self.submit(
+                [words], (Dispatch(program, values, grid, block, 0, program._dynamic_shared),), args
+            )
             last = done.value
         finally:
             if not last:  # it may have been sent: the host waits for all before it writes there

@@ -360,7 +360,7 @@ class Graph(Queue):
                 for observer in self.device.observers:
                     observer.stand_in(self._stand_in_buffer.address, self.name)
             return self._stand_in_buffer
-        return 0 if symbol.kind == "int" else 0.0
+        return 1 if symbol.kind == "int" else 0.0  # not 0, which is a null pointer, too
 
     def _mapping(self, values: Any) -> Mapping[Any, Any]:
         if values is not None and not isinstance(values, Mapping):
@@ -395,6 +395,8 @@ class Graph(Queue):
             if value.device is not self.device:
                 raise value.elsewhere(f"replay of {self.name!r}", self.device)
             return value.address
+        if point.kind == "buffer" and checks.is_null(value):
+            return 0
         if point.kind == "float" and isinstance(value, (int, float)):
             try:
                 number = float(value)
@@ -431,6 +433,6 @@ def _uses_of_dispatch(program: Program, args: Sequence[Any]) -> Uses:
             found.append(Use(arg.address, arg.address + arg.size_bytes, access != "read"))
         elif isinstance(arg, Symbol) and arg.kind == "buffer":
             found.append(Use(0, EVERYWHERE, access != "read", ("symbol", arg.key)))
-        elif access:  # a number that is an address, of nobody knows how much
+        elif access and arg:  # a number that is an address, of nobody knows how much
             return None
     return found

@@ -1,9 +1,10 @@
-"""The border to native code: libc, raw memory as Python buffers, functions at an address. The one user of cffi.
+"""The border to native code: libc, raw memory as Python buffers, functions at an address. The one user of cffi's types.
 
 In       addresses and C prototypes
 Out      callables that release the GIL, memoryviews over raw memory, addresses of libc and libm symbols
 Changes  nothing by itself
-Next     port.py (system calls on top of this), cpu/processor.py (the native code that is called)
+Next     port.py (system calls on top of this), cpu/processor.py (the native code that is called),
+         native_ctypes.py (what stands for cffi where it is not installed)
 Source   cffi's ABI mode; POSIX dlsym, mmap, pthread_create
 
 We use cffi's compiled half, the one that generated bindings import: it reads C types itself. The pure Python half would
@@ -36,11 +37,23 @@ MATH_LIBRARIES = (b"libm.so.6", b"libm.so", b"libm.dylib")
 
 
 @functools.cache
-def _border() -> tuple[Any, Any]:
-    import _cffi_backend  # here and not above: importing hcq costs nothing until a device opens
+def _backend() -> Any:
+    """cffi's compiled half, or what stands for it where cffi is not installed. Imported here: a device needs it."""
+    try:
+        import _cffi_backend
 
-    ffi = _cffi_backend.FFI()
-    process = _cffi_backend.load_library(None)
+        return _cffi_backend
+    except ImportError:
+        from hcq import native_ctypes
+
+        return native_ctypes
+
+
+@functools.cache
+def _border() -> tuple[Any, Any]:
+    backend = _backend()
+    ffi = backend.FFI()
+    process = backend.load_library(None)
     functions = {name: process.load_function(ffi.typeof(what), name) for name, what in _LIBC.items()}
     return ffi, SimpleNamespace(**functions)
 
@@ -264,29 +277,26 @@ _C_TYPES = {
 
 @functools.cache
 def _c_type(one: str) -> Any:
-    import _cffi_backend
-
+    backend = _backend()
     if one == "v":
-        return _cffi_backend.new_void_type()
+        return backend.new_void_type()
     if one[0] in _POINTERS:
-        return _cffi_backend.new_pointer_type(_cffi_backend.new_void_type())
+        return backend.new_pointer_type(backend.new_void_type())
     if one[0] == "{":
         name, _, fields = one[1:-1].partition("=")
-        made = _cffi_backend.new_struct_type(f"struct {name}")
+        made = backend.new_struct_type(f"struct {name}")
         types = [(f"field{number}", _c_type(letter), -1) for number, letter in enumerate(fields)]
-        _cffi_backend.complete_struct_or_union(made, types)
+        backend.complete_struct_or_union(made, types)
         return made
     if one not in _C_TYPES:
         raise DriverError(f"{one!r}: not a type encoding that is known here. Known: {', '.join(_C_TYPES)}.")
-    return _cffi_backend.new_primitive_type(_C_TYPES[one])
+    return backend.new_primitive_type(_C_TYPES[one])
 
 
 @functools.cache
 def _function_type(encoding: str) -> Any:
-    import _cffi_backend
-
     result, *given = split_encoding(encoding)
-    return _cffi_backend.new_function_type(tuple([_c_type(one) for one in given]), _c_type(result), False)
+    return _backend().new_function_type(tuple([_c_type(one) for one in given]), _c_type(result), False)
 
 
 def _argument(one: str, kind: Any, value: Any) -> Any:
@@ -298,6 +308,4 @@ def _argument(one: str, kind: Any, value: Any) -> Any:
 
 @functools.cache
 def _pointer_to(kind: Any) -> Any:
-    import _cffi_backend
-
-    return _cffi_backend.new_pointer_type(kind)
+    return _backend().new_pointer_type(kind)

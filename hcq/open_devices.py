@@ -117,8 +117,9 @@ def _close_all() -> None:
     error = getattr(sys, "last_value", None)  # set when the program ends with an exception
     try:
         for device in devices():
-            if error is not None and (device.failures or device.timeline.value < device.timeline.submitted):
-                title = f"the program ended with {type(error).__name__} while {device.name} had work or had failed"
+            is_busy = device.timeline.value < device.timeline.submitted
+            if error is not None and is_busy and not device.hangs_as_told():
+                title = f"the program ended with {type(error).__name__} while {device.name} had work"
                 device.report(title, ("exit",))
             _close_at_exit(device)
     except KeyboardInterrupt:
@@ -128,17 +129,19 @@ def _close_all() -> None:
 def _close_at_exit(device: Base) -> None:
     """Nobody can see results any more, so work that does not end is not worth a long wait; a trace may be."""
     known = len(device.failures)  # faults that were already reported
-    is_awaited = any(observer.is_awaited for observer in device.observers)
+    is_told = device.hangs_as_told()
+    is_awaited = not is_told and any(observer.is_awaited for observer in device.observers)
     limit_ms = device.config.timeout_ms if is_awaited else min(EXIT_MS, device.config.timeout_ms)
     quiet_ms = min(QUIET_MS, limit_ms)
     is_done = device.is_lost or device.rests_within(quiet_ms)
-    if not is_done:
+    if not is_done and not is_told:
         late = device.describe(device.timeline.value + 1)
         print(
             f"hcq: {device.name} has not finished submission {late}. The exit leaves it unfinished "
             f"{limit_ms / 1000:g} s after it began, or at once on Ctrl-C.",
             file=sys.stderr,
         )
+    if not is_done:
         is_done = device.rests_within(limit_ms - quiet_ms)
     if is_done and not device.is_lost:
         device.note_fault()

@@ -28,20 +28,23 @@ def open(name: str = "CPU") -> Any:
     kind, _, number = checks.text("open", "name", name).upper().partition(":")
     backend = backends.find(kind)
     if backend is None or not backend.device or not (number == "" or checks.is_decimal(number)):
-        known = ", ".join(backends.names())
         raise UsageError(
-            f"open({checks.shown(name)}): unknown device. Known: {known}; a number may follow, as in {known}:0."
+            f"open({checks.shown(name)}): unknown device. Known are {', '.join(backends.names())}; a number may "
+            "follow, as in CPU:0."
         )
     settings = config.current()
     is_emulated = bool(settings.emulate) and kind in backends.emulated(settings.emulate)
     port = backends.emulated_port(settings.emulate) if is_emulated else None
     index = int(number or 0)
-    if settings.visible is not None:
-        if index >= len(settings.visible):
-            raise UsageError(
-                f"open({name!r}): HCQ_VISIBLE shows {len(settings.visible)} devices, 0 is the first."
-            )
-        index = settings.visible[index]
+    for word, _ in settings.visible or ():
+        if word and backends.find(word) is None:
+            known = ", ".join(backends.names())
+            raise UsageError(f"HCQ_VISIBLE names {word}, which is no kind of device. Known are {known}.")
+    visible = settings.numbers_of(kind)
+    if visible is not None:
+        if index >= len(visible):
+            raise UsageError(f"open({name!r}): {_shown_of(kind, visible)}.")
+        index = visible[index]
     key = kind if index == 0 else f"{kind}:{index}"
     with open_devices.lock:
         found = open_devices.by_name.get(key)
@@ -51,6 +54,15 @@ def open(name: str = "CPU") -> Any:
             raise UsageError(f"open({name!r}): this process is ending. Join threads before the program ends.")
         made = open_devices.by_name[key] = backends.load(backend.device)(key, port)
         return made
+
+
+def _shown_of(kind: str, visible: tuple[int, ...]) -> str:
+    """What HCQ_VISIBLE leaves of a kind, in words."""
+    if not visible:
+        return f"HCQ_VISIBLE is empty, which hides every GPU. Unset it, or name {kind}:0 in it"
+    if len(visible) == 1:
+        return f"HCQ_VISIBLE shows one device of {kind}, which is number 0"
+    return f"HCQ_VISIBLE shows {len(visible)} devices of {kind}, of which 0 is the first"
 
 
 def known_devices() -> Mapping[str, str]:

@@ -73,7 +73,14 @@ class Program:
     shapes         device-private: argument types seen -> how to pack them
     packed         the same for the trace, once it has seen a dispatch
     first_site     the line that first dispatched it
+
+    Once `complete` was called, an attribute that the program does not have cannot be set.
     """
+
+    _dynamic_shared = (
+        0  # what launches ask for beyond the kernel's own shared memory, where a device has such
+    )
+    _is_complete = False
 
     def __init__(
         self,
@@ -127,6 +134,30 @@ class Program:
             if extents is None
             else tuple(checks.whole(f"load({self.name!r})", "extents", extent) for extent in extents)
         )
+
+    def complete(self) -> None:
+        """It is loaded: from now on a misspelt or a foreign attribute is refused, not kept without effect."""
+        self._is_complete = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._is_complete and not hasattr(self, name):
+            raise UsageError(
+                f"{self.name}.{name} = {checks.shown(value)}: a program of {self.device.name} has no such attribute. "
+                f"What can be set: {', '.join(self._settable()) or 'nothing'}."
+            )
+        object.__setattr__(self, name, value)
+
+    @classmethod
+    def _settable(cls) -> list[str]:
+        """Attributes that a launch depends on and methods that set more, by name."""
+        found = []
+        for name in dir(cls):
+            member = getattr(cls, name)
+            if isinstance(member, property) and member.fset is not None:
+                found.append(name)
+            elif name.startswith("set_"):
+                found.append(f"{name}()")
+        return found
 
     def __del__(self) -> None:
         release = getattr(self, "_release", None)

@@ -79,7 +79,7 @@ class Queue:
         except (AttributeError, TypeError, ValueError):  # what was passed has not even the right type
             check_dispatch(device, program, args, block, groups_per_claim)
             raise
-        what = command.Dispatch(program, values, grid, block, groups_per_claim)
+        what = command.Dispatch(program, values, grid, block, groups_per_claim, program._dynamic_shared)
         if device.wraps_dispatches:
             return self._dispatch_wrapped(words, what, args)
         self._held.extend(args)  # the words last: a call that is interrupted before them has recorded nothing

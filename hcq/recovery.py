@@ -33,6 +33,7 @@ from hcq.memory import Pool
 from hcq.signal import SLICE_NS, Timeline
 
 GRACE_MS = 1000  # reset() waits so long for work to stop by itself
+TOLD_MS = 1000  # a wait of that length, or of the default deadline, calls what it did not see finish a hang
 STOP_MS, STOP_BUSY_MS = 5000, 100  # close() waits so long for threads to end, and so long when they have work
 
 # what a value of the timeline stands for, and the line that made it; it holds addresses and programs, never buffers
@@ -47,6 +48,9 @@ class Recovery(Mortal):
     recent: deque[Submitted]
     _dropped = 0  # the last submission of those that a fault made void, until the timeline says so
     _stuck = 0  # the submission that was next to finish all through a wait of the default deadline
+    _told = (
+        0  # the submission that was next to finish all through a wait that was long enough to call it a hang
+    )
 
     # ------------------------------------------------------------ what a device fills in
 
@@ -214,8 +218,16 @@ class Recovery(Mortal):
 
     def note_late(self, next_to_finish: int, limit_ms: float) -> None:
         """A wait ended at its deadline, and when it began this submission was the next to finish."""
-        if limit_ms >= self.config.timeout_ms and next_to_finish == self.timeline.value + 1:
+        if next_to_finish != self.timeline.value + 1:
+            return
+        if limit_ms >= self.config.timeout_ms:
             self._stuck = next_to_finish
+        if limit_ms >= min(TOLD_MS, self.config.timeout_ms):
+            self._told = next_to_finish
+
+    def hangs_as_told(self) -> bool:
+        """Whether a wait has said that the work in flight hangs, and nothing of it has finished since."""
+        return self._told == self.timeline.value + 1 <= self.timeline.submitted and not self.fault()
 
     def end(self, why: str, timeout_ms: float) -> None:
         """Die, and stop what runs. Work that is still in flight stays unfinished."""

@@ -10,7 +10,10 @@ Two nodes with the same content are the same object, so `is` compares graphs and
 
 from __future__ import annotations
 
+import _thread
 import math
+import os
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -46,7 +49,9 @@ class Routine(NamedTuple):
 
 # Sources are named by id: they live as long as the node does, and the table must not keep them alive. An entry whose
 # node is gone says nothing, so it may stay until there are many: a callback for each node costs as much as the node.
+# Threads make nodes at once: setdefault, which is one step, adds an entry, and one that is there is changed under a lock.
 _live: dict[tuple[Any, ...], weakref.ref[Node]] = {}
+_lock = threading.RLock()
 _FEW = 4096
 _sweep_above = _FEW
 
@@ -54,11 +59,31 @@ _sweep_above = _FEW
 def sweep() -> int:
     """Forget the nodes that nobody holds, which happens by itself now and then. Returns how many are left."""
     global _sweep_above
-    for key, entry in _live.copy().items():  # a copy, for other threads change it meanwhile
-        if entry() is None and _live.get(key) is entry:
-            del _live[key]
+    with _lock:
+        for key, entry in _live.copy().items():  # a copy, for other threads add to it meanwhile
+            if entry() is None and _live.get(key) is entry:
+                del _live[key]
     _sweep_above = 2 * len(_live) + _FEW
     return len(_live)
+
+
+def _put(key: tuple[Any, ...], made: weakref.ref[Node], node: Node) -> Node:
+    """The node with this content from now on: this one, unless another thread has made one meanwhile."""
+    with _lock:
+        entry = _live.setdefault(key, made)
+        other = None if entry is made else entry()
+        if other is not None:
+            return other
+        _live[key] = made
+        return node
+
+
+def _after_fork() -> None:
+    if not _lock._is_owned():  # type: ignore[attr-defined]
+        _lock._at_fork_reinit()  # type: ignore[attr-defined]  # another thread of the parent may have had it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Node:
@@ -94,10 +119,16 @@ class Node:
         node.arg = arg
         node._shape = node._range = None
         node.__class__ = Node
-        if len(_live) > _sweep_above:
-            sweep()
-        _live[key] = weakref.ref(node)
-        return node
+        made = weakref.ref(node)
+        if entry is None:
+            if len(_live) > _sweep_above:
+                sweep()
+            if _live.setdefault(key, made) is made:
+                return node
+        elif not _thread._count():  # the main thread is alone
+            _live[key] = made
+            return node
+        return _put(key, made, node)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Node is immutable: {name} cannot be set; use replace()")

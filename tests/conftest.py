@@ -17,6 +17,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,11 +27,14 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.passed import Passed, left
+
 if TYPE_CHECKING:
     from hcq.device import Device
 
 # of a test; one example of Hypothesis has none, as a busy machine stops for longer than an example runs
 DEADLINE_SECONDS = 60
+MOST_BUSY = 20  # a machine with more to do than it can has tests take longer, up to so many times
 EMULATED_FACTOR = 5  # under --emulate and --random-schedules
 RANDOM_TIMEOUT_MS = 200_000  # under --random-schedules: one thread may have all the work of a kernel
 hypothesis.settings.register_profile("hcq", deadline=None)
@@ -72,6 +76,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run what is marked thorough, too: known laws over more seeds, machines and formats",
     )
+    group.addoption("--passed-to", metavar="FILE", help="write the names of the tests that pass to this file")
+    group.addoption(
+        "--except-passed", metavar="FILE", help="leave out the tests that an earlier run wrote to this file"
+    )
     group.addoption("--pictures", metavar="DIR", help="keep the pictures that tests take of pages")
 
 
@@ -85,6 +93,8 @@ def pytest_configure(config: pytest.Config) -> None:
         choose_at_random(int(seed))
     if hasattr(config, "workerinput"):
         return  # a process of pytest-xdist: it inherits the environment made below
+    if path := config.getoption("--passed-to"):
+        config.pluginmanager.register(Passed(Path(path)))
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # files go to processes in the order of _longest_first
     for name in [name for name in os.environ if name.startswith("HCQ_")]:
@@ -112,6 +122,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--thorough"):
         left_out.append("thorough")
     out = {item for item in items for marker in left_out if item.get_closest_marker(marker)}
+    if path := config.getoption("--except-passed"):
+        out |= {*items} - {*left(items, Path(path))}
     if out:
         config.hook.pytest_deselected(items=[*out])
         items[:] = [item for item in items if item not in out]
@@ -156,18 +168,30 @@ def _has_browser() -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A test that takes too long fails where it hangs; one that even a signal cannot stop ends the process."""
+    """A test that takes too long fails where it hangs; one that even a signal cannot stop ends the process.
+
+    Too long is more than the deadline, and more than that by as much as the machine has more to do than it can.
+    """
     marker = item.get_closest_marker("deadline")
     seconds = float(marker.args[0]) if marker else DEADLINE_SECONDS
     if item.config.getoption("--emulate") or item.config.getoption("--random-schedules"):
         seconds *= EMULATED_FACTOR
 
+    begun = time.monotonic()
+
+    def begin(left: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, left)
+        faulthandler.dump_traceback_later(left + seconds + 10, exit=True)
+
     def too_long(signum: int, frame: FrameType | None) -> None:
+        left = seconds * _busyness() - (time.monotonic() - begun)
+        if left > 0:
+            begin(left)
+            return
         pytest.fail(f"took longer than its deadline of {seconds:g} s", pytrace=True)
 
     previous = signal.signal(signal.SIGALRM, too_long)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    faulthandler.dump_traceback_later(2 * seconds + 10, exit=True)
+    begin(seconds)
     try:
         return (yield)
     except ValueError as error:
@@ -183,6 +207,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+
+
+def _busyness() -> float:
+    """How many programs there are for each core, at least 1: how much longer everything takes."""
+    return min(max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0), MOST_BUSY)
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import hcq
 from hcq import Tensor, dtypes, jit, nn
 from hcq.frontend import device as devices
 
@@ -24,8 +25,8 @@ def found() -> dict[str, Any]:
         "softmax": x.softmax(-1),
         "moved": wide.reshape(4, 24).T.flip(0)[3:9, 1:],
         "integers": (wide * 100).cast(dtypes.int32) // 7 % 5,
-        "divided": Tensor([7, -7, 7, -7, 5]) // Tensor([2, 2, -2, -2, 0]),
-        "shifted": (Tensor([7, -7, 1 << 30]) << Tensor([3, 1, 2])) >> Tensor([1, 40, 0]),
+        "divided": hcq.tensor([7, -7, 7, -7, 5]) // hcq.tensor([2, 2, -2, -2, 0]),
+        "shifted": (hcq.tensor([7, -7, 1 << 30]) << hcq.tensor([3, 1, 2])) >> hcq.tensor([1, 40, 0]),
         "saturated": Tensor([3.9, -3.9, 1e20, float("nan")]).cast(dtypes.int32),
         "bytes": (large.cast(dtypes.uint8) * 3 + 7).cast(dtypes.int32).sum(),
         "wrapped": (large * 123456789).sum(),
@@ -36,7 +37,7 @@ def found() -> dict[str, Any]:
         "places": x.argmax(1),
         "sums so far": wide.cumsum(1)[3],
         "sorted": (large * 7919 % 5003).sort(0)[0][::97],
-        "picked": wide[Tensor([5, 0, 5])].sum(1),
+        "picked": wide[hcq.tensor([5, 0, 5])].sum(1),
         "convolved": nn.Conv2d(1, 2, 3)(wide.reshape(1, 1, 8, 12)).max_pool2d(2),
     }
     if devices.target(x.device).has_float64:

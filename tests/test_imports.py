@@ -73,7 +73,7 @@ def test_importing_does_not_read_the_switches() -> None:
 
 
 def test_a_result_whose_kernel_is_in_the_cache_needs_no_llvm() -> None:
-    statement = "import hcq; assert (hcq.Tensor([1, 2, 3]) + 1).tolist() == [2, 3, 4]"
+    statement = "import hcq; assert (hcq.tensor([1, 2, 3]) + 1).tolist() == [2, 3, 4]"
     modules_after(statement)  # fills the cache
     loaded = {name.partition(".")[0] for name in modules_after(statement)}
     assert "llvmlite" not in loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -14,15 +15,21 @@ ROOT = Path(__file__).parent.parent
 SOURCES = ("hcq", "ir", "compiler", "frontend", "tools")
 
 
+def copy_sources(target: Path) -> Path:
+    """What setup.py reads, copied as a clone has it."""
+    for name in SOURCES:
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, target)
+    return target
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package installed from a copy of the sources, as pip installs it for a user."""
     pytest.importorskip("setuptools")
     copy, target = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("site")
-    for name in SOURCES:
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
+    copy_sources(copy)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--target", str(target), str(copy)], check=True, timeout=120, cwd=copy)
     return target
@@ -70,6 +77,32 @@ def test_the_installed_package_does_not_look_for_a_checkout(installed: Path) -> 
     path, parts = where.splitlines()
     assert Path(path) == installed / "hcq" / "ir" / "node.py"
     assert parts == "1"
+
+
+def test_an_editable_install_works_from_the_folder_above_the_clone(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools")
+    clone = copy_sources(tmp_path / "hcq")
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=120)
+    python = environment / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(python), "install", "--no-deps"]
+    site = subprocess.check_output(
+        [python, "-c", "import site; print(site.getsitepackages()[0])"], text=True
+    ).strip()
+    setuptools = importlib.util.find_spec("setuptools")
+    assert setuptools is not None and setuptools.origin is not None
+    (Path(site) / "setuptools.pth").write_text(f"{Path(setuptools.origin).parent.parent}\n")
+    subprocess.run(
+        [*pip, "--no-build-isolation", "--editable", str(clone)], check=True, timeout=120, cwd=tmp_path
+    )
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    program = "import hcq, hcq.ir.node as node; print(hcq.__file__, node.__file__); import tools"
+    for folder in (tmp_path, clone.parent.parent):
+        done = subprocess.run(
+            [python, "-c", program], cwd=folder, env=bare, capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout.split() == [f"{clone}/hcq/__init__.py", f"{clone}/ir/node.py"]
+        assert "No module named 'tools'" in done.stderr
 
 
 REPLAY = """

@@ -259,7 +259,7 @@ class Gpt2DecodeSymbolic(_Decode):
     about = f"as gpt2-decode; in hcq the place is a Variable, in place of a mask over all {KEPT}"
 
     def hcq(self, inputs: Arrays) -> Run:
-        from hcq import Tensor, Variable, jit, no_grad
+        from hcq import Tensor, Variable, jit, no_grad, tensor
 
         F = _hcq_functions()
         w = {name: Tensor(array).realize() for name, array in inputs["w"].items()}
@@ -277,7 +277,7 @@ class Gpt2DecodeSymbolic(_Decode):
                 return q.scaled_dot_product_attention(keys[layer][:, :n], values[layer][:, :n])
 
             with no_grad():
-                logits = _gpt2(F, w, tokens, Tensor(n - 1).reshape(1), attend)
+                logits = _gpt2(F, w, tokens, tensor(n - 1).reshape(1), attend)
                 Tensor.realize(logits, *keys, *values)
             return logits
 

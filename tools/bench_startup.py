@@ -81,9 +81,9 @@ class Import(Startup):
 
 class FirstResult(Startup):
     name = "first-result"
-    about = "process start to exit of printing (Tensor([1, 2, 3]) + 1).numpy(), caches filled"
+    about = "process start to exit of printing (hcq.tensor([1, 2, 3]) + 1).numpy(), caches filled"
     programs: ClassVar[Mapping[str, str]] = {
-        "hcq": "from hcq import Tensor; print((Tensor([1, 2, 3]) + 1).numpy())",
+        "hcq": "import hcq; print((hcq.tensor([1, 2, 3]) + 1).numpy())",
         "numpy": "import numpy; print(numpy.array([1, 2, 3]) + 1)",
         "torch": "import torch; print((torch.tensor([1, 2, 3]) + 1).numpy())",
         "tinygrad": "from tinygrad import Tensor; print((Tensor([1, 2, 3]) + 1).numpy())",

@@ -1,6 +1,6 @@
 """Check a GPU driven by hcq on real hardware, and gather what its developers need to see.
 
-In       a device's name, or none; Python and cffi have to be installed, and without cffi the host is still described
+In       a device's name, or none; nothing but Python has to be installed
 Out      what works, with figures beside the vendor's; a folder, and one archive of it under 16 MiB
 Changes  the GPU: memory, launches, a fault and a hang on purpose; the folder, the archive
 Next     hw/plan.py (what is asked), hw/runner.py (a process for each), docs/hardware.md (what ran, what to send)
@@ -26,8 +26,11 @@ from typing import Any
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import hcq
 from hcq.doctor.check import Check, Status
-from hcq.errors import HcqError, UsageError
+from hcq.errors import DriverError, HcqError, UsageError
+from hcq.nv import nodes
+from hcq.port import LinuxPort
 from hcq.tools.hw import archive, keeper, report
 from hcq.tools.hw.child import kind_of
 from hcq.tools.hw.plan import CAPTURE, LIMIT_S, VENDORS, Item, items
@@ -54,8 +57,9 @@ EPILOG = """examples:
   python tools/hw_check.py --calm                   nothing that stops a channel on purpose or may hang the GPU
   HCQ_EMULATE=nv:sm_90 python tools/hw_check.py     the same against an emulated GPU, smaller
 
-what it needs: the kernel driver (nvidia-open, or amdgpu) and read-write access to its device files;
-  pip install cffi      no CUDA or ROCm, no compiler, no root. Without cffi, or without a driver, it still says why.
+what it needs: the kernel driver (nvidia-open, or amdgpu), read-write access to its device files, and Python 3.10 or
+  later; no package, no CUDA or ROCm, no compiler, no root. Without a driver it still says why. `make hw-check` puts all
+  of it into one file, build/hw_check.pyz, for a machine that has no checkout: python3 hw_check.pyz
 
 what to send: hw-report.zip. docs/hardware.md has all that is in it: reports, the machine's facts, recorded runs, what
   the vendor's runtime was seen to do, standard error of every check; no data of yours and no names of users.
@@ -87,6 +91,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    made.add_argument("--version", action="version", version=f"hcq-hw-check of hcq {hcq.__version__}")
     made.add_argument(
         "--device", metavar="NAME", default="", help="which one, such as NV or AMD:1; default the first"
     )
@@ -109,9 +114,14 @@ def first_device() -> str:
     """The kind of the first GPU whose kernel driver is here, or that is emulated; "" for none."""
     words = [word.partition(":")[0].strip().upper() for word in os.environ.get("HCQ_EMULATE", "").split(",")]
     for kind in VENDORS:
-        if kind in words or (not any(words) and Path(SIGNS[kind]).exists()):
+        if kind in words or (not any(words) and is_here(kind)):
             return kind
     return ""
+
+
+def is_here(kind: str) -> bool:
+    """Whether the kernel driver of a kind of GPU is here; NVIDIA's is, too, where nobody has made its files."""
+    return Path(SIGNS[kind]).exists() or (kind == "NV" and nodes.is_loaded(LinuxPort()))
 
 
 def check(options: argparse.Namespace, device: str) -> int:
@@ -127,7 +137,7 @@ def check(options: argparse.Namespace, device: str) -> int:
     results: list[Check] = []
 
     def say(text: str) -> None:
-        if not options.json:
+        if text and not options.json:
             print(text, flush=True)
 
     if not device:
@@ -135,6 +145,8 @@ def check(options: argparse.Namespace, device: str) -> int:
     interrupted = False
     try:
         is_emulated = bool(os.environ.get("HCQ_EMULATE"))
+        if kind_of(device) == "NV" and not is_emulated:
+            say(made_files())
         files = keeper.gpu_files() if kind_of(device) == "NV" and not is_emulated else []
         with keeper.holding(files) as held:
             for line in held:
@@ -157,6 +169,23 @@ def check(options: argparse.Namespace, device: str) -> int:
     if not device:
         return CANNOT
     return FAILED if interrupted or report.has_failed(results) else 0
+
+
+def made_files() -> str:
+    """Make NVIDIA's device files where they are missing, so that they can be held open; what came of it."""
+    port, found = LinuxPort(), []
+    if not nodes.is_loaded(port):
+        return ""
+    for path in (SIGNS["NV"], "/dev/nvidia0", nodes.UVM):
+        there = os.path.exists(path)
+        try:
+            port.close(nodes.open_node(port, path))
+        except DriverError as refusal:
+            found.append(f"{'':>7}  {refusal}")
+            continue
+        if not there:
+            found.append(f"{'':>7}  {path} was made")
+    return "\n".join(found)
 
 
 def nothing_here() -> str:

@@ -3,7 +3,8 @@
 In       the generators listed in GENERATORS; the pages as they are now
 Out      docs/, only files whose text differs
 Changes  those files; pages in a generator's folder that it does not make are removed
-Next     packet_pages.py, rule_pages.py, module_pages.py, onnx_page.py, stub_pages.py, stub_names.py (the generators)
+Next     packet_pages.py, rule_pages.py, module_pages.py, onnx_page.py, ptx_page.py, stub_pages.py,
+         stub_names.py (the generators)
 
     python tools/pages.py            write the pages
     python tools/pages.py --check    write nothing; say which pages are old, and exit with 1
@@ -20,7 +21,7 @@ from typing import NamedTuple
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from hcq.tools import module_pages, onnx_page, packet_pages, rule_pages, stub_names, stub_pages
+from hcq.tools import module_pages, onnx_page, packet_pages, ptx_page, rule_pages, stub_names, stub_pages
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -41,6 +42,7 @@ GENERATORS = (
     Generator(rule_pages.pages, "rules"),
     Generator(module_pages.pages),
     Generator(onnx_page.pages),
+    Generator(ptx_page.pages),
     Generator(stub_pages.pages),
     Generator(stub_names.pages),
 )

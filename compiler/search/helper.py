@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import os
 import select
 import signal
@@ -23,7 +24,8 @@ from collections.abc import Callable, Sequence
 LENGTH_BYTES = 8
 ANSWER, REFUSAL = b"\0", b"\1"  # the first byte of what comes back
 ALARM_S = 5.0  # more than the parent allows: it is the one to say what happened
-END_S = 0.2  # how long a helper without work may take to end
+END_S = 0.2  # how long one that was killed may take to end, before it is looked after later
+GONE_S = 10.0  # how long one that ends by itself may, before it is killed: a machine may be busy
 
 Work = Callable[[bytes], bytes]
 
@@ -81,7 +83,7 @@ class Helper:
     def is_answered(self) -> bool:
         """Whether `answer` would return or raise without waiting."""
         late = time.monotonic() > self._since + self._limit_s
-        return late or bool(select.select([self._from], [], [], 0)[0])
+        return late or bool(readable([self._from], 0))
 
     @property
     def output(self) -> int:
@@ -106,7 +108,7 @@ class Helper:
         data = b""
         while len(data) < count:
             left = end - time.monotonic()
-            if not select.select([self._from], [], [], max(0.0, left))[0]:
+            if not readable([self._from], left):
                 self.end()
                 raise Failed(f"no answer in {self._limit_s:.2f} s")
             part = os.read(self._from, min(count - len(data), 1 << 20))
@@ -159,7 +161,7 @@ def ask_all(helpers: Sequence[Helper], requests: Sequence[bytes], limit_s: float
         if not busy:
             continue
         left = min(helper.deadline for helper in busy) - time.monotonic()
-        select.select([helper.output for helper in busy], [], [], max(0.0, left))
+        readable([helper.output for helper in busy], left)
         for helper in [one for one in busy if one.is_answered]:
             number = busy.pop(helper)
             try:
@@ -168,6 +170,14 @@ def ask_all(helpers: Sequence[Helper], requests: Sequence[bytes], limit_s: float
                 answers[number] = failure
             free.append(helper)
     return answers
+
+
+def readable(descriptors: Sequence[int], timeout_s: float) -> list[int]:
+    """Those that can be read without waiting, once there is one or the time is over. They may have any number."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(math.ceil(1000 * max(0.0, timeout_s)))]
 
 
 # ------------------------------------------------------------ in the process
@@ -238,7 +248,7 @@ def _reap(pid: int, is_gone: bool) -> str:
     if not is_gone:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    end = time.monotonic() + END_S
+    end = time.monotonic() + (GONE_S if is_gone else END_S)
     while time.monotonic() < end:
         status = _status(pid)
         if status is not None:

@@ -1,6 +1,6 @@
 """Links: how bytes get from one device to another, tried before it is trusted.
 
-In       two open devices
+In       two open devices, or the names of devices
 Out      a `Route`: by peer copy, or staged through memory of the host, with the reason; what it costs
 Changes  a few KiB on both devices, once for each pair; HCQ_DEBUG=push tells of a route that is staged
 Next     hcq/peers.py (queues that use it), cost.py (what a route costs), perform.py (who moves what)
@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from hcq import config
 from hcq.errors import HcqError
+from hcq.frontend import device as opened
 from hcq.frontend.collectives import cost
 from hcq.frontend.collectives.kernels import stores_numbers
 from hcq.peers import PeerQueue
@@ -60,7 +61,13 @@ def slowest(devices: list[Any]) -> cost.Link:
 
 
 def facts(devices: list[Any]) -> dict[str, str]:
-    """By pair, how bytes get there: "peer copy", or why they are staged."""
+    """By pair, how bytes get there: "peer copy", or why they are staged.
+
+    devices  open ones, or their names
+    """
+    devices = [
+        opened.get(opened.canonical(device)) if isinstance(device, str) else device for device in devices
+    ]
     return {
         f"{sender.name} -> {receiver.name}": "peer copy"
         if (way := route(receiver, sender)).is_peer

@@ -80,8 +80,8 @@ def load_checkpoint(
         return found, step
     table = [[name, tensor.dtype.name, tensor.shape] for name, tensor in found.items()]
     words = json.dumps([step, table]).encode()
-    (length,) = broadcast(Tensor([len(words)], device=device), 0, group, timeout_ms).tolist()
-    sent = Tensor(words if group.rank == 0 else bytes(length), device=device)
+    (length,) = broadcast(Tensor._made_of([len(words)], device=device), 0, group, timeout_ms).tolist()
+    sent = Tensor._made_of(words if group.rank == 0 else bytes(length), device=device)
     step, table = json.loads(bytes(broadcast(sent, 0, group, timeout_ms).tolist()))
     state = {}
     for name, dtype, shape in table:

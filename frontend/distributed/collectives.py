@@ -23,7 +23,7 @@ from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend.core import watcher
 from hcq.frontend.distributed import sums
-from hcq.frontend.distributed.group import HEADER_BYTES, Group, Operation
+from hcq.frontend.distributed.group import Group, Operation
 from hcq.frontend.distributed.host import Reader, Writer, pieces
 from hcq.frontend.distributed.meeting import world
 from hcq.frontend.realize import realize, storage_of
@@ -53,7 +53,7 @@ def all_reduce(
     _check_sum("all_reduce", x, op)
     buffer = _values("all_reduce", x)
     made = _made(x, x.shape, "all_reduce")
-    with _operation(group, "all_reduce", x, f"{op} {_what(x)}", timeout_ms) as running:
+    with _operation(group, "all_reduce", x, f"{op} {_what(x)} {way}", timeout_ms) as running:
         reduce_buffer(running, buffer, made.arg.buffer, x.dtype.name, op, way)
     return Tensor._of(made, x.device)
 
@@ -223,8 +223,7 @@ def barrier(group: Group | None = None, timeout_ms: float | None = None) -> None
     """
     group = group or world()
     with group.operation("barrier", timeout_ms=timeout_ms) as running:
-        if group.size > 1:
-            running.wait([group.comm.Ibarrier()])
+        running.meet()
 
 
 def send(x: Tensor, to: int, group: Group | None = None, timeout_ms: float | None = None) -> None:
@@ -276,9 +275,7 @@ def start_send(x: Tensor, to: int, group: Group | None = None, timeout_ms: float
     _check_place("send", "to", to, group)
     buffer = _values("send", x)
     running = group.operation("send", x.nbytes, _what(x), timeout_ms, to)
-    header = np.zeros(HEADER_BYTES, np.uint8)
-    words = _what(x).encode()
-    header[: len(words)] = np.frombuffer(words, np.uint8)
+    header = running.header()
     with running:
         requests = [running.send(header, to)]
         kept: list[Any] = [x, header]
@@ -309,13 +306,9 @@ def receive(like: Tensor, source: int, group: Group | None = None, timeout_ms: f
     made = _made(like, like.shape, "receive")
     buffer = made.arg.buffer
     with group.operation("recv", like.nbytes, _what(like), timeout_ms, source) as running:
-        header = np.zeros(HEADER_BYTES, np.uint8)
+        header = running.header()
         running.wait([running.receive(header, source)])
-        theirs = header.tobytes().rstrip(b"\0").decode(errors="replace")
-        if theirs != _what(like):
-            raise UsageError(
-                f"{running}: rank {group.ranks[source]} sends {theirs}. Give `receive` one like it."
-            )
+        running.check_header(header)
         writer = Writer(buffer)
         for at, size_bytes in pieces(like.nbytes, buffer.device):
             running.wait([running.receive(writer.place(at, size_bytes), source)])
@@ -382,8 +375,7 @@ def _operation(group: Group, name: str, x: Tensor, what: str, timeout_ms: float 
 
 
 def _what(x: Tensor) -> str:
-    text = f"{x.dtype.name} {x.shape}"
-    return text if len(text) < HEADER_BYTES - 40 else f"{x.dtype.name}, {x.numel()} elements in {x.ndim} axes"
+    return f"{x.dtype.name} {x.shape}"
 
 
 def _check_sum(call: str, x: Any, op: str) -> None:

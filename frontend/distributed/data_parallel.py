@@ -228,7 +228,9 @@ class DataParallel:
         began = time.perf_counter_ns()
         with (
             spans.during(devices.get(bucket.device), name, bucket.nbytes, self.group.ranks),
-            self.group.operation(name, size_bytes, f"bucket {bucket.shape}", self.timeout_ms) as running,
+            self.group.operation(
+                name, size_bytes, f"bucket {bucket.dtype.name} {bucket.shape}", self.timeout_ms
+            ) as running,
         ):
             yield running
         self.exchange_ns += time.perf_counter_ns() - began

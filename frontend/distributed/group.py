@@ -5,10 +5,10 @@ Out      `Group`; inside `with group.operation(...) as op`, non-blocking message
 Changes  this rank's row of the table; what MPI sends
 Next     sums.py and collectives.py (who use it), rollcall.py (who has arrived), meeting.py (the group of all ranks)
 
-Ranks of a group must begin the same operations in the same order. A wait looks into the table meanwhile: a rank that
-has ended is named at once, one that does something else at the same place in the order, too, and one that has not
-arrived when the deadline passes. Under HCQ_VALIDATE=1 ranks also compare what they are about to do, dtypes and shapes
-included.
+Ranks of a group must begin the same operations in the same order, on equal shapes and dtypes: a digest of what must be
+equal is in the table, and in the tag of every message, so that a message of another operation never arrives. A wait
+looks into the table meanwhile: a rank that has ended is named at once, one that does something else at the same place
+in the order, too, and one that has not arrived when the deadline passes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hcq import checks, config
+from hcq import checks
 from hcq.errors import HcqError, UsageError, WaitTimeout
 from hcq.frontend.distributed.rollcall import (
     ABSENT,
@@ -28,10 +28,11 @@ from hcq.frontend.distributed.rollcall import (
     HEARD,
     LEFT,
     MAX_GROUPS,
+    NUMBER,
     OPERATION,
+    PEER,
     PID,
     RUNNING,
-    SIZE,
     Row,
 )
 
@@ -44,7 +45,7 @@ GONE_S = 0.2  # a process that is no more: so long for its guardian to note how 
 LOOK_S = 0.02  # between two looks into the table
 UNHEARD_S = 1.5  # a rank elsewhere of which nothing was heard for so long is said to be out of reach
 HEADER_BYTES = 160
-NUMBERS = 1 << 12  # tags of messages repeat after so many operations
+NUMBERS = 1 << 6  # operations under way at once whose tags differ; messages of one tag arrive in their order
 
 
 class RankLost(WaitTimeout):
@@ -64,7 +65,8 @@ class Job:
         self.mpi, self.rank, self.rows, self.hosts, self.timeout_ms = mpi, rank, rows, hosts, timeout_ms
         self.groups = 0
         self.failed = ""
-        self.is_validating = config.current().validate
+        # how many digests tags can tell apart
+        self.digests = max(1, mpi.COMM_WORLD.Get_attr(mpi.TAG_UB) // NUMBERS)
 
     def fail(self, why: str) -> None:
         """From now on this rank is of no use to the others: they see it in the table."""
@@ -114,15 +116,17 @@ class Group:
         what: str = "",
         timeout_ms: float | None = None,
         peer: int | None = None,
+        is_exit: bool = False,
     ) -> Operation:
         """Begin the next operation of the group, or a message to or from one `peer`, which is outside of its order.
 
         what        what all ranks must agree on, in words: dtype, shape, root
         timeout_ms  deadline of the whole operation; default HCQ_TIMEOUT_MS
+        is_exit     the program has come to its end
         """
         self.job.check(name)
         limit = self.job.timeout_ms if timeout_ms is None else checks.milliseconds(name, timeout_ms)
-        return Operation(self, name, size_bytes, what, limit, peer)
+        return Operation(self, name, size_bytes, what, limit, peer, is_exit)
 
     def split(self, color: int, name: str, timeout_ms: float | None = None) -> Group:
         """The ranks of this group that gave the same color as this one, in its order. All of them must call this.
@@ -135,7 +139,7 @@ class Group:
         """
         color = checks.whole("split", "color", color, 0, (1 << 31) - 1)
         with self.operation("split", timeout_ms=timeout_ms) as op:
-            op.wait([self.comm.Ibarrier()])  # Split itself waits without a deadline
+            op.meet()  # Split itself waits without a deadline
             comm = self.comm.Split(color, self.rank)
             ranks = comm.allgather(self.job.rank)
         return Group(self.job, comm, ranks, name)
@@ -148,39 +152,50 @@ class Operation:
     """One operation of a group that is under way: its messages, its deadline, and its name in errors."""
 
     def __init__(
-        self, group: Group, name: str, size_bytes: int, what: str, timeout_ms: float, peer: int | None
+        self,
+        group: Group,
+        name: str,
+        size_bytes: int,
+        what: str,
+        timeout_ms: float,
+        peer: int | None,
+        is_exit: bool,
     ) -> None:
-        self.group, self.job, self.name, self.what, self.peer = group, group.job, name, what, peer
+        self.group, self.job, self.name, self.peer = group, group.job, name, peer
         self.size_bytes, self.timeout_ms = size_bytes, timeout_ms
         self.rank, self.size = group.rank, group.size
         self.gone: dict[int, float] = {}  # processes that are no more, and since when
         self.started = time.monotonic()
         self.end = self.started + timeout_ms / 1000
-        self.code = CODES[name]
+        self.is_exit = is_exit
+        # what all ranks must agree on: of a message, what the other rank gives or takes
+        self.text = f"{name} {what}".rstrip() if peer is None else what
+        self.digest = _digest(f"{self.text} {size_bytes}")
         row = self.job.rows[self.job.rank]
+        code = CODES["exit" if is_exit else name]
         if peer is None:
             group.count += 1
             self.number = group.count
-            row.post(self.code, self.number, size_bytes, group.key, group.slot)
-            self.tag = self.number % NUMBERS
+            row.post(code, self.number, size_bytes, group.key, group.slot, 0, self.digest, self.text)
+            self.tag = 1 + self.number % NUMBERS + NUMBERS * (self.digest % self.job.digests)
         else:
             self.number = 0
-            row.post(self.code, 0, size_bytes, 0, -1, group.ranks[peer])
-            self.tag = NUMBERS
+            row.post(code, 0, size_bytes, 0, -1, group.ranks[peer], self.digest, self.text)
+            self.tag = 0
 
     def __enter__(self) -> Self:
-        if self.job.is_validating and self.peer is None and self.size > 1:
-            try:
-                self._compare()
-            except BaseException as error:
-                self.job.fail(str(error))
-                raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
+        if error is None and self.peer is None:
+            try:
+                self._check_alike()  # whoever only sends has waited for nobody
+            except UsageError as unlike:
+                self.job.fail(str(unlike))
+                raise
+        elif error is not None:
             self.job.fail(str(error) or type(error).__name__)
             if isinstance(error, self.job.mpi.Exception):
                 raise self._broken(error) from error
@@ -195,6 +210,20 @@ class Operation:
 
     # -- messages: ranks are numbers in the group --
 
+    def header(self) -> Any:
+        """What a message says before its data: what it is, as a digest and in words, perhaps cut short."""
+        import numpy as np
+
+        data = self.digest.to_bytes(8, "little") + self.text.encode()
+        return np.frombuffer(data[:HEADER_BYTES].ljust(HEADER_BYTES, b"\0"), np.uint8).copy()
+
+    def check_header(self, header: Any) -> None:
+        """Raises UsageError when the peer sends something else than what this rank takes."""
+        data = header.tobytes()
+        if int.from_bytes(data[:8], "little") != self.digest:
+            assert self.peer is not None
+            self._unlike(self.peer, data[8:].rstrip(b"\0").decode(errors="replace"))
+
     def send(self, array: Any, to: int) -> Any:
         """Begin to send a contiguous array; it must stay as it is until the request is done."""
         return self.group.comm.Isend(_bytes(array), to, self.tag)
@@ -202,6 +231,17 @@ class Operation:
     def receive(self, array: Any, source: int) -> Any:
         """Begin to receive into a contiguous array."""
         return self.group.comm.Irecv(_bytes(array), source, self.tag)
+
+    def meet(self) -> None:
+        """Return once all ranks of the group have begun this operation: each tells ranks 1, 2, 4, ... further on."""
+        import numpy as np
+
+        told, heard = np.zeros(1, np.uint8), np.zeros(1, np.uint8)
+        distance = 1
+        while distance < self.size:
+            after, before = (self.rank + distance) % self.size, (self.rank - distance) % self.size
+            self.wait([self.send(told, after), self.receive(heard, before)])
+            distance *= 2
 
     def wait(self, requests: Sequence[Any]) -> None:
         """Return once all requests are done. Raises RankLost, WaitTimeout, UsageError, naming who is missing."""
@@ -224,24 +264,58 @@ class Operation:
     # -- who is missing --
 
     def look(self) -> None:
-        """Raises RankLost when a rank of the group has ended, UsageError when one does something else here."""
+        """Raises UsageError when a rank does something else here, RankLost when one has ended, or is about to."""
+        self._check_alike()
         ended = [place for place in self._awaited() if self._has_ended(place)]
         if ended:
             self._lost(ended)
-        if self.peer is not None:
-            return
+
+    def _check_alike(self) -> None:
+        """Raises where a rank does something else as this operation of the group, or did so and has ended."""
         for place in self._awaited():
             row = self.job.rows[self.group.ranks[place]]
-            if self._differs(row):
-                raise UsageError(
-                    f"{self}: rank {self._at(place)} is in {row.doing()} instead. Every rank of a group "
-                    "must call the same operations in the same order, on equal sizes."
-                )
+            if self.is_exit or not self._is_leaving(row):
+                theirs = row.did(self.group.key, self.number) if self.peer is None else self._refused(row)
+                if theirs is not None and theirs[0] != self.digest:
+                    self._unlike(place, theirs[1])
+
+    def _is_leaving(self, row: Row) -> bool:
+        """Whether a rank's program has come to its end without this operation."""
+        words = row.words
+        if words[OPERATION] != CODES["exit"] or self.name == "close":
+            return False
+        is_here = words[GROUP] == self.group.key and words[NUMBER] <= self.number
+        return self.peer is not None or is_here or row.count(self.group.key) < self.number
+
+    def _refused(self, row: Row) -> tuple[int, str] | None:
+        """What the peer of a message would receive from this rank, if it has ended for that."""
+        words = row.words
+        is_ours = words[OPERATION] == CODES["recv"] and words[PEER] == self.job.rank
+        return row.last_message() if self.name == "send" and is_ours and row.state == FAILED else None
+
+    def _unlike(self, place: int, theirs: str) -> NoReturn:
+        if self.is_exit:
+            raise UsageError(
+                f"{self}: this rank's program has come to its end, and rank {self._at(place)} is in {theirs}: let "
+                "every rank come to the end after the same operations."
+            )
+        if self.peer is not None:
+            verbs = ("sends", "takes") if self.name == "send" else ("takes", "sends")
+            raise UsageError(
+                f"{self} {verbs[0]} {self.text!r}, and rank {self._at(place)} {verbs[1]} {theirs!r}: give `receive` a "
+                "tensor like the one that is sent."
+            )
+        raise UsageError(
+            f"{self} calls {self.text!r}, and rank {self._at(place)} {theirs!r}: every rank of a group must call the "
+            "same operations in the same order, on equal shapes and dtypes."
+        )
 
     def _has_ended(self, place: int) -> bool:
         """Whether a rank will not take part in this operation any more."""
         rank = self.group.ranks[place]
         row = self.job.rows[rank]
+        if self._is_leaving(row):  # what it sent may be on its way
+            return time.monotonic() - self.gone.setdefault(rank, time.monotonic()) >= GONE_S
         if row.state in (ABSENT, RUNNING):
             if not row.is_gone():
                 return False
@@ -257,14 +331,13 @@ class Operation:
         places = sorted(ended, key=lambda place: job.rows[self.group.ranks[place]].blamed is not None)
         rank = self.group.ranks[places[0]]
         row = job.rows[rank]
-        why = f"rank {self._who(rank)} {row.end()}, in {row.doing()}"
+        why = f"rank {self._who(rank)} {row.fate()}"
         blamed = row.blamed
         if blamed == job.rank:
             why = f"rank {self._who(rank)} has given up waiting for this rank, in {row.doing()}"
         elif blamed is not None:
             root = job.rows[blamed]
-            fate = root.end() or "has not arrived"
-            why = f"rank {self._who(blamed)} {fate}, in {root.doing()}; rank {rank} gave up because of it"
+            why = f"rank {self._who(blamed)} {root.fate()}; rank {rank} gave up because of it"
         job.rows[job.rank].blame(rank if blamed is None else blamed)
         raise RankLost(f"{self}: {why}. Start the job again from its last checkpoint.")
 
@@ -273,14 +346,6 @@ class Operation:
         if self.peer is not None:
             return [self.peer]
         return [place for place in range(self.size) if place != self.rank]
-
-    def _differs(self, row: Row) -> bool:
-        words, key, number = row.words, self.group.key, self.number
-        if row.count(key) != number or words[GROUP] != key:
-            return False
-        operation, size = words[OPERATION], words[SIZE]
-        differs = operation != self.code or size != self.size_bytes
-        return differs and row.count(key) == number and words[GROUP] == key  # else it went on meanwhile
 
     def late(self) -> NoReturn:
         """Raise the WaitTimeout that says who has not arrived."""
@@ -327,30 +392,10 @@ class Operation:
             return why
         return RankLost(f"{self}: MPI says {error}. Start the job again from its last checkpoint.")
 
-    # -- agreement --
-
-    def _compare(self) -> None:
-        """Every rank tells the others what it is about to do, and all raise when two differ."""
-        import numpy as np
-
-        own = f"{self.name} {self.what}".encode()[:HEADER_BYTES]
-        mine = np.zeros(HEADER_BYTES, np.uint8)
-        mine[: len(own)] = np.frombuffer(own, np.uint8)
-        all_of_them = np.zeros((self.size, HEADER_BYTES), np.uint8)
-        self.wait([self.group.comm.Iallgather(mine, all_of_them)])
-        for place in range(self.size):
-            if (all_of_them[place] != mine).any():
-                theirs = all_of_them[place].tobytes().rstrip(b"\0").decode(errors="replace")
-                raise UsageError(
-                    f"{self}: rank {self._at(place)} does {theirs!r}, and this one {own.decode()!r}. "
-                    "Every rank must call the same operations on the same dtypes and shapes."
-                )
-
     def __str__(self) -> str:
         number = f" #{self.number}" if self.number else ""
         with_whom = "" if self.peer is None else f" with rank {self.group.ranks[self.peer]}"
-        what = f" ({self.what})" if self.what else ""
-        return f"[{self.name}{number}] rank {self.job.rank} of group {self.group.name!r}{with_whom}{what}"
+        return f"[{self.name}{number}] rank {self.job.rank} of group {self.group.name!r}{with_whom}"
 
 
 def _bytes(array: Any) -> Any:
@@ -358,6 +403,13 @@ def _bytes(array: Any) -> Any:
     import numpy as np
 
     return array if array.dtype == np.uint8 else array.view(np.uint8)
+
+
+def _digest(text: str) -> int:
+    """The same number for the same words, on every rank."""
+    import hashlib
+
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _key(name: str, ranks: Sequence[int]) -> int:

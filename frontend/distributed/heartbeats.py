@@ -110,8 +110,6 @@ class Heartbeats:
             self._note(rank, memoryview(message[TOKEN_BYTES + 8 :]).cast("Q"))
 
     def _note(self, rank: int, heard: Any) -> None:
-        words = self.table.rows[rank].words
-        for place in range(len(words)):
-            if place not in OWN_WORDS and place != PID:
-                words[place] = heard[place]
-        words[HEARD] = time.monotonic_ns()
+        row = self.table.rows[rank]
+        row.hear(heard, (*OWN_WORDS, PID))
+        row.words[HEARD] = time.monotonic_ns()

@@ -35,8 +35,11 @@ class World(Group):
         self.hearts = hearts
         self.is_closed = False
 
-    def close(self, timeout_ms: float | None = None) -> None:
-        """Wait for all ranks to come here, and leave MPI. Raises as a barrier does; nothing when it is closed."""
+    def close(self, timeout_ms: float | None = None, is_exit: bool = False) -> None:
+        """Wait for all ranks to come here, and leave MPI. Raises as a barrier does; nothing when it is closed.
+
+        is_exit   the program has come to its end: who still waits for this rank is told so
+        """
         if self.is_closed:
             return
         self.is_closed = True
@@ -45,9 +48,8 @@ class World(Group):
             self._leave()
             return
         try:
-            with self.operation("close", timeout_ms=timeout_ms) as op:
-                if self.size > 1:
-                    op.wait([self.comm.Ibarrier()])
+            with self.operation("close", timeout_ms=timeout_ms, is_exit=is_exit) as op:
+                op.meet()
         finally:
             if not job.failed:
                 job.rows[job.rank].set_end(LEFT, 0)
@@ -230,7 +232,8 @@ def _watch_for_errors(job: Job) -> None:
 
 def _at_exit() -> None:
     try:
-        close()
+        if _world is not None:
+            _world.close(is_exit=True)
     except HcqError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         sys.stdout.flush()

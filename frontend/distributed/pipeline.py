@@ -197,7 +197,7 @@ class Pipeline:
                 )
             numbers = [len(self._out.shape), *self._out.shape]
             numbers += [0] * (MOST_AXES - len(numbers))
-            self._send(Tensor(numbers, device=device), rank + 1).wait()
+            self._send(Tensor._made_of(numbers, device=device), rank + 1).wait()
 
     def _send(self, x: Any, to: int) -> Sending:
         return start_send(x.detach(), to, self.group, self.timeout_ms)

@@ -1,7 +1,7 @@
 """Roll call: a table in which every rank says where it is, so that those who wait know who has not come.
 
-In       what each rank is about to do: the operation, its size, its number in the group
-Out      `Table` and its rows; `missing` and `ended`, who has not arrived and who never will
+In       what each rank is about to do: the operation, what of it all must agree on, its number in the group
+Out      `Table` and its rows: where a rank is, what its last operations were, how it ended
 Changes  shared memory of one machine, without a name in the file system once all ranks have it
 Next     heartbeats.py (brings the rows of other machines here), group.py (who posts and asks), guardian.py
 
@@ -14,13 +14,27 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
-ROW_WORDS = 64
-ROW_BYTES = 8 * ROW_WORDS
+HEAD_WORDS = 64
 HEARD, PID, STARTED, STATE, STATUS, OPERATION, NUMBER, SIZE, GROUP, NODE, PEER, BLAMED = range(12)
 COUNTS = 16  # from here on: key of a group, how many operations this rank has begun in it
-MAX_GROUPS = (ROW_WORDS - COUNTS) // 2
+MAX_GROUPS = (HEAD_WORDS - COUNTS) // 2
+# behind the counts: the last operations that were begun in groups, and the last message; a datagram holds a row
+TEXT_WORDS = 12
+DIGEST, TEXT, KEY, PLACE = (
+    0,
+    1,
+    1 + TEXT_WORDS,
+    2 + TEXT_WORDS,
+)  # of an entry; PLACE, its number, is written last
+ENTRY_WORDS = PLACE + 1
+ENTRIES = 6
+MESSAGE = HEAD_WORDS + ENTRIES * ENTRY_WORDS
+ROW_WORDS = MESSAGE + ENTRY_WORDS
+ROW_BYTES = 8 * ROW_WORDS
+PLACES = tuple(range(HEAD_WORDS + PLACE, ROW_WORDS, ENTRY_WORDS))
 
 ABSENT, RUNNING, LEFT, FAILED, KILLED = range(5)
 
@@ -35,8 +49,8 @@ OPERATIONS = (
     "recv",
     "close",
     "split",
-    "compare",
     "clocks",
+    "exit",
 )
 CODES = {name: code for code, name in enumerate(OPERATIONS)}
 
@@ -67,10 +81,27 @@ class Row:
         self.words[STATE] = RUNNING
 
     def post(
-        self, operation: int, number: int, size_bytes: int, group: int, slot: int, peer: int = 0
+        self,
+        operation: int,
+        number: int,
+        size_bytes: int,
+        group: int,
+        slot: int,
+        peer: int = 0,
+        digest: int = 0,
+        text: str = "",
     ) -> None:
-        """About to do this; the count, by which others know that it came, is written last."""
+        """About to do this; the count, by which others know that it came, is written last.
+
+        digest, text   what all ranks must agree on, as a number and, perhaps cut short, in words
+        """
         words = self.words
+        at = MESSAGE if slot < 0 else HEAD_WORDS + number % ENTRIES * ENTRY_WORDS
+        words[at + PLACE] = 0
+        words[at + DIGEST], words[at + KEY] = digest, group
+        data = text.encode()[: 8 * TEXT_WORDS].ljust(8 * TEXT_WORDS, b"\0")
+        words[at + TEXT : at + TEXT + TEXT_WORDS] = memoryview(data).cast("Q")
+        words[at + PLACE] = number + 1
         words[OPERATION], words[SIZE], words[GROUP], words[PEER] = operation, size_bytes, group, peer
         words[NUMBER] = number
         words[HEARD] = time.monotonic_ns()
@@ -89,6 +120,37 @@ class Row:
                 break
         return 0
 
+    def did(self, group: int, number: int) -> tuple[int, str] | None:
+        """The digest and the words of one of its last operations in a group; None where it is none of them."""
+        for at in range(HEAD_WORDS, MESSAGE, ENTRY_WORDS):
+            found = self._entry(at, group, number)
+            if found is not None:
+                return found
+        return None
+
+    def last_message(self) -> tuple[int, str] | None:
+        """The digest and the words of the message to or from one rank that it began last."""
+        return self._entry(MESSAGE, 0, 0)
+
+    def _entry(self, at: int, group: int, number: int) -> tuple[int, str] | None:
+        words = self.words
+        if words[at + PLACE] != number + 1 or words[at + KEY] != group:
+            return None
+        digest, text = int(words[at + DIGEST]), bytes(words[at + TEXT : at + TEXT + TEXT_WORDS])
+        if words[at + PLACE] != number + 1 or words[at + KEY] != group:
+            return None  # it went on meanwhile
+        return digest, text.rstrip(b"\0").decode(errors="replace")
+
+    def hear(self, heard: Any, own: Sequence[int]) -> None:
+        """Take another machine's copy of the row, but for these words."""
+        words = self.words
+        for place in PLACES:
+            if words[place] != heard[place]:
+                words[place] = 0  # until the entry is whole
+        for place in range(ROW_WORDS):
+            if place not in own:
+                words[place] = heard[place]
+
     def doing(self) -> str:
         """In words, the operation that it began last."""
         words = self.words
@@ -96,6 +158,8 @@ class Row:
         if name == "nothing":
             return "no operation yet"
         where = f" with rank {words[PEER]}" if name in ("send", "recv") else ""
+        if name == "exit":
+            return "no operation more, at the end of its program"
         size = f" of {words[SIZE]:,} bytes" if words[SIZE] else ""
         return f"{name} #{words[NUMBER]}{where}{size}"
 
@@ -122,6 +186,12 @@ class Row:
         if state == FAILED:
             return f"ended with an error (status {status})" if status else "has failed"
         return "has left" if state == LEFT else ""
+
+    def fate(self) -> str:
+        """In words, why it does not come."""
+        if self.words[OPERATION] == CODES["exit"] and self.state != KILLED:
+            return "has come to the end of its program"
+        return f"{self.end() or 'has not arrived'}, in {self.doing()}"
 
 
 class Table:

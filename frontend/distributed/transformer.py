@@ -86,7 +86,7 @@ class Transformer(Module):
            logits
 
     >>> sizes = hcq.distributed.Sizes(vocabulary=10, tokens=8, width=16, heads=2, layers=1)
-    >>> hcq.distributed.Transformer(sizes)(Tensor([[1, 2, 3]])).shape
+    >>> hcq.distributed.Transformer(sizes)(hcq.tensor([[1, 2, 3]])).shape
     (1, 3, 10)
     """
 
@@ -125,7 +125,7 @@ def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
     """The mean cross entropy of the next tokens. (n, t, vocabulary), (n, t) -> ().
 
     >>> logits = Tensor.zeros(1, 2, 4)
-    >>> print(hcq.distributed.loss_of(logits, Tensor([[0, 3]])))
+    >>> print(hcq.distributed.loss_of(logits, hcq.tensor([[0, 3]])))
     tensor(1.3863)
     """
     return logits.reshape(-1, logits.shape[-1]).cross_entropy(targets.reshape(-1))

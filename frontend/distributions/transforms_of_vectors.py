@@ -131,13 +131,13 @@ class CorrCholeskyTransform(Transform):
         """Numbers in a row as the part below a diagonal, row by row."""
         size = self._size(x.shape[-1])
         places = [[r * (r - 1) // 2 + c if c < r else 0 for c in range(size)] for r in range(size)]
-        index = Tensor(places, device=x.device)
+        index = Tensor._made_of(places, device=x.device)
         return x.index_select(-1, index.flatten()).reshape(*x.shape[:-1], size, size).tril(-1)
 
     def _row_of(self, y: Tensor) -> Tensor:
         size = y.shape[-1]
         places = [r * size + c for r in range(size) for c in range(r)]
-        return y.flatten(-2).index_select(-1, Tensor(places, device=y.device))
+        return y.flatten(-2).index_select(-1, Tensor._made_of(places, device=y.device))
 
     def _call(self, x: Tensor) -> Tensor:
         eps = 2.0**-23 if x.dtype.itemsize < 8 else 2.0**-52

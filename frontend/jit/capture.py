@@ -481,14 +481,18 @@ class Capture(Recorder):
 
 
 def settle() -> bool:
-    """Do the writes that are pending, so that they are not taken for a call's own, and compute gradients.
+    """Do this thread's pending writes, so that they are not taken for a call's own, and compute gradients.
 
     Returns  True when there were any: then tensors may have other memory now
     """
-    pending = [tensor for tensor in live if tensor.node.op is Op.ASSIGN]
+    pending = [tensor for tensor in live.own() if tensor.node.op is Op.ASSIGN]
     for tensor in pending:
         realize((tensor,))  # one by one, for two may be of one memory
-    lazy = [gradient for t in live if (gradient := t._grad) is not None and gradient.node.op is not Op.BUFFER]
+    lazy = [
+        gradient
+        for t in live.own()
+        if (gradient := t._grad) is not None and gradient.node.op is not Op.BUFFER
+    ]
     give_memory(lazy)
     return bool(pending or lazy)
 

@@ -38,9 +38,10 @@ from hcq.frontend.jit.cut import has_cut, of_cuts, taken_apart
 from hcq.frontend.jit.group_replay import GroupRecording
 from hcq.frontend.jit.record import CallRecord
 from hcq.frontend.jit.replay import Recording
-from hcq.frontend.realize import lock, realize, storage_of
+from hcq.frontend.realize import realize, storage_of
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
+from hcq.frontend.threads import lock
 from hcq.frontend.variable import Bound, Leaf
 from hcq.ir.op import Op
 

@@ -44,10 +44,11 @@ from hcq.frontend.jit.pytree import Argument, New, Same
 from hcq.frontend.jit.record import Role
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.plan import Plan, plan_for
-from hcq.frontend.realize import lock, storage_of
+from hcq.frontend.realize import storage_of
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
+from hcq.frontend.threads import lock
 from hcq.frontend.variable import MOST, Bound
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node

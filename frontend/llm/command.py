@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from hcq.checks import printable
 from hcq.frontend.errors import UsageError
 from hcq.frontend.llm.files import Opened, open_model
 from hcq.frontend.llm.model import Model
@@ -152,6 +153,7 @@ def _write(opened: Opened, session: Session, sampler: Sampler, options: argparse
             )
         print(text, end="", flush=True)
     clock = Clock(session.write(prompt, sampler, options.tokens, ends))
+    drawn = printable if sys.stdout.isatty() else str  # a stranger's file says what letters a token has
     status = 0
     try:
         if opened.tokenizer is None:
@@ -159,11 +161,11 @@ def _write(opened: Opened, session: Session, sampler: Sampler, options: argparse
                 print(token, end=" ", flush=True)
         else:
             for piece in opened.tokenizer.stream(clock):
-                print(piece, end="", flush=True)
+                print(drawn(piece), end="", flush=True)
     except KeyboardInterrupt:
         status = INTERRUPTED
     print()
-    print(f"{opened.name}: {clock.said()}", file=sys.stderr)
+    print(f"{printable(opened.name)}: {clock.said()}", file=sys.stderr)
     return status
 
 
@@ -182,7 +184,7 @@ def _serve(opened: Opened, options: argparse.Namespace, chosen: dict[str, Any]) 
     reader = Reader(opened.name, vocabulary, tokenizer, form, batch.room, chosen)
     server = Server(reader, options.port, options.seconds)
     server.engine = Engine(batch, options.waiting)
-    print(f"{opened.name} is at {server.url}", flush=True)
+    print(f"{printable(opened.name)} is at {server.url}", flush=True)
     note = "" if opened.tokenizer else "; no tokenizer: bytes are read, numbers are written"
     print(
         f"{options.slots} answers at once, each of up to {batch.room} tokens with its prompt; conversations as "

@@ -120,7 +120,7 @@ class Piece:
         mask, places = None, memory.places[:count]
         if length == 1:
             if window:
-                mask = places > Tensor(count - 1 - window, device=q.device)
+                mask = places > Tensor._made_of(count - 1 - window, device=q.device)
         else:
             here = memory.places[count - length : count].reshape(length, 1)
             mask = places <= here
@@ -215,4 +215,4 @@ def turns(
     cosines, sines = (
         [[turn(angle) * strength for angle in row] for row in angles] for turn in (math.cos, math.sin)
     )
-    return Tensor(cosines, device=device), Tensor(sines, device=device)
+    return Tensor._made_of(cosines, device=device), Tensor._made_of(sines, device=device)

@@ -3,7 +3,8 @@
 In       requests of HTTP on 127.0.0.1
 Out      JSON, or pieces of it as they are written (server-sent events)
 Changes  nothing beside the engine's batch
-Next     questions.py (what is asked for), engine.py (who answers), answers.py (what is sent), page.html (who asks)
+Next     ../local_server.py (how it is reached), questions.py (what is asked for), engine.py (who answers),
+         answers.py (what is sent), page.html (who asks)
 
 Only this machine connects. Pages of other origins are refused, by name and by origin, as a browser would carry
 their requests here. Whoever hangs up, or takes too long for what it says or takes, frees the slot.
@@ -11,36 +12,26 @@ their requests here. Whoever hangs up, or takes too long for what it says or tak
 
 from __future__ import annotations
 
-import io
 import json
 import select
 import socket
 import sys
-import threading
 import time
 import traceback
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from hcq.errors import DriverError
 from hcq.frontend.errors import UsageError
 from hcq.frontend.llm.answers import Answer, hashed
-from hcq.frontend.llm.deadlines import Deadlines
 from hcq.frontend.llm.engine import Engine, Failed, Full
 from hcq.frontend.llm.questions import Reader, Refused
+from hcq.frontend.local_server import HOST, BadAddress, LocalHandler, LocalServer
 
-HOST = "127.0.0.1"
-NAMES = ("127.0.0.1", "localhost", "[::1]")  # how a browser may call us, also through `ssh -L`
 PAGE = Path(__file__).parent / "page.html"
 MAX_BODY_BYTES = 1 << 20
-MAX_CONNECTIONS = 64
-HEAD_SECONDS = 10.0  # for the line and the headers of a request, all together
 BODY_SECONDS = 30.0  # for its body
-WRITE_SECONDS = 30.0  # to take a piece of an answer
-SEND_BUFFER_BYTES = 1 << 16  # that wait in the kernel for who reads slowly
 STOP_SECONDS = 3.0  # for answers that are written to say that they end here
 JSON, STREAM, HTML = "application/json", "text/event-stream", "text/html; charset=utf-8"
 HEADERS = {
@@ -53,29 +44,19 @@ HEADERS = {
 QUESTIONS = {"/v1/chat/completions": True, "/v1/completions": False}
 
 
-class Server(ThreadingHTTPServer):
+class Server(LocalServer):
     """Answers for one model. `url` is where; serve_forever() answers, `stop` ends.
 
     seconds  that an answer may take
     """
-
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
 
     engine: Engine  # set once the port is had, and before anything is answered
 
     def __init__(self, reader: Reader, port: int = 0, seconds: float = 600.0):
         self.reader, self.seconds = reader, seconds
         self.began = int(time.time())
-        self._open: set[Any] = set()
-        self._lock = threading.Lock()
-        try:
-            super().__init__((HOST, port), _Handler)
-        except (OSError, OverflowError) as error:
-            raise DriverError(
-                f"[llm] cannot listen on {HOST}:{port} ({error}). Give another --port; 0 takes a free one."
-            ) from None
+        advice = "Give another --port; 0 takes a free one."
+        super().__init__(_Handler, port, "[llm]", advice)
 
     @property
     def url(self) -> str:
@@ -92,34 +73,11 @@ class Server(ThreadingHTTPServer):
         )
         return text.encode(), policy
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread for a connection; one too many is told so and closed."""
-        with self._lock:
-            is_taken = len(self._open) < MAX_CONNECTIONS
-            if is_taken:
-                self._open.add(request)
-        if is_taken:
-            super().process_request(request, client_address)
-            return
+    def crowded(self) -> bytes:
+        """One connection too many is told in the form of all other errors."""
         body = json.dumps(Refused("there are too many connections.", None, 503).body).encode()
         head = f"HTTP/1.1 503 Service Unavailable\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n"
-        try:
-            request.settimeout(1.0)
-            request.sendall(f"{head}Connection: close\r\n\r\n".encode() + body)
-        except OSError:
-            pass  # who does not listen either
-        self.shutdown_request(request)
-
-    def shutdown_request(self, request: Any) -> None:
-        """A connection ends."""
-        super().shutdown_request(request)
-        with self._lock:
-            self._open.discard(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no error of ours; anything else is, and is printed."""
-        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
-            super().handle_error(request, client_address)
+        return f"{head}Connection: close\r\n\r\n".encode() + body
 
     def stop(self) -> None:
         """Stop answering: what is being written ends, and says so."""
@@ -130,24 +88,10 @@ class Server(ThreadingHTTPServer):
         self.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     server: Server
     protocol_version = "HTTP/1.1"
     server_version = "hcq-llm"
-    sys_version = ""
-
-    def setup(self) -> None:
-        """Reads have deadlines."""
-        super().setup()
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        self._line = Deadlines(self.connection)
-        self.rfile.close()
-        self.rfile = io.BufferedReader(self._line)
-
-    def handle_one_request(self) -> None:
-        """One request, whose head has to be here in time."""
-        self._line.begin(HEAD_SECONDS)
-        super().handle_one_request()
 
     def do_GET(self) -> None:
         self._guarded(self._get)
@@ -163,9 +107,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _guarded(self, act: Any) -> None:
         try:
             self._check_origin()
-            act(urlsplit(self.path).path)
+            act(self.address().path)
         except Refused as refused:
             self._send(refused.status, refused.body)
+        except BadAddress as error:
+            self._send(400, Refused(str(error)).body)
         except UsageError as error:  # as of a tokenizer that has no token for a letter
             self._send(400, Refused(str(error)).body)
         except (ConnectionError, TimeoutError):
@@ -178,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _check_origin(self) -> None:
         host = self.headers.get("Host", "").lower()
         origin = self.headers.get("Origin", "").lower()
-        if host.rpartition(":")[0] not in NAMES and host not in NAMES:
+        if not self.is_called():
             raise Refused("this server answers to 127.0.0.1 and localhost only.", None, 403)
         if origin and origin != f"http://{host}":
             raise Refused(f"pages of {origin[:80]} may not ask here.", None, 403)
@@ -265,8 +211,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _is_listening(self) -> bool:
         """Whether the client is there still: one that hangs up can be read to its end."""
         try:
-            ready, _, _ = select.select([self.connection], [], [], 0)
-            return not ready or self.connection.recv(1, socket.MSG_PEEK) != b""
+            poll = select.poll()
+            poll.register(self.connection, select.POLLIN)
+            return not poll.poll(0) or self.connection.recv(1, socket.MSG_PEEK) != b""
         except (OSError, ValueError):
             return False
 
@@ -284,7 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
         if int(text) > MAX_BODY_BYTES:
             raise Refused(f"the body has {text} bytes; {MAX_BODY_BYTES} are taken.", None, 413)
         size, parts = int(text), list[bytes]()
-        self._line.begin(BODY_SECONDS)
+        self.line.begin(BODY_SECONDS)
         while size:
             try:
                 part = self.rfile.read1(size)
@@ -313,7 +260,6 @@ class _Handler(BaseHTTPRequestHandler):
             pass
 
     def _head(self, status: int, kind: str, more: dict[str, str]) -> None:
-        self.connection.settimeout(WRITE_SECONDS)  # of each piece that is written from here on
         self.send_response(status)
         for name, value in ({"Content-Type": kind} | HEADERS | more).items():
             self.send_header(name, value)
@@ -324,9 +270,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.command = self.command or ""
         self._send(code, Refused(message or self.responses.get(code, ("",))[0], None, code).body)
         self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal shows the address and stays quiet."""
 
 
 def serve(server: Server) -> None:

@@ -102,6 +102,7 @@ class Activation(Methods):
         value = (self > 0.0).where(self, self.expm1() * alpha)
         return self._like(ELU.of(value.node, self.node, const(alpha, self.node.dtype)))
 
+    @in_float
     def selu(self) -> Self:
         """scale * elu(x, alpha), with the constants that keep mean 0 and variance 1. Source: Klambauer et al. 2017.
 
@@ -162,6 +163,7 @@ class Activation(Methods):
         """
         return self._in_float(special.logsigmoid)
 
+    @in_float
     def softsign(self) -> Self:
         """x / (1 + |x|).
 
@@ -182,6 +184,7 @@ class Activation(Methods):
         low, high = (self._like(constant("hardtanh", bound, dtype)) for bound in (min_val, max_val))
         return (self <= low).where(low, (self >= high).where(high, self))
 
+    @in_float
     def hardsigmoid(self) -> Self:
         """relu6(x + 3) / 6.
 
@@ -190,6 +193,7 @@ class Activation(Methods):
         """
         return (self + 3).relu6() / 6
 
+    @in_float
     def hardswish(self) -> Self:
         """x * relu6(x + 3) / 6.
 

@@ -54,7 +54,7 @@ class Angles(Methods):
     def asinh(self) -> Self:
         """The number whose hyperbolic sine is x. Integers and bool become float32.
 
-        >>> print(Tensor([0, 1]).arcsinh())
+        >>> print(hcq.tensor([0, 1]).arcsinh())
         tensor([0.0000, 0.8814])
         """
         return self._in_float(angles.asinh)

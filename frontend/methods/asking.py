@@ -183,7 +183,7 @@ class Asking(Methods):
     def is_signed(self) -> bool:
         """True for a dtype that has numbers below zero.
 
-        >>> Tensor([1]).is_signed(), Tensor([True]).is_signed()
+        >>> hcq.tensor([1]).is_signed(), hcq.tensor([True]).is_signed()
         (True, False)
         """
         dtype = self.node.dtype
@@ -200,7 +200,7 @@ class Asking(Methods):
     def is_same_size(self, other: Core) -> bool:
         """True for the same shape.
 
-        >>> Tensor([1]).is_same_size(Tensor([[1]]))
+        >>> hcq.tensor([1]).is_same_size(hcq.tensor([[1]]))
         False
         """
         return self.node.shape == other.node.shape
@@ -208,7 +208,7 @@ class Asking(Methods):
     def ndimension(self) -> int:
         """How many axes: `dim`.
 
-        >>> Tensor([[1]]).ndimension()
+        >>> hcq.tensor([[1]]).ndimension()
         2
         """
         return len(self.node.shape)
@@ -216,7 +216,7 @@ class Asking(Methods):
     def nelement(self) -> int:
         """How many elements: `numel`.
 
-        >>> Tensor([[1, 2]]).nelement()
+        >>> hcq.tensor([[1, 2]]).nelement()
         2
         """
         return self.numel()
@@ -246,7 +246,7 @@ class Asking(Methods):
     def type_as(self, other: Core) -> Self:
         """These numbers in the dtype of another tensor.
 
-        >>> Tensor([1]).type_as(Tensor([0.5])).tolist()
+        >>> hcq.tensor([1]).type_as(Tensor([0.5])).tolist()
         [1.0]
         """
         return self.cast(other.node.dtype)

@@ -1,8 +1,8 @@
 """The base of every group of methods: what the groups call in one another.
 
 In       nothing; the declarations are for readers and for the type checker
-Out      `Methods`, from which every group derives, and nothing else; `in_float` and `meet_in_float`, for methods that
-         compute in float32; `narrowed` and `wide_in_autocast`, for what autocast() changes
+Out      `Methods`, from which every group derives, and nothing else; `in_float`, `in_float_together` and
+         `meet_in_float`, for methods that compute in float32; `narrowed` and `wide_in_autocast`, for autocast()
 Changes  nothing
 Next     core.py (what a tensor is made of), the other files of this folder (the groups), ../tensor.py (who joins them)
 
@@ -13,12 +13,12 @@ declared here, once: the group's own definition is found before it, and mypy com
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hcq.frontend.core import Core, autocast_dtype, thread_modes
 from hcq.frontend.nodes import broadcast, met
-from hcq.ir.dtype import DType, Scalar, dtypes
+from hcq.ir.dtype import DType, Scalar, dtypes, promote
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
@@ -53,11 +53,19 @@ class Methods(Core):
 
         def __init__(
             self,
-            data: Any,
+            data: Any = (),
             device: str | None = None,
             dtype: DType | None = None,
             requires_grad: bool = False,
         ) -> None: ...
+        @classmethod
+        def _made_of(
+            cls,
+            data: Any,
+            device: str | None = None,
+            dtype: DType | None = None,
+            requires_grad: bool = False,
+        ) -> Self: ...
 
         # tensor.py: memory, reading, writing, gradients
         def realize(self, *others: Any) -> Self: ...
@@ -101,7 +109,9 @@ class Methods(Core):
         def _divide(self, other: Any, reverse: bool) -> Self: ...
         def _float(self) -> Self: ...
         def _float_unary(self, op: Op) -> Self: ...
-        def _meet_scalar(self, call: str, a: Node, other: Any) -> tuple[Node, Node]: ...
+        def _meet_scalar(
+            self, call: str, a: Node, other: Any, is_whole: bool = False
+        ) -> tuple[Node, Node]: ...
         def _operand(self, call: str, other: Any) -> Self: ...
         def _unary(self, op: Op) -> Self: ...
         def __add__(self, other: Any) -> Self: ...
@@ -163,6 +173,7 @@ class Methods(Core):
         def _index_like(self, call: str, index: Self, axis: int) -> Self: ...
         def _scattered(self, key: Any, value: Self) -> Self: ...
         def all(self, dim: Axes = None, keepdim: bool = False) -> Self: ...
+        def _extreme(self, op: Op, call: str, dim: Axes, keepdim: bool = False) -> Self: ...
         def amin(self, dim: Axes = None, keepdim: bool = False) -> Self: ...
         def any(self, dim: Axes = None, keepdim: bool = False) -> Self: ...
         def argmax(self, dim: int | None = None, keepdim: bool = False) -> Self: ...
@@ -274,6 +285,7 @@ class Methods(Core):
         ) -> Self: ...
         def sum(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self: ...
         def matmul(self, other: Self) -> Self: ...
+        def _matmul(self, other: Self) -> Self: ...
         def log_softmax(self, dim: int = -1, dtype: DType | None = None) -> Self: ...
         def softmax(self, dim: int = -1, dtype: DType | None = None) -> Self: ...
         def __getitem__(self, key: Any) -> Self: ...
@@ -282,13 +294,15 @@ class Methods(Core):
 def meet_in_float(call: str, x: Any, other: Any) -> tuple[Node, Node, DType]:
     """Two operands broadcast in float32 or float64, to be computed with, and the dtype that the result then gets."""
     if isinstance(other, (bool, int, float)):
-        a, b = x._meet_scalar(call, x.node, other)
+        a, b = x._meet_scalar(call, x.node, other, True)
+        have = x.node.dtype if x.node.dtype.is_float else a.dtype
     else:
         b = x._operand(call, other).node
         x._same_device(call, x._operand(call, other))
         dtype = met(x.node, b)
         a, b = broadcast(call, x.node.cast(dtype), b.cast(dtype))
-    have = a.dtype if a.dtype.is_float else dtypes.float32
+        have = dtype
+    have = have if have.is_float else dtypes.float32
     wide = have if have.itemsize >= 4 else dtypes.float32
     return a.cast(wide), b.cast(wide), have
 
@@ -314,9 +328,48 @@ def in_float(method: Method) -> Method:
         if have.is_float and have.itemsize >= 4:
             return method(self, *args, **kwargs)
         result = method(self.cast(dtypes.float32), *args, **kwargs)
-        return result.cast(have) if have.is_float else result
+        return rounded(result, have) if have.is_float else result
 
     return wrapped  # type: ignore[return-value]
+
+
+def in_float_together(method: Method) -> Method:
+    """`in_float` with every tensor that is given; the result is rounded to the dtype in which narrow floats meet."""
+
+    @wraps(method)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = [x for x in (self, *args, *kwargs.values()) if isinstance(x, Core)]
+        if not any(is_narrow(x.node.dtype) for x in given):
+            return method(self, *args, **kwargs)
+        floats = [x for x in given if x.node.dtype.is_float]
+        have = reduce(
+            promote, [x.node.dtype for x in floats if x.node.shape] or [x.node.dtype for x in floats]
+        )
+        result = method(
+            widened(self), *map(widened, args), **{name: widened(x) for name, x in kwargs.items()}
+        )
+        return rounded(result, have)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def is_narrow(dtype: DType) -> bool:
+    """Whether it is a float of less than 32 bits."""
+    return dtype.is_float and dtype.itemsize < 4
+
+
+def widened(value: Any) -> Any:
+    """A tensor of narrow floats in float32; anything else as it is."""
+    return value.cast(dtypes.float32) if isinstance(value, Core) and is_narrow(value.node.dtype) else value  # type: ignore[attr-defined]
+
+
+def rounded(result: Any, dtype: DType) -> Any:
+    """What was computed in float32 in a narrow format; tuples part by part, what is no such tensor as it is."""
+    if type(result) is tuple:
+        return tuple([rounded(part, dtype) for part in result])
+    if isinstance(result, Core) and result.node.dtype is dtypes.float32 and is_narrow(dtype):
+        return result.cast(dtype)  # type: ignore[attr-defined]
+    return result
 
 
 def wide_in_autocast(method: Method) -> Method:

@@ -26,7 +26,7 @@ class Bits(Methods):
     def bitwise_and(self, other: Any) -> Self:
         """self & other, of integers or bool; shapes broadcast.
 
-        >>> Tensor([12, 10]).bitwise_and(6).tolist()
+        >>> hcq.tensor([12, 10]).bitwise_and(6).tolist()
         [4, 2]
         """
         return self & other
@@ -34,7 +34,7 @@ class Bits(Methods):
     def bitwise_or(self, other: Any) -> Self:
         """self | other, of integers or bool; shapes broadcast.
 
-        >>> Tensor([12, 10]).bitwise_or(Tensor([[1], [0]])).tolist()
+        >>> hcq.tensor([12, 10]).bitwise_or(hcq.tensor([[1], [0]])).tolist()
         [[13, 11], [12, 10]]
         """
         return self | other
@@ -42,7 +42,7 @@ class Bits(Methods):
     def bitwise_xor(self, other: Any) -> Self:
         """self ^ other, of integers or bool; shapes broadcast.
 
-        >>> Tensor([12, 10]).bitwise_xor(6).tolist()
+        >>> hcq.tensor([12, 10]).bitwise_xor(6).tolist()
         [10, 12]
         """
         return self ^ other
@@ -50,7 +50,7 @@ class Bits(Methods):
     def bitwise_not(self) -> Self:
         """~self, of integers or bool.
 
-        >>> Tensor([0, 5]).bitwise_not().tolist(), Tensor([True]).bitwise_not().tolist()
+        >>> hcq.tensor([0, 5]).bitwise_not().tolist(), hcq.tensor([True]).bitwise_not().tolist()
         ([-1, -6], [False])
         """
         return ~self
@@ -58,7 +58,7 @@ class Bits(Methods):
     def bitwise_left_shift(self, other: Any) -> Self:
         """self << other, of integers; shapes broadcast.
 
-        >>> Tensor([1, 3]).bitwise_left_shift(2).tolist()
+        >>> hcq.tensor([1, 3]).bitwise_left_shift(2).tolist()
         [4, 12]
         """
         return self << other
@@ -66,7 +66,7 @@ class Bits(Methods):
     def bitwise_right_shift(self, other: Any) -> Self:
         """self >> other, of integers, which keeps the sign; shapes broadcast.
 
-        >>> Tensor([8, -8]).bitwise_right_shift(1).tolist()
+        >>> hcq.tensor([8, -8]).bitwise_right_shift(1).tolist()
         [4, -4]
         """
         return self >> other
@@ -74,7 +74,7 @@ class Bits(Methods):
     def gcd(self, other: Any) -> Self:
         """The greatest whole number that divides both, 0 or more; of 0 and x it is |x|. Shapes broadcast.
 
-        >>> Tensor([12, 0, -6]).gcd(Tensor([18, 5, 4])).tolist()
+        >>> hcq.tensor([12, 0, -6]).gcd(hcq.tensor([18, 5, 4])).tolist()
         [6, 5, 2]
         """
         a, b = self._whole_pair("gcd", other)
@@ -87,7 +87,7 @@ class Bits(Methods):
     def lcm(self, other: Any) -> Self:
         """The least whole number that both divide, 0 or more; 0 if either is 0. Shapes broadcast.
 
-        >>> Tensor([4, 0]).lcm(Tensor([6, 5])).tolist()
+        >>> hcq.tensor([4, 0]).lcm(hcq.tensor([6, 5])).tolist()
         [12, 0]
         """
         a, b = self._whole_pair("lcm", other)

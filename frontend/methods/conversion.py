@@ -129,7 +129,7 @@ class Conversion(Methods):
     def byte(self) -> Self:
         """As uint8.
 
-        >>> Tensor([300, -1]).byte().tolist()
+        >>> hcq.tensor([300, -1]).byte().tolist()
         [44, 255]
         """
         return self.cast(dtypes.uint8)
@@ -137,7 +137,7 @@ class Conversion(Methods):
     def char(self) -> Self:
         """As int8.
 
-        >>> Tensor([300, 200]).char().tolist()
+        >>> hcq.tensor([300, 200]).char().tolist()
         [44, -56]
         """
         return self.cast(dtypes.int8)
@@ -145,7 +145,7 @@ class Conversion(Methods):
     def short(self) -> Self:
         """As int16.
 
-        >>> Tensor([40000]).short().tolist()
+        >>> hcq.tensor([40000]).short().tolist()
         [-25536]
         """
         return self.cast(dtypes.int16)
@@ -169,7 +169,7 @@ class Conversion(Methods):
     def float(self) -> Self:
         """As float32.
 
-        >>> Tensor([16777217]).float().tolist()
+        >>> hcq.tensor([16777217]).float().tolist()
         [16777216.0]
         """
         return self.cast(dtypes.float32)
@@ -177,7 +177,7 @@ class Conversion(Methods):
     def double(self) -> Self:
         """As float64.
 
-        >>> Tensor([1, 2]).double().dtype
+        >>> hcq.tensor([1, 2]).double().dtype
         dtypes.float64
         """
         return self.cast(dtypes.float64)

@@ -26,7 +26,7 @@ class Counting(Methods):
     def bincount(self, weights: Self | None = None, minlength: int = 0) -> Self:
         """How often each of 0, 1, 2, ... stands in a vector, or the sum of its weights. Reads the greatest back.
 
-        >>> Tensor([1, 3, 1]).bincount().tolist()
+        >>> hcq.tensor([1, 3, 1]).bincount().tolist()
         [0, 2, 0, 1]
         """
         if len(self.node.shape) != 1 or not (self.node.dtype.is_integer or self.node.dtype.is_bool):
@@ -84,7 +84,7 @@ class Counting(Methods):
         values   of any shape for a vector; else of the same leading sizes
         sorter   the indices that sort this tensor, where it is not sorted itself
 
-        >>> Tensor([1, 3, 5]).searchsorted(Tensor([3, 4])).tolist()
+        >>> hcq.tensor([1, 3, 5]).searchsorted(hcq.tensor([3, 4])).tolist()
         [1, 2]
         """
         if side not in (None, "left", "right"):
@@ -115,7 +115,7 @@ class Counting(Methods):
     def bucketize(self, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Self:
         """Which of the parts between sorted boundaries each element lies in; see `searchsorted`.
 
-        >>> x, edges = Tensor([1, 3, 5]), Tensor([1, 3])
+        >>> x, edges = hcq.tensor([1, 3, 5]), hcq.tensor([1, 3])
         >>> x.bucketize(edges).tolist(), x.bucketize(edges, right=True).tolist()
         ([0, 1, 2], [1, 2, 2])
         """
@@ -125,7 +125,7 @@ class Counting(Methods):
     def isin(self, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Self:
         """True where an element is one of others; bool. assume_unique says nothing here.
 
-        >>> Tensor([1, 2, 3]).isin(Tensor([3, 1])).tolist()
+        >>> hcq.tensor([1, 2, 3]).isin(hcq.tensor([3, 1])).tolist()
         [True, False, True]
         """
         others = self._operand("isin", test_elements).flatten()
@@ -143,7 +143,7 @@ class Counting(Methods):
 
         return_inverse   also where each element went; return_counts  also how often each was there
 
-        >>> values, inverse = Tensor([3, 1, 3]).unique(return_inverse=True)
+        >>> values, inverse = hcq.tensor([3, 1, 3]).unique(return_inverse=True)
         >>> values.tolist(), inverse.tolist()
         ([1, 3], [1, 0, 1])
         """
@@ -162,9 +162,9 @@ class Counting(Methods):
         )
 
     def _answers(self, values: Any, places: Any, often: Any, inverse: bool, counts: bool) -> Any:
-        result = [self._kind(values, device=self.device)]
-        result += [self._kind(places, device=self.device)] if inverse else []
-        result += [self._kind(often, device=self.device)] if counts else []
+        result = [self._kind._made_of(values, device=self.device)]
+        result += [self._kind._made_of(places, device=self.device)] if inverse else []
+        result += [self._kind._made_of(often, device=self.device)] if counts else []
         return tuple(result) if len(result) > 1 else result[0]
 
     def unique_consecutive(
@@ -172,7 +172,7 @@ class Counting(Methods):
     ) -> Any:
         """The elements, or slices along an axis, without those equal to the one before. Computes and reads back.
 
-        >>> values, counts = Tensor([1, 1, 2, 1]).unique_consecutive(return_counts=True)
+        >>> values, counts = hcq.tensor([1, 1, 2, 1]).unique_consecutive(return_counts=True)
         >>> values.tolist(), counts.tolist()
         ([1, 2, 1], [2, 1, 1])
         """

@@ -260,7 +260,7 @@ class Creation(Methods):
     ) -> Self:
         """One number in this tensor's shape, and in its dtype and on its device unless others are given.
 
-        >>> Tensor([1, 2]).full_like(7).tolist()
+        >>> hcq.tensor([1, 2]).full_like(7).tolist()
         [7, 7]
         """
         number = constant_element("full_like", fill_value, dtype or self.node.dtype)
@@ -300,7 +300,7 @@ class Creation(Methods):
     ) -> Self:
         """Ones in this tensor's shape, and in its dtype and on its device unless others are given.
 
-        >>> Tensor([[True], [False]]).ones_like().tolist()
+        >>> hcq.tensor([[True], [False]]).ones_like().tolist()
         [[True], [True]]
         """
         return self.full_like(1, dtype, device, requires_grad)
@@ -310,7 +310,7 @@ class Creation(Methods):
     ) -> Self:
         """Zeros in this tensor's shape, and in its dtype and on its device unless others are given.
 
-        >>> Tensor([1, 2]).empty_like().dtype
+        >>> hcq.tensor([1, 2]).empty_like().dtype
         dtypes.int64
         """
         return self.full_like(0, dtype, device, requires_grad)
@@ -348,7 +348,7 @@ class Creation(Methods):
         offset   how many columns right of the main diagonal; negative, rows below it
         Raises   UsageError unless dim1 and dim2 are two axes
 
-        >>> Tensor([[1, 2], [3, 4]]).diagonal(1).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).diagonal(1).tolist()
         [2]
         """
         first, second = self._axis_of("diagonal", dim1), self._axis("diagonal", dim2)
@@ -377,7 +377,7 @@ class Creation(Methods):
     def diag(self, diagonal: int = 0) -> Self:
         """A matrix with this vector on a diagonal, (n,) -> (n, n) for the main one; or that diagonal of a matrix.
 
-        >>> Tensor([1, 2]).diag(1).tolist(), Tensor([[1, 2], [3, 4]]).diag().tolist()
+        >>> hcq.tensor([1, 2]).diag(1).tolist(), hcq.tensor([[1, 2], [3, 4]]).diag().tolist()
         ([[0, 1, 0], [0, 0, 2], [0, 0, 0]], [1, 4])
         """
         if len(self.node.shape) != 1:
@@ -389,7 +389,7 @@ class Creation(Methods):
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Self:
         """The last axis on a diagonal of two new axes, zero around it: the inverse of `diagonal`.
 
-        >>> Tensor.ones(5, 3).diag_embed().shape, Tensor([7]).diag_embed(1).tolist()
+        >>> Tensor.ones(5, 3).diag_embed().shape, hcq.tensor([7]).diag_embed(1).tolist()
         ((5, 3, 3), [[0, 7], [0, 0]])
         """
         if not self.node.shape:
@@ -416,7 +416,7 @@ class Creation(Methods):
     def diagflat(self, offset: int = 0) -> Self:
         """A matrix with all elements, in row-major order, on a diagonal.
 
-        >>> Tensor([[1], [2]]).diagflat().tolist()
+        >>> hcq.tensor([[1], [2]]).diagflat().tolist()
         [[1, 0], [0, 2]]
         """
         return self.flatten().diag_embed(offset)

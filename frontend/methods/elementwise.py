@@ -16,7 +16,7 @@ from hcq.checks import shown
 from hcq.frontend.core import Core
 from hcq.frontend.errors import NotReal, UsageError
 from hcq.frontend.meeting import in_complex
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, in_float_together
 from hcq.frontend.nodes import (
     broadcast,
     broadcast_shape,
@@ -45,9 +45,18 @@ _SIGNS = {
 _COMPARISONS = frozenset({Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE})
 
 
+# what rounds once a number has gone in: others choose one of the two, or compare
+_ROUNDED = frozenset({Op.ADD, Op.MUL, Op.DIV, Op.FLOORDIV, Op.MOD})
+
+
 def _compares_whole(op: Op, a: Node, b: Node) -> bool:
     """Whether two integers are compared, which each are the number that they are."""
     return op in _COMPARISONS and not (a.dtype.is_float or b.dtype.is_float)
+
+
+def _is_beside_one(a: Node, b: Node, dtype: DType) -> bool:
+    """Whether one of no axes meets another in the other's dtype, a narrow float: it goes in as a number does."""
+    return dtype.is_float and dtype.itemsize < 4 and (a.shape == ()) is not (b.shape == ())
 
 
 class Elementwise(Methods):
@@ -58,8 +67,13 @@ class Elementwise(Methods):
     # -- how two operands meet --
 
     def _binary(self, op: Op, other: Any, reverse: bool = False, result: DType | None = None) -> Self:
-        """`self op other` (or other op self) in the dtype both promote to, which is the result's unless given."""
+        """`self op other` (or other op self) in the dtype both promote to, which is the result's unless given.
+
+        A number beside a narrow float is not rounded to it first: where it does not fit, both are computed with in
+        float32, and the result is rounded. A comparison and a choice are made in the narrow format, as in PyTorch.
+        """
         a = self.node
+        narrow: DType | None = None
         try:
             if isinstance(other, Core):
                 b = other.node
@@ -67,32 +81,44 @@ class Elementwise(Methods):
                     self._same_device(_SIGNS[op], other)
                 if a.dtype is not b.dtype:
                     dtype = promote(a.dtype, b.dtype) if _compares_whole(op, a, b) else met(a, b)
+                    if op in _ROUNDED and _is_beside_one(a, b, dtype):
+                        narrow, dtype = dtype, dtypes.float32
                     a, b = a.cast(dtype), b.cast(dtype)
                 shape = a._shape  # most have been asked for theirs
                 if (shape is None or shape != b._shape) and a.shape != b.shape and a.shape and b.shape:
                     a, b = broadcast(_SIGNS[op], a, b)
             else:
-                a, b = self._meet_scalar(_SIGNS[op], a, other)
+                a, b = self._meet_scalar(_SIGNS[op], a, other, op in _ROUNDED)
+                if a.dtype.itemsize > self.node.dtype.itemsize and self.node.dtype.is_float:
+                    narrow = self.node.dtype
         except NotReal:
             return in_complex(_SIGNS[op], self, other, reverse=reverse)  # type: ignore[no-any-return]
         if a.dtype.rank == 1 and a.dtype.is_storage_only:
             a, b, narrow = a.cast(dtypes.float32), b.cast(dtypes.float32), a.dtype
-            made = Node(op, result or a.dtype, (b, a) if reverse else (a, b))
-            return self._like(made if result else made.cast(narrow))
-        return self._like(Node(op, result or a.dtype, (b, a) if reverse else (a, b)))
+        made = Node(op, result or a.dtype, (b, a) if reverse else (a, b))
+        return self._like(made if narrow is None or result else made.cast(narrow))
 
-    def _meet_scalar(self, call: str, a: Node, other: Any) -> tuple[Node, Node]:
+    def _meet_scalar(self, call: str, a: Node, other: Any, is_whole: bool = False) -> tuple[Node, Node]:
+        """A node and a number, or data, in the dtype that they meet in.
+
+        is_whole   a number that a narrow float cannot hold is not rounded: the two meet in float32
+        """
         kind = type(other)
         if kind is float or kind is int or kind is bool:
             dtype = a.dtype
             if (kind is float and dtype.kind is not Kind.FLOAT) or (kind is int and dtype.kind is Kind.BOOL):
                 dtype = promote_scalar(dtype, other)
                 a = a.cast(dtype)
-            return a, _number(call, other, dtype)
+            number = _number(call, other, dtype)
+            if is_whole and dtype.itemsize < 4 and dtype.is_float and number.arg != other and other == other:
+                return a.cast(dtypes.float32), _number(call, other, dtypes.float32)
+            return a, number
         if isinstance(other, (bool, int, float)) or (
             hasattr(other, "item") and getattr(other, "shape", None) == ()
         ):
-            return self._meet_scalar(call, a, _plain(other))  # a NumPy number counts as a Python one
+            return self._meet_scalar(
+                call, a, _plain(other), is_whole
+            )  # a NumPy number counts as a Python one
         tensor = self._operand(call, other)
         b = tensor.node
         dtype = met(a, b)
@@ -113,7 +139,7 @@ class Elementwise(Methods):
             or hasattr(other, "__index__")
         )
         if is_data and not isinstance(other, type):
-            return self._kind(other, device=self.device)
+            return self._kind._made_of(other, device=self.device)
         raise UsageError(
             f"[{call}] {shown(other)}: expected a Tensor, a number, a list or an array, got {type(other).__name__}."
         )
@@ -149,7 +175,7 @@ class Elementwise(Methods):
     def __add__(self, other: Any) -> Self:
         """self + other: shapes broadcast, dtypes promote.
 
-        >>> (Tensor([1, 2]) + Tensor([[10], [20]])).tolist()
+        >>> (hcq.tensor([1, 2]) + hcq.tensor([[10], [20]])).tolist()
         [[11, 12], [21, 22]]
         """
         return self._binary(Op.ADD, other)
@@ -157,10 +183,17 @@ class Elementwise(Methods):
     def add(self, other: Any, alpha: Any = 1) -> Self:
         """self + alpha * other; shapes broadcast, dtypes promote.
 
-        >>> Tensor([1, 2]).add(Tensor([10]), alpha=3).tolist()
+        >>> hcq.tensor([1, 2]).add(hcq.tensor([10]), alpha=3).tolist()
         [31, 32]
         """
-        return self._binary(Op.ADD, self._weighed("add", other, alpha))
+        if type(alpha) is int and alpha == 1:
+            return self._binary(Op.ADD, other)
+        return self._plus_weighed("add", other, alpha)
+
+    @in_float_together
+    def _plus_weighed(self, call: str, other: Any, alpha: Any) -> Self:
+        other = self._weighed(call, other, alpha)
+        return self + other if call == "add" else self - other
 
     def _weighed(self, call: str, other: Any, alpha: Any) -> Any:
         """alpha * other, which keeps its dtype; whole tensors have no fractions."""
@@ -172,8 +205,13 @@ class Elementwise(Methods):
             raise UsageError(
                 f"[{call}] alpha={alpha} for {kinds[0].name} and {kinds[1].name}: give a whole one."
             )
-        if other.node.dtype.is_bool:
-            return other & alpha if isinstance(alpha, bool) else other * alpha
+        dtype = met(self.node, other.node)
+        if dtype.is_bool:
+            return other & bool(alpha)
+        if (
+            other.node.dtype.kind is not dtype.kind
+        ):  # bools and integers are weighed as what they are added to
+            other = other.cast(dtype)
         return other * alpha
 
     def __radd__(self, other: Any) -> Self:
@@ -201,10 +239,12 @@ class Elementwise(Methods):
     def sub(self, other: Any, alpha: Any = 1) -> Self:
         """self - alpha * other; shapes broadcast, dtypes promote. Raises UsageError for two bools.
 
-        >>> Tensor([10, 20]).sub(Tensor([1]), alpha=3).tolist()
+        >>> hcq.tensor([10, 20]).sub(hcq.tensor([1]), alpha=3).tolist()
         [7, 17]
         """
-        return self - self._weighed("sub", other, alpha)
+        if type(alpha) is int and alpha == 1:
+            return self - other
+        return self._plus_weighed("sub", other, alpha)
 
     def __rsub__(self, other: Any) -> Self:
         self._refuse_bool("-")
@@ -216,7 +256,7 @@ class Elementwise(Methods):
     def __mul__(self, other: Any) -> Self:
         """self * other: shapes broadcast, dtypes promote.
 
-        >>> Tensor([1, 2]).mul(Tensor([[1], [10]])).tolist(), Tensor([3]).mul(0.5).tolist()
+        >>> hcq.tensor([1, 2]).mul(hcq.tensor([[1], [10]])).tolist(), hcq.tensor([3]).mul(0.5).tolist()
         ([[1, 2], [10, 20]], [1.5])
         """
         return self._binary(Op.MUL, other)
@@ -229,7 +269,7 @@ class Elementwise(Methods):
     def __truediv__(self, other: Any) -> Self:
         """self / other: shapes broadcast; integers are divided as float32. By zero it is an infinity or NaN.
 
-        >>> Tensor([1, 2, 0]).true_divide(Tensor([2, 0, 0])).tolist()
+        >>> hcq.tensor([1, 2, 0]).true_divide(hcq.tensor([2, 0, 0])).tolist()
         [0.5, inf, nan]
         """
         return self._divide(other, reverse=False)
@@ -237,7 +277,7 @@ class Elementwise(Methods):
     def div(self, other: Any, rounding_mode: str | None = None) -> Self:
         """self / other; or the quotient rounded down ("floor": self // other), or towards zero ("trunc").
 
-        >>> Tensor([-7, 7]).div(2, rounding_mode="trunc").tolist()
+        >>> hcq.tensor([-7, 7]).div(2, rounding_mode="trunc").tolist()
         [-3, 3]
         """
         if rounding_mode is None:
@@ -270,7 +310,7 @@ class Elementwise(Methods):
     def __neg__(self) -> Self:
         """-self; of unsigned integers it wraps. Raises UsageError for bool.
 
-        >>> Tensor([1, -2]).neg().tolist(), Tensor([1], dtype=hcq.uint8).neg().tolist()
+        >>> hcq.tensor([1, -2]).neg().tolist(), Tensor([1], dtype=hcq.uint8).neg().tolist()
         ([-1, 2], [255])
         """
         self._refuse_bool("-")
@@ -286,7 +326,7 @@ class Elementwise(Methods):
     def __lt__(self, other: Any) -> Self:
         """self < other: bool; shapes broadcast.
 
-        >>> Tensor([1, 2, 3]).lt(2).tolist()
+        >>> hcq.tensor([1, 2, 3]).lt(2).tolist()
         [True, False, False]
         """
         return self._compare(Op.CMPLT, other)
@@ -296,7 +336,7 @@ class Elementwise(Methods):
     def __le__(self, other: Any) -> Self:
         """self <= other: bool; shapes broadcast.
 
-        >>> Tensor([1, 2]).le(Tensor([[1], [2]])).tolist()
+        >>> hcq.tensor([1, 2]).le(hcq.tensor([[1], [2]])).tolist()
         [[True, False], [True, True]]
         """
         return self._compare(Op.CMPLE, other)
@@ -306,7 +346,7 @@ class Elementwise(Methods):
     def __gt__(self, other: Any) -> Self:
         """self > other: bool; shapes broadcast.
 
-        >>> Tensor([1, 2, 3]).gt(2).tolist()
+        >>> hcq.tensor([1, 2, 3]).gt(2).tolist()
         [False, False, True]
         """
         return self._compare(Op.CMPLT, other, reverse=True)
@@ -316,7 +356,7 @@ class Elementwise(Methods):
     def __ge__(self, other: Any) -> Self:
         """self >= other: bool; shapes broadcast.
 
-        >>> Tensor([1, 2, 3]).ge(2).tolist()
+        >>> hcq.tensor([1, 2, 3]).ge(2).tolist()
         [False, True, True]
         """
         return self._compare(Op.CMPLE, other, reverse=True)
@@ -340,7 +380,7 @@ class Elementwise(Methods):
     def ne(self, other: Any) -> Self:
         """self != other: bool; shapes broadcast.
 
-        >>> Tensor([1, 2]).ne(1).tolist()
+        >>> hcq.tensor([1, 2]).ne(1).tolist()
         [False, True]
         """
         return self != other
@@ -389,7 +429,7 @@ class Elementwise(Methods):
     def logical_and(self, other: Any) -> Self:
         """True where both are not zero; bool. Shapes broadcast.
 
-        >>> Tensor([0, 1, 2]).logical_and(Tensor([1, 0, 3])).tolist()
+        >>> hcq.tensor([0, 1, 2]).logical_and(hcq.tensor([1, 0, 3])).tolist()
         [False, False, True]
         """
         return self.cast(dtypes.bool) & self._operand("logical_and", other).cast(dtypes.bool)
@@ -397,7 +437,7 @@ class Elementwise(Methods):
     def logical_or(self, other: Any) -> Self:
         """True where either is not zero; bool. Shapes broadcast.
 
-        >>> Tensor([0, 0, 2]).logical_or(Tensor([0, 1, 0])).tolist()
+        >>> hcq.tensor([0, 0, 2]).logical_or(hcq.tensor([0, 1, 0])).tolist()
         [False, True, True]
         """
         return self.cast(dtypes.bool) | self._operand("logical_or", other).cast(dtypes.bool)
@@ -405,7 +445,7 @@ class Elementwise(Methods):
     def logical_xor(self, other: Any) -> Self:
         """True where exactly one is not zero; bool. Shapes broadcast.
 
-        >>> Tensor([0, 1, 2]).logical_xor(Tensor([0, 0, 3])).tolist()
+        >>> hcq.tensor([0, 1, 2]).logical_xor(hcq.tensor([0, 0, 3])).tolist()
         [False, True, False]
         """
         return self.cast(dtypes.bool) ^ self._operand("logical_xor", other).cast(dtypes.bool)
@@ -448,7 +488,7 @@ class Elementwise(Methods):
     def minimum(self, other: Any) -> Self:
         """The lesser of two, in the dtype both promote to; NaN if either is NaN. Shapes broadcast.
 
-        >>> Tensor([1, 5]).minimum(Tensor([[2], [0]])).tolist()
+        >>> hcq.tensor([1, 5]).minimum(hcq.tensor([[2], [0]])).tolist()
         [[1, 2], [0, 0]]
         """
         return self._binary(Op.MIN, other)
@@ -482,7 +522,7 @@ class Elementwise(Methods):
         The dtype is what the two values promote to. The condition alone gives the indices of what is true, as a tuple
         of a vector for each axis: see `nonzero`. Raises UsageError for a condition that is not bool.
 
-        >>> (Tensor([1, -2]) > 0).where(Tensor([10, 20]), 0).tolist()
+        >>> (hcq.tensor([1, -2]) > 0).where(hcq.tensor([10, 20]), 0).tolist()
         [10, 0]
         """
         if if_true is None and if_false is None:
@@ -523,7 +563,7 @@ class Elementwise(Methods):
         """`value` where the mask is true, this tensor elsewhere; its dtype stays. The mask broadcasts.
 
         >>> x = Tensor([[0.0, 1.0], [2.0, 3.0]])
-        >>> x.masked_fill(Tensor([True, False]), -1.0).tolist()
+        >>> x.masked_fill(hcq.tensor([True, False]), -1.0).tolist()
         [[-1.0, 1.0], [-1.0, 3.0]]
         """
         if not isinstance(value, (bool, int, float)):
@@ -534,6 +574,7 @@ class Elementwise(Methods):
             self,
         )
 
+    @in_float_together
     def lerp(self, end: Any, weight: Any) -> Self:
         """self + (end - self) * weight; shapes broadcast.
 
@@ -542,6 +583,7 @@ class Elementwise(Methods):
         """
         return self + (self._operand("lerp", end) - self) * weight
 
+    @in_float_together
     def addcmul(self, a: Self, b: Self, value: Any = 1) -> Self:
         """self + value * a * b; shapes broadcast.
 
@@ -550,6 +592,7 @@ class Elementwise(Methods):
         """
         return self + (a * b if type(value) is int and value == 1 else a * b * value)
 
+    @in_float_together
     def addcdiv(self, a: Self, b: Self, value: Any = 1) -> Self:
         """self + value * a / b; shapes broadcast.
 

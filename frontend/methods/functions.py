@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.frontend.derivatives import FLAT, Rule
 from hcq.frontend.errors import DivisionByZero, UsageError
 from hcq.frontend.function import Function, constant_in, same
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, in_float_together
 from hcq.frontend.nodes import (
     absolute,
     both,
@@ -55,7 +55,7 @@ class Functions(Methods):
     def __mod__(self, other: Any) -> Self:
         """self % other: the rest of a division rounded down, with the sign of the divisor, as in Python.
 
-        >>> Tensor([-7, 7]).remainder(3).tolist()
+        >>> hcq.tensor([-7, 7]).remainder(3).tolist()
         [2, 1]
         """
         return self._modulo(other, reverse=False)
@@ -65,7 +65,7 @@ class Functions(Methods):
     def floor_divide(self, other: Any) -> Self:
         """self // other: the quotient rounded down. Shapes broadcast, dtypes promote.
 
-        >>> Tensor([-7, 7]).floor_divide(2).tolist()
+        >>> hcq.tensor([-7, 7]).floor_divide(2).tolist()
         [-4, 3]
         """
         return self._floor_divide(other, reverse=False)
@@ -73,6 +73,7 @@ class Functions(Methods):
     def __rmod__(self, other: Any) -> Self:
         return self._modulo(other, reverse=True)
 
+    @in_float_together
     def _floor_divide(self, other: Any, reverse: bool) -> Self:
         x, y = self._pair("//", other, reverse)
         if not x.node.dtype.is_float:
@@ -80,6 +81,7 @@ class Functions(Methods):
         value = _whole_quotient(x.node, y.node)
         return x._like(QUOTIENT.of(value.cast(x.node.dtype), x.node, y.node))
 
+    @in_float_together
     def _modulo(self, other: Any, reverse: bool) -> Self:
         x, y = self._pair("%", other, reverse)
         if not x.node.dtype.is_float:
@@ -108,12 +110,13 @@ class Functions(Methods):
     def __divmod__(self, other: Any) -> tuple[Self, Self]:
         return self // other, self % other
 
+    @in_float_together
     def fmod(self, other: Any) -> Self:
         """The rest of a division rounded towards zero, with the sign of the dividend. Shapes broadcast, dtypes promote.
 
         Raises  DivisionByZero for integers by the number 0
 
-        >>> Tensor([-7, 7]).fmod(3).tolist()
+        >>> hcq.tensor([-7, 7]).fmod(3).tolist()
         [-1, 1]
         """
         x, y = self._pair("fmod", other, reverse=False)
@@ -139,7 +142,7 @@ class Functions(Methods):
     def exp2(self) -> Self:
         """2 ** x; integers and bool become float32.
 
-        >>> Tensor([-1, 0, 3]).exp2().tolist()
+        >>> hcq.tensor([-1, 0, 3]).exp2().tolist()
         [0.5, 1.0, 8.0]
         """
         return self._float_unary(Op.EXP2)
@@ -163,7 +166,7 @@ class Functions(Methods):
     def log10(self) -> Self:
         """Logarithm to base 10; NaN below zero, -inf at zero; integers and bool become float32.
 
-        >>> print(Tensor([1000, 1]).log10())
+        >>> print(hcq.tensor([1000, 1]).log10())
         tensor([3., 0.])
         """
         return self.log2() * math.log10(2.0)
@@ -195,7 +198,7 @@ class Functions(Methods):
     def sqrt(self) -> Self:
         """Square root; NaN below zero; integers and bool become float32.
 
-        >>> Tensor([9, 2**20]).sqrt().tolist(), Tensor([-1.0]).sqrt().tolist()
+        >>> hcq.tensor([9, 2**20]).sqrt().tolist(), Tensor([-1.0]).sqrt().tolist()
         ([3.0, 1024.0], [nan])
         """
         return self._float_unary(Op.SQRT)
@@ -211,7 +214,7 @@ class Functions(Methods):
     def reciprocal(self) -> Self:
         """1 / x; integers and bool become float32.
 
-        >>> Tensor([2, 0]).reciprocal().tolist()
+        >>> hcq.tensor([2, 0]).reciprocal().tolist()
         [0.5, inf]
         """
         return self._divide(1.0, reverse=True)
@@ -219,7 +222,7 @@ class Functions(Methods):
     def square(self) -> Self:
         """x * x; of bools int64, as in PyTorch.
 
-        >>> Tensor([-3, 4]).square().tolist()
+        >>> hcq.tensor([-3, 4]).square().tolist()
         [9, 16]
         """
         if self.node.dtype.is_bool:
@@ -229,7 +232,7 @@ class Functions(Methods):
     def abs(self) -> Self:
         """The distance from zero; the dtype stays, and so does the least integer, which has none.
 
-        >>> Tensor([-2, 3]).abs().tolist(), Tensor([3 + 4j]).abs().tolist()
+        >>> hcq.tensor([-2, 3]).abs().tolist(), Tensor([3 + 4j]).abs().tolist()
         ([2, 3], [5.0])
         """
         dtype = self.node.dtype
@@ -283,6 +286,7 @@ class Functions(Methods):
         whole = self._unary(Op.TRUNC)
         return (self > whole).where(whole + 1.0, whole)
 
+    @in_float_together
     def round(self, decimals: int = 0) -> Self:
         """To the nearest whole number, halves to the even one; or to that many decimals. The dtype stays.
 

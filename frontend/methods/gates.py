@@ -38,6 +38,7 @@ class Gates(Methods):
         value = (self > 0.0).where(self, (self / alpha).expm1() * alpha)
         return self._like(CELU.of(value.node, self.node, const(1.0 / alpha, self.node.dtype)))
 
+    @in_float
     def glu(self, dim: int = -1) -> Self:
         """The first half of an axis times sigmoid of the second. Raises UsageError for an odd size.
 
@@ -89,6 +90,7 @@ class Gates(Methods):
         moved = (self > lambd).where(self - lambd, (self < -lambd).where(self + lambd, inside))
         return self.isnan().where(self, moved)
 
+    @in_float
     def tanhshrink(self) -> Self:
         """x - tanh(x).
 

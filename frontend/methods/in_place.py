@@ -71,7 +71,7 @@ class InPlace(Methods):
         non_blocking   may be given and says nothing: no copy waits
 
         >>> x = Tensor.zeros(2, 2)
-        >>> x.copy_(Tensor([1, 2])).tolist()
+        >>> x.copy_(hcq.tensor([1, 2])).tolist()
         [[1.0, 2.0], [1.0, 2.0]]
         """
         source = self._operand("copy_", src)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
 from hcq.frontend import variable, views
+from hcq.frontend.checked_places import check
 from hcq.frontend.conditions import require
 from hcq.frontend.core import Core, thread_modes, watcher
 from hcq.frontend.data import MAX_DEPTH
@@ -40,6 +41,7 @@ from hcq.frontend.nodes import (
 )
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.sizes import FREE, bounded, counts_of, sizes_of, unnamed_beyond, with_counts, without_counts
+from hcq.frontend.threads import lock, new_write, without_done
 from hcq.frontend.variable import Bound, bound_of, room_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
@@ -286,7 +288,7 @@ class Indexing(Methods):
                 "the sizes differ. Give a mask of the axes' own shape."
             )
         places = mask._nonzero()
-        columns = [self._kind(places[:, axis], device=self.device) for axis in range(len(shape))]
+        columns = [self._kind._made_of(places[:, axis], device=self.device) for axis in range(len(shape))]
         return [_Pick(column, None, True) for column in columns]
 
     def nonzero(self, as_tuple: bool = False) -> Any:
@@ -294,21 +296,23 @@ class Indexing(Methods):
 
         as_tuple   a vector for each axis instead, one for a tensor of shape ()
 
-        >>> x = Tensor([[0, 5], [7, 0]])
+        >>> x = hcq.tensor([[0, 5], [7, 0]])
         >>> x.nonzero().tolist(), [i.tolist() for i in x.nonzero(as_tuple=True)]
         ([[0, 1], [1, 0]], [[0, 1], [1, 0]])
         """
         places = self._nonzero()
         if not as_tuple:
-            return self._kind(places, device=self.device)
+            return self._kind._made_of(places, device=self.device)
         if not self.node.shape:
-            return (self._kind(places.sum(1), device=self.device),)
-        return tuple(self._kind(places[:, axis], device=self.device) for axis in range(len(self.node.shape)))
+            return (self._kind._made_of(places.sum(1), device=self.device),)
+        return tuple(
+            self._kind._made_of(places[:, axis], device=self.device) for axis in range(len(self.node.shape))
+        )
 
     def nonzero_static(self, size: int, fill_value: int = -1) -> Self:
         """The places of the first `size` elements that are not zero, (size, axes); rows of `fill_value` behind them.
 
-        >>> Tensor([0, 5, 7]).nonzero_static(size=3).tolist()
+        >>> hcq.tensor([0, 5, 7]).nonzero_static(size=3).tolist()
         [[1], [2], [-1]]
         """
         if size < 0:
@@ -330,10 +334,10 @@ class Indexing(Methods):
     def argwhere(self) -> Self:
         """The places of the elements that are not zero, as `nonzero` gives them.
 
-        >>> Tensor([[0, 5], [7, 0]]).argwhere().tolist()
+        >>> hcq.tensor([[0, 5], [7, 0]]).argwhere().tolist()
         [[0, 1], [1, 0]]
         """
-        return self._kind(self._nonzero(), device=self.device)
+        return self._kind._made_of(self._nonzero(), device=self.device)
 
     def _nonzero(self) -> Any:
         import numpy as np
@@ -350,7 +354,11 @@ class Indexing(Methods):
                     raise _out_of_range(value, axis, self.node.shape)
             if all(value >= 0 for value in pick.values):
                 return index
-        if pick.is_mask or index.node.dtype.is_unsigned:
+        if pick.is_mask:
+            return index
+        if pick.values is None:
+            check("index", "index", index, -size, size)
+        if index.node.dtype.is_unsigned:
             return index
         known = self.shape[axis]
         end = self._like(known.node(self.device).cast(dtypes.int64)) if isinstance(known, Bound) else size
@@ -412,6 +420,11 @@ class Indexing(Methods):
     # -- writing --
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        with lock:
+            self._set(key, value)
+
+    def _set(self, key: Any, value: Any) -> None:
+        without_done(self)
         value = self._operand("setitem", value)
         if value.node.dtype is not self.node.dtype:
             value = value.cast(self.node.dtype)
@@ -422,11 +435,8 @@ class Indexing(Methods):
             self._write_in_family(key, value)
             return
         flows = self._is_on_a_gradients_way(value)
-        if isinstance(key, Core) and key.node.dtype.is_bool and key.node.shape == self.node.shape:
-            if value.numel() != 1:
-                raise UsageError(
-                    "[setitem] x[mask] = y: y must be one value. Use x.assign(mask.where(y, x))."
-                )
+        is_mask = isinstance(key, Core) and key.node.dtype.is_bool and key.node.shape == self.node.shape
+        if is_mask and value.numel() == 1:
             self._write(self.masked_fill(self._like(key.node), value._reshape(())), flows)
             return
         view, picks = self._basic(key, is_written=True)
@@ -489,7 +499,7 @@ class Indexing(Methods):
             if flows or not is_in_memory or new is self:
                 self._write(new._reshape(self.node.shape), flows)
             else:
-                self._become(Node(Op.ASSIGN, self.node.dtype, (new.node.src[0], new.node)))
+                self._become(new_write(Node(Op.ASSIGN, self.node.dtype, (new.node.src[0], new.node))))
             return
         ((axis, index),) = picks
         shape, count = place.shape, prod(index.node.shape)
@@ -508,7 +518,7 @@ class Indexing(Methods):
         source = (place, where, reshaped(value.node, full))
         if prod(full):
             new_node = Node(Op.SCATTER, self.node.dtype, source, axis)
-            self._become(Node(Op.ASSIGN, self.node.dtype, (place, new_node)))
+            self._become(new_write(Node(Op.ASSIGN, self.node.dtype, (place, new_node))))
 
     def _scattered(self, key: Any, value: Self) -> Self:
         """This tensor, flat, with elements at computed indices replaced; the last of equal indices wins.
@@ -553,7 +563,7 @@ class Indexing(Methods):
 
         index   integers; as many axes as this tensor, none larger except axis `dim`
 
-        >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).gather(1, hcq.tensor([[1], [0]])).tolist()
         [[2], [3]]
         """
         axis = self._axis("gather", dim)
@@ -574,7 +584,7 @@ class Indexing(Methods):
 
         dim   None takes from the flattened tensor
 
-        >>> x = Tensor([[30, 10, 20]])
+        >>> x = hcq.tensor([[30, 10, 20]])
         >>> x.take_along_dim(x.argsort(), 1).tolist()
         [[10, 20, 30]]
         """
@@ -599,7 +609,7 @@ class Indexing(Methods):
     def index_select(self, dim: int, index: Self) -> Self:
         """The slices of an axis that a vector of k indices names: its size becomes k.
 
-        >>> Tensor([[1, 2], [3, 4]]).index_select(1, Tensor([1, 1, 0])).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).index_select(1, hcq.tensor([1, 1, 0])).tolist()
         [[2, 2, 1], [4, 4, 3]]
         """
         if not self.node.shape:
@@ -612,7 +622,7 @@ class Indexing(Methods):
     def select(self, dim: int, index: int) -> Self:
         """One slice of an axis, which goes away. Raises OutOfRange for an index that the axis does not have.
 
-        >>> Tensor([[1, 2], [3, 4]]).select(1, -1).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).select(1, -1).tolist()
         [2, 4]
         """
         return self[(FULL,) * self._axis_of("select", dim) + (index,)]
@@ -622,7 +632,7 @@ class Indexing(Methods):
 
         index, src   as many axes as this tensor; src has an element for each of the index, and this tensor's dtype
 
-        >>> Tensor([0, 0]).scatter_add(0, Tensor([1, 1]), Tensor([5, 6])).tolist()
+        >>> hcq.tensor([0, 0]).scatter_add(0, hcq.tensor([1, 1]), hcq.tensor([5, 6])).tolist()
         [0, 11]
         """
         axis = self._axis("scatter_add", dim)
@@ -649,7 +659,7 @@ class Indexing(Methods):
     def masked_select(self, mask: Self) -> Self:
         """A vector of the elements where the mask is true, in row-major order. Computes the mask and reads it back.
 
-        >>> Tensor([[1, 2], [3, 4]]).masked_select(Tensor([True, False])).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).masked_select(hcq.tensor([True, False])).tolist()
         [1, 3]
         """
         shape = broadcast_shape("masked_select", self.node.shape, mask.node.shape) or (1,)
@@ -667,6 +677,7 @@ class Indexing(Methods):
                 f"[{call}] index {its} for a tensor of shape {mine}: it needs {len(mine)} axes, none "
                 f"larger except axis {axis}."
             )
+        check(call, "index", index, 0, mine[axis] if mine else 1)
         return index
 
 

@@ -34,7 +34,7 @@ class Joining(Methods):
 
         Sizes of the other axes must agree: (2, 3) and (4, 3) along axis 0 give (6, 3). All promote to one dtype.
 
-        >>> Tensor([1, 2]).cat(Tensor([3.5])).tolist()
+        >>> hcq.tensor([1, 2]).cat(Tensor([3.5])).tolist()
         [1.0, 2.0, 3.5]
         """
         parts, dim = _listed("cat", tensors, others, dim)
@@ -66,7 +66,7 @@ class Joining(Methods):
 
         The shapes must be equal: three of (2, 4) along axis 1 give (2, 3, 4). The dtype is what all promote to.
 
-        >>> a, b = Tensor([1, 2]), Tensor([3, 4])
+        >>> a, b = hcq.tensor([1, 2]), hcq.tensor([3, 4])
         >>> Tensor.stack([a, b], dim=1).tolist()
         [[1, 3], [2, 4]]
         """

@@ -47,6 +47,7 @@ class Logarithms(Methods):
         return self._like(total.cast(have))
 
     @in_float
+    @in_float
     def logit(self, eps: float | None = None) -> Self:
         """log(x / (1 - x)), the inverse of sigmoid; NaN beyond 0 and 1, unless `eps` holds x eps away from them.
 
@@ -92,7 +93,7 @@ class Logarithms(Methods):
     def float_power(self, exponent: Any) -> Self:
         """self ** exponent, computed in float64, which the result has.
 
-        >>> Tensor([2, 3]).float_power(2).tolist(), Tensor([2, 3]).float_power(2).dtype
+        >>> hcq.tensor([2, 3]).float_power(2).tolist(), hcq.tensor([2, 3]).float_power(2).dtype
         ([4.0, 9.0], dtypes.float64)
         """
         if not isinstance(exponent, (bool, int, float)):

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hcq.frontend.checked_places import check
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
-from hcq.frontend.methods.base import Methods, in_float, wide_in_autocast
+from hcq.frontend.methods.base import Methods, in_float, in_float_together, wide_in_autocast
 from hcq.frontend.nodes import divided, iota, logarithm, minus, negated
 from hcq.frontend.sizes import number_of
 from hcq.frontend.special import log1p, logsigmoid, sigmoid
@@ -50,6 +51,7 @@ class Loss(Methods):
         return self - target
 
     @wide_in_autocast
+    @in_float_together
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
         """(self - target) ** 2: of shape () for "mean" and "sum", of the elements' shape for "none".
 
@@ -61,6 +63,7 @@ class Loss(Methods):
         return self._difference("mse_loss", target).square()._reduced("mse_loss", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
         """|self - target|; reduced as in `mse_loss`.
 
@@ -70,6 +73,7 @@ class Loss(Methods):
         return self._difference("l1_loss", target).abs()._reduced("l1_loss", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
         """Half the square of the difference up to delta, a straight line beyond; reduced as in `mse_loss`.
 
@@ -83,6 +87,7 @@ class Loss(Methods):
         return (near * (size - 0.5 * near))._reduced("huber_loss", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
         """The Huber loss divided by its delta, here beta; l1_loss for beta 0.
 
@@ -94,6 +99,7 @@ class Loss(Methods):
         return self.huber_loss(target, reduction, beta) / beta
 
     @wide_in_autocast
+    @in_float_together
     def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
         """target * (log(target) - self), where this tensor holds logarithms.
 
@@ -112,6 +118,7 @@ class Loss(Methods):
         return points._reduced("kl_div", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def binary_cross_entropy(self, target: Self, weight: Any = None, reduction: str = "mean") -> Self:
         """-(target * log(self) + (1 - target) * log(1 - self)), of probabilities; logarithms stop at -100.
 
@@ -128,6 +135,7 @@ class Loss(Methods):
         return points._reduced("binary_cross_entropy", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def binary_cross_entropy_with_logits(
         self, target: Self, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
     ) -> Self:
@@ -150,6 +158,7 @@ class Loss(Methods):
         return points._reduced("binary_cross_entropy_with_logits", reduction)
 
     @wide_in_autocast
+    @in_float_together
     def nll_loss(
         self, target: Self, weight: Self | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> Self:
@@ -162,7 +171,7 @@ class Loss(Methods):
         A target that is neither a class nor ignore_index gives NaN, never a wrong number. A vector is one sample.
 
         >>> logs = Tensor([[-1.0, -2.0], [-3.0, -4.0]])
-        >>> logs.nll_loss(Tensor([1, -100])).item()
+        >>> logs.nll_loss(hcq.tensor([1, -100])).item()
         2.0
         """
         axis = self._class_axis("nll_loss", target)
@@ -187,7 +196,7 @@ class Loss(Methods):
         label_smoothing  this share of the target is spread over all classes evenly
 
         >>> logits = Tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 9.0]])
-        >>> print(logits.cross_entropy(Tensor([0, 2]), reduction="none"))
+        >>> print(logits.cross_entropy(hcq.tensor([0, 2]), reduction="none"))
         tensor([0.2395, 0.0002])
         """
         if not 0.0 <= label_smoothing <= 1.0:
@@ -250,6 +259,7 @@ class Loss(Methods):
         """This tensor, where the class is the target's, and the weight of each place: 0 if ignored, NaN if no class."""
         shape = self.node.shape
         count = shape[axis]
+        check("nll_loss", "label", target, 0, count, ignore_index)
         is_target = self._like(iota(count, axis, shape)) == target.unsqueeze(axis)
         is_class = (target >= 0) & (target < count)
         scale = is_class.where(1.0, float("nan")).cast(self.node.dtype)

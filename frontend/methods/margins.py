@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, in_float_together
 from hcq.frontend.nodes import iota
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Margins(Methods):
 
     # -- distances --
 
+    @in_float_together
     def pairwise_distance(
         self, other: Self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
     ) -> Self:
@@ -38,6 +39,7 @@ class Margins(Methods):
         """
         return (self - other + eps).norm(p, -1, keepdim)
 
+    @in_float_together
     def cdist(self, other: Self, p: float = 2.0, compute_mode: str = "") -> Self:
         """The distance of every row of one matrix and every row of another: (..., n, d), (..., m, d) -> (..., n, m).
 
@@ -51,6 +53,7 @@ class Margins(Methods):
             raise UsageError(f"[cdist] {a} and {b}: give matrices whose rows are of one size.")
         return (self.unsqueeze(-2) - other.unsqueeze(-3)).norm(p, -1)
 
+    @in_float_together
     def pdist(self, p: float = 2.0) -> Self:
         """The distance of every pair of rows of a matrix, in the order of the pairs: (n, d) -> (n (n - 1) / 2,).
 
@@ -69,6 +72,7 @@ class Margins(Methods):
 
     # -- of one prediction --
 
+    @in_float_together
     def soft_margin_loss(self, target: Self, reduction: str = "mean") -> Self:
         """log(1 + exp(-target * x)), for targets 1 and -1.
 
@@ -77,16 +81,18 @@ class Margins(Methods):
         """
         return (-(target * self).logsigmoid())._reduced("soft_margin_loss", reduction)
 
+    @in_float_together
     def hinge_embedding_loss(self, target: Self, margin: float = 1.0, reduction: str = "mean") -> Self:
         """x where the target is 1, and max(0, margin - x) where it is -1.
 
-        >>> Tensor([0.25, 0.25]).hinge_embedding_loss(Tensor([1, -1]), reduction="none").tolist()
+        >>> Tensor([0.25, 0.25]).hinge_embedding_loss(hcq.tensor([1, -1]), reduction="none").tolist()
         [0.25, 0.75]
         """
         far = (target != 1).where((margin - self).clamp(min=0.0), 0.0)
         near = (target != -1).where(self, 0.0)
         return (far + near)._reduced("hinge_embedding_loss", reduction)
 
+    @in_float_together
     def poisson_nll_loss(
         self,
         target: Self,
@@ -106,6 +112,7 @@ class Margins(Methods):
             points = points + (target > 1).where(stirling, 0.0)
         return points._reduced("poisson_nll_loss", reduction)
 
+    @in_float_together
     def gaussian_nll_loss(
         self, target: Self, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
     ) -> Self:
@@ -124,6 +131,7 @@ class Margins(Methods):
             points = points + 0.5 * math.log(2.0 * math.pi)
         return points._reduced("gaussian_nll_loss", reduction)
 
+    @in_float_together
     def multilabel_soft_margin_loss(
         self, target: Self, weight: Self | None = None, reduction: str = "mean"
     ) -> Self:
@@ -136,6 +144,7 @@ class Margins(Methods):
         points = points if weight is None else points * weight
         return points.mean(-1)._reduced("multilabel_soft_margin_loss", reduction)
 
+    @in_float_together
     def multi_margin_loss(
         self,
         target: Self,
@@ -146,7 +155,7 @@ class Margins(Methods):
     ) -> Self:
         """The mean over the other classes of max(0, margin - x[target] + x) ** p: (batch, classes) and (batch,).
 
-        >>> Tensor([[0.5, 2.0, 0.25, 0.0]]).multi_margin_loss(Tensor([1])).item()
+        >>> Tensor([[0.5, 2.0, 0.25, 0.0]]).multi_margin_loss(hcq.tensor([1])).item()
         0.0
         """
         x = self if len(self.node.shape) == 2 else self._reshape((1, self.numel()))
@@ -169,23 +178,25 @@ class Margins(Methods):
 
     # -- of two or three --
 
+    @in_float_together
     def margin_ranking_loss(
         self, other: Self, target: Self, margin: float = 0.0, reduction: str = "mean"
     ) -> Self:
         """max(0, margin - target * (self - other)): target 1 asks for self to be the greater.
 
-        >>> Tensor([2.0]).margin_ranking_loss(Tensor([1.0]), Tensor([-1]), margin=0.5).item()
+        >>> Tensor([2.0]).margin_ranking_loss(Tensor([1.0]), hcq.tensor([-1]), margin=0.5).item()
         1.5
         """
         return (margin - target * (self - other)).clamp(min=0.0)._reduced("margin_ranking_loss", reduction)
 
+    @in_float_together
     def cosine_embedding_loss(
         self, other: Self, target: Self, margin: float = 0.0, reduction: str = "mean"
     ) -> Self:
         """1 - cosine where the target is 1, and max(0, cosine - margin) where it is -1.
 
         >>> x, y = Tensor([[1.0, 0.0], [1.0, 0.0]]), Tensor([[1.0, 0.0], [1.0, 0.0]])
-        >>> x.cosine_embedding_loss(y, Tensor([1, -1]), reduction="none").tolist()
+        >>> x.cosine_embedding_loss(y, hcq.tensor([1, -1]), reduction="none").tolist()
         [0.0, 1.0]
         """
         product = (self * other).sum(-1)
@@ -195,6 +206,7 @@ class Margins(Methods):
         far = (target == -1).where((cosine - margin).clamp(min=0.0), 0.0)
         return (near + far)._reduced("cosine_embedding_loss", reduction)
 
+    @in_float_together
     def triplet_margin_loss(
         self,
         positive: Self,

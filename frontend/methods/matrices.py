@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hcq.frontend.core import thread_modes
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import constant_in
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, in_float_together, narrowed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,13 +35,24 @@ class Matrices(Methods):
         mine = self if type(beta) is int and beta == 1 else (self * beta).cast(self.node.dtype)
         return mine + product
 
+    def _plus_product(self, a: Self, b: Self, is_summed: bool, beta: Any, alpha: Any) -> Self:
+        """beta * self + alpha * (a @ b), or the sum of these products over the batch; rounded once."""
+        if thread_modes:
+            a, b = narrowed(a, b)
+        return self._plus_matmul(a, b, is_summed, beta, alpha)
+
+    @in_float_together
+    def _plus_matmul(self, a: Self, b: Self, is_summed: bool, beta: Any, alpha: Any) -> Self:
+        product = a._matmul(b)
+        return self._plus(product.sum(0) if is_summed else product, beta, alpha)
+
     def addmm(self, mat1: Self, mat2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
         """beta * self + alpha * (mat1 @ mat2).
 
         >>> Tensor([1.0, 2.0]).addmm(Tensor([[1.0], [2.0]]), Tensor([[1.0, 10.0]]), beta=0).tolist()
         [[1.0, 10.0], [2.0, 20.0]]
         """
-        return self._plus(mat1.matmul(mat2), beta, alpha)
+        return self._plus_product(mat1, mat2, False, beta, alpha)
 
     def addmv(self, mat: Self, vec: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
         """beta * self + alpha * (mat @ vec).
@@ -48,8 +60,9 @@ class Matrices(Methods):
         >>> Tensor([1.0]).addmv(Tensor([[1.0, 2.0]]), Tensor([3.0, 4.0]), alpha=2).tolist()
         [23.0]
         """
-        return self._plus(mat.matmul(vec), beta, alpha)
+        return self._plus_product(mat, vec, False, beta, alpha)
 
+    @in_float_together
     def addr(self, vec1: Self, vec2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
         """beta * self + alpha * the outer product of two vectors.
 
@@ -68,7 +81,7 @@ class Matrices(Methods):
         >>> Tensor([[[1.0]]]).baddbmm(Tensor.ones(2, 1, 3), Tensor.ones(2, 3, 1)).tolist()
         [[[4.0]], [[4.0]]]
         """
-        return self._plus(batch1.matmul(batch2), beta, alpha)
+        return self._plus_product(batch1, batch2, False, beta, alpha)
 
     def addbmm(self, batch1: Self, batch2: Self, *, beta: Any = 1, alpha: Any = 1) -> Self:
         """beta * self + alpha * the sum of batch1 @ batch2 over the batch.
@@ -76,7 +89,7 @@ class Matrices(Methods):
         >>> Tensor([[1.0]]).addbmm(Tensor.ones(4, 1, 2), Tensor.ones(4, 2, 1)).tolist()
         [[9.0]]
         """
-        return self._plus(batch1.matmul(batch2).sum(0), beta, alpha)
+        return self._plus_product(batch1, batch2, True, beta, alpha)
 
     def vdot(self, other: Self) -> Self:
         """The sum of products of two vectors.
@@ -91,7 +104,7 @@ class Matrices(Methods):
     def inner(self, other: Self) -> Self:
         """Sums of products over both last axes: (..., k) and (..., k) -> (..., ...); of a number the product.
 
-        >>> Tensor([[1, 2], [3, 4]]).inner(Tensor([[1, 1], [0, 1]])).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).inner(hcq.tensor([[1, 1], [0, 1]])).tolist()
         [[3, 2], [7, 4]]
         """
         a, b = self.node.shape, other.node.shape
@@ -141,7 +154,7 @@ class Matrices(Methods):
     def kron(self, other: Self) -> Self:
         """Each element of this tensor times the whole other: sizes multiply, axis by axis.
 
-        >>> Tensor([1, 2]).kron(Tensor([1, 10])).tolist()
+        >>> hcq.tensor([1, 2]).kron(hcq.tensor([1, 10])).tolist()
         [1, 10, 2, 20]
         """
         rank = max(len(self.node.shape), len(other.node.shape))
@@ -151,10 +164,11 @@ class Matrices(Methods):
         b = other._reshape(tuple([n for size in its for n in (1, size)]))
         return (a * b)._reshape(tuple([m * n for m, n in zip(mine, its)]))
 
+    @in_float_together
     def cross(self, other: Self, dim: int | None = None) -> Self:
         """The cross product along an axis of size 3: the first such one, unless given.
 
-        >>> Tensor([1, 0, 0]).cross(Tensor([0, 1, 0])).tolist()
+        >>> hcq.tensor([1, 0, 0]).cross(hcq.tensor([0, 1, 0])).tolist()
         [0, 0, 1]
         """
         shape = type(self).broadcast_shapes(self.node.shape, other.node.shape)
@@ -195,7 +209,7 @@ class Matrices(Methods):
     def vander(self, N: int | None = None, increasing: bool = False) -> Self:
         """The powers of each element of a vector, as rows: N of them, falling unless `increasing`.
 
-        >>> Tensor([2, 3]).vander().tolist()
+        >>> hcq.tensor([2, 3]).vander().tolist()
         [[2, 1], [3, 1]]
         """
         size = self.numel() if N is None else N

@@ -49,7 +49,7 @@ class Movement(Methods):
     def view(self, *shape: Any) -> Self:
         """Same as `reshape`: views cost nothing here, so none is refused. With a dtype the same as `bitcast`.
 
-        >>> Tensor([[1, 2], [3, 4]]).T.reshape(4).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).T.reshape(4).tolist()
         [1, 3, 2, 4]
         """
         if len(shape) == 1 and isinstance(shape[0], DType):
@@ -95,7 +95,7 @@ class Movement(Methods):
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Axes start_dim to end_dim (inclusive) become one. (2, 3, 4) from axis 1 on -> (2, 12); a scalar -> (1,).
 
-        >>> Tensor.zeros(2, 3, 4).flatten(1).shape, Tensor(5).flatten().shape
+        >>> Tensor.zeros(2, 3, 4).flatten(1).shape, hcq.tensor(5).flatten().shape
         ((2, 12), (1,))
         """
         shape = self.node.shape
@@ -193,7 +193,7 @@ class Movement(Methods):
     def t(self) -> Self:
         """The transpose of a matrix; a vector or a scalar is left alone. Raises UsageError for more axes.
 
-        >>> Tensor([[1, 2], [3, 4]]).t().tolist(), Tensor([1, 2]).t().tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).t().tolist(), hcq.tensor([1, 2]).t().tolist()
         ([[1, 3], [2, 4]], [1, 2])
         """
         if len(self.node.shape) > 2:
@@ -206,7 +206,7 @@ class Movement(Methods):
     def T(self) -> Self:
         """All axes in reverse order. (2, 3, 4) -> (4, 3, 2).
 
-        >>> Tensor([[1, 2, 3]]).T.shape
+        >>> hcq.tensor([[1, 2, 3]]).T.shape
         (3, 1)
         """
         return self._view(permuted(self.node, tuple(reversed(range(len(self.node.shape))))))
@@ -229,7 +229,7 @@ class Movement(Methods):
 
         Raises  UsageError where an axis has another size than 1 and than the one asked for
 
-        >>> Tensor([[1], [2]]).expand(2, 3).tolist()
+        >>> hcq.tensor([[1], [2]]).expand(2, 3).tolist()
         [[1, 1, 1], [2, 2, 2]]
         """
         wanted, shape = room_args("expand", sizes), self.node.shape
@@ -256,7 +256,7 @@ class Movement(Methods):
     def expand_as(self, other: Core) -> Self:
         """Expanded to the shape of another tensor; see `expand`.
 
-        >>> Tensor([[1], [2]]).expand_as(Tensor.zeros(2, 3)).tolist()
+        >>> hcq.tensor([[1], [2]]).expand_as(Tensor.zeros(2, 3)).tolist()
         [[1, 1, 1], [2, 2, 2]]
         """
         return self.expand(*other.shape)
@@ -266,7 +266,7 @@ class Movement(Methods):
     def repeat(self, *repeats: Any) -> Self:
         """Tiled: the whole tensor that many times along each axis; more numbers than axes add axes in front.
 
-        >>> Tensor([1, 2]).repeat(2, 2).tolist()
+        >>> hcq.tensor([1, 2]).repeat(2, 2).tolist()
         [[1, 2, 1, 2], [1, 2, 1, 2]]
         """
         times, shape = shape_args("repeat", repeats), self.node.shape
@@ -286,7 +286,7 @@ class Movement(Methods):
     def tile(self, *repeats: Any) -> Self:
         """Like `repeat`, but missing counts are 1: a matrix tiled by (2,) repeats along its last axis.
 
-        >>> Tensor([[1, 2]]).tile(2).tolist()
+        >>> hcq.tensor([[1, 2]]).tile(2).tolist()
         [[1, 2, 1, 2]]
         """
         times = shape_args("tile", repeats)
@@ -301,7 +301,7 @@ class Movement(Methods):
                       tensor is that vector, and what is repeated are 0, 1, ...
         output_size   the sum of `repeats`, which PyTorch wants to know
 
-        >>> Tensor([1, 2]).repeat_interleave(2).tolist()
+        >>> hcq.tensor([1, 2]).repeat_interleave(2).tolist()
         [1, 1, 2, 2]
         """
         if repeats is None:
@@ -341,7 +341,7 @@ class Movement(Methods):
 
         Raises  UsageError where a part is not inside its axis, or there is not one for each
 
-        >>> Tensor([[1, 2, 3], [4, 5, 6]]).shrink(((0, 1), (1, 3))).tolist()
+        >>> hcq.tensor([[1, 2, 3], [4, 5, 6]]).shrink(((0, 1), (1, 3))).tolist()
         [[2, 3]]
         """
         shape = self.shape
@@ -362,7 +362,7 @@ class Movement(Methods):
 
         start   an int, a bound Variable, or an integer tensor of shape (), which is computed and read back
 
-        >>> Tensor([10, 20, 30, 40]).narrow(0, -3, 2).tolist()
+        >>> hcq.tensor([10, 20, 30, 40]).narrow(0, -3, 2).tolist()
         [20, 30]
         """
         axis = self._axis_of("narrow", dim)
@@ -390,7 +390,7 @@ class Movement(Methods):
         mode      "constant", "reflect", "replicate" or "circular"
         Raises    UsageError for more pairs than axes, an unknown mode, or more than the mode finds inside
 
-        >>> Tensor([1, 2]).pad((1, 2)).tolist()
+        >>> hcq.tensor([1, 2]).pad((1, 2)).tolist()
         [0, 1, 2, 0, 0]
         """
         shape = self.node.shape
@@ -500,7 +500,7 @@ class Movement(Methods):
     def flip(self, *axes: Any, dims: int | Sequence[int] | None = None) -> Self:
         """Backwards along those axes, `flip(0, 1)` or `flip(dims=(0, 1))`. The shape stays.
 
-        >>> Tensor([[1, 2], [3, 4]]).flip(1).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).flip(1).tolist()
         [[2, 1], [4, 3]]
         """
         if dims is not None:
@@ -511,7 +511,7 @@ class Movement(Methods):
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
         """Moved along axes, what falls off one end comes back at the other; without dims, over the flattened tensor.
 
-        >>> Tensor([1, 2, 3]).roll(1, 0).tolist()
+        >>> hcq.tensor([1, 2, 3]).roll(1, 0).tolist()
         [3, 1, 2]
         """
         if dims is None:
@@ -544,7 +544,7 @@ class Movement(Methods):
         (n,) -> ((n - dilation * (size - 1) - 1) // step + 1, size); no element is copied.
         Raises  UsageError when a window is longer than the axis
 
-        >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
+        >>> hcq.tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
         [[1, 2], [2, 3], [3, 4]]
         """
         if not self.node.shape:
@@ -608,7 +608,7 @@ class Movement(Methods):
     def unbind(self, dim: int = 0) -> tuple[Self, ...]:
         """The slices along one axis, which goes away. (2, 3) along 0 -> two of (3,).
 
-        >>> rows = Tensor([[1, 2], [3, 4]]).unbind()
+        >>> rows = hcq.tensor([[1, 2], [3, 4]]).unbind()
         >>> [row.tolist() for row in rows]
         [[1, 2], [3, 4]]
         """

@@ -11,9 +11,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
+from hcq.frontend.checked_places import check
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
-from hcq.frontend.methods.base import Methods, in_float, wide_in_autocast
+from hcq.frontend.methods.base import Methods, in_float, in_float_together, wide_in_autocast
 from hcq.frontend.nodes import expanded, iota, minus, reduced
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
@@ -153,6 +154,7 @@ class Normalisation(Methods):
         return self.group_norm(self.node.shape[1] if self.ndim > 1 else 1, weight, bias, eps)
 
     @in_float
+    @in_float_together
     def batch_norm(
         self,
         mean: Self | None = None,
@@ -198,6 +200,7 @@ class Normalisation(Methods):
             )
         return tuple(range(len(shape) - len(wanted), len(shape)))
 
+    @in_float_together
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
         """Divided by its norm of order p along an axis, or by eps where that is larger.
 
@@ -206,6 +209,7 @@ class Normalisation(Methods):
         """
         return self / self.norm(p, dim, keepdim=True).maximum(eps)
 
+    @in_float_together
     def cosine_similarity(self, other: Self, dim: int = 1, eps: float = 1e-8) -> Self:
         """The cosine of the angle between vectors along an axis, which goes away.
 
@@ -220,13 +224,14 @@ class Normalisation(Methods):
 
         num_classes   -1 reads the greatest index back first
 
-        >>> Tensor([2, 0]).one_hot(3).tolist()
+        >>> hcq.tensor([2, 0]).one_hot(3).tolist()
         [[0, 0, 1], [1, 0, 0]]
         """
         if not self.node.dtype.is_integer:
             raise UsageError(f"[one_hot] {self.node.dtype.name} are not indices. Cast to dtypes.int64.")
         if num_classes < 0:
             num_classes = int(self.amax().item()) + 1
+        check("one_hot", "label", self, 0, num_classes)
         shape = (*self.node.shape, num_classes)
         places = self._like(iota(num_classes, len(shape) - 1, shape))
         return (self.unsqueeze(-1) == places).cast(dtypes.int64)
@@ -240,7 +245,7 @@ class Normalisation(Methods):
         padding_idx   of this row nothing is learned: no gradient flows there
         Raises        UsageError for max_norm, which would write the table, scale_grad_by_freq and sparse
 
-        >>> Tensor([2, 0]).embedding(Tensor([[1, 2], [3, 4], [5, 6]])).tolist()
+        >>> hcq.tensor([2, 0]).embedding(hcq.tensor([[1, 2], [3, 4], [5, 6]])).tolist()
         [[5, 6], [1, 2]]
         """
         if max_norm is not None or scale_grad_by_freq or sparse:

@@ -48,7 +48,7 @@ class Ordering(Methods):
 
         stable   may be left out or False: the order of equal elements is kept all the same
 
-        >>> Tensor([3, 1, 2]).sort().values.tolist()
+        >>> hcq.tensor([3, 1, 2]).sort().values.tolist()
         [1, 2, 3]
         """
         return self._ordered("sort", dim, descending, None)
@@ -56,7 +56,7 @@ class Ordering(Methods):
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Self:
         """The indices, int64, that sort an axis; see `sort`.
 
-        >>> x = Tensor([2, 3, 1])
+        >>> x = hcq.tensor([2, 3, 1])
         >>> x.argsort().tolist(), x[x.argsort(descending=True)].tolist()
         ([2, 0, 1], [3, 2, 1])
         """
@@ -70,7 +70,7 @@ class Ordering(Methods):
 
         Raises  UsageError unless k is 0 to the axis's size
 
-        >>> Tensor([3, 1, 2]).topk(2).indices.tolist()
+        >>> hcq.tensor([3, 1, 2]).topk(2).indices.tolist()
         [0, 2]
         """
         axis = self._axis("topk", dim)

@@ -16,7 +16,7 @@ from hcq.checks import shown
 from hcq.frontend.derivatives import FLAT
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, in_float_together
 from hcq.frontend.nodes import constant, filled, iota, padded
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
@@ -117,7 +117,7 @@ class Pooling(Methods):
             window, steps, dilations
         )
         axes = tuple(range(len(windows.node.shape) - rank, len(windows.node.shape)))
-        values = windows._reduce(Op.MAX, axes, keepdim=False)
+        values = windows._extreme(Op.MAX, call, axes)
         if not return_indices:
             return values
         if rank > 1:
@@ -210,6 +210,7 @@ class Pooling(Methods):
             "avg_pool3d", 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         )
 
+    @in_float_together
     def _avg_pool(
         self,
         call: str,
@@ -280,6 +281,7 @@ class Pooling(Methods):
         """
         return self._adaptive_average("adaptive_avg_pool3d", output_size, 3)
 
+    @in_float_together
     def _adaptive_average(self, call: str, output_size: Any, rank: int) -> Self:
         if not self.node.dtype.is_float:
             raise UsageError(f"[{call}] {self.node.dtype.name} has no fractions. Cast first: x.float().")
@@ -325,7 +327,7 @@ class Pooling(Methods):
         least = self._like(constant(call, self.node.dtype.min, self.node.dtype))
         windows = inside.where(windows, least)
         axes = tuple(range(len(windows.node.shape) - rank, len(windows.node.shape)))
-        values = windows._reduce(Op.MAX, axes, keepdim=False)
+        values = windows._extreme(Op.MAX, call, axes)
         if not return_indices:
             return values
         flat = self._like(iota(prod(space), 0, (prod(space),)))._reshape(space)
@@ -367,7 +369,7 @@ class Pooling(Methods):
             own = (
                 self._like(constant("pool", True, dtypes.bool))
                 if is_full
-                else self._kind(line, device=self.device)
+                else self._kind._made_of(line, device=self.device)
             )
             shape = [1] * (2 * rank)
             shape[d], shape[rank + d] = want, length

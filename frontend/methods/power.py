@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Methods)
 
+ONLY_BOOLS = "[**] bools are not raised to bools. Cast one to an integer: x.cast(dtypes.int32)."
 MULTIPLIED_UP_TO = 32  # larger whole exponents of floats take the general method
 # integers that are negative where a sign is
 _BITS = {dtypes.float32: dtypes.int32, dtypes.float64: dtypes.int64}
@@ -53,7 +54,7 @@ class Power(Methods):
     def __pow__(self, exponent: Any) -> Self:
         """self ** exponent, a number or a tensor: shapes broadcast, dtypes promote.
 
-        Raises  UsageError for bool, and for an integer to a negative number
+        Raises  UsageError for a bool to a bool, and for an integer to a negative number
 
         >>> Tensor([1.0, 4.0]).pow(0.5).tolist()
         [1.0, 2.0]
@@ -76,11 +77,11 @@ class Power(Methods):
 
 def power(x: T, exponent: Any) -> T:
     """x ** exponent."""
+    if x.node.dtype.is_bool and type(exponent) is int:
+        x = x.cast(dtypes.int64)
     dtype = x.node.dtype
-    if dtype.is_bool:
-        raise UsageError(
-            "[**] bool tensors are not raised to powers. Cast to an integer: x.cast(dtypes.int32)."
-        )
+    if dtype.is_bool and isinstance(exponent, bool):
+        raise UsageError(ONLY_BOOLS)
     if isinstance(exponent, (bool, int, float)):
         if isinstance(exponent, float) and not dtype.is_float:
             x, dtype = x.cast(dtypes.float32), dtypes.float32
@@ -97,9 +98,15 @@ def power(x: T, exponent: Any) -> T:
     other = x._operand("**", exponent)
     x._same_device("**", other)
     dtype = met(x.node, other.node)
+    if dtype.is_bool:
+        raise UsageError(ONLY_BOOLS)
     if not dtype.is_float:
         return _integers(x.cast(dtype), other.cast(dtype))
-    a, b = broadcast("**", x.node.cast(dtype), other.node.cast(dtype))
+    a, b = x.node, other.node
+    if (a.shape == ()) is (b.shape == ()):  # one of no axes is not rounded, as a number is not
+        a, b = a.cast(dtype), b.cast(dtype)
+    wide = dtypes.float32 if dtype.itemsize < 4 else dtype
+    a, b = broadcast("**", a.cast(wide), b.cast(wide))
     return x._like(raised(_wide(a), _wide(b)).cast(dtype))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.checks import shown
 from hcq.frontend.core import Core, thread_modes
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Methods, narrowed
+from hcq.frontend.methods.base import Methods, in_float_together, narrowed
 from hcq.frontend.nodes import broadcast_shape, expanded, permuted, reshaped, sum_of_products
 from hcq.frontend.variable import room_of
 from hcq.ir.dtype import dtypes, promote
@@ -35,7 +35,7 @@ class Product(Methods):
         The dtype is what both promote to; float16 and bfloat16 are added up in float32.
         Raises  UsageError for inner sizes that differ, a tensor of shape (), bools
 
-        >>> (Tensor([[1, 2], [3, 4]]) @ Tensor([1, 1])).tolist()
+        >>> (hcq.tensor([[1, 2], [3, 4]]) @ hcq.tensor([1, 1])).tolist()
         [3, 7]
         """
         if not isinstance(other, Core):
@@ -43,6 +43,10 @@ class Product(Methods):
         self._same_device("matmul", other)
         if thread_modes:
             self, other = narrowed(self, other)
+        return self._matmul(other)
+
+    def _matmul(self, other: Self) -> Self:
+        """`matmul` in the dtype that the operands have, also inside autocast()."""
         a, b = self.node, other.node
         left, right = a.shape, b.shape
         if not left or not right:
@@ -92,7 +96,7 @@ class Product(Methods):
     def mv(self, vector: Self) -> Self:
         """Matrix times vector: (m, k) and (k,) -> (m,).
 
-        >>> Tensor([[1, 2], [3, 4]]).mv(Tensor([1, 10])).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).mv(hcq.tensor([1, 10])).tolist()
         [21, 43]
         """
         return self.matmul(vector)
@@ -100,7 +104,7 @@ class Product(Methods):
     def dot(self, other: Self) -> Self:
         """The sum of products of two vectors: (n,) and (n,) -> ().
 
-        >>> Tensor([1, 2]).dot(Tensor([10, 100])).item()
+        >>> hcq.tensor([1, 2]).dot(hcq.tensor([10, 100])).item()
         210
         """
         if len(self.node.shape) != 1 or len(other.node.shape) != 1:
@@ -112,7 +116,7 @@ class Product(Methods):
     def outer(self, other: Self) -> Self:
         """Every product of an element of one vector with one of the other: (n,) and (m,) -> (n, m).
 
-        >>> Tensor([1, 2]).outer(Tensor([1, 10, 100])).tolist()
+        >>> hcq.tensor([1, 2]).outer(hcq.tensor([1, 10, 100])).tolist()
         [[1, 10, 100], [2, 20, 200]]
         """
         if len(self.node.shape) != 1 or len(other.node.shape) != 1:
@@ -137,8 +141,13 @@ class Product(Methods):
             )
         if thread_modes:
             self, weight, bias = narrowed(self, weight, bias)
-        result = self.matmul(weight.mT if len(weight.node.shape) == 2 else weight)
-        return result if bias is None else result + bias
+        side = weight.mT if len(weight.node.shape) == 2 else weight
+        return self._matmul(side) if bias is None else self._matmul_plus(side, bias)
+
+    @in_float_together
+    def _matmul_plus(self, side: Self, bias: Self) -> Self:
+        """The product and a bias, rounded once."""
+        return self._matmul(side) + bias
 
     @staticmethod
     def einsum(formula: str, *operands: Any) -> Any:
@@ -147,7 +156,7 @@ class Product(Methods):
         A letter that stands twice in an operand takes its diagonal; "..." stands for axes that broadcast.
         Raises  UsageError for a letter with two sizes
 
-        >>> Tensor.einsum("ij,j->i", Tensor([[1, 2], [3, 4]]), Tensor([1, 10])).tolist()
+        >>> Tensor.einsum("ij,j->i", hcq.tensor([[1, 2], [3, 4]]), hcq.tensor([1, 10])).tolist()
         [21, 43]
         """
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):

@@ -23,6 +23,7 @@ from hcq.frontend.function import constant_in
 from hcq.frontend.methods.base import Methods
 from hcq.frontend.nodes import expanded, ordinal, reduced, reshaped
 from hcq.frontend.streams import DEFAULT, Stream
+from hcq.frontend.threads import lock
 from hcq.ir.dtype import DType, Kind, dtypes
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import Op
@@ -388,9 +389,10 @@ class Random(Methods):
             if around.randomness != "same":  # inside of vmap
                 return cls._of(around.drawn(cls, sizes, where, number, dtype, generator), where)
         count = prod(sizes)
-        node = number(_words(cls, count, where, stream)) if count else Node(Op.IOTA, dtype, (), 0)
-        tensor = cls._of(Node(Op.RESHAPE, dtype, (node,), sizes), where)
-        tensor.realize(stream.state(cls, where).counter)
+        with lock:  # no two threads get the same numbers
+            node = number(_words(cls, count, where, stream)) if count else Node(Op.IOTA, dtype, (), 0)
+            tensor = cls._of(Node(Op.RESHAPE, dtype, (node,), sizes), where)
+            tensor.realize(stream.state(cls, where).counter)
         if requires_grad:
             tensor.requires_grad_()
         return tensor

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, in_float_together
 from hcq.ir.dtype import dtypes
 from hcq.ir.op import Op
 
@@ -80,6 +80,7 @@ class Rearranging(Methods):
         x = self._reshape((shape[0], groups, shape[1] // groups, *shape[2:]))
         return x.transpose(1, 2)._reshape(shape)
 
+    @in_float_together
     def local_response_norm(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Self:
         """x / (k + alpha * the mean of squares of `size` neighbouring channels) ** beta.
 
@@ -99,6 +100,7 @@ class Rearranging(Methods):
         mean = total / size if is_float else (total / size).trunc()
         return self / (mean * alpha + k) ** beta
 
+    @in_float_together
     def interpolate(
         self,
         size: Any = None,

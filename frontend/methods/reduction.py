@@ -18,10 +18,11 @@ from hcq.frontend.core import Core
 from hcq.frontend.derivatives import FLAT
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function, constant_in
-from hcq.frontend.methods.base import Axes, Methods, ValuesIndices
+from hcq.frontend.methods.base import Axes, Methods, ValuesIndices, in_float_together
 from hcq.frontend.nodes import (
     absolute,
     divided,
+    either,
     expanded,
     exponential,
     minus,
@@ -73,7 +74,7 @@ class Reduction(Methods):
 
         Integers and bool are summed in int64 (uint64 stays), float16 and bfloat16 in float32; `dtype` comes before.
 
-        >>> Tensor([[1, 2], [3, 4]]).sum(0).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).sum(0).tolist()
         [4, 6]
         """
         return self._accumulated(dtype)._reduce(Op.ADD, self._over("sum", dim), keepdim)
@@ -81,7 +82,7 @@ class Reduction(Methods):
     def prod(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
         """Product over all axes, one, or several; axes and dtypes are as in `sum`.
 
-        >>> Tensor([[1, 2], [3, 4]]).prod(1).tolist(), Tensor([]).prod().item()
+        >>> hcq.tensor([[1, 2], [3, 4]]).prod(1).tolist(), Tensor([]).prod().item()
         ([2, 12], 1.0)
         """
         return self._accumulated(dtype)._reduce(Op.MUL, self._over("prod", dim), keepdim)
@@ -146,6 +147,7 @@ class Reduction(Methods):
         found = self._like(value).cast(self.node.dtype)
         return found if keepdim else found._reshape(self._without(axes))
 
+    @in_float_together
     def std(
         self,
         dim: Axes | bool = None,
@@ -208,8 +210,10 @@ class Reduction(Methods):
         >>> Tensor([3.0, 4.0]).norm().item()
         5.0
         """
-        if dtype is not None:
-            return self.cast(dtype).norm(p, dim, keepdim)
+        return (self if dtype is None else self.cast(dtype))._norm(p, dim, keepdim)
+
+    @in_float_together
+    def _norm(self, p: float | str | None, dim: Axes, keepdim: bool) -> Self:
         if p is None or p == "fro":
             p = 2.0
         if p == "nuc":
@@ -245,7 +249,7 @@ class Reduction(Methods):
     def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """The least value over all axes, one, or several; NaN if there is one. Raises UsageError if empty.
 
-        >>> Tensor([[1, 5], [3, 2]]).amin(1, keepdim=True).tolist()
+        >>> hcq.tensor([[1, 5], [3, 2]]).amin(1, keepdim=True).tolist()
         [[1], [2]]
         """
         return self._reduce(Op.MIN, self._not_empty("amin", self._over("amin", dim)), keepdim)
@@ -253,7 +257,7 @@ class Reduction(Methods):
     def max(self, dim: Any = None, keepdim: bool = False) -> Any:
         """The greatest value; along one axis (an int): (values, indices); with another tensor: `maximum`.
 
-        >>> values, indices = Tensor([[1, 5], [7, 2]]).max(1)
+        >>> values, indices = hcq.tensor([[1, 5], [7, 2]]).max(1)
         >>> values.tolist(), indices.tolist()
         ([5, 7], [1, 0])
         """
@@ -261,12 +265,12 @@ class Reduction(Methods):
             return self.maximum(dim)
         if dim is None or isinstance(dim, (tuple, list)):
             return self.amax(dim, keepdim)
-        return ValuesIndices(self.amax(dim, keepdim), self.argmax(dim, keepdim))
+        return ValuesIndices(self._extreme(Op.MAX, "max", dim, keepdim), self.argmax(dim, keepdim))
 
     def min(self, dim: Any = None, keepdim: bool = False) -> Any:
         """The least value; along one axis (an int): (values, indices); with another tensor: `minimum`.
 
-        >>> values, indices = Tensor([[1, 5], [7, 2]]).min(1)
+        >>> values, indices = hcq.tensor([[1, 5], [7, 2]]).min(1)
         >>> values.tolist(), indices.tolist()
         ([1, 2], [0, 1])
         """
@@ -274,12 +278,20 @@ class Reduction(Methods):
             return self.minimum(dim)
         if dim is None or isinstance(dim, (tuple, list)):
             return self.amin(dim, keepdim)
-        return ValuesIndices(self.amin(dim, keepdim), self.argmin(dim, keepdim))
+        return ValuesIndices(self._extreme(Op.MIN, "min", dim, keepdim), self.argmin(dim, keepdim))
+
+    def _extreme(self, op: Op, call: str, dim: Axes, keepdim: bool = False) -> Self:
+        """The greatest or the least; of equal ones the first has the gradient, where `amax` and `amin` share it."""
+        axes = self._not_empty(call, self._over(call, dim))
+        found = self._reduce(op, axes, keepdim=True)
+        if self.node.dtype.is_float and found.node.op is not Op.CAST:
+            found = self._like(FIRST.of(found.node, self.node))
+        return found if keepdim else found._reshape(self._without(axes))
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Self:
         """The index of the first greatest value, or of the first NaN; int64. Without dim, in the flattened tensor.
 
-        >>> x = Tensor([[1, 9], [9, 2]])
+        >>> x = hcq.tensor([[1, 9], [9, 2]])
         >>> x.argmax().item(), x.argmax(1).tolist()
         (1, [1, 0])
         """
@@ -288,7 +300,7 @@ class Reduction(Methods):
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Self:
         """The index of the first least value, or of the first NaN; int64. Without dim, in the flattened tensor.
 
-        >>> Tensor([[3, 1], [2, 4]]).argmin(0).tolist()
+        >>> hcq.tensor([[3, 1], [2, 4]]).argmin(0).tolist()
         [1, 0]
         """
         return self._where_is(Op.MIN, "argmin", dim, keepdim)
@@ -339,25 +351,27 @@ class Reduction(Methods):
         return count - first.cast(dtypes.int64)
 
     def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """True if any element is not zero; over all axes, one, or several.
+        """True if any element is not zero; over all axes, one, or several. Of uint8 it is 1 or 0, as in PyTorch.
 
-        >>> Tensor([[0, 0], [0, 3]]).any(1).tolist(), Tensor([]).any().item()
+        >>> hcq.tensor([[0, 0], [0, 3]]).any(1).tolist(), Tensor([]).any().item()
         ([False, True], False)
         """
-        return self.cast(dtypes.bool)._reduce(Op.MAX, self._axes("any", dim), keepdim)
+        found = self.cast(dtypes.bool)._reduce(Op.MAX, self._axes("any", dim), keepdim)
+        return found.cast(dtypes.uint8) if self.node.dtype is dtypes.uint8 else found
 
     def all(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """True if no element is zero; over all axes, one, or several.
+        """True if no element is zero; over all axes, one, or several. Of uint8 it is 1 or 0, as in PyTorch.
 
-        >>> Tensor([[1, 0], [2, 3]]).all(1).tolist(), Tensor([]).all().item()
+        >>> hcq.tensor([[1, 0], [2, 3]]).all(1).tolist(), Tensor([]).all().item()
         ([False, True], True)
         """
-        return self.cast(dtypes.bool)._reduce(Op.MIN, self._axes("all", dim), keepdim)
+        found = self.cast(dtypes.bool)._reduce(Op.MIN, self._axes("all", dim), keepdim)
+        return found.cast(dtypes.uint8) if self.node.dtype is dtypes.uint8 else found
 
     def count_nonzero(self, dim: Axes = None) -> Self:
         """How many elements are not zero; int64; over all axes, one, or several.
 
-        >>> Tensor([[0, 1], [2, 3]]).count_nonzero(0).tolist()
+        >>> hcq.tensor([[0, 1], [2, 3]]).count_nonzero(0).tolist()
         [1, 2]
         """
         return self.cast(dtypes.bool).sum(dim)
@@ -371,15 +385,16 @@ class Reduction(Methods):
                 )
         return axes
 
+    @in_float_together
     def logsumexp(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """log(sum(exp(x))) over axes, without overflow. Raises UsageError for an empty axis.
+        """log(sum(exp(x))) over axes, without overflow; of nothing -inf.
 
         >>> print(Tensor([1000.0, 1000.0]).logsumexp(0))
         tensor(1000.6932)
         """
         x = self._float()
         axes = x._over("logsumexp", dim)
-        top = x._reduce(Op.MAX, x._not_empty("logsumexp", axes), keepdim=True).detach()
+        top = x._reduce(Op.MAX, axes, keepdim=True).detach()
         top = top.isfinite().where(top, 0.0)
         total = ((x - top).exp()._reduce(Op.ADD, axes, keepdim=True)).log() + top
         total = x._like(LOGSUMEXP.of(total.node, x.node))
@@ -393,7 +408,7 @@ class Reduction(Methods):
     def cumsum(self, dim: int, dtype: DType | None = None) -> Self:
         """Running sum along an axis, of the same shape; integers and bool in int64, or all in `dtype`.
 
-        >>> Tensor([1, 2, 3]).cumsum(0).tolist()
+        >>> hcq.tensor([1, 2, 3]).cumsum(0).tolist()
         [1, 3, 6]
         """
         return self._accumulated(dtype)._running(Op.ADD, "cumsum", dim)
@@ -401,7 +416,7 @@ class Reduction(Methods):
     def cumprod(self, dim: int, dtype: DType | None = None) -> Self:
         """Running product along an axis, of the same shape; integers and bool in int64, or all in `dtype`.
 
-        >>> Tensor([1, 2, 3, 4]).cumprod(0).tolist()
+        >>> hcq.tensor([1, 2, 3, 4]).cumprod(0).tolist()
         [1, 2, 6, 24]
         """
         return self._accumulated(dtype)._running(Op.MUL, "cumprod", dim)
@@ -449,5 +464,20 @@ def _slope_of_logsumexp(node: Node, g: Node) -> Node:
     return share * expanded(g, x.shape)
 
 
+def _slope_of_first(node: Node, g: Node) -> Node:
+    """All of it to the first element that is the value, or NaN, in the order of memory: counted down, that is the
+    largest count.
+    """
+    x, axes = node.src[1], _reduced_axes(node)
+    count = prod([x.shape[axis] for axis in axes])
+    shape = tuple([size if axis in axes else 1 for axis, size in enumerate(x.shape)])
+    countdown = expanded(reshaped(negated(ordinal(count, 0, (count,))) + count, shape), x.shape)
+    is_value = either(x.eq(expanded(node, x.shape)), x.ne(x))
+    left = is_value.where(countdown, 0)
+    is_first = left.eq(expanded(reduced(Op.MAX, left, axes), x.shape))
+    return is_first.where(expanded(g, x.shape), 0.0)
+
+
 VARIANCE = Function("variance", _slope_of_variance, FLAT)
 LOGSUMEXP = Function("logsumexp", _slope_of_logsumexp)
+FIRST = Function("first", _slope_of_first)

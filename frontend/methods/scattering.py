@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
+from hcq.frontend.checked_places import check
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.methods.base import Methods, in_float_together
 from hcq.frontend.nodes import constant, expanded, iota, padded, shrunk
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
@@ -38,7 +39,7 @@ class Scattering(Methods):
         index    as many axes as this tensor
         reduce   "add" or "multiply": combined with what is there
 
-        >>> Tensor([0, 0, 0]).scatter(0, Tensor([2, 0]), Tensor([5, 6])).tolist()
+        >>> hcq.tensor([0, 0, 0]).scatter(0, hcq.tensor([2, 0]), hcq.tensor([5, 6])).tolist()
         [6, 0, 5]
         """
         src = value if src is None else src
@@ -73,6 +74,7 @@ class Scattering(Methods):
         places = padded(index.node, grow, -1)
         return self._like(Node(op, self.node.dtype, (self.node, places, padded(part, grow)), axis))
 
+    @in_float_together
     def scatter_reduce(
         self, dim: int, index: Self, src: Self, reduce: str, *, include_self: bool = True
     ) -> Self:
@@ -80,7 +82,7 @@ class Scattering(Methods):
 
         reduce   "sum", "prod", "mean", "amax" or "amin"
 
-        >>> x, index, src = Tensor([1.0, 2.0]), Tensor([0, 0, 1]), Tensor([5.0, 3.0, 1.0])
+        >>> x, index, src = Tensor([1.0, 2.0]), hcq.tensor([0, 0, 1]), Tensor([5.0, 3.0, 1.0])
         >>> x.scatter_reduce(0, index, src, "amax").tolist()
         [5.0, 2.0]
         >>> x.scatter_reduce(0, index, src, "sum", include_self=False).tolist()
@@ -114,14 +116,16 @@ class Scattering(Methods):
             counts = is_reached.where(counts + int(include_self), 1)
             return total / counts if total.node.dtype.is_float else total // counts
         op = {"prod": Op.MUL, "amax": Op.MAX, "amin": Op.MIN}[reduce]
-        found = self._combined(op, dim, index, src)
-        if include_self:
-            both = self * found if op is Op.MUL else self._binary(op, found)
-            return is_reached.where(both, self)
+        found = self._combined(op, dim, index, src, include_self and op is not Op.MUL)
+        if include_self and op is Op.MUL:
+            return is_reached.where(self * found, self)
         return is_reached.where(found, self)
 
-    def _combined(self, op: Op, dim: int, index: Self, src: Self) -> Self:
-        """The product or the extreme of what goes to each place; every place looks at every index."""
+    def _combined(self, op: Op, dim: int, index: Self, src: Self, include_self: bool) -> Self:
+        """The product or the extreme of what goes to a place, and of what is there; every place looks at every index.
+
+        Together with what is there, so that equal extremes share the gradient evenly.
+        """
         call = "scatter_reduce"
         axis = self._axis(call, dim)
         index = self._index_like(call, index, axis)
@@ -134,7 +138,10 @@ class Scattering(Methods):
         full = (*places.node.shape[:axis], size, *places.node.shape[axis + 1 :])
         goes_here = places == self._like(iota(size, axis, full))
         nothing = self._like(constant(call, identity(op, self.node.dtype), self.node.dtype))
-        return goes_here.where(values, nothing)._reduce(op, (axis + 1,), keepdim=False)
+        chosen = goes_here.where(values, nothing)
+        if include_self:
+            chosen = type(self).cat([chosen, self.unsqueeze(axis + 1)], dim=axis + 1)
+        return chosen._reduce(op, (axis + 1,), keepdim=False)
 
     # -- whole slices --
 
@@ -149,6 +156,7 @@ class Scattering(Methods):
             )
         line = tuple([count if d == axis else 1 for d in range(len(shape))])
         places = index.flatten()
+        check(call, "index", index, -self.node.shape[axis], self.node.shape[axis])
         if not index.node.dtype.is_unsigned:
             places = (places < 0).where(places + self.node.shape[axis], places)
         return axis, places._reshape(line).expand(shape), source._reshape(shape)
@@ -156,7 +164,7 @@ class Scattering(Methods):
     def index_add(self, dim: int, index: Self, source: Self, alpha: Any = 1) -> Self:
         """This tensor with alpha times the slices of source added at the indices of an axis.
 
-        >>> Tensor([0, 0, 0]).index_add(0, Tensor([2, 2, 0]), Tensor([1, 2, 4])).tolist()
+        >>> hcq.tensor([0, 0, 0]).index_add(0, hcq.tensor([2, 2, 0]), hcq.tensor([1, 2, 4])).tolist()
         [4, 0, 3]
         """
         if not self.node.shape:
@@ -169,7 +177,7 @@ class Scattering(Methods):
     def index_copy(self, dim: int, index: Self, source: Self) -> Self:
         """This tensor with the slices of source put at the indices of an axis; the last one stays.
 
-        >>> Tensor([0, 0, 0]).index_copy(0, Tensor([2, 0]), Tensor([5, 7])).tolist()
+        >>> hcq.tensor([0, 0, 0]).index_copy(0, hcq.tensor([2, 0]), hcq.tensor([5, 7])).tolist()
         [7, 0, 5]
         """
         if not self.node.shape:
@@ -181,7 +189,7 @@ class Scattering(Methods):
     def index_fill(self, dim: int, index: Self, value: Any) -> Self:
         """This tensor with one number in the slices at the indices of an axis.
 
-        >>> Tensor([[1, 2], [3, 4]]).index_fill(1, Tensor([0]), 9).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).index_fill(1, hcq.tensor([0]), 9).tolist()
         [[9, 2], [9, 4]]
         """
         if not self.node.shape:
@@ -190,6 +198,7 @@ class Scattering(Methods):
         size = self.node.shape[axis]
         line = self._like(iota(size, 0, (size,)))
         places = index.flatten()
+        check("index_fill", "index", places, -size, size)
         places = places if index.node.dtype.is_unsigned else (places < 0).where(places + size, places)
         is_named = (line.unsqueeze(1) == places).any(1)
         shape = tuple([size if d == axis else 1 for d in range(len(self.node.shape))])
@@ -200,7 +209,7 @@ class Scattering(Methods):
     ) -> Self:
         """The slices of source combined at the indices of an axis: "prod", "mean", "amax" or "amin".
 
-        >>> Tensor([1.0, 1.0]).index_reduce(0, Tensor([0, 0]), Tensor([5.0, 3.0]), "amax").tolist()
+        >>> Tensor([1.0, 1.0]).index_reduce(0, hcq.tensor([0, 0]), Tensor([5.0, 3.0]), "amax").tolist()
         [5.0, 1.0]
         """
         if not self.node.shape:
@@ -214,8 +223,8 @@ class Scattering(Methods):
     def index_put(self, indices: Sequence[Any], values: Self, accumulate: bool = False) -> Self:
         """This tensor with values at x[indices], or with them added there: every one, if `accumulate`.
 
-        >>> Tensor([[0, 0], [0, 0]]).index_put((Tensor([0, 1]), Tensor([1, 1])), Tensor([5, 7])).tolist()
-        [[0, 5], [0, 7]]
+        >>> Tensor([[0, 0], [0, 0]]).index_put((hcq.tensor([0, 1]), hcq.tensor([1, 1])), hcq.tensor([5, 7])).tolist()
+        [[0.0, 5.0], [0.0, 7.0]]
         """
         if not isinstance(indices, (list, tuple)):
             raise UsageError(f"[index_put] indices={shown(indices)}: give a tuple of tensors.")
@@ -238,6 +247,7 @@ class Scattering(Methods):
             raise UsageError(
                 f"[take] indices are {index.node.dtype.name}. Use integers: index.cast(dtypes.int64)."
             )
+        check("take", "index", index, -self.numel(), self.numel())
         if index.node.dtype.is_unsigned:
             return index
         return (index < 0).where(index.cast(dtypes.int64) + self.numel(), index)
@@ -245,7 +255,7 @@ class Scattering(Methods):
     def take(self, index: Self) -> Self:
         """The elements at places of the flattened tensor, in the index's shape.
 
-        >>> Tensor([[1, 2], [3, 4]]).take(Tensor([0, -1])).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).take(hcq.tensor([0, -1])).tolist()
         [1, 4]
         """
         line = self._flat_places(index).flatten()
@@ -254,7 +264,7 @@ class Scattering(Methods):
     def put(self, index: Self, source: Self, accumulate: bool = False) -> Self:
         """This tensor with elements of source at places of the flattened tensor, or added there.
 
-        >>> Tensor([[0, 0], [0, 0]]).put(Tensor([1, 3]), Tensor([5, 7])).tolist()
+        >>> hcq.tensor([[0, 0], [0, 0]]).put(hcq.tensor([1, 3]), hcq.tensor([5, 7])).tolist()
         [[0, 5], [0, 7]]
         """
         op = Op.SCATTER_ADD if accumulate else Op.SCATTER
@@ -264,14 +274,16 @@ class Scattering(Methods):
     def masked_scatter(self, mask: Self, source: Self) -> Self:
         """This tensor with the elements of source, one after the other, where the mask is true.
 
-        >>> Tensor([0, 0, 0]).masked_scatter(Tensor([True, False, True]), Tensor([5, 7, 9])).tolist()
+        >>> hcq.tensor([0, 0, 0]).masked_scatter(hcq.tensor([True, False, True]), hcq.tensor([5, 7, 9])).tolist()
         [5, 0, 7]
         """
         shape = type(self).broadcast_shapes(self.node.shape, mask.node.shape)
         mask = mask.expand(shape)
         line = mask.flatten()
         turn = line.cast(dtypes.int64).cumsum(0) - 1
-        taken = source.flatten().gather(0, turn) if source.numel() else self.expand(shape).flatten()
+        taken = (
+            source.flatten().gather(0, turn.maximum(0)) if source.numel() else self.expand(shape).flatten()
+        )
         return line.where(taken, self.expand(shape).flatten())._reshape(shape)
 
 

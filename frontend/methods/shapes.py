@@ -38,7 +38,7 @@ class Shapes(Methods):
     def view_as(self, other: Self) -> Self:
         """The same elements in the shape of another tensor.
 
-        >>> Tensor([1, 2, 3, 4]).reshape_as(Tensor.zeros(2, 2)).tolist()
+        >>> hcq.tensor([1, 2, 3, 4]).reshape_as(Tensor.zeros(2, 2)).tolist()
         [[1, 2], [3, 4]]
         """
         return self.reshape(other.node.shape)
@@ -48,7 +48,7 @@ class Shapes(Methods):
     def ravel(self) -> Self:
         """All elements in one axis.
 
-        >>> Tensor([[1, 2], [3, 4]]).T.ravel().tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).T.ravel().tolist()
         [1, 3, 2, 4]
         """
         return self.flatten()
@@ -56,7 +56,7 @@ class Shapes(Methods):
     def sum_to_size(self, *size: Any) -> Self:
         """The sum over what expanding from this shape would have repeated: the inverse of `expand`.
 
-        >>> Tensor([[1, 2], [3, 4]]).sum_to_size(1, 2).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).sum_to_size(1, 2).tolist()
         [[4, 6]]
         """
         wanted, shape = shape_args("sum_to_size", size), self.node.shape
@@ -71,7 +71,7 @@ class Shapes(Methods):
     def narrow_copy(self, dim: int, start: int, length: int) -> Self:
         """`narrow`, in memory of its own when it is computed.
 
-        >>> Tensor([10, 20, 30]).narrow_copy(0, 1, 2).tolist()
+        >>> hcq.tensor([10, 20, 30]).narrow_copy(0, 1, 2).tolist()
         [20, 30]
         """
         return self.narrow(dim, start, length)
@@ -91,7 +91,7 @@ class Shapes(Methods):
     def new_zeros(self, *size: Any, dtype: DType | None = None, device: str | None = None) -> Self:
         """Zeros in a shape; on this tensor's device and in its dtype unless others are given.
 
-        >>> Tensor([True]).new_zeros(2).tolist()
+        >>> hcq.tensor([True]).new_zeros(2).tolist()
         [False, False]
         """
         return self.new_full(shape_args("new_zeros", size), 0, dtype, device)
@@ -139,7 +139,7 @@ class Shapes(Methods):
     def broadcast_tensors(tensors: T | Sequence[T], *others: T) -> tuple[T, ...]:
         """All in the shape in which they meet.
 
-        >>> a, b = hcq.broadcast_tensors(Tensor([[1], [2]]), Tensor([10, 20, 30]))
+        >>> a, b = hcq.broadcast_tensors(hcq.tensor([[1], [2]]), hcq.tensor([10, 20, 30]))
         >>> a.shape, b.tolist()
         ((2, 3), [[10, 20, 30], [10, 20, 30]])
         """
@@ -150,7 +150,7 @@ class Shapes(Methods):
     def meshgrid(tensors: T | Sequence[T], *others: T, indexing: str = "ij") -> tuple[T, ...]:
         """The coordinates of a grid: for vectors of n and m, two tensors (n, m); with indexing "xy" (m, n).
 
-        >>> [grid.tolist() for grid in Tensor([1, 2]).meshgrid(Tensor([3, 4]))]
+        >>> [grid.tolist() for grid in hcq.tensor([1, 2]).meshgrid(hcq.tensor([3, 4]))]
         [[[1, 1], [2, 2]], [[3, 4], [3, 4]]]
         """
         parts = _each(tensors, others)
@@ -169,7 +169,7 @@ class Shapes(Methods):
     def cartesian_prod(tensors: T | Sequence[T], *others: T) -> T:
         """Every choice of one element of each vector, as rows: (n,) and (m,) -> (n * m, 2).
 
-        >>> hcq.cartesian_prod(Tensor([1, 2]), Tensor([3, 4])).tolist()
+        >>> hcq.cartesian_prod(hcq.tensor([1, 2]), hcq.tensor([3, 4])).tolist()
         [[1, 3], [1, 4], [2, 3], [2, 4]]
         """
         parts = _each(tensors, others)
@@ -181,7 +181,7 @@ class Shapes(Methods):
     def combinations(self, r: int = 2, with_replacement: bool = False) -> Self:
         """Every choice of r elements of a vector, as rows, in the order of their places.
 
-        >>> Tensor([1, 2, 3]).combinations().tolist()
+        >>> hcq.tensor([1, 2, 3]).combinations().tolist()
         [[1, 2], [1, 3], [2, 3]]
         """
         if len(self.node.shape) != 1:
@@ -200,7 +200,7 @@ class Shapes(Methods):
     def atleast_1d(tensors: T | Sequence[T], *others: T) -> Any:
         """With one axis at least: () -> (1,). Of several tensors, or a list, a tuple.
 
-        >>> Tensor(5).atleast_1d().tolist()
+        >>> hcq.tensor(5).atleast_1d().tolist()
         [5]
         """
         return _grown(tensors, others, lambda x: x if x.node.shape else x._reshape((1,)))
@@ -208,7 +208,7 @@ class Shapes(Methods):
     def atleast_2d(tensors: T | Sequence[T], *others: T) -> Any:
         """With two axes at least: (n,) -> (1, n). Of several tensors, or a list, a tuple.
 
-        >>> Tensor([1, 2]).atleast_2d().shape
+        >>> hcq.tensor([1, 2]).atleast_2d().shape
         (1, 2)
         """
         return _grown(tensors, others, _with_rows)
@@ -216,7 +216,7 @@ class Shapes(Methods):
     def atleast_3d(tensors: T | Sequence[T], *others: T) -> Any:
         """With three axes at least: (n,) -> (1, n, 1), (n, m) -> (n, m, 1). Of several tensors, or a list, a tuple.
 
-        >>> Tensor([1, 2]).atleast_3d().shape, Tensor.zeros(2, 3).atleast_3d().shape
+        >>> hcq.tensor([1, 2]).atleast_3d().shape, Tensor.zeros(2, 3).atleast_3d().shape
         ((1, 2, 1), (2, 3, 1))
         """
         return _grown(tensors, others, _with_depth)
@@ -225,7 +225,7 @@ class Shapes(Methods):
         """One after the other along axis 1; vectors along axis 0.
 
         >>> hcq.hstack([Tensor([1, 2]), Tensor([3])]).tolist(), hcq.hstack([Tensor([[1]]), Tensor([[2]])]).tolist()
-        ([1, 2, 3], [[1, 2]])
+        ([1.0, 2.0, 3.0], [[1.0, 2.0]])
         """
         parts = [part if part.node.shape else part._reshape((1,)) for part in _each(tensors, others)]
         return _joined(parts, 0 if len(parts[0].node.shape) == 1 else 1)
@@ -233,7 +233,7 @@ class Shapes(Methods):
     def vstack(tensors: T | Sequence[T], *others: T) -> T:
         """One below the other: vectors become rows.
 
-        >>> Tensor.row_stack([Tensor([1, 2]), Tensor([[3, 4], [5, 6]])]).tolist()
+        >>> Tensor.row_stack([hcq.tensor([1, 2]), hcq.tensor([[3, 4], [5, 6]])]).tolist()
         [[1, 2], [3, 4], [5, 6]]
         """
         return _joined([_with_rows(part) for part in _each(tensors, others)], 0)
@@ -243,7 +243,7 @@ class Shapes(Methods):
     def dstack(tensors: T | Sequence[T], *others: T) -> T:
         """One behind the other, along axis 2.
 
-        >>> hcq.dstack([Tensor([1, 2]), Tensor([3, 4])]).tolist()
+        >>> hcq.dstack([hcq.tensor([1, 2]), hcq.tensor([3, 4])]).tolist()
         [[[1, 3], [2, 4]]]
         """
         return _joined([_with_depth(part) for part in _each(tensors, others)], 2)
@@ -251,7 +251,7 @@ class Shapes(Methods):
     def column_stack(tensors: T | Sequence[T], *others: T) -> T:
         """Side by side: vectors become columns.
 
-        >>> hcq.column_stack([Tensor([1, 2]), Tensor([[3, 4], [5, 6]])]).tolist()
+        >>> hcq.column_stack([hcq.tensor([1, 2]), hcq.tensor([[3, 4], [5, 6]])]).tolist()
         [[1, 3, 4], [2, 5, 6]]
         """
         parts = _each(tensors, others)
@@ -260,7 +260,7 @@ class Shapes(Methods):
     def block_diag(tensors: T | Sequence[T], *others: T) -> T:
         """A matrix with these matrices along its diagonal, zero around them.
 
-        >>> hcq.block_diag(Tensor([[1, 2]]), Tensor([[3], [4]])).tolist()
+        >>> hcq.block_diag(hcq.tensor([[1, 2]]), hcq.tensor([[3], [4]])).tolist()
         [[1, 2, 0], [0, 0, 3], [0, 0, 4]]
         """
         parts = [_with_rows(part) for part in _each(tensors, others)]
@@ -278,7 +278,7 @@ class Shapes(Methods):
     def fliplr(self) -> Self:
         """Backwards along axis 1.
 
-        >>> Tensor([[1, 2], [3, 4]]).fliplr().tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).fliplr().tolist()
         [[2, 1], [4, 3]]
         """
         return self._like(flipped(self.node, (self._second("fliplr"),)))
@@ -286,7 +286,7 @@ class Shapes(Methods):
     def flipud(self) -> Self:
         """Backwards along axis 0.
 
-        >>> Tensor([[1, 2], [3, 4]]).flipud().tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).flipud().tolist()
         [[3, 4], [1, 2]]
         """
         return self._like(flipped(self.node, (self._axis_of("flipud", 0),)))
@@ -299,7 +299,7 @@ class Shapes(Methods):
     def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Self:
         """Turned by k quarters, from the first of two axes to the second.
 
-        >>> Tensor([[1, 2], [3, 4]]).rot90().tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).rot90().tolist()
         [[2, 4], [1, 3]]
         """
         if len(dims) != 2:
@@ -341,7 +341,7 @@ class Shapes(Methods):
     def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
         """Parts of axis 1, or of a vector: equal ones, or cut at the places; see `tensor_split`.
 
-        >>> [part.tolist() for part in Tensor([1, 2, 3, 4]).hsplit(2)]
+        >>> [part.tolist() for part in hcq.tensor([1, 2, 3, 4]).hsplit(2)]
         [[1, 2], [3, 4]]
         """
         return self._split_evenly("hsplit", indices_or_sections, 0 if len(self.node.shape) == 1 else 1)
@@ -374,7 +374,7 @@ class Shapes(Methods):
     def split_with_sizes(self, split_sizes: Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """Parts of one axis of those sizes, which add up to its own.
 
-        >>> [part.tolist() for part in Tensor([1, 2, 3]).split_with_sizes([1, 2])]
+        >>> [part.tolist() for part in hcq.tensor([1, 2, 3]).split_with_sizes([1, 2])]
         [[1], [2, 3]]
         """
         return self.split(tuple(split_sizes), dim)
@@ -382,7 +382,7 @@ class Shapes(Methods):
     def unsafe_split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """`split`, which is safe here.
 
-        >>> [part.tolist() for part in Tensor([1, 2, 3]).unsafe_split(2)]
+        >>> [part.tolist() for part in hcq.tensor([1, 2, 3]).unsafe_split(2)]
         [[1, 2], [3]]
         """
         return self.split(split_size, dim)
@@ -390,7 +390,7 @@ class Shapes(Methods):
     def unsafe_chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
         """`chunk`, which is safe here.
 
-        >>> [part.tolist() for part in Tensor([1, 2, 3]).unsafe_chunk(2)]
+        >>> [part.tolist() for part in hcq.tensor([1, 2, 3]).unsafe_chunk(2)]
         [[1, 2], [3]]
         """
         return self.chunk(chunks, dim)
@@ -463,7 +463,7 @@ class Shapes(Methods):
     def fill(self, value: Any) -> Self:
         """One number everywhere, in this tensor's shape and dtype.
 
-        >>> Tensor([[1, 2], [3, 4]]).fill(7).tolist()
+        >>> hcq.tensor([[1, 2], [3, 4]]).fill(7).tolist()
         [[7, 7], [7, 7]]
         """
         if isinstance(value, Core):
@@ -474,7 +474,7 @@ class Shapes(Methods):
     def constant_pad_nd(self, pad: Sequence[int], value: Scalar = 0.0) -> Self:
         """`pad` with a constant.
 
-        >>> Tensor([1, 2]).constant_pad_nd((1, 2), 9).tolist()
+        >>> hcq.tensor([1, 2]).constant_pad_nd((1, 2), 9).tolist()
         [9, 1, 2, 9, 9]
         """
         return self.pad(pad, "constant", value)
@@ -482,7 +482,7 @@ class Shapes(Methods):
     def equal(self, other: Self) -> bool:
         """True if shapes and all elements are equal. Computes and reads back.
 
-        >>> Tensor([1, 2]).equal(Tensor([1, 2])), Tensor([1]).equal(Tensor([1, 1]))
+        >>> hcq.tensor([1, 2]).equal(hcq.tensor([1, 2])), hcq.tensor([1]).equal(hcq.tensor([1, 1]))
         (True, False)
         """
         if self.node.shape != other.node.shape:

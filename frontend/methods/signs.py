@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function, same
-from hcq.frontend.methods.base import Methods, meet_in_float
+from hcq.frontend.methods.base import Methods, in_float_together, meet_in_float
 from hcq.frontend.nodes import broadcast, constant, filled, negated
 from hcq.frontend.special_angles import has_sign, signed
 from hcq.ir.dtype import dtypes
@@ -39,7 +39,7 @@ class Signs(Methods):
     def positive(self) -> Self:
         """The tensor itself: +x. Raises UsageError for bool.
 
-        >>> Tensor([-1, 2]).positive().tolist()
+        >>> hcq.tensor([-1, 2]).positive().tolist()
         [-1, 2]
         """
         if self.node.dtype.is_bool:
@@ -49,7 +49,7 @@ class Signs(Methods):
     def sgn(self) -> Self:
         """-1, 0 or 1 in the same dtype: `sign`, for numbers that are not complex.
 
-        >>> Tensor([-2, 0, 7]).sgn().tolist()
+        >>> hcq.tensor([-2, 0, 7]).sgn().tolist()
         [-1, 0, 1]
         """
         return self.sign()
@@ -166,7 +166,7 @@ class Signs(Methods):
     def clamp_min(self, min: Any) -> Self:
         """Never less than `min`, a number or a tensor: see `clamp`.
 
-        >>> Tensor([1, 5]).clamp_min(Tensor([2, 2])).tolist()
+        >>> hcq.tensor([1, 5]).clamp_min(hcq.tensor([2, 2])).tolist()
         [2, 5]
         """
         return self.clamp(min=min)
@@ -174,7 +174,7 @@ class Signs(Methods):
     def clamp_max(self, max: Any) -> Self:
         """Never more than `max`, a number or a tensor: see `clamp`.
 
-        >>> Tensor([1, 5]).clamp_max(3).tolist()
+        >>> hcq.tensor([1, 5]).clamp_max(3).tolist()
         [1, 3]
         """
         return self.clamp(max=max)
@@ -182,15 +182,16 @@ class Signs(Methods):
     def ldexp(self, other: Any) -> Self:
         """self * 2 ** other; shapes broadcast, integers become float32.
 
-        >>> Tensor([1.0, 3.0]).ldexp(Tensor([4, -1])).tolist()
+        >>> Tensor([1.0, 3.0]).ldexp(hcq.tensor([4, -1])).tolist()
         [16.0, 1.5]
         """
         return self._float() * self._operand("ldexp", other)._float().exp2()
 
+    @in_float_together
     def rsub(self, other: Any, alpha: Any = 1) -> Self:
         """other - alpha * self.
 
-        >>> Tensor([1, 2]).rsub(10, alpha=3).tolist()
+        >>> hcq.tensor([1, 2]).rsub(10, alpha=3).tolist()
         [7, 4]
         """
         return self._operand("rsub", other).sub(self, alpha=alpha)

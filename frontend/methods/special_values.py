@@ -123,6 +123,7 @@ class SpecialValues(Methods):
             return x.digamma()
         return x._in_double(lambda node: gamma.polygamma(order, node))
 
+    @in_float
     def mvlgamma(self, p: int) -> Self:
         """The multivariate lgamma: the sum of lgamma(x - k / 2) for k = 0 .. p - 1, and p (p - 1) / 4 * log(pi).
 

@@ -8,15 +8,26 @@ Next     reduction.py (sum, max, var, cumsum), ordering.py (what a median sorts 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Axes, Methods, MinMax, ValuesIndices
-from hcq.frontend.nodes import ordinal
+from hcq.frontend.function import Function
+from hcq.frontend.methods.base import (
+    Axes,
+    Methods,
+    MinMax,
+    ValuesIndices,
+    in_float_together,
+    rounded,
+    widened,
+)
+from hcq.frontend.nodes import both, divided, either, expanded, ordinal, reduced, reshaped
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import const
+from hcq.ir.node import Node, const
+from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,7 +45,7 @@ class Statistics(Methods):
     def cummax(self, dim: int) -> ValuesIndices:
         """(values, indices) of the greatest so far along an axis; of equal ones the last, NaN is greatest.
 
-        >>> Tensor([1, 3, 2]).cummax(0).values.tolist()
+        >>> hcq.tensor([1, 3, 2]).cummax(0).values.tolist()
         [1, 3, 3]
         """
         return self._running_extreme("cummax", dim)
@@ -42,7 +53,7 @@ class Statistics(Methods):
     def cummin(self, dim: int) -> ValuesIndices:
         """(values, indices) of the least so far along an axis; of equal ones the last, NaN is least.
 
-        >>> values, indices = Tensor([3, 1, 2, 1]).cummin(0)
+        >>> values, indices = hcq.tensor([3, 1, 2, 1]).cummin(0)
         >>> values.tolist(), indices.tolist()
         ([3, 1, 1, 1], [0, 1, 1, 3])
         """
@@ -70,6 +81,7 @@ class Statistics(Methods):
             reach *= 2
         return ValuesIndices(self.gather(axis, places), places)
 
+    @in_float_together
     def logcumsumexp(self, dim: int) -> Self:
         """log(cumsum(exp(x))) along an axis, without overflow.
 
@@ -92,7 +104,7 @@ class Statistics(Methods):
     def msort(self) -> Self:
         """Sorted along axis 0.
 
-        >>> Tensor([[3, 1], [2, 4]]).msort().tolist()
+        >>> hcq.tensor([[3, 1], [2, 4]]).msort().tolist()
         [[2, 1], [3, 4]]
         """
         return self.sort(0).values  # type: ignore[no-any-return]
@@ -100,7 +112,7 @@ class Statistics(Methods):
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
         """(values, indices) of the k-th least element of an axis, counted from 1; NaN is greatest.
 
-        >>> values, indices = Tensor([30, 10, 20]).kthvalue(2)
+        >>> values, indices = hcq.tensor([30, 10, 20]).kthvalue(2)
         >>> values.item(), indices.item()
         (20, 2)
         """
@@ -111,13 +123,15 @@ class Statistics(Methods):
         return self._chosen(axis, lambda line, order: order._part(line, k - 1, k), keepdim)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The middle element, the lesser of two; along an axis (values, indices). NaN if there is one.
+        """The middle element, the lesser of two; along an axis (values, indices). NaN if there is one, or nothing.
 
-        >>> Tensor([3, 1, 4, 2]).median().item()
+        >>> hcq.tensor([3, 1, 4, 2]).median().item()
         2
         """
         if dim is None:
-            return self.flatten().median(0).values
+            if self.node.dtype.is_float and not self.numel():
+                return self._like(const(math.nan, self.node.dtype))
+            return self._of_equals(self.flatten().median(0).values)
         axis = self._axis("median", dim)
         self._not_empty("median", (axis,) if self.node.shape else ())
 
@@ -139,7 +153,9 @@ class Statistics(Methods):
         if not self.node.dtype.is_float:
             return self.median(dim, keepdim)
         if dim is None:
-            return self.flatten().nanmedian(0).values
+            if not self.numel():
+                return self._like(const(math.nan, self.node.dtype))
+            return self._of_equals(self.flatten().nanmedian(0).values)
         axis = self._axis("nanmedian", dim)
 
         def middle(line: int, order: Any) -> Any:
@@ -151,7 +167,7 @@ class Statistics(Methods):
     def mode(self, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
         """(values, indices) of the most frequent element of an axis, the least of several.
 
-        >>> values, indices = Tensor([2, 1, 2, 1, 3]).mode()
+        >>> values, indices = hcq.tensor([2, 1, 2, 1, 3]).mode()
         >>> values.item()
         1
         """
@@ -166,6 +182,12 @@ class Statistics(Methods):
             return order.gather(line, most)
 
         return self._chosen(axis, frequent, keepdim)
+
+    def _of_equals(self, value: Self) -> Self:
+        """One of all elements, whose gradient those that are equal to it share."""
+        if not self.node.dtype.is_float:
+            return value
+        return self._like(EQUALS.of(value.node, self.node))
 
     def _line_of(self) -> Self:
         """Itself with one axis at least."""
@@ -205,6 +227,7 @@ class Statistics(Methods):
         """
         return self._quantile("nanquantile", q, dim, keepdim, interpolation)
 
+    @in_float_together
     def _quantile(self, call: str, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Self:
         if interpolation not in INTERPOLATIONS:
             raise UsageError(f"[{call}] interpolation={interpolation!r} is unknown. Use {INTERPOLATIONS}.")
@@ -262,7 +285,8 @@ class Statistics(Methods):
         x = self if dtype is None else self.cast(dtype)
         if not x.node.dtype.is_float:
             return x.mean(dim, keepdim)
-        return x.nansum(dim, keepdim) / (~x.isnan()).sum(dim, keepdim)
+        total = widened(x).nansum(dim, keepdim) / (~x.isnan()).sum(dim, keepdim)
+        return rounded(total, x.node.dtype)  # type: ignore[no-any-return]
 
     def _zero_for_nan(self) -> Self:
         return self.isnan().where(0.0, self) if self.node.dtype.is_float else self
@@ -270,7 +294,7 @@ class Statistics(Methods):
     def aminmax(self, dim: int | None = None, keepdim: bool = False) -> MinMax:
         """(min, max) of all elements, or along an axis.
 
-        >>> found = Tensor([3, 1, 4]).aminmax()
+        >>> found = hcq.tensor([3, 1, 4]).aminmax()
         >>> found.min.item(), found.max.item()
         (1, 4)
         """
@@ -283,7 +307,7 @@ class Statistics(Methods):
     ) -> Self:
         """The difference of each element and the one before, n times; bools differ where they are unequal.
 
-        >>> Tensor([1, 4, 9]).diff().tolist()
+        >>> hcq.tensor([1, 4, 9]).diff().tolist()
         [3, 5]
         """
         axis = self._axis_of("diff", dim)
@@ -299,6 +323,7 @@ class Statistics(Methods):
             x = late ^ early if x.node.dtype.is_bool else late - early
         return x
 
+    @in_float_together
     def trapezoid(self, x: Self | None = None, dx: float | None = None, dim: int = -1) -> Self:
         """The area below points along an axis: at the places x, or dx apart, which is 1 unless given.
 
@@ -310,6 +335,7 @@ class Statistics(Methods):
 
     trapz = trapezoid
 
+    @in_float_together
     def cumulative_trapezoid(self, x: Self | None = None, dx: float | None = None, dim: int = -1) -> Self:
         """The running area below points along an axis, which is one shorter then; see `trapezoid`.
 
@@ -339,13 +365,14 @@ class Statistics(Methods):
     def trace(self) -> Self:
         """The sum of a matrix's diagonal.
 
-        >>> Tensor([[1, 2], [3, 4]]).trace().item()
+        >>> hcq.tensor([[1, 2], [3, 4]]).trace().item()
         5
         """
         if len(self.node.shape) != 2:
             raise UsageError(f"[trace] shape {self.node.shape}: give a matrix.")
         return self.diagonal().sum()
 
+    @in_float_together
     def cov(self, correction: int = 1, fweights: Self | None = None, aweights: Self | None = None) -> Self:
         """Covariances of the rows of a matrix, whose columns are observations; of a vector its variance.
 
@@ -382,6 +409,7 @@ class Statistics(Methods):
         result = left.matmul((rows - mean).mT) / norm
         return result.squeeze()
 
+    @in_float_together
     def corrcoef(self) -> Self:
         """Correlations of the rows of a matrix, -1 to 1: covariances over both deviations.
 
@@ -395,6 +423,7 @@ class Statistics(Methods):
         deviation = c.diagonal().sqrt()
         return (c / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1.0, 1.0)
 
+    @in_float_together
     def dist(self, other: Self, p: float = 2.0) -> Self:
         """The norm of the difference; see `norm`.
 
@@ -403,6 +432,7 @@ class Statistics(Methods):
         """
         return (self - other).norm(p)
 
+    @in_float_together
     def renorm(self, p: float, dim: int, maxnorm: float) -> Self:
         """Slices along an axis made shorter to maxnorm, where their norm is greater.
 
@@ -415,3 +445,17 @@ class Statistics(Methods):
         size = self.norm(p, rest, keepdim=True)
         is_long = size > maxnorm
         return is_long.where(self * ((is_long.where(size, 1.0) + 1e-7)._divide(maxnorm, reverse=True)), self)
+
+
+def _slope_of_equals(node: Node, g: Node) -> Node:
+    """The same to each element that is the value, or NaN if that is."""
+    x = node.src[1]
+    one = expanded(reshaped(node, (1,) * len(x.shape)), x.shape)
+    is_value = either(x.eq(one), both(x.ne(x), one.ne(one)))
+    wide = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
+    count = reduced(Op.ADD, is_value.cast(wide), tuple(range(len(x.shape))))
+    share = divided(g.cast(wide), reshaped(count, ()) if x.shape else count).cast(g.dtype)
+    return is_value.where(expanded(reshaped(share, (1,) * len(x.shape)), x.shape), 0.0)
+
+
+EQUALS = Function("equals", _slope_of_equals)

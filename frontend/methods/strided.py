@@ -38,7 +38,7 @@ class Strided(Methods):
         storage_offset  where the first lies; where this tensor begins unless given
         Raises          UsageError where an element lies outside
 
-        >>> Tensor([1, 2, 3, 4]).as_strided((2, 2), (1, 1)).tolist()
+        >>> hcq.tensor([1, 2, 3, 4]).as_strided((2, 2), (1, 1)).tolist()
         [[1, 2], [2, 3]]
         """
         line, places = self._places("as_strided", size, stride, storage_offset)
@@ -138,7 +138,7 @@ class Strided(Methods):
     def resize_(self, *sizes: Any) -> Self:
         """This tensor of another shape, of its first elements. Raises UsageError for more than there are.
 
-        >>> Tensor([1, 2, 3, 4]).resize_(2, 1).tolist()
+        >>> hcq.tensor([1, 2, 3, 4]).resize_(2, 1).tolist()
         [[1], [2]]
         """
         shape: Shape = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
@@ -155,7 +155,7 @@ class Strided(Methods):
     def resize_as_(self, other: Core) -> Self:
         """`resize_` to the shape of another tensor.
 
-        >>> Tensor([1, 2, 3, 4]).resize_as_(Tensor.zeros(2, 2)).tolist()
+        >>> hcq.tensor([1, 2, 3, 4]).resize_as_(Tensor.zeros(2, 2)).tolist()
         [[1, 2], [3, 4]]
         """
         return self.resize_(*other.node.shape)

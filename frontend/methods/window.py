@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hcq.frontend.core import thread_modes
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Methods, narrowed
+from hcq.frontend.methods.base import Methods, narrowed, rounded, widened
 from hcq.frontend.nodes import expanded, padded, permuted, reshaped, shrunk, spread, sum_of_products
 from hcq.frontend.sizes import counts_of
 from hcq.ir.dtype import promote
@@ -88,9 +88,12 @@ class Window(Methods):
         left = expanded(reshaped(windows, (batch, groups, 1, *places, inner, *window)), full)
         weights = reshaped(w.node.cast(dtype), (1, groups, per_group, *(1,) * rank, inner, *window))
         right = expanded(weights, full)
-        total = sum_of_products(left, right, tuple(range(3 + rank, 4 + 2 * rank)))
+        total = sum_of_products(left, right, tuple(range(3 + rank, 4 + 2 * rank)), bias is not None)
         result = x._like(reshaped(total, (batch, out, *places)))
-        return result if bias is None else result + bias._reshape((out, *(1,) * rank))
+        if bias is None:
+            return result
+        dtype = promote(dtype, bias.node.dtype)
+        return rounded(result + widened(bias)._reshape((out, *(1,) * rank)), dtype)  # type: ignore[no-any-return]
 
     conv1d = conv2d
     conv3d = conv2d

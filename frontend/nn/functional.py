@@ -19,6 +19,7 @@ from hcq.frontend.arguments import checked
 from hcq.frontend.function import constant_in
 from hcq.frontend.functions import function_of
 from hcq.frontend.gradient import grad
+from hcq.frontend.methods.base import rounded, widened
 from hcq.frontend.tensor import Tensor
 from hcq.ir.node import Shape
 
@@ -340,6 +341,7 @@ def _normed_by_batch(
     over: Shape,
 ) -> Tensor:
     # the statistics are computed once, for the result and for the running ones
+    have, x = x.dtype, widened(x)
     mean = x.mean(over, keepdim=True)
     centred = x - mean
     var = centred.square().mean(over, keepdim=True)
@@ -350,12 +352,15 @@ def _normed_by_batch(
     ):
         if running is not None:
             new = found.detach().mean(0) if 0 not in over else found.detach()
-            running.assign(running + (new.reshape(running.shape).cast(running.dtype) - running) * momentum)
+            kept = widened(running)
+            moved = kept + (new.reshape(running.shape).cast(kept.dtype) - kept) * momentum
+            running.assign(moved.cast(running.dtype))
     y = centred * (var + eps).rsqrt()
     channel = (1, x.shape[1], *(1,) * (x.ndim - 2))
     if weight is not None:
         y = y * weight.reshape(channel)
-    return y if bias is None else y + bias.reshape(channel)
+    y = y if bias is None else y + bias.reshape(channel)
+    return rounded(y, have)  # type: ignore[no-any-return]
 
 
 def _with_inplace(name: str) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from hcq.checks import shown
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -18,6 +19,7 @@ MODES = ("sum", "mean", "max")
 
 
 @checked
+@in_float_together
 def embedding_bag(
     input: Tensor,
     weight: Tensor,
@@ -41,7 +43,7 @@ def embedding_bag(
     sparse                may be given and says nothing: gradients are dense
     Raises                UsageError for max_norm, which writes into the table, and for scale_grad_by_freq
 
-    >>> embedding_bag(Tensor([[0, 1]]), Tensor([[1.0, 2.0], [3.0, 6.0]])).tolist()
+    >>> embedding_bag(hcq.tensor([[0, 1]]), Tensor([[1.0, 2.0], [3.0, 6.0]])).tolist()
     [[2.0, 4.0]]
     """
     call = "embedding_bag"

@@ -16,12 +16,14 @@ from typing import Any
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
+from hcq.frontend.methods.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 
 
 @checked
+@in_float_together
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
@@ -41,7 +43,7 @@ def ctc_loss(
     The gradient is that of logits whose log_softmax the `log_probs` are, as in PyTorch.
 
     >>> sure = Tensor([[0.0, -9.0], [-9.0, 0.0]])
-    >>> hcq.nn.functional.ctc_loss(sure, Tensor([1]), Tensor(2), Tensor(1), reduction="sum").item() < 0.001
+    >>> hcq.nn.functional.ctc_loss(sure, hcq.tensor([1]), hcq.tensor(2), hcq.tensor(1), reduction="sum").item() < 0.001
     True
     """
     call = "ctc_loss"
@@ -129,10 +131,10 @@ class _Paths:
             [Tensor.zeros(self.batch, min(2, self.width), device=device) > 0.0, skips], dim=1
         )
         line = Tensor.arange(self.width, device=device)
-        self.ends = Tensor([2 * n for n in sizes], device=device).unsqueeze(1)
+        self.ends = Tensor._made_of([2 * n for n in sizes], device=device).unsqueeze(1)
         self.is_real = line <= self.ends
         self.line = line
-        self.last = Tensor([n - 1 for n in spans], device=device).unsqueeze(1)
+        self.last = Tensor._made_of([n - 1 for n in spans], device=device).unsqueeze(1)
 
     def _steps(self, at: Tensor, may_skip: Tensor) -> Tensor:
         """(times, batch, width): sums over the ways from this place, the one before, and, past a blank, the next one.
@@ -159,15 +161,17 @@ class _Paths:
         """(batch,): minus the logarithm of the sum over all ways that end with the last element, or its blank."""
         low = -math.inf
         if not self.times:
-            value = Tensor([0.0 if n == 0 else math.inf for n in self.sizes], device=self.logs.device)
+            value = Tensor._made_of(
+                [0.0 if n == 0 else math.inf for n in self.sizes], device=self.logs.device
+            )
             return (value.cast(self.have) + (self.given * 0.0).sum()).cast(self.have)
         alpha = self._steps(self.at, self.may_skip)
         time = Tensor.arange(self.times, device=self.logs.device).reshape(-1, 1, 1)
         ending = (self.line >= self.ends - 1) & self.is_real
         is_end = (time == self.last.unsqueeze(0)) & ending.unsqueeze(0)
         reached = is_end.where(alpha, low).logsumexp((0, 2))
-        empty = Tensor([n == 0 for n in self.spans], device=self.logs.device)
-        nothing = Tensor([0.0 if n == 0 else low for n in self.sizes], device=self.logs.device).cast(
+        empty = Tensor._made_of([n == 0 for n in self.spans], device=self.logs.device)
+        nothing = Tensor._made_of([0.0 if n == 0 else low for n in self.sizes], device=self.logs.device).cast(
             reached.dtype
         )
         value = -empty.where(nothing, reached)

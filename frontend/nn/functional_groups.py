@@ -34,7 +34,7 @@ def grouped_mm(
     Raises         UsageError for sizes that do not meet, and for a bias, which PyTorch refuses, too
 
     >>> a, b = Tensor([[1.0], [2.0], [3.0]]), Tensor([[[10.0]], [[100.0]]])
-    >>> nn.functional.grouped_mm(a, b, offs=Tensor([1, 3])).tolist()
+    >>> nn.functional.grouped_mm(a, b, offs=hcq.tensor([1, 3])).tolist()
     [[10.0], [200.0], [300.0]]
     """
     ranks = (mat_a.ndim, mat_b.ndim)

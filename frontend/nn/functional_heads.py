@@ -14,6 +14,7 @@ from typing import Any
 
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import rounded, widened
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -100,6 +101,7 @@ def multi_head_attention_forward(
     v = v.reshape(v.shape[0], batch * num_heads, size).transpose(0, 1) if static_v is None else static_v
     if add_zero_attn:
         k, v = (each.pad((0, 0, 0, 1)) for each in (k, v))
+    have, q, k, v = v.dtype, widened(q), widened(k), widened(v)
     keys = k.shape[1]
     scores = (q * (1.0 / math.sqrt(size))).matmul(k.transpose(1, 2)).reshape(batch, num_heads, length, keys)
     if attn_mask is not None:
@@ -115,11 +117,11 @@ def multi_head_attention_forward(
 
         weights = dropout(weights, dropout_p)
     heads = weights.reshape(batch * num_heads, length, keys).matmul(v)
-    joined = heads.transpose(0, 1).reshape(length, batch, width)
+    joined = rounded(heads, have).transpose(0, 1).reshape(length, batch, width)
     result = joined.linear(out_proj_weight, out_proj_bias)
     if not need_weights:
         return result, None
-    return result, weights.mean(1) if average_attn_weights else weights
+    return result, rounded(weights.mean(1) if average_attn_weights else weights, have)
 
 
 def _added(mask: Tensor, scores: Tensor) -> Tensor:

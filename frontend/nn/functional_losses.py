@@ -12,18 +12,20 @@ from typing import Any
 
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
 
 @checked
+@in_float_together
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """How far each other class comes nearer than 1 to each target class, summed, over how many classes there are.
 
     input    (batch, classes), or (classes,)
     target   of that shape: the classes of a sample, and -1 after the last of them
 
-    >>> nn.functional.multilabel_margin_loss(Tensor([[0.5, 0.25]]), Tensor([[0, -1]])).item()
+    >>> nn.functional.multilabel_margin_loss(Tensor([[0.5, 0.25]]), hcq.tensor([[0, -1]])).item()
     0.375
     """
     if not input.ndim and not target.ndim:
@@ -46,6 +48,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     return points._reduced("multilabel_margin_loss", reduction)
 
 
+@in_float_together
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,
@@ -63,8 +66,8 @@ def linear_cross_entropy(
     options   says how PyTorch cuts the work; the compiler decides that here
 
     >>> x, weights = Tensor([[1.0, 2.0]]), Tensor([[1.0, 0.0], [0.0, 1.0]])
-    >>> loss = nn.functional.linear_cross_entropy(x, weights, Tensor([1]))
-    >>> print(loss, (x @ weights.T).cross_entropy(Tensor([1])))
+    >>> loss = nn.functional.linear_cross_entropy(x, weights, hcq.tensor([1]))
+    >>> print(loss, (x @ weights.T).cross_entropy(hcq.tensor([1])))
     tensor(0.3133) tensor(0.3133)
     """
     if linear_weight.ndim < 2 or input.ndim not in (1, 2) or input.shape[-1] != linear_weight.shape[-1]:
@@ -82,6 +85,7 @@ def linear_cross_entropy(
 
 
 @checked
+@in_float_together
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W y of each output: (..., n), (..., m) and (out, n, m) -> (..., out).
 

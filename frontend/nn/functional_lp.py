@@ -13,6 +13,7 @@ from typing import Any
 
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import in_float_together
 from hcq.frontend.tensor import Tensor
 
 
@@ -52,6 +53,7 @@ def lp_pool3d(
     return _pooled("lp_pool3d", 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@in_float_together
 def _pooled(call: str, rank: int, x: Tensor, p: float, kernel: Any, stride: Any, ceil: bool) -> Tensor:
     if not p:
         raise UsageError(f"[{call}] norm_type={p}: give a number that is not zero.")

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import in_float_together
 from hcq.frontend.tensor import Tensor
 
 
 @checked
+@in_float_together
 def gumbel_softmax(
     logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:

@@ -20,6 +20,7 @@ from typing import Any
 from hcq.checks import shown
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -29,6 +30,7 @@ SHARPNESS = -0.75  # of the cubic, as in interpolate
 
 
 @checked
+@in_float_together
 def grid_sample(
     input: Tensor,
     grid: Tensor,

@@ -78,7 +78,7 @@ class CrossEntropyLoss(_Loss):
 
     weight, ignore_index, label_smoothing   as in Tensor.cross_entropy
 
-    >>> nn.CrossEntropyLoss()(Tensor([[0.0, 0.0]]), Tensor([1])).item()
+    >>> nn.CrossEntropyLoss()(Tensor([[0.0, 0.0]]), hcq.tensor([1])).item()
     0.6931471824645996
     """
 
@@ -97,7 +97,7 @@ class CrossEntropyLoss(_Loss):
 class NLLLoss(_Loss):
     """Of logarithms of probabilities (n, classes, ...) and class numbers (n, ...); see Tensor.nll_loss.
 
-    >>> nn.NLLLoss(ignore_index=-1)(Tensor([[-1.0, -2.0], [-3.0, -4.0]]), Tensor([1, -1])).item()
+    >>> nn.NLLLoss(ignore_index=-1)(Tensor([[-1.0, -2.0], [-3.0, -4.0]]), hcq.tensor([1, -1])).item()
     2.0
     """
 
@@ -110,7 +110,7 @@ class NLLLoss(_Loss):
 class NLLLoss2d(NLLLoss):
     """NLLLoss, under an older name.
 
-    >>> nn.NLLLoss2d()(Tensor([[[[-1.0]], [[-2.0]]]]), Tensor([[[1]]])).item()
+    >>> nn.NLLLoss2d()(Tensor([[[[-1.0]], [[-2.0]]]]), hcq.tensor([[[1]]])).item()
     2.0
     """
 
@@ -246,7 +246,7 @@ class GaussianNLLLoss(_Loss):
 class HingeEmbeddingLoss(_Loss):
     """The distance where the target is 1, max(0, margin - distance) where it is -1.
 
-    >>> nn.HingeEmbeddingLoss(reduction="none")(Tensor([0.25, 0.25]), Tensor([1, -1])).tolist()
+    >>> nn.HingeEmbeddingLoss(reduction="none")(Tensor([0.25, 0.25]), hcq.tensor([1, -1])).tolist()
     [0.25, 0.75]
     """
 
@@ -272,7 +272,7 @@ class SoftMarginLoss(_Loss):
 class MultiMarginLoss(_Loss):
     """max(0, margin - x[target] + x) ** p over the other classes.
 
-    >>> nn.MultiMarginLoss()(Tensor([[0.5, 2.0, 0.25, 0.0]]), Tensor([0])).item()
+    >>> nn.MultiMarginLoss()(Tensor([[0.5, 2.0, 0.25, 0.0]]), hcq.tensor([0])).item()
     0.9375
     """
 
@@ -302,7 +302,7 @@ class MultiLabelSoftMarginLoss(_Loss):
 class MultiLabelMarginLoss(_Loss):
     """max(0, 1 - x[target] + x) over the classes that are no targets; a target ends with -1.
 
-    >>> nn.MultiLabelMarginLoss()(Tensor([[0.5, 0.25]]), Tensor([[0, -1]])).item()
+    >>> nn.MultiLabelMarginLoss()(Tensor([[0.5, 0.25]]), hcq.tensor([[0, -1]])).item()
     0.375
     """
 
@@ -322,7 +322,7 @@ class CTCLoss(_Loss):
     Source          Graves et al. 2006
 
     >>> logits = Tensor.zeros(4, 1, 3)
-    >>> print(nn.CTCLoss(reduction="sum")(logits.log_softmax(2), Tensor([[1, 2]]), (4,), (2,)))
+    >>> print(nn.CTCLoss(reduction="sum")(logits.log_softmax(2), hcq.tensor([[1, 2]]), (4,), (2,)))
     tensor(1.6864)
     """
 
@@ -346,7 +346,7 @@ class LinearCrossEntropyLoss(_Loss):
     options        says how PyTorch cuts the work; the compiler decides that here
 
     >>> loss = nn.LinearCrossEntropyLoss(4, 3)
-    >>> list(loss.state_dict()), loss(Tensor.ones(2, 4), Tensor([0, 2])).shape
+    >>> list(loss.state_dict()), loss(Tensor.ones(2, 4), hcq.tensor([0, 2])).shape
     (['linear.weight'], ())
     """
 
@@ -389,7 +389,7 @@ class LinearCrossEntropyLoss(_Loss):
 class MarginRankingLoss(_Pair):
     """max(0, margin - target * (x1 - x2)): x1, x2, target.
 
-    >>> nn.MarginRankingLoss(margin=0.5)(Tensor([2.0]), Tensor([1.0]), Tensor([-1])).item()
+    >>> nn.MarginRankingLoss(margin=0.5)(Tensor([2.0]), Tensor([1.0]), hcq.tensor([-1])).item()
     1.5
     """
 
@@ -403,7 +403,7 @@ class CosineEmbeddingLoss(_Pair):
     """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1: x1, x2, target.
 
     >>> x = Tensor([[1.0, 0.0]])
-    >>> nn.CosineEmbeddingLoss(margin=0.25)(x, x, Tensor([-1])).item()
+    >>> nn.CosineEmbeddingLoss(margin=0.25)(x, x, hcq.tensor([-1])).item()
     0.75
     """
 

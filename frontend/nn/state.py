@@ -271,7 +271,7 @@ def _tensor(name: str, value: Any) -> Tensor:
         value = value.detach()
     if not hasattr(value, "__array__"):
         raise UsageError(f"[load_state_dict] {name}: {shown(value)} is neither a tensor nor an array.")
-    return Tensor(value)
+    return Tensor._made_of(value)
 
 
 def _put(place: _Place, value: Tensor) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hcq.checks import printable
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend.onnx.graph import Step
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     }
     if options.run:
         found["run"] = _run(model, inputs, options.times)
-    print(json.dumps(found, indent=2) if options.json else _as_text(found))
+    print(json.dumps(found, indent=2) if options.json else printable(_as_text(found)))
     return 0
 
 

@@ -30,6 +30,7 @@ Values = MutableMapping[
     str, Any
 ]  # a Value, a list of them for a sequence, None for an optional that is empty
 MAX_KEPT = 1 << 22  # bytes of constants kept for the next call
+MAX_TURNS = 100_000  # of all loops of a model in one call
 
 
 # what Python and NumPy raise for shapes and numbers that an operator does not take
@@ -42,6 +43,7 @@ class Run:
     reads     inputs of the model whose numbers were needed on the host
     depends   steps that needed numbers of what is computed: such a call is not recorded
     uploads   constants by their content, shared by all calls of a model
+    turns     how many times graphs within the graph have run
     """
 
     def __init__(self, device: str, uploads: dict[Any, Tensor]):
@@ -52,6 +54,25 @@ class Run:
         self.is_random = False
         self.shapes: dict[str, Any] = {}  # of every value, for who shows a graph
         self.step: Step | None = None
+        self.turns = 0
+
+    def turn(self, block: Block, inputs: dict[str, Any], around: Values) -> list[Any]:
+        """The outputs of a graph within the graph. Raises UsageError when there were too many turns of them."""
+        self.may_turn(1)
+        self.turns += 1
+        return self.block(block, inputs, around)
+
+    def may_turn(self, count: int) -> None:
+        """Refuses so many further turns where they are too many."""
+        if self.turns + count > MAX_TURNS:
+            made = (
+                f"{self.turns:,} turns of the model's loops were made"
+                if self.turns
+                else "no turn was made yet"
+            )
+            raise UsageError(
+                f"{made} and {count:,} more are wanted; in one call there are at most {MAX_TURNS:,}"
+            )
 
     def block(self, block: Block, inputs: dict[str, Any], around: Values | None = None) -> list[Any]:
         """The outputs of a block."""

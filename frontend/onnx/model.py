@@ -87,6 +87,8 @@ class OnnxModel:
             self.name, folder = os.fspath(path), path.parent
             try:
                 data = weights.map_file(path)
+            except UsageError:
+                raise
             except OSError as error:
                 raise UsageError(f"[OnnxModel] {path}: {error.strerror}.") from None
         else:

@@ -27,7 +27,7 @@ ML, TRAINING, PREVIEW = "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.previ
 NEWEST = {"": 28, ML: 5, TRAINING: 1, PREVIEW: 1}  # versions that this table was written from
 
 GROUPS = (
-    "activation attention control conv image index logic loss math ml norm pool product quantize random_numbers "
+    "activation attention control conv image index logic loss math ml norm older pool product quantize random_numbers "
     "reduction rnn sequence shape signal text training trees"
 ).split()
 

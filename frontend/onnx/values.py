@@ -91,8 +91,8 @@ def read(tensor: Tensor) -> np.ndarray[Any, Any]:
 def put(array: np.ndarray[Any, Any], dtype: DType, device: str) -> Tensor:
     """Numbers on the host as a tensor."""
     if array.ndim == 0 and array.dtype.name == dtype.name:
-        return Tensor(array.item(), device, dtype)
+        return Tensor._made_of(array.item(), device, dtype)
     if array.dtype.name == dtype.name:
         return Tensor(array, device)
     raw = np.ascontiguousarray(array).tobytes()
-    return Tensor(raw, device, dtype).reshape(tuple(array.shape))
+    return Tensor._made_of(raw, device, dtype).reshape(tuple(array.shape))

@@ -21,6 +21,7 @@ import numpy as np
 
 from hcq.frontend.onnx.proto import TensorRecord
 from hcq.frontend.onnx.wire import Damaged, packed_varints
+from hcq.frontend.state.mapped import opened
 from hcq.ir.dtype import DType, dtypes
 
 # TensorProto.DataType -> ours
@@ -123,7 +124,14 @@ def _external(record: TensorRecord, dtype: DType, folder: Path | None) -> memory
     location = words.get("location", "")
     if folder is None:
         raise Damaged(f"{what} lies in the file {location!r}, and a model of bytes has no folder")
-    path = (folder / location).resolve()
+    try:
+        path = (folder / location).resolve()
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # a link to itself is a RuntimeError before Python 3.13
+        raise Damaged(f"{what} lies in {location!r}, which leads nowhere: {error}") from None
     if not location or not path.is_relative_to(folder.resolve()):
         raise Damaged(f"{what} lies in {location!r}, which is outside of the model's folder")
     want = prod(record.dims) * dtype.itemsize
@@ -146,7 +154,7 @@ def _external(record: TensorRecord, dtype: DType, folder: Path | None) -> memory
 
 def map_file(path: Path) -> memoryview:
     """A file as memory; empty for an empty one."""
-    with open(path, "rb") as file:
+    with opened(path, "OnnxModel") as file:
         if not os.fstat(file.fileno()).st_size:
             return memoryview(b"")
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -21,7 +21,7 @@ from typing import Any
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
 from hcq.frontend.realize import realize
-from hcq.frontend.state.mapped import Mapped
+from hcq.frontend.state.mapped import BYTES_OF_A_TENSOR, Mapped
 from hcq.frontend.state.safetensors import contents
 from hcq.frontend.state.weights import Entry, Weights, uploaded
 from hcq.frontend.state.zipped import Member, members
@@ -61,6 +61,7 @@ def read_npz(path: str | os.PathLike[str], device: str | None = None, call: str 
     file = Mapped(path, "npz", call)
     found = []
     for member in members(file):
+        file.charge(BYTES_OF_A_TENSOR)
         if not member.name.endswith(".npy"):
             raise UsageError(
                 f"[{call}] {file.path}: its member {shown(member.name)} is no .npy file. Leave only arrays in it."

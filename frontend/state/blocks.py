@@ -60,6 +60,7 @@ FORMATS = (
     Format(34, "TQ1_0", 256, 54),
     Format(35, "TQ2_0", 256, 66),
     Format(39, "MXFP4", 32, 17),
+    Format(40, "NVFP4", 64, 36),
     Format(41, "Q1_0", 128, 18),
 )
 BY_NUMBER = {one.number: one for one in FORMATS}

@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from hcq.checks import printable, shown
 from hcq.frontend.state.files import load
 from hcq.frontend.state.weights import Weights
 
@@ -58,12 +59,20 @@ def _as_data(weights: Weights) -> dict[str, Any]:
 
 
 def _as_text(weights: Weights) -> str:
-    lines = [f"{weights.path}: {weights.kind}, {len(weights)} tensors, {weights.size_bytes:,} bytes"]
+    lines = [
+        f"{printable(weights.path)}: {weights.kind}, {len(weights)} tensors, {weights.size_bytes:,} bytes"
+    ]
     if weights.metadata:
-        width = max(map(len, weights.metadata))
-        lines += ["", *[f"  {key:<{width}}  {_short(value)}" for key, value in weights.metadata.items()]]
+        pairs = [(printable(key), _short(value)) for key, value in weights.metadata.items()]
+        width = max(len(key) for key, _ in pairs)
+        lines += ["", *[f"  {key:<{width}}  {value}" for key, value in pairs]]
     rows = [
-        (entry.name, entry.format, " x ".join(map(str, entry.shape)) or "()", f"{entry.size_bytes:,} bytes")
+        (
+            printable(entry.name),
+            entry.format,
+            " x ".join(map(str, entry.shape)) or "()",
+            f"{entry.size_bytes:,} bytes",
+        )
         for entry in weights.entries.values()
     ]
     if rows:
@@ -75,14 +84,16 @@ def _as_text(weights: Weights) -> str:
     return "\n".join(lines)
 
 
-def _short(value: Any) -> Any:
+def _short(value: Any, depth: int = 0) -> Any:
     """A value as one line shows it."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length():,} bits"
     if isinstance(value, (bool, int, float)) or value is None:
         return value
     if isinstance(value, str):
-        text = value.encode("unicode_escape").decode()
-        return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
-    if isinstance(value, Sequence) and not isinstance(value, bytes) and len(value) > 8:
-        first = ", ".join(str(_short(item)) for item in value[:4])
+        text = value[:SHOWN].encode("unicode_escape").decode()
+        return text if len(text) <= SHOWN and len(value) <= SHOWN else f"{text[: SHOWN - 3]}..."
+    if isinstance(value, Sequence) and not isinstance(value, bytes) and len(value) > 8 and depth < 2:
+        first = ", ".join(str(_short(item, depth + 1)) for item in value[:4])
         return f"{len(value)} of {first[:SHOWN]}, ..."
-    return str(value)[:SHOWN]
+    return printable(shown(value)[:SHOWN])

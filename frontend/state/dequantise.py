@@ -6,7 +6,8 @@ Changes  nothing
 Next     dequantise_k.py (blocks of 256 with scales inside), dequantise_grids.py (codes of several elements)
 Source   ggml-common.h (block_q4_0 and its sisters, kvalues_iq4nl, kvalues_mxfp4), OCP Microscaling Formats 1.0
 
-In blocks of 32 a byte of four-bit codes has element j in its low half and element j + 16 in its high half.
+In blocks of 32 a byte of four-bit codes has element j in its low half and element j + 16 in its high half; in the
+groups of 16 of NVFP4 it has j and j + 8.
 """
 
 from __future__ import annotations
@@ -100,6 +101,16 @@ def _mxfp4(b: Blocks) -> Tensor:
     return looked_up(nibbles(b.part(1, 17, 1, 16)), STEPS_E2M1) * (e < 2).where(tiny, normal)
 
 
+def _nvfp4(b: Blocks) -> Tensor:
+    """Four groups of 16, with a scale of E4M3 without a sign each; the steps are twice as large, so by half of that."""
+    code = b.part(0, 4, 4, 1, 1)
+    exponent = ((code >> 3) & 15).cast(dtypes.int32)
+    fraction = (code & 7).cast(dtypes.float32)
+    power = ((exponent + 119) << 23).bitcast(dtypes.float32)  # 2**(exponent - 8)
+    scale = (exponent == 0).where(fraction * 2.0**-10, (fraction / 8 + 1) * power)
+    return looked_up(nibbles(b.part(4, 36, 4, 1, 8)), STEPS_E2M1) * (code == 0x7F).where(0.0, scale)
+
+
 def _ternary_digits(codes: Tensor, count: int) -> Tensor:
     """The first digits to base 3 of bytes (..., 1, n) that hold q / 3**5 in 1/256: (..., count, n) of -1, 0, 1."""
     powers = table(codes.device, (1, 3, 9, 27, 81))[:count].reshape(count, 1)
@@ -149,6 +160,7 @@ MEANINGS: dict[str, Meaning] = {
     "Q8_0": _q8_0,
     "IQ4_NL": _iq4_nl,
     "MXFP4": _mxfp4,
+    "NVFP4": _nvfp4,
     "TQ1_0": _tq1_0,
     "TQ2_0": _tq2_0,
 }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hcq.frontend.errors import DamagedFile, UsageError
+from hcq.frontend.state.mapped import opened
 from hcq.frontend.state.weights import Weights
 
 WRITTEN = (".safetensors", ".gguf", ".npz", ".npy", ".pt", ".pth")
@@ -45,7 +46,7 @@ def load(
 
     >>> import tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "two.safetensors")
-    >>> hcq.save({"w": Tensor([[1.0, 2.0]]), "b": Tensor([3])}, path)
+    >>> hcq.save({"w": Tensor([[1.0, 2.0]]), "b": hcq.tensor([3])}, path)
     >>> state = hcq.load(path)
     >>> sorted(state), state.entry("w").shape, state["b"].tolist()
     (['b', 'w'], (1, 2), [3])
@@ -58,7 +59,7 @@ def load(
         where = _in_folder(where)
     if where.name.endswith(".index.json"):
         return safetensors.read_index(where, device)
-    with open(where, "rb") as file:
+    with opened(where, "load") as file:
         head = file.read(16)
     if head[:4] == gguf.MAGIC:
         return gguf.read(where, device)

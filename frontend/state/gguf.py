@@ -16,15 +16,18 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 from hcq.frontend.errors import MissingFile, UsageError
 from hcq.frontend.state import blocks
-from hcq.frontend.state.mapped import Mapped, Reader
+from hcq.frontend.state.blocks import Format
+from hcq.frontend.state.mapped import BYTES_OF_A_TENSOR, Mapped, Reader
 from hcq.frontend.state.quantised import placed
 from hcq.frontend.state.weights import Entry, Weights, plain_entry
 from hcq.ir.dtype import dtypes
@@ -76,11 +79,33 @@ class Texts(Sequence[str]):
         return f"Texts({len(self)}: {', '.join(map(repr, self[:3]))}{', ...' if len(self) > 3 else ''})"
 
 
+class Flags(Sequence[bool]):
+    """Bools of a file, a byte each."""
+
+    def __init__(self, data: memoryview):
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    @overload
+    def __getitem__(self, place: int) -> bool: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[bool]: ...
+    def __getitem__(self, place: int | slice) -> bool | list[bool]:
+        found = self._data[place]
+        return list(map(bool, found)) if isinstance(found, memoryview) else bool(found)
+
+    def __repr__(self) -> str:
+        return f"Flags({len(self)}: {', '.join(map(repr, self[:3]))}{', ...' if len(self) > 3 else ''})"
+
+
 def read(path: str | os.PathLike[str], device: str | None = None, call: str = "load") -> Weights:
     """What is in a file, and in the others of the same model, whose tensors are read when they are asked for.
 
-    Raises  UsageError, one sentence, for a file that is damaged or not of this format, or that has a format of numbers
-            that is not known
+    A tensor whose format of numbers is not known is refused when it is asked for; the others are read.
+
+    Raises  UsageError, one sentence, for a file that is damaged or not of this format
     """
     metadata, entries = _read_one(path, call)
     count = metadata.get("split.count", 1)
@@ -137,11 +162,18 @@ def _read_one(path: str | os.PathLike[str], call: str) -> tuple[dict[str, Any], 
     start = -(-reader.at // alignment) * alignment
     entries: list[Entry] = []
     seen: set[str] = set()
+    file.charge(BYTES_OF_A_TENSOR * tensors)
+    ends = sorted({start + offset for _, _, _, offset in infos})
     for name, shape, number, offset in infos:
         if name in seen:
             raise file.damaged(f"the tensor {name!r} stands there twice")
         seen.add(name)
-        entries.append(_entry(file, name, shape, number, start, offset))
+        if number in blocks.BY_NUMBER:
+            entries.append(_entry(file, name, shape, blocks.BY_NUMBER[number], start + offset))
+        else:
+            next_begin = bisect_right(ends, start + offset)
+            end = min(ends[next_begin] if next_begin < len(ends) else file.size, file.size)
+            entries.append(_unknown_entry(file, name, shape, number, max(0, end - start - offset)))
     return metadata, entries
 
 
@@ -149,7 +181,10 @@ def _text(reader: Reader) -> str:
     size = reader.whole(8)
     if size > MAX_TEXT_BYTES:
         raise reader.file.damaged(f"a string of {size} bytes at byte {reader.at}")
-    return str(reader.take(size), "utf-8", "replace")
+    raw = reader.take(size)
+    found = str(raw, "utf-8", "replace")
+    reader.file.charge(size + sys.getsizeof(found))  # one wide letter, and each takes four bytes
+    return found
 
 
 def _value(reader: Reader, kind: int, key: str) -> Any:
@@ -166,8 +201,10 @@ def _value(reader: Reader, kind: int, key: str) -> Any:
         letter, size = NUMBERS[kind]
         raw = reader.take(count * size)
         if letter == "?":
-            return list(map(bool, raw)) if count < 1 << 16 else array("B", bytes(raw))
-        return array(letter, bytes(raw))
+            return list(map(bool, raw)) if count <= 16 else Flags(raw)
+        numbers = array(letter)
+        numbers.frombytes(raw)
+        return numbers
     if kind != STRING:
         raise reader.file.damaged(
             f"{key!r} is an array of type {kind}; of numbers and strings there are arrays"
@@ -193,18 +230,24 @@ def _info(reader: Reader) -> tuple[str, tuple[int, ...], int, int]:
     return name, tuple(reversed(sizes)), reader.whole(4), reader.whole(8)
 
 
-def _entry(file: Mapped, name: str, shape: tuple[int, ...], number: int, start: int, offset: int) -> Entry:
-    if number not in blocks.BY_NUMBER:
+def _unknown_entry(file: Mapped, name: str, shape: tuple[int, ...], number: int, size_bytes: int) -> Entry:
+    """A tensor of which nobody here knows what its bytes mean. size_bytes: up to the next tensor."""
+
+    def refuse(_: str = "") -> NoReturn:
         known = ", ".join(one.name for one in blocks.FORMATS)
         raise UsageError(
             f"[{file.call}] {file.path}: the tensor {name!r} has format number {number}; known are {known}. "
             "Convert it with one of these."
         )
-    form = blocks.BY_NUMBER[number]
+
+    return Entry(name, f"number {number}", dtypes.float32, shape, size_bytes, refuse, refuse)
+
+
+def _entry(file: Mapped, name: str, shape: tuple[int, ...], form: Format, begin: int) -> Entry:
     if form.elements > 1 and (not shape or shape[-1] % form.elements):
         raise file.damaged(f"the tensor {name!r} of shape {shape} has no whole blocks of {form.name}")
     size = prod(shape) // form.elements * form.size_bytes
-    begin, end = start + offset, start + offset + size
+    end = begin + size
     if end > file.size:
         raise file.damaged(f"the tensor {name!r} ends at byte {end}, and it has {file.size}")
 

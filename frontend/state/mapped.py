@@ -1,7 +1,8 @@
 """Mapped files: the bytes of a file as memory that the system reads when it is touched.
 
 In       a path
-Out      `Mapped`, views of its bytes, each checked against the size; `Reader`, which goes through them in order
+Out      `opened`: the file, where it is one; `Mapped`: views of its bytes, each checked against the size, and a budget
+         of memory; `Reader`, which goes through them in order
 Changes  address space, until nobody holds a view
 Next     weights.py (who puts views on devices), gguf.py and torch_file.py (who read)
 
@@ -13,21 +14,48 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from hcq.frontend.errors import DamagedFile
+from hcq.frontend.errors import DamagedFile, MissingFile, UsageError
+
+SMALL_BYTES = 16 << 20  # that what is in any file may take
+BYTES_OF_A_TENSOR = 1500  # its entry, by which it is found
+
+
+def opened(path: str | os.PathLike[str], call: str) -> BinaryIO:
+    """A file, open to be read. Raises UsageError for what is none, without waiting: a FIFO may have no writer."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise MissingFile(
+            f"[{call}] {os.fspath(path)}: No such file. Give the path of one that is there."
+        ) from None
+    kind = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(descriptor)
+        word = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+        what = word.get(stat.S_IFMT(kind), "a device")
+        raise UsageError(
+            f"[{call}] {os.fspath(path)} is {what}: give a file, which can be mapped into memory."
+        )
+    return open(descriptor, "rb")
 
 
 class Mapped:
-    """A file's bytes. `call` and `kind` are what messages name: [load] and "GGUF"."""
+    """A file's bytes. `call` and `kind` are what messages name: [load] and "GGUF".
+
+    left  bytes of memory that what is read of it may take from here on: at first twice its size, and a little
+    """
 
     def __init__(self, path: str | os.PathLike[str], kind: str, call: str = "load"):
         self.path = Path(path)
         self.kind = kind
         self.call = call
-        self._file = open(path, "rb")
+        self._file = opened(path, call)
         self.size = os.fstat(self._file.fileno()).st_size
+        self.left = 2 * self.size + SMALL_BYTES
         self._bytes: Any = b""
         if self.size:
             self._bytes = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -40,6 +68,12 @@ class Mapped:
         if os.fstat(self._file.fileno()).st_size < end:
             raise self.damaged("it became shorter while it was read")
         return self._view[begin:end]
+
+    def charge(self, size_bytes: int) -> None:
+        """Memory is about to be taken. Raises DamagedFile when it is more than what a file of this size needs."""
+        self.left -= size_bytes
+        if self.left < 0:
+            raise self.damaged("what is in it takes several times as much memory as the file is large")
 
     def damaged(self, why: str) -> DamagedFile:
         """The one sentence for a file that is not what it should be."""

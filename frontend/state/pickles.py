@@ -7,13 +7,14 @@ Next     torch_file.py (which names state dicts use)
 Source   Python's pickletools: the opcodes of protocols 0 to 5
 
 A pickle is a program for a stack. This runs only the opcodes that build data. A name is looked up in a table that the
-caller gives, and what is there is our own function: a name that is not there is refused, by name. Every opcode adds one
-object at most, about thirty times as large as the opcode: so a pickle may be a small part of its file only.
+caller gives, and what is there is our own function: a name that is not there is refused, by name. What opcodes make is
+charged to the file, by its size: an opcode of one byte can make an object of a hundred.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,6 +27,11 @@ SHARE = 16  # of a file that is large, a pickle is this part at most
 SMALL_BYTES = 1 << 20
 MAX_NAME = 256
 KEYS = (str, int, float, bool, type(None), bytes)
+OBJECT, ENTRY, PLACE = (
+    56,
+    80,
+    8,
+)  # bytes of an object, of an entry of a dict or the memo, of a place in a list, about
 
 
 class Name:
@@ -68,6 +74,7 @@ class Pickle:
                         f"[{self.reader.file.call}] {self.reader.file.path}: the pickle in it has the opcode "
                         f"{chr(code)!r}, which builds objects of classes. Save a state dict."
                     )
+                self.reader.file.charge(OBJECT if code in _MAKING else PLACE)
                 action(self)
                 if self.reader.at > self.most:
                     raise self.damaged("the pickle in it is larger than tensors of this size need")
@@ -107,15 +114,21 @@ class Pickle:
 
     def text(self, size: int) -> None:
         """Push a string of that many bytes."""
-        self.stack.append(str(self.reader.take(size), "utf-8", "surrogatepass"))
+        self.push_text(str(self.reader.take(size), "utf-8", "surrogatepass"))
+
+    def push_text(self, text: str) -> None:
+        """Push a string, of which each character may take four bytes."""
+        self.reader.file.charge(sys.getsizeof(text))
+        self.stack.append(text)
 
     def raw(self, size: int) -> None:
         """Push bytes."""
+        self.reader.file.charge(min(size, self.reader.left))
         self.stack.append(bytes(self.reader.take(size)))
 
     def old_text(self, size: int) -> None:
         """Push a string of Python 2."""
-        self.stack.append(str(self.reader.take(size), "latin-1"))
+        self.push_text(str(self.reader.take(size), "latin-1"))
 
     def since_mark(self) -> list[Any]:
         """What is above the last mark, taken off with it."""
@@ -128,6 +141,7 @@ class Pickle:
 
     def put(self, place: int) -> None:
         """Remember the top of the stack."""
+        self.reader.file.charge(ENTRY)
         self.memo[place] = self.stack[-1]
 
     def tuple_of(self, count: int) -> None:
@@ -143,13 +157,9 @@ class Pickle:
         target = self.stack[-1]
         if type(target) is not dict:
             raise TypeError
+        self.reader.file.charge(ENTRY * len(items) // 2)
         for key, value in zip(items[::2], items[1::2], strict=True):
-            if isinstance(key, KEYS):
-                target[key] = value
-            elif not isinstance(key, (tuple, Name)):
-                raise TypeError
-            else:
-                target[shown(key)] = value
+            target[plain_key(key)] = value
 
     def dict_of(self, items: list[Any]) -> None:
         """A dict of keys and values."""
@@ -198,6 +208,17 @@ class Pickle:
         self.stack.append(self.find(self.stack.pop()))
 
 
+def plain_key(key: Any) -> Any:
+    """A key of a dict: as it is where it is small and plain, else the text that stands for it. Raises TypeError."""
+    if isinstance(key, int) and key.bit_length() > 64:
+        return shown(key)
+    if isinstance(key, KEYS):
+        return key
+    if not isinstance(key, (tuple, Name)):
+        raise TypeError
+    return key.text if isinstance(key, Name) else shown(key)
+
+
 def _whole(p: Pickle, size: int, signed: bool = False) -> int:
     return p.reader.whole(size, signed)
 
@@ -227,7 +248,7 @@ _ACTIONS: dict[int, Callable[[Pickle], Any]] = {
     0x8A: lambda p: p.stack.append(_whole(p, _whole(p, 1), True)),  # LONG1
     0x8B: lambda p: p.stack.append(_whole(p, _whole(p, 4), True)),  # LONG4
     ord("G"): lambda p: p.stack.append(struct.unpack(">d", p.reader.take(8))[0]),
-    ord("V"): lambda p: p.stack.append(p.line()),
+    ord("V"): lambda p: p.push_text(p.line()),
     ord("X"): lambda p: p.text(_whole(p, 4)),
     0x8C: lambda p: p.text(_whole(p, 1)),
     0x8D: lambda p: p.text(_whole(p, 8)),
@@ -265,3 +286,6 @@ _ACTIONS: dict[int, Callable[[Pickle], Any]] = {
     ord("b"): lambda p: p.build(),
     ord("Q"): lambda p: p.refer(),
 }
+
+# the opcodes that make an object of their own; the others push what there is, or change it
+_MAKING = frozenset(b"ILFJMGCB}]ltcdQR\x81\x85\x86\x87\x8a\x8b\x8e\x8f\x93")

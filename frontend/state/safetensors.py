@@ -24,7 +24,7 @@ from hcq.frontend import device as devices
 from hcq.frontend.arguments import checked
 from hcq.frontend.errors import DamagedFile
 from hcq.frontend.realize import realize, storage_of
-from hcq.frontend.state.mapped import Mapped
+from hcq.frontend.state.mapped import Mapped, opened
 from hcq.frontend.state.weights import Entry, Weights, plain_entry
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
@@ -104,7 +104,7 @@ def load_file(path: str | os.PathLike[str], device: str | None = None) -> dict[s
 @checked
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
     """The further words of a file. Raises as `load_file` does."""
-    with open(path, "rb") as file:
+    with opened(path, "load_file") as file:
         return headers.read_header(file, os.fspath(path), "load_file").metadata
 
 
@@ -125,7 +125,7 @@ def read_index(path: str | os.PathLike[str], device: str | None = None, call: st
             f"[{call}] {os.fspath(path)}: {why}. It is damaged, or not an index of safetensors files."
         )
 
-    with open(path, "rb") as file:
+    with opened(path, call) as file:
         text = file.read(MAX_INDEX_BYTES + 1)
     if len(text) > MAX_INDEX_BYTES:
         raise damaged(f"it has more than {MAX_INDEX_BYTES} bytes")
@@ -153,7 +153,7 @@ def read_index(path: str | os.PathLike[str], device: str | None = None, call: st
 
 
 def _entries(path: str | os.PathLike[str], call: str) -> tuple[list[Entry], dict[str, str]]:
-    with open(path, "rb") as file:
+    with opened(path, call) as file:
         header = headers.read_header(file, os.fspath(path), call)
     mapped = Mapped(path, "safetensors", call)
     return [_entry(mapped, found) for found in header.entries], header.metadata

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
-from hcq.frontend.state.mapped import Mapped, Reader
-from hcq.frontend.state.pickles import Name, Pickle
+from hcq.frontend.state.mapped import BYTES_OF_A_TENSOR, Mapped, Reader
+from hcq.frontend.state.pickles import ENTRY, PLACE, Name, Pickle, plain_key
 from hcq.frontend.state.weights import Entry, Weights, uploaded
 from hcq.frontend.state.zipped import Member, members
 from hcq.frontend.tensor import Tensor
@@ -47,9 +47,8 @@ STORAGES: dict[str, DType] = {
     "BoolStorage": dtypes.bool, "UntypedStorage": dtypes.uint8,
 }  # fmt: skip
 MAX_DEPTH = 64  # of dicts in dicts
-SMALL_BYTES = 16 << 20  # that the paths in any file may take
+MAX_AXES = 32
 BYTES_OF_A_PATH = 200  # besides its characters
-BYTES_OF_A_TENSOR = 1500  # its entry
 
 
 class Stored(NamedTuple):
@@ -105,14 +104,28 @@ def read(path: str | os.PathLike[str], device: str | None = None, call: str = "l
 
 
 def _whole(value: Any, path: str, entries: dict[str, Entry], device: str) -> Any:
-    """What was saved under a path, with its dicts and lists as they were, and its tensors on a device."""
-    if isinstance(value, View):
-        return entries[path].place(device)
-    if isinstance(value, dict):
-        return {key: _whole(item, f"{path}.{key}", entries, device) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)([_whole(item, f"{path}.{n}", entries, device) for n, item in enumerate(value)])
-    return value.text if isinstance(value, Name) else value
+    """What was saved under a path, with its dicts and lists as they were, and its tensors on a device.
+
+    What was one object in several places is one here, too.
+    """
+    made: dict[int, Any] = {}
+
+    def below(value: Any, path: str) -> Any:
+        if id(value) in made:
+            return made[id(value)]
+        found = value
+        if isinstance(value, View):
+            found = entries[path].place(device)
+        elif isinstance(value, dict):
+            found = {key: below(item, f"{path}.{key}") for key, item in value.items()}
+        elif type(value) in (list, tuple):
+            found = type(value)([below(item, f"{path}.{n}") for n, item in enumerate(value)])
+        elif isinstance(value, Name):
+            found = value.text
+        made[id(value)] = found
+        return found
+
+    return below(value, path)
 
 
 Find = Callable[[Stored], Any]  # the bytes of a storage
@@ -214,10 +227,25 @@ def _names(file: Mapped) -> dict[str, Callable[..., Any]]:
 
     def ordered(*items: Any) -> dict[Any, Any]:
         found = {}
+        file.charge(ENTRY * len(items[0]) if items else 0)
         for pair in items[0] if items else ():
             key, value = pair
-            found[key if isinstance(key, (str, int)) else shown(key)] = value
+            found[plain_key(key)] = value
         return found
+
+    def place(*words: Any) -> str:
+        """ "cuda", or "cuda" and a number."""
+        if not 1 <= len(words) <= 2 or not all(
+            type(word) in (str, int) and len(shown(word)) < 40 for word in words
+        ):
+            raise TypeError
+        return ":".join(map(str, words))
+
+    def elements(items: Any = ()) -> list[Any]:
+        if type(items) not in (list, tuple):
+            raise TypeError
+        file.charge(PLACE * len(items))
+        return list(items)
 
     def tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> View:
         return _view(file, storage, None, offset, shape, strides)
@@ -234,10 +262,10 @@ def _names(file: Mapped) -> dict[str, Callable[..., Any]]:
         "torch._utils._rebuild_tensor_v3": tensor_of,
         "torch._utils._rebuild_parameter": lambda data, *_: data,
         "torch._utils._rebuild_parameter_with_state": lambda data, *_: data,
-        "torch.Size": lambda sizes=(): tuple(sizes),
-        "torch.device": lambda *words: ":".join(map(str, words)),
-        "builtins.set": lambda items=(): list(items),
-        "__builtin__.set": lambda items=(): list(items),
+        "torch.Size": lambda sizes=(): tuple(elements(sizes)),
+        "torch.device": place,
+        "builtins.set": elements,
+        "__builtin__.set": elements,
     }
 
 
@@ -255,7 +283,7 @@ def _view(file: Mapped, storage: Any, dtype: Any, offset: Any, shape: Any, strid
         raise file.damaged(
             f"a tensor of it has shape {shown(shape)}, strides {shown(strides)}, offset {shown(offset)}"
         )
-    if len(shape) != len(strides) or len(shape) > 32:
+    if len(shape) != len(strides):
         raise file.damaged(f"a tensor of it has shape {shown(shape)} and strides {shown(strides)}")
     bytes_ = storage.elements * storage.dtype.itemsize
     last = offset + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
@@ -270,25 +298,30 @@ def _view(file: Mapped, storage: Any, dtype: Any, offset: Any, shape: Any, strid
 
 
 def _are_sizes(numbers: Any) -> bool:
-    return type(numbers) is tuple and all(type(number) is int and 0 <= number < 1 << 62 for number in numbers)
+    return (
+        type(numbers) is tuple
+        and len(numbers) <= MAX_AXES
+        and all(type(number) is int and 0 <= number < 1 << 62 for number in numbers)
+    )
 
 
 def _flat(saved: Any, file: Mapped) -> Iterator[tuple[str, Any]]:
     """Tensors and plain values with their paths: keys and places, with dots between. A list of plain values is one.
 
-    One object may be in many places, so that a few bytes of a pickle can stand for any number of paths: what they take
-    is counted, and is no more than twice the file.
+    One object may be in many places, so that a few bytes of a pickle can stand for any number of paths: each is charged
+    to the file.
     """
-    left = 2 * file.size + SMALL_BYTES
+    leads_on: dict[
+        int, bool
+    ] = {}  # of each list: it may be looked at from many places, and is as long each time
 
     def below(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-        nonlocal left
-        left -= BYTES_OF_A_PATH + len(path) + (BYTES_OF_A_TENSOR if isinstance(value, View) else 0)
-        if depth > MAX_DEPTH or left < 0 or len(path) > 4096:
-            raise file.damaged(
-                "what was saved holds itself, is too deep, or is in more places than were written"
-            )
-        if isinstance(value, View) or not _holds_more(value):
+        if depth > MAX_DEPTH or len(path) > 4096:
+            raise file.damaged("what was saved holds itself, or is too deep")
+        file.charge(BYTES_OF_A_PATH + len(path) + (BYTES_OF_A_TENSOR if isinstance(value, View) else 0))
+        if id(value) not in leads_on and type(value) in (list, tuple, dict):
+            leads_on[id(value)] = _holds_more(value)
+        if not leads_on.get(id(value)):
             yield path, value.text if isinstance(value, Name) else value
             return
         items: Any = value.items() if isinstance(value, dict) else enumerate(value)

@@ -61,7 +61,7 @@ class IterableDataset(Dataset):
 class TensorDataset(Dataset):
     """Rows of tensors of one length: sample i is row i of each.
 
-    >>> rows = TensorDataset(Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([0, 1]))
+    >>> rows = TensorDataset(Tensor([[1.0, 2.0], [3.0, 4.0]]), hcq.tensor([0, 1]))
     >>> x, y = rows[1]
     >>> len(rows), x.tolist(), y.item()
     (2, [3.0, 4.0], 1)
@@ -299,7 +299,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
         return Tensor(np.stack([np.asarray(each) for each in batch]))
     if isinstance(first, (bool, int, float)):
-        return Tensor(list(batch))
+        return Tensor._made_of(list(batch))
     if isinstance(first, str):
         return list(batch)
     if isinstance(first, dict):
@@ -323,7 +323,7 @@ class DataLoader:
     batch_size      None gives samples as they are
 
     >>> from hcq.utils.data import DataLoader, TensorDataset
-    >>> loader = DataLoader(TensorDataset(Tensor([1.0, 2.0, 3.0]), Tensor([0, 1, 0])), batch_size=2)
+    >>> loader = DataLoader(TensorDataset(Tensor([1.0, 2.0, 3.0]), hcq.tensor([0, 1, 0])), batch_size=2)
     >>> [(x.tolist(), y.tolist()) for x, y in loader]
     [([1.0, 2.0], [0, 1]), ([3.0], [0])]
     """

@@ -37,6 +37,9 @@ class Chip:
     acquire_next        the one that shows a kernel what the kernel before it wrote
     wave_bytes_unit     granule of a wave's scratch memory
     scratch_resource    the descriptor through which kernels, or the AQL processor, know where scratch memory is
+    vgpr_bytes_once     what older kernel drivers take for vgpr_bytes, where that is something else
+    reads_old           what the host reads of its memory over PCIe may be what was there before: the host data path
+                        keeps what it has read, and queues of a process cannot make it forget that (inferred)
     """
 
     arch: str
@@ -61,6 +64,8 @@ class Chip:
     lds_bytes: int = LDS_BYTES
     lds_granule: int = 512  # what RSRC2's field counts
     max_block: int = 1024
+    vgpr_bytes_once: int = 0
+    reads_old: bool = False
 
     def acquire(self) -> Packet:
         """Forget what instruction, scalar and vector caches hold; write back and forget the L2's non-coherent lines."""
@@ -151,6 +156,7 @@ def _gfx10(arch: str, version: int, mach: int) -> Chip:
         wavefront_sizes=(32, 64),
         has_architected_scratch=False,
         scratch_resource=ScratchResourceGfx10,
+        reads_old=True,
     )
 
 
@@ -194,7 +200,8 @@ CHIPS: dict[str, Chip] = {
         _gfx11("gfx1102", 110002, 0x47, vgpr_bytes=0x40000, needs_privilege=True),
         _gfx11("gfx1103", 110003, 0x44, vgpr_bytes=0x40000, needs_privilege=True),
         _gfx11("gfx1150", 110500, 0x43, vgpr_bytes=0x40000),
-        _gfx11("gfx1151", 110501, 0x4A),
+        # kfd_get_vgpr_size_per_cu lists it in later kernels only
+        _gfx11("gfx1151", 110501, 0x4A, vgpr_bytes_once=0x40000),
         _gfx11("gfx1152", 110502, 0x55, vgpr_bytes=0x40000),
         _gfx11("gfx1153", 110503, 0x58, vgpr_bytes=0x40000),
         _gfx11("gfx1200", 120000, 0x48, family=12),

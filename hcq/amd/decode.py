@@ -49,3 +49,29 @@ def queue_decoder(arch: str, queue: str) -> Callable[[Sequence[int]], list[Packe
     if kind == "SDMA":
         return lambda words: sdma.decode(words, chip.copies)
     return every
+
+
+def ring_decoder(arch: str, language: str) -> Callable[[Sequence[int]], list[Packet]]:
+    """The decoder of one ring, "AQL", "PM4" or "SDMA", which ends with the header of what is in another language.
+
+    >>> ring_decoder("gfx1100", "SDMA")([0xC0033700, 0, 0, 0, 0])
+    [Header(op=FILL?)]
+    """
+    plain = queue_decoder(arch, language)
+    if language == "PM4":
+        return plain
+    header = aql.Header if language == "AQL" else sdma.Header
+
+    def decode(words: Sequence[int]) -> list[Packet]:
+        found: list[Packet] = []
+        at = 0
+        for packet in aql.decode(words) if language == "AQL" else plain(words):
+            # no sub-operation of SDMA is as high as the opcodes of PM4, and no AQL packet's header has its two top bits
+            is_other = words[at] >> 8 & 0xFF >= 0x10 if language == "SDMA" else pm4.is_header(words[at])
+            if is_other or len(packet.words) > len(words) - at:
+                return [*found, header.decode(words[at : at + header.length_words])]
+            found.append(packet)
+            at += len(packet.words)
+        return found
+
+    return decode

@@ -170,11 +170,16 @@ class AmdDevice(HostAccess):
         """What the host writes to the GPU's memory waits in the host data path until this register is written.
 
         Without a large BAR there is nothing to flush, and without the register (in virtual machines) nothing to flush
-        with: the host then does not write there, and facts() says so.
+        with: the host then does not write there, and facts() says so. Nor does it where it might read what is old.
         """
         self._flush: memoryview | None = None
         if not self.node.is_vram_public:
             self._begin_access("the host does not see all of the GPU's memory")
+            return
+        if self.chip.reads_old:
+            self._begin_access(
+                f"what the host reads of {self.arch}'s memory may be old", "nothing changes that"
+            )
             return
         try:
             page = self._own(PAGE_BYTES, Place.MMIO)
@@ -530,6 +535,7 @@ class AmdDevice(HostAccess):
             "vram_bytes": self.node.vram_bytes,
             "timeline": self.timeline.va,
             "ring_fence": self._cells.va + RING_FENCE_AT,
+            "event_slot": self.process.slot(self.event_id),
             "kfd_version": ".".join(map(str, self.kfd_version)),
             "max_grid": MAX_GRID,
             "max_block": self.chip.max_block,

@@ -24,7 +24,7 @@ from hcq.errors import UsageError
 from hcq.gpu.copies import split_overlapping
 from hcq.layout import Packet
 
-COMPUTE, COPY = "compute", "copy"
+COMPUTE, COPY = RINGS = "compute", "copy"
 WRITE_BYTES = 64  # of a pattern, inline; the rest is copied from there
 XCC_0 = 1  # a mask, as ROCr sends it
 FILL_BYTES = 1 << 20  # in one packet: within the count of every generation
@@ -49,7 +49,14 @@ class Piece(bytes):
 
 
 def piece(packets: bytes, ring: str, upload: bytes = b"", patches: tuple[tuple[int, int], ...] = ()) -> Piece:
-    """A Piece of packets for the ring of this name, with what is uploaded beside them and where its address goes."""
+    """A Piece of packets for the ring of this name, with what is uploaded beside them and where its address goes.
+
+    Raises  UsageError for a name that is no ring
+    """
+    if ring not in RINGS:
+        raise UsageError(
+            f"piece(ring={ring!r}): an AMD GPU has the rings {' and '.join(RINGS)}. Name one of them."
+        )
     made = Piece(packets)
     made.ring, made.upload, made.patches = ring, upload, patches
     return made

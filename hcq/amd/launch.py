@@ -53,22 +53,25 @@ class Launcher:
         self.descriptor = kernel.descriptor
         self.scratch, self.queue_va = scratch, queue_va
         self.places = user_sgprs(self.descriptor)
-        self._made: dict[Grid, tuple[bytes, bytes, tuple[tuple[int, int], ...]]] = {}
-        self._packets: dict[tuple[Grid, Grid], bytes] = {}
+        self._made: dict[tuple[Grid, int], tuple[bytes, bytes, tuple[tuple[int, int], ...]]] = {}
+        self._packets: dict[tuple[Grid, Grid, int], bytes] = {}
         # where in the packets arguments are that go into registers, and in the arguments: (at, from, bytes)
         self.preload: tuple[int, int, int] | None = None
         self._arguments_bytes = -(-max(self.descriptor.kernarg_size, 1) // 64) * 64
 
-    def dispatch(self, arguments: bytes, grid: Grid, block: Grid) -> Piece:
-        """The packets of one launch; its arguments are uploaded beside it."""
+    def dispatch(self, arguments: bytes, grid: Grid, block: Grid, dynamic_lds: int = 0) -> Piece:
+        """The packets of one launch; its arguments are uploaded beside it. dynamic_lds: bytes beyond its own."""
         if self.is_aql:
-            return self._dispatch_aql(arguments, grid, block)
-        made = self._made.get(block)
+            return self._dispatch_aql(arguments, grid, block, dynamic_lds)
+        made = self._made.get((block, dynamic_lds))
         if made is None:
-            made = self._made[block] = self._registers(block)
+            if len(self._made) >= MAX_SIZES:
+                self._made.clear()
+            made = self._made[block, dynamic_lds] = self._registers(block, dynamic_lds)
         head, tail, patches = made
         if "dispatch_ptr" in self.places:
-            arguments = arguments.ljust(self._arguments_bytes, b"\0") + self._packet_bytes(grid, block)
+            packet = self._packet_bytes(grid, block, dynamic_lds)
+            arguments = arguments.ljust(self._arguments_bytes, b"\0") + packet
         if self.preload is not None:
             at, first, size = self.preload
             head = head[:at] + arguments[first : first + size] + head[at + size :]
@@ -76,22 +79,23 @@ class Launcher:
         launch.dispatches = 1
         return launch
 
-    def _dispatch_aql(self, arguments: bytes, grid: Grid, block: Grid) -> Piece:
+    def _dispatch_aql(self, arguments: bytes, grid: Grid, block: Grid, dynamic_lds: int) -> Piece:
         at = aql.KernelDispatch.kernarg_address.byte_offset
-        made = piece(self._packet_bytes(grid, block), COMPUTE, arguments, ((at, 0),))
+        made = piece(self._packet_bytes(grid, block, dynamic_lds), COMPUTE, arguments, ((at, 0),))
         made.dispatches = 1
         return made
 
-    def _packet_bytes(self, grid: Grid, block: Grid) -> bytes:
+    def _packet_bytes(self, grid: Grid, block: Grid, dynamic_lds: int) -> bytes:
         """The same packet as bytes; programs are launched with few different sizes."""
-        known = self._packets.get((grid, block))
+        known = self._packets.get((grid, block, dynamic_lds))
         if known is None:
             if len(self._packets) >= MAX_SIZES:
                 self._packets.clear()
-            known = self._packets[grid, block] = self._packet(grid, block).to_bytes()
+            made = self._packet(grid, block, dynamic_lds)
+            known = self._packets[grid, block, dynamic_lds] = made.to_bytes()
         return known
 
-    def _packet(self, grid: Grid, block: Grid) -> aql.KernelDispatch:
+    def _packet(self, grid: Grid, block: Grid, dynamic_lds: int) -> aql.KernelDispatch:
         """The AQL packet of a launch; on a PM4 ring it is what a kernel's dispatch_ptr points at."""
         return aql.KernelDispatch(
             workgroup_size_x=block[0],
@@ -101,14 +105,14 @@ class Launcher:
             grid_size_y=grid[1] * block[1],
             grid_size_z=grid[2] * block[2],
             private_segment_size=scratch_lane_bytes(self.descriptor),
-            group_segment_size=self.descriptor.group_segment_fixed_size,
+            group_segment_size=self.descriptor.group_segment_fixed_size + dynamic_lds,
             kernel_object=self.va + self.kernel.descriptor_offset,
         )
 
-    def _registers(self, block: Grid) -> tuple[bytes, bytes, tuple[tuple[int, int], ...]]:
+    def _registers(self, block: Grid, dynamic_lds: int) -> tuple[bytes, bytes, tuple[tuple[int, int], ...]]:
         """(packets before the grid's size, those after it, where the arguments' address goes)."""
         descriptor = self.descriptor
-        lds = -(-descriptor.group_segment_fixed_size // self.chip.lds_granule) * 512
+        lds = -(-(descriptor.group_segment_fixed_size + dynamic_lds) // self.chip.lds_granule) * 512
         rsrc2 = Rsrc2(**{**descriptor.rsrc2.values, "lds_size": lds})
         entry = self.va + self.kernel.start_offset >> 8
         # else the trap handler cannot restore its waves after preemption; kfdtest NeedCwsrWA

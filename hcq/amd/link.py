@@ -381,11 +381,13 @@ class Linked:
         """Every symbol NAME.kd, its descriptor checked field by field."""
         memory = self.place(0)
         found = {}
-        for symbol in self._symbols:
-            if not symbol.name.endswith(".kd") or symbol.is_undefined:
-                continue
-            name = symbol.name[: -len(".kd")]
-            at = self._symbol_address(symbol, 0)
+        places = [(one.name, self._symbol_address(one, 0)) for one in self._symbols if _is_kernel(one)]
+        if self.object.type == elf.ET_DYN:  # kernels of C are hidden: only a table that nobody loads has them
+            tables = [section for section in self.object.sections if section.type == elf.SHT_SYMTAB]
+            hidden = [one for table in tables for one in self.object.symbols(table) if _is_kernel(one)]
+            places += [(one.name, one.value) for one in hidden]
+        for symbol, at in places:
+            name = symbol[: -len(".kd")]
             if at % SIZE_BYTES or at < 0 or at + SIZE_BYTES > len(memory):
                 raise self.object.refuse(f"the descriptor of {name!r} lies at {at:#x}, which cannot be")
             descriptor = KernelDescriptor.decode(memoryview(memory)[at : at + SIZE_BYTES].cast("I"))
@@ -448,3 +450,7 @@ class Linked:
             )
         if at + descriptor.start_offset >= self.size_bytes - GUARD_BYTES:
             raise self.object.refuse(f"the code of {name!r} behind its first 256 bytes is outside the image")
+
+
+def _is_kernel(symbol: Symbol) -> bool:
+    return symbol.name.endswith(".kd") and not symbol.is_undefined

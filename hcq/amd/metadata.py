@@ -1,7 +1,7 @@
 """Metadata: what a code object's note says of its kernels, in MessagePack, read trusting no length in it.
 
 In       the bytes of an AMDGPU note
-Out      KernelMetadata by kernel name: the arguments with their offsets, sizes and kinds
+Out      KernelMetadata by the kernel's symbol: the arguments with their offsets, sizes and kinds
 Changes  nothing
 Next     link.py (who finds the note), program.py (who packs arguments by this)
 Source   LLVM AMDGPUUsage, "Code Object V3+ Metadata"; the MessagePack specification
@@ -10,6 +10,7 @@ Source   LLVM AMDGPUUsage, "Code Object V3+ Metadata"; the MessagePack specifica
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from hcq.errors import UsageError
 
 NOTE_OWNER, NOTE_TYPE = b"AMDGPU\0", 32
 MAX_DEPTH = 16
+MAX_NUMBER = (1 << 32) - 1
 FIRST_KEYS = (b"\xab.agpr_count", b"\xa5.args", b"\xb9.group_segment_fixed_size")  # of a kernel's table
 
 _FIXED = {
@@ -46,6 +48,23 @@ _LENGTHS = {
 }
 
 
+# what follows a kernel's own arguments from code object version 5 on, whether a table says so or not: offset, size
+IMPLICIT_BYTES = 256
+_IMPLICIT = {
+    "block_count_x": (0, 4),
+    "block_count_y": (4, 4),
+    "block_count_z": (8, 4),
+    "group_size_x": (12, 2),
+    "group_size_y": (14, 2),
+    "group_size_z": (16, 2),
+    "grid_dims": (64, 2),
+    "dynamic_lds_size": (120, 4),
+    "private_base": (192, 4),
+    "shared_base": (196, 4),
+    "queue_ptr": (200, 8),
+}
+
+
 class BadMessage(ValueError):
     """The bytes are no MessagePack, or are cut off."""
 
@@ -60,16 +79,29 @@ class Argument:
     value_kind: str  # by_value, global_buffer, hidden_block_count_x, ...
     type_name: str
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the runtime gives it, not the caller."""
+        return self.value_kind.startswith("hidden_")
+
 
 @dataclass(frozen=True)
 class KernelMetadata:
-    """What an object's notes say of one kernel, beyond its descriptor."""
+    """What an object's notes say of one kernel, beyond its descriptor.
+
+    symbol          of its descriptor; `name` is for people, and may be another
+    max_threads     in a workgroup
+    required_block  the one size of workgroup that it was compiled for, or None
+    most_groups     of a grid, in each direction
+    """
 
     name: str
     symbol: str
     args: tuple[Argument, ...]
     kernarg_bytes: int
-    max_threads: int  # in a workgroup
+    max_threads: int
+    required_block: tuple[int, int, int] | None = None
+    most_groups: tuple[int, int, int] = (MAX_NUMBER,) * 3
 
 
 def unpack(data: bytes) -> Any:
@@ -138,7 +170,7 @@ def _map(data: bytes, at: int, count: int, depth: int) -> tuple[dict[str, Any], 
 
 
 def kernels_of(image: Object) -> dict[str, KernelMetadata]:
-    """The kernels that an object's AMDGPU note describes, by name; none when it has no note."""
+    """The kernels that an object's AMDGPU note describes, by their symbols without .kd; none when it has no note."""
     for data in image.notes():
         for owner, kind, content in _notes(image, data):
             if owner == NOTE_OWNER and kind == NOTE_TYPE:
@@ -200,22 +232,59 @@ def _kernels(image: Object, content: bytes) -> dict[str, KernelMetadata]:
         found = [_kernel(entry) for entry in listed]
     except (BadMessage, TypeError, ValueError, AttributeError, KeyError) as error:
         raise image.refuse(f"its metadata makes no sense ({error})") from None
-    return {kernel.name: kernel for kernel in found}
+    return {kernel.symbol.removesuffix(".kd") or kernel.name: kernel for kernel in found}
+
+
+def implicit_arguments(start: int) -> tuple[Argument, ...]:
+    """The hidden arguments that we can give, where no table says which of them a kernel has."""
+    return tuple(
+        Argument("", start + at, size, f"hidden_{kind}", "") for kind, (at, size) in _IMPLICIT.items()
+    )
 
 
 def _kernel(entry: dict[str, Any]) -> KernelMetadata:
     args = tuple(_argument(arg) for arg in entry.get(".args", []))
     size = _number(entry, ".kernarg_segment_size", 0)
-    for arg in args:
-        if arg.offset + arg.size_bytes > size:
-            raise ValueError(f"argument {arg.name!r} ends at {arg.offset + arg.size_bytes} of {size} bytes")
+    name = str(entry[".name"])
+    _check_places(name, args, size)
     return KernelMetadata(
-        name=str(entry[".name"]),
+        name=name,
         symbol=str(entry.get(".symbol", "")),
         args=args,
         kernarg_bytes=size,
         max_threads=_number(entry, ".max_flat_workgroup_size", 1024),
+        required_block=_required_block(entry),
+        most_groups=(
+            _number(entry, ".max_num_workgroups_x", MAX_NUMBER),
+            _number(entry, ".max_num_workgroups_y", MAX_NUMBER),
+            _number(entry, ".max_num_workgroups_z", MAX_NUMBER),
+        ),
     )
+
+
+def _check_places(kernel: str, args: Sequence[Argument], size_bytes: int) -> None:
+    """Each argument has bytes of the segment, and none of another's. Raises ValueError."""
+    before, end = "", 0
+    for number, arg in sorted(enumerate(args), key=lambda each: each[1].offset):
+        text = f"argument {number}{f' ({arg.name})' if arg.name else ''} of {kernel!r}"
+        if arg.offset < end:
+            raise ValueError(f"{text} at {arg.offset} overlaps {before}, which ends at {end}")
+        before, end = f"argument {number}", arg.offset + arg.size_bytes
+        if end > size_bytes:
+            raise ValueError(f"{text} ends at {end} of {size_bytes} bytes")
+
+
+def _required_block(entry: dict[str, Any]) -> tuple[int, int, int] | None:
+    value = entry.get(".reqd_workgroup_size")
+    if value is None:
+        return None
+    if (
+        not isinstance(value, list)
+        or len(value) != 3
+        or not all(type(n) is int and 0 < n <= MAX_NUMBER for n in value)
+    ):
+        raise ValueError(f".reqd_workgroup_size is {value!r}")
+    return value[0], value[1], value[2]
 
 
 def _argument(entry: dict[str, Any]) -> Argument:

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
+from hcq.amd.encode import COMPUTE, COPY, RINGS, Encoder, Piece
 from hcq.amd.rings import Ring
 from hcq.command import Command, Indirect
+from hcq.errors import UsageError
 
 Numbered = tuple[int, Piece]  # a piece, and the number of the entry of the submission that it belongs to
 
@@ -44,6 +45,11 @@ class RingSync:
         yield 0, encoder.acquire if self.active == COMPUTE else encoder.acquire_copies
         for number, what in enumerate(words):
             here = what if isinstance(what, Piece) else Piece(what)
+            if here.ring not in RINGS:
+                raise UsageError(
+                    f"submit: a piece for the ring {here.ring!r}; an AMD GPU has the rings {' and '.join(RINGS)}. "
+                    "Make it with hcq.amd.encode.piece."
+                )
             if here.is_free:
                 yield number, here
                 continue

@@ -21,6 +21,7 @@ import errno
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from hcq import native
@@ -40,6 +41,7 @@ from hcq.gpu.release import do_all, quietly
 from hcq.port import PAGE_BYTES, Port
 
 RING_BYTES = 1 << 20
+SAVE_PLACE = Place.SHARED  # of the context save area
 PACKET_WORDS = aql.PACKET_BYTES // 4
 NOT_READY = aql.Header(type=aql.PacketType.INVALID).words[0]
 WPTR_AT, RPTR_AT = 0, 64  # in the page of pointers; AQL has them where amd_queue_t says
@@ -93,27 +95,49 @@ class Ring(ABC):
         wptr_at, rptr_at = self._prepare_pointers(page)
         self._wptr = page[wptr_at : wptr_at + 8].cast("Q")
         self._rptr = page[rptr_at : rptr_at + 8].cast("Q")
-        made = call(
-            self.port,
-            self.memory.kfd_fd,
-            kfd.CREATE_QUEUE,
+        made = self._create_queue(
             ring_base_address=self.ring.va,
             ring_size=RING_BYTES,
             write_pointer_address=self.pointers.va + wptr_at,
             read_pointer_address=self.pointers.va + rptr_at,
             gpu_id=self.node.gpu_id,
             queue_type=self.queue_type,
-            **self._compute_buffers(),
         )
         self.queue_id = made.queue_id
         self._doorbell = self._doorbells.at(made.doorbell_offset)
 
-    def _compute_buffers(self) -> dict[str, int]:
+    def _create_queue(self, **fields: int) -> kfd.CreateQueueArgs:
+        """CREATE_QUEUE. A save area of a size that this kernel driver does not expect is EINVAL: where sysfs does not
+        say which it expects, and older drivers are known to expect another, that one is tried, too."""
+        before = len(self.allocations)
+        try:
+            return call(
+                self.port,
+                self.memory.kfd_fd,
+                kfd.CREATE_QUEUE,
+                **fields,
+                **self._compute_buffers(self.chip),
+            )
+        except DriverError as refusal:
+            once = self.chip.vgpr_bytes_once
+            if refusal.errno != errno.EINVAL or not once or self.node.cwsr_bytes or self.is_copying:
+                raise
+        while len(self.allocations) > before:
+            self.memory.free(self.allocations.pop())
+        older = self._compute_buffers(replace(self.chip, vgpr_bytes=once))
+        return call(self.port, self.memory.kfd_fd, kfd.CREATE_QUEUE, **fields, **older)
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether it is a copy engine's queue, which needs no buffers of waves."""
+        return self.queue_type == QueueType.SDMA
+
+    def _compute_buffers(self, chip: Chip) -> dict[str, int]:
         """The buffers that compute queues also need: end-of-pipe events, and where waves are saved."""
-        if self.queue_type == QueueType.SDMA:
+        if self.is_copying:
             return {}
-        sizes = queue_sizes(self.node, self.chip)
-        area = self._alloc(sizes.area_bytes, Place.SHARED)
+        sizes = queue_sizes(self.node, chip)
+        area = self._alloc(sizes.area_bytes, SAVE_PLACE)
         view = native.view(area.va, sizes.area_bytes)
         for offset, header in area_headers(sizes, self.node.xccs):
             view[offset : offset + len(header)] = header

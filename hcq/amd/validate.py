@@ -17,8 +17,8 @@ from typing import Any
 from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.abi.registers import NumThread, Register, Rsrc2
 from hcq.amd.chip import CHIPS
-from hcq.amd.decode import queue_decoder
-from hcq.amd.encode import Piece
+from hcq.amd.decode import queue_decoder, ring_decoder
+from hcq.amd.encode import COPY, Piece
 from hcq.layout import Packet
 from hcq.rules.effects import (
     Access,
@@ -45,6 +45,10 @@ WRITES = (sdma.WriteLinear, sdma.WriteLinearV4, sdma.WriteLinearV7)
 FENCES = (sdma.Fence, sdma.FenceV4, sdma.FenceV7)
 CLOCKS = (pm4.DataSel.SEND_GPU_CLOCK_COUNTER, pm4.DataSel.SEND_SYSTEM_CLOCK_COUNTER)
 CLOCK_BYTES = 8
+
+RINGS = ((pm4.Header, "compute", "PM4"), (aql.Header, "compute", "AQL"), (sdma.Header, "copy", "SDMA"))
+WINDOWS = (sdma.CopyWindow, sdma.CopyWindowV7)
+HSA_SIGNAL_BYTES = 4 * aql.AmdSignal.length_words
 
 POLLS = (sdma.PollRegmem, sdma.PollRegmemV4, sdma.PollRegmemV7)
 COPY_FENCE_BEHIND = 64  # the ring fence: where device.py has it
@@ -79,6 +83,10 @@ class AmdModel(Model):
         fence = self.facts.get("ring_fence", self.facts.get("relay"))  # "relay": in older traces
         # cells between the device's own rings, and between copies
         self._own_cells = frozenset(() if fence is None else (fence, fence + COPY_FENCE_BEHIND))
+        self._event_slot = self.facts.get("event_slot")
+        # what is about to be submitted says by itself which ring it goes to; in a trace all rings are one blob
+        self.is_live = bool(self.facts.get("is_live"))
+        self._compute_language = str(self.facts.get("queue", "pm4")).upper()
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
         return queue_decoder(self.arch, queue)(words)
@@ -101,7 +109,7 @@ class AmdModel(Model):
         Their pieces are marked. In a trace, where one blob has all, a cell that is not the driver's shows it: the copy
         ring polls one, or sets one as no end of a submission does.
         """
-        if len(words) == 1 and not isinstance(words[0], Piece) and self.knows_order:
+        if len(words) == 1 and not isinstance(words[0], Piece) and self.knows_order and not self.is_live:
             return self._lanes_of_blob(words[0])
         found: dict[str, list[tuple[int, bytes]]] = {"": []}
         at = 0
@@ -133,22 +141,67 @@ class AmdModel(Model):
         return list(found.items()) if is_split else [("", [(0, words)])]
 
     def malformed(self, packet: Packet) -> tuple[str, str] | None:
-        if isinstance(packet, HEADERS):
-            return "packet-unknown", f"{packet!r} starts no packet of {self.arch}, or one that is cut off"
-        return None
+        if not isinstance(packet, HEADERS):
+            return None
+        if isinstance(packet, (sdma.Header, aql.Header)) and pm4.is_header(packet.words[0]):
+            ring = "copy ring reads SDMA" if isinstance(packet, sdma.Header) else "compute ring reads AQL"
+            return (
+                "packet-unknown",
+                f"{packet.words[0]:#010x} starts a packet of PM4, and this device's {ring}",
+            )
+        if self.is_live:
+            ring, language = next(one for kind, *one in RINGS if isinstance(packet, kind))
+            start = f"{packet.words[0]:#010x} starts no packet of {language}"
+            return (
+                "packet-unknown",
+                f"{start} of {self.arch}, which the {ring} ring reads, or one that is cut off",
+            )
+        return "packet-unknown", f"{packet!r} starts no packet of {self.arch}, or one that is cut off"
+
+    def _read(self, words: bytes, queue: str) -> list[Packet]:
+        """The packets of a piece, in the language of its ring where that is known."""
+        if not self.is_live:
+            return self.decode(memoryview(bytes(words)).cast("I"), queue)
+        is_copy = isinstance(words, Piece) and words.ring == COPY
+        language = "SDMA" if is_copy else self._compute_language
+        return ring_decoder(self.arch, language)(memoryview(bytes(words)).cast("I"))
 
     def effects(self, packet: Packet, programs: Programs) -> Sequence[Effect]:
-        return list(_effects(packet, {}))
+        return [*_effects(packet, {}), *self._memory(packet, b"")]
+
+    def _memory(self, packet: Any, words: bytes) -> Iterator[Effect]:
+        """Every other address that packets name. A piece's own patches are addresses that nobody knows yet."""
+        if isinstance(packet, (pm4.ReleaseMem, pm4.ReleaseMemGfx9)):
+            is_wake = bool(packet.int_sel) and self._event_slot in (None, packet.address)
+            if packet.data_sel == pm4.DataSel.SEND_32_BIT_LOW and not is_wake:
+                if packet.address not in self._own_cells:
+                    yield _in_turn(packet.address, 4, True, "destination", alignment=4)
+        elif isinstance(packet, aql.KernelDispatch):
+            if self.is_live and packet.kernarg_address and not getattr(words, "patches", ()):
+                yield _in_turn(packet.kernarg_address, 1, False, "kernel arguments")
+            yield from _hsa_signals(packet, ("completion_signal",), ())
+        elif isinstance(packet, (aql.BarrierAnd, aql.BarrierOr)):
+            yield from _hsa_signals(packet, ("completion_signal",), [f"dep_signal_{n}" for n in range(5)])
+        elif isinstance(packet, aql.BarrierValue):
+            yield from _hsa_signals(packet, ("completion_signal",), ("signal",))
+        elif isinstance(packet, aql.Pm4Ib):
+            yield from _hsa_signals(packet, ("completion_signal",), ())
+        else:
+            yield from _plain_accesses(packet)
 
     def steps(self, words: bytes, queue: str, programs: Programs) -> list[Step]:
         found: list[Step] = []
         state: Registers = {}
         at = 0
-        for packet in self.decode(memoryview(bytes(words)).cast("I"), queue):
-            does = list(_effects(packet, state))
+        for packet in self._read(words, queue):
+            does = [*_effects(packet, state), *self._memory(packet, words)]
             if isinstance(packet, aql.Pm4Ib) and isinstance(words, Piece) and words.upload:
                 inside = self.decode(memoryview(words.upload).cast("I"), queue)
-                does = [effect for each in inside for effect in _effects(each, state)]
+                does = [
+                    effect
+                    for each in inside
+                    for effect in (*_effects(each, state), *self._memory(each, words))
+                ]
             does = [one for one in does if not (isinstance(one, Wait) and one.cell in self._own_cells)]
             does = self._with_barriers(packet, does, queue)
             if not self.knows_order:
@@ -172,6 +225,8 @@ def _with_buffers(effect: Effect, buffers: tuple[tuple[int, int], ...]) -> Effec
 def _without_stamps(steps: list[Step]) -> list[Step]:
     """The time in a signal's second half is part of the signal, not a write to another cell."""
     cells = {effect.cell for step in steps for effect in step.effects if isinstance(effect, Signal)}
+    fences: list[Any] = [step.packet for step in steps if isinstance(step.packet, FENCES)]
+    cells |= {fence.address for fence in fences}
     found = []
     for step in steps:
         kept = [
@@ -243,8 +298,59 @@ def _effects(packet: Any, state: Registers) -> Iterator[Effect]:
         yield Barrier()
     elif isinstance(packet, aql.KernelDispatch):
         yield _launch_aql(packet)
-    elif isinstance(packet, (pm4.IndirectBuffer, aql.Pm4Ib)) and packet.ib_base:
+    elif isinstance(packet, (pm4.IndirectBuffer, aql.Pm4Ib, sdma.Indirect)) and packet.ib_base:
         yield Run(packet.ib_base, packet.ib_size)
+
+
+def _in_turn(va: int, size_bytes: int, is_write: bool, what: str, alignment: int = 1) -> Access:
+    return Access(va, size_bytes, is_write, what, alignment=alignment, in_turn=True)
+
+
+def _plain_accesses(packet: Any) -> Iterator[Effect]:
+    """Reads and writes of packets that are no signals, copies or fills of ours."""
+    if isinstance(packet, pm4.WriteData) and packet.dst_sel in (pm4.WriteDst.MEMORY, pm4.WriteDst.TC_L2):
+        size = 4 if packet.addr_incr else 4 * len(packet.tail_words)
+        yield _in_turn(packet.address, size, True, "destination", alignment=4)
+    elif isinstance(packet, pm4.CopyData):
+        size = 8 if packet.count_sel else 4
+        if packet.src_sel == pm4.CopySrc.TC_L2:
+            yield _in_turn(packet.source, size, False, "source", alignment=4)
+        if packet.dst_sel in (pm4.CopyDst.MEM, pm4.CopyDst.TC_L2):
+            yield _in_turn(packet.destination, size, True, "destination", alignment=4)
+    elif isinstance(packet, pm4.DmaData):
+        if packet.src_sel in (pm4.DmaSrc.MEMORY, pm4.DmaSrc.TC_L2) and not packet.sas:
+            yield _in_turn(packet.source, 1 if packet.saic else packet.byte_count, False, "source")
+        if packet.dst_sel in (pm4.DmaDst.MEMORY, pm4.DmaDst.TC_L2) and not packet.das:
+            yield _in_turn(packet.destination, 1 if packet.daic else packet.byte_count, True, "destination")
+    elif isinstance(packet, sdma.Atomic):
+        yield _in_turn(packet.address, 8, True, "number", alignment=8)
+    elif isinstance(packet, sdma.Timestamp):
+        yield _in_turn(packet.address, CLOCK_BYTES, True, "timestamp", alignment=CLOCK_BYTES)
+    elif isinstance(packet, WINDOWS):
+        element = 1 << packet.elementsize
+        for end, what, is_write in (("src", "source", False), ("dst", "destination", True)):
+            yield _window(packet, end, element, what, is_write)
+
+
+def _window(packet: Any, end: str, element: int, what: str, is_write: bool) -> Access:
+    """From the first element of a box to its last, as it lies in memory."""
+    values = packet.values
+    pitch, slice_pitch = values[f"{end}_pitch"] + 1, values[f"{end}_slice_pitch"] + 1
+    first = values[f"{end}_x"] + pitch * values[f"{end}_y"] + slice_pitch * values[f"{end}_z"]
+    length = values["rect_x"] + pitch * values["rect_y"] + slice_pitch * values["rect_z"] + 1
+    return _in_turn(
+        values[f"{end}_addr"] + element * first, element * length, is_write, what, alignment=element
+    )
+
+
+def _hsa_signals(packet: Any, written: Sequence[str], read: Sequence[str]) -> Iterator[Effect]:
+    """The signals of the runtime's that an AQL packet names; 0 is none."""
+    for names, is_write in ((written, True), (read, False)):
+        for name in names:
+            if va := packet.values[name]:
+                yield _in_turn(
+                    va, HSA_SIGNAL_BYTES, is_write, name.replace("_", " "), alignment=HSA_SIGNAL_BYTES
+                )
 
 
 def _launch(packet: pm4.DispatchDirect, state: Registers) -> Launch:

@@ -67,11 +67,11 @@ def run(options: argparse.Namespace) -> int:
         contents = file.contents
     found: dict[str, Any] = {"file": options.file, **as_data(contents, Path(options.file).stat().st_size)}
     if not options.json:
-        print(as_text(found))
+        print(checks.printable(as_text(found)))
     if not options.list:
         found["run"] = ran = _run(options, contents)
         if not options.json:
-            print(_run_as_text(ran))
+            print(checks.printable(_run_as_text(ran)))
     if options.json:
         print(json.dumps(found, indent=2))
     return 0

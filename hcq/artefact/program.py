@@ -228,11 +228,11 @@ class LoadedProgram:
         return found
 
     def _set_more(self, file: ProgramFile, program: Any, maps: Sequence[str], shared_bytes: int) -> None:
-        """What launches of NVIDIA's programs have besides arguments."""
-        if not hasattr(program, "set_tensor_maps"):
-            raise file.refuse(
-                f"{program.name} asks for tensor maps or shared memory, which {self.device.name} has not"
-            )
+        """What launches of a GPU's programs have besides arguments."""
+        for name, wanted in (("set_tensor_maps", any(maps)), ("dynamic_shared_bytes", shared_bytes)):
+            if wanted and not hasattr(program, name):
+                what = "tensor maps" if name == "set_tensor_maps" else "shared memory"
+                raise file.refuse(f"{program.name} asks for {what}, which {self.device.name} has not")
         if any(maps):
             program.set_tensor_maps(maps)
         if shared_bytes:

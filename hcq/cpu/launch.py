@@ -36,19 +36,25 @@ def place_arguments(
             f"dispatch {program.name}: takes {len(program.args)} arguments ({', '.join(program.args)}), got "
             f"{len(args)}."
         )
+    is_kept = True
     for index, arg in enumerate(args):
-        kind = kind_of(arg)
+        may_be_pointer = program.args is None or program.args[index] == "buffer"
+        kind = "buffer" if arg is None and may_be_pointer else kind_of(arg)
         if not kind:
             raise UsageError(
                 f"dispatch {program.name}: argument {index} is {checks.shown(arg)}. An argument is a Buffer, an "
-                "int or a float."
+                "int or a float, or None for a null pointer."
             )
         wanted = kind if program.args is None else program.args[index]
+        if (wanted, kind) == ("buffer", "int"):  # null is 0, too, and that is looked at each time
+            is_kept = False
+            kind = "buffer" if checks.is_null(arg) else kind
         if wanted != kind and not (wanted == "float" and kind == "int"):
             raise UsageError(f"dispatch {program.name}: argument {index} is a {wanted}, got {arg!r}.")
         letters.append("f" if wanted == "float" else "i")
     shape = argument_shape(machine, "".join(letters))
-    program.shapes[types] = shape
+    if is_kept:
+        program.shapes[types] = shape
     if program.first_site is None:
         program.first_site = site()
     return shape
@@ -71,6 +77,8 @@ def fitting_values(
             value = arg.address  # raises when it was freed
             if arg.device is not device:
                 raise arg.elsewhere(f"dispatch {program.name}", device)
+        elif arg is None:
+            value = 0
         elif (program.args[index] if program.args is not None else kind_of(arg)) == "float":
             try:
                 value = float(value)

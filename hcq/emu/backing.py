@@ -7,6 +7,8 @@ Next     amd/memory.py, nv/memory.py (what maps them for GPUs), pages.py (memory
 
 What other processes map, too, lies in the file of the device node that they map it through: its descriptor is what they
 were given for the node, and the offset of their mmap is the offset there. All the rest shares one file of the process.
+Such a file has its whole size from the beginning and is sealed: whoever has the descriptor can make it neither shorter
+nor longer, so the emulator's own mappings stay what they are. Pages that nobody has touched take no memory.
 
 Places in a file are used again, and their pages go back to the system when nobody reads them any more. A child of
 fork makes a file of its own: this one is its parent's, and the child neither writes to it nor gives back any of it.
@@ -14,6 +16,8 @@ fork makes a file of its own: this one is its parent's, and the child neither wr
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
 import weakref
@@ -25,16 +29,19 @@ from hcq import native
 from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE, LinuxPort, refused
 
 MADV_REMOVE = 9  # the file has a hole there from now on
+NODE_BYTES = 1 << 46  # of a device node's file: room for all that processes ever have at once
+F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_WRITE = 1033, 1, 2, 4, 8  # linux/fcntl.h
 
 
 class DeviceMemory:
     """An anonymous file, and which parts of it are unused: size -> offsets. It takes a descriptor when first used.
 
-    name   what /proc/PID/maps shows
+    name           what /proc/PID/maps shows
+    sealed_bytes   of a file that others get a descriptor of: its size for good. None: it grows, and nobody gets one
     """
 
-    def __init__(self, name: str = "emulated GPU memory") -> None:
-        self.name = name
+    def __init__(self, name: str = "emulated GPU memory", sealed_bytes: int | None = None) -> None:
+        self.name, self.sealed_bytes = name, sealed_bytes
         self.process = os.getpid()
         self.size_bytes = 0
         self.unused: dict[int, list[int]] = {}
@@ -51,7 +58,7 @@ class DeviceMemory:
     def _open(self) -> int:
         if self._fd < 0:
             try:
-                self._fd = os.memfd_create(self.name, os.MFD_CLOEXEC)
+                self._fd = sealed_file(self.name, self.sealed_bytes)
             except OSError as error:
                 raise refused(f"memfd_create({self.name!r})", error.errno or 0) from None
             weakref.finalize(self, _close, self.process, self._fd).atexit = False
@@ -60,12 +67,18 @@ class DeviceMemory:
     def take(self, size_bytes: int, multiple_of: int = PAGE_BYTES) -> int:
         """The offset of a part that is all zeros: used before, or else at a multiple of so many bytes."""
         with self.lock:
-            known = self.unused.get(size_bytes)
-            if known and multiple_of == PAGE_BYTES:
-                return known.pop()
+            known = self.unused.get(size_bytes, [])
+            at = next((at for at in reversed(known) if at % multiple_of == 0), -1)
+            if at >= 0:
+                known.remove(at)
+                return at
             at = -(-self.size_bytes // multiple_of) * multiple_of
+            if self.sealed_bytes is not None and at + size_bytes > self.sealed_bytes:
+                raise refused(f"{self.name!r}: {size_bytes} more bytes", errno.ENOMEM)
             try:
-                os.ftruncate(self._open(), at + size_bytes)
+                fd = self._open()
+                if self.sealed_bytes is None:
+                    os.ftruncate(fd, at + size_bytes)
             except OSError as error:
                 raise refused(f"memfd of {at + size_bytes} bytes", error.errno or 0) from None
             self.size_bytes = at + size_bytes
@@ -74,6 +87,25 @@ class DeviceMemory:
     def give_back(self, at: int, size_bytes: int) -> None:
         """Safe in destructors, which may run inside `take`: it takes no lock."""
         self.unused.setdefault(size_bytes, []).append(at)
+
+
+def sealed_file(name: str, size_bytes: int | None, is_written: bool = True) -> int:
+    """An anonymous file whose descriptor others may have: nobody changes its size. Raises OSError.
+
+    size_bytes   None: an empty file that may grow, for nobody else
+    is_written   whether it can be written and mapped for writing
+    """
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    if size_bytes is None:
+        return fd
+    try:
+        os.ftruncate(fd, size_bytes)
+        seals = SEAL_SHRINK | SEAL_GROW | (0 if is_written and size_bytes else SEAL_WRITE)
+        fcntl.fcntl(fd, F_ADD_SEALS, seals | SEAL_SEAL)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _close(process: int, fd: int) -> None:

@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hcq.emu.backing import DeviceMemory
+from hcq.emu.backing import NODE_BYTES, DeviceMemory, sealed_file
 from hcq.emu.kernel import DeviceNode, File, Process, Refusal
 from hcq.emu.machine import Machine, Place
 from hcq.emu.stat import Stat, of_copy, of_node, struct_stat, struct_statx
@@ -32,7 +32,7 @@ from hcq.errors import DriverError
 AT_FDCWD = -100
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
 O_CLOEXEC = os.O_CLOEXEC
-FIRST_POSITION = 1 << 40
+FIRST_POSITION = NODE_BYTES  # behind the file: what a program writes there is refused (EPERM)
 NOT_OURS = None
 
 Result = int | None  # what the call returns, or NOT_OURS
@@ -136,9 +136,8 @@ class Calls(ABC):
         It is of an anonymous file of its own, which has the size and nothing in it, so the inode says which file it
         stands for. It is not open for reading: the kernel refuses to map it (EACCES).
         """
-        made = os.memfd_create("made by a call", os.MFD_CLOEXEC)
+        made = sealed_file("made by a call", size_bytes, is_written=False)
         try:
-            os.ftruncate(made, size_bytes)
             fd = os.open(f"/proc/self/fd/{made}", os.O_WRONLY | O_CLOEXEC)
         finally:
             os.close(made)
@@ -259,6 +258,10 @@ class Calls(ABC):
             return result
         finally:
             os.close(fd)
+
+    def _fallocate(self, fd: int, *_: int) -> Result:
+        """Of a character device there is nothing to allocate."""
+        return -errno.ENODEV if self.is_ours(self.proc(), signed(fd)) else NOT_OURS
 
     # ------------------------------------------------------------ stat
 

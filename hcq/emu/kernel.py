@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
@@ -172,6 +172,10 @@ class Kernel(Protocol):
     def files(self) -> Mapping[str, bytes | str]:
         """What it shows in sysfs and procfs: path -> contents, or where a symbolic link leads."""
         ...
+
+    def live(self) -> Mapping[str, Callable[[], bytes]]:
+        """Files that change: path -> what says their contents now."""
+        return {}
 
     def describe(self) -> list[str]:
         """Its GPUs, one line each, as people read them."""

@@ -15,8 +15,9 @@ import fcntl
 import os
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hcq import backends
@@ -37,9 +38,12 @@ class Place:
 
 
 class Machine:
-    """The files of emulated drivers. `close` removes the folder."""
+    """The files of emulated drivers. `close` removes the folder.
 
-    def __init__(self, kernels: Sequence[Kernel]) -> None:
+    made   is told of it before anything is in it
+    """
+
+    def __init__(self, kernels: Sequence[Kernel], made: Callable[[str], None] = lambda folder: None) -> None:
         self.kernels = list(kernels)
         self.nodes = {node.path: node for kernel in kernels for node in kernel.nodes()}
         self.kernel_of = {node.path: kernel for kernel in kernels for node in kernel.nodes()}
@@ -47,14 +51,17 @@ class Machine:
         files = {path: what for kernel in kernels for path, what in kernel.files().items()}
         self._links = {path: what for path, what in files.items() if isinstance(what, str)}
         self._files = {path: what for path, what in files.items() if isinstance(what, bytes)}
+        self._live = {path: now for kernel in kernels for path, now in kernel.live().items()}
+        self._files |= {path: now() for path, now in self._live.items()}
         self._folders = {
             folder
-            for path in (*files, *self.nodes, *(one + "-" for one in self._owned))
+            for path in (*files, *self._files, *self.nodes, *(one + "-" for one in self._owned))
             for folder in _above(path)
         }
         self.tops = tuple({f"/{path.split('/')[1]}" for path in (*files, *self.nodes)})
         _remove_abandoned()
         self.folder = tempfile.mkdtemp(prefix=PREFIX)
+        made(self.folder)
         self._held = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._held, fcntl.LOCK_SH | fcntl.LOCK_NB)  # for as long as this process lives
@@ -95,6 +102,8 @@ class Machine:
         if node is not None:
             return Place(found, node)
         is_link = found in self._links
+        if found in self._live:
+            self._renew(found)
         if found in self._files or is_link:
             return Place(found, copy=self.folder + found)
         is_owned = (found + "/").startswith(self._owned)
@@ -105,31 +114,56 @@ class Machine:
         # the real system knows what a path through ours leads to, and not the way
         return Place(found, copy=found) if is_through_ours else None
 
+    def _renew(self, path: str) -> None:
+        """A file that changes is another one each time: whoever has it open reads what it was."""
+        data = self._live[path]()
+        if data == self._files[path]:
+            return
+        new = f"{self.folder}/{threading.get_ident()}"
+        with open(new, "wb") as file:
+            file.write(data)
+        os.chmod(new, 0o444)
+        os.replace(new, self.folder + path)
+        self._files[path] = data
+
     def _resolve(self, path: str, follow: bool) -> tuple[str, bool]:
         """The path without our symbolic links, and whether one, or a folder that only we have, was on the way."""
-        done, hops = "", 0
-        is_through_ours = False
-        rest = path.split("/")[::-1]
-        while rest:
-            name = rest.pop()
-            if name in ("", "."):
-                continue
-            if name == "..":
-                is_through_ours |= done in self._folders and not os.path.isdir(done)
-                done = done.rpartition("/")[0]
-                continue
-            target = self._links.get(f"{done}/{name}")
-            if target is None or not (follow or any(rest)):
-                done = f"{done}/{name}"
-                continue
-            hops += 1
-            is_through_ours = True
-            if hops > MAX_LINKS:
-                raise Refusal(errno.ELOOP)
-            if target.startswith("/"):
-                done = ""
-            rest.extend(target.split("/")[::-1])
-        return done or "/", is_through_ours
+        return resolved(path, self._links, follow, lambda folder: folder in self._folders)
+
+
+def resolved(
+    path: str,
+    links: Mapping[str, str],
+    follow: bool = True,
+    is_ours: Callable[[str], bool] = lambda folder: False,
+) -> tuple[str, bool]:
+    """A path without these symbolic links, and whether one, or a folder that only we have, was on the way.
+
+    Raises  Refusal (ELOOP)
+    """
+    done, hops = "", 0
+    is_through_ours = False
+    rest = path.split("/")[::-1]
+    while rest:
+        name = rest.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            is_through_ours |= is_ours(done) and not os.path.isdir(done)
+            done = done.rpartition("/")[0]
+            continue
+        target = links.get(f"{done}/{name}")
+        if target is None or not (follow or rest):
+            done = f"{done}/{name}"
+            continue
+        hops += 1
+        is_through_ours = True
+        if hops > MAX_LINKS:
+            raise Refusal(errno.ELOOP)
+        if target.startswith("/"):
+            done = ""
+        rest.extend(target.split("/")[::-1])
+    return done or "/", is_through_ours
 
 
 def _remove_abandoned() -> None:

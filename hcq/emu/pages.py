@@ -11,11 +11,15 @@ NumPy's own arrays come from the C library, which keeps what is freed, and clear
 from __future__ import annotations
 
 import mmap
+import os
 
 import numpy as np
 from numpy.typing import NDArray
 
 MAPPED_BYTES = 256 << 10  # from here on a mapping of its own
+HOST_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf(
+    "SC_PAGE_SIZE"
+)  # no driver gives out more of the host's memory
 
 
 def zeros(size_bytes: int) -> NDArray[np.uint8]:

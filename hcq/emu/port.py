@@ -20,13 +20,15 @@ A driver runs on this port with the very code that runs on hardware: doorbells a
 from __future__ import annotations
 
 import errno
-import functools
 import os
+import sys
+import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from hcq.emu.kernel import File, Kernel, OwnProcess, Refusal
-from hcq.emu.machine import kernels_for
+from hcq.emu.machine import kernels_for, resolved
 from hcq.port import LinuxPort, Port, refused
 
 
@@ -49,6 +51,7 @@ class EmulatedPort(Port):
         self.real = LinuxPort()
         self.files: dict[int, File] = {}
         self.process = OwnProcess(os.getpid(), self.files)
+        weakref.finalize(self, _end_process, self.kernels, self.process).atexit = False
 
     def open(self, path: str, flags: int = os.O_RDWR) -> int:
         for kernel in self.kernels:
@@ -106,10 +109,14 @@ class EmulatedPort(Port):
 
     def read_file(self, path: str) -> bytes:
         for kernel in self.kernels:
-            found = kernel.files().get(path)
+            files = kernel.files()
+            at = resolved(path, {name: what for name, what in files.items() if isinstance(what, str)})[0]
+            found = files.get(at)
             if isinstance(found, bytes):
                 return found
-            if path.startswith(kernel.folders):
+            if now := kernel.live().get(at):
+                return now()
+            if at.startswith(kernel.folders):
                 raise refused(f"read({path})", errno.ENOENT)
         return self.real.read_file(path)
 
@@ -121,15 +128,33 @@ class EmulatedPort(Port):
         return [line for kernel in self.kernels for line in kernel.log()]
 
 
+def _end_process(kernels: Sequence[Kernel], process: OwnProcess) -> None:
+    """Nobody has the system any more: to its drivers the process has ended, and so do its queues and their threads.
+
+    In a thread: destructors run at any moment, while a driver holds its locks, too.
+    """
+
+    def end() -> None:
+        for kernel in kernels:
+            kernel.exit(process)
+
+    if process.pid == os.getpid() and not sys.is_finalizing():
+        threading.Thread(target=end, name="end of an emulated system", daemon=True).start()
+
+
 def port_for(words: Sequence[str]) -> EmulatedPort:
     """The port of these words of HCQ_EMULATE, one for all devices of the process.
 
     words   such as "amd:gfx1100", one for each GPU
     Raises  UsageError naming what is wrong with a word
     """
-    return _port_of(tuple(words), os.getpid())
+    key = tuple(words), os.getpid()
+    port = _ports.get(key)
+    if port is None:
+        port = _ports.setdefault(
+            key, EmulatedPort(kernels_for(words))
+        )  # of threads that ask at once, all get one
+    return port
 
 
-@functools.cache
-def _port_of(words: tuple[str, ...], pid: int) -> EmulatedPort:
-    return EmulatedPort(kernels_for(words))
+_ports: dict[tuple[tuple[str, ...], int], EmulatedPort] = {}

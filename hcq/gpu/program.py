@@ -1,6 +1,6 @@
 """Programs of GPUs: how a kernel's arguments are checked and packed as its code object says.
 
-In       arguments: a Buffer, an int, a float, or bytes for a structure passed by value
+In       arguments: a Buffer, an int, a float, bytes for a structure passed by value; None or 0 for a null pointer
 Out      the packed arguments; where each one is in them
 Changes  nothing
 Next     the driver's own program.py (what a launch is made of), hcq/program.py (what all programs are)
@@ -15,6 +15,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from operator import index
+from types import NoneType
 from typing import Any, NamedTuple, Protocol
 
 from hcq import checks
@@ -40,6 +41,11 @@ class GpuLoader(Loader, Protocol):
     """A GPU, as far as its programs need it."""
 
     @property
+    def arch(self) -> str:
+        """What code objects must be for."""
+        ...
+
+    @property
     def failures(self) -> list[tuple[int, int, str]]:
         """First and last timeline value of what failed, and what happened."""
         ...
@@ -55,9 +61,13 @@ class GpuLoader(Loader, Protocol):
 
 
 class GpuProgram(Program, ABC):
-    """An entry of a loaded object."""
+    """An entry of a loaded object.
+
+    has_said_kinds   whether `args` are what the caller of load() said; else the code object did, if anybody
+    """
 
     device: GpuLoader
+    has_said_kinds = True
 
     def __init__(self, *args: Any) -> None:
         # sizes that were found to be right
@@ -134,7 +144,7 @@ class GpuProgram(Program, ABC):
                     arg.check_poison(f"dispatch {self.name}")
                 found.append(arg.address)
             else:
-                found.append(arg)
+                found.append(0 if arg is None else arg)
         return found
 
     def shape(self, args: Sequence[Any]) -> Shape:
@@ -143,22 +153,40 @@ class GpuProgram(Program, ABC):
         known: Shape | None = self.shapes.get(types)
         if known is not None:
             return known
-        letters, slots, at = "<", [], 0
+        letters, at = "<", 0
+        slots: dict[int, Slot] = {}
         rests: list[tuple[int, bytes]] = []
-        for number, (arg, (offset, size)) in enumerate(zip(args, self.places(args))):
+        places = self.places(args)
+        order = sorted(range(len(args)), key=places.__getitem__)  # nearly always the order that they have
+        for place, number in enumerate(order):
+            arg, (offset, size) = args[number], places[number]
             letter = self._letter(number, arg, size)
             letters += f"{offset - at}x{size}s" if letter == "s" else f"{offset - at}x{letter}"
             at = offset + size
             if rest := self.rest(number, arg):
                 letters += f"{len(rest)}s"
-                rests.append((number, rest))
+                rests.append((place, rest))
                 size -= len(rest)
-            slots.append(Slot(offset, size, letter))
-        masks = tuple((1 << 8 * slot.size_bytes) - 1 if slot.letter in "BHIQ" else 0 for slot in slots)
+            slots[number] = Slot(offset, size, letter)
+        in_order = tuple(slots[number] for number in range(len(args)))
+        masks = tuple((1 << 8 * slot.size_bytes) - 1 if slot.letter in "BHIQ" else 0 for slot in in_order)
         pack = struct.Struct(letters).pack
-        made = Shape(_with_rests(pack, rests) if rests else pack, tuple(slots), masks)
-        self.shapes[types] = made
+        if rests:
+            pack = _with_rests(pack, rests)
+        if order != [*range(len(args))]:
+            pack = _reordered(pack, order)
+        made = Shape(pack, in_order, masks)
+        if not any(
+            self._is_buffer(number)
+            for number, arg in enumerate(args)
+            if not isinstance(arg, (Buffer, bytes, NoneType))
+        ):
+            self.shapes[types] = made  # whether a number is a null pointer is looked at each time
         return made
+
+    def _is_buffer(self, number: int) -> bool:
+        """Whether the caller of load() said that a parameter is a buffer: then no number is, but a null pointer."""
+        return self.has_said_kinds and self.args is not None and self.args[number] == "buffer"
 
     def _letter(self, number: int, arg: object, size: int) -> str:
         kind = kind_of(arg)
@@ -166,10 +194,15 @@ class GpuProgram(Program, ABC):
         declared = self.declared_kind(number)
         if isinstance(arg, bytes) and len(arg) == size:
             return "s"
+        is_pointer = "buffer" in (wanted, declared)
+        if arg is None:
+            kind = "buffer" if is_pointer or not (wanted or declared or size != 8) else ""
+        elif is_pointer and checks.is_whole(arg) and (checks.is_null(arg) or not self._is_buffer(number)):
+            kind = "buffer"  # a null pointer, or an address
         if not kind:
             raise UsageError(
                 f"dispatch {self.name}: argument {number} is {checks.shown(arg)}. An argument is a Buffer, an int or a "
-                f"float; here also {size} bytes."
+                f"float, or None for a null pointer; here also {size} bytes."
             )
         is_wanted = not wanted or wanted == kind or (wanted == "float" and kind == "int")
         if not is_wanted or {declared, kind} == {"buffer", "float"}:
@@ -184,8 +217,13 @@ class GpuProgram(Program, ABC):
         return letters[size]
 
 
+def _reordered(pack: Callable[..., bytes], order: Sequence[int]) -> Callable[..., bytes]:
+    """Arguments packed by where they lie, which is not the order that they are given in."""
+    return lambda *values: pack(*(values[number] for number in order))
+
+
 def _with_rests(pack: Callable[..., bytes], rests: Sequence[tuple[int, bytes]]) -> Callable[..., bytes]:
-    """Arguments packed with what follows some of them: (number of the argument, its rest)."""
+    """Arguments packed with what follows some of them: (place of the argument, its rest)."""
 
     def packed(*values: Any) -> bytes:
         found = list(values)

@@ -379,21 +379,27 @@ class MetalDevice(LaunchingDevice):
     def signal_set(self, va: int, value: int) -> None:
         cell = self.cell_of(va)
         if value < cell.signaled:
-            self._lower(cell, va, value)
+            self.lower(cell, va, value)
         else:
             cell[0] = value
 
-    def _lower(self, cell: EventCell, va: int, value: int) -> None:
-        """A signal becomes another event. Raises UsageError while work in flight names the one it is."""
+    def lower(self, cell: EventCell, va: int, value: int, encoded: Sequence[EventCell] | None = None) -> None:
+        """A signal becomes another event. Raises UsageError while work in flight names the one it is.
+
+        encoded  the signals that a submission names so far which is going to set it, to no more than that by then
+        """
         with self.lock, self._flight_lock:
-            before = cell.signaled
+            before = max(cell.signaled, cell.asked)
             _ = self.timeline._cell[0]  # what is done counts no more as in flight
-            if any(used is cell for _, _, cells in self._in_flight for used in cells):
+            in_flight = [used for _, _, cells in self._in_flight for used in cells]
+            if any(used is cell for used in (*in_flight, *(encoded or ()))):
+                name = self.signals[va].name
+                call = f"{name}.set({value}): it" if encoded is None else f"submit on {self.name}: {name}"
                 raise UsageError(
-                    f"{self.signals[va].name}.set({value}): it is {before}, and work in flight waits for it or "
-                    "signals it. Metal's events only rise. Wait for that work first, or make another signal."
+                    f"{call} is {before}, and work in flight waits for it or signals it, so that it cannot become "
+                    f"{value}. Metal's events only rise. Wait for that work first, or make another signal."
                 )
-            cell[0] = value
+            cell[0] = value if encoded is None else max(0, value - 1)
 
     def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
         cell = self.cell_of(va)

@@ -6,8 +6,8 @@ Changes  shared events
 Next     hcq/signal.py (what a signal is), commands.py (encodeSignalEvent, encodeWaitForEvent)
 
 A shared event has a value and no time, so the time is when the host set it, or first saw it. Its value only rises:
-Metal ignores a smaller one, the host's as well as a queue's (the rule signal-backwards). When the host sets less, a
-signal becomes another event, which the device allows while nothing in flight names the old one.
+Metal ignores a smaller one, the host's as well as a queue's (the rule signal-backwards). When less is set, a signal
+becomes another event, which the device allows while nothing in flight names the old one.
 
 Other devices see no events, but memory: a cell that is shown to them has its value there, too. The host writes what it
 sets itself, and what a queue sets once it sees that (relay.py).
@@ -32,7 +32,7 @@ class EventCell:
     """The two words of a signal: value and time, as hcq/signal.py indexes them. The event is ours until nobody holds
     it.
 
-    asked       the last value that a submission was to set it to, since the host set it back
+    asked       the last value that a submission was to set it to, or that the host set it to
     generation  how often it became another event
     """
 
@@ -66,7 +66,8 @@ class EventCell:
             with self._showing:
                 if value < self.signaled:
                     self.objc.release(self._renew(value))
-                    self.asked = 0
+                    self.asked = value
+                self.asked = max(self.asked, value)
                 self._seen, self._time_ns = value, time.monotonic_ns()
                 self.objc.send(self.event, messages.SET_SIGNALED_VALUE, value)
                 self._show(value)

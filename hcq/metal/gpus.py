@@ -4,7 +4,8 @@ In       a runtime
 Out      MTLDevices
 Changes  nothing
 Next     device.py (who opens one), doctor.py (who counts them)
-Source   MTLDevice.h: MTLCopyAllDevices, MTLCreateSystemDefaultDevice; both give what is ours to release
+Source   MTLDevice.h: MTLCopyAllDevices, MTLCreateSystemDefaultDevice; both give what is ours to release. Apple's page
+         of the latter: Core Graphics has to be loaded, which programs of the command line do not do by themselves
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from hcq.metal.objc import Objc
 
 def copy_gpus(objc: Objc) -> list[int]:
     """Every GPU, each ours to release."""
+    objc.call(messages.COLOR_SPACE_TYPE)  # a constant of Core Graphics: asking for it loads the framework
     every = objc.call(messages.COPY_ALL_DEVICES)
     found = []
     if every:

@@ -31,5 +31,6 @@ BACKEND = Backend(
     target="hcq.compiler.target:nv_target",
     toolchain="hcq.nv.toolchain.images:compiler_for",
     emulation="hcq.emu.nv.rm:emulate",
+    runnable="hcq.emu.nv.runnable:check",
     foreign="hcq.nv.foreign.reader:RmReader",
 )

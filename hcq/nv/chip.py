@@ -9,7 +9,7 @@ Source   CUDA C Programming Guide, "Compute Capabilities"; the class headers; pt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hcq.errors import UsageError
 from hcq.nv.abi.bank0 import Bank0, Bank0Sm80, Bank0Sm90, Bank0Sm100
@@ -33,6 +33,8 @@ class Chip:
     carveouts        KiB of the L1 cache that may be shared memory
     shared_first     the reserved KiB of shared memory comes first, and cubins count it in their sections
     shared_window    its window is 4 GiB, of which only the high half of the address counts
+    sass_version     of launch descriptions: major and minor of the SMs, which RM tells; here what it tells of GPUs
+                     that are known
     """
 
     arch: str
@@ -46,6 +48,12 @@ class Chip:
     sass_version: int
     max_block: int = 1024
     sms_per_tpc: int = 2
+
+    def with_sms(self, sm_version: int) -> Chip:
+        """The row for a GPU whose SMs are of this version, as GR_GET_INFO tells it: 0xa04 is 10.4, and SASS 0xA4."""
+        if not sm_version:  # an RM that does not say
+            return self
+        return replace(self, sass_version=sm_version >> 4 & 0xF0 | sm_version & 0xF)
 
     @property
     def qmd(self) -> type[Qmd]:
@@ -82,6 +90,16 @@ class Chip:
         blocks = max(1, min(self.max_blocks, self.max_warps // warps, by_registers))
         most = self.carveouts[-1] << 10
         return self.sm_config(min(shared_bytes * blocks, most))
+
+    def resident_blocks(self, shared_bytes: int, threads: int, registers: int) -> int:
+        """How many blocks an SM can run at a time. shared_bytes: of each, as a launch says it."""
+        warps = -(-threads // 32)
+        warp = (
+            -(-max(registers, 1) * 32 // 256) * 256
+        )  # registers are given to warps, a quarter of them to each quarter
+        by_registers = REGISTERS // 4 // warp * 4 // warps
+        by_shared = (self.carveouts[-1] << 10) // max(shared_bytes, 1)
+        return min(self.max_blocks, self.max_warps // warps, by_registers, by_shared)
 
     @property
     def largest_sm_config(self) -> int:
@@ -127,7 +145,7 @@ CHIPS: dict[str, Chip] = {
         _chip("sm_89", Bank0Sm80, _LARGE[:6], 101376, 48, 24, 0x89),
         _chip("sm_90", Bank0Sm90, _LARGE, 232448, 64, 32, 0x90),
         _chip("sm_100", Bank0Sm100, _LARGE, 232448, 64, 32, 0xA0),
-        _chip("sm_120", Bank0Sm100, _LARGE[:6], 101376, 48, 24, 0xC0),
+        _chip("sm_120", Bank0Sm100, _LARGE[:6], 101376, 48, 24, 0xA4),
     )
 }
 

@@ -24,6 +24,7 @@ from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.host_access import HostAccess
 from hcq.gpu.release import do_all
 from hcq.layout import Packet
+from hcq.memory import Buffer
 from hcq.nv import fatbin
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
@@ -35,6 +36,7 @@ from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
 from hcq.nv.gpu import Gpu, gpus_of
 from hcq.nv.graph import NvGraph
+from hcq.nv.launch import Together
 from hcq.nv.link import Linked
 from hcq.nv.memory import Allocation, NvMemory, Place
 from hcq.nv.module import NvModule
@@ -53,6 +55,7 @@ CLOCK_ROUNDS = 5  # of which the shortest sets the clock
 SLEEP_NS = 50_000, 1_000_000  # how long it sleeps first, and at most
 # of local memory, of a warp, a TPC and all: inferred from sizes that CUDA's driver was seen to set
 LOCAL_UNIT, LOCAL_TPC_UNIT, LOCAL_TOTAL_UNIT = 0x200, 0x8000, 0x20000
+WORKSPACE_BYTES = 8  # of a cooperative grid, as cooperative_groups/details/driver_abi.h has it
 BOOST_TO_MAX, FOREVER = 0x12, 0xFFFFFFFF  # of PERF_BOOST: as CUDA's driver was seen to ask
 
 
@@ -175,10 +178,22 @@ class NvDevice(HostAccess):
         self.channel = Channel(
             self.gpu_memory, gpu.subdevice, gpu.vaspace, self.chip, gpu.doorbell, self._ring, self._cells
         )
+        self._know_ring(self.channel)
         self._first = [self.encoder.setup(), self.encoder.new_code]
         if self.local is not None:
             va, per_tpc, _ = self.local
             self._first.append(self.encoder.local_memory(va, per_tpc, self.gpu.tpc_count))
+
+    def _know_ring(self, channel: Channel) -> None:
+        """How a channel's ring learns what was read, and whether its doorbell may overtake a store."""
+        timeline, cell = self.timeline, self.timeline._cell
+
+        def passed() -> int:
+            value: int = cell[0]
+            return value if value <= timeline.submitted else 0  # a stray store into it is not progress
+
+        channel.fifo.passed = passed
+        channel.fifo.reads_put_back = self.gpu.reads_put_back
 
     def has_copy_channel(self) -> bool:
         """Whether copies can run beside kernels: makes their channel when first asked, or says in facts() why not."""
@@ -208,6 +223,7 @@ class NvDevice(HostAccess):
         made = CopyChannel(
             engine, self.gpu_memory, gpu.subdevice, gpu.vaspace, self.chip, gpu.doorbell, ring, notifier
         )
+        self._know_ring(made)
         words = self.copy_encoder.setup_copies()
         native.write(notifier.va + SETUP_AT, words, len(words))
         made.fifo.write([segment(notifier.va + SETUP_AT, len(words) // 4)], lambda count: None)
@@ -302,6 +318,13 @@ class NvDevice(HostAccess):
         with self.lock:
             self._provide_local(thread_bytes)
 
+    def workspace(self, name: str) -> tuple[Together, Buffer]:
+        """Where the blocks of a cooperative grid meet: its size and a counter, which every launch sets back to 0."""
+        buffer = self.alloc(
+            2 * WORKSPACE_BYTES, name=f"{name} workspace"
+        )  # as large as a semaphore of the host
+        return Together(buffer.address, self.encoder.store(buffer.address, WORKSPACE_BYTES)), buffer
+
     def _provide_local(self, thread_bytes: int) -> None:
         """Local memory for threads of this need. It only grows; what it was stays, for work in flight.
 
@@ -355,7 +378,7 @@ class NvDevice(HostAccess):
         shown = [fifo.put != put and fifo.is_visible(put) for fifo, put in zip(fifos, before)]
         if not any(shown):
             for fifo, put in zip(fifos, before):
-                fifo.put = put
+                fifo.take_back(put)
             return Sent.NOTHING
         if not all(is_shown or fifo.put == put for is_shown, fifo, put in zip(shown, fifos, before)):
             self._abandoned = True  # what one ring has of it may wait for what the other has not
@@ -387,7 +410,11 @@ class NvDevice(HostAccess):
             if not fifo.has_room(len(entries)):
                 self._wait_for_room(len(entries))
             copies.fifo.write(copying, self._wait_for_copies)
+            if value:
+                copies.fifo.mark(value)
         fifo.write(entries, self._wait_for_room)
+        if value:
+            fifo.mark(value)
         if copying:
             self.commit()
         else:
@@ -460,6 +487,8 @@ class NvDevice(HostAccess):
             "driver": self.abi.version,
             "max_grid": MAX_GRID[0],
             "max_block": self.chip.max_block,
+            "sm_version": f"{self.gpu.sm_version:#x}",
+            "sass_version": f"{self.chip.sass_version:#x}",
         }
 
     def stats(self) -> dict[str, int]:

@@ -30,6 +30,8 @@ SM_VERSION, MAX_WARPS_PER_SM, NUM_GPCS, TPCS_PER_GPC, SMS_PER_TPC = 12, 13, 20, 
 BAR1_SIZE_KB, RAM_SIZE_KB = 5, 7  # of FB_GET_INFO_V2
 VASPACE_FLAGS = 0x48  # IS_EXTERNALLY_OWNED: by UVM; ENABLE_PAGE_FAULTING
 VASPACE_BASE = 0x1000
+# whose doorbell may be in BAR1. In BAR0 of such GPUs it overtakes stores (kbusFlushPcieForBar0Doorbell_GH100)
+BAR1_USERMODES = frozenset({ClassId.HOPPER_USERMODE_A, ClassId.BLACKWELL_USERMODE_A})
 
 
 class Gpu:
@@ -47,8 +49,10 @@ class Gpu:
         self.uuid = b""
         self.is_registered = False
         self.doorbell_va = 0
+        self.reads_put_back = False  # before the doorbell is rung
         self.is_ready = False
         self.usermodes: list[ClassId] = []
+        self.tpcs_of_gpcs: list[int] = []  # as far as RM tells it
         self.chip: Chip
 
     def attach(self, port: Port) -> None:
@@ -95,21 +99,21 @@ class Gpu:
 
     def _tpcs(self, rm: Rm, gpcs: int) -> int:
         """How many TPCs there are: each GPC says its own; one that is not there says 0."""
-        found = 0
+        self.tpcs_of_gpcs = []
         for gpc in range(gpcs):
             try:
                 said = rm.control(self.subdevice, ControlId.NV2080_CTRL_CMD_GR_GET_TPC_MASK, gpcid=gpc)
             except DriverError:  # a sandbox, or a part of a GPU, which has fewer
                 break
-            found += int(said.values["tpcmask"]).bit_count()
-        return found or self.tpc_count
+            self.tpcs_of_gpcs.append(int(said.values["tpcmask"]).bit_count())
+        return sum(self.tpcs_of_gpcs) or self.tpc_count
 
     def pick_classes(self, rm: Rm) -> None:
         """The newest classes that this GPU lists and we know."""
         layout = rm.control(self.device, ControlId.NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2)
         count = int(layout.values["numclasses"])
         listed = [int(layout.values["classlist"]) >> 32 * number & 0xFFFFFFFF for number in range(count)]
-        self.chip = chip_of(newest(listed, COMPUTE))
+        self.chip = chip_of(newest(listed, COMPUTE)).with_sms(self.sm_version)
         for wanted, known in ((self.chip.engines.copy, COPY), (self.chip.engines.gpfifo, GPFIFO)):
             if wanted not in listed:
                 raise DriverError(
@@ -123,7 +127,7 @@ class Gpu:
         """The page where a store makes the GPU look at a channel. Some containers allow only an older class for it."""
         for number, usermode in enumerate(self.usermodes, 1):
             # inferred: through BAR1, as CUDA's driver was seen to map it. Without parameters it would be in BAR0
-            is_new = usermode in (ClassId.HOPPER_USERMODE_A, ClassId.BLACKWELL_USERMODE_A)
+            is_new = usermode in BAR1_USERMODES
             fields = {"bbar1mapping": 1} if is_new else {}
             try:
                 page = rm.alloc(self.subdevice, usermode, **fields)
@@ -131,6 +135,7 @@ class Gpu:
             except DriverError:
                 if number == len(self.usermodes):
                     raise
+        self.reads_put_back = not is_new and not BAR1_USERMODES.isdisjoint(self.usermodes)
         self.doorbell_va, _ = rm.map(self.subdevice, page, USERMODE_BYTES, self.path)
         self.doorbell = native.view(self.doorbell_va, USERMODE_BYTES)
 

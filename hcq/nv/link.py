@@ -9,7 +9,7 @@ Source   our own layout; a loader chooses where sections of a cubin go
     base                 nothing, and at its end, for an emulated GPU, the KernelDescriptor
     base + CODE_AT       the code of an entry; those of others, each at a multiple of CODE_AT with as much before it
     behind them          functions, constant banks and global data of the cubin, then room for instruction prefetch
-    behind it            the PTX, the entries' names, the variables' names and addresses, for an emulated GPU only
+    behind it            for an emulated GPU only: the PTX, names, and each entry's variables and functions
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Linked:
             self._lay_out(self.cubin, entry is not None)
         else:
             assert self.module is not None
-            self._check_target(self.module.target)
+            ptx.check_target(self.module, chip.arch, label)
             slot = CODE_AT + -(-len(EMPTY_CODE) // CODE_AT) * CODE_AT
             for number, name in enumerate(self._wanted):
                 self.kernels[name] = replace(
@@ -103,9 +103,13 @@ class Linked:
         if not self.keeps_ptx:
             return
         self._names_at = self._tail + len(bundle.ptx)
-        names = sum(len(name.encode()) + 1 for name in (*self.kernels, *self.variables))
+        self._symbols = {entry: self._symbols_of(entry) for entry in self.kernels}
+        self._names = dict.fromkeys(self.kernels)
+        for symbols in self._symbols.values():
+            self._names.update(dict.fromkeys(symbols))
+        names = sum(len(name.encode()) + 1 for name in self._names)
         self._symbols_at = -(-(self._names_at + names) // 16) * 16
-        self.size_bytes = self._symbols_at + images.SYMBOL_BYTES * len(self.variables)
+        self.size_bytes = self._symbols_at + images.SYMBOL_BYTES * sum(map(len, self._symbols.values()))
 
     @property
     def kernel(self) -> Kernel:
@@ -136,27 +140,41 @@ class Linked:
         memory[self._tail : self._names_at] = text
         at = self._names_at
         names = {}
-        for name in (*self.kernels, *self.variables):
+        for name in self._names:
             encoded = name.encode() + b"\0"
             memory[at : at + len(encoded)] = encoded
             names[name] = va + at
             at += len(encoded)
-        for number, (name, (offset, _)) in enumerate(self.variables.items()):
-            symbol = SymbolEntry(name_address=names[name], address=va + offset)
-            place = self._symbols_at + images.SYMBOL_BYTES * number
-            memory[place : place + images.SYMBOL_BYTES] = symbol.to_bytes()
         checksum = images.crc32(text)
-        for name, kernel in self.kernels.items():
+        at = self._symbols_at
+        for entry, kernel in self.kernels.items():
+            symbols = self._symbols[entry]
             descriptor = KernelDescriptor(
                 ptx_address=va + self._tail,
                 ptx_bytes=len(text),
-                entry_name_address=names[name],
-                symbols_address=va + self._symbols_at if self.variables else 0,
-                symbol_count=len(self.variables),
+                entry_name_address=names[entry],
+                symbols_address=va + at if symbols else 0,
+                symbol_count=len(symbols),
                 param_bytes=kernel.param_bytes,
                 ptx_crc32=checksum,
             )
             memory[kernel.code_at - DESCRIPTOR_BYTES : kernel.code_at] = descriptor.to_bytes()
+            for name, (offset, is_in_image) in symbols.items():
+                symbol = SymbolEntry(name_address=names[name], address=va + offset if is_in_image else offset)
+                memory[at : at + images.SYMBOL_BYTES] = symbol.to_bytes()
+                at += images.SYMBOL_BYTES
+
+    def _symbols_of(self, entry: str) -> dict[str, tuple[int, bool]]:
+        """Variables and functions as an entry's code has them: where, and whether that is an offset in the image."""
+        found = {name: (offset, True) for name, (offset, _) in self.variables.items()}
+        if self.cubin is None or self.module is None or not self.module.variables:
+            return found  # nothing holds an address of a function then
+        for name, (section, offset) in self.cubin.functions(entry).items():
+            if not section:
+                found[name] = offset, False
+            elif section in self.layout.places:
+                found[name] = self.layout.places[section].offset + offset, True
+        return found
 
     def _variables(self) -> dict[str, tuple[int, int]]:
         """Offsets and sizes of the module's variables in the image; none where their section is not in it."""
@@ -286,16 +304,6 @@ class Linked:
         if arch != self.chip.arch and not _runs_on(arch, self.chip.arch):
             raise UsageError(
                 f"load({self.label!r}): the cubin is for {arch}, and this device is {self.chip.arch}. "
-                "Compile it for that."
-            )
-
-    def _check_target(self, target: str) -> None:
-        wanted = int("".join(letter for letter in target if letter.isdigit()))
-        mine = int(self.chip.arch.removeprefix("sm_"))
-        # sm_90a: what only this architecture has, such as wgmma; its PTX runs on no later one
-        if wanted > mine or (target.endswith("a") and wanted != mine):
-            raise UsageError(
-                f"load({self.label!r}): the PTX is for {target}, and this device is {self.chip.arch}. "
                 "Compile it for that."
             )
 

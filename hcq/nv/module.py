@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq import backends
 from hcq.errors import UsageError
 from hcq.gpu.module import GpuModule
 from hcq.nv.launch import Launcher
@@ -35,6 +36,9 @@ class NvModule(GpuModule):
     def make(self, entry: str, args: tuple[str, ...] | None, name: str) -> NvProgram:
         device = self.device
         kernel = self.linked.kernel_of(entry)
+        if device.port.runs_ptx:
+            check = backends.load(backends.of(device.name).runnable)
+            check(self.linked.bundle.ptx, entry, kernel.param_base, name)
         launcher = Launcher(device.chip, kernel, self.va, device.gpu.sm_count)
         if launcher.is_too_large:
             raise UsageError(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import re
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from hcq import native
@@ -23,6 +23,7 @@ from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.ioctls import RELEASES, Abi, abi_for
 from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.ioctl import call
+from hcq.nv.nodes import open_node
 from hcq.nv.rm import ROOT, Rm
 from hcq.port import Port, of_process, refused
 
@@ -60,7 +61,7 @@ class NvProcess:
         with self.lock:
             if self.rm is None:
                 abi = self.read_version(port)
-                rm = Rm(port, abi, port.open(CTL_NODE))
+                rm = Rm(port, abi, open_node(port, CTL_NODE))
                 try:
                     rm.client = rm.alloc(0, ROOT)
                 except DriverError:
@@ -92,32 +93,13 @@ class NvProcess:
         a container has some of them only. One that is `ready`, by its id, is not opened again: its file is then -1.
         Raises  UsageError when there are not so many, DriverError when there is none
         """
-        index = int(name.partition(":")[2] or 0)
         cards = self.cards(port)
-        usable: list[str] = []
-        missing: list[DriverError] = []
-        for card in cards:
-            fd = -1
-            gpu_id = int(card.values["gpu_id"])
-            if gpu_id not in ready:
-                try:
-                    fd = port.open(f"/dev/nvidia{card.values['minor_number']}")
-                except DriverError as error:
-                    if error.errno not in NOT_GIVEN:
-                        raise
-                    missing.append(error)
-                    continue
-            if len(usable) == index:
-                return card, fd
-            usable.append(f"{gpu_id:#x}")
-            if fd >= 0:
-                port.close(fd)
-        if missing and not usable:
-            raise missing[0]
-        others = f" {len(missing)} more cannot be opened here: {missing[0]}" if missing else ""
-        raise UsageError(
-            f"{name}: the driver shows {len(usable)} GPUs ({', '.join(usable) or 'none'}); the first is NV:0.{others}"
-        )
+        try:
+            return _usable(port, name, cards, ready, _as_it_is)
+        except DriverError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        return _usable(port, name, cards, ready, open_node)  # nobody has made the nodes
 
     def open_uvm(self, port: Port) -> int:
         """The UVM file, initialised on first use, with the second file beside it that holds its page tables."""
@@ -126,9 +108,9 @@ class NvProcess:
                 abi = self.read_version(port)
                 files: list[int] = []
                 try:
-                    files.append(port.open(UVM_NODE))
+                    files.append(open_node(port, UVM_NODE))
                     call(abi, port, files[0], calls.UVM_INITIALIZE, flags=DISABLE_HMM)
-                    files.append(port.open(UVM_NODE))
+                    files.append(open_node(port, UVM_NODE))
                     call(abi, port, files[1], calls.UVM_MM_INITIALIZE, uvmfd=files[0])
                 except DriverError:
                     for fd in files:
@@ -157,6 +139,45 @@ class NvProcess:
         call(self.abi, port, self.uvm_fd, ioctl, **fields)
 
 
+def _as_it_is(port: Port, path: str) -> int:
+    return port.open(path)
+
+
+def _usable(
+    port: Port,
+    name: str,
+    cards: Sequence[CardInfoArgs],
+    ready: Collection[int],
+    open_file: Callable[[Port, str], int],
+) -> tuple[CardInfoArgs, int]:
+    """The card that a device of this name means, and its file. Raises as `open_card`."""
+    index = int(name.partition(":")[2] or 0)
+    usable: list[str] = []
+    missing: list[DriverError] = []
+    for card in cards:
+        fd = -1
+        gpu_id = int(card.values["gpu_id"])
+        if gpu_id not in ready:
+            try:
+                fd = open_file(port, f"/dev/nvidia{card.values['minor_number']}")
+            except DriverError as error:
+                if error.errno not in NOT_GIVEN:
+                    raise
+                missing.append(error)
+                continue
+        if len(usable) == index:
+            return card, fd
+        usable.append(f"{gpu_id:#x}")
+        if fd >= 0:
+            port.close(fd)
+    if missing and not usable:
+        raise missing[0]
+    others = f" {len(missing)} more cannot be opened here: {missing[0]}" if missing else ""
+    raise UsageError(
+        f"{name}: the driver shows {len(usable)} GPUs ({', '.join(usable) or 'none'}); the first is NV:0.{others}"
+    )
+
+
 def _version_in_proc(port: Port) -> str:
     """The release as the kernel module writes it into /proc; "" where that cannot be read, as in gVisor."""
     try:
@@ -177,7 +198,7 @@ def _version_asked(port: Port) -> str:
 
     Both have the same structures in every release. Raises DriverError when neither answers.
     """
-    fd = port.open(CTL_NODE)
+    fd = open_node(port, CTL_NODE)
     plain = abi_for(f"{RELEASES[0]}.0")
     try:
         try:

@@ -15,19 +15,23 @@ from typing import Any
 from hcq import checks
 from hcq.device import Device
 from hcq.errors import UsageError
-from hcq.gpu.program import GpuProgram
+from hcq.gpu.shared_memory import SharingProgram
 from hcq.memory import Buffer
 from hcq.nv import tensor_map
 from hcq.nv.abi.tensor_map import TENSOR_MAP_BYTES
+from hcq.nv.chip import RESERVED_SHARED_BYTES
 from hcq.nv.encode import Piece
-from hcq.nv.launch import Grid, Launcher
+from hcq.nv.launch import Grid, Launcher, Together
 
 MAX_GRID: Grid = (2**31 - 1, 65535, 65535)
 MAX_BLOCK: Grid = (1024, 1024, 64)
 
 
-class NvProgram(GpuProgram):
-    """An entry of a loaded object. `dynamic_shared_bytes` is what launches ask for beyond the kernel's own."""
+class NvProgram(SharingProgram):
+    """An entry of a loaded object.
+
+    cooperative   whether all blocks of a grid run at once, so that they may wait for one another
+    """
 
     def __init__(
         self,
@@ -40,7 +44,8 @@ class NvProgram(GpuProgram):
     ) -> None:
         kernel = launcher.kernel
         self.kernel, self.launcher, self.code = kernel, launcher, code
-        self._dynamic_shared = 0
+        self._together: Together | None = None
+        self._workspace: Buffer | None = None
         self._rests: dict[int, bytes] = {}  # of tensor maps: what follows the address
         self._ends: list[
             tuple[int, int]
@@ -59,20 +64,43 @@ class NvProgram(GpuProgram):
         return self.launcher.params_at - 4
 
     @property
-    def dynamic_shared_bytes(self) -> int:
-        """Shared memory that each launch adds to the kernel's own; may be set before a dispatch."""
-        return self._dynamic_shared
+    def own_shared_bytes(self) -> int:
+        """Without what is reserved, which objects for chips that put it first count in."""
+        own = self.kernel.static_shared
+        return max(own - RESERVED_SHARED_BYTES, 0) if self.launcher.chip.shared_first else own
 
-    @dynamic_shared_bytes.setter
-    def dynamic_shared_bytes(self, size_bytes: int) -> None:
-        limit = self.launcher.chip.max_shared_bytes
-        size_bytes = checks.whole(self.name, "dynamic_shared_bytes", size_bytes)
-        if self.launcher.shared_bytes(size_bytes) > limit + 1024:
+    @property
+    def most_shared_bytes(self) -> int:
+        return self.launcher.chip.max_shared_bytes
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether all blocks of a grid run at once, as `grid.sync()` of cooperative groups needs it; False at first.
+
+        >>> program.cooperative = True  # doctest: +SKIP
+
+        May be set before a dispatch; a grid that the GPU cannot run at once is refused then.
+        """
+        return self._together is not None
+
+    @cooperative.setter
+    def cooperative(self, wanted: bool) -> None:
+        if not isinstance(wanted, bool):
+            raise UsageError(f"{self.name}.cooperative={checks.shown(wanted)}: it is True or False.")
+        if not wanted:
+            self._together = None
+        elif self._together is None:
+            self._together, self._workspace = self.device.workspace(self.name)
+
+    def _check_resident(self, grid: Grid, block: Grid) -> None:
+        """A block that waits for one that cannot start, because there is no room for it, would wait for ever."""
+        most = self.launcher.resident_blocks(block, self._dynamic_shared)
+        if math.prod(grid) > most:
             raise UsageError(
-                f"{self.name}.dynamic_shared_bytes={size_bytes}: with the kernel's own {self.kernel.static_shared}, "
-                f"a block has 0 to {limit} bytes of shared memory on {self.launcher.chip.arch}."
+                f"dispatch {self.name}: grid={grid!r} has {math.prod(grid)} blocks; the program is cooperative, and at "
+                f"most {most} blocks of {math.prod(block)} threads run at once on {self.launcher.sm_count} SMs of "
+                f"{self.launcher.chip.arch}. Launch fewer blocks that do more each."
             )
-        self._dynamic_shared = size_bytes
 
     def set_tensor_maps(self, maps: Sequence[str]) -> None:
         """Say which parameters are tensor maps: a dispatch passes a buffer, and its kernel is given a map of it.
@@ -122,7 +150,9 @@ class NvProgram(GpuProgram):
         packed = self.pack_args(args, values)
         if self._rests:
             self._check_addresses(values)
-        made = self.launcher.dispatch(packed, grid, block, self._dynamic_shared)
+        if self._together is not None:
+            self._check_resident(grid, block)
+        made = self.launcher.dispatch(packed, grid, block, self._dynamic_shared, self._together)
         return made, tuple(value for value in values if not isinstance(value, bytes))
 
     def places(self, args: Sequence[Any]) -> list[tuple[int, int]]:

@@ -4,12 +4,14 @@ In       PTX as LLVM or nvrtc writes it
 Out      Module: its entries with parameters, shared and local memory, bounds on the block; its variables' names
 Changes  nothing
 Next     link.py (who asks), cubin.py (the same facts of machine code), hcq/emu/nv/shader/ (who runs PTX)
-Source   PTX ISA 8.x: "Kernel and Function Directives", "State Spaces"; alignment and sizes as the C ABI has them
+Source   PTX ISA 8.x: "Kernel and Function Directives", "State Spaces"; alignment and sizes as the C ABI has them;
+         which versions have a target: what nvJitLink 13.5 takes
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hcq.errors import UsageError
@@ -17,12 +19,24 @@ from hcq.errors import UsageError
 SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
 SHARED_ALIGNMENT = 16  # what a launch asks for comes behind, aligned for any type
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_TARGET = re.compile(r"^\s*\.target\s+(sm_\d+\w?)", re.MULTILINE)
+_TARGET = re.compile(r"(?<![\w.])\.target\s[^;.]*?\b(sm_(\d+)([a-z]?)\b)")
+_VERSION = re.compile(r"(?<![\w.])\.version\s+(\d{1,4})\.(\d{1,4})\b")
+# the first version of PTX that has a target; ptxas demands it, and no target is newer than what it knows
+FIRST_VERSIONS = {
+    "sm_75": (6, 3), "sm_80": (7, 0), "sm_86": (7, 1), "sm_87": (7, 4), "sm_88": (9, 0), "sm_89": (7, 8),
+    "sm_90": (7, 8), "sm_90a": (8, 0), "sm_100": (8, 6), "sm_100a": (8, 6), "sm_100f": (8, 8), "sm_103": (8, 8),
+    "sm_103a": (8, 8), "sm_103f": (8, 8), "sm_110": (9, 0), "sm_110a": (9, 0), "sm_110f": (9, 0), "sm_120": (8, 7),
+    "sm_120a": (8, 7), "sm_120f": (8, 8), "sm_121": (8, 8), "sm_121a": (8, 8), "sm_121f": (8, 8),
+}  # fmt: skip
+NEWEST_VERSION = (9, 5)
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)\{")
 _VARIABLE = re.compile(
     r"(?<![\w.])\.(shared|local|global|const|param)\b((?:\s*\.\w+(?:\s+\d+)?)*?)\s*\.([usbf])(\d+)((?:\s*\.\w+(?:\s+\d+)?)*)"
     r"\s+([\w$%]+)((?:\s*\[\s*\d*\s*\])*)"
 )
+# what may follow the first of several variables of one declaration: its first contents, a comma, the next one's name
+_CONTENTS = re.compile(r"\s*=\s*")
+_NEXT = re.compile(r"\s*,\s*([\w$%]+)((?:\s*\[\s*\d*\s*\])*)")
 _ALIGN = re.compile(r"\.align\s+(\d+)")
 _LONG = re.compile(r"\d{64,}")  # no number of PTX is as long
 _BOUND = re.compile(r"\.(reqntid|maxntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
@@ -70,6 +84,7 @@ class Entry(NamedTuple):
 class Module(NamedTuple):
     """What a text declares. `variables` are those that need memory before the first launch."""
 
+    version: tuple[int, int]
     target: str
     entries: dict[str, Entry]
     variables: tuple[str, ...]
@@ -90,6 +105,12 @@ def read_module(text: str, label: str = "ptx") -> Module:
         raise UsageError(
             f"load({label!r}): the text has no .target line; it is no PTX. Give all of what was compiled."
         )
+    version = _VERSION.search(plain)
+    if version is None:
+        raise UsageError(
+            f"load({label!r}): the text has no .version line with a number such as 8.0; it is no PTX. "
+            "Give all of what was compiled."
+        )
     entries: dict[str, Entry] = {}
     outside = []
     at = 0
@@ -106,15 +127,47 @@ def read_module(text: str, label: str = "ptx") -> Module:
     for name, entry in entries.items():
         own = entry.shared_bytes + shared
         entries[name] = entry._replace(shared_bytes=-(-own // SHARED_ALIGNMENT) * SHARED_ALIGNMENT)
-    variables = tuple(one[6] for one in _VARIABLE.finditer(rest) if one[1] in ("global", "const"))
-    return Module(target[1], entries, variables)
+    variables = tuple(
+        name
+        for one in _VARIABLE.finditer(rest)
+        if one[1] in ("global", "const")
+        for name, _ in _declared(rest, one)
+    )
+    return Module((int(version[1]), int(version[2])), target[1], entries, variables)
+
+
+def check_target(module: Module, arch: str, label: str) -> None:
+    """Whether a text is for a device of this architecture. Raises UsageError that names both."""
+    target, version = module.target, module.version
+    known = re.fullmatch(r"sm_(\d+)([a-z]?)", target)
+    assert known is not None
+    wanted, only = int(known[1]), known[2]
+    mine = int(arch.removeprefix("sm_"))
+    # sm_90a: what only this architecture has, such as wgmma; sm_100f: what its family has, sm_100 to sm_109
+    is_for_it = {"": wanted <= mine, "a": wanted == mine, "f": wanted <= mine and wanted // 10 == mine // 10}
+    if not is_for_it.get(only, False):
+        raise UsageError(
+            f"load({label!r}): the PTX is for {target}, and this device is {arch}. Compile it for that."
+        )
+    shown = f"{version[0]}.{version[1]}"
+    if version[0] > NEWEST_VERSION[0]:
+        raise UsageError(
+            f"load({label!r}): the PTX is of version {shown}, for {target}; the newest that is known is "
+            f"{NEWEST_VERSION[0]}.{NEWEST_VERSION[1]}. Compile it with an older toolkit."
+        )
+    first = FIRST_VERSIONS.get(target, (0, 0))
+    if version < first:
+        raise UsageError(
+            f"load({label!r}): the PTX is of version {shown}, which has no {target}: that came with "
+            f"{first[0]}.{first[1]}, and this device is {arch}. Write .version {first[0]}.{first[1]}."
+        )
 
 
 def _entry(name: str, parameters: str, bounds: str, body: str) -> Entry:
     found: list[Parameter] = []
     alignments: list[int] = []
     for one in _VARIABLE.finditer(parameters):
-        size, alignment = _size(one)
+        size, alignment = _size(one, one[7])
         kind = "bytes" if one[7] else "float" if one[3] == "f" else ""
         found.append(Parameter(0, size, kind))
         alignments.append(alignment)
@@ -139,16 +192,35 @@ def _total(text: str, space: str) -> int:
     at = 0
     for one in _VARIABLE.finditer(text):
         if one[1] == space:
-            size, alignment = _size(one)
-            at = -(-at // alignment) * alignment + size if size else at
+            for _, lengths in _declared(text, one):
+                size, alignment = _size(one, lengths)
+                at = -(-at // alignment) * alignment + size if size else at
     return at
 
 
-def _size(found: re.Match[str]) -> tuple[int, int]:
+def _declared(text: str, found: re.Match[str]) -> Iterator[tuple[str, str]]:
+    """The variables of one declaration, with commas between them: (name, its lengths in brackets)."""
+    one: re.Match[str] | None = found
+    name, lengths = found[6], found[7]
+    while one is not None:
+        yield name, lengths
+        at = one.end()
+        if contents := _CONTENTS.match(text, at):
+            at = contents.end()
+            depth = 0
+            while at < len(text) and (depth or text[at] not in ",;"):
+                depth += (text[at] in "{(") - (text[at] in "})")
+                at += 1
+        one = _NEXT.match(text, at)
+        if one is not None:
+            name, lengths = one[1], one[2]
+
+
+def _size(found: re.Match[str], lengths: str) -> tuple[int, int]:
     """(size, alignment) of a variable; one without a length, as extern shared memory has, counts as empty."""
     element = SIZES.get(found[4], 4)
     count = 1
-    for length in re.findall(r"\[\s*(\d*)\s*\]", found[7]):
+    for length in re.findall(r"\[\s*(\d*)\s*\]", lengths):
         count *= int(length or 0)
     is_pointer = ".ptr" in found[5]  # .align then speaks of what it points to
     aligned = None if is_pointer else _ALIGN.search(found[2] + found[5])

@@ -4,11 +4,16 @@ In       GpEntry values, two words each
 Out      places in the ring; nothing is overwritten that the GPU has not read
 Changes  the ring, GP_PUT, the doorbell
 Next     channel.py (who makes one), gpfifo.py (the layouts), device.py (what goes in)
-Source   clc56f.h: GP_ENTRY0/1, Nvc56fControl; clc361.h: NOTIFY_CHANNEL_PENDING
+Source   clc56f.h: GP_ENTRY0/1, Nvc56fControl; clc361.h: NOTIFY_CHANNEL_PENDING; dev_ram.ref, dev_pbdma.ref (GA100):
+         CONFIG_USERD_WRITEBACK, with which GP_GET may be written when the channel is saved, and not before
+
+What the timeline has passed was read. GP_GET only adds to that, for it may be as old as the channel, and its value is a
+place in the ring: of which turn, follows only where it has changed since it was last looked at.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from hcq import native
@@ -29,7 +34,12 @@ ENTRIES = 4096  # a power of two
 
 
 class GpFifo:
-    """The ring at `va`, its USERD right behind it. `put` counts entries written and never wraps."""
+    """The ring at `va`, its USERD right behind it. `put` counts entries written and never wraps.
+
+    passed          what the timeline has reached: who makes the ring says how that is asked
+    reads_put_back  GP_PUT is read back before the doorbell is rung: through BAR0 it may else overtake the store. On
+                    GH100 and later, as kbusFlushPcieForBar0Doorbell_GH100 says
+    """
 
     kind = "GPFIFO"
 
@@ -44,7 +54,11 @@ class GpFifo:
         self.token = 0
         self.put = 0
         self.rung = 0
-        self._known_get = 0  # as it was read last, for reading it over BAR1 takes about a microsecond
+        self.passed: Callable[[], int] = lambda: 0
+        self.reads_put_back = False
+        self._marks: deque[tuple[int, int]] = deque()  # a submission's value, and `put` behind its entries
+        self._read = 0  # entries that were read for certain
+        self._seen = 0, 0  # GP_GET as it was looked at last, and how many entries had been read then at least
 
     @property
     def userd_va(self) -> int:
@@ -61,16 +75,42 @@ class GpFifo:
         """Ring and USERD."""
         return GpFifo.userd_offset() + USERD_BYTES
 
+    def mark(self, value: int) -> None:
+        """All entries so far were read once the timeline has passed this value."""
+        self._marks.append((value, self.put))
+
+    def take_back(self, put: int) -> None:
+        """What was written since `put` was this is nobody's: the GPU was not shown it."""
+        self.put = put
+        while self._marks and self._marks[-1][1] > put:
+            self._marks.pop()
+
+    def _follow_timeline(self) -> int:
+        """How many entries the timeline has passed."""
+        value = self.passed()
+        while self._marks and self._marks[0][0] <= value:
+            self._read = max(self._read, self._marks.popleft()[1])
+        return self._read
+
+    def _follow_get(self) -> int:
+        """The same by GP_GET, which is read over BAR1, about a microsecond."""
+        known = self._follow_timeline()
+        before, least = self._seen
+        get = self._get[0]
+        if get != before and self.put - least < self.entries:  # it was written since: one turn alone fits
+            known = self._read = max(known, self.put - (self.put - get) % self.entries)
+        self._seen = get, known
+        return known
+
     @property
     def get(self) -> int:
-        """How many entries the GPU has read, as far as is known: it writes GP_GET back late."""
-        self._known_get = self.put - (self.put - self._get[0]) % self.entries
-        return self._known_get
+        """How many entries the GPU has read, as GP_GET says it if that is not old: for people, not for overwriting."""
+        return max(self._follow_timeline(), self.put - (self.put - self._get[0]) % self.entries)
 
     def has_room(self, count: int) -> bool:
-        """One slot stays free: a ring whose GP_GET equals its GP_PUT is empty. GP_GET is read when it seems full."""
-        end = self.put + count
-        return end - self._known_get < self.entries or end - self.get < self.entries
+        """One slot stays free: a ring whose GP_GET equals its GP_PUT is empty. GP_GET is looked at last."""
+        least = self.put + count - self.entries
+        return self._read > least or self._follow_timeline() > least or self._follow_get() > least
 
     def write(self, entries: Sequence[int], wait: Callable[[int], None]) -> None:
         """Put the entries of one submission, each as its 64 bits, into the ring; all of them or none.
@@ -94,6 +134,8 @@ class GpFifo:
             return
         full_fence()  # pushbuffer and entries are visible before GP_PUT covers them,
         self._put[0] = self.put % self.entries
+        if self.reads_put_back:
+            self._put[0]
         full_fence()  # and GP_PUT before the doorbell makes the GPU look
         self._doorbell[0] = self.token
         self.rung = self.put
@@ -105,7 +147,9 @@ class GpFifo:
     def detach(self) -> None:
         """The ring's memory is about to go; from now on the ring counts as read."""
         self._get = self._put = memoryview(bytearray(4)).cast("I")
-        self.put = self.rung = self._known_get = 0
+        self.put = self.rung = self._read = 0
+        self._marks.clear()
+        self._seen = 0, 0
 
     def entry_at_get(self) -> GpEntry | GpControl:
         """The segment that the GPU is at."""

@@ -60,6 +60,7 @@ STAMP_BYTES = 8
 COPY_QUEUE = "copy"
 LAUNCH = COMPUTE_SUBCHANNEL, compute.SendSignalingPcas2B.at
 
+STORED = -1, 0  # among the registers: where the last plain store of a semaphore went
 Registers = dict[tuple[int, int], int]  # (subchannel, address) -> the last word written there
 
 
@@ -67,6 +68,12 @@ class LaunchRead(NamedTuple):
     """An effect of this kind alone: a launch will read these data."""
 
     data: LaunchData
+
+
+def _address(channel: int, upper: Any, lower: Any, registers: Registers) -> int | None:
+    """The address that two methods have said; None when one of them has not been sent."""
+    high, low = registers.get((channel, upper.at)), registers.get((channel, lower.at))
+    return None if high is None or low is None else high << 32 | low
 
 
 def _agree(submission: SubmissionCheck, effect: Any) -> Iterator[Violation]:
@@ -226,7 +233,45 @@ class NvModel(Model):
         elif not channel and address == host.Wfi.at:
             yield Barrier()
         elif channel == COPY_SUBCHANNEL and address == copy.LaunchDma.at:
-            yield from self._copy(copy.LaunchDma.decode([word]), registers)
+            launch = copy.LaunchDma.decode([word])
+            yield from self._copy(launch, registers)
+            if launch.semaphore_type and not self.is_foreign:
+                yield from self._cell(channel, copy.SetSemaphoreA, copy.SetSemaphoreB, registers)
+        elif channel and not self.is_foreign:
+            yield from self._others(channel, address, word, registers)
+        elif not self.is_foreign and address == host.Semaphored.at:
+            yield from self._cell(channel, host.Semaphorea, host.Semaphoreb, registers)
+
+    def _others(self, channel: int, address: int, word: int, registers: Registers) -> Iterator[Effect]:
+        """What methods of the compute class write, beside the launch."""
+        if channel != COMPUTE_SUBCHANNEL:
+            return
+        if address == compute.ReportSemaphoreExecute.at:
+            places = compute.SetReportSemaphoreAddressUpper, compute.SetReportSemaphoreAddressLower
+            yield from self._cell(channel, *places, registers)
+        elif address == compute.SetReportSemaphoreD.at:
+            places = compute.SetReportSemaphoreA, compute.SetReportSemaphoreB
+            yield from self._cell(channel, *places, registers)
+        elif address == compute.Notify.at:
+            yield from self._cell(channel, compute.SetNotifyA, compute.SetNotifyB, registers)
+        elif address == compute.LaunchDma.at:
+            launch = compute.LaunchDma.decode([word])
+            va = _address(channel, compute.OffsetOutUpper, compute.OffsetOut, registers)
+            length = registers.get((channel, compute.LineLengthIn.at), 0)
+            if va is not None:
+                yield Access(va, length, True, "destination", in_turn=True)
+                below = registers.get((channel, compute.LineCount.at), 1) - 1
+                if below > 0:
+                    last = va + below * registers.get((channel, compute.PitchOut.at), 0)
+                    yield Access(last, length, True, "destination of the last line", in_turn=True)
+            if launch.completion_type == compute.CompletionType.RELEASE_SEMAPHORE:
+                yield from self._cell(channel, compute.SetI2mSemaphoreA, compute.SetI2mSemaphoreB, registers)
+
+    def _cell(self, channel: int, upper: Any, lower: Any, registers: Registers) -> Iterator[Effect]:
+        """A semaphore or notification that two methods name; without them it is where an earlier submission said."""
+        va = _address(channel, upper, lower, registers)
+        if va is not None and va not in self._own_cells:
+            yield Access(va, 4, True, "semaphore", alignment=4, in_turn=True)
 
     def _semaphore(self, execute: host.SemExecute, registers: Registers) -> Iterator[Effect]:
         va = registers.get((0, host.SemAddrHi.at), 0) << 32 | registers.get((0, host.SemAddrLo.at), 0)
@@ -239,9 +284,18 @@ class NvModel(Model):
         if self.is_foreign or va in self._own_cells:
             if not is_release:
                 yield Barrier()  # the copy before it has ended
+        elif is_release and not execute.release_wfi and not execute.release_timestamp:
+            # no signal of ours: memory that a kernel is to find so, and the front end waits until it is
+            registers[STORED] = va
+            yield Access(va, CELL_BYTES, True, "store", alignment=CELL_BYTES)
         elif is_release:
             yield Signal(va, value)
-        elif execute.operation != SemExecuteOperation.REDUCTION:
+        elif registers.get(STORED) == va and execute.operation == SemExecuteOperation.ACQUIRE:
+            yield Barrier()
+        elif execute.operation == SemExecuteOperation.REDUCTION:
+            size = 8 if execute.payload_size else 4
+            yield Access(va, size, True, "semaphore", alignment=size, in_turn=True)
+        else:
             yield Wait(va, value)
 
     def _copy(self, launch: copy.LaunchDma, registers: Registers) -> Iterator[Effect]:
@@ -261,8 +315,13 @@ class NvModel(Model):
         src = known(copy.OffsetInUpper) << 32 | known(copy.OffsetInLower)
         if src == self.stamp_va + STAMP_BYTES and count == STAMP_BYTES:
             yield Access(dst, STAMP_BYTES, True, "timestamp", alignment=STAMP_BYTES)
-        else:
-            yield Copy(dst, src, count)
+            return
+        yield Copy(dst, src, count)
+        below = known(copy.LineCount) - 1
+        if launch.multi_line_enable and below > 0 and launch.src_memory_layout and launch.dst_memory_layout:
+            yield Access(src + below * known(copy.PitchIn), count, False, "source's last line", in_turn=True)
+            last = dst + below * known(copy.PitchOut)
+            yield Access(last, count, True, "destination of the last line", in_turn=True)
 
     def _launch(self, data: LaunchData, programs: Programs) -> Launch:
         qmd = data.qmd

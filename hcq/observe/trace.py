@@ -105,6 +105,7 @@ class Trace(Observer):
         device = self.device
         facts = {"device": self.number, "name": device.name, "arch": device.arch, "facts": device.facts()}
         self.writer.record(Kind.DEVICE, facts)
+        self.writer.users += 1
         self._allocated(device.timeline.va, 16, 16, "timeline")
         self._compare_clocks()
         self.writer.flush()
@@ -118,6 +119,9 @@ class Trace(Observer):
         fields = {"device": self.number, "submitted": self.device.timeline.submitted}
         self.writer.record(Kind.CLOSE, fields)
         self.writer.flush()
+        self.writer.users -= 1
+        if not self.writer.users:
+            self.writer.rest()
         self._cells = None
         return False
 

@@ -43,6 +43,8 @@ class TraceWriter:
         self.path = path
         self.process = os.getpid() if process is None else process
         self.devices = 0
+        self.users = 0  # devices that are open
+        self._is_resting = False
         self._lock = threading.RLock()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -86,7 +88,7 @@ class TraceWriter:
     def of(path: str) -> TraceWriter:
         """The writer for a file, shared by all devices of the process. The path is a pattern of trace_paths.py."""
         writer = _writers.get(path)
-        if writer is None or writer.process != os.getpid():
+        if writer is None or writer.process != os.getpid() or writer.is_gone:
             writer = _writers[path] = TraceWriter(path_of(path))
         return writer
 
@@ -117,6 +119,8 @@ class TraceWriter:
                 last = b"".join((*pending[:count], last))
                 del pending[:count]
                 self._pending_bytes = 0
+        if self._is_resting:
+            self._wake()
         if self._fd < 0:
             return
         try:
@@ -135,8 +139,29 @@ class TraceWriter:
         """Which rank the process is from now on."""
         self.record(Kind.PLACE, place._asdict())
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody writes here, and the file was removed since."""
+        return self._is_resting and not os.path.exists(self.path)
+
+    def rest(self) -> None:
+        """No device writes here now: the file is closed until there is something to write."""
+        self.flush()
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd, self._is_resting = -1, True
+
+    def _wake(self) -> None:
+        with self._lock:
+            if self._is_resting:
+                self._is_resting = False
+                with suppress(OSError):  # it was removed: what comes late is lost with it
+                    self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+
     def close(self) -> None:
         """Write nothing more, and nothing of what is kept."""
+        self._is_resting = False
         self._lock = threading.RLock()
         self._pending.clear()
         if self._fd >= 0:

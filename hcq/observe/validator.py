@@ -43,7 +43,7 @@ class Validator(Observer):
         self.device = device
         self.process = _state  # kept here, too: destructors run when a process ends and its modules are gone
         cell = device.timeline.va
-        model = model_of(device.name, device.arch, device.facts(), device.decode)
+        model = model_of(device.name, device.arch, {**device.facts(), "is_live": True}, device.decode)
         self.state = DeviceState(device.name, model, cell, self._is_finished)
         self.process.alloc(cell, model.signal_bytes, "timeline", device.name)
         if device.memory.regions:

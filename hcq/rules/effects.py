@@ -29,6 +29,7 @@ class Access(NamedTuple):
 
     domain     the cache it goes through; "" when all see the same memory
     alignment  bytes that the address must be a multiple of
+    in_turn    the queue's own processor does it, one packet after the other: nobody can say more of its order
     """
 
     va: int
@@ -37,6 +38,7 @@ class Access(NamedTuple):
     what: str
     domain: str = ""
     alignment: int = 1
+    in_turn: bool = False
 
 
 class Fill(NamedTuple):

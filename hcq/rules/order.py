@@ -78,6 +78,11 @@ def order(submission: SubmissionCheck, effect: Access | Copy | Fill | Launch) ->
     agent = submission.agent
     if not submission.model.knows_order:
         return
+    if isinstance(effect, Access) and effect.in_turn:
+        block = submission.state.memory.find(effect.va)
+        if effect.is_write and block is not None:
+            submission.write_mark(block)
+        return
     for use in uses(effect):
         block = submission.state.memory.find(use.va)
         if block is None:

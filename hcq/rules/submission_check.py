@@ -200,6 +200,8 @@ class SubmissionCheck:
         arguments = launch.arguments
         if not arguments and self.arguments and self.arguments[0][0] == launch.entry:
             arguments = self.arguments.pop(0)[1]
+        if any(arg.kind == "buffer" and not arg.value for arg in arguments):  # null: no memory that is used
+            arguments = tuple(arg for arg in arguments if arg.kind != "buffer" or arg.value)
         facts = self.device.programs.get(launch.entry)
         if facts is not None and facts.access is not None and arguments:
             access, extents = dict(enumerate(facts.access)), dict(enumerate(facts.extents or ()))

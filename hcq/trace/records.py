@@ -226,7 +226,7 @@ class PackedDispatch(Packet, words=12):
     block_x = bits(287, 256)
     block_y = bits(319, 288)
     block_z = bits(351, 320)
-    reserved_2 = bits(383, 352)
+    dynamic_shared_bytes = bits(383, 352, doc="beyond the kernel's own, of each workgroup")
 
 
 class PackedOther(Packet, words=8):
@@ -292,7 +292,7 @@ def _pack(what: Command, intern: Callable[[str], int]) -> bytes:
         pack, size_words, letters = program.packed or _shape(what)
         return pack(
             1, 0, size_words, intern(letters), program.entry, what.groups_per_claim,
-            *what.grid, *what.block, 0, *what.args,
+            *what.grid, *what.block, what.dynamic_shared_bytes, *what.args,
         )  # fmt: skip
     if type(what) is Indirect:
         return _pack_8(8, 0, 8, intern(what.label), what.address, what.size_words, 0)
@@ -357,7 +357,7 @@ def unpack_commands(
 
 def _unpack(verb: int, data: bytes, string: Callable[[int], str]) -> dict[str, Any]:
     if verb == Verb.DISPATCH:
-        _, _, _, name, entry, claim, *sizes, _ = _DISPATCH.unpack_from(data)
+        _, _, _, name, entry, claim, *sizes, shared = _DISPATCH.unpack_from(data)
         letters = string(name)
         if _DISPATCH.size + 8 * len(letters) != len(data):
             raise ValueError("a dispatch's arguments do not fill its command")
@@ -372,6 +372,7 @@ def _unpack(verb: int, data: bytes, string: Callable[[int], str]) -> dict[str, A
             "grid": sizes[:3],
             "block": sizes[3:],
             "groups_per_claim": claim,
+            "dynamic_shared_bytes": shared,
         }
     if verb not in _NAMES:
         return {"verb": f"verb_{verb}", "data": data.hex()}

@@ -59,7 +59,9 @@ class Space:
         self.logs = (STRACE, UVM, GVISOR, WORDS_BELOW)
         self.file = Path(self.folder.name) / "file"
         nn.save_file(
-            {"w": Tensor([[1.0, 2.0]]), "n": Tensor([1, 2, 3]), "b": Tensor([True])}, self.file, {"k": "v"}
+            {"w": Tensor([[1.0, 2.0]]), "n": hcq.tensor([1, 2, 3]), "b": hcq.tensor([True])},
+            self.file,
+            {"k": "v"},
         )
         self.safetensors = self.file.read_bytes()
         self.trace = self._record()

@@ -124,10 +124,11 @@ class _Worker:
         try:
             buffered = b""
             deadline = time.monotonic() + START_S
+            poll = select.poll()
+            poll.register(self.reads, select.POLLIN)
             while True:
                 until = deadline if ends is None or is_running else min(deadline, ends)
-                ready, _, _ = select.select([self.reads], [], [], max(0.0, until - time.monotonic()))
-                if not ready:
+                if not poll.poll(1000 * max(0.0, until - time.monotonic())):
                     if ends is not None and not is_running and time.monotonic() >= ends:
                         break
                     tally.hangs += 1

@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import hcq
 from hcq.errors import DeviceFault, HcqError, WaitTimeout
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 
@@ -223,7 +224,7 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.index_copy": ("x", "0", "Tensor([1, 0])", "y"),
     "x.index_fill": ("x", "0", "Tensor([1])", "1.0"),
     "x.index_reduce": ("x", "0", "Tensor([1, 0])", "y", "'amax'"),
-    "x.index_put": ("x", "(Tensor([1, 0]),)", "y"),
+    "x.index_put": ("x", "(hcq.tensor([1, 0]),)", "y"),
     "x.put": ("x", "index", "y"),
     "x.take": ("x", "index"),
     "x.masked_scatter": ("x", "x > 0", "y"),
@@ -603,7 +604,7 @@ class Space:
             "y": Tensor(self.y),
             "leaf": Tensor([[1.0, 2.0]], requires_grad=True),
             "line": Tensor([1.0, 2.0, 3.0]),
-            "index": Tensor([[0, 1, 0], [1, 0, 1]]),
+            "index": hcq.tensor([[0, 1, 0], [1, 0, 1]]),
             "cube": Tensor.ones(2, 2, 3),
             "image": Tensor.ones(1, 1, 4, 4),
             "weight": Tensor.ones(1, 1, 2, 2),
@@ -685,7 +686,7 @@ def _still_works() -> None:
 
     found = (Tensor([1.0, 2.0]) * 3).tolist()
     if found != [3.0, 6.0]:
-        raise Wrong(f"afterwards Tensor([1, 2]) * 3 is {found}")
+        raise Wrong(f"afterwards hcq.tensor([1, 2]) * 3 is {found}")
 
 
 def run_right(share: int, case: Case) -> Outcome:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import hcq
 from hcq import Tensor, nn
 from hcq.compiler import pipeline
 from hcq.compiler.__main__ import main as list_passes
@@ -32,7 +33,7 @@ def training_step() -> list[Tensor]:
     first, second = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 3, stride=2, padding=1)
     norm, last = nn.BatchNorm2d(8), nn.Linear(32, 10)
     hidden = norm(second(first(memory(2, 1, 8, 8)).relu())).relu().max_pool2d(3, 2, 1)
-    loss = last(hidden.flatten(1)).cross_entropy(Tensor([1, 2]))
+    loss = last(hidden.flatten(1)).cross_entropy(hcq.tensor([1, 2]))
     loss.backward()
     layers = (first, second, norm, last)
     return [loss, *[p.grad for layer in layers for p in layer.parameters() if p.grad is not None]]
@@ -42,7 +43,7 @@ def gathering() -> list[Tensor]:
     """Indices from memory, negative ones too, padding around what they find, and a scatter behind a gradient."""
     table = memory(7, 5)
     table.requires_grad = True
-    where = Tensor([3, -1, 0])
+    where = hcq.tensor([3, -1, 0])
     found = table[where].pad((1, 1))
     found.sum().backward()
     assert table.grad is not None

@@ -38,7 +38,7 @@ def numpy_inside(jit):
 def for_over_tensor(jit):
     f = jit(lambda x: sum((r * r for r in x), Tensor.zeros(2)))
     for i in range(5):
-        yield f(Tensor([[1.0 * i, 2], [3, 4]]).realize())
+        yield f(hcq.tensor([[1.0 * i, 2], [3, 4]]).realize())
 
 
 @gun
@@ -283,10 +283,10 @@ def dtype_shape_changes(jit):
         for x in (
             T(1),
             T(1, 2),
-            Tensor([1, 2]),
+            hcq.tensor([1, 2]),
             Tensor([[1.0]]),
             Tensor([1.0]).half(),
-            Tensor([True]),
+            hcq.tensor([True]),
             Tensor(2.0),
             Tensor.zeros(0),
         ):

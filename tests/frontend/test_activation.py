@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import hcq
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -105,4 +106,4 @@ def test_narrow_floats_are_computed_in_float32_and_rounded_once(dtype):
 
 
 def test_integers_become_float32():
-    assert Tensor([0, 1]).sigmoid().dtype is dtypes.float32
+    assert hcq.tensor([0, 1]).sigmoid().dtype is dtypes.float32

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+import hcq
 from hcq import Tensor, UsageError, dtypes, jit, nn
 from hcq.frontend.arguments import checked
 
@@ -22,21 +23,21 @@ def x() -> Tensor:
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "narrow": (lambda: x().narrow(0, Tensor(1.0), 2), r"^\[narrow\] start=Tensor\(.*\): takes an int, or an"),
     "narrow of a scalar": (lambda: Tensor(1.0).narrow(0, 0, 1), r"^\[narrow\] a tensor of shape \(\) has no axis"),
-    "split of a scalar": (lambda: Tensor(1).split(1), r"^\[split\] a tensor of shape \(\) has no axis"),
+    "split of a scalar": (lambda: hcq.tensor(1).split(1), r"^\[split\] a tensor of shape \(\) has no axis"),
     "where of one": (lambda: (x() > 1).where(2.0), r"^\[where\] one value: give two, or the condition alone"),
     "bits of a number": (lambda: Tensor(1.0).bitcast(dtypes.int8), r"^\[bitcast\] float32 of shape \(\) to int8"),
     "bits of bool": (lambda: x().bitcast(dtypes.bool), r"^\[bitcast\] float32 to bool: not every byte is one"),
     "bits of three": (lambda: x().bitcast(dtypes.int64), r"^\[bitcast\] .* a multiple of 2, as many as make one"),
     "repeats of a table": (lambda: x().repeat_interleave(), r"^\[repeat_interleave\] shape \(2, 3\): give repeats"),
-    "norms of rows": (lambda: Tensor([0]).embedding(x(), max_norm=1.0), r"^\[embedding\] max_norm, scale_grad"),
-    "padding row 2": (lambda: Tensor([0]).embedding(x(), 2), r"^\[embedding\] padding_idx=2 of a table of 2 rows"),
+    "norms of rows": (lambda: hcq.tensor([0]).embedding(x(), max_norm=1.0), r"^\[embedding\] max_norm, scale_grad"),
+    "padding row 2": (lambda: hcq.tensor([0]).embedding(x(), 2), r"^\[embedding\] padding_idx=2 of a table of 2 rows"),
     "a list that holds itself": (lambda: Tensor(ITSELF), r"^\[Tensor\] lists deeper than 64, or a list that holds"),
     "an index that holds itself": (lambda: x()[ITSELF], r"^\[index\] lists deeper than 64, or a list that holds"),
     "a jit argument that holds itself": (lambda: jit(lambda a: a)(ITSELF), r"deeper than 64, or holds itself"),
     "an axis too many": (lambda: x().sum(True), r"^\[sum\] axis True: an axis is an int"),
     "a size beyond all": (lambda: Tensor.zeros(2**40, 2**40), r"^\[full\] shape .* has more elements than any tensor"),
     "a size beyond 64 bits": (lambda: x().reshape(10**30), r"is more than any tensor has"),
-    "shifting by a float": (lambda: Tensor([1]) >> [1.5], r"^\[>>\] floating point has no bitwise operators"),
+    "shifting by a float": (lambda: hcq.tensor([1]) >> [1.5], r"^\[>>\] floating point has no bitwise operators"),
     "joining a list to nothing": (lambda: x().cat(), r"^\[cat\] takes a list of tensors: Tensor.cat\("),
     "joining an axis twice": (lambda: Tensor.cat([x(), x()], 1, dim=1), r"^\[cat\] dim=1 and 1: give one axis"),
     "joining a number": (lambda: x().cat(x(), x(), "rows"), r"^\[cat\] dim='rows': takes an int"),
@@ -67,8 +68,8 @@ def test_what_a_call_does_not_take_is_reported_with_the_call_and_the_argument(ca
 
 
 def test_a_scalar_is_gathered_and_added_to_as_a_line_of_one() -> None:
-    assert Tensor(1.5).gather(0, Tensor(0)).item() == 1.5
-    assert Tensor(1.5).scatter_add(0, Tensor(0), Tensor(2.0)).item() == 3.5
+    assert Tensor(1.5).gather(0, hcq.tensor(0)).item() == 1.5
+    assert Tensor(1.5).scatter_add(0, hcq.tensor(0), Tensor(2.0)).item() == 3.5
 
 
 def test_integers_and_numbers_of_other_libraries_are_taken() -> None:

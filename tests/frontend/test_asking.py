@@ -37,11 +37,13 @@ def test_strides_and_beginnings_are_those_of_numpy():
 def test_a_tensor_says_what_it_is():
     x = Tensor([[1.0, 2.0]], requires_grad=True)
     y = x * 2
-    assert x.is_leaf and not y.is_leaf and y.detach().is_leaf and Tensor([1]).is_leaf
+    assert x.is_leaf and not y.is_leaf and y.detach().is_leaf and hcq.tensor([1]).is_leaf
     assert (x.ndimension(), x.nelement(), x.itemsize) == (2, 2, 4)
     assert x.is_signed() and not Tensor([1], dtype=dtypes.uint8).is_signed()
-    assert hcq.is_nonzero(Tensor([3])) and hcq.is_same_size(x, y) and not x.is_same_size(x.T)
-    assert y.new_tensor([3]).dtype is dtypes.float32 and Tensor([1.9]).type_as(Tensor([1])).tolist() == [1]
+    assert hcq.is_nonzero(hcq.tensor([3])) and hcq.is_same_size(x, y) and not x.is_same_size(x.T)
+    assert y.new_tensor([3]).dtype is dtypes.float32 and Tensor([1.9]).type_as(hcq.tensor([1])).tolist() == [
+        1
+    ]
     assert Tensor([1.0, 4.0]).apply_(math.sqrt).tolist() == [1.0, 2.0]
     z = Tensor([[1.0, 2.0], [3.0, 4.0]])
     z[1].map_(Tensor([10.0]), lambda a, b: a + b)
@@ -62,8 +64,8 @@ def test_limits_of_integers_and_what_dtypes_meet_in():
     assert (hcq.iinfo(dtypes.uint16).max, hcq.iinfo(dtypes.int64).min) == (65535, -(2**63))
     assert hcq.promote_types(dtypes.int8, dtypes.uint8) is dtypes.int16
     assert hcq.promote_types(dtypes.complex64, dtypes.float32) is dtypes.complex64
-    assert hcq.result_type(Tensor([1]), 1.5) is dtypes.float32 is hcq.result_type(1.5, Tensor([1]))
-    assert hcq.result_type(Tensor([True]), Tensor([True])) is dtypes.bool
+    assert hcq.result_type(hcq.tensor([1]), 1.5) is dtypes.float32 is hcq.result_type(1.5, hcq.tensor([1]))
+    assert hcq.result_type(hcq.tensor([True]), hcq.tensor([True])) is dtypes.bool
     assert hcq.can_cast(dtypes.int64, dtypes.float16) and not hcq.can_cast(dtypes.float16, dtypes.int64)
 
 
@@ -75,7 +77,7 @@ def test_older_names_make_what_they_say():
         assert make([1, 0]).dtype.name == name and make(2, 3).shape == (2, 3) and make().shape == (0,)
     with pytest.raises(UsageError, match="2 arguments: give sizes, or one list"):
         hcq.FloatTensor([1], [2])
-    assert isinstance(Tensor([1]).shape, hcq.Size) and isinstance(hcq.float32, hcq.dtype)
+    assert isinstance(hcq.tensor([1]).shape, hcq.Size) and isinstance(hcq.float32, hcq.dtype)
     assert hcq.range(0, 6, 2).tolist() == [0.0, 2.0, 4.0, 6.0]
     x, y, z = (Tensor(np.random.default_rng(0).standard_normal(shape)) for shape in ((2, 5), (5, 3), (3, 4)))
     np.testing.assert_allclose(hcq.chain_matmul(x, y, z).numpy(), (x @ y @ z).numpy(), rtol=1e-6)

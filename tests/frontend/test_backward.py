@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import hcq
 from hcq import Tensor, dtypes
 from hcq.errors import UsageError
 from hcq.frontend.gradient import grad
@@ -152,7 +153,7 @@ def test_an_input_that_is_not_used_is_refused_or_none():
     of_used, of_unused = grad(x.sum(), [x, y], materialize_grads=True)
     assert (of_used.tolist(), of_unused.tolist()) == ([1.0] * 3, [0.0] * 3)
     with pytest.raises(UsageError, match="int64 tensor of shape"):
-        grad(x.sum(), Tensor([1, 2]), materialize_grads=True)
+        grad(x.sum(), hcq.tensor([1, 2]), materialize_grads=True)
 
 
 # -- mistakes -------------------------------------------------------------------------------------------------------
@@ -166,7 +167,10 @@ def test_an_input_that_is_not_used_is_refused_or_none():
             r"\[backward\] float32 tensor of shape \(3,\): a gradient starts from one",
         ),
         (lambda: (Tensor([1.0]) * 2).sum().backward(), r"requires_grad=True"),
-        (lambda: Tensor([1]).backward(), r"\[backward\] int64 tensor of shape \(1,\): only floating-point"),
+        (
+            lambda: hcq.tensor([1]).backward(),
+            r"\[backward\] int64 tensor of shape \(1,\): only floating-point",
+        ),
         (
             lambda: leaf(3).backward(Tensor([1.0])),
             r"with a gradient of shape \(1,\): the shapes must be equal",

@@ -41,7 +41,7 @@ def test_a_quantile_is_numpys(interpolation):
 
 
 def test_a_running_extreme_says_where_it_was_last():
-    values, indices = Tensor([1, 3, 3, 2, 5]).cummax(0)
+    values, indices = hcq.tensor([1, 3, 3, 2, 5]).cummax(0)
     assert values.realize(indices).tolist() == [1, 3, 3, 3, 5]
     assert indices.tolist() == [0, 1, 2, 2, 4]
     assert str(Tensor([2.0, math.nan, 1.0]).cummin(0).values.tolist()) == "[2.0, nan, nan]"
@@ -79,7 +79,7 @@ def test_what_goes_to_one_place_is_combined(reduce):
 def test_a_gradient_of_a_scatter_goes_to_what_stayed():
     source = Tensor([1.0, 2.0, 3.0], requires_grad=True)
     base = Tensor([0.0, 0.0], requires_grad=True)
-    base.scatter(0, Tensor([0, 0, 1]), source).sum().backward()
+    base.scatter(0, hcq.tensor([0, 0, 1]), source).sum().backward()
     assert source.grad is not None and base.grad is not None
     assert source.grad.realize(base.grad).tolist() == [0.0, 1.0, 1.0]
     assert base.grad.tolist() == [0.0, 0.0]

@@ -99,7 +99,7 @@ def test_division_neither_overflows_nor_underflows_where_its_result_is_a_number(
 
 
 def test_data_becomes_complex_by_what_is_in_it_and_by_the_dtype():
-    assert Tensor([1 + 2j, 3]).tolist() == [1 + 2j, 3 + 0j]
+    assert hcq.tensor([1 + 2j, 3]).tolist() == [1 + 2j, 3 + 0j]
     assert Tensor([[1j], [2]]).shape == (2, 1)
     assert Tensor(1j).shape == () and Tensor(1j).item() == 1j
     assert Tensor(np.array([1j])).dtype is dtypes.complex128
@@ -156,7 +156,7 @@ def test_real_and_complex_tensors_are_joined_chosen_and_multiplied_together():
     np.testing.assert_allclose(hcq.add(x, z, alpha=2).numpy(), X + 2 * Z, rtol=1e-6)
     np.testing.assert_allclose(z.var().item(), Z.var(ddof=1), rtol=1e-5)
     np.testing.assert_allclose(z.norm().item(), np.linalg.norm(Z), rtol=1e-5)
-    scattered = z.scatter(1, Tensor([[0], [1], [2]]), Tensor([[1j], [2j], [3.0]]))
+    scattered = z.scatter(1, hcq.tensor([[0], [1], [2]]), Tensor([[1j], [2j], [3.0]]))
     expected = Z.copy()
     np.put_along_axis(expected, np.array([[0], [1], [2]]), np.array([[1j], [2j], [3]], "complex64"), 1)
     assert np.array_equal(scattered.numpy(), expected)
@@ -183,7 +183,7 @@ REFUSED = {
     "maximum": lambda x, z: x.maximum(z),
     "atan2": lambda x, z: x.atan2(z),
     "float": lambda x, z: z.float(),
-    "scatter_add": lambda x, z: x.scatter_add(0, Tensor([[0]]), z),
+    "scatter_add": lambda x, z: x.scatter_add(0, hcq.tensor([[0]]), z),
     "softmax": lambda x, z: hcq.softmax(z, 0),
     "sort": lambda x, z: z.sort(),
     "assign": lambda x, z: x.assign(z),

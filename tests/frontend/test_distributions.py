@@ -109,7 +109,7 @@ def test_what_is_drawn_has_its_mean_and_variance(kind):
 )  # fmt: skip
 def test_what_is_drawn_spreads_as_the_density_says(kind):
     """Kolmogorov and Smirnov: the share that is drawn below x is near the share below x, everywhere."""
-    if Tensor([1]).device == "METAL" and kind in ("Gamma", "Chi2"):
+    if hcq.tensor([1]).device == "METAL" and kind in ("Gamma", "Chi2"):
         pytest.skip("their shares are computed in float64")
     one = made(kind, CASES[kind][0])
     count = 200 if kind in ("Gamma", "Chi2") else 1000  # whose shares take long
@@ -123,7 +123,7 @@ def test_whole_numbers_are_drawn_as_often_as_they_are_likely():
         one = made(kind, CASES[kind][0])
         drawn = one.sample((4000,)).numpy().astype(int).reshape(4000, -1)
         count = min(drawn.max() + 1, 80)
-        x = Tensor(list(range(count))).reshape(count, 1).float()
+        x = hcq.tensor(list(range(count))).reshape(count, 1).float()
         chances = one.log_prob(x).exp().numpy().reshape(count, -1)
         seen = np.stack([np.bincount(column, minlength=count)[:count] for column in drawn.T], 1)
         spread = np.sqrt(4000 * chances * (1 - chances)) + 1
@@ -147,7 +147,7 @@ def again(kind, parameters):
     return getattr(ours, kind)(*parameters).rsample().sum()
 
 
-@pytest.mark.skipif(Tensor([1]).device == "METAL", reason="it has no float64")
+@pytest.mark.skipif(hcq.tensor([1]).device == "METAL", reason="it has no float64")
 def test_a_draw_of_gamma_moves_with_its_shape_as_its_share_says():
     shape = Tensor([0.05, 0.5, 1.0, 3.0, 40.0], dtype=dtypes.float64, requires_grad=True)
     drawn = ours.Gamma(shape, 1.0).rsample((5,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import hcq
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -28,7 +29,7 @@ def test_bounds_of_a_range_may_be_tensors_with_gradients():
 
 
 def test_averages_of_integers_are_rounded_towards_zero():
-    x = Tensor([[[-1, -2, 4, 5]]])
+    x = hcq.tensor([[[-1, -2, 4, 5]]])
     assert x.avg_pool1d(2).tolist() == [[[-1, 4]]]
     assert x.float().avg_pool1d(2).tolist() == [[[-1.5, 4.5]]]
 
@@ -41,22 +42,22 @@ def test_a_part_that_is_cropped_away_leaves_its_edge_to_replicate():
 
 def test_values_that_meet_in_one_place_have_its_gradient_each():
     x = Tensor([[[2.0, 2.0, 3.0]]], requires_grad=True)
-    y = x.max_unpool1d(Tensor([[[1, 1, 5]]]), 2)
+    y = x.max_unpool1d(hcq.tensor([[[1, 1, 5]]]), 2)
     assert y.tolist() == [[[0.0, 2.0, 0.0, 0.0, 0.0, 3.0]]]
     (y * Tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])).sum().backward()
     assert x.grad.tolist() == [[[2.0, 2.0, 6.0]]]
 
 
 def test_a_tensor_without_elements_joins_any_other():
-    assert Tensor.cat([Tensor([]), Tensor([[1, 2]])], dim=1).tolist() == [[1.0, 2.0]]
-    assert Tensor([5, 6]).gather(0, Tensor([], dtype=dtypes.int64).reshape(2, 0)).shape == (2, 0)
-    assert Tensor(5).gather(0, Tensor([0, 0])).tolist() == [5, 5]
+    assert Tensor.cat([Tensor([]), hcq.tensor([[1, 2]])], dim=1).tolist() == [[1.0, 2.0]]
+    assert hcq.tensor([5, 6]).gather(0, Tensor([], dtype=dtypes.int64).reshape(2, 0)).shape == (2, 0)
+    assert hcq.tensor(5).gather(0, hcq.tensor([0, 0])).tolist() == [5, 5]
 
 
 def test_a_part_may_begin_where_a_tensor_says():
-    assert Tensor([1, 2, 3]).narrow(0, Tensor(1), 2).tolist() == [2, 3]
+    assert hcq.tensor([1, 2, 3]).narrow(0, hcq.tensor(1), 2).tolist() == [2, 3]
     with pytest.raises(UsageError, match=r"\[narrow\] start=.*: takes an int"):
-        Tensor([1, 2, 3]).narrow(0, Tensor(1.0), 2)
+        hcq.tensor([1, 2, 3]).narrow(0, Tensor(1.0), 2)
 
 
 def test_axes_of_size_one_meet_any_other_in_tensordot():

@@ -8,6 +8,7 @@ import operator
 import numpy as np
 import pytest
 
+import hcq
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -70,7 +71,7 @@ def test_shapes_broadcast_as_in_numpy(left, right):
 
 
 def test_where_broadcasts_all_three_and_takes_numbers():
-    condition, x = Tensor([[True], [False]]), Tensor([1.0, 2.0, 3.0])
+    condition, x = hcq.tensor([[True], [False]]), Tensor([1.0, 2.0, 3.0])
     same(condition.where(x, -1), np.float32([[1, 2, 3], [-1, -1, -1]]))
     same(condition.where(0.5, x), np.float32([[0.5, 0.5, 0.5], [1, 2, 3]]))
     same(Tensor(True).where(x, 0), np.float32([1, 2, 3]))
@@ -128,9 +129,9 @@ def test_integers_divide_by_zero_to_zero_and_the_least_one_wraps():
 
 
 def test_true_division_of_integers_is_float32():
-    same(Tensor([1, 2]) / 4, np.float32([0.25, 0.5]))
-    same(1 / Tensor([4, 0]), np.float32([0.25, math.inf]))
-    same(Tensor([1, 2]) / Tensor([4, 8]), np.float32([0.25, 0.25]))
+    same(hcq.tensor([1, 2]) / 4, np.float32([0.25, 0.5]))
+    same(1 / hcq.tensor([4, 0]), np.float32([0.25, math.inf]))
+    same(hcq.tensor([1, 2]) / hcq.tensor([4, 8]), np.float32([0.25, 0.25]))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -195,14 +196,14 @@ def test_functions_are_numpys(name):
 
 
 def test_functions_of_integers_are_float32():
-    same(Tensor([1, 4]).sqrt(), np.float32([1, 2]))
+    same(hcq.tensor([1, 4]).sqrt(), np.float32([1, 2]))
 
 
 def test_numbers_that_are_not_finite_are_distinguished():
     same(Tensor(FLOATS).isnan(), np.isnan(FLOATS))
     same(Tensor(FLOATS).isinf(), np.isinf(FLOATS))
     same(Tensor(FLOATS).isfinite(), np.isfinite(FLOATS))
-    assert Tensor([1, 2]).isnan().tolist() == [False, False]
+    assert hcq.tensor([1, 2]).isnan().tolist() == [False, False]
 
 
 def test_extremes_of_two_keep_nan():
@@ -237,7 +238,7 @@ def test_integer_powers_wrap_and_negative_ones_round_to_zero():
     x = Tensor([3, 2, -1, 1, 2], dtype=dtypes.int64)
     y = Tensor([41, 64, -3, -2, -1], dtype=dtypes.int64)
     assert (x**y).tolist() == [(3**41 + 2**63) % 2**64 - 2**63, 0, -1, 1, 0]
-    assert (Tensor([2, -3]) ** 3).tolist() == [8, -27]
+    assert (hcq.tensor([2, -3]) ** 3).tolist() == [8, -27]
 
 
 def test_comparison_with_a_number_beyond_the_format_compares_the_numbers():
@@ -277,7 +278,7 @@ def test_masks_fill_and_logic_reads_zero_as_false():
 
 def test_bool_tensors_are_not_subtracted():
     with pytest.raises(UsageError, match="bool tensors are not subtracted"):
-        Tensor([True]) - Tensor([False])
+        hcq.tensor([True]) - hcq.tensor([False])
 
 
 @pytest.mark.parametrize("dtype", [dtypes.fp8e4m3, dtypes.fp8e5m2], ids=str)
@@ -295,11 +296,11 @@ def test_numpy_numbers_count_as_python_numbers_and_arrays_as_tensors():
         assert (two * x).tolist() == [2.0, 4.0]
     assert isinstance(np.ones(2, np.float32) + x, Tensor)
     assert (np.ones(2, np.float32) - x).tolist() == [0.0, -1.0]
-    assert (Tensor([1, 2]) + np.array([1, 1])).tolist() == [2, 3]
+    assert (hcq.tensor([1, 2]) + np.array([1, 1])).tolist() == [2, 3]
 
 
 def test_a_tensor_is_not_equal_to_what_is_no_number():
-    x = Tensor([1])
+    x = hcq.tensor([1])
     assert (x == None) is False  # noqa: E711
     assert (x != "text") is True
     assert x in [None, x]

@@ -16,7 +16,7 @@ from hcq.frontend import device as devices
 from hcq.frontend import exchange
 from hcq.frontend.realize import storage_of
 
-pytestmark = pytest.mark.skipif(Tensor([1]).device != "CPU", reason="memory of the host")
+pytestmark = pytest.mark.skipif(hcq.tensor([1]).device != "CPU", reason="memory of the host")
 
 
 def table() -> Tensor:
@@ -278,7 +278,7 @@ def test_strides_are_counted_in_what_a_tensor_is_a_view_of():
     assert x[1].as_strided((2, 2), (1, 2)).tolist() == [[4, 6], [5, 7]]
     assert x.as_strided((2, 2), (4, 1), 5).tolist() == [[5, 6], [9, 10]]
     assert x.as_strided((), (), 7).item() == 7
-    assert x.as_strided_scatter(Tensor([[-1, -2]]), (1, 2), (4, 5)).tolist()[0] == [-1, 1, 2, 3]
+    assert x.as_strided_scatter(hcq.tensor([[-1, -2]]), (1, 2), (4, 5)).tolist()[0] == [-1, 1, 2, 3]
     with pytest.raises(UsageError, match="element 12 lies outside of the 12"):
         x.as_strided((2,), (1,), 11)
     assert Tensor.empty_strided((2, 3), (1, 2)).shape == (2, 3) == x.new_empty_strided((2, 3), (3, 1)).shape

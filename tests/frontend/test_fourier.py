@@ -59,7 +59,7 @@ def test_several_axes_sizes_and_norms_are_numpys():
     close(hcq.fft.rfftn(Tensor(x), s=(4, 12)).numpy(), np.fft.rfftn(x, (4, 12), (1, 2)))
     close(hcq.fft.ifftn(Tensor(z)).numpy(), np.fft.ifftn(z))
     close(hcq.fft.fft(Tensor(z), n=7, dim=0).numpy(), np.fft.fft(z, 7, 0))
-    close(hcq.fft.fft(Tensor([1, 2, 3])).numpy(), np.fft.fft([1, 2, 3]))
+    close(hcq.fft.fft(hcq.tensor([1, 2, 3])).numpy(), np.fft.fft([1, 2, 3]))
     assert hcq.fft.fft(Tensor(x.astype("float64"))).dtype is dtypes.complex128
 
 

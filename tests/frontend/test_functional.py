@@ -77,7 +77,7 @@ def test_a_bag_is_the_sum_the_mean_or_the_greatest_of_its_rows(mode, reduce):
     found = F.embedding_bag(Tensor(index), Tensor(table), Tensor(offsets), mode=mode).numpy()
     expected = [reduce(table[bag], axis=0) if bag else np.zeros(3) for bag in bags]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-    side = F.embedding_bag(Tensor([[1, 2], [3, 0]]), Tensor(table), mode=mode, padding_idx=0).numpy()
+    side = F.embedding_bag(hcq.tensor([[1, 2], [3, 0]]), Tensor(table), mode=mode, padding_idx=0).numpy()
     np.testing.assert_allclose(side, [reduce(table[[1, 2]], axis=0), table[3]], rtol=1e-6)
 
 
@@ -131,7 +131,7 @@ def test_ctc_is_the_sum_over_all_paths_that_collapse_to_the_target():
         expected.append(-math.log(total))
     found = F.ctc_loss(logs, Tensor(targets), spans, sizes, reduction="none")
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
-    row = F.ctc_loss(logs, Tensor([1, 2, 1]), spans, sizes, reduction="none")
+    row = F.ctc_loss(logs, hcq.tensor([1, 2, 1]), spans, sizes, reduction="none")
     np.testing.assert_allclose(row.numpy(), expected, rtol=1e-5)
 
 
@@ -140,11 +140,11 @@ def test_the_gradient_of_ctc_at_logits_is_that_of_finite_differences():
 
     def loss(values):
         return F.ctc_loss(
-            Tensor(values).log_softmax(-1), Tensor([[1, 2], [1, 1]]), [4, 3], [2, 2], reduction="sum"
+            Tensor(values).log_softmax(-1), hcq.tensor([[1, 2], [1, 1]]), [4, 3], [2, 2], reduction="sum"
         )
 
     x = Tensor(logits, requires_grad=True)
-    F.ctc_loss(x.log_softmax(-1), Tensor([[1, 2], [1, 1]]), [4, 3], [2, 2], reduction="sum").backward()
+    F.ctc_loss(x.log_softmax(-1), hcq.tensor([[1, 2], [1, 1]]), [4, 3], [2, 2], reduction="sum").backward()
     for place in ((0, 0, 1), (2, 1, 0), (3, 1, 2)):
         step = np.zeros_like(logits)
         step[place] = 1e-5
@@ -154,14 +154,14 @@ def test_the_gradient_of_ctc_at_logits_is_that_of_finite_differences():
 
 def test_a_target_without_a_path_costs_infinity_or_nothing():
     logs = Tensor(floats(2, 1, 3)).log_softmax(-1)
-    assert F.ctc_loss(logs, Tensor([[1, 1]]), [2], [2], reduction="sum").item() == math.inf
-    assert F.ctc_loss(logs, Tensor([[1, 1]]), [2], [2], reduction="sum", zero_infinity=True).item() == 0.0
+    assert F.ctc_loss(logs, hcq.tensor([[1, 1]]), [2], [2], reduction="sum").item() == math.inf
+    assert F.ctc_loss(logs, hcq.tensor([[1, 1]]), [2], [2], reduction="sum", zero_infinity=True).item() == 0.0
 
 
 def test_margins_of_several_classes_count_the_others_alone():
     x = Tensor([[0.1, 0.2, 0.4, 0.8]])
     # PyTorch's documentation: classes 3 and 0 against 1 and 2
-    assert F.multilabel_margin_loss(x, Tensor([[3, 0, -1, 1]])).item() == pytest.approx(0.85)
+    assert F.multilabel_margin_loss(x, hcq.tensor([[3, 0, -1, 1]])).item() == pytest.approx(0.85)
 
 
 def test_a_linear_layer_with_its_loss_and_a_product_of_two_inputs():
@@ -216,9 +216,9 @@ def test_triangles_and_flat_places_have_the_indices_of_numpy():
     for offset in (-1, 0, 2):
         np.testing.assert_array_equal(hcq.tril_indices(3, 4, offset).numpy(), np.tril_indices(3, offset, 4))
         np.testing.assert_array_equal(hcq.triu_indices(3, 4, offset).numpy(), np.triu_indices(3, offset, 4))
-    found = hcq.unravel_index(Tensor([0, 7, 23]), (2, 3, 4))
+    found = hcq.unravel_index(hcq.tensor([0, 7, 23]), (2, 3, 4))
     np.testing.assert_array_equal([part.numpy() for part in found], np.unravel_index([0, 7, 23], (2, 3, 4)))
-    x = Tensor([[0, 5, 0], [7, 0, 9]])
+    x = hcq.tensor([[0, 5, 0], [7, 0, 9]])
     assert x.nonzero_static(2).tolist() == [[0, 1], [1, 0]]
     assert x.nonzero_static(4, fill_value=-7).tolist() == [[0, 1], [1, 0], [1, 2], [-7, -7]]
 
@@ -235,11 +235,11 @@ def test_a_checksum_is_the_exclusive_or_of_the_bits():
 
 def test_segments_are_reduced_each_by_itself():
     x = floats(6, 2)
-    lengths = Tensor([1, 0, 5])
+    lengths = hcq.tensor([1, 0, 5])
     found = hcq.segment_reduce(Tensor(x), "max", lengths=lengths, initial=0.0).numpy()
     np.testing.assert_allclose(found, [np.maximum(x[0], 0), [0, 0], np.maximum(x[1:].max(0), 0)])
     with pytest.raises(UsageError, match=r"they add up to"):
-        hcq.segment_reduce(Tensor(x), "sum", lengths=Tensor([1, 2]))
+        hcq.segment_reduce(Tensor(x), "sum", lengths=hcq.tensor([1, 2]))
 
 
 def test_normalisations_tell_their_statistics():

@@ -7,6 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
+import hcq
 from hcq import Tensor, UsageError, Variable, dtypes, jit, no_grad
 from hcq.frontend.methods.in_place import NAMES, VIEWS
 from hcq.frontend.methods.synonyms import Synonyms
@@ -20,7 +21,7 @@ def one() -> Tensor:
 
 
 def index() -> Tensor:
-    return Tensor([[0, 1, 0], [1, 0, 1]])
+    return hcq.tensor([[0, 1, 0], [1, 0, 1]])
 
 
 ARGUMENTS = {
@@ -36,16 +37,16 @@ ARGUMENTS = {
     "cumsum": lambda: (0,),
     "fill": lambda: (7.0,),
     "hardtanh": lambda: (),
-    "index_add": lambda: (0, Tensor([1, 0]), one()),
-    "index_copy": lambda: (0, Tensor([1, 0]), one()),
-    "index_fill": lambda: (1, Tensor([0, 2]), 9.0),
-    "index_put": lambda: ((Tensor([0, 1]), Tensor([2, 0])), Tensor([8.0, 9.0])),
-    "index_reduce": lambda: (0, Tensor([1, 0]), one(), "prod"),
+    "index_add": lambda: (0, hcq.tensor([1, 0]), one()),
+    "index_copy": lambda: (0, hcq.tensor([1, 0]), one()),
+    "index_fill": lambda: (1, hcq.tensor([0, 2]), 9.0),
+    "index_put": lambda: ((hcq.tensor([0, 1]), hcq.tensor([2, 0])), Tensor([8.0, 9.0])),
+    "index_reduce": lambda: (0, hcq.tensor([1, 0]), one(), "prod"),
     "lerp": lambda: (one() * 2, 0.5),
     "masked_fill": lambda: (one() > 2, 0.0),
     "masked_scatter": lambda: (one() > 2, Tensor.arange(6).float()),
     "mvlgamma": lambda: (1,),
-    "put": lambda: (Tensor([0, 5]), Tensor([8.0, 9.0])),
+    "put": lambda: (hcq.tensor([0, 5]), Tensor([8.0, 9.0])),
     "renorm": lambda: (2, 0, 1.0),
     "scatter": lambda: (0, index(), one()),
     "scatter_add": lambda: (0, index(), one()),
@@ -141,7 +142,7 @@ def test_what_needs_a_copy_elsewhere_is_a_tensor_of_its_own():
     for copy in (x.T.reshape(6), x.flip(0), x.clone(), x + 0, x.repeat(1, 1), x[[0, 1]], x.abs(), x.floor()):
         copy.zero_()
         assert not copy.numpy().any() and x.tolist() == START
-    numbers = Tensor([1, 2])
+    numbers = hcq.tensor([1, 2])
     for same in (numbers.floor(), numbers.abs() * 1, numbers.round(), numbers.nan_to_num(), numbers.trunc()):
         same.zero_()
         assert numbers.tolist() == [1, 2]
@@ -171,7 +172,7 @@ def test_equal_tensors_that_were_made_apart_stay_apart():
 
 
 def test_operators_with_equals_write_in_place_too():
-    x = y = Tensor([7, 2])
+    x = y = hcq.tensor([7, 2])
     x += 1
     x *= 3
     x -= 2
@@ -193,7 +194,7 @@ def test_a_result_of_another_dtype_or_shape_is_refused():
     with pytest.raises(
         UsageError, match=r"\[add_\] the result is float32, which a int64 tensor does not hold"
     ):
-        Tensor([1]).add_(0.5)
+        hcq.tensor([1]).add_(0.5)
     with pytest.raises(UsageError, match=r"\[mul_\] the result has the shape \(2, 3\), the tensor \(3,\)"):
         Tensor([1.0, 2.0, 3.0]).mul_(one())
     with pytest.raises(UsageError, match="one element in memory"):
@@ -202,7 +203,7 @@ def test_a_result_of_another_dtype_or_shape_is_refused():
     with pytest.raises(TypeError, match=r"abs_\(\) takes 1 positional argument"):
         one().abs_(2)
     assert Tensor([1.5]).eq_(1.5).tolist() == [1.0]
-    assert Tensor([1.0, 2.0]).copy_(Tensor([3])).tolist() == [3.0, 3.0]
+    assert Tensor([1.0, 2.0]).copy_(hcq.tensor([3])).tolist() == [3.0, 3.0]
 
 
 def test_a_leaf_is_changed_under_no_grad_only():

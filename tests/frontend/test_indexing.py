@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import hcq
 from hcq.errors import UsageError
 from hcq.frontend.gradient import no_grad
 from hcq.frontend.plan import Plan
@@ -91,7 +92,7 @@ def test_picks_by_computed_tensors_are_the_same(key):
 def test_an_int_beside_a_list_is_taken_first_as_in_pytorch():
     x = numbers(2, 3, 4)
     same(Tensor(x)[0, :, [0, 1]], x[0][:, [0, 1]])  # NumPy would put the list's axis first
-    same(Tensor(x)[Tensor(0), :, [0, 1]], x[0][:, [0, 1]])
+    same(Tensor(x)[hcq.tensor(0), :, [0, 1]], x[0][:, [0, 1]])
 
 
 def test_masks_choose_elements_or_slices():
@@ -105,10 +106,10 @@ def test_masks_choose_elements_or_slices():
 
 
 def test_a_computed_index_out_of_range_reads_zero():
-    x, far = Tensor([1.0, 2.0, 3.0]), Tensor([5, 1, -7]) + 0
+    x, far = Tensor([1.0, 2.0, 3.0]), hcq.tensor([5, 1, -7]) + 0
     assert x[far].tolist() == [0.0, 2.0, 0.0]
     grid = Tensor(numbers(2, 3) + 1)
-    assert grid[Tensor([0, 2]) + 0, Tensor([3, 0]) + 0].tolist() == [0.0, 0.0]
+    assert grid[hcq.tensor([0, 2]) + 0, hcq.tensor([3, 0]) + 0].tolist() == [0.0, 0.0]
     assert x.gather(0, far).tolist() == [0.0, 2.0, 0.0]
 
 
@@ -116,10 +117,10 @@ def test_gather_takes_along_an_axis():
     x, index = numbers(3, 4), np.array([[0, 2, 1], [3, 0, 0]])
     same(Tensor(x).gather(1, Tensor(index)), np.take_along_axis(x[:2], index, 1))
     same(
-        Tensor(x).take_along_dim(Tensor([[2], [0], [1]]), 1),
+        Tensor(x).take_along_dim(hcq.tensor([[2], [0], [1]]), 1),
         np.take_along_axis(x, np.array([[2], [0], [1]]), 1),
     )
-    same(Tensor(x).index_select(1, Tensor([3, 0])), x[:, [3, 0]])
+    same(Tensor(x).index_select(1, hcq.tensor([3, 0])), x[:, [3, 0]])
     same(Tensor(x).select(1, -1), x[:, -1])
 
 
@@ -132,19 +133,19 @@ def test_scatter_add_sums_what_meets():
             expected[index[i, j], j] += src[i, j]
     same(Tensor.zeros(3, 4).scatter_add(0, Tensor(index), Tensor(src)), expected)
     same(Tensor.ones(3, 5).scatter_add(0, Tensor(index), Tensor(src)), 1 + np.pad(expected, ((0, 0), (0, 1))))
-    line = Tensor.zeros(3).scatter_add(0, Tensor([0, 9, 0, -1]), Tensor([1.0, 2.0, 3.0, 4.0]))
+    line = Tensor.zeros(3).scatter_add(0, hcq.tensor([0, 9, 0, -1]), Tensor([1.0, 2.0, 3.0, 4.0]))
     assert line.tolist() == [4.0, 0.0, 0.0]
 
 
 def test_one_hot_and_embedding_read_by_index():
-    assert Tensor([2, 0]).one_hot(3).tolist() == [[0, 0, 1], [1, 0, 0]]
-    assert Tensor([[1]]).one_hot().tolist() == [[[0, 1]]]
+    assert hcq.tensor([2, 0]).one_hot(3).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert hcq.tensor([[1]]).one_hot().tolist() == [[[0, 1]]]
     table = numbers(5, 2)
-    same(Tensor([[0, 4], [1, 1]]).embedding(Tensor(table)), table[[[0, 4], [1, 1]]])
+    same(hcq.tensor([[0, 4], [1, 1]]).embedding(Tensor(table)), table[[[0, 4], [1, 1]]])
 
 
 def test_indices_of_any_integer_dtype_work():
-    x = Tensor([10, 20, 30])
+    x = hcq.tensor([10, 20, 30])
     for dtype in (dtypes.uint8, dtypes.int8, dtypes.int32, dtypes.int64):
         assert x[Tensor([2, 0], dtype=dtype)].tolist() == [30, 10]
 
@@ -232,7 +233,7 @@ def test_any_index_writes_what_numpy_writes(case, is_lazy):
         (lambda z, w: z.__setitem__(0, w), [1.0, 10.0]),
         (lambda z, w: z.__setitem__([1, 0], w), [101.0, 1010.0]),
         (lambda z, w: z.__setitem__((slice(None), 1), w * 2), [20.0, 2000.0]),
-        (lambda z, w: z.__setitem__(Tensor([[True, False], [False, True]]), w.sum()), [1001.0, 1001.0]),
+        (lambda z, w: z.__setitem__(hcq.tensor([[True, False], [False, True]]), w.sum()), [1001.0, 1001.0]),
     ],
 )
 @pytest.mark.parametrize(

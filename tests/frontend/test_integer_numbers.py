@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hcq
 from hcq import Tensor, dtypes
 from hcq.errors import UsageError
 from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, from_bits, to_bits, truncate
@@ -225,7 +226,7 @@ def test_reductions_of_nothing(dtype):
 
 
 def test_bools_are_counted_and_not_computed_with():
-    x = Tensor([True, False, True])
+    x = hcq.tensor([True, False, True])
     assert x.sum().item() == 2
     assert x.sum().dtype is dtypes.int64
     assert (x & True).tolist() == [True, False, True]

@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 
+import hcq
 from hcq import Tensor, jit, nn
 from hcq.errors import UsageError
 
@@ -179,7 +180,7 @@ def test_tensors_of_lists_made_inside_are_part_of_the_recording():
         state = Tensor((0.0, 0.0))
         state.add_(x)
         state[0] = 7.0
-        return x + seen, x * Tensor(numbers), state, Tensor([1, 2]), seen
+        return x + seen, x * Tensor(numbers), state, hcq.tensor([1, 2]), seen
 
     found = []
     for function in (f, jit(f)):

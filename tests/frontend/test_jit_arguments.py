@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+import hcq
 from hcq import Tensor, Variable, config, jit
 from hcq.errors import UsageError
 
@@ -191,7 +192,7 @@ def test_several_recordings_and_plain_calls_may_write_to_one_tensor():
 
 def test_numbers_and_integers_are_written_as_well():
     def calls():
-        x, y = Tensor([1, 2, 3]).realize(), Tensor([True, False]).realize()
+        x, y = hcq.tensor([1, 2, 3]).realize(), hcq.tensor([True, False]).realize()
         for _ in range(CALLS):
             yield (x, y), (x, y)
 

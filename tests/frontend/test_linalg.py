@@ -199,7 +199,10 @@ def test_a_jit_takes_matrices_apart():
     "call, message",
     [
         (lambda: L.inv(Tensor.ones(2, 3)), r"\[inv\] A of shape \(2, 3\): the last two sizes must be equal"),
-        (lambda: L.det(Tensor([[1, 2], [3, 4]])), r"\[det\] A is int64: float32 and float64 are computed"),
+        (
+            lambda: L.det(hcq.tensor([[1, 2], [3, 4]])),
+            r"\[det\] A is int64: float32 and float64 are computed",
+        ),
         (lambda: L.cholesky(Tensor([1.0])), r"\[cholesky\] A of shape \(1,\): give a matrix"),
         (lambda: L.solve(Tensor.eye(3), Tensor.ones(2, 2)), r"\[solve\] .* sizes must agree"),
     ],

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import hcq
 from hcq import masked
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
@@ -65,7 +66,10 @@ def test_gradients_pass_where_the_mask_holds():
 
 
 def test_a_mask_broadcasts_and_is_of_bool():
-    assert masked.sum(Tensor([[1, 2], [3, 4]]), 1, mask=Tensor([True, False])).tolist() == [1, 3]
-    assert masked.argmax(Tensor([3, 9, 5]), dtype=dtypes.int64, mask=Tensor([True, False, True])).item() == 2
+    assert masked.sum(hcq.tensor([[1, 2], [3, 4]]), 1, mask=hcq.tensor([True, False])).tolist() == [1, 3]
+    assert (
+        masked.argmax(hcq.tensor([3, 9, 5]), dtype=dtypes.int64, mask=hcq.tensor([True, False, True])).item()
+        == 2
+    )
     with pytest.raises(UsageError, match=r"\[masked.sum\] a mask of int64"):
-        masked.sum(Tensor([1, 2]), mask=Tensor([1, 0]))
+        masked.sum(hcq.tensor([1, 2]), mask=hcq.tensor([1, 0]))

@@ -57,7 +57,7 @@ def test_what_groups_call_in_one_another_is_there():
 
 
 def test_tensors_join_as_a_method():
-    a, b, c = Tensor([[1, 2]]), Tensor([[3, 4]]), Tensor([[5.5, 6.5]])
+    a, b, c = hcq.tensor([[1, 2]]), hcq.tensor([[3, 4]]), Tensor([[5.5, 6.5]])
     assert a.cat(b).tolist() == Tensor.cat([a, b]).tolist() == [[1, 2], [3, 4]]
     assert (
         a.cat(b, c, dim=1).tolist() == Tensor.cat((a, b, c), 1).tolist() == [[1.0, 2.0, 3.0, 4.0, 5.5, 6.5]]

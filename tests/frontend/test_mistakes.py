@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import hcq
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -47,12 +48,12 @@ MISTAKES = [
     ),
     (
         "the mean of integers",
-        lambda: Tensor([1, 2]).mean(),
+        lambda: hcq.tensor([1, 2]).mean(),
         "[mean] int64 has no fractions. Cast first: x.float().mean(), or give dtype=dtypes.float32.",
     ),
     (
         "a ragged list",
-        lambda: Tensor([[1, 2], [3]]),
+        lambda: hcq.tensor([[1, 2], [3]]),
         (
             "[Tensor] the list is ragged: at depth 0, item 0 has shape (2,) and item 1 has shape (1,). "
             "Make all items one shape."
@@ -70,7 +71,7 @@ MISTAKES = [
     ),
     (
         "integer division by zero",
-        lambda: Tensor([1, 2]) // 0,
+        lambda: hcq.tensor([1, 2]) // 0,
         "[//] integer tensor of shape (2,) // 0: division by zero. Use another divisor.",
     ),
     (
@@ -85,7 +86,7 @@ MISTAKES = [
     ),
     (
         "assigning another dtype",
-        lambda: Tensor([1.0, 2.0]).assign(Tensor([1, 2])),
+        lambda: Tensor([1.0, 2.0]).assign(hcq.tensor([1, 2])),
         "[assign] int64 into float32: cast it: y.cast(dtypes.float32).",
     ),
     (
@@ -114,14 +115,14 @@ def test_errors_are_also_the_built_in_ones_that_python_readers_catch():
     with pytest.raises(IndexError):
         matrix(2)[3]
     with pytest.raises(ZeroDivisionError):
-        Tensor([1]) % 0
+        hcq.tensor([1]) % 0
     with pytest.raises(ValueError):
         matrix(2).reshape(3)
 
 
 def test_an_unknown_device_is_refused_by_name():
     with pytest.raises(UsageError, match="TPU"):
-        Tensor([1], device="TPU")
+        hcq.tensor([1], device="TPU")
 
 
 @pytest.mark.parametrize("data", ["text", object(), [1, "2"], [None], {1: 2}])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import hcq
 from hcq.frontend.device import Device
 from hcq.frontend.tensor import Tensor
 from tests.campaigns._guard_pages import guarded
@@ -101,8 +102,8 @@ def test_empty_parts_join_too():
 
 
 def test_joined_tensors_meet_in_one_dtype():
-    assert Tensor.cat([Tensor([1]), Tensor([0.5])]).tolist() == [1.0, 0.5]
-    assert Tensor.cat([Tensor([True]), Tensor([False])]).tolist() == [True, False]
+    assert Tensor.cat([hcq.tensor([1]), Tensor([0.5])]).tolist() == [1.0, 0.5]
+    assert Tensor.cat([hcq.tensor([True]), hcq.tensor([False])]).tolist() == [True, False]
 
 
 def test_windows_may_have_gaps():

@@ -14,7 +14,7 @@ def test_a_buffer_is_kept_where_it_is_set_and_not_trained():
         def __init__(self):
             super().__init__()
             self.mask = nn.Buffer(Tensor([1.0, 0.0]))
-            self.seen = nn.Buffer(Tensor([3]), persistent=False)
+            self.seen = nn.Buffer(hcq.tensor([3]), persistent=False)
 
     net = Net()
     assert list(net.state_dict()) == ["mask"]
@@ -62,9 +62,9 @@ def test_an_adaptive_softmax_has_pytorchs_probabilities_of_all_classes():
     expected = theirs.log_prob(torch.tensor(x)).detach().numpy()
     np.testing.assert_allclose(ours.log_prob(Tensor(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(ours.predict(Tensor(x)).numpy(), theirs.predict(torch.tensor(x)).numpy())
-    one = ours(Tensor(x[0]), Tensor(7))
+    one = ours(Tensor(x[0]), hcq.tensor(7))
     assert one.output.shape == () and one.loss.item() == pytest.approx(-expected[0, 7], rel=1e-5)
-    assert np.isnan(ours(Tensor(x[:1]), Tensor([10])).loss.item())
+    assert np.isnan(ours(Tensor(x[:1]), hcq.tensor([10])).loss.item())
     with pytest.raises(UsageError, match=r"cutoffs \(5, 2\): give ascending numbers"):
         nn.AdaptiveLogSoftmaxWithLoss(6, 10, (5, 2))
 
@@ -136,7 +136,7 @@ def test_products_of_groups_are_pytorchs(left, right, ends):
     found.sum().backward()
     assert x.grad.shape == left
     with pytest.raises(UsageError, match=r"\[grouped_mm\] .*: give offs, unless"):
-        nn.functional.grouped_mm(x, y, **({"offs": Tensor([1, 2])} if ends is None else {}))
+        nn.functional.grouped_mm(x, y, **({"offs": hcq.tensor([1, 2])} if ends is None else {}))
 
 
 @pytest.mark.torch

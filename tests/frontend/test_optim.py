@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import hcq
 from hcq import Tensor, dtypes, jit
 from hcq.errors import UsageError
 from hcq.frontend.nn.optim import SGD, Adam, AdamW
@@ -260,7 +261,7 @@ def test_gradients_can_be_set_to_zero_or_forgotten():
         (lambda: Adam([Tensor([1.0])]), r"none of the 1 parameters requires a gradient"),
         (lambda: Adam([Tensor([1.0], requires_grad=True)] * 2), r"parameters 0 and 1 are the same tensor"),
         (lambda: Adam([1.0]), r"parameter 0 is a float"),
-        (lambda: Adam([Tensor([1])]), r"parameter 0 is int64"),
+        (lambda: Adam([hcq.tensor([1])]), r"parameter 0 is int64"),
         (lambda: Adam(parameters(), lr=-1), r"\[Adam\] lr -1: give a number, 0 or more"),
         (lambda: Adam(parameters(), betas=(1.0, 0.9)), r"\[Adam\] betas\[0\] 1.0"),
         (lambda: SGD(parameters(), nesterov=True), r"\[SGD\] nesterov needs a momentum"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import hcq
 from hcq import Device, Tensor
 from hcq.frontend.methods import ordering
 from hcq.frontend.realize import schedule_of
@@ -182,7 +183,7 @@ def test_what_a_later_write_overwrote_has_no_gradient():
     base = Tensor([1.0, 2.0, 3.0], requires_grad=True)
     new = Tensor([5.0, 6.0, 7.0], requires_grad=True)
     x = base * 1.0
-    x[Tensor([1, 2, 1])] = new
+    x[hcq.tensor([1, 2, 1])] = new
     (x * Tensor([10.0, 20.0, 30.0])).sum().backward()
     assert base.grad.tolist() == [10.0, 0.0, 0.0]
     assert new.grad.tolist() == [0.0, 30.0, 20.0]

@@ -8,16 +8,17 @@ import tracemalloc
 
 import pytest
 
+import hcq
 from hcq import Tensor, dtypes, jit, nn, no_grad
 from hcq.errors import UsageError
 
 TENSORS = {
     "numbers": lambda: Tensor([[1.5, 2.0], [3.0, -4.0]]),
-    "view": lambda: Tensor([[1, 2, 3], [4, 5, 6]]).realize().T[1:],
+    "view": lambda: hcq.tensor([[1, 2, 3], [4, 5, 6]]).realize().T[1:],
     "lazy": lambda: Tensor([1.0, 2.0]).exp() + 1,
-    "constant": lambda: Tensor(5),
+    "constant": lambda: hcq.tensor(5),
     "nothing": lambda: Tensor.zeros(0, 3),
-    "bool": lambda: Tensor([True, False]),
+    "bool": lambda: hcq.tensor([True, False]),
     "narrow": lambda: Tensor([1.0, -2.5]).cast(dtypes.bfloat16),
     "leaf": lambda: Tensor([1.0, 2.0], requires_grad=True),
     "parameter": lambda: nn.Parameter(Tensor([1.0, 2.0])),

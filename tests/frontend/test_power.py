@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import hcq
 from hcq import Tensor, dtypes, nn
 from tests.frontend.number_cases import INF, NAN, c_pow
 
@@ -169,7 +170,7 @@ def test_the_least_norm_is_of_order_minus_infinity():
 
 
 def test_bool_stays_bool_where_values_only_move_and_not_where_they_are_multiplied():
-    mask = Tensor([[True, False], [True, True]])
+    mask = hcq.tensor([[True, False], [True, True]])
     for moved in (mask.tril(), mask.triu(), mask.diag(), mask[1].diag()):
         assert moved.dtype is dtypes.bool
     assert mask[1].diag().tolist() == [[True, False], [False, True]]
@@ -178,4 +179,4 @@ def test_bool_stays_bool_where_values_only_move_and_not_where_they_are_multiplie
 
 def test_take_along_dim_counts_negative_indices_from_the_end():
     x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
-    assert x.take_along_dim(Tensor([[-1], [-3]]), 1).tolist() == [[3.0], [4.0]]
+    assert x.take_along_dim(hcq.tensor([[-1], [-3]]), 1).tolist() == [[3.0], [4.0]]

@@ -245,7 +245,7 @@ def test_sizes_indices_and_numbers_are_taken_as_programs_give_them():
         hcq.tensor(collections.deque([1.0, 2.0])).tolist() == [1.0, 2.0] == hcq.tensor(range(1, 3)).tolist()
     )
     x = Tensor.zeros(2, 3)
-    x[range(2), Tensor([2, 0])] = 1.0
+    x[range(2), hcq.tensor([2, 0])] = 1.0
     assert x.tolist() == [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     assert set(F.dropout2d(Tensor.ones(8, 8), 0.5).flatten().tolist()) == {0.0, 2.0}
 
@@ -295,9 +295,9 @@ def test_sizes_make_a_tensor_where_older_programs_give_them():
     assert (
         Tensor(2, 3, 4).shape == (2, 3, 4)
         and Tensor(1, 2, 3, 4).shape == (1, 2, 3, 4)
-        and Tensor(5).shape == ()
+        and hcq.tensor(5).shape == ()
     )
-    assert weight.new(4).shape == (4,) and Tensor([1]).new([2.9]).tolist() == [2]
+    assert weight.new(4).shape == (4,) and hcq.tensor([1]).new([2.9]).tolist() == [2]
     assert hcq.float64.is_floating_point and not hcq.uint8.is_signed and not hcq.int8.is_floating_point
 
 

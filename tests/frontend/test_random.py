@@ -228,7 +228,7 @@ def test_a_seed_means_the_same_numbers_on_every_device():
         return [*found, (x * 0 + 4.0).poisson().tolist(), (x * 0 + 40.0).poisson().tolist(),
                 rejection.gamma(x * 0 + 0.7, None).tolist(), (x * 0 + 1.0).multinomial(9).tolist()]  # fmt: skip
 
-    assert draws("CPU") == draws(Tensor([1]).device)
+    assert draws("CPU") == draws(hcq.tensor([1]).device)
 
 
 def test_choices_come_as_often_as_they_weigh_and_never_without_weight():
@@ -294,13 +294,13 @@ def test_a_recorded_draw_of_a_generator_goes_on():
     ("call", "sentence"),
     [
         (lambda: Tensor([1.0]).multinomial(2), r"\[multinomial\] num_samples=2 of 1 weights"),
-        (lambda: Tensor([1]).multinomial(1), r"\[multinomial\] int64 of shape \(1,\): give floats"),
+        (lambda: hcq.tensor([1]).multinomial(1), r"\[multinomial\] int64 of shape \(1,\): give floats"),
         (lambda: Tensor([1.0]).exponential_(0.0), r"\[exponential_\] lambd=0.0: it has to be above 0"),
-        (lambda: Tensor([1]).bernoulli(), r"\[bernoulli\] int64 holds no probabilities"),
-        (lambda: Tensor([1]).poisson(), r"\[poisson\] int64 rates: give floats"),
+        (lambda: hcq.tensor([1]).bernoulli(), r"\[bernoulli\] int64 holds no probabilities"),
+        (lambda: hcq.tensor([1]).poisson(), r"\[poisson\] int64 rates: give floats"),
         (lambda: Tensor([1.0]).uniform_(2.0, 1.0), r"\[uniform_\] from=2.0, to=1.0"),
         (lambda: hcq.normal(0.0, 1.0), r"\[normal\] two numbers: give a size"),
-        (lambda: hcq.Generator().set_state(Tensor([1])), r"\[set_state\] .*give what get_state"),
+        (lambda: hcq.Generator().set_state(hcq.tensor([1])), r"\[set_state\] .*give what get_state"),
     ],
     ids=range(8),
 )

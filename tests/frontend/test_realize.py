@@ -7,6 +7,7 @@ import gc
 import numpy as np
 import pytest
 
+import hcq
 from hcq import Tensor
 from hcq.frontend import plan as plans
 from hcq.frontend.realize import realize, storage_of
@@ -106,7 +107,7 @@ def test_negative_zero_and_zero_are_different_structures():
 
 
 def test_storage_of_a_transposed_view_is_in_row_major_order():
-    x = Tensor([[1, 2], [3, 4]])
+    x = hcq.tensor([[1, 2], [3, 4]])
     storage = storage_of(x.T)
     assert np.frombuffer(storage.buffer.read(), np.int64)[:4].tolist() == [1, 3, 2, 4]
 

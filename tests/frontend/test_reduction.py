@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import hcq
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -43,9 +44,9 @@ def test_places_of_extremes_are_numpys(name, axis):
 
 
 def test_the_first_of_equal_extremes_is_found():
-    assert Tensor([1, 3, 3, 0, 0]).argmax().item() == 1
-    assert Tensor([1, 3, 3, 0, 0]).argmin().item() == 3
-    assert Tensor([False, True, True]).argmax().item() == 1
+    assert hcq.tensor([1, 3, 3, 0, 0]).argmax().item() == 1
+    assert hcq.tensor([1, 3, 3, 0, 0]).argmin().item() == 3
+    assert hcq.tensor([False, True, True]).argmax().item() == 1
     assert Tensor([-math.inf, -math.inf]).argmax().item() == 0
 
 
@@ -67,7 +68,7 @@ def test_max_along_an_axis_gives_values_and_places():
 
 def test_sums_of_integers_and_bools_are_int64():
     assert Tensor([200, 100], dtype=dtypes.uint8).sum().item() == 300
-    assert Tensor([True, True]).sum().dtype is dtypes.int64
+    assert hcq.tensor([True, True]).sum().dtype is dtypes.int64
     assert Tensor([2, 3], dtype=dtypes.int8).prod().item() == 6
     assert Tensor([200, 100], dtype=dtypes.uint8).sum(dtype=dtypes.uint8).item() == 44
 

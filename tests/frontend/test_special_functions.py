@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import hcq
 from hcq import special
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
@@ -97,7 +98,7 @@ def test_the_four_of_chebyshev_share_one_recurrence():
     x = np.linspace(-1.3, 1.3, 14)
     for kind in "uvw":
         name = f"chebyshev_polynomial_{kind}"
-        first, second, third = of(name, np.stack([x, x, x]), Tensor([[3], [4], [5]]))
+        first, second, third = of(name, np.stack([x, x, x]), hcq.tensor([[3], [4], [5]]))
         np.testing.assert_allclose(third, 2 * x * second - first, atol=1e-12)
     np.testing.assert_allclose(of(f"shifted_{name}", (x + 1) / 2, 5), third, atol=1e-11)
     assert of("chebyshev_polynomial_u", [1.0, -1.0], 3).tolist() == [4.0, -4.0]
@@ -130,6 +131,6 @@ def test_incomplete_gamma_functions_end_at_nothing_and_at_all():
 
 
 def test_integers_become_float32():
-    assert special.bessel_j0(Tensor([1, 2])).dtype is dtypes.float32
-    assert special.hermite_polynomial_h(Tensor([1, 2]), 3).tolist() == [-4.0, 40.0]
-    assert special.legendre_polynomial_p(2.0, Tensor([2])).tolist() == [5.5]
+    assert special.bessel_j0(hcq.tensor([1, 2])).dtype is dtypes.float32
+    assert special.hermite_polynomial_h(hcq.tensor([1, 2]), 3).tolist() == [-4.0, 40.0]
+    assert special.legendre_polynomial_p(2.0, hcq.tensor([2])).tolist() == [5.5]

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+import hcq
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -43,9 +44,42 @@ WITH_NUMPY = [
     ],
 )
 def test_python_data_takes_the_dtype_and_shape_that_pytorch_gives_it(data, dtype, shape):
-    t = Tensor(data)
+    t = hcq.tensor(data)
     assert (t.dtype, t.shape) == (dtype, shape)
     assert t.tolist() == (data if not shape else np.array(data).tolist())
+
+
+@pytest.mark.parametrize(
+    "data", [[0, 1], (1, 2), [[True, False]], [True, 2], range(3), [[1], [2]], [np.int64(3), 4]]
+)
+def test_the_constructor_makes_float32_of_lists_of_ints_as_older_programs_expect(data):
+    t = Tensor(data)
+    assert t.dtype is dtypes.float32
+    assert t.tolist() == np.array(data, np.float32).tolist()
+    t[0] = 0.5
+    assert t.flatten().tolist()[0] == 0.5
+
+
+def test_the_constructor_takes_ints_as_sizes():
+    assert [Tensor(*sizes).shape for sizes in ((4,), (2, 3), (0,), (2, 1, 3, 1))] == [
+        (4,),
+        (2, 3),
+        (0,),
+        (2, 1, 3, 1),
+    ]
+    assert Tensor(4).dtype is dtypes.float32 and Tensor().shape == (0,)
+    assert hcq.nn.Parameter(Tensor(4)).shape == (4,)
+    assert Tensor(4, device="CPU").shape == (4,) and Tensor(4, requires_grad=True).requires_grad
+    with pytest.raises(hcq.UsageError, match="-1"):
+        Tensor(-1)
+
+
+def test_the_constructor_keeps_what_has_a_dtype():
+    assert Tensor(np.array([1, 2])).dtype is dtypes.int64
+    assert Tensor([1, 2], dtype=dtypes.int16).dtype is dtypes.int16
+    assert Tensor(5, dtype=dtypes.int64).item() == 5
+    assert Tensor([1, 2.5]).dtype is dtypes.float32 and Tensor([1, 2j]).dtype.is_complex
+    assert Tensor(hcq.tensor([1, 2])).dtype is dtypes.int64
 
 
 @pytest.mark.parametrize("dtype", WITH_NUMPY, ids=lambda d: d.name)
@@ -78,12 +112,12 @@ def test_a_number_too_large_for_float32_is_infinite():
 
 
 def test_a_tensor_of_a_tensor_has_its_values_in_the_dtype_asked_for():
-    assert Tensor(Tensor([1, 2]), dtype=dtypes.float32).tolist() == [1.0, 2.0]
+    assert Tensor(hcq.tensor([1, 2]), dtype=dtypes.float32).tolist() == [1.0, 2.0]
 
 
 def test_item_gives_a_python_number_of_the_dtypes_kind():
-    assert [type(Tensor(value).item()) for value in (True, 2, 2.0)] == [bool, int, float]
-    assert Tensor([[41]]).item() + 1 == 42
+    assert [type(hcq.tensor(value).item()) for value in (True, 2, 2.0)] == [bool, int, float]
+    assert hcq.tensor([[41]]).item() + 1 == 42
 
 
 def test_data_is_a_memoryview_in_the_tensors_shape():
@@ -101,12 +135,12 @@ def test_data_of_a_number_has_no_axes_and_data_of_nothing_keeps_its_format():
 
 def test_numbers_come_out_by_the_python_conversions():
     assert float(Tensor([2.5])) == 2.5
-    assert int(Tensor(7)) == 7
-    assert bool(Tensor([True]))
-    assert [1, 2, 3][Tensor(1)] == 2
-    assert len(Tensor([[1, 2]])) == 1
-    assert [row.tolist() for row in Tensor([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
-    assert 3 in Tensor([1, 3])
+    assert int(hcq.tensor(7)) == 7
+    assert bool(hcq.tensor([True]))
+    assert [1, 2, 3][hcq.tensor(1)] == 2
+    assert len(hcq.tensor([[1, 2]])) == 1
+    assert [row.tolist() for row in hcq.tensor([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
+    assert 3 in hcq.tensor([1, 3])
     np.testing.assert_array_equal(np.asarray(Tensor([1.0, 2.0])), np.float32([1, 2]))
 
 
@@ -115,16 +149,16 @@ def test_printing_a_tensor_says_what_it_is_and_computes_nothing():
     assert repr(x) == "Tensor(shape=(2,), dtype=float32, device=CPU, lazy)"
     x.realize()
     assert repr(x) == "Tensor(shape=(2,), dtype=float32, device=CPU, in memory)"
-    assert repr(Tensor(1, device="CPU")) == "Tensor(shape=(), dtype=int64, device=CPU, constant)"
+    assert repr(hcq.tensor(1, device="CPU")) == "Tensor(shape=(), dtype=int64, device=CPU, constant)"
 
 
 def test_tensors_hash_by_identity_though_they_compare_by_element():
-    a, b = Tensor([1]), Tensor([1])
+    a, b = hcq.tensor([1]), hcq.tensor([1])
     assert len({a, b, a}) == 2
 
 
 def test_no_numpy_is_imported_for_lists():
-    code = "import sys; from hcq import Tensor; t = Tensor([1, 2], device='CPU') + 1; sys.exit('numpy' in sys.modules)"
+    code = "import sys, hcq; t = hcq.tensor([1, 2], device='CPU') + 1; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
@@ -197,7 +231,7 @@ def test_tensors_that_share_memory_do_not_see_each_others_writes():
 
 
 def test_a_number_is_assigned_to_every_element():
-    x = Tensor([1, 2])
+    x = hcq.tensor([1, 2])
     assert x.assign(7).tolist() == [7, 7]
 
 
@@ -248,7 +282,7 @@ def test_setting_a_slice_broadcasts_the_value():
 
 
 def test_a_slice_set_from_another_part_of_the_same_tensor_reads_old_values():
-    t = Tensor([1, 2, 3, 4])
+    t = hcq.tensor([1, 2, 3, 4])
     t[1:] = t[:-1]
     assert t.tolist() == [1, 1, 2, 3]
 
@@ -267,14 +301,14 @@ def test_setting_picked_elements_changes_what_numpy_would_change(key):
 
 
 def test_the_last_of_several_writes_to_one_place_wins():
-    t = Tensor([0, 0, 0])
-    t[Tensor([1, 1, 2, 1])] = Tensor([5, 6, 7, 8])
+    t = hcq.tensor([0, 0, 0])
+    t[hcq.tensor([1, 1, 2, 1])] = hcq.tensor([5, 6, 7, 8])
     assert t.tolist() == [0, 8, 7]
 
 
 def test_a_write_at_a_computed_index_out_of_range_is_dropped():
-    t = Tensor([1, 2, 3])
-    t[Tensor([5, 0]) + 0] = 9
+    t = hcq.tensor([1, 2, 3])
+    t[hcq.tensor([5, 0]) + 0] = 9
     assert t.tolist() == [9, 2, 3]
 
 
@@ -296,7 +330,7 @@ def test_leaves_made_alike_have_memory_of_their_own():
 
 def test_integers_cannot_require_a_gradient():
     with pytest.raises(UsageError, match=r"\[requires_grad\] int64 has no gradient"):
-        Tensor([1], requires_grad=True)
+        hcq.tensor([1], requires_grad=True)
 
 
 # -- copies and comparison ---------------------------------------------------------------------------------------------
@@ -318,4 +352,4 @@ def test_closeness_is_numpys():
     assert a.isclose(b).tolist() == [True, False, True, False, False, True]
     assert a.isclose(b, equal_nan=True).tolist() == [True, False, True, False, True, True]
     assert Tensor([1.0]).allclose(1.0) and not a.allclose(b)
-    assert [part.tolist() for part in divmod(Tensor([7, -7]), 2)] == [[3, -4], [1, 1]]
+    assert [part.tolist() for part in divmod(hcq.tensor([7, -7]), 2)] == [[3, -4], [1, 1]]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import hcq
 from hcq import Tensor, dtypes, jit, no_grad
 from hcq.compiler import compile as compiling
 from hcq.frontend import plan as plans
@@ -191,7 +192,7 @@ def test_numbers_that_the_compiler_simplifies_by_stay_in_the_kernel():
 
 
 def test_a_number_used_where_it_must_be_known_stays_everywhere():
-    x = Tensor([1, 2]).realize()
+    x = hcq.tensor([1, 2]).realize()
     assert not varying_numbers.holes_of([((x + 3) // 3).node])
     assert len(varying_numbers.holes_of([((x + 3) // 5).node])) == 1
 

@@ -41,7 +41,7 @@ def test_switches_are_read_as_words() -> None:
     assert read.debug == {"push", "sync"}
     assert read.emulate == ("amd:gfx1100", "nv:sm_90")
     assert (read.validate, read.profile, read.threads, read.timeout_ms) == (True, False, 3, 5)
-    assert (read.visible, read.trace, read.cache_dir) == ((1, 0), "t.hcqtrace", Path("/c/hcq"))
+    assert (read.visible, read.trace, read.cache_dir) == ((("", 1), ("", 0)), "t.hcqtrace", Path("/c/hcq"))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,8 @@ def test_switches_are_read_as_words() -> None:
         ({"HCQ_THREADS": "0"}, "takes a whole number from 1 to 1024"),
         ({"HCQ_TIMEOUT_MS": "soon"}, "HCQ_TIMEOUT_MS='soon': takes a whole number"),
         ({"HCQ_VISIBLE": "first"}, "'first' is not a device number"),
+        ({"HCQ_VISIBLE": "AMD:"}, "'AMD:' is not a device number"),
+        ({"HCQ_VISIBLE": ":1"}, "':1' is not a device number"),
     ],
 )
 def test_a_misspelt_switch_is_refused(environment: dict[str, str], message: str) -> None:
@@ -63,31 +65,72 @@ def test_a_misspelt_switch_is_refused(environment: dict[str, str], message: str)
         Config.read(environment)
 
 
-def test_visible_numbers_are_counted_from_zero_and_unknown_emulators_are_refused() -> None:
+def opened(*names: str, **environment: str) -> str:
+    """What opening each device says, in a process of this environment: the device's own name, or why not."""
     script = """
-import hcq
-print(hcq.open("CPU").name, hcq.open("CPU:1").name)
-try:
-    hcq.open("CPU:2")
-except hcq.UsageError as error:
-    print(error)
+import sys, hcq
+for name in sys.argv[1:]:
+    try:
+        print(hcq.open(name).name)
+    except hcq.UsageError as error:
+        print(error)
 """
-
-    def said(**environment: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
-        return done.stdout + done.stderr
-
-    assert (
-        said(HCQ_VISIBLE="3,1")
-        == "CPU:3 CPU:1\nopen('CPU:2'): HCQ_VISIBLE shows 2 devices, 0 is the first.\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *names],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
-    assert "HCQ_EMULATE=intel:xe: no emulator for 'intel:xe'" in said(HCQ_EMULATE="intel:xe")
+    return done.stdout + done.stderr
+
+
+THREE = "amd:gfx1100,amd:gfx1100,nv:sm_90"
+
+
+@pytest.mark.parametrize(
+    ("visible", "names", "said"),
+    [
+        ("CPU:3,CPU:1", ("CPU", "CPU:1"), ["CPU:3", "CPU:1"]),
+        (
+            "CPU:3,CPU:1",
+            ("CPU:2",),
+            ["open('CPU:2'): HCQ_VISIBLE shows 2 devices of CPU, of which 0 is the first."],
+        ),
+        ("1", ("AMD", "CPU", "CPU:1"), ["AMD:1", "CPU", "CPU:1"]),
+        ("AMD:1", ("AMD", "NV"), ["AMD:1", "NV"]),
+        ("amd:1,0", ("AMD", "NV"), ["AMD:1", "NV"]),
+        ("AMD:1", ("AMD:1",), ["open('AMD:1'): HCQ_VISIBLE shows one device of AMD, which is number 0."]),
+        ("AMD:1,AMD:0", ("AMD", "AMD:1"), ["AMD:1", "AMD"]),
+        (
+            "",
+            ("CPU", "NV"),
+            ["CPU", "open('NV'): HCQ_VISIBLE is empty, which hides every GPU. Unset it, or name NV:0 in it."],
+        ),
+        (
+            "AMX:0",
+            ("CPU",),
+            ["HCQ_VISIBLE names AMX, which is no kind of device. Known are CPU, AMD, NV, METAL."],
+        ),
+    ],
+)
+def test_visible_devices_are_counted_from_zero_and_for_each_kind(
+    visible: str, names: tuple[str, ...], said: list[str]
+) -> None:
+    assert opened(*names, HCQ_VISIBLE=visible, HCQ_EMULATE=THREE).splitlines() == said
+
+
+def test_an_unknown_emulator_or_device_is_refused_with_those_that_are_known() -> None:
+    assert "HCQ_EMULATE=intel:xe: no emulator for 'intel:xe'" in opened("CPU", HCQ_EMULATE="intel:xe")
+    assert "Known are CPU, AMD, NV, METAL; a number may follow, as in CPU:0." in opened("TPU")
+
+
+def test_words_may_be_written_in_capitals() -> None:
+    read = Config.read(
+        {"HCQ_AMD_QUEUE": "AQL", "HCQ_NV_RENDERER": "Cuda", "HCQ_DEBUG": "PUSH,Sync", "HCQ_INEXACT": "TF32"}
+    )
+    assert (read.amd_queue, read.nv_renderer, read.inexact) == ("aql", "cuda", {"tf32"})
+    assert read.debug == {"push", "sync"}
 
 
 def test_every_switch_is_in_the_documentation() -> None:
@@ -115,7 +158,7 @@ def test_cpu_devices_share_the_threads_and_each_has_one_at_least() -> None:
 @pytest.mark.parametrize("word", ["9" * 5000, "\u0663", "-1", "1e3", ""])
 def test_a_number_that_cannot_be_one_is_refused_and_not_printed_whole(name: str, word: str) -> None:
     if not word:
-        assert Config.read({name: word}) == Config.read({})
+        assert Config.read({name: word}).timeout_ms == Config.read({}).timeout_ms
         return
     with pytest.raises(UsageError, match=name) as refused:
         Config.read({name: word})

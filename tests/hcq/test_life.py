@@ -420,6 +420,25 @@ def test_the_exit_says_what_it_waits_for_and_leaves_it_soon(name: str) -> None:
     assert "2 s" in line and "Ctrl-C" in line
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_a_hang_that_a_wait_has_told_of_is_told_once_and_holds_no_exit_up(name: str, tmp_path: Path) -> None:
+    script = (
+        ENDLESS
+        + """
+try:
+    dev.synchronize(timeout_ms=1000)
+except hcq.WaitTimeout as error:
+    raise RuntimeError("it hangs") from error
+"""
+    )
+    start = time.monotonic()
+    files = {"HCQ_TRACE": str(tmp_path / "t.hcqtrace"), "HCQ_REPORT_DIR": str(tmp_path), "HCQ_REPORT": ""}
+    done = run(name, script, HCQ_TIMEOUT_MS="1000000", **files)
+    assert time.monotonic() - start < 500  # by the default deadline of this process: 1,000 s
+    assert done.stderr.count("hcq report") == 1 and "a wait of 1000 ms timed out" in done.stderr
+    assert "has not finished submission" not in done.stderr
+
+
 def test_a_shorter_deadline_is_kept_at_the_exit() -> None:
     done = run("CPU", ENDLESS, HCQ_TIMEOUT_MS="100")
     assert done.returncode == 0

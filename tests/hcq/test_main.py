@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
+import hcq
 from hcq.__main__ import main
 from hcq.config import SWITCHES
 from tests.hcq.machines import BrokenGpus, NoGpus
@@ -25,6 +28,15 @@ def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert facts["name"] == "CPU"
     assert facts["arch"] == os.uname().machine
     assert facts["threads"] >= 1
+
+
+@pytest.mark.parametrize("module", ["hcq", "hcq.tools.hcq_trace", "hcq.tools.bench", "hcq.tools.hw_check"])
+def test_every_program_says_its_version(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--version"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert done.stdout.split()[-1] == hcq.__version__
 
 
 def test_the_help_names_every_switch_and_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -530,6 +530,6 @@ def test_memory_of_a_closed_device_stays_while_another_waits_for_a_signal_in_it(
 
 def test_an_unknown_device_is_refused_and_the_known_are_listed() -> None:
     for name in ("GPU", "CPU:x", "", "CPU:-1"):
-        with pytest.raises(UsageError, match=r"unknown device. Known: CPU"):
+        with pytest.raises(UsageError, match=r"unknown device. Known are CPU"):
             hcq.open(name)
     assert hcq.open("cpu") is hcq.open("CPU:0")

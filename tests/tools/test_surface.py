@@ -31,8 +31,8 @@ def test_every_module_that_has_a_name_of_pytorch_is_a_place() -> None:
 
 
 def test_what_an_example_says_instead_of_what_it_promises_is_told() -> None:
-    assert surface.run("right", ">>> Tensor([1, 2]).sum().item()\n3", "hcq.errors") == ""
-    assert "Got:\n    3" in surface.run("wrong", ">>> Tensor([1, 2]).sum().item()\n4", "hcq.errors")
+    assert surface.run("right", ">>> hcq.tensor([1, 2]).sum().item()\n3", "hcq.errors") == ""
+    assert "Got:\n    3" in surface.run("wrong", ">>> hcq.tensor([1, 2]).sum().item()\n4", "hcq.errors")
 
 
 def test_a_function_without_types_or_example_lacks_them() -> None:

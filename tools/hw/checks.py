@@ -66,14 +66,19 @@ def doctor(bench: Bench) -> Found:
 
 
 def opening(bench: Bench) -> Found:
-    """Which device, driver and interface."""
+    """Which device, driver and interface; one submission comes back, without which nothing else is worth its wait."""
     facts = {
         key: value for key, value in bench.device.facts().items() if isinstance(value, (int, float, str))
     }
     driver = facts.get("driver", facts.get("kfd_version", ""))
+    took = timed(lambda: bench.device.queue().submit().wait())
     note = getattr(getattr(bench.device, "abi", None), "note", "")
-    text = f"{facts.get('model', bench.device.arch)}, driver {driver}, open in {bench.open_s:.2f} s"
-    return Found(f"{text}. {note}".rstrip(), {**facts, "open_s": round(bench.open_s, 3), "note": note})
+    text = (
+        f"{facts.get('model', bench.device.arch)}, driver {driver}, open in {bench.open_s:.2f} s, the first submission "
+        f"back in {1e6 * took:.0f} us"
+    )
+    figures = {"open_s": round(bench.open_s, 3), "submission_us": round(1e6 * took, 1), "note": note}
+    return Found(f"{text}. {note}".rstrip(), {**facts, **figures})
 
 
 def launches(bench: Bench) -> Found:

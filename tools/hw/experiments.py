@@ -14,8 +14,9 @@ import sys
 import time
 from typing import Any
 
+from hcq import command, native
 from hcq.doctor.check import Failure, Found, Skip
-from hcq.errors import UsageError
+from hcq.errors import DriverError, UsageError
 from hcq.tools.hw import kernels
 from hcq.tools.hw.bench import REPORT_IT, Bench
 from hcq.tools.hw.checks import same
@@ -38,6 +39,7 @@ FILLS = (
     (24, 8),
     (1016, 8),
 )  # bytes, width
+LINE = 128  # bytes, as many as any cache between the host and a GPU keeps together
 OTHERS = 3  # processes that open the GPU during a long kernel
 
 
@@ -198,3 +200,29 @@ def wait64(bench: Bench) -> Found:
     signal.set(value)
     done.wait()
     return Found(f"a wait for {value:#x} held at 7 and went on at {value:#x}", {"value": value})
+
+
+def fresh_reads(bench: Bench) -> Found:
+    """The host reads a line of the GPU's memory, the GPU writes it, the host reads it again: is it the new one?"""
+    device, rounds = bench.device, bench.sizes.round_trips
+    try:
+        memory = device.gpu_memory.alloc(1 << 16, device.seen_place)
+    except DriverError as refusal:
+        raise Skip(f"the host does not see the GPU's memory: {refusal}") from None
+    wrong: list[str] = []
+    try:
+        for number in range(1, rounds + 1):
+            va = memory.va + LINE * (number % 8)
+            before = native.read(va, 4)
+            fill = device.encode(command.Fill(va, number | number << 32, LINE))
+            device.submit([fill], []).wait()
+            first, second = (int.from_bytes(native.read(va, 4), "little") for _ in range(2))
+            if (first, second) != (number, number):
+                wrong.append(
+                    f"round {number}: {before.hex()} before, {first:#x} and {second:#x} after {number:#x} came"
+                )
+    finally:
+        device.gpu_memory.free(memory)
+    if wrong:
+        raise Failure(f"{len(wrong)} of {rounds} reads were old; {wrong[0]}", REPORT_IT)
+    return Found(f"{rounds} lines, read, written by the GPU and read twice: new each time", {"lines": rounds})

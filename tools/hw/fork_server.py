@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MODULES = ("checks", "evidence", "experiments", "host", "ladder", "variants")  # of this folder
-OF_VENDOR = ("evidence", "host", "ladder", "variants")
+OF_VENDOR = ("evidence", "experiments", "host", "ladder", "variants")
 OTHERS = ("_cffi_backend", "hcq.doctor.examine", "hcq.observe.report")
 MESSAGE_BYTES = 1 << 16
 GRACE_S = 5.0  # for a process to go after it was killed: one in the kernel's hands may not
@@ -63,8 +63,9 @@ class ForkServer:
 
     def ended(self, timeout_s: float) -> int | None:
         """How the child ended: its status, or -signal; None where it has not yet."""
-        ready, _, _ = select.select([self.socket], [], [], timeout_s)
-        return int(self._answer()["status"]) if ready else None
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return int(self._answer()["status"]) if poll.poll(1000 * timeout_s) else None
 
     def _answer(self) -> dict[str, Any]:
         data = self.socket.recv(MESSAGE_BYTES)

@@ -10,6 +10,7 @@ A rung that is wrong does not end the climb; one that does not come back does, b
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +24,8 @@ from hcq.tools.hw.bench import REPORT_IT, Bench
 from hcq.tools.hw.kernels import pack, unpack, words
 from hcq.tools.hw.plan import of_vendor
 from hcq.tools.hw.rung import Rung
+
+LITTLE_S = 1.0  # for what proves little
 
 
 def ladder(bench: Bench) -> Found:
@@ -115,9 +118,9 @@ def _kernels(bench: Bench) -> Iterator[Rung]:
     yield "local", "memory of each thread's own", of("local_memory", lambda: kernels.local_results(x))
 
 
-def wait_for(device: Any, what: str, is_done: Callable[[], bool]) -> None:
+def wait_for(device: Any, what: str, is_done: Callable[[], bool], most_s: float = math.inf) -> None:
     """Until something is so. Raises DeviceFault or WaitTimeout with what the rings say."""
-    timeout_s = device.config.timeout_ms / 1000
+    timeout_s = min(device.config.timeout_ms / 1000, most_s)
     end = time.perf_counter() + timeout_s
     while not is_done():
         if why := device.stopped_on():
@@ -127,6 +130,14 @@ def wait_for(device: Any, what: str, is_done: Callable[[], bool]) -> None:
                 f"{ring.name}: get {ring.get}, put {ring.put}, {ring.packet}" for ring in device.ring_states()
             )
             raise WaitTimeout(f"{what}: waited {timeout_s:g} s. {rings}")
+
+
+def follows(device: Any, what: str, is_done: Callable[[], bool]) -> None:
+    """Until something is so that proves little by itself. Raises Failure, for what comes next may well hold."""
+    try:
+        wait_for(device, what, is_done, LITTLE_S)
+    except WaitTimeout as late:
+        raise Failure(str(late), REPORT_IT) from None
 
 
 def expect(va: int, wanted: bytes, what: str) -> None:

@@ -22,6 +22,7 @@ DEADLINE_S, TRY_S = 40.0, 20.0
 LIMIT_S = 570.0  # of all items together
 HOST, WATCH, DOCTOR, OPENING, CAPTURE, FIGURES = "host", "watch", "doctor", "opening", "capture", "vendor"
 HERE = "hcq.tools.hw"
+UNCHECKED = {"HCQ_VALIDATE": "0"}  # what the driver's own rules forbid, or know nothing of
 NUMBERED = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # GPUs as the kernel driver counts them, not the fastest first
 
 
@@ -76,6 +77,8 @@ FIRST = (
            trace="opening.hcqtrace"),
     Item("ladder", "rung by rung from an empty submission to local memory: the first that fails",
          f"{HERE}.ladder:ladder", "", trace="ladder.hcqtrace"),
+    Item("bare-kernel", "a kernel that does nothing but end, and no constant bank: does the GPU take a launch at all?",
+         f"{HERE}.nv.experiments:bare_kernel", "", TRY_S, vendors=("NV",), environment=UNCHECKED),
     _check("launches", "thousands of launches in order, each needing the one before it"),
     _check("latency", "from a launch to knowing that it is done"),
     _check("arguments", "every size of argument, by value, and a structure"),
@@ -100,9 +103,19 @@ EXPERIMENTS = (
          f"{HERE}.experiments:long_kernel"),
     Item("wait64", "the device waits for a value above 32 bits, and goes on neither before nor never",
          f"{HERE}.experiments:wait64"),
+    Item("fresh-reads", "what the GPU wrote is what the host reads over PCIe, also of a line that it has read before",
+         f"{HERE}.experiments:fresh_reads", environment=UNCHECKED),
+    Item("gp-get", "does GP_GET move, and how late: idle, beside a kernel, after thousands of entries",
+         f"{HERE}.nv.experiments:gp_get", vendors=("NV",)),
+    Item("doorbell", "the doorbell's page is mapped without a cache: what a load and a store there take",
+         f"{HERE}.nv.experiments:doorbell", vendors=("NV",)),
+    Item("copy-engines", "which copy engines RM takes for a copy object on the graphics runlist",
+         f"{HERE}.nv.experiments:copy_engines", vendors=("NV",)),
     Item("odd-fills", "fills of bytes and words at odd places, on the copy engine", f"{HERE}.experiments:odd_fills"),
 )  # fmt: skip
 LAST = (
+    Item("copy-fault", "a copy from where nothing is is reported with the engine that did it",
+         f"{HERE}.nv.experiments:copy_fault", vendors=("NV",), disturbs=True, environment=UNCHECKED),
     _check("fault", "a store far outside of memory is reported with the kernel's name", disturbs=True),
     _check("trap", "a trap instruction is reported with the kernel's name", disturbs=True),
     _check("hang", "a kernel that never ends is given up at the deadline", disturbs=True),
@@ -127,4 +140,7 @@ def items(kind: str) -> list[Item]:
         )
         for one in of_vendor(kind, "variants").VARIANTS
     ]
-    return [*FIRST, *(item for item in EXPERIMENTS if kind in item.vendors), *tried, *LAST]
+    before, after = (
+        [item for item in part if kind in item.vendors] for part in ((*FIRST, *EXPERIMENTS), LAST)
+    )
+    return [*before, *tried, *after]

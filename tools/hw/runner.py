@@ -119,7 +119,9 @@ def _result(name: str, output: str, code: int, errors: Path) -> Check:
 def _heard(fd: int, end_s: float) -> bytes | None:
     """All that comes until the other end is closed; None where that takes too long."""
     data = b""
-    while select.select([fd], [], [], max(end_s - time.monotonic(), 0))[0]:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while poll.poll(1000 * max(end_s - time.monotonic(), 0)):
         more = os.read(fd, 1 << 16)
         if not more:
             return data

@@ -10,8 +10,11 @@ Source   https://no-color.org
 from __future__ import annotations
 
 import os
-import re
 import sys
+
+from hcq.checks import printable as clean
+
+__all__ = ["Color", "clean", "counted"]
 
 STYLES = {
     "heading": "1",
@@ -23,7 +26,6 @@ STYLES = {
     "less": "31",
     "more": "32",
 }
-_HOSTILE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Color:
@@ -42,11 +44,6 @@ class Color:
     def __call__(self, text: object, style: str) -> str:
         plain = clean(str(text))
         return f"\x1b[{STYLES[style]}m{plain}\x1b[0m" if self.is_on and plain else plain
-
-
-def clean(text: str) -> str:
-    """Text without anything that could drive a terminal."""
-    return _HOSTILE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def counted(number: int, what: str) -> str:

@@ -267,7 +267,7 @@ class _Stream:
         if one["verb"] == "dispatch":
             if self.a.code(a, one) != self.b.code(b, other):
                 yield f"its code differs: {self.a.code(a, one)} and {self.b.code(b, other)}"
-            for key in ("grid", "block", "groups_per_claim"):
+            for key in ("grid", "block", "groups_per_claim", "dynamic_shared_bytes"):
                 if one[key] != other[key]:
                     yield f"{key} {_tuple(one[key])} and {_tuple(other[key])}"
             if len(one["args"]) != len(other["args"]):

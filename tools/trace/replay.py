@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import hcq
+from hcq import checks
 from hcq import command as commands
 from hcq.errors import HcqError, UsageError
 from hcq.tools.trace.color import Color, counted
@@ -305,11 +306,15 @@ class _Run:
         if one["verb"] != "dispatch":
             what = self.command(submission, memory, one)
             return what, device.encode(what)
-        program = self.program(submission, one)
+        program: Any = self.program(submission, one)
+        shared = one["dynamic_shared_bytes"] or _shared_beside(code_of(self.trace, submission, one))
+        if shared or program._dynamic_shared:
+            _ask(program, "dynamic_shared_bytes")
+            program.dynamic_shared_bytes = shared
         given = [self.argument(submission, memory, argument) for argument in one["args"]]
         grid, block, claim = tuple(one["grid"]), tuple(one["block"]), one["groups_per_claim"]
         words, values = device.encode_dispatch(program, given, grid, block, claim)
-        return commands.Dispatch(program, values, grid, block, claim), words
+        return commands.Dispatch(program, values, grid, block, claim, shared), words
 
     def command(self, submission: Submission, memory: MemoryMap, one: dict[str, Any]) -> commands.Command:
         """A recorded command that is no dispatch, with addresses of here."""
@@ -356,8 +361,10 @@ class _Run:
             )
         if id(code) not in self.programs:
             device = self.device(submission.device)
-            program = device.load(code.image, code.entry, code.args, code.scratch_bytes, code.name)
-            _ask_as_before(program, code)
+            program: Any = device.load(code.image, code.entry, code.args, code.scratch_bytes, code.name)
+            if maps := code.facts.get("tensor_maps", ""):
+                _ask(program, "set_tensor_maps")
+                program.set_tensor_maps(checks.text("replay", "tensor_maps", maps).split("\n"))
             self.programs[id(code)] = program
         return self.programs[id(code)]
 
@@ -419,7 +426,7 @@ class _Run:
 def _is_pointer(memory: MemoryMap, argument: dict[str, Any]) -> bool:
     value = argument["value"]
     if argument["kind"] == "buffer":
-        return True
+        return bool(value)  # not null
     return (
         argument["kind"] == "unknown"
         and isinstance(value, int)
@@ -437,17 +444,15 @@ def _addresses(memory: MemoryMap, one: dict[str, Any]) -> Iterator[int]:
             yield one[key]
 
 
-def _ask_as_before(program: Any, code: Code) -> None:
-    """What launches of a kernel need besides arguments: shared memory, tensor maps. Raises UsageError."""
-    size, maps = code.facts.get("dynamic_shared_bytes", "0"), code.facts.get("tensor_maps", "")
-    if not isinstance(size, str) or not size.isdecimal() or len(size) > 9 or not isinstance(maps, str):
-        raise UsageError(
-            f"replay: {code.name}: shared memory of {size!r} bytes or tensor maps of another form."
-        )
-    for name, wanted in (("dynamic_shared_bytes", int(size)), ("set_tensor_maps", maps)):
-        if wanted and not hasattr(program, name):
-            raise UsageError(f"replay: {code.name}: programs of {program.device.name} have no {name}.")
-    if int(size):
-        program.dynamic_shared_bytes = int(size)
-    if maps:
-        program.set_tensor_maps(maps.split("\n"))
+def _shared_beside(code: Code | None) -> int:
+    """Dynamic shared memory as traces of older versions have it: beside the code, for all its launches."""
+    size = "0" if code is None else code.facts.get("dynamic_shared_bytes", "0")
+    if not isinstance(size, str) or not checks.is_decimal(size):
+        raise UsageError(f"replay: {'' if code is None else code.name}: shared memory of {size!r} bytes.")
+    return int(size)
+
+
+def _ask(program: Any, name: str) -> None:
+    """What a launch needs besides arguments must be there here, too. Raises UsageError."""
+    if not hasattr(program, name):
+        raise UsageError(f"replay: {program.name}: programs of {program.device.name} have no {name}.")

@@ -4,7 +4,7 @@ In       trace files; a port
 Out      http://127.0.0.1:PORT/SECRET/ until Ctrl-C. The address is a secret of whoever started it: other users of the
          machine, and other pages in the browser, cannot ask for what they cannot name
 Changes  nothing; the files are read again when one has grown
-Next     page_data.py (what is handed out), page/index.html (who asks)
+Next     page_data.py (what is handed out), page/index.html (who asks), frontend/local_server.py (how it is reached)
 
 The files that can be had are a fixed table: no path of a request ever reaches the file system.
 """
@@ -18,17 +18,14 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs
 
-from hcq.errors import DriverError, HcqError, UsageError
+from hcq.errors import HcqError, UsageError
+from hcq.frontend.local_server import HOST, BadAddress, LocalHandler, LocalServer
 from hcq.tools.trace.page_data import Json, PageData, plain
 from hcq.trace.file import Trace
 
-HOST = "127.0.0.1"
-NAMES = ("127.0.0.1", "localhost", "[::1]")  # how a browser may call us, also through `ssh -L`
 PAGE = Path(__file__).parent / "page"
 HTML, SCRIPT, STYLE, DATA = "text/html", "text/javascript", "text/css", "application/json"
 FILES = {
@@ -55,11 +52,8 @@ HEADERS = {
 }
 
 
-class PageServer(ThreadingHTTPServer):
+class PageServer(LocalServer):
     """Answers for a trace in one file or several. `url` is where; serve_forever() answers, shutdown() ends."""
-
-    daemon_threads = True
-    allow_reuse_address = True
 
     def __init__(self, *paths: str, port: int = 0, offsets: Mapping[str, int] | None = None) -> None:
         self.paths = paths
@@ -69,12 +63,7 @@ class PageServer(ThreadingHTTPServer):
         self._sizes: list[int] = []
         self._data = self.data(read_again=True)
         self.secret = secrets.token_urlsafe(12)
-        try:
-            super().__init__((HOST, port), _Handler)
-        except (OSError, OverflowError) as error:
-            raise DriverError(
-                f"serve: cannot listen on {HOST}:{port} ({error}). Leave --port out to take a free one."
-            ) from None
+        super().__init__(_Handler, port, "serve:", "Leave --port out to take a free one.")
 
     @property
     def url(self) -> str:
@@ -132,18 +121,22 @@ _ROUTES: dict[str, Callable[[PageData, dict[str, list[str]]], Json]] = {
 }
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     server: PageServer
     server_version = "hcq-trace"
-    timeout = 60  # seconds that a connection may say nothing: its thread and its descriptor are ours
-    sys_version = ""
 
     def do_GET(self) -> None:
-        host = self.headers.get("Host", "").lower()
-        if host.rpartition(":")[0] not in NAMES and host not in NAMES:
+        if not self.is_called():
             self._send(403, "text/plain", b"This page answers to 127.0.0.1 and localhost only.\n")
             return
-        asked = urlsplit(self.path)
+        try:
+            asked = self.address()
+        except BadAddress as error:
+            self._send(400, "text/plain", f"{error}\n".encode())
+            return
+        self._find(asked)
+
+    def _find(self, asked: SplitResult) -> None:
         secret, _, name = asked.path.removeprefix("/").partition("/")
         if (
             not secrets.compare_digest(secret.encode(), self.server.secret.encode())
@@ -175,11 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(header, value)
             self.end_headers()
             self.wfile.write(content)
-        except (BrokenPipeError, ConnectionResetError):
+        except (ConnectionError, TimeoutError):
             self.close_connection = True  # the page was closed or went on to something else
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal shows the address and stays quiet."""
 
 
 def run(paths: Sequence[str], offsets: Mapping[str, int], port: int = 0, is_opened: bool = False) -> int:

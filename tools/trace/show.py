@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.tools.trace.color import Color
 from hcq.tools.trace.views import View, record_view, submission_view
@@ -63,6 +64,17 @@ class Filter:
         if self.queue or self.submissions is not None or self.last is not None:
             return self.ioctls and kind == "port"
         return not self.kernel or (kind == "code" and self.kernel in view["kernel"])
+
+
+def nothing_passes(trace: Trace, wanted: Filter) -> str:
+    """What to say when a filter lets nothing through: no kernel is called like that, or no record is as it wants."""
+    known = {name for submission in trace.submissions for name in submission.kernels}
+    known |= {code.name for code in trace.code}
+    if not wanted.kernel or any(wanted.kernel in name for name in known):
+        return f"No record of {trace.path} passes all of these filters."
+    some = ", ".join(sorted(known)[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
+    has = f"there are {some}" if known else "there are none"
+    return f"No kernel of {trace.path} has {shown(wanted.kernel)} in its name: {has}."
 
 
 def _is_device(key: object, wanted: str) -> bool:

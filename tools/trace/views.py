@@ -416,6 +416,8 @@ def command_view(submission: Submission, memory: MemoryMap, command: dict[str, A
     if verb == "dispatch":
         view["arguments"] = [argument_text(trace, memory, argument) for argument in command["args"]]
         text = _launch(command["kernel"], ", ".join(view["arguments"]), command["grid"], command["block"])
+        if command["dynamic_shared_bytes"]:
+            text += f" shared={command['dynamic_shared_bytes']}"
     elif verb == "copy":
         text = f"{command['size_bytes']} bytes {name('src')} -> {name('dst')}"
     elif verb == "fill":
@@ -442,7 +444,7 @@ def argument_text(trace: Trace, memory: MemoryMap, argument: dict[str, Any]) -> 
     """An argument as a person reads it: a buffer's name and offset, or the number."""
     value = argument["value"]
     if argument["kind"] == "buffer":
-        return name_of(trace, memory, value)
+        return "null" if not value else name_of(trace, memory, value)
     if argument["kind"] == "unknown" and isinstance(value, int) and value > 0xFFFF:
         place = memory.find(value)
         return str(place) if place.state == "live" else _short(value)

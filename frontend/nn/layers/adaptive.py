@@ -39,7 +39,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     Every cluster is computed for every row: which rows need which is known on the device alone.
 
     >>> layer = nn.AdaptiveLogSoftmaxWithLoss(8, 20, cutoffs=[4, 10], div_value=2.0)
-    >>> found = layer(Tensor.ones(3, 8), Tensor([1, 5, 19]))
+    >>> found = layer(Tensor.ones(3, 8), hcq.tensor([1, 5, 19]))
     >>> found.output.shape, found.loss.shape, layer.log_prob(Tensor.ones(3, 8)).shape
     ((3,), (), (3, 20))
     """

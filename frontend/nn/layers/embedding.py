@@ -111,7 +111,7 @@ class Embedding(_Table):
     Raises        UsageError for scale_grad_by_freq and sparse
 
     >>> table = nn.Embedding(10, 4, padding_idx=0)
-    >>> table(Tensor([[1, 2, 0]])).shape, table(Tensor([0])).tolist()
+    >>> table(hcq.tensor([[1, 2, 0]])).shape, table(hcq.tensor([0])).tolist()
     ((1, 3, 4), [[0.0, 0.0, 0.0, 0.0]])
     """
 
@@ -144,7 +144,7 @@ class Embedding(_Table):
         """The layer of a table (count, width) that there is already; freeze says that it is not trained.
 
         >>> table = nn.Embedding.from_pretrained(Tensor([[1.0, 2.0], [3.0, 4.0]]))
-        >>> table(Tensor([1])).tolist(), table.weight.requires_grad
+        >>> table(hcq.tensor([1])).tolist(), table.weight.requires_grad
         ([[3.0, 4.0]], False)
         """
         if not isinstance(embeddings, Tensor) or embeddings.ndim != 2:
@@ -167,7 +167,7 @@ class EmbeddingBag(_Table):
     padding_idx           an index that counts for nothing
 
     >>> bags = nn.EmbeddingBag(4, 2, mode="sum", _weight=Tensor.ones(4, 2))
-    >>> bags(Tensor([0, 1, 3]), Tensor([0, 2])).tolist()
+    >>> bags(hcq.tensor([0, 1, 3]), hcq.tensor([0, 2])).tolist()
     [[2.0, 2.0], [1.0, 1.0]]
     """
 
@@ -217,7 +217,9 @@ class EmbeddingBag(_Table):
             return self._pooled(rows, counts, per_sample_weights)
         starts = offsets[:-1] if self.include_last_offset else offsets
         place = Tensor.arange(input.shape[0], device=input.device)
-        after: Tensor = starts[1:].cat(Tensor([input.shape[0]], device=input.device).cast(starts.dtype))
+        after: Tensor = starts[1:].cat(
+            Tensor._made_of([input.shape[0]], device=input.device).cast(starts.dtype)
+        )
         member = (place >= starts.unsqueeze(1)) & (place < after.unsqueeze(1))
         spread = (starts.shape[0], *rows.shape)
         weights = None if per_sample_weights is None else per_sample_weights.expand(spread[:2])

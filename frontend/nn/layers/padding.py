@@ -46,7 +46,7 @@ class _ConstantPad(_Pad):
 class ZeroPad1d(_Pad):
     """Zeros around the last axis.
 
-    >>> nn.ZeroPad1d((1, 2))(Tensor([[5]])).tolist()
+    >>> nn.ZeroPad1d((1, 2))(hcq.tensor([[5]])).tolist()
     [[0, 5, 0, 0]]
     """
 
@@ -56,7 +56,7 @@ class ZeroPad1d(_Pad):
 class ZeroPad2d(_Pad):
     """Zeros around the last two axes.
 
-    >>> nn.ZeroPad2d((1, 0, 0, 1))(Tensor([[5]])).tolist()
+    >>> nn.ZeroPad2d((1, 0, 0, 1))(hcq.tensor([[5]])).tolist()
     [[0, 5], [0, 0]]
     """
 
@@ -74,9 +74,9 @@ class ZeroPad3d(_Pad):
 class ConstantPad1d(_ConstantPad):
     """One number around the last axis.
 
-    >>> nn.ConstantPad1d((0, 2), 9)(Tensor([[1, 2]])).tolist()
+    >>> nn.ConstantPad1d((0, 2), 9)(hcq.tensor([[1, 2]])).tolist()
     [[1, 2, 9, 9]]
-    >>> nn.ConstantPad1d(-1, 9)(Tensor([[1, 2, 3]])).tolist()
+    >>> nn.ConstantPad1d(-1, 9)(hcq.tensor([[1, 2, 3]])).tolist()
     [[2]]
     """
 
@@ -86,7 +86,7 @@ class ConstantPad1d(_ConstantPad):
 class ConstantPad2d(_ConstantPad):
     """One number around the last two axes.
 
-    >>> nn.ConstantPad2d((1, 0, 0, 1), 9)(Tensor([[1, 2]])).tolist()
+    >>> nn.ConstantPad2d((1, 0, 0, 1), 9)(hcq.tensor([[1, 2]])).tolist()
     [[9, 1, 2], [9, 9, 9]]
     """
 
@@ -104,7 +104,7 @@ class ConstantPad3d(_ConstantPad):
 class ReflectionPad1d(_Pad):
     """The last axis mirrored at its ends, which are not repeated.
 
-    >>> nn.ReflectionPad1d(2)(Tensor([[1, 2, 3]])).tolist()
+    >>> nn.ReflectionPad1d(2)(hcq.tensor([[1, 2, 3]])).tolist()
     [[3, 2, 1, 2, 3, 2, 1]]
     """
 
@@ -114,7 +114,7 @@ class ReflectionPad1d(_Pad):
 class ReflectionPad2d(_Pad):
     """The last two axes mirrored at their ends.
 
-    >>> nn.ReflectionPad2d((1, 0, 0, 1))(Tensor([[[1, 2], [3, 4]]])).tolist()
+    >>> nn.ReflectionPad2d((1, 0, 0, 1))(hcq.tensor([[[1, 2], [3, 4]]])).tolist()
     [[[2, 1, 2], [4, 3, 4], [2, 1, 2]]]
     """
 
@@ -134,7 +134,7 @@ class ReflectionPad3d(_Pad):
 class ReplicationPad1d(_Pad):
     """The ends of the last axis repeated.
 
-    >>> nn.ReplicationPad1d((2, 1))(Tensor([[1, 2, 3]])).tolist()
+    >>> nn.ReplicationPad1d((2, 1))(hcq.tensor([[1, 2, 3]])).tolist()
     [[1, 1, 1, 2, 3, 3]]
     """
 
@@ -144,7 +144,7 @@ class ReplicationPad1d(_Pad):
 class ReplicationPad2d(_Pad):
     """The ends of the last two axes repeated.
 
-    >>> nn.ReplicationPad2d((1, 0, 0, 1))(Tensor([[[1, 2], [3, 4]]])).tolist()
+    >>> nn.ReplicationPad2d((1, 0, 0, 1))(hcq.tensor([[[1, 2], [3, 4]]])).tolist()
     [[[1, 1, 2], [3, 3, 4], [3, 3, 4]]]
     """
 
@@ -164,7 +164,7 @@ class ReplicationPad3d(_Pad):
 class CircularPad1d(_Pad):
     """The last axis goes on at its other end.
 
-    >>> nn.CircularPad1d((1, 2))(Tensor([[[1, 2, 3]]])).tolist()
+    >>> nn.CircularPad1d((1, 2))(hcq.tensor([[[1, 2, 3]]])).tolist()
     [[[3, 1, 2, 3, 1, 2]]]
     """
 
@@ -174,7 +174,7 @@ class CircularPad1d(_Pad):
 class CircularPad2d(_Pad):
     """The last two axes go on at their other ends.
 
-    >>> nn.CircularPad2d(1)(Tensor([[[[1, 2], [3, 4]]]]))[0, 0].tolist()
+    >>> nn.CircularPad2d(1)(hcq.tensor([[[[1, 2], [3, 4]]]]))[0, 0].tolist()
     [[4, 3, 4, 3], [2, 1, 2, 1], [4, 3, 4, 3], [2, 1, 2, 1]]
     """
 

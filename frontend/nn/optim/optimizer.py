@@ -284,7 +284,7 @@ class Optimizer(Saved):
             rate: Any = part.number("lr")
             self.write(part.parameter, self.moved(part, rate))
             del part
-        realize([tensor for tensor in live if tensor.node.op is Op.ASSIGN])
+        realize([tensor for tensor in live.own() if tensor.node.op is Op.ASSIGN])
         for hook in list(self._after):
             hook(self, (closure,), {})
         return loss

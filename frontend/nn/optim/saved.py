@@ -207,4 +207,4 @@ class _States:
 def _tensor(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    return Tensor(value.detach() if hasattr(value, "detach") else value)
+    return Tensor._made_of(value.detach() if hasattr(value, "detach") else value)

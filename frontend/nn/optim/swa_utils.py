@@ -57,7 +57,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Average:
 def get_swa_avg_fn() -> Average:
     """The plain average of all values so far.
 
-    >>> hcq.optim.swa_utils.get_swa_avg_fn()(Tensor([4.0]), Tensor([8.0]), Tensor(3)).tolist()
+    >>> hcq.optim.swa_utils.get_swa_avg_fn()(Tensor([4.0]), Tensor([8.0]), hcq.tensor(3)).tolist()
     [5.0]
     """
     return lambda average, new, count: average + (new - average) / (count + 1).cast(average.dtype)

@@ -22,7 +22,7 @@ from hcq.frontend.tensor import Tensor
 class PackedSequence(NamedTuple):
     """Rows (sum of lengths, ...), how many belong to each step, and the order that sorted the sequences.
 
-    >>> packed = nn.utils.rnn.pack_sequence([Tensor([1, 2, 3]), Tensor([4])])
+    >>> packed = nn.utils.rnn.pack_sequence([hcq.tensor([1, 2, 3]), hcq.tensor([4])])
     >>> packed.data.tolist(), list(packed.batch_sizes)
     ([1, 4, 2, 3], [2, 1, 1])
     """
@@ -72,8 +72,8 @@ def pack_padded_sequence(
             f"[pack_padded_sequence] lengths {shown(counts)} do not fall. Sort them, or pass enforce_sorted=False."
         )
     if not enforce_sorted:
-        given = Tensor(order, device=x.device)
-        back = Tensor([order.index(place) for place in range(len(order))], device=x.device)
+        given = Tensor._made_of(order, device=x.device)
+        back = Tensor._made_of([order.index(place) for place in range(len(order))], device=x.device)
         x = x[:, given]
     sizes = tuple(sum(n > step for n in counts) for step in range(max(counts)))
     rows = [x[step, :size] for step, size in enumerate(sizes)]
@@ -90,7 +90,7 @@ def pad_packed_sequence(
 
     total_length   pad to this length
 
-    >>> packed = nn.utils.rnn.pack_sequence([Tensor([1, 2, 3]), Tensor([4])])
+    >>> packed = nn.utils.rnn.pack_sequence([hcq.tensor([1, 2, 3]), hcq.tensor([4])])
     >>> padded, lengths = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
     >>> padded.tolist(), lengths.tolist()
     ([[1, 2, 3], [4, 0, 0]], [3, 1])
@@ -108,7 +108,7 @@ def pad_packed_sequence(
     x = Tensor.stack(steps)
     if length > len(sizes):
         x = x.pad((*rest, 0, 0, 0, length - len(sizes)), value=padding_value)
-    lengths = Tensor([sum(size > place for size in sizes) for place in range(sizes[0])])
+    lengths = Tensor._made_of([sum(size > place for size in sizes) for place in range(sizes[0])])
     if sequence.unsorted_indices is not None:
         x = x[:, sequence.unsorted_indices]
         lengths = lengths.to(x.device)[sequence.unsorted_indices]
@@ -123,7 +123,7 @@ def pad_sequence(
 ) -> Tensor:
     """Sequences (length, ...) of several lengths -> (longest, number, ...).
 
-    >>> rows = [Tensor([1, 2, 3]), Tensor([4])]
+    >>> rows = [hcq.tensor([1, 2, 3]), hcq.tensor([4])]
     >>> nn.utils.rnn.pad_sequence(rows, batch_first=True).tolist(), nn.utils.rnn.pad_sequence(rows).shape
     ([[1, 2, 3], [4, 0, 0]], (3, 2))
     """
@@ -141,7 +141,7 @@ def pad_sequence(
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Sequences (length, ...) of several lengths, packed.
 
-    >>> packed = nn.utils.rnn.pack_sequence([Tensor([4]), Tensor([1, 2])], enforce_sorted=False)
+    >>> packed = nn.utils.rnn.pack_sequence([hcq.tensor([4]), hcq.tensor([1, 2])], enforce_sorted=False)
     >>> packed.data.tolist(), packed.sorted_indices.tolist()
     ([1, 4, 2], [1, 0])
     """
@@ -153,8 +153,8 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 def unpad_sequence(padded: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
     """Padded sequences -> each without its padding.
 
-    >>> padded = Tensor([[1, 2, 3], [4, 0, 0]])
-    >>> [row.tolist() for row in nn.utils.rnn.unpad_sequence(padded, Tensor([3, 1]), batch_first=True)]
+    >>> padded = hcq.tensor([[1, 2, 3], [4, 0, 0]])
+    >>> [row.tolist() for row in nn.utils.rnn.unpad_sequence(padded, hcq.tensor([3, 1]), batch_first=True)]
     [[1, 2, 3], [4]]
     """
     x = padded if batch_first else padded.transpose(0, 1)
@@ -164,7 +164,7 @@ def unpad_sequence(padded: Tensor, lengths: Any, batch_first: bool = False) -> l
 def unpack_sequence(packed: PackedSequence) -> list[Tensor]:
     """Packed sequences -> each by itself.
 
-    >>> packed = nn.utils.rnn.pack_sequence([Tensor([1, 2, 3]), Tensor([4])])
+    >>> packed = nn.utils.rnn.pack_sequence([hcq.tensor([1, 2, 3]), hcq.tensor([4])])
     >>> [row.tolist() for row in nn.utils.rnn.unpack_sequence(packed)]
     [[1, 2, 3], [4]]
     """

@@ -11,6 +11,7 @@ device in every turn, and keeps the call from being recorded.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -20,28 +21,28 @@ from hcq.frontend.onnx.table import operator
 from hcq.frontend.onnx.values import Value, of_array, of_tensor
 from hcq.frontend.tensor import Tensor
 
-MAX_TURNS = 1_000_000
-
 
 @operator("If", since=1, raw=True)
 def if_(condition: Any, *, then_branch: Any, else_branch: Any, call: Any) -> Any:
     """One of two graphs."""
     holds = bool(np.asarray(call.number(condition)).reshape(-1)[0])
-    return tuple(call.run.block(then_branch if holds else else_branch, {}, call.values))
+    return tuple(call.run.turn(then_branch if holds else else_branch, {}, call.values))
 
 
 @operator("Loop", since=1, raw=True)
 def loop(most: Any = None, condition: Any = None, *states: Any, body: Any, call: Any) -> Any:
     """Turns until the count or the condition ends it; what each turn gives besides its states is stacked."""
-    turns = MAX_TURNS if most is None else int(np.asarray(call.number(most)).reshape(-1)[0])
+    turns = inf if most is None else int(np.asarray(call.number(most)).reshape(-1)[0])
     goes_on = condition is None or bool(np.asarray(call.number(condition)).reshape(-1)[0])
+    if condition is None and turns < inf:
+        call.run.may_turn(turns)
     now = list(states)
     names = [info.name for info in body.inputs]
     stacks: list[list[Any]] = [[] for _ in body.outputs[1 + len(now) :]]
     turn = 0
     while goes_on and turn < turns:
         given = [of_array(np.asarray(turn, np.int64)), of_array(np.asarray(True)), *now]
-        results = call.run.block(body, dict(zip(names, given)), call.values)
+        results = call.run.turn(body, dict(zip(names, given)), call.values)
         before = len(call.run.depends)
         goes_on = bool(np.asarray(call.number(results[0])).reshape(-1)[0])
         now = results[1 : 1 + len(now)]
@@ -106,7 +107,7 @@ def scan(
             of_tensor(t.select(axis, length - 1 - turn if backwards else turn))
             for t, axis, backwards in zip(tensors, axes, back)
         ]
-        results = call.run.block(body, dict(zip(names, [*now, *parts])), call.values)
+        results = call.run.turn(body, dict(zip(names, [*now, *parts])), call.values)
         now = results[:count]
         for stack, value in zip(outputs, results[count:]):
             stack.append(value)
@@ -153,6 +154,6 @@ def sequence_map(first: Any, *others: Any, body: Any, call: Any) -> Any:
     lists: list[list[Any]] = [[] for _ in body.outputs]
     for turn, value in enumerate(first):
         given = [value, *(other[turn] if isinstance(other, list) else other for other in others)]
-        for found, result in zip(lists, call.run.block(body, dict(zip(names, given)), call.values)):
+        for found, result in zip(lists, call.run.turn(body, dict(zip(names, given)), call.values)):
             found.append(result)
     return tuple(lists)

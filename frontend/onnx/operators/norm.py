@@ -18,7 +18,7 @@ from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
 
-def _channels(values: Tensor, x: Tensor) -> Tensor:
+def per_channel(values: Tensor, x: Tensor) -> Tensor:
     """One number for each channel, beside (batch, channels, *space)."""
     return values.reshape(-1, *[1] * (x.ndim - 2))
 
@@ -33,7 +33,7 @@ def _normalised(x: Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[Tenso
 
 def _batch_norm(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, epsilon: float) -> Tensor:
     factor = scale / (var + epsilon).sqrt()
-    return same_dtype(x, (x - _channels(mean, x)) * _channels(factor, x) + _channels(bias, x))
+    return same_dtype(x, (x - per_channel(mean, x)) * per_channel(factor, x) + per_channel(bias, x))
 
 
 @operator("BatchNormalization", since=14)
@@ -99,7 +99,7 @@ def batch_normalization_of_inference(
 def instance_normalization(x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5) -> Any:
     """Each channel of each image by its own mean and variance."""
     found = _normalised(x, tuple(range(2, x.ndim)), epsilon)[0]
-    return same_dtype(x, found * _channels(scale, x) + _channels(bias, x))
+    return same_dtype(x, found * per_channel(scale, x) + per_channel(bias, x))
 
 
 @operator("LayerNormalization", since=17)
@@ -137,7 +137,7 @@ def group_normalization(
 ) -> Any:
     """Groups of channels by their mean and variance; a scale and a bias for each channel."""
     return same_dtype(
-        x, _groups(x, num_groups, epsilon, stash_type) * _channels(scale, x) + _channels(bias, x)
+        x, _groups(x, num_groups, epsilon, stash_type) * per_channel(scale, x) + per_channel(bias, x)
     )
 
 

@@ -131,6 +131,20 @@ class CopyDst(IntEnum):
     MEM = 5
 
 
+class DmaSrc(IntEnum):
+    MEMORY = 0
+    GDS = 1
+    DATA = 2
+    TC_L2 = 3
+
+
+class DmaDst(IntEnum):
+    MEMORY = 0
+    GDS = 1
+    NOWHERE = 2
+    TC_L2 = 3
+
+
 class Header(SparsePacket, words=1):
     """First word of every packet; it stands alone in a trace when its packet is not one we know."""
 
@@ -419,6 +433,25 @@ class CopyData(Pm4, opcode=Opcode.COPY_DATA, words=6):
     destination = bits(191, 128)
 
 
+class DmaData(Pm4, opcode=Opcode.DMA_DATA, words=7):
+    """Copy bytes, or fill with the word that source then is. Source: PACKET3_DMA_DATA in soc15d.h and nvd.h."""
+
+    src_cache_policy = bits(46, 45)
+    dst_sel = bits(53, 52, enum=DmaDst)
+    dst_cache_policy = bits(58, 57)
+    src_sel = bits(62, 61, enum=DmaSrc)
+    cp_sync = bits(63)
+    source = bits(127, 64)
+    destination = bits(191, 128)
+    byte_count = bits(217, 192)
+    sas = bits(218)  # 1: registers, not memory
+    das = bits(219)
+    saic = bits(220)  # 1: the source's address does not rise
+    daic = bits(221)
+    raw_wait = bits(222)
+    dis_wc = bits(223)
+
+
 class PredExec(Pm4, opcode=Opcode.PRED_EXEC, words=2):
     """Multi-XCC parts, inside indirect buffers only: the next exec_count words run on the XCCs of the mask alone."""
 
@@ -433,6 +466,7 @@ _COMMON: dict[int, type[Pm4]] = {
     Opcode.WAIT_REG_MEM: WaitRegMem,
     Opcode.INDIRECT_BUFFER: IndirectBuffer,
     Opcode.COPY_DATA: CopyData,
+    Opcode.DMA_DATA: DmaData,
     Opcode.EVENT_WRITE: EventWrite,
     Opcode.SET_SH_REG: SetShReg,
     Opcode.SET_SH_REG_INDEX: SetShRegIndex,

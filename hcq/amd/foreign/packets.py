@@ -79,11 +79,13 @@ class PacketReader:
     # ------------------------------------------------------------ launches
 
     def _aql_dispatch(self, packet: aql.KernelDispatch, read: Read) -> Dispatch:
-        program, _ = self._find(packet.kernel_object, True)
+        program, descriptor = self._find(packet.kernel_object, True)
         block = (packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z)
         items = (packet.grid_size_x, packet.grid_size_y, packet.grid_size_z)
         groups = [-(-extent // max(width, 1)) for extent, width in zip(items, block)]
-        return _dispatch(program, packet.kernarg_address, read, (groups[0], groups[1], groups[2]), block)
+        made = _dispatch(program, packet.kernarg_address, read, (groups[0], groups[1], groups[2]), block)
+        own = packet.group_segment_size if descriptor is None else descriptor.group_segment_fixed_size
+        return made._replace(dynamic_shared_bytes=max(packet.group_segment_size - own, 0))
 
     def _pm4_dispatch(self, packet: pm4.DispatchDirect, read: Read) -> Dispatch:
         at = self._registers

@@ -18,7 +18,8 @@ from random import Random
 from typing import Protocol
 
 from hcq.emu.amd.kfd_topology import VRAM_BYTES, EmulatedNode
-from hcq.emu.backing import Backing, DeviceMemory
+from hcq.emu.backing import NODE_BYTES, Backing, DeviceMemory
+from hcq.emu.pages import HOST_BYTES
 from hcq.emu.worker import Worker
 
 CLOCK_HZ = 100_000_000
@@ -51,6 +52,7 @@ class EmulatedGpu(Worker[Turns]):
     memory      what the host maps through its render node
     mmio        the page of registers that a process may map, through /dev/kfd
     vram_used   bytes of its own memory that processes have
+    host_used   bytes of the host's memory that they have through it
     preemptions how often what runs was saved and restored, because the list of queues changed: execute_queues_cpsch
     """
 
@@ -63,9 +65,9 @@ class EmulatedGpu(Worker[Turns]):
         self.began_ns, self.drift_ppm = time.monotonic_ns(), node.spec.drift_ppm
         self._write = log
         self.queues: list[Turns] = []
-        self.memory = DeviceMemory(f"renderD{node.render_minor}")
+        self.memory = DeviceMemory(f"renderD{node.render_minor}", NODE_BYTES)
         self.mmio = Backing(MMIO_BYTES, kfd_memory)
-        self.vram_used = self.preemptions = 0
+        self.vram_used = self.host_used = self.preemptions = 0
         self.vram_lock = threading.Lock()
 
     def add(self, queue: Turns) -> None:
@@ -96,6 +98,19 @@ class EmulatedGpu(Worker[Turns]):
         """So much of its own memory is free again."""
         with self.vram_lock:
             self.vram_used -= size_bytes
+
+    def take_host(self, size_bytes: int) -> bool:
+        """Whether the host has so much memory beside what is taken through this GPU; then it is taken."""
+        with self.vram_lock:
+            if size_bytes > HOST_BYTES - self.host_used:
+                return False
+            self.host_used += size_bytes
+            return True
+
+    def give_host(self, size_bytes: int) -> None:
+        """So much of the host's memory is free again."""
+        with self.vram_lock:
+            self.host_used -= size_bytes
 
     def log(self, text: str) -> None:
         """One line of the kernel's log."""

@@ -1,9 +1,9 @@
 """IP discovery of an emulated GPU: which blocks it is made of, and their versions, as amdgpu shows them in sysfs.
 
-In       a chip and the number of its render node
+In       a chip and the folder of its PCI device
 Out      path -> contents
 Changes  nothing
-Next     kfd_topology.py (the files of the KFD), spec.py (what a GPU is)
+Next     sysfs.py (the other files there), spec.py (what a GPU is)
 Source   amdgpu_discovery.c: the tree below ip_discovery/die, and amdgpu_discovery_set_*_ip_blocks, which say what
          versions there are; soc15_hw_ip.h: the ids
 
@@ -24,9 +24,9 @@ VERSIONS = {  # of graphics, copy engine, bus interface
 }
 
 
-def files(arch: str, render_minor: int) -> dict[str, bytes]:
+def files(arch: str, device: str) -> dict[str, bytes]:
     """The files of one GPU: major, minor and revision of each block that a driver of queues asks about."""
-    folder = f"/sys/class/drm/renderD{render_minor}/device/ip_discovery/die/0"
+    folder = f"{device}/ip_discovery/die/0"
     found = {}
     for hardware_id, version in zip((GC, SDMA0, NBIF), VERSIONS[arch]):
         for name, part in zip(("major", "minor", "revision"), version):

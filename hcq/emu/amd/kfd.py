@@ -17,19 +17,19 @@ from typing import ClassVar
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import MmapType
 from hcq.amd.abi.pointers import pointers_of
-from hcq.emu.amd import kfd_calls, kfd_dmabuf, kfd_memory
+from hcq.emu.amd import kfd_calls, kfd_dmabuf, kfd_memory, sysfs
 from hcq.emu.amd.gpu import EmulatedGpu
 from hcq.emu.amd.kfd_process import KfdProcess
-from hcq.emu.amd.kfd_topology import EmulatedNode, files, make_nodes
+from hcq.emu.amd.kfd_topology import DEVICE, KFD_MAJOR, EmulatedNode, files, make_nodes
 from hcq.emu.amd.memory import PAGE
 from hcq.emu.amd.render_node import RenderNode
 from hcq.emu.amd.spec import USUAL_KFD, Spec, parse
-from hcq.emu.backing import DeviceMemory
+from hcq.emu.amd.sysfs import DRM_MAJOR
+from hcq.emu.backing import NODE_BYTES, DeviceMemory
 from hcq.emu.kernel import DeviceNode, File, Kernel, Process, Refusal
 from hcq.emu.watched_call import watched
 from hcq.kernel_observer import KernelObserver
 
-KFD_MAJOR, DRM_MAJOR = 511, 226  # the KFD's is given out when it is loaded, from the highest down
 ANSWERS = kfd_calls.ANSWERS | kfd_memory.ANSWERS | kfd_dmabuf.ANSWERS
 SINCE = {
     "EXPORT_DMABUF": 12,
@@ -67,7 +67,11 @@ class KfdFile(File):
             self._create_process(process)
         whole = bytes(argument[:size]).ljust(call.size_bytes, b"\0")[: call.size_bytes]
         args = call.layout.decode(memoryview(whole).cast("I"))
-        result = answer(self.process, args).to_bytes()
+        if call is kfd.WAIT_EVENTS:  # it waits for what other threads do
+            result = answer(self.process, args).to_bytes()
+        else:
+            with self.process.lock:
+                result = answer(self.process, args).to_bytes()
         if call.direction & kfd.READ:
             argument[: min(size, len(result))] = result[:size]
         return 0
@@ -114,8 +118,11 @@ def _drm_nodes(node: EmulatedNode) -> dict[str, int]:
 class EmulatedKfd(Kernel):
     """The driver: its GPUs, and what it keeps for each process."""
 
-    folders = (
+    folders: tuple[str, ...] = (
+        "/sys/class/drm/",
+        "/sys/class/kfd/",
         "/sys/devices/virtual/kfd/",
+        f"{DEVICE}/proc/",  # a process is shown there by newer drivers; here none is
         "/sys/module/amdgpu/",
         "/sys/module/amdgpu/holders/",
         "/sys/dev/char/226:",
@@ -126,10 +133,13 @@ class EmulatedKfd(Kernel):
 
     def __init__(self, specs: list[Spec]) -> None:
         self.topology = make_nodes(specs)
-        self.memory = DeviceMemory("kfd")
+        self.memory = DeviceMemory("kfd", NODE_BYTES)
         self.lock = threading.Lock()
         self.lines: list[str] = []
-        self._files = files(self.topology)
+        self._files = files(self.topology) | sysfs.MACHINE
+        for node in self.topology:
+            self._files |= sysfs.files(node)
+            self.folders += sysfs.folders(node)
         self.gpus = {node.gpu_id: EmulatedGpu(node, self.lines.append, self.memory) for node in self.topology}
         self.minor = specs[0].kfd_minor if specs else USUAL_KFD
         self.processes: dict[Process, KfdProcess] = {}
@@ -183,6 +193,12 @@ class EmulatedKfd(Kernel):
 
     def files(self) -> Mapping[str, bytes | str]:
         return self._files
+
+    def live(self) -> Mapping[str, Callable[[], bytes]]:
+        found: dict[str, Callable[[], bytes]] = {}
+        for node in self.topology:
+            found |= sysfs.live(node, self.gpus[node.gpu_id])
+        return found
 
     def describe(self) -> list[str]:
         return [

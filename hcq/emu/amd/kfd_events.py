@@ -42,6 +42,9 @@ UNMAPPED_LIMIT = (
 )
 FIRST_OTHER_ID = 0x40000000  # KFD_FIRST_NONSIGNAL_EVENT_ID
 DATA_BYTES = 4 * EventData.length_words
+MAX_WAITERS = (
+    4 << 20
+) // 56  # of one wait: kcalloc gives 4 MiB at most, and struct kfd_event_waiter has 56 bytes
 WITH_SLOT = (EventType.SIGNAL, EventType.DEBUG_EVENT)
 INTERRUPTED_SECONDS = 0.05  # how often a wait asks whether anybody still waits
 
@@ -259,6 +262,8 @@ class Events:
         """kfd_wait_on_events: for any or all of the events in the caller's array, and fill in what fired."""
         if args.num_events and not args.events_ptr:
             raise Refusal(errno.EFAULT)
+        if args.num_events > MAX_WAITERS:
+            raise Refusal(errno.ENOMEM)  # alloc_event_waiters
         array = process.read(args.events_ptr, DATA_BYTES * args.num_events)
         asked = [array[at : at + DATA_BYTES] for at in range(0, len(array), DATA_BYTES)]
         end = None if args.timeout == FOREVER_MS else time.monotonic() + args.timeout / 1000

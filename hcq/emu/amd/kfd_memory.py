@@ -17,7 +17,7 @@ from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags, MmapType
 from hcq.emu.amd.caches import is_uncached
 from hcq.emu.amd.kfd_answers import Answers, changed
-from hcq.emu.amd.kfd_process import KfdProcess
+from hcq.emu.amd.kfd_process import OF_HOST, KfdProcess
 from hcq.emu.amd.memory import PAGE, BufferObject
 from hcq.emu.amd.process_gpu import ProcessGpu
 from hcq.emu.backing import Backing
@@ -34,7 +34,8 @@ def alloc_memory(process: KfdProcess, args: kfd.AllocMemoryOfGpuArgs) -> Packet:
     """kfd_ioctl_alloc_memory_of_gpu: a buffer object at an address, not mapped yet.
 
     USERPTR takes pages of the process instead of new ones; `mmap_offset` says where they are. An object at address 0
-    has no address: it cannot be mapped.
+    has no address: it cannot be mapped. No more than there is, of the GPU's or the host's.
+    (amdgpu_amdkfd_reserve_mem_limit)
     """
     gpu = process.gpu(args.gpu_id)
     flags = AllocFlags(args.flags)
@@ -52,9 +53,19 @@ def alloc_memory(process: KfdProcess, args: kfd.AllocMemoryOfGpuArgs) -> Packet:
     if place == AllocFlags.USERPTR and (not args.mmap_offset or args.mmap_offset % PAGE):
         raise Refusal(errno.EINVAL)
     size = -(-args.size // PAGE) * PAGE
-    backing, user = _bytes_behind(process, gpu, place, size, args.mmap_offset)
-    if place == AllocFlags.VRAM and not gpu.gpu.take_vram(size):
+    if place == AllocFlags.VRAM:
+        take, give = gpu.gpu.take_vram, gpu.gpu.give_vram
+    else:
+        take, give = gpu.gpu.take_host, gpu.gpu.give_host
+    is_counted = bool(place & (AllocFlags.VRAM | OF_HOST))
+    if is_counted and not take(size):
         raise Refusal(errno.ENOMEM)
+    try:
+        backing, user = _bytes_behind(process, gpu, place, size, args.mmap_offset)
+    except BaseException:
+        if is_counted:
+            give(size)
+        raise
     offset = args.mmap_offset
     if place == AllocFlags.DOORBELL:
         offset = process.mmap_offset(MmapType.DOORBELL, gpu.gpu_id, backing)

@@ -23,6 +23,8 @@ from hcq.emu.backing import Backing, DeviceMemory
 from hcq.emu.kernel import Process, Refusal
 from hcq.kernel_observer import KernelObserver
 
+OF_HOST = AllocFlags.GTT | AllocFlags.USERPTR  # memory of the host
+
 
 class KfdProcess:
     """All that the driver keeps for one process. `gpus` are by the id that names a GPU in ioctls."""
@@ -32,7 +34,7 @@ class KfdProcess:
     ) -> None:
         self.process = process
         self.minor = minor  # version of the driver's interface
-        self.lock = threading.RLock()
+        self.lock = threading.RLock()  # held by every call but a wait, as the driver's mutex of a process
         self.events = Events(self.kick, minor >= 14, kfd_memory, process.maps_by_itself)
         self.gpus = {
             gpu_id: ProcessGpu(gpu, self.events, kfd_memory, process.pid) for gpu_id, gpu in gpus.items()
@@ -86,6 +88,14 @@ class KfdProcess:
             raise Refusal(errno.EINVAL)
         return found
 
+    def object_at(self, gpu_id: int, offset: int) -> BufferObject | None:
+        """The buffer object that a render node shows at this offset, if it is mapped by that GPU."""
+        with self.lock:
+            for bo in self.objects.values():
+                if bo.mmap_offset == offset and bo.is_mapped_by(gpu_id):
+                    return bo
+        return None
+
     def keep(self, gpu_id: int, make: Callable[[int], BufferObject]) -> BufferObject:
         """A new buffer object of a GPU: `make` gets its handle."""
         with self.lock:
@@ -95,9 +105,14 @@ class KfdProcess:
 
     def drop(self, bo: BufferObject) -> None:
         """Forget a buffer object."""
-        del self.objects[bo.handle & 0xFFFFFFFF]
-        if bo.flags & AllocFlags.VRAM and not bo.is_imported:
+        with self.lock:
+            del self.objects[bo.handle & 0xFFFFFFFF]
+        if bo.is_imported:
+            return
+        if bo.flags & AllocFlags.VRAM:
             self.gpus[bo.gpu_id].gpu.give_vram(bo.size_bytes)
+        elif bo.flags & OF_HOST:
+            self.gpus[bo.gpu_id].gpu.give_host(bo.size_bytes)
 
     def release(self) -> None:
         """The process is gone: queues end, in the middle of a kernel if need be, and memory is given back."""

@@ -3,7 +3,8 @@
 In       a Spec for each GPU
 Out      the text of every file below the topology's folder, and of the amdgpu module's
 Changes  nothing
-Next     spec.py (what a GPU is), kfd.py (who serves these files), kfd_queues.py (sizes that follow from these figures)
+Next     spec.py (what a GPU is), sysfs.py (its other files), kfd.py (who serves these), kfd_queues.py (sizes that
+         follow from these figures)
 Source   kfd_topology.c: node_show, mem_show, kfd_cache_show, iolink_show; kfd_crat.h: types and flags
 
 Sizes decide how much scratch memory and how large a context save area a driver allocates, and how wide a grid AMD's own
@@ -18,11 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hcq.amd.abi.targets import HAS_FEATURES
-from hcq.emu.amd import ip_discovery
 from hcq.emu.amd.spec import LDS_BYTES, Spec
 from hcq.errors import UsageError
 
-ROOT = "/sys/devices/virtual/kfd/kfd/topology"
+DEVICE = "/sys/devices/virtual/kfd/kfd"
+ROOT = f"{DEVICE}/topology"
+KFD_MAJOR = 511  # given out when it is loaded, from the highest down
 FIRST_RENDER_MINOR = 128
 VRAM_BYTES = 16 << 30  # only what is touched takes memory
 FIRST_GPU_ID, GPU_ID_STEP = 0x5A3C, 0x3D2B  # ids are hashes: nothing follows from their order
@@ -156,9 +158,9 @@ def _real(path: str) -> bytes:
         return b""
 
 
-def files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
-    """Path -> contents."""
-    found = {
+def files(nodes: list[EmulatedNode]) -> dict[str, bytes | str]:
+    """Path -> contents, or where a symbolic link leads."""
+    found: dict[str, bytes | str] = {
         "/sys/module/amdgpu/initstate": b"live\n",
         "/sys/module/amdgpu/version": b"6.8.5\n",
         "/sys/module/amdgpu/parameters/cwsr_enable": b"1\n",
@@ -167,6 +169,10 @@ def files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
         "/sys/module/amdgpu/coresize": b"%d\n" % MODULE_BYTES,
         # rocminfo before 6.0 asks lsmod for it
         "/proc/modules": _real("/proc/modules") + b"amdgpu %d 0 - Live 0x0000000000000000\n" % MODULE_BYTES,
+        "/sys/class/kfd/kfd": "../../devices/virtual/kfd/kfd",
+        f"{DEVICE}/uevent": b"MAJOR=%d\nMINOR=0\nDEVNAME=kfd\n" % KFD_MAJOR,
+        f"{DEVICE}/dev": b"%d:0\n" % KFD_MAJOR,
+        f"{DEVICE}/subsystem": "../../../../class/kfd",
         f"{ROOT}/generation_id": b"2\n",
         f"{ROOT}/system_properties": b"platform_oem 0\nplatform_id 0\nplatform_rev 0\n",
         **_cpu_files(nodes),
@@ -181,20 +187,6 @@ def files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
         found[f"{folder}/io_links/0/properties"] = lines(link(node.index, 0))
         for index, cache in enumerate(caches(node)):
             found[f"{folder}/caches/{index}/properties"] = lines(cache)
-        # libdrm tells GPUs apart by their primary nodes
-        drm = f"/sys/dev/char/226:{node.render_minor}/device"
-        found[f"{drm}/drm/renderD{node.render_minor}/dev"] = f"226:{node.render_minor}\n".encode()
-        found[f"{drm}/drm/card{node.card_minor}/dev"] = f"226:{node.card_minor}\n".encode()
-        found[f"{drm}/vendor"] = b"0x1002\n"
-        found[f"{drm}/device"] = f"0x{node.spec.size.device_id:04x}\n".encode()
-        found[f"{drm}/revision"] = b"0x00\n"
-        found[f"{drm}/subsystem_vendor"] = b"0x1002\n"
-        found[f"{drm}/subsystem_device"] = b"0x0000\n"
-        found[f"{drm}/uevent"] = (
-            f"DRIVER=amdgpu\nPCI_ID=1002:{node.spec.size.device_id:04X}\n"
-            f"PCI_SLOT_NAME=0000:{node.location_id >> 8:02x}:00.0\n"
-        ).encode()
-        found |= ip_discovery.files(node.spec.chip.arch, node.render_minor)
     return found
 
 

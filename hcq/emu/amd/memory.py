@@ -207,8 +207,9 @@ class GpuVm(AddressSpace):
 
     def fill(self, dst: int, pattern: bytes, size_bytes: int) -> None:
         """Repeat a pattern over a range. Raises PageFault."""
+        targets = self.pieces(dst, size_bytes, "write")  # before memory is taken for what is to be there
         whole = np.frombuffer(pattern * -(-size_bytes // len(pattern)), np.uint8)[:size_bytes]
         at = 0
-        for target in self.pieces(dst, size_bytes, "write"):
+        for target in targets:
             target[:] = whole[at : at + len(target)]
             at += len(target)

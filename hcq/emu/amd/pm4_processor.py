@@ -177,6 +177,22 @@ class Pm4Engine:
         (self.vm.store64 if packet.count_sel else self.vm.store32)(packet.destination, value)
         return True
 
+    @on(pm4.DmaData)
+    def dma_data(self, packet: pm4.DmaData) -> bool:
+        """DMA_DATA: copy between places in memory, or fill with a word; addresses rise."""
+        sources, targets = (pm4.DmaSrc.MEMORY, pm4.DmaSrc.TC_L2), (pm4.DmaDst.MEMORY, pm4.DmaDst.TC_L2)
+        is_fill = packet.src_sel == pm4.DmaSrc.DATA
+        if (not is_fill and packet.src_sel not in sources) or packet.dst_sel not in targets:
+            raise self.queue.stop(f"{packet!r}: a user's queue copies memory, or fills it with a word")
+        if packet.sas or packet.das or packet.saic or packet.daic:
+            raise self.queue.stop(f"{packet!r}: registers and addresses that stand still are not emulated")
+        if is_fill:
+            word = (packet.source & 0xFFFFFFFF).to_bytes(4, "little")
+            self.vm.fill(packet.destination, word, packet.byte_count)
+        elif packet.byte_count:
+            self.vm.copy(packet.destination, packet.source, packet.byte_count)
+        return True
+
     @on(pm4.WaitRegMem, pm4.WaitRegMem64)
     def wait_reg_mem(self, packet: Any) -> bool:
         """WAIT_REG_MEM: False, and the packet is looked at again, until memory has the value."""

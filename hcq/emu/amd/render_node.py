@@ -83,8 +83,7 @@ class RenderNode(File):
 
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
         """Any buffer object, public or not: the kernel's NO_CPU_ACCESS went from such memory in 2021."""
-        own = (bo for bo in self.process.objects.values() if bo.is_mapped_by(self.node.gpu_id))
-        bo = next((bo for bo in own if bo.mmap_offset == offset), None)
+        bo = self.process.object_at(self.node.gpu_id, offset)
         if bo is None:
             raise Refusal(errno.EINVAL)
         if size_bytes > bo.size_bytes:

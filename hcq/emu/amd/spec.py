@@ -14,18 +14,20 @@ The figures are derived here, and not taken from the driver's own (hcq/amd/chip.
     amd:gfx1100:private      the host sees none of its memory (no large BAR)
     amd:gfx1100:caches       what is not acquired is old, what is not released is hidden
     amd:gfx1100:cu=8         so many compute units, of each XCC; without it as many as such a GPU has
+    amd:gfx942:mi300x        a whole MI300X: 8 XCCs of 38 compute units each, and not half of them
     amd:gfx1100:drift=-50    its clock loses 50 ns in a millisecond of the host's
     amd:gfx1100:kfd=1.14     the kernel driver's interface: what it knows, and how strict it is, differs (1.11 to 1.19)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hcq.amd.abi import sdma
 from hcq.amd.abi.registers import Register
 from hcq.emu.words import flag, number, parse_word, ppm
+from hcq.errors import UsageError
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
 LDS_BYTES = 64 << 10
@@ -57,9 +59,13 @@ SIZES = {  # AMD's data sheets; device ids: pci.ids
 
 @dataclass(frozen=True)
 class Chip:
-    """One architecture. The last two characters of its name are the minor version and the stepping."""
+    """One architecture. The last two characters of its name are the minor version and the stepping.
+
+    xccs   how many dies share one queue
+    """
 
     arch: str
+    xccs: int = 1
 
     @property
     def size(self) -> Size:
@@ -75,11 +81,6 @@ class Chip:
     def gfx_target_version(self) -> int:
         """The architecture as the topology's properties have it: gfx90a -> 90010."""
         return 10000 * self.family + 100 * int(self.arch[-2], 16) + int(self.arch[-1], 16)
-
-    @property
-    def xccs(self) -> int:
-        """How many dies share one queue."""
-        return 4 if self.arch == "gfx942" else 1
 
     @property
     def rsrc3(self) -> int:
@@ -115,7 +116,8 @@ class Chip:
         return 1 << 30
 
 
-CHIPS = {arch: Chip(arch) for arch in ARCHITECTURES}
+USUAL_XCCS, MI300X_XCCS = 4, 8  # of gfx942: half of a part is quicker to emulate
+CHIPS = {arch: Chip(arch, USUAL_XCCS if arch == "gfx942" else 1) for arch in ARCHITECTURES}
 
 
 @dataclass(frozen=True)
@@ -150,12 +152,24 @@ def parse(word: str) -> Spec:
     chip, options = parse_word(
         word,
         CHIPS,
-        {"seed": number, "private": flag, "caches": flag, "cu": units, "kfd": kfd_minor, "drift": ppm},
+        {
+            "seed": number,
+            "private": flag,
+            "caches": flag,
+            "cu": units,
+            "kfd": kfd_minor,
+            "drift": ppm,
+            "mi300x": flag,
+        },
         "seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old), "
         f"cu=NUMBER (compute units of each XCC: even, {MIN_UNITS} to {MAX_UNITS}), "
-        "drift=PPM (of its clock), "
+        f"mi300x (a whole one: gfx942 with {MI300X_XCCS} XCCs), drift=PPM (of its clock), "
         f"kfd=1.NUMBER (the kernel driver's interface, 1.{OLDEST_KFD} to 1.{NEWEST_KFD})",
     )
+    if "mi300x" in options:
+        if chip.arch != "gfx942":
+            raise UsageError(f"HCQ_EMULATE={word}: an MI300X is a gfx942, no {chip.arch}.")
+        chip = replace(chip, xccs=MI300X_XCCS)
     return Spec(
         chip,
         options.get("seed"),

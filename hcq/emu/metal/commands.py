@@ -202,7 +202,7 @@ class ComputeEncoder(Encoder):
     def __init__(self, buffer: CommandBuffer) -> None:
         super().__init__(buffer)
         self.pipeline: Pipeline | None = None
-        self.table: dict[int, tuple[Buffer, int] | bytes] = {}
+        self.table: dict[int, tuple[Buffer | None, int] | bytes] = {}
 
     @answers(messages.SET_PIPELINE, "MTLComputePipelineState")
     def _set_pipeline(self, pipeline: Pipeline) -> None:
@@ -210,9 +210,12 @@ class ComputeEncoder(Encoder):
         self.buffer.keep(pipeline)
         self.pipeline = pipeline
 
-    @answers(messages.SET_BUFFER, "MTLBuffer")
-    def _set_buffer(self, buffer: Buffer, offset: int, index: int) -> None:
+    @answers(messages.SET_BUFFER, "MTLBuffer?")
+    def _set_buffer(self, buffer: Buffer | None, offset: int, index: int) -> None:
         self._check_index(messages.SET_BUFFER, index)
+        if buffer is None:
+            self.table[index] = None, 0
+            return
         if offset >= buffer.size:
             raise self.refuse(
                 f"{messages.SET_BUFFER}: offset {offset} is beyond the buffer's {buffer.size} bytes."
@@ -262,7 +265,13 @@ class ComputeEncoder(Encoder):
                 raise self.refuse(
                     f"{messages.DISPATCH}: {what.name} is memory that is written; bind a buffer."
                 )
-            data = bound if isinstance(bound, bytes) else bound[0].data[bound[1] :]
+            if isinstance(bound, bytes):
+                data: Binding = bound
+            elif bound[0] is not None:
+                data = bound[0].data[bound[1] :]
+            else:
+                bindings[index] = b""  # nil: any element of it is beyond its end
+                continue
             if len(data) < what.size_bytes:
                 raise self.refuse(
                     f"{messages.DISPATCH}: {what.name} takes {what.size_bytes} bytes, and {len(data)} are bound."

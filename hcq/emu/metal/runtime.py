@@ -91,7 +91,7 @@ class Runtime(Kernel):
 
     folders: tuple[str, ...] = ()
     environment: ClassVar[Mapping[str, str]] = {}
-    libraries: ClassVar[tuple[str, ...]] = (messages.LIBOBJC, messages.METAL)
+    libraries: ClassVar[tuple[str, ...]] = (messages.LIBOBJC, messages.METAL, messages.CORE_GRAPHICS)
 
     def __init__(
         self,
@@ -112,6 +112,7 @@ class Runtime(Kernel):
         self._classes: dict[str, int] = {}
         self._class_names: dict[int, str] = {}
         self._pools = threading.local()
+        self._has_core_graphics = False
 
     # ------------------------------------------------------------ objects
 
@@ -181,7 +182,7 @@ class Runtime(Kernel):
     # ------------------------------------------------------------ calls
 
     def invoke(self, library: str, function: str, encoding: str, *arguments: Any) -> Any:
-        """Call a function of libobjc or Metal."""
+        """Call a function of libobjc, Metal or Core Graphics."""
         if self.pid != os.getpid():
             raise self.refuse(f"{function}: Metal's objects do not live on in a child of fork.")
         if function == messages.SEND:
@@ -213,7 +214,14 @@ class Runtime(Kernel):
     def _copy_all_devices(self) -> int:
         return self.copy_devices(self).handle
 
+    def _color_space_type(self) -> int:
+        self._has_core_graphics = True
+        return COLOR_SPACE_TYPE_ID
+
     def _create_system_default_device(self) -> int:
+        """None in a program that has not loaded Core Graphics, as Apple's page of the function says."""
+        if not self._has_core_graphics:
+            return 0
         return self.default_device(self).handle
 
     def _send(self, encoding: str, receiver: int, selector: int, *arguments: Any) -> Any:
@@ -316,7 +324,9 @@ class Runtime(Kernel):
         return list(self.lines)
 
 
+COLOR_SPACE_TYPE_ID = 0x10D  # nobody looks at it
 _FUNCTIONS: dict[str, tuple[messages.Function, Callable[..., Any]]] = {
+    messages.COLOR_SPACE_TYPE.name: (messages.COLOR_SPACE_TYPE, Runtime._color_space_type),
     messages.GET_CLASS.name: (messages.GET_CLASS, Runtime._class),
     messages.REGISTER_NAME.name: (messages.REGISTER_NAME, Runtime._register),
     messages.PUSH_POOL.name: (messages.PUSH_POOL, Runtime._push),

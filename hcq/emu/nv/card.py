@@ -36,7 +36,7 @@ class Card:
         self.is_attached = False
         self.video_memory_used = 0
         self.random = None if spec.seed is None else random.Random(spec.seed)
-        self.usermode = Backing(USERMODE_BYTES, DeviceMemory("nvidia registers"))
+        self.usermode = Backing(USERMODE_BYTES, DeviceMemory("nvidia registers", USERMODE_BYTES))
         self.registers = self.usermode.data.view("<u4")
         self.began_ns = time.monotonic_ns()
         self.clock_offset = time.time_ns() - time.monotonic_ns()  # PTIMER is set to the time of day

@@ -65,6 +65,7 @@ class Channel:
         self.token = card.token_of(number, group.engine_type)
         self.classes: set[int] = set()  # of the engine objects allocated on it
         self.pending: list[Pending] = []
+        self.last_engine: object = None  # that methods were sent to
         self.is_rung = False
         self.is_ending = False  # what it runs is to be given up
         self.is_stopped = False  # it is off the runlist for good
@@ -97,10 +98,14 @@ class Channel:
         one.act()
         return True
 
-    def finish(self, engine: object = None) -> None:
-        """Until an engine, or all of them, have nothing left to do."""
-        while any(engine is None or one.engine is engine for one in self.pending):
+    def finish(self, engine: object) -> None:
+        """Until an engine has nothing left to do."""
+        while any(one.engine is engine for one in self.pending):
             self.finish_one()
+
+    def wait_for_idle(self) -> None:
+        """What the front end waits for: the engine that methods were last sent to, and no other (dev_pbdma.ref)."""
+        self.finish(self.last_engine)
 
     # ------------------------------------------------------------ the end
 

@@ -130,6 +130,8 @@ class ComputeProcessor(Engine):
 
     def _windows(self) -> Windows:
         """What the channel has said of its windows and of local memory."""
+        kind = self.accepted[compute.SetShaderLocalMemoryNonThrottledC.at].method
+        counts = kind.decode([self.word(kind)]).values
         return Windows(
             self.address(compute.SetShaderSharedMemoryWindowA, compute.SetShaderSharedMemoryWindowB),
             self.address(compute.SetShaderLocalMemoryWindowA, compute.SetShaderLocalMemoryWindowB),
@@ -137,6 +139,9 @@ class ComputeProcessor(Engine):
             self.address(
                 compute.SetShaderLocalMemoryNonThrottledA, compute.SetShaderLocalMemoryNonThrottledB
             ),
+            counts["max_sm_count"],
+            counts.get("max_plural_tpc_gpc_count", 0),
+            counts.get("max_singleton_tpc_gpc_count", 0),
         )
 
     def _dependents(self, qmd: Qmd) -> list[tuple[int, Qmd | None]]:

@@ -92,6 +92,8 @@ class EmulatedGpu(Card, Worker[Channel]):
         is_interrupted, channel.is_ending = channel.is_ending, True
         with self.visit():
             channel.is_ending = is_interrupted
+            if channel.token in self.fronts:
+                self.fronts[channel.token].save()
             channel.notify(Removal("UVM stopped it"))
 
     def _has_work(self, channel: Channel) -> bool:

@@ -4,7 +4,10 @@ In       methods below 0x100
 Out      semaphores released, reduced or waited for; waiting for engines; memory operations
 Changes  memory that semaphores are in
 Next     pbdma.py (who calls), hcq/nv/abi/host_methods.py (the declarations), semaphores.py (what a release stores)
-Source   clc56f.h, clc86f.h
+Source   clc56f.h, clc86f.h; dev_pbdma.ref (GA100): WFI idles the engine that methods were last sent to
+
+Hardware also waits for idle where methods go on to another engine, to or from subchannel 4 (dev_ram.ref). Nothing here
+does: a driver has to order its engines by semaphores, or by WFI while it still speaks to the one that works.
 
 There are no caches and no TLB to speak of here: memory operations are checked, and have nothing to do.
 """
@@ -96,14 +99,14 @@ class HostProcessor(Engine):
         view = self.channel.view
         if method.operation == SemExecuteOperation.RELEASE:
             if method.release_wfi:
-                self.channel.finish()
+                self.channel.wait_for_idle()
             has_timestamp = bool(method.release_timestamp)
             self.at(va, size, has_timestamp)
             now = self.channel.card.time_ns() if has_timestamp else None
             semaphores.release(view, va, payload, size, now, UNIT)
         elif method.operation == SemExecuteOperation.REDUCTION:
             if method.release_wfi:
-                self.channel.finish()
+                self.channel.wait_for_idle()
             how = host.Reduction(method.reduction).name  # the numbers of the older semaphore: IMIN is MIN
             is_signed = method.reduction_format == host.Format.SIGNED
             semaphores.reduce(view, self.at(va, size), how, payload, size, is_signed, UNIT)
@@ -119,7 +122,7 @@ class HostProcessor(Engine):
         view = self.channel.view
         if method.operation == SemaphoredOperation.RELEASE:
             if method.release_wfi == host.ReleaseWfi.EN:
-                self.channel.finish()
+                self.channel.wait_for_idle()
             has_timestamp = method.release_size == host.ReleaseSize.SIZE_16BYTE
             now = self.channel.card.time_ns() if has_timestamp else None
             semaphores.release(view, self.at(va, 4, has_timestamp), payload, 4, now, UNIT)
@@ -141,13 +144,13 @@ class HostProcessor(Engine):
 
     @on(host.Wfi)
     def wfi(self, method: host.Wfi) -> None:
-        """WFI: the channel's engines finish what they have."""
-        self.channel.finish()
+        """WFI: the engine that was sent methods last finishes what it has; the scope says of which of its groups."""
+        self.channel.wait_for_idle()
 
     @on(host.SetReference)
     def set_reference(self, method: host.SetReference) -> None:
-        """SET_REFERENCE: once the engines have finished, the count appears in USERD."""
-        self.channel.finish()
+        """SET_REFERENCE: once that engine has finished, the count appears in USERD."""
+        self.channel.wait_for_idle()
         self.channel.userd[USERD_REFERENCE // 4] = method.count
 
     @on(host.MemOpD)

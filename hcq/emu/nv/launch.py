@@ -24,9 +24,8 @@ from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, Kerne
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
-from hcq.emu.nv.shader.parser import parse
-from hcq.emu.nv.shader.run import Kernel, Report
-from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPCS_PER_GPC, Chip, Spec
+from hcq.emu.nv.shader.run import Kernel, Report, parsed
+from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
 from hcq.emu.traffic import LEAST_STEPS, Tally
 from hcq.errors import UsageError
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
@@ -58,12 +57,16 @@ class Code(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """What a channel has said: where the generic windows begin; where local memory is, and how much of it a TPC has."""
+    """What a channel has said: where the generic windows begin; where local memory is, how much of it a TPC has, for
+    how many of them, and for how many GPCs with several TPCs and with one (0: not said)."""
 
     shared: int
     local: int
     local_memory: int
     local_bytes_per_tpc: int
+    tpcs: int = 0
+    plural_gpcs: int = 0
+    singleton_gpcs: int = 0
 
 
 class Bank0(NamedTuple):
@@ -74,6 +77,7 @@ class Bank0(NamedTuple):
     bank       before sm_90: the bank's own address, and elsewhere the offset of the parameters' end
     params     from sm_90 on: the parameters' address, and behind it that of their end
     clusters   from sm_90 on, three words each: blocks of a cluster; 1 / these; clusters of the grid
+    envregs    %envreg registers in a row: (number of the first, how many, where)
     """
 
     ntid: int
@@ -87,13 +91,22 @@ class Bank0(NamedTuple):
     param_end: int = 0
     params: int = 0
     clusters: tuple[int, int, int] = (0, 0, 0)
+    envregs: tuple[tuple[int, int, int], ...] = ()
 
 
 BANKS = {
-    3: Bank0(0x000, 0x00C, 0x018, 0x020, 0x028, 0x050, 0x120, bank=0x040, param_end=0x12C),
-    4: Bank0(0x000, 0x00C, 0, 0x020, 0x028, 0x0D0, 0x068, params=0x198, clusters=(0x144, 0x150, 0x15C)),
-    5: Bank0(0x360, 0x370, 0, 0x2F8, 0x37C, 0x120, 0x278, params=0x348, clusters=(0x2A0, 0x2B0, 0x2C0)),
-}
+    3: Bank0(
+        0x000, 0x00C, 0x018, 0x020, 0x028, 0x050, 0x120, bank=0x040, param_end=0x12C, envregs=((0, 32, 0x088),)
+    ),
+    4: Bank0(
+        0x000, 0x00C, 0, 0x020, 0x028, 0x0D0, 0x068, params=0x198, clusters=(0x144, 0x150, 0x15C),
+        envregs=((0, 32, 0x040),),
+    ),
+    5: Bank0(
+        0x360, 0x370, 0, 0x2F8, 0x37C, 0x120, 0x278, params=0x348, clusters=(0x2A0, 0x2B0, 0x2C0),
+        envregs=((0, 16, 0x250), (16, 16, 0x0D0)),
+    ),
+}  # fmt: skip
 PARAM_READERS = ("cvta.param", "cvta.to.param", "isspacep.param")
 CONST_READERS = ("cvta.const", "cvta.to.const", "isspacep.const", "isspacep.global")
 COOPERATIVE_BYTES = 288  # of the slot, as cooperative_groups/details/memory.h demands
@@ -141,15 +154,17 @@ class Shader:
         code = self._code(view, program, counts)
         kernel = code.kernel
         grid, block = grid_of(qmd), block_of(qmd)
-        bank = self._bank0(view, qmd)
+        needs_bank = qmd.value("constant_buffer_valid_0") or not is_lone_exit(kernel)
+        bank = self._bank0(view, qmd) if needs_bank else b""
         self._check_windows(view, windows, program)
-        check_bank0(self.chip, qmd, code, bank, windows)
+        if needs_bank:
+            check_bank0(self.chip, qmd, code, bank, windows)
         if any(view.read(program, CODE_BYTES, CONSTANTS)):  # zeros stand for the code where there is only PTX
             check_constants(qmd, code)
         dynamic = self._shared(qmd, kernel, program)
         self._check_local_memory(qmd, view, windows)
         at = self.chip.param_offset_of(kernel.param_bytes)
-        if at + kernel.param_bytes > len(bank):
+        if needs_bank and at + kernel.param_bytes > len(bank):
             raise LaunchError(
                 f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
                 f"{kernel.param_bytes} bytes of parameters at {at:#x}"
@@ -157,7 +172,10 @@ class Shader:
         params = bank[at : at + kernel.param_bytes]
         memory = view if self.data is None else self.data.over(view)
         memory.take_missed()
-        sample = counters.sample() if counts else 0
+        envregs = envregs_of(qmd, bank)
+        # a cooperative grid's blocks are given an address to meet at
+        together = bool(envregs["envreg1"] | envregs["envreg2"])
+        sample = counters.sample() if counts and not together else 0
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
         run = functools.partial(
             kernel.run,
@@ -169,6 +187,8 @@ class Shader:
             shared_window=windows.shared,
             local_window=windows.local,
             interrupted=interrupted,
+            specials=envregs,
+            together=together,
         )
         try:
             report = run(step_limit=self.spec.step_limit, tally=tally, sample=sample)
@@ -292,8 +312,33 @@ class Shader:
                 f"{needed:#x} bytes per TPC; SET_SHADER_LOCAL_MEMORY_NON_THROTTLED gave "
                 f"{windows.local_bytes_per_tpc:#x}"
             )
+        check_local_counts(windows)
         for _ in view.spans(windows.local_memory, windows.local_bytes_per_tpc * TPCS, Access.WRITE, THREADS):
             pass
+
+
+def is_lone_exit(kernel: Kernel) -> bool:
+    """Whether a kernel does nothing but end: it reads nothing of constant bank 0."""
+    return not kernel.param_bytes and len(kernel.function.body) <= 1
+
+
+def check_local_counts(windows: Windows) -> None:
+    """Local memory is given to as many units as SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C says: fewer than there are
+    would leave some without. The counts of GPCs may be left out; that they are what their names say is our inference.
+    """
+    of_gpcs = [mask.bit_count() for mask in TPC_MASKS]
+    several = sum(count > 1 for count in of_gpcs)
+    said = windows.plural_gpcs or windows.singleton_gpcs
+    for name, given, least in (
+        ("MAX_SM_COUNT", windows.tpcs, TPCS),
+        ("MAX_PLURAL_TPC_GPC_COUNT", windows.plural_gpcs, several if said else 0),
+        ("MAX_SINGLETON_TPC_GPC_COUNT", windows.singleton_gpcs, len(of_gpcs) - several if said else 0),
+    ):
+        if given < least:
+            raise LaunchError(
+                f"Graphics SKEDCHECK: a kernel with local memory, and SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C.{name} "
+                f"is {given}; this GPU has {least}"
+            )
 
 
 def check_bank0(chip: Chip, qmd: Qmd, code: Code, bank: bytes, windows: Windows) -> None:
@@ -346,6 +391,15 @@ def check_bank0(chip: Chip, qmd: Qmd, code: Code, bank: bytes, windows: Windows)
             )
     if "%reserved_smem_offset" in code.text:
         check_reserved(chip, qmd, bank, at.reserved)
+
+
+def envregs_of(qmd: Qmd, bank: bytes) -> dict[str, int]:
+    """The driver's own special registers, which are words of constant bank 0."""
+    return {
+        f"envreg{first + number}": value
+        for first, count, at in BANKS[qmd.version].envregs
+        for number, value in enumerate(struct.unpack_from(f"<{count}I", bank, at))
+    }
 
 
 def check_reserved(chip: Chip, qmd: Qmd, bank: bytes, at: int) -> None:
@@ -439,6 +493,9 @@ def check_launch(chip: Chip, qmd: Qmd) -> None:
         allowed = (QmdType.GRID_CTA,) if isinstance(qmd, QmdV5) else (QmdType.GRID_CTA, QmdType.QUEUE)
         if kind not in allowed:
             raise refuse(f"QMD_TYPE is {kind!r}; only GRID_CTA is emulated, clusters and queues are not")
+    sass = qmd.value("sass_version")
+    if sass not in (0, chip.sass_version):  # 0: a driver that does not say, as Mesa's
+        raise refuse(f"SASS_VERSION is {sass:#x}; the SMs are of {chip.sass_version:#x}")
     width, height, depth = block = block_of(qmd)
     threads = width * height * depth
     if not 0 < threads <= MAX_THREADS or depth > 64:
@@ -522,7 +579,7 @@ def _compiled(
     text: bytes, entry: str, symbols: tuple[tuple[str, int], ...], param_base: int, counts: bool
 ) -> Code:
     source = text.decode("utf-8", "replace")
-    module = parse(source)
+    module = parsed(text, param_base)
     constants = [
         (name, va, module.variables[name].size_bytes)
         for name, va in symbols

@@ -83,6 +83,11 @@ class Pbdma:
 
     def _write_get(self) -> None:
         """GP_GET for the host; with a seed it is late, but it arrives before the channel is idle."""
+        if not self.channel.card.spec.is_get_late:
+            self.save()
+
+    def save(self) -> None:
+        """What is written back when the channel is taken off the GPU."""
         self.channel.userd[USERD_GP_GET // 4] = self.get
 
     def _control(self, entry: GpControl) -> None:
@@ -130,6 +135,7 @@ class Pbdma:
             engine = self.bound.get(subchannel)
             if engine is None:
                 raise HostError(f"method {address:#06x} on subchannel {subchannel}, where no class is bound")
+            self.channel.last_engine = engine
             engine.write(address, word)
         elif address == SET_OBJECT_AT:
             self._bind(subchannel, word)

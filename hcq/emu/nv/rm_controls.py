@@ -44,6 +44,7 @@ from hcq.nv.abi.ioctls import CONTROLS
 from hcq.nv.abi.status import NvStatus
 
 GPU_INVALID_ID = 0xFFFFFFFF
+MAX_GR_INFO = 64  # entries of a list: NV2080_CTRL_GR_INFO_MAX_SIZE is not much less in any release
 ATTACH_ALL = 0xFFFF  # NV0000_CTRL_GPU_ATTACH_ALL_PROBED_IDS
 P2P_CAPS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 6  # writes, reads, proprietary, over PCI
 GRCE = 1
@@ -235,6 +236,7 @@ def _fill_list(process: Process, at: int, count: int, values: dict[int, int]) ->
 def gr_info(call: Call) -> dict[str, int]:
     """Figures of the graphics engine, such as SMs and warps, by index."""
     check(call.params.grinfolist, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    check(call.params.grinfolistsize <= MAX_GR_INFO, NvStatus.NV_ERR_INVALID_ARGUMENT)
     chip = call.gpu.chip
     values = {
         12: chip.sm_version,

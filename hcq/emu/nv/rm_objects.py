@@ -18,6 +18,7 @@ from hcq.emu.nv.channel import Channel, Group, Setup
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE, HostPages, PageTable
 from hcq.emu.nv.spec import COPY_GRAPHICS_ENGINES, ENGINE_GR0, NV01_MEMORY_VIRTUAL, VIDEO_MEMORY_BYTES
+from hcq.emu.pages import HOST_BYTES
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.gpfifo import USERD_BYTES
 from hcq.nv.abi.status import NvStatus
@@ -238,8 +239,10 @@ def memory(call: Allocation) -> RmObject:
     size = -(-params.size // PAGE) * PAGE
     if is_video:
         check(gpu.video_memory_used + size <= VIDEO_MEMORY_BYTES, NvStatus.NV_ERR_NO_MEMORY)
+    else:
+        check(size <= HOST_BYTES, NvStatus.NV_ERR_NO_MEMORY)
     # what another process maps begins where its file does
-    backing = Backing(size, DeviceMemory("nvidia memory") if call.process.maps_by_itself else None)
+    backing = Backing(size, DeviceMemory("nvidia memory", size) if call.process.maps_by_itself else None)
     made = call.make(Memory)
     made.backing = backing
     if is_video:
@@ -255,6 +258,7 @@ def host_memory(call: Allocation, va: int, size_bytes: int) -> RmObject:
     """Pages of the process, from RM_ALLOC_MEMORY."""
     check(va and va % PAGE == 0, NvStatus.NV_ERR_INVALID_ADDRESS)
     size = -(-size_bytes // PAGE) * PAGE
+    check(size <= HOST_BYTES, NvStatus.NV_ERR_NO_MEMORY)
     pages = call.process.memory(va, size)
     made = call.make(Memory)
     made.backing = HostPages(pages)
@@ -322,7 +326,8 @@ def channel(call: Allocation) -> RmObject:
             space = client.find(params.hvaspace, VaSpace, NvStatus.NV_ERR_INVALID_OBJECT_HANDLE)
     check(params.huserdmemory_0, bad)
     userd = client.find(params.huserdmemory_0, Memory, NvStatus.NV_ERR_INVALID_OBJECT_HANDLE)
-    check(params.userdoffset_0 % USERD_BYTES == 0, bad)
+    # the memory's own alignment alone is looked at (kchannelCreateUserdMemDesc_GV100), and all memory here is of pages.
+    # What firmware makes of an offset of 4 or 256 is not known
     check(params.userdoffset_0 + USERD_BYTES <= userd.backing.size_bytes, bad)
     notifier = None
     if params.hobjecterror:

@@ -195,7 +195,7 @@ class RmState:
             for index, spec in enumerate(specs)
         ]
         names = "nvidiactl", "nvidia-uvm", *(f"nvidia{gpu.minor}" for gpu in self.gpus)
-        self.memories = {name: DeviceMemory(name) for name in names}  # of the nodes: nothing lies in them
+        self.memories = {name: DeviceMemory(name, 0) for name in names}  # of the nodes: nothing lies in them
         self.observers: list[KernelObserver] = []
         for gpu in self.gpus:
             gpu.observers = self.observers

@@ -14,6 +14,8 @@ Source   figures of small parts of each generation, which decide what a driver a
     nv:sm_90:driver=570.86   the kernel driver has that version, 550 to 610; one driver serves all GPUs
     nv:sm_90:caches          what kernels have read stays as it was until it is invalidated
     nv:sm_90:drift=50        its clock gains 50 ns in a millisecond of the host's
+    nv:sm_90:late-get        GP_GET is written when a channel is stopped, and not before: dev_pbdma.ref,
+                             CONFIG_USERD_WRITEBACK
     nv:sm_90:steps=100000    a kernel that executes more instructions than this hangs
 """
 
@@ -79,6 +81,11 @@ class Chip:
             return 0xA04
         number = int(self.arch.removeprefix("sm_"))
         return number // 10 << 8 | number % 10
+
+    @property
+    def sass_version(self) -> int:
+        """Of its launch descriptions: major and minor, four bits each."""
+        return self.sm_version >> 4 & 0xF0 | self.sm_version & 0xF
 
     @property
     def host_address_bits(self) -> int:
@@ -148,7 +155,10 @@ CHIPS = {
 
 @dataclass(frozen=True)
 class Spec:
-    """One emulated GPU. seed: work asynchronously, in an order drawn from it. drift_ppm: of its clock."""
+    """One emulated GPU. seed: work asynchronously, in an order drawn from it. drift_ppm: of its clock.
+
+    is_get_late  GP_GET is written when a channel is stopped alone
+    """
 
     chip: Chip
     seed: int | None = None
@@ -157,6 +167,7 @@ class Spec:
     step_limit: int = STEP_LIMIT
     has_caches: bool = False
     drift_ppm: int = 0
+    is_get_late: bool = False
 
 
 def parse(word: str) -> Spec:
@@ -168,12 +179,14 @@ def parse(word: str) -> Spec:
             "seed": number,
             "private": flag,
             "caches": flag,
+            "late-get": flag,
             "driver": lambda text: text if re.fullmatch(r"\d{3}(\.\d+){1,2}", text) else None,
             "steps": lambda text: number(text) or None,
             "drift": ppm,
         },
         "seed=NUMBER (asynchronous), private (the host cannot map video memory), caches (shows missing "
-        "invalidations), driver=580.142 (another release), steps=NUMBER (of a hung kernel), drift=PPM (of its clock)",
+        "invalidations), late-get (GP_GET is written when a channel stops), driver=580.142 (another release), "
+        "steps=NUMBER (of a hung kernel), drift=PPM (of its clock)",
     )
     return Spec(
         chip,
@@ -183,6 +196,7 @@ def parse(word: str) -> Spec:
         options.get("steps", STEP_LIMIT),
         "caches" in options,
         options.get("drift", 0),
+        "late-get" in options,
     )
 
 

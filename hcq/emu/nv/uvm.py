@@ -189,8 +189,9 @@ class UvmFile(NvFile):
 
 
 def check_aligned(base: int, length: int) -> None:
-    """Refuse a range that is empty or not of whole pages."""
-    check(length and base % PAGE == 0 and length % PAGE == 0, NvStatus.NV_ERR_INVALID_ADDRESS)
+    """Refuse a range that is empty, not of whole pages, or beyond the last address."""
+    is_whole = length and base % PAGE == 0 and length % PAGE == 0
+    check(is_whole and base + length <= 1 << 64, NvStatus.NV_ERR_INVALID_ADDRESS)
 
 
 # ------------------------------------------------------------ the file

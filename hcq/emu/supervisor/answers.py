@@ -1,6 +1,6 @@
 """Answers: what the system calls of a program return that concern emulated hardware. All others are the kernel's.
 
-In       notifications: calls with a path, fstat, ioctls of GPUs' types
+In       notifications: calls with a path, fstat, fallocate, ioctls of GPUs' types
 Out      results, errnos, descriptors; or "let it run"
 Changes  memory and descriptors of the program; the emulated drivers
 Next     hcq/emu/calls.py (calls on files), hcq/emu/kernel.py (the drivers), listener.py (how answers get there)

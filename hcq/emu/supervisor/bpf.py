@@ -6,8 +6,9 @@ Changes  nothing
 Next     listener.py (who installs it), answers.py (what is answered)
 Source   unistd_64.h and asm-generic/unistd.h (numbers), linux/bpf_common.h, linux/seccomp.h, linux/audit.h
 
-The filter cannot read what pointers point to. So each call with a path is asked about, fstat, and those ioctls whose
-type is one of a GPU's; execve only because an emulated driver has to hear that a process has become another program.
+The filter cannot read what pointers point to. So each call with a path is asked about, fstat, fallocate (which would
+take memory for a device's whole file), and those ioctls whose type is one of a GPU's; execve only because an emulated
+driver has to hear that a process has become another program.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ X86_64 = {
     "statx": 332,
     "openat2": 437,
     "faccessat2": 439,
+    "fallocate": 285,
 }
 AARCH64 = {
     "getxattr": 8,
@@ -59,6 +61,7 @@ AARCH64 = {
     "listxattr": 11,
     "llistxattr": 12,
     "ioctl": 29,
+    "fallocate": 47,
     "faccessat": 48,
     "openat": 56,
     "readlinkat": 78,

@@ -1,6 +1,6 @@
 """python -m hcq emulate: the command line of the supervisor.
 
-In       words of HCQ_EMULATE, a program and its arguments
+In       words of HCQ_EMULATE, a program and its arguments; the switches of READ_HERE
 Out      the program's output, which is its own; the exit status of the program
 Changes  this process ends as the program did
 Next     supervisor.py
@@ -14,10 +14,21 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from hcq import config
 from hcq.emu.supervisor.supervisor import Supervisor
 from hcq.errors import UsageError
 
 LOG_LINES = 50
+# the switches that the supervisor itself obeys; any other variable is the program's, whatever its name and value
+READ_HERE = (
+    "HCQ_TRACE",
+    "HCQ_VALIDATE",
+    "HCQ_PROFILE",
+    "HCQ_REPORT",
+    "HCQ_REPORT_DIR",
+    "HCQ_CACHE_DIR",
+    "HCQ_TIMEOUT_MS",
+)
 
 
 def say(text: str) -> None:
@@ -36,6 +47,10 @@ def run(words: str, command: Sequence[str], is_verbose: bool) -> int:
         raise UsageError("no GPU is named. Say for example: python -m hcq emulate amd:gfx1100 -- rocminfo")
     if not arguments:
         raise UsageError(f"no program is named. Say for example: python -m hcq emulate {words} -- rocminfo")
+    own = {
+        name: value for name, value in os.environ.items() if name in READ_HERE or not name.startswith("HCQ_")
+    }
+    config.use(config.Config.read(own))
     supervisor = Supervisor(gpus, say)
     try:
         if is_verbose:

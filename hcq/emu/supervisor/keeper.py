@@ -1,8 +1,9 @@
-"""The keeper: a process beside the supervisor that ends the supervised ones when the supervisor is killed.
+"""The keeper: a process beside the supervisor that clears up behind it when the supervisor is killed.
 
-In       processes, as the supervisor meets them: descriptors of them
+In       processes, as the supervisor meets them: descriptors of them; the folder of its emulated files
 Out      nothing
-Changes  one process more; once the supervisor is gone, what is left of those it was told of is killed
+Changes  one process more; once the supervisor is gone, what is left of those it was told of is killed, and its folder
+         removed
 Next     supervisor.py, processes.py (who tells), spawn.py (the program itself dies with its parent by itself)
 Source   pidfd_open(2), pidfd_send_signal(2), unix(7): SCM_RIGHTS
 
@@ -15,8 +16,11 @@ import contextlib
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
+
+WORD_BYTES = 8192  # of what is told: a path at most
 
 
 class Keeper:
@@ -40,6 +44,11 @@ class Keeper:
         with contextlib.suppress(OSError):  # a keeper that was killed keeps nothing
             socket.send_fds(self._words, [b"p"], [pidfd])
 
+    def tell_folder(self, folder: str) -> None:
+        """A folder that is to go with the supervisor."""
+        with contextlib.suppress(OSError):
+            self._words.send(b"f" + os.fsencode(folder))
+
     def close(self) -> None:
         """The supervisor ends; what it has left is ended, too."""
         self._words.close()
@@ -53,6 +62,7 @@ def _keep(words: socket.socket) -> None:
     os.closerange(words.fileno() + 1, most)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     left: set[int] = set()
+    folders: list[bytes] = []
     poll = select.epoll()
     poll.register(words, select.EPOLLIN)
     while True:
@@ -62,12 +72,16 @@ def _keep(words: socket.socket) -> None:
                 os.close(fd)
                 left.remove(fd)
                 continue
-            said, fds, _, _ = socket.recv_fds(words, 1, 1)
+            said, fds, _, _ = socket.recv_fds(words, WORD_BYTES, 1)
             if not said:
                 for pidfd in left:
                     with contextlib.suppress(ProcessLookupError):
                         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                for folder in folders:
+                    shutil.rmtree(folder, ignore_errors=True)
                 return
+            if said.startswith(b"f"):
+                folders.append(said[1:])
             for pidfd in fds:
                 poll.register(pidfd, select.EPOLLIN)
                 left.add(pidfd)

@@ -11,6 +11,7 @@ event) holds up nobody. The emulated GPUs have threads of their own here, in the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -48,8 +49,14 @@ class Supervisor:
             if watcher is not None:
                 kernel.observe(watcher)
                 self.watchers.append(watcher)
-        self.machine = Machine(kernels)
-        self.keeper: Keeper | None = None
+        self.keeper = (
+            Keeper()
+        )  # before there is a folder to be removed, and before orphans become children of ours
+        try:
+            self.machine = Machine(kernels, self.keeper.tell_folder)
+        except BaseException:
+            self.keeper.close()
+            raise
         self.child = 0
         self.status: int | None = None
         self._turn = threading.Lock()
@@ -71,7 +78,6 @@ class Supervisor:
 
         Raises  UsageError where the system allows no supervisor, DriverError where it cannot do what one needs
         """
-        keeper = self.keeper = Keeper()  # before its orphans would become children of ours
         native.system_call(self.abi.prctl, PR_SET_CHILD_SUBREAPER, 1)
         started = spawn(self.abi, arguments, self.environment(environment))
         self.child = started.pid
@@ -79,11 +85,12 @@ class Supervisor:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         sys.setswitchinterval(SWITCH_SECONDS)
-        handlers = {number: signal.signal(number, self._on_signal) for number in _signals()}
+        for number in _signals():
+            signal.signal(number, self._on_signal)
         try:
             started.listener.check()
             self.listener = started.listener
-            self.answers = Answers(self.machine, started.listener, self.abi, keeper)
+            self.answers = Answers(self.machine, started.listener, self.abi, self.keeper)
             self._more()
             self._wait()
         except BaseException:
@@ -91,8 +98,6 @@ class Supervisor:
             raise
         finally:
             self._is_over = True
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
         self.answers.processes.end_all()
         failure = started.failure()
         if failure:
@@ -106,12 +111,14 @@ class Supervisor:
         return lines + [f"the supervisor failed: {text}" for text in self.answers.failures]
 
     def close(self) -> None:
-        """Remove the emulated files."""
+        """Remove the emulated files. This process is to end, and as the program did: no further signal changes that."""
         for watcher in self.watchers:
             watcher.close()
         self.machine.close()
-        if self.keeper is not None:
-            self.keeper.close()
+        self.keeper.close()
+        if self.child:
+            for number in _signals():  # Python's own handlers would be the default ones while it ends
+                signal.signal(number, signal.SIG_IGN)
 
     # ------------------------------------------------------------ calls
 
@@ -169,11 +176,14 @@ class Supervisor:
                 time.sleep(0.02)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-C reaches the program by itself; what is for us alone is passed on to it."""
+        """Ctrl-C reaches the program by itself; what is for us alone is passed on to it, as long as it runs."""
+        if self._is_over:
+            return
         if self.status is not None:
             self._end_processes()
         elif number not in (signal.SIGINT, signal.SIGQUIT):
-            os.kill(self.child, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and its status is not noted yet
+                os.kill(self.child, number)
 
     def _end_processes(self) -> None:
         """End what is left, at first politely."""

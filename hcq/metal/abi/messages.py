@@ -7,6 +7,7 @@ Next     ../objc.py (who sends them), hcq/emu/metal/runtime.py (who answers wher
 Source   metal-cpp's MTLDevice.hpp, MTLCommandQueue.hpp, MTLCommandBuffer.hpp, MTLCommandEncoder.hpp,
          MTLComputeCommandEncoder.hpp, MTLBlitCommandEncoder.hpp, MTLBuffer.hpp, MTLResource.hpp, MTLTypes.hpp,
          MTLLibrary.hpp, MTLComputePipeline.hpp, NSString.hpp, NSArray.hpp, NSError.hpp; MTLEvent.h; objc/runtime.h;
+         CGColorSpace.h;
          "Objective-C Runtime Programming Guide", "Type Encodings"; Metal Feature Set Tables (figures of families)
 
 An encoding is the type of the result, then those of the receiver (@), of the selector (:) and of each argument: @ an
@@ -24,6 +25,7 @@ from enum import IntEnum
 
 LIBOBJC = "/usr/lib/libobjc.A.dylib"
 METAL = "/System/Library/Frameworks/Metal.framework/Metal"
+CORE_GRAPHICS = "/System/Library/Frameworks/CoreGraphics.framework/CoreGraphics"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ GET_CLASS = Function(LIBOBJC, "objc_getClass", "#*")
 REGISTER_NAME = Function(LIBOBJC, "sel_registerName", ":*")
 PUSH_POOL = Function(LIBOBJC, "objc_autoreleasePoolPush", "^v")
 POP_POOL = Function(LIBOBJC, "objc_autoreleasePoolPop", "v^v")
+COLOR_SPACE_TYPE = Function(CORE_GRAPHICS, "CGColorSpaceGetTypeID", "Q")
 COPY_ALL_DEVICES = Function(METAL, "MTLCopyAllDevices", "@")
 CREATE_SYSTEM_DEFAULT_DEVICE = Function(METAL, "MTLCreateSystemDefaultDevice", "@")
 SEND = "objc_msgSend"

@@ -57,6 +57,8 @@ def loadable(image: bytes, arch: str, name: str, runs_ptx: bool) -> Bundle:
     """
     bundle = Bundle.of(image)
     module = ptx_module.read_module(bundle.ptx.decode("utf-8", "replace"), name) if bundle.ptx else None
+    if module is not None and (runs_ptx or not bundle.cubin):
+        ptx_module.check_target(module, arch, name)
     if runs_ptx:
         if module is None:
             raise UsageError(

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hcq.compiler.search.helper import Failed, Helper, Work, ask_all
+from hcq.compiler.search import helper as helper_module
+from hcq.compiler.search.helper import Failed, Helper, Work, ask_all, readable
 
 AMPLE_S = 30.0  # of what ends by itself
 SHORT_S = 0.05  # of what never does
@@ -118,3 +119,43 @@ def test_ending_it_twice_is_fine_and_leaves_no_process() -> None:
     helper.end()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_descriptors_may_have_any_number(helper: Helper) -> None:
+    """select() stops at 1,023."""
+    import fcntl
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 3000:
+        pytest.skip(f"this process may have {hard} descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3000, hard))
+    try:
+        reads, writes = os.pipe()
+        high = fcntl.fcntl(reads, fcntl.F_DUPFD_CLOEXEC, 2000)
+        assert readable([high], 0) == []
+        os.write(writes, b"x")
+        assert readable([high], 10) == [high]
+        for descriptor in (reads, writes, high):
+            os.close(descriptor)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_one_that_takes_its_time_to_end_is_told_by_its_own_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = helper_module._status
+    asked = []
+
+    def late(pid: int) -> str | None:
+        asked.append(pid)
+        return status(pid) if len(asked) > 300 else None
+
+    def ending() -> Work:
+        def work(request: bytes) -> bytes:
+            os._exit(7)
+
+        return work
+
+    monkeypatch.setattr(helper_module, "_status", late)
+    with pytest.raises(Failed, match="the process ended with status 7"):
+        Helper(ending).ask(b"", AMPLE_S)

@@ -55,6 +55,7 @@ def test_collectives_go_by_peer_copies_where_these_work(opened: list[Any], way: 
     summed(opened, way)
     assert (tally.staged_bytes, tally.host_waits) == before
     assert set(links.facts(opened).values()) == {"peer copy"}
+    assert links.facts([device.name for device in opened]) == links.facts(opened)
 
 
 @pytest.mark.parametrize("way", cost.WAYS)

@@ -21,6 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+import hcq
 from hcq import HcqError, Tensor, UsageError, distributed, dtypes, nn, ranks
 from hcq.frontend.distributed.group import Group
 from hcq.frontend.distributed.rollcall import RUNNING
@@ -60,7 +61,7 @@ def collectives(world: Group) -> None:
         distributed.all_reduce(Tensor(drawn(me, 9)) * 2, "max"),
         np.max([drawn(r, 9) * 2 for r in everyone], 0),
     )
-    same(distributed.all_reduce(Tensor([me, -me]), "min"), [0, 1 - size])
+    same(distributed.all_reduce(hcq.tensor([me, -me]), "min"), [0, 1 - size])
     mean = distributed.all_reduce(Tensor(drawn(me, 9)), "mean")
     same(mean, tree([drawn(r, 9) for r in everyone]) / np.float32(size))
     short = distributed.all_reduce(Tensor([1.0 + me, 0.5]).cast(dtypes.bfloat16))
@@ -248,15 +249,75 @@ def cut(world: Group, device: str, folder: str) -> None:
 
 
 def unlike(world: Group, what: str) -> None:
-    """Ranks do not agree on what they do."""
-    x = Tensor([1.0, 2.0, 3.0])
-    if world.rank and what == "shape":
-        x = Tensor([[1.0], [2.0], [3.0]])
-    if world.rank and what == "operation":
-        distributed.broadcast(x)
+    """Rank 0 does something else than the others, who agree; each says what it was told, or what it was handed."""
+    is_other = world.rank == 0
+    x = Tensor.ones(6 * world.size)
+    try:
+        if what == "shape":
+            distributed.all_reduce(x.reshape(2, -1) if is_other else x)
+        elif what == "length":
+            distributed.all_gather(x[1:] if is_other else x)
+        elif what == "format":
+            distributed.all_reduce(x.cast(dtypes.float16 if is_other else dtypes.bfloat16))
+        elif what == "mean":
+            distributed.all_reduce(x, "mean" if is_other else "sum")
+        elif what == "least":
+            distributed.reduce_scatter(x, "min" if is_other else "max")
+        elif what == "way":
+            distributed.all_reduce(x, way="halving" if is_other else "direct")
+        elif what == "root":
+            distributed.broadcast(x, 1 if is_other else 0)
+        elif what == "call":
+            distributed.all_gather(x) if is_other else distributed.all_reduce(x)
+        elif what == "order":
+            for each in (0, 1) if is_other else (1, 0):
+                distributed.broadcast(x, 0) if each else distributed.all_reduce(x)
+        elif what == "barrier":
+            distributed.barrier() if is_other else world.split(0, "all")
+        elif what == "close":
+            distributed.close() if is_other else distributed.barrier()
+        elif what == "message":
+            if is_other:
+                distributed.send(Tensor.ones(1 << 20), 1)
+            elif world.rank == 1:
+                distributed.receive(Tensor.ones(1 << 19), 0)
+        print(f"rank {world.rank} was handed numbers")
+    except UsageError as error:
+        print(f"rank {world.rank} was refused: {error}")
+        end = time.monotonic() + 5  # whoever ends takes the others along
+        while time.monotonic() < end and any(row.state == RUNNING for row in world.job.rows):
+            time.sleep(0.05)
+        sys.stdout.flush()
+        os._exit(1)
+
+
+def ahead(world: Group) -> None:
+    """The source of broadcasts waits for nobody: what it did before is known when the others come."""
+    x = Tensor.ones(3)
+    if world.rank == 0:
+        for _ in range(4):
+            distributed.broadcast(x)
+        while world.job.rows[1].state == RUNNING:
+            time.sleep(0.05)
+        return
+    time.sleep(0.3)
     distributed.all_reduce(x)
+
+
+def leave(world: Group, how: str) -> None:
+    """The last rank ends while the others wait for it."""
+    if world.rank == world.size - 1:
+        if how == "exit":
+            sys.exit(1)
+        if how == "end":
+            return
+        if how == "error":
+            raise ValueError("of the program's own")
+        os._exit(3)
+    distributed.all_reduce(Tensor([1.0, 2.0]))
 
 
 if __name__ == "__main__":
     globals()[sys.argv[1]](distributed.init(TIMEOUT_MS), *sys.argv[2:])
-    distributed.close()
+    if sys.argv[1] != "leave":  # which is about programs that do not say so
+        distributed.close()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hcq
 from hcq import DriverError, Tensor, UsageError, distributed, nn
 from hcq.frontend.distributed import meeting, rollcall, sums
 from hcq.frontend.distributed.buckets import UNIT, Layout
@@ -99,6 +100,24 @@ def test_a_row_of_the_roll_call_says_where_a_rank_is_and_how_it_ended() -> None:
     assert row.end() == "was killed by signal 9"
 
 
+def test_a_row_knows_its_last_operations_by_digest_and_words() -> None:
+    row = rollcall.Table.made(1).rows[0]
+    row.begin()
+    text = "all_reduce sum float32 (4,)"
+    for number in range(1, 2 + rollcall.ENTRIES):
+        row.post(rollcall.CODES["all_reduce"], number, 16, 77, 0, 0, (1 << 64) - number, text)
+    assert row.did(77, 1) is None and row.did(78, 2) is None
+    assert row.did(77, 2) == ((1 << 64) - 2, text)
+    assert row.last_message() is None
+    row.post(rollcall.CODES["send"], 0, 16, 0, -1, 1, 5, "float32 " + "(1)" * 99)
+    digest, words = row.last_message() or (0, "")
+    assert digest == 5 and words.startswith("float32 (1)(1)") and len(words) == 8 * rollcall.TEXT_WORDS
+    copy = rollcall.Table.made(1).rows[0]
+    copy.hear(row.words, (rollcall.HEARD,))
+    assert copy.did(77, 2) == row.did(77, 2) and copy.words[rollcall.HEARD] == 0
+    assert rollcall.ROW_BYTES + 24 <= 1472  # what a datagram holds without being cut
+
+
 def test_a_process_that_ended_is_gone_whoever_has_its_number_now() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     began = rollcall.start_of(child.pid)
@@ -112,7 +131,7 @@ def test_before_the_ranks_have_met_everything_says_so() -> None:
         distributed.rank,
         distributed.size,
         distributed.barrier,
-        lambda: distributed.all_reduce(Tensor([1])),
+        lambda: distributed.all_reduce(hcq.tensor([1])),
     ):
         with pytest.raises(UsageError, match=r"Call hcq\.distributed\.init\(\) first"):
             call()

@@ -76,13 +76,78 @@ def test_a_rank_that_does_not_come_is_named_with_the_operation_and_the_deadline(
 
 
 @pytest.mark.parametrize(
-    ("what", "said"), [("shape", r"does 'all_reduce sum float32 \(3"), ("operation", "broadcast")]
+    ("what", "first", "others"),
+    [
+        ("shape", "all_reduce sum float32 (2, 9)", "all_reduce sum float32 (18,)"),
+        ("length", "all_gather float32 (17,)", "all_gather float32 (18,)"),
+        ("format", "all_reduce sum float16 (18,)", "all_reduce sum bfloat16 (18,)"),
+        ("mean", "all_reduce mean float32 (18,)", "all_reduce sum float32 (18,)"),
+        ("least", "reduce_scatter min float32 (18,)", "reduce_scatter max float32 (18,)"),
+        ("root", "broadcast from 1 float32 (18,)", "broadcast from 0 float32 (18,)"),
+        ("call", "all_gather float32 (18,)", "all_reduce sum float32 (18,)"),
+        ("order", "all_reduce sum float32 (18,)", "broadcast from 0 float32 (18,)"),
+        ("barrier", "barrier", "split"),
+        ("close", "close", "barrier"),
+    ],
 )
-def test_ranks_that_do_different_things_say_so_and_do_not_hang(what: str, said: str) -> None:
-    outcome = run_ranks(2, "unlike", what)
+def test_what_ranks_do_not_agree_on_is_refused_on_each_and_both_calls_are_named(
+    what: str, first: str, others: str
+) -> None:
+    outcome = run_ranks(3, "unlike", what, HCQ_VALIDATE="0")
+    assert "numbers" not in outcome.out
+    for rank, own, theirs in ((0, first, others), (1, others, first), (2, others, first)):
+        said = (
+            re.escape(f"calls {own!r}, and rank ")
+            + r"\d on \S+ \(process \d+\) "
+            + re.escape(f"{theirs!r}: ")
+        )
+        assert re.search(rf"rank {rank} was refused: \[\w+ #2\] rank {rank} .* {said}", outcome.out), (
+            outcome.out
+        )
+
+
+def test_two_ways_of_one_sum_are_refused() -> None:
+    outcome = run_ranks(2, "unlike", "way")
+    assert outcome.out.count("was refused") == 2
+    assert "'all_reduce sum float32 (12,) halving'" in outcome.out
+
+
+def test_a_message_of_another_shape_is_refused_on_both_ranks() -> None:
+    outcome = run_ranks(2, "unlike", "message")
+    assert "numbers" not in outcome.out
+    assert re.search(
+        r"\[send\] rank 0 .* with rank 1 sends 'float32 \(1048576,\)', and rank 1 .* takes", outcome.out
+    )
+    assert re.search(
+        r"\[recv\] rank 1 .* with rank 0 takes 'float32 \(524288,\)', and rank 0 .* sends", outcome.out
+    )
+
+
+def test_what_a_rank_did_before_that_waits_for_nobody_is_known_when_others_come() -> None:
+    outcome = run_ranks(2, "ahead")
+    (said,) = lines(outcome, "UsageError")
+    assert "calls 'all_reduce sum float32 (3,)', and rank 0 on" in said
+    assert "'broadcast from 0 float32 (3,)'" in said
+
+
+@pytest.mark.parametrize(
+    ("how", "fate"),
+    [
+        ("exit", "has come to the end of its program"),
+        ("end", "has come to the end of its program"),
+        ("error", "(has failed|ended with an error \\(status 1\\)), in clocks #1"),
+        ("status", "ended with an error \\(status 3\\), in clocks #1"),
+    ],
+)
+def test_a_rank_that_ends_is_told_from_one_that_calls_something_else(how: str, fate: str) -> None:
+    outcome = run_ranks(3, "leave", how)
     assert outcome.status != 0
-    found = lines(outcome, "UsageError")
-    assert found and all(re.search(said, line) or "all_reduce" in line for line in found), outcome.errors
+    assert "same operations in the same order" not in outcome.errors
+    for rank in (0, 1):
+        lost = (
+            rf"RankLost: \[all_reduce #2\] rank {rank} of group 'world': rank 2 on \S+ \(process \d+\) {fate}"
+        )
+        assert re.search(lost, outcome.errors), outcome.errors
 
 
 def test_divided_layers_and_stages_compute_what_a_whole_model_does() -> None:

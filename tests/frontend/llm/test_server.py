@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 
 from hcq import DriverError, UsageError
+from hcq.frontend import local_server
+from hcq.frontend.deadlines import Deadlines
 from hcq.frontend.llm import server as server_module
 from hcq.frontend.llm.batch import Batch
-from hcq.frontend.llm.deadlines import Deadlines
 from hcq.frontend.llm.dialogue import form_of
 from hcq.frontend.llm.engine import Engine
 from hcq.frontend.llm.questions import Reader
@@ -426,7 +427,9 @@ def test_an_answer_that_takes_too_long_is_given_up(server: Server, monkeypatch: 
 def trickled(connection: socket.socket, byte: bytes) -> bytes:
     """What is answered to one byte after another, without end."""
     try:
-        while not select.select([connection], [], [], 0.001)[0]:
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        while not poll.poll(1):
             connection.sendall(byte)
         return connection.recv(4096)
     except ConnectionError:
@@ -434,7 +437,7 @@ def trickled(connection: socket.socket, byte: bytes) -> bytes:
 
 
 def test_silence_ends_a_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(Server, "head_seconds", 0.1)
     monkeypatch.setattr(server_module, "BODY_SECONDS", 0.1)
     for text in (b"", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"):
         with raw(server, text) as connection:
@@ -446,7 +449,7 @@ def test_silence_ends_a_connection(server: Server, monkeypatch: pytest.MonkeyPat
 
 def test_a_request_that_trickles_ends_its_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     # never silent for long, and never done: only all of a phase can be bounded
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(Server, "head_seconds", 0.1)
     monkeypatch.setattr(server_module, "BODY_SECONDS", 0.1)
     with raw(server, b"GET /v1/models HTTP/1.1\r\nX: ") as connection:
         assert trickled(connection, b"x") == b""
@@ -460,8 +463,8 @@ def test_a_request_that_trickles_ends_its_connection(server: Server, monkeypatch
 
 
 def test_whoever_never_reads_frees_the_slot(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "WRITE_SECONDS", 0.1)
-    monkeypatch.setattr(server_module, "SEND_BUFFER_BYTES", 4096)
+    monkeypatch.setattr(Server, "write_seconds", 0.1)
+    monkeypatch.setattr(local_server, "SEND_BUFFER_BYTES", 4096)
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", server.server_address[1]))
@@ -502,7 +505,7 @@ def test_a_phase_ends_at_its_deadline_whatever_comes(apart: int) -> None:
 
 
 def test_so_many_connections_are_open_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(Server, "most_connections", 1)
     with raw(server, b"GET /v1/models HTTP/1.1\r\n"):
         while not server._open:
             time.sleep(0.005)
@@ -518,6 +521,15 @@ def test_lines_that_are_no_requests_are_answered_in_json(server: Server) -> None
     assert json.loads(text[text.index(b"{") :])["error"]["message"]
     with raw(server, b"GET /" + b"x" * 70000 + b" HTTP/1.1\r\n\r\n") as connection:
         assert b" 414 " in connection.recv(100)
+
+
+def test_an_address_that_is_none_is_a_bad_request(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+    for path in ("http://[x", "http://x]/"):
+        with raw(server, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()) as connection:
+            text = connection.makefile("rb").read()
+        assert text.startswith(b"HTTP/1.1 400 ")
+        assert "is no address" in json.loads(text[text.index(b"{") :])["error"]["message"]
+    assert capfd.readouterr().err == ""
 
 
 def test_a_port_that_is_taken_is_told(server: Server) -> None:

@@ -181,3 +181,26 @@ def test_external_data_is_read_beside_the_model_and_nowhere_else(tmp_path: Path)
     (tmp_path / "folder" / "link").symlink_to(tmp_path / "secret")
     with pytest.raises(UsageError, match="outside of the model's folder"):
         written_to("link")()
+    (tmp_path / "folder" / "itself").symlink_to("itself")
+    for location in ("itself", "a\0b"):
+        with pytest.raises(UsageError, match="which leads nowhere"):
+            written_to(location)()
+
+
+@pytest.mark.parametrize("count", ["", "rounds"])
+@pytest.mark.parametrize("condition", ["", "on"])
+def test_a_loop_without_end_is_refused(count: str, condition: str) -> None:
+    body = graph(
+        [node("Identity", ["c"], ["again"]), node("Identity", ["v"], ["after"])],
+        [value("i", "int64", []), value("c", "bool", []), value("v", shape=[3])],
+        [value("again", "bool", []), value("after", shape=[3])],
+    )
+    constants = [tensor("rounds", np.array(1 << 60)), tensor("on", np.array(True))]
+    whole = graph(
+        [node("Loop", [count, condition, "x"], ["y"], body=body)],
+        [value("x", shape=[3])],
+        [value("y")],
+        constants,
+    )
+    with pytest.raises(UsageError, match="in one call there are at most 100,000"):
+        OnnxModel(model(whole))(x=np.ones(3, np.float32))

@@ -17,7 +17,7 @@ SCALES = {
     "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,),
     "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q8_K": (), "IQ4_NL": (0,), "IQ4_XS": (0,), "IQ2_XXS": (0,),
     "IQ2_XS": (0,), "IQ2_S": (0,), "IQ3_XXS": (0,), "IQ3_S": (0,), "IQ1_S": (0,), "IQ1_M": (), "TQ1_0": (52,),
-    "TQ2_0": (64,), "MXFP4": (), "Q1_0": (0,),
+    "TQ2_0": (64,), "MXFP4": (), "NVFP4": (), "Q1_0": (0,),
 }  # fmt: skip
 
 
@@ -50,6 +50,29 @@ def test_blocks_of_random_bytes_mean_what_the_formats_own_library_says(form: str
     found = of_bytes(Tensor(raw.reshape(-1)), form, expected.shape)
     assert found.dtype is dtypes.float32
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-7)
+
+
+E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+
+
+def e4m3(code: int) -> float:
+    """A number of four exponent and three fraction bits by the definition of OCP's 8-bit floats, without its sign."""
+    exponent, fraction = code >> 3 & 15, code & 7
+    return fraction / 8 * 2.0**-6 if exponent == 0 else (1 + fraction / 8) * 2.0 ** (exponent - 7)
+
+
+def test_each_scale_of_nvfp4_is_an_e4m3_and_0x7f_and_0_make_zeros() -> None:
+    raw = np.random.default_rng(1).integers(0, 256, (64, 36), dtype=np.uint8)
+    raw[:, :4] = np.arange(256).reshape(64, 4)  # every scale there is, and what has a sign bit set besides
+    expected = np.zeros((64, 4, 16), np.float32)
+    for block, group, j in np.ndindex(64, 4, 16):
+        code = int(raw[block, group])
+        byte = int(raw[block, 4 + 8 * group + j % 8])
+        number = byte >> 4 if j >= 8 else byte & 15
+        scale = 0.0 if code == 0x7F else e4m3(code)
+        expected[block, group, j] = scale * E2M1[number & 7] * (-1 if number & 8 else 1)
+    found = of_bytes(Tensor(raw.reshape(-1)), "NVFP4", (64, 64))
+    np.testing.assert_array_equal(found.numpy(), expected.reshape(64, 64))
 
 
 @pytest.mark.parametrize("form", ["IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"])

@@ -123,7 +123,7 @@ def test_a_module_takes_its_state_from_a_file_of_any_format(tmp_path: Path) -> N
         ("x.weights", {"w": Tensor([1.0])}, "'.weights' is not written"),
         ("x.npy", {}, "holds one tensor"),
         ("x.npz", {"w": Tensor([1.0]).cast(dtypes.bfloat16)}, "bfloat16 has no place"),
-        ("x.gguf", {"w": Tensor([True])}, "bool .* has no place in GGUF"),
+        ("x.gguf", {"w": hcq.tensor([True])}, "bool .* has no place in GGUF"),
     ],
 )
 def test_what_a_format_cannot_hold_is_refused(tmp_path: Path, path: str, tensors: Any, why: str) -> None:

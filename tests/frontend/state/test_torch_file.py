@@ -103,7 +103,10 @@ def test_few_bytes_that_stand_for_very_many_paths_are_refused(tmp_path: Path) ->
     itself: list[Any] = []
     itself.append(itself)
     for value in (doubled, wide, itself):
-        with pytest.raises(UsageError, match="in more places than were written"):
+        with pytest.raises(
+            UsageError,
+            match=r"several times as much memory as the file is large|holds itself, or is too deep",
+        ):
             hcq.load(zip_with(tmp_path, pickle.dumps(value, 2)))
 
 

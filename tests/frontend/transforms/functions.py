@@ -22,7 +22,7 @@ WEIGHTS = [[0.5, -1.0, 0.25], [1.5, 0.75, -0.5], [-0.25, 0.5, 1.0], [1.0, -0.75,
 
 
 def _scattered(x: Tensor) -> Tensor:
-    return Tensor.zeros(5, dtype=x.dtype).scatter_add(0, Tensor([3, 1, 3, 0]), x * x)
+    return Tensor.zeros(5, dtype=x.dtype).scatter_add(0, hcq.tensor([3, 1, 3, 0]), x * x)
 
 
 def _attended(x: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ FUNCTIONS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "matrices": (lambda x: (x @ Tensor(WEIGHTS)).softmax(-1), (3, 4)),
     "normalised": (lambda x: functional.layer_norm(x, (4,)).logsumexp(0), (3, 4)),
     "sorted": (lambda x: x.sort()[0] * Tensor([1.0, 2.0, 3.0, 4.0]), (4,)),
-    "gathered": (lambda x: x[Tensor([2, 0, 2])] * x[0], (4,)),
+    "gathered": (lambda x: x[hcq.tensor([2, 0, 2])] * x[0], (4,)),
     "scattered": (_scattered, (4,)),
     "convolved": (_convolved, (25,)),
     "factored": (lambda x: hcq.linalg.solve(x @ x.T + Tensor.eye(3, dtype=x.dtype), x), (3, 3)),

@@ -18,15 +18,15 @@ from hcq import config
 from hcq.amd import rings
 from hcq.amd.device import AmdDevice
 from hcq.config import Config
-from hcq.emu.port import port_for
+from hcq.emu.machine import kernels_for
+from hcq.emu.port import EmulatedPort
 
 QUEUES = [(arch, queue) for arch in ("gfx1100", "gfx1201", "gfx90a", "gfx942") for queue in ("pm4", "aql")]
 
 
 def fresh_port(*words: str) -> Any:
     """An emulated operating system that nobody else uses."""
-    port = port_for(words)
-    return type(port)([type(kernel)([node.spec for node in kernel.topology]) for kernel in port.kernels])
+    return EmulatedPort(kernels_for(words))
 
 
 def the_process(kernel: Any) -> Any:

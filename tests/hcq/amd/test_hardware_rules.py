@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from hcq.amd.abi import kfd, pm4, sdma
+from hcq.amd.chip import CHIPS
 from hcq.amd.device import AmdDevice
 from hcq.amd.ioctl import call
 from hcq.amd.launch import Scratch
@@ -278,3 +279,67 @@ def test_an_sdma_7_fence_that_is_not_uncached_stays_in_a_cache(
     with pytest.raises(WaitTimeout):
         copy(amd)
     amd.reset()
+
+
+# ------------------------------------------------------------ kernel drivers and parts
+
+
+def with_chip(monkeypatch: pytest.MonkeyPatch, arch: str, **fields: Any) -> None:
+    """The driver takes the GPUs of an architecture for such as differ in these fields."""
+    changed = dataclasses.replace(CHIPS[arch], **fields)
+    monkeypatch.setattr("hcq.amd.device.chip_of", lambda version: changed)
+
+
+def test_a_save_area_of_another_size_is_tried_where_older_kernel_drivers_expect_it(
+    monkeypatch: pytest.MonkeyPatch, open_amd: Open
+):
+    """gfx1151: its registers are in kfd_get_vgpr_size_per_cu of later kernels alone; before, its area is EINVAL."""
+    with_chip(monkeypatch, "gfx1100", vgpr_bytes=0x40000)
+    with pytest.raises(DriverError, match="CREATE_QUEUE"):
+        open_amd("gfx1100")
+    with_chip(monkeypatch, "gfx1100", vgpr_bytes=0x40000, vgpr_bytes_once=0x60000)
+    device = open_amd("gfx1100")
+    works(device)
+    assert len(device.rings["compute"].allocations) == 4  # what was for the first try is given back
+
+
+def test_gfx1151_is_the_part_whose_registers_kernels_learnt_late():
+    assert {arch: chip.vgpr_bytes_once for arch, chip in CHIPS.items() if chip.vgpr_bytes_once} == {
+        "gfx1151": 0x40000
+    }
+
+
+def test_of_gfx10_3_the_host_never_reads_the_gpus_memory_itself(
+    monkeypatch: pytest.MonkeyPatch, open_amd: Open
+):
+    """What it reads there over PCIe may be old: amdgpu invalidates the host data path's cache first, and we cannot."""
+    assert {chip.family for chip in CHIPS.values() if chip.reads_old} == {10}
+    with_chip(monkeypatch, "gfx1100", reads_old=True)
+    device = open_amd("gfx1100")
+    works(device)
+    assert device.facts()["memory"] == "mixed"
+    assert "may be old" in device.facts()["why_host_memory"]
+    large = device.alloc(8 << 20)
+    large.write(b"\1" * (8 << 20))
+    device.queue().fill(large, 7, 4, 4096, value_bytes=4).submit().wait()
+    assert large.read(4092, 12) == b"\1\1\1\1\7\0\0\0\1\1\1\1"
+    with pytest.raises(UsageError, match="Use read and write"):
+        len(large.host)
+
+
+@pytest.mark.parametrize("queue", ["aql", "pm4"])
+def test_a_whole_mi300x_has_eight_dies_with_a_part_of_scratch_memory_each(open_amd: Open, queue: str):
+    device = open_amd("gfx942", queue=queue, options=":mi300x")
+    assert (device.node.xccs, device.node.compute_units) == (8, 304)
+    area = next(one for one in device.rings["compute"].allocations if one.size_bytes > 100 << 20)
+    assert round(area.size_bytes / (1 << 20)) == 177
+    works(device)
+    scratch = device._scratch_for(256, 64)
+    assert scratch is not None
+    (region,) = [one for one in device.gpu_memory.live.values() if one.va == scratch.va]
+    assert region.size_bytes == 8 * scratch.size_bytes
+
+
+def test_other_parts_are_no_mi300x():
+    with pytest.raises(UsageError, match="an MI300X is a gfx942, no gfx1100"):
+        fresh_port("amd:gfx1100:mi300x")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcq.amd.metadata import BadMessage, unpack
+from tests.hcq.amd.edited import pack
 
 VALUES = st.recursive(
     st.none()
@@ -22,26 +22,6 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(max_size=5), inner, max_size=20),
     max_leaves=30,
 )
-
-
-def pack(value: Any) -> bytes:
-    """The longest form of everything, so that the short forms are checked by hand below."""
-    if value is None:
-        return b"\xc0"
-    if isinstance(value, bool):
-        return b"\xc3" if value else b"\xc2"
-    if isinstance(value, int):
-        return b"\xd3" + struct.pack(">q", value) if value < 0 else b"\xcf" + struct.pack(">Q", value)
-    if isinstance(value, float):
-        return b"\xcb" + struct.pack(">d", value)
-    if isinstance(value, str):
-        text = value.encode()
-        return b"\xdb" + struct.pack(">I", len(text)) + text
-    if isinstance(value, bytes):
-        return b"\xc6" + struct.pack(">I", len(value)) + value
-    if isinstance(value, list):
-        return b"\xdd" + struct.pack(">I", len(value)) + b"".join(map(pack, value))
-    return b"\xdf" + struct.pack(">I", len(value)) + b"".join(pack(k) + pack(v) for k, v in value.items())
 
 
 @given(VALUES)

@@ -33,7 +33,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return (x @ w).softmax(1) + count, total
 
     for _ in range(3):
-        step(Tensor([[1.0, 2.0]]), Tensor([1, 2]))
+        step(Tensor([[1.0, 2.0]]), hcq.tensor([1, 2]))
     path = tmp_path_factory.mktemp("saved") / "step.hcqprog"
     hcq.save_program(path, step, names={"total": total})
     return path
@@ -340,7 +340,7 @@ def test_run_gives_from_files_what_a_call_gives(saved, tmp_path, capsys):
     wanted = hcq.load_program(saved)(X, COUNT)[0].read()
     np.save(tmp_path / "x.npy", np.frombuffer(X, np.float32).reshape(1, 2))
     (tmp_path / "count.bin").write_bytes(COUNT)
-    nn.save_file({"count": Tensor([3, 4]), "n": Tensor([[0.5, -1.5]])}, tmp_path / "both.safetensors")
+    nn.save_file({"count": hcq.tensor([3, 4]), "n": Tensor([[0.5, -1.5]])}, tmp_path / "both.safetensors")
     both = tmp_path / "both.safetensors"
     for words in (
         (f"x={tmp_path / 'x.npy'}", f"count={tmp_path / 'count.bin'}"),

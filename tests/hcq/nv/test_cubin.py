@@ -40,6 +40,10 @@ extern "C" __global__ void many(MANY) { a0[0] = a59[0]; }
 def cubin_of(arch: str, source: str = SOURCE) -> bytes:
     from hcq.nv.toolchain import nvrtc
 
+    try:
+        nvrtc.library()
+    except UsageError:
+        pytest.skip("needs nvrtc: pip install 'hcq[nv]'")
     if int(arch[3:]) not in nvrtc.supported_architectures():
         pytest.skip(f"this nvrtc does not know {arch}")
     key = (arch, source)

@@ -10,6 +10,7 @@ import pytest
 
 from hcq.errors import UsageError
 from hcq.graph import Symbol
+from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi import copy_methods as copy
 from hcq.nv.abi import host_methods as host
 from hcq.nv.abi.methods import Push, incrementing
@@ -161,3 +162,83 @@ def test_replays_are_judged_with_the_arguments_they_were_given(nv: NvDevice):
     with pytest.raises(UsageError):
         nv.submit([graph._copies[0].words[0]], [graph._copies[0].meaning])
     assert {finding.rule for finding in observer(nv, Validator).findings} == {"address-freed"}
+
+
+def naming(va: int) -> dict[str, bytes]:
+    """Methods of host, compute and copy class that name an address, each set as a submission of its own."""
+    high, low = va >> 32, va & 0xFFFFFFFF
+    reduction = host.SemExecute(operation=host.SemExecuteOperation.REDUCTION)
+    at = host.SemAddrLo(offset=low), host.SemAddrHi(offset=high), host.SemPayloadLo(payload=1)
+    report = (
+        compute.SetReportSemaphoreAddressLower(lower=low),
+        compute.SetReportSemaphoreAddressUpper(upper=high),
+    )
+    to = compute.OffsetOutUpper(value=high), compute.OffsetOut(value=low)
+    release = copy.LaunchDma(semaphore_type=copy.SemaphoreType.RELEASE_ONE_WORD_SEMAPHORE)
+    copies = (
+        copy.SetSemaphoreA(upper=high),
+        copy.SetSemaphoreB(lower=low),
+        copy.SetSemaphorePayload(payload=1),
+    )
+    sets: dict[str, list[Push]] = {
+        "a reduction": [incrementing(0, *at, host.SemPayloadHi(), reduction)],
+        "a report": [
+            incrementing(
+                1,
+                compute.SetReportSemaphoreA(offset_upper=high),
+                compute.SetReportSemaphoreB(offset_lower=low),
+            ),
+            incrementing(1, compute.SetReportSemaphoreD(operation=0)),
+        ],
+        "a report of Hopper's": [incrementing(1, *report, compute.ReportSemaphoreExecute(operation=0))],
+        "a notification": [
+            incrementing(
+                1,
+                compute.SetNotifyA(address_upper=high),
+                compute.SetNotifyB(address_lower=low),
+                compute.Notify(),
+            )
+        ],
+        "data in line": [
+            incrementing(1, compute.LineLengthIn(value=4), compute.LineCount(value=1), *to),
+            incrementing(1, compute.LaunchDma(dst_memory_layout=1), compute.LoadInlineData(v=7)),
+        ],
+        "a copy's semaphore": [incrementing(4, *copies), incrementing(4, release)],
+    }
+    return {name: b"".join(push.to_bytes() for push in pushes) for name, pushes in sets.items()}
+
+
+def test_every_method_that_names_an_address_is_looked_at(nv: NvDevice):
+    buffer = nv.alloc(4096, "mine")
+    for what, words in naming(0x123000).items():
+        if "Hopper" in what and nv.arch < "sm_9" and nv.arch.startswith("sm_8"):
+            continue
+        assert "address-unmapped" in fired(nv, words), what
+    assert nv.timeline.submitted == 0
+    for what, words in naming(buffer.address).items():
+        if what == "data in line":
+            assert fired(nv, words) == [], what
+    nv.synchronize()
+
+
+def test_the_last_line_of_a_copy_of_many_is_looked_at(nv: NvDevice):
+    buffer = nv.alloc(4096, "mine")
+    high, low = buffer.address >> 32, buffer.address & 0xFFFFFFFF
+    places = copy.OffsetInUpper(upper=high), copy.OffsetInLower(value=low), copy.OffsetOutUpper(upper=high)
+    layout = (
+        copy.PitchIn(value=64),
+        copy.PitchOut(value=4096),
+        copy.LineLengthIn(value=16),
+        copy.LineCount(value=3),
+    )
+    launch = copy.LaunchDma(
+        data_transfer_type=copy.DataTransferType.NON_PIPELINED,
+        multi_line_enable=1,
+        src_memory_layout=1,
+        dst_memory_layout=1,
+    )
+    words = incrementing(4, *places, copy.OffsetOutLower(value=low + 2048), *layout).to_bytes()
+    assert set(fired(nv, words + incrementing(4, launch).to_bytes())) & {
+        "address-unmapped",
+        "range-beyond-buffer",
+    }

@@ -345,7 +345,7 @@ def relay(folder: Path, before: Sequence[str], offset: str) -> list[Path]:
             one.stdin.write("go\n")
             one.stdin.flush()
             assert one.stdout.readline() == "done\n"
-    assert [one.wait(30) for one in made] == [0, 0]
+    assert [one.wait() for one in made] == [0, 0]
     return sorted(folder.iterdir())
 
 
@@ -377,7 +377,6 @@ def test_ranks_with_two_clocks_that_take_turns_do_so_once_their_place_is_known(t
     lost = [str(one) for one in relay(tmp_path / "lost", OTHER_CLOCK, "")]
     trace = Trace.read_all(lost)
     assert [record.fields["aligned"] for record in trace.joined] == [True, False]
-    assert not is_in_turn(trace)
     assert is_in_turn(Trace.read_all(lost, {lost[1]: -AHEAD_S * 10**9}))
 
 

@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,41 @@ def test_reloading_the_page_shows_what_was_added_to_the_file(server: PageServer)
     more.submit()
     more.write(Path(server.paths[0]))
     assert count() == 2
+
+
+def test_an_address_that_is_none_is_a_bad_request(
+    server: PageServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for path in ("http://[x", "http://x]/"):
+        status, content, _ = get(server, path, inside=False)
+        assert (status, content) == (400, f"{path!r} is no address.\n".encode())
+    assert capfd.readouterr().err == ""
+
+
+def test_so_many_connections_are_open_at_once_and_their_heads_have_a_deadline(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PageServer, "most_connections", 2)
+    monkeypatch.setattr(PageServer, "head_seconds", 1000.0)
+    address = server.server_address[:2]
+    with socket.create_connection(address) as first, socket.create_connection(address) as second:
+        for one in (first, second):
+            one.sendall(b"GET /")
+        with socket.create_connection(address, timeout=60) as third:
+            assert third.recv(4096) == b""
+    wait_until(lambda: not server._open)
+    monkeypatch.setattr(PageServer, "head_seconds", 0.05)
+    with socket.create_connection(address, timeout=60) as silent:
+        silent.sendall(b"GET / HTTP/1.1\r\n")
+        assert silent.recv(4096) == b""
+    assert get(server, "data/timeline")[0] == 200
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 def test_a_connection_that_says_nothing_holds_nobody_up(server: PageServer) -> None:

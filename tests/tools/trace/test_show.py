@@ -42,6 +42,12 @@ def headers(text: str) -> list[str]:
     return [line.split()[0] for line in text.splitlines() if line.startswith("#")]
 
 
+def test_what_lets_nothing_through_says_so(trace, capsule):
+    err = trace("show", capsule, "--kernel", "nothing").err
+    assert "has 'nothing' in its name: there are " in err and "step" in err
+    assert "No record of" in trace("show", capsule, "--device", "AMD").err
+
+
 @pytest.mark.parametrize(
     ("options", "shown"),
     [

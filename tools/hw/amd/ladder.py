@@ -1,7 +1,7 @@
 """The lower rungs of AMD's ladder: packets that this file puts into the rings itself, one idea more at each rung.
 
 In       a device that has submitted nothing
-Out      rungs: the read pointer moves; WRITE_DATA; RELEASE_MEM without and with an interrupt; polls; copy packets
+Out      rungs: WRITE_DATA; the read pointer moves; RELEASE_MEM without and with an interrupt; polls; copy packets
 Changes  memory for blocks and cells; the device's rings
 Next     ../ladder.py (who climbs), hcq/amd/encode.py (the packets that the driver submits)
 Source   kfdtest's PM4Queue and SDMAQueue ask the same of a queue, in this order
@@ -20,7 +20,7 @@ from hcq.amd.encode import COMPUTE, COPY
 from hcq.amd.memory import Place
 from hcq.doctor.check import Skip
 from hcq.layout import Packet
-from hcq.tools.hw.ladder import expect, wait_for
+from hcq.tools.hw.ladder import expect, follows, wait_for
 from hcq.tools.hw.rung import Rung
 
 AREA_BYTES, BLOCKS_AT, TARGET_AT = 1 << 16, 4096, 32768  # cells, then blocks of PM4, then what is copied to
@@ -74,7 +74,7 @@ def rungs(device: Any) -> Iterator[Rung]:
 
     def followed(name: str) -> None:
         ring = device.rings[name]
-        wait_for(device, "the read pointer follows the write pointer", lambda: ring.get == ring.put)
+        follows(device, "the read pointer follows the write pointer", lambda: ring.get == ring.put)
 
     def nop() -> None:
         if device.is_aql:
@@ -98,6 +98,23 @@ def rungs(device: Any) -> Iterator[Rung]:
             )
         )
         raw.wait(what, value)
+
+    def seen_elsewhere() -> None:
+        if not device.is_aql or device.node.xccs == 1:
+            raise Skip("the queue is of one XCC")
+        value = next(raw.value)
+        first = device.encoder._once(
+            chip.release(data_sel=pm4.DataSel.SEND_64_BIT_DATA, address=target, data=value).to_bytes()
+        )
+        native.write(target, bytes(8), 8)
+        poll = pm4.WaitRegMem(
+            function=pm4.Function.EQUAL, mem_space=pm4.MemSpace.MEMORY, address=target,
+            reference=value, mask=0xFFFFFFFF, poll_interval=4,
+        )  # fmt: skip
+        then = _join((poll, pm4.WriteData(wr_confirm=1, address=cell, data=(value,))))
+        guard = pm4.PredExec(exec_count=len(then) // 4, virtual_xcc_select=1 << device.node.xccs - 1)
+        raw.compute(first, guard, then)
+        raw.wait("RELEASE_MEM of the first XCC, seen by the last", value)
 
     def poll64() -> None:
         if chip.family == 9:
@@ -133,8 +150,8 @@ def rungs(device: Any) -> Iterator[Rung]:
         followed(COPY)
 
     wake = {"int_sel": pm4.IntSel.SEND_INTERRUPT_AFTER_WRITE_CONFIRM}
-    yield "nop", "the compute ring's read pointer follows", nop
     yield "write data", "WRITE_DATA into host memory", lambda: stored("WRITE_DATA")
+    yield "nop", "the compute ring's read pointer follows", nop
     yield "acquire", "ACQUIRE_MEM", lambda: stored("ACQUIRE_MEM", chip.acquire())
     yield "release", "RELEASE_MEM with a value, after all waves", lambda: release("RELEASE_MEM")
     yield (
@@ -142,9 +159,10 @@ def rungs(device: Any) -> Iterator[Rung]:
         "RELEASE_MEM with an interrupt",
         lambda: release("RELEASE_MEM with an interrupt", **wake),
     )
+    yield "release seen", "RELEASE_MEM of one XCC is seen by another", seen_elsewhere
     yield "poll 64", "WAIT_REG_MEM64 whose condition holds", poll64
-    yield "copy ring nop", "the copy ring's read pointer follows", sdma_nop
     yield "copy ring fence", "a fence alone, and nothing else in the ring", lambda: fence("FENCE")
+    yield "copy ring nop", "the copy ring's read pointer follows", sdma_nop
     yield "copy 4 KiB", "COPY_LINEAR and a fence", copy
     yield "fill bytes", "CONST_FILL of 13 bytes at an odd address", fill
 

@@ -10,10 +10,13 @@ Source   docs/bringup-amd.md says of each value whether the kernel's source, a h
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags, QueueType
+from hcq.amd.ioctl import call
+from hcq.amd.memory import Place
 from hcq.tools.hw.variant import Edit, Variant, with_step
 
 
@@ -56,6 +59,30 @@ def in_host_memory() -> Mapping[str, Any]:
     return with_step(AmdDevice, "map_flush_register", map_flush_register)
 
 
+def enabling_runtime() -> Mapping[str, Any]:
+    """RUNTIME_ENABLE before the queues are made, as some runtimes call it since interface 1.14."""
+    from hcq.amd.device import AmdDevice
+
+    def make_rings(self: Any) -> None:
+        call(self.port, self.kfd_fd, kfd.RUNTIME_ENABLE, r_debug=0, mode_mask=0)
+        AmdDevice.make_rings(self)
+
+    return with_step(AmdDevice, "make_rings", make_rings)
+
+
+def without_gcr() -> Mapping[str, Any]:
+    """Copy engines are told of no caches, also where they have a packet for that."""
+    from hcq.amd.device import AmdDevice
+
+    def find_gpu(self: Any) -> None:
+        AmdDevice.find_gpu(self)
+        copies = self.chip.copies
+        self.edited = int(copies.has_gcr)
+        self.chip = replace(self.chip, copies=copies._replace(has_gcr=False))
+
+    return with_step(AmdDevice, "find_gpu", find_gpu)
+
+
 COMPUTE = (QueueType.COMPUTE, QueueType.COMPUTE_AQL)
 VARIANTS = (
     Variant("plain", "nothing is otherwise: what the others are compared with"),
@@ -65,6 +92,12 @@ VARIANTS = (
     Variant("priority-15", "compute queues of the highest priority", edit=_queues(COMPUTE, queue_priority=15)),
     Variant("cached", "host memory that the GPU may cache", edit=_memory(AllocFlags.GTT, 0, AllocFlags.UNCACHED)),
     Variant("not-coherent", "host memory without COHERENT", edit=_memory(AllocFlags.GTT, 0, AllocFlags.COHERENT)),
+    Variant("runtime-enable", "RUNTIME_ENABLE with mode 0 before the queues are made", overriding=enabling_runtime),
+    Variant("save-vram", "the context save area in the GPU's memory", constants={
+        "hcq.amd.rings:SAVE_PLACE": Place.PUBLIC}),
+    Variant("sdma-engine-0", "the copy queue on engine 0, named (interface 1.17 and later)", edit=_queues(
+        (QueueType.SDMA,), queue_type=QueueType.SDMA_BY_ENG_ID, sdma_engine_id=0)),
+    Variant("no-gcr", "copies without GCR_REQ before and after them: are results old then?", overriding=without_gcr),
     Variant("no-eop", "compute queues without an end-of-pipe buffer: what RELEASE_MEM does then", edit=_queues(
         COMPUTE, eop_buffer_address=0, eop_buffer_size=0), disturbs=True),
     Variant("aql-no-eop", "AQL queues without an end-of-pipe buffer", environment={"HCQ_AMD_QUEUE": "aql"},

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hcq.doctor.check import Found
@@ -182,6 +183,73 @@ def window(bench: Bench) -> Found:
     return Found(text, {"window_bytes": given, "by_rm_bytes": needed})
 
 
+def reading_put_back() -> Mapping[str, Any]:
+    """GP_PUT is read back before every doorbell."""
+    from hcq.nv.device import NvDevice
+
+    def make_channel(self: Any) -> None:
+        NvDevice.make_channel(self)
+        self.channel.fifo.reads_put_back = True
+
+    return with_step(NvDevice, "make_channel", make_channel)
+
+
+def with_local_counts(of: Callable[[Any], tuple[int, int, int]]) -> Callable[[], Mapping[str, Any]]:
+    """The device with other counts for local memory: of SMs, of GPCs with several TPCs, of GPCs with one.
+
+    Classes before Hopper's have the first one alone.
+    """
+
+    def overriding() -> Mapping[str, Any]:
+        from hcq.nv.device import NvDevice
+
+        method = SetShaderLocalMemoryNonThrottledC
+
+        def _pieces(self: Any, words: Any, value: int) -> list[Any]:
+            counts = method()
+            if self.chip.qmd.version >= 4:
+                names = ("max_sm_count", "max_plural_tpc_gpc_count", "max_singleton_tpc_gpc_count")
+                counts = method(**dict(zip(names, of(self.gpu))))
+            edits = {method.at: lambda word: counts.words[0] or word}
+            plain = NvDevice._pieces(self, words, value)
+            made = [_edited(piece, edits) for piece in plain]
+            self.edited += sum(one != other for one, other in zip(plain, made))
+            return made
+
+        return {"_pieces": _pieces, "edited": 0}
+
+    return overriding
+
+
+def _real_counts(gpu: Any) -> tuple[int, int, int]:
+    """As the masks of TPCs say it."""
+    of_gpcs = gpu.tpcs_of_gpcs
+    return min(gpu.tpc_count, 0x1FF), sum(one > 1 for one in of_gpcs), sum(one == 1 for one in of_gpcs)
+
+
+def with_sass(of: Callable[[Any], int]) -> Callable[[], Mapping[str, Any]]:
+    """The device with another SASS_VERSION in its launch descriptions."""
+
+    def overriding() -> Mapping[str, Any]:
+        from hcq.nv.device import NvDevice
+
+        def pick_classes(self: Any) -> None:
+            NvDevice.pick_classes(self)
+            was = self.chip.sass_version
+            self.chip = replace(self.chip, sass_version=of(self))
+            self.edited = int(was != self.chip.sass_version)
+
+        return with_step(NvDevice, "pick_classes", pick_classes)
+
+    return overriding
+
+
+def _of_name(device: Any) -> int:
+    """What the name of an architecture would make: 0xC0 of sm_120."""
+    number = int(device.arch.removeprefix("sm_"))
+    return number // 10 << 4 | number % 10
+
+
 def _with_other(method: str, name: str, other: Any) -> Any:
     """A method of the device while another class has a name of its module."""
     module: Any = importlib.import_module("hcq.nv.device")
@@ -269,6 +337,10 @@ VARIANTS = (
     Variant("hmm", "UVM with HMM: a stray address may be host memory instead of a fault", edit=_hmm),
     Variant("bar0-doorbell", "the usermode object without parameters: its doorbell through BAR0", edit=_allocation(
         lambda number: number in HOPPER_USERMODES, _without_parameters)),
+    Variant("put-back", "GP_PUT is read back before every doorbell, as where it is in BAR0",
+            overriding=reading_put_back),
+    Variant("bar0-put-back", "the doorbell through BAR0, and GP_PUT read back before it", edit=_allocation(
+        lambda number: number in HOPPER_USERMODES, _without_parameters), overriding=reading_put_back),
     Variant("copy-null", "the copy object without parameters", edit=_allocation(
         lambda number: number in COPY_CLASSES, _without_parameters)),
     Variant("copy-channel", "copies by a copy engine of their own, on a channel of their own",
@@ -284,6 +356,15 @@ VARIANTS = (
     Variant("local-ff", "MAX_SM_COUNT 0xff for local memory", overriding=with_methods(
         {SetShaderLocalMemoryNonThrottledC.at: _field(SetShaderLocalMemoryNonThrottledC, "max_sm_count", 0xFF)}),
             further=SCRATCH),
+    Variant("local-counts-ff", "MAX_PLURAL_TPC_GPC_COUNT and MAX_SINGLETON_TPC_GPC_COUNT 0xff",
+            overriding=with_local_counts(lambda gpu: (min(gpu.tpc_count, 0xFF), 0xFF, 0xFF)), further=SCRATCH),
+    Variant("local-counts", "these two counted by the masks of TPCs, as their names say", overriding=with_local_counts(
+        _real_counts), further=SCRATCH),
+    Variant("sass-0", "SASS_VERSION 0 in launch descriptions, instead of what RM says of the SMs", overriding=with_sass(
+        lambda device: 0)),
+    Variant("sass-arch", "SASS_VERSION by the architecture's name, where RM says another", overriding=with_sass(
+        _of_name)),
+    Variant("group-1f", "QMD_GROUP_ID 0x1f instead of 0x3f", overriding=with_qmd(qmd_group_id=0x1F)),
     Variant("pcas-3", "PCAS action 3: invalidate, copy, schedule", overriding=with_methods(
         {LAUNCH_METHOD: lambda word: 3})),
     Variant("pcas-9", "PCAS action 9: prefetch, schedule", overriding=with_methods({LAUNCH_METHOD: lambda word: 9}),

@@ -3,7 +3,7 @@
 The text
     errors.py    bad text, faults and hangs, each as a sentence
     syntax.py    what a module is made of: functions, variables, instructions, operands
-    lexer.py, parser.py      text to that, every line accounted for
+    lexer.py, reader.py, parser.py      text to that, every line accounted for
     types.py     the types of PTX as NumPy types
     flow.py      basic blocks, where divergent threads reconverge, which registers are live across blocks
 The state
@@ -20,6 +20,7 @@ The instructions
     warpgroup_ops.py, shared_matrix.py           products of four warps, and their operands in shared memory
     bulk_ops.py, bulk_moves.py, tensor_map_ops.py, tensor_tiles.py       bulk copies, of bytes and of tiles
     cluster_ops.py                               clusters of one block
+    stack_ops.py                                 memory from the stack of a function
 The machine
     program.py   a kernel with the functions it reaches, its variables placed
     paths.py     where groups of threads are: paths, regions, calls

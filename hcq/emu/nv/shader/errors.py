@@ -25,7 +25,7 @@ class PtxError(UsageError):
     """PTX text that cannot be run."""
 
     def __init__(self, line: int, why: str, source: str = "") -> None:
-        self.line = line
+        self.line, self.why, self.source = line, why, source
         shown = f" `{source}`" if source else ""
         super().__init__(f"PTX line {line}{shown}: {why}")
 

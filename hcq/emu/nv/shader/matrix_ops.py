@@ -9,6 +9,7 @@ Source   PTX ISA, "Matrix Fragments for mma.m16n8k4/k8/k16/k32", "ldmatrix"
 A fragment is a rule that says which (row, column) the i-th element of a thread is. Here it is a pair of index arrays
 (32 threads, elements), so that a fragment becomes a matrix by one scatter, and the product one NumPy matmul in double
 precision, rounded once. A GPU rounds in between, in ways it does not document; its results differ in the last places.
+Products of doubles are fused multiply-adds, as documented, from the first column of A to the last: that is a guess.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hcq.emu.exact import fma64
 from hcq.emu.nv.shader import floats, spaces
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
@@ -170,20 +172,35 @@ def _part(code: Code, operand: Operand, type_: Type, place: Fragment, shape: tup
     return Part(slots, to_numbers(type_.name), place, shape)
 
 
-def product(code: Code, parts: list[Part], d_type: Type, place: Fragment, saturates: bool) -> Step:
-    """The first operand becomes A * B + C, the parts."""
+def product(
+    code: Code, parts: list[Part], d_type: Type, place: Fragment, saturates: bool, mode: str = "rn"
+) -> Step:
+    """The first operand becomes A * B + C, the parts. mode: how doubles are rounded."""
     targets = code.parts(code.operands[0], _register_count(d_type, place))
     writes = [code.writer(code.destination(target, register_type(d_type))) for target in targets]
     result = from_numbers(d_type.name, saturates)
+    is_fused = d_type.name == "f64"
 
     def step(registers: Registers, group: Group) -> None:
         x, y, z = (part.matrix(group.batch, registers) for part in parts)
-        found = (np.matmul(x, y) + z)[:, place.rows, place.columns]
+        whole = fused(x, y, z, mode) if is_fused else np.matmul(x, y) + z
+        found = whole[:, place.rows, place.columns]
         packed = result(np.ascontiguousarray(found).reshape(group.batch.count, -1))
         for i, write in enumerate(writes):
             write(registers, group, np.ascontiguousarray(packed[:, i]))
 
     return step
+
+
+def fused(x: Lanes, y: Lanes, z: Lanes, mode: str) -> Lanes:
+    """Products of doubles are those of fma, one after the other along the shared axis."""
+    for k in range(x.shape[2]):
+        a, b = np.broadcast_arrays(x[:, :, k, None], y[:, None, k, :])
+        if mode == "rn":
+            z = fma64(a, b, z)
+        else:
+            z = floats.each_exactly("fma", mode, a.ravel(), b.ravel(), z.ravel()).reshape(z.shape)
+    return z
 
 
 def register_type(type_: Type) -> Type:

@@ -9,6 +9,7 @@ Next     the *_ops modules (rules), control.py (ends of blocks), program.py
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from hcq.emu.nv.shader import (
     mbarrier_ops,
     memory_ops,
     move_ops,
+    stack_ops,
     tensor_map_ops,
     video_ops,
     warp_ops,
@@ -50,6 +52,7 @@ for part in (
     compare_ops,
     convert_ops,
     move_ops,
+    stack_ops,
     memory_ops,
     atomic_ops,
     warp_ops,
@@ -75,8 +78,13 @@ def rule_of(instruction: Instruction) -> Rule | None:
 def decode(module: Module, function: Function, counted: Counted | None = None) -> Decoded:
     """Decode a function's body. Raises PtxError, which names the line, at the first instruction that is not known.
 
-    counted   puts steps into a block that count what it does; without it there are none
+    counted   puts steps into a block that count what it does; without it there are none, and what was decoded once
+              serves all kernels of the module
     """
+    if counted is None and (known := module.decoded.get(function.name)) is not None:
+        return cast(Decoded, known)
+    if function.fault is not None:
+        raise function.fault.with_traceback(None)
     blocks = flow.blocks_of(function)
     lowering = Lowering(module, function, flow.live_in_registers(blocks))
     decoded = lowering.decoded
@@ -104,6 +112,8 @@ def decode(module: Module, function: Function, counted: Counted | None = None) -
         if counted is not None:
             counted(lowering, block, made)
         decoded.blocks.append(made)
+    if counted is None:
+        module.decoded[function.name] = decoded
     return decoded
 
 

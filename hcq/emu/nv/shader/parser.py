@@ -10,12 +10,11 @@ Source   PTX ISA, "PTX Directives", "State Spaces, Types, and Variables"
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TypeVar
 
 from hcq.checks import is_decimal
 from hcq.emu.nv.shader import lexer
 from hcq.emu.nv.shader.errors import PtxError
+from hcq.emu.nv.shader.reader import Reader
 from hcq.emu.nv.shader.syntax import (
     SPECIAL_SCALARS,
     SPECIAL_VECTORS,
@@ -48,7 +47,8 @@ IGNORED_FUNCTION_DIRECTIVES = (
     ".abi_preserve_control", ".language", ".pragma",
 )  # fmt: skip
 CLUSTER_DIRECTIVES = (".explicitcluster", ".reqnctapercluster", ".blocksareclusters")
-T = TypeVar("T")
+# what no instruction here can use, which is said where one tries
+TEXTURES = (".texref", ".samplerref", ".surfref")
 
 
 def parse(text: str) -> Module:
@@ -56,11 +56,9 @@ def parse(text: str) -> Module:
     return _Parser(text).module()
 
 
-class _Parser:
+class _Parser(Reader):
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.words = lexer.words(text)
-        self.at = 0
+        super().__init__(text)
         self.version = (0, 0)
         self.target = ""
         self.address_bytes = 8
@@ -71,62 +69,6 @@ class _Parser:
         self.scopes: list[dict[str, str]] = []
         self.scope_count = 0
 
-    # -- words
-
-    @property
-    def line(self) -> int:
-        return self.words[min(self.at, len(self.words) - 1)].line if self.words else 1
-
-    def peek(self, ahead: int = 0) -> str:
-        return self.words[self.at + ahead].text if self.at + ahead < len(self.words) else ""
-
-    def next(self) -> str:
-        if self.at >= len(self.words):
-            raise self.error("the text ends in the middle of a statement")
-        self.at += 1
-        return self.words[self.at - 1].text
-
-    def accept(self, text: str) -> bool:
-        if self.peek() == text:
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, text: str) -> None:
-        if not self.accept(text):
-            raise self.error(f"expected {text!r}, found {self.peek()!r}")
-
-    def name(self, what: str) -> str:
-        word = self.next()
-        if not (word[0].isalpha() or word[0] in "_$%"):
-            raise self.error(f"expected the name of {what}, found {word!r}")
-        return word
-
-    def integer(self, what: str) -> int:
-        negative = self.accept("-")
-        word = self.next()
-        value = self.number(word)
-        if value is None or value.float_bytes:
-            raise self.error(f"expected {what}, an integer, found {word!r}")
-        return -value.value if negative else value.value
-
-    def separated(self, one: Callable[[], T]) -> list[T]:
-        """One or more, with commas between them."""
-        found = [one()]
-        while self.accept(","):
-            found.append(one())
-        return found
-
-    def number(self, word: str) -> Immediate | None:
-        """The value of a numeric word, or None when it is not one."""
-        try:
-            return lexer.number(word)
-        except ValueError:
-            raise self.error(f"{word[:40]!r} is no number of PTX") from None
-
-    def error(self, why: str) -> PtxError:
-        return PtxError(self.words[min(self.at, len(self.words)) - 1].line if self.at else self.line, why)
-
     # -- the module
 
     def module(self) -> Module:
@@ -134,6 +76,12 @@ class _Parser:
             self._top()
         if not self.version[0]:
             raise PtxError(1, "there is no .version directive. Is this PTX text?")
+        for variable in self.variables.values():
+            for piece in variable.addresses:
+                if piece.symbol not in self.variables and piece.symbol not in self.functions:
+                    raise PtxError(
+                        variable.line, f"{variable.name!r} names {piece.symbol!r}, which is not declared"
+                    )
         return Module(self.version, self.target, self.address_bytes, self.functions, self.variables)
 
     def _top(self) -> None:
@@ -164,7 +112,7 @@ class _Parser:
         elif word == ".alias":
             self._alias()
         else:
-            raise self.error(f"unknown directive {word!r} at the module's level")
+            raise PtxError(self.line, f"unknown directive {word!r} at the module's level")
 
     def _debug_directive(self) -> bool:
         """.file, .loc, .section, .pragma describe lines and debugging: skipped, as they change no result."""
@@ -202,7 +150,11 @@ class _Parser:
         while self.peek() in LINKAGE:
             is_extern |= self.next() == ".extern"
         if self.peek() in (".entry", ".func"):
-            self._function()
+            start = self.at
+            try:
+                self._function()
+            except PtxError as error:
+                self._leave_out(start, error)
             return
         for variable in self._variables(is_extern):
             known = self.variables.get(variable.name)
@@ -219,6 +171,7 @@ class _Parser:
         space = self.next()
         if space not in SPACES:
             raise self.error(f"unknown state space {space!r}")
+        space = ".texture" if self.peek() in TEXTURES else space
         type_, alignment, elements = self._declared_type()
         found = [self._variable(space[1:], type_, alignment, elements, is_extern)]
         while self.peek() == "," and space != ".param":
@@ -242,6 +195,8 @@ class _Parser:
             elif word[1:] in TYPES and word[0] == ".":
                 type_ = TYPES[word[1:]]
                 return type_, alignment, elements
+            elif word in TEXTURES:
+                return TYPES["b64"], alignment, elements
             else:
                 raise self.error(f"expected a type such as .b32, found {word!r}")
 
@@ -357,6 +312,30 @@ class _Parser:
         self.functions[name] = function
         self.function = None
 
+    def _leave_out(self, start: int, error: PtxError) -> None:
+        """Go on behind a function that is not understood: only what reaches it cannot run.
+
+        Raises  the error, where the function has no name or no end
+        """
+        self.function, self.scopes, self.at = None, [], start
+        line, is_entry = self.line, self.next() == ".entry"
+        while self.peek() == "(" or self.peek() == ".attribute":
+            self.skip_to(")", error)
+        name = self.next()
+        if not (name[0].isalpha() or name[0] in "_$%"):
+            raise error
+        while self.peek() not in ("{", ";"):
+            self.skip_to(")", error) if self.peek() == "(" else self.skip_to(self.peek(), error)
+        has_body = self.peek() == "{"
+        depth = 0
+        while True:
+            word = self.peek()
+            self.skip_to(word, error)
+            depth += (word == "{") - (word == "}")
+            if not depth:
+                break
+        self.functions[name] = Function(name, line, is_entry, [], [], has_body=has_body, fault=error)
+
     def _function_directives(self, function: Function) -> None:
         while self.peek().startswith("."):
             word = self.next()
@@ -373,8 +352,11 @@ class _Parser:
                     self._numbers()
             elif word in CLUSTER_DIRECTIVES:
                 sizes = self._numbers() if self.peek()[:1].isdigit() else ()
-                if word == ".blocksareclusters" or any(size != 1 for size in sizes):
-                    raise self.error(f"{word}: thread block clusters of more than one block are not emulated")
+                if any(size != 1 for size in sizes):
+                    raise self.error(
+                        f"{word} {', '.join(map(str, sizes))}: clusters of more than one block are not emulated. "
+                        "Compile it without __cluster_dims__"
+                    )
             else:
                 raise self.error(f"unknown directive {word!r} of function {function.name!r}")
 
@@ -473,29 +455,56 @@ class _Parser:
     def _label(self, function: Function) -> None:
         name = self.name("a label")
         self.expect(":")
+        label = self._resolve(name)
         if self.peek() in (".branchtargets", ".calltargets"):
             self.next()
-            function.targets[name] = tuple(self.separated(lambda: self.name("a target")))
+            function.targets[label] = tuple(self.separated(lambda: self._resolve(self.name("a target"))))
             self.expect(";")
             return
         if self.peek() == ".callprototype":
             self.next()
-            if self.peek() == "(":
-                self._formals()
-            self.name("a prototype")
-            if self.peek() == "(":
-                self._formals()
-            self._function_directives(function)
-            self.expect(";")
+            self._prototype(function)
+            function.targets[label] = ()
             return
-        label = self._resolve(name)
         if label in function.labels:
             raise self.error(f"label {name!r} is there twice")
         function.labels[label] = len(function.body)
 
+    def _prototype(self, function: Function) -> None:
+        """How the functions look that a call by address may reach; the names of its parameters name nothing."""
+        self.scopes.append({})
+        if self.peek() == "(":
+            self._formals()
+        self.name("a prototype")
+        if self.peek() == "(":
+            self._formals()
+        self.scopes.pop()
+        self._function_directives(function)
+        self.expect(";")
+
     def _instruction(self, function: Function) -> None:
         line, start = self.line, self.at
-        guard = None
+        try:
+            guard, opcode, modifiers, operands = self._statement(function)
+        except PtxError as error:
+            while self.peek() not in (";", "{", "}", ""):
+                self.next()
+            raise PtxError(error.line, error.why, self._shown(start, self.at)) from None
+        made = Instruction(
+            line, self._shown(start, self.at - 1), opcode, tuple(modifiers), tuple(operands), guard
+        )
+        function.body.append(made)
+
+    def _shown(self, start: int, end: int) -> str:
+        """The text from a word to another one, for messages."""
+        if start >= len(self.words):
+            return ""
+        until = self.words[end].at if end < len(self.words) else None
+        return " ".join(self.text[self.words[start].at : until].split())[:MAX_SHOWN]
+
+    def _statement(self, function: Function) -> tuple[Register | None, str, list[str], list[Operand]]:
+        """(guard, opcode, modifiers, operands) of an instruction."""
+        line, guard = self.line, None
         if self.accept("@"):
             negated = self.accept("!")
             guard = Register(self._resolve(self.name("a predicate")), negated)
@@ -509,9 +518,7 @@ class _Parser:
         if not self.accept(";"):
             operands = self.separated(lambda: self._operand(function))
             self.expect(";")
-        text = " ".join(self.text[self.words[start].at : self.words[self.at - 1].at].split())[:MAX_SHOWN]
-        made = Instruction(line, text, opcode, tuple(modifiers), tuple(operands), guard)
-        function.body.append(made)
+        return guard, opcode, modifiers, operands
 
     def _operand(self, function: Function) -> Operand:
         if self.accept("{"):
@@ -577,7 +584,10 @@ class _Parser:
             raise self.error(f"expected an operand, found {word!r}")
         known = self._resolve(word)
         if known in function.registers:
-            return Register(known)
+            part = self.next()[1:] if self.peek().startswith(".") else ""
+            return Register(known, part=part, minus=negative)
+        if negative:
+            raise self.error(f"a minus stands before {word!r}, which is no number")
         if word == "WARP_SZ":
             return Immediate(32)
         if word.startswith("%"):

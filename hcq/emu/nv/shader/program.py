@@ -50,7 +50,13 @@ class Program:
         self._decode = decode
         self._decoded: dict[str, Decoded] = {}
         self.specials: dict[tuple[Any, ...], Lanes] = {}  # special registers that batches share
-        self._places = code_addresses(module)
+        self._places = code_addresses(module, symbols)
+        # of functions with bodies; an alias has the address of what it stands for
+        self._at = {
+            place: module.functions[name].name
+            for name, place in self._places.items()
+            if module.functions[name].has_body
+        }
         self.functions = _reachable(module, entry)
         self.shared_places, self.static_shared_bytes = _place_shared(module, self.functions)
         self.uses_warps = any(
@@ -69,6 +75,31 @@ class Program:
         )
         self.entry = self.decoded(name)
 
+    def check(self) -> None:
+        """Decode all that the entry reaches by name, through functions and through tables of their addresses.
+
+        Raises  UsageError at the first instruction that cannot run; a function that nobody reaches may hold anything
+        """
+        reached = {self.entry.function.name: self.entry.function}
+        rest: list[str] = [*_mentions(self.entry.function)]
+        seen: set[str] = set()
+        while rest:
+            name = rest.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            if (variable := self.module.variables.get(name)) is not None:
+                rest += [piece.symbol for piece in variable.addresses]
+            function = self.module.functions.get(name)
+            if function is None or not function.has_body or function.name in reached:
+                continue
+            reached[function.name] = function
+            try:
+                self.decoded(function.name)
+            except PtxError as error:
+                raise UsageError(f"function {function.name!r}, which it reaches: {error}") from None
+            rest += _mentions(function)
+
     def decoded(self, name: str) -> Decoded:
         """A function, decoded when it is first needed."""
         known = self._decoded.get(name)
@@ -78,10 +109,7 @@ class Program:
 
     def function_at(self, address: int) -> str | None:
         """The function with this address."""
-        for name, place in self._places.items():
-            if place == address and self.module.functions[name].has_body:
-                return name
-        return None
+        return self._at.get(address)
 
     def address(self, decoded: Decoded, name: str) -> int:
         """The address of a variable or function, in its space. A kernel's parameters are counted from the first."""
@@ -104,9 +132,18 @@ class Program:
         raise PtxError(function.line, f"{name!r} is not declared in function {function.name!r} or its module")
 
 
-def code_addresses(module: Module) -> dict[str, int]:
-    """What the address of each function is, for indirect calls and for tables of function pointers."""
-    return {name: CODE_START + CODE_STEP * i for i, name in enumerate(module.functions)}
+def code_addresses(module: Module, symbols: Mapping[str, int]) -> dict[str, int]:
+    """What the address of each function is, for indirect calls and for tables of function pointers.
+
+    symbols   says it where the launch has placed functions; elsewhere they are counted, an alias with its function
+    """
+    counted: dict[int, int] = {}
+    return {
+        name: symbols[name]
+        if name in symbols
+        else counted.setdefault(id(function), CODE_START + CODE_STEP * number)
+        for number, (name, function) in enumerate(module.functions.items())
+    }
 
 
 def param_offsets(function: Function) -> dict[str, int]:

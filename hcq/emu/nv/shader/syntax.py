@@ -10,7 +10,7 @@ Source   PTX ISA, "Syntax", "Directives", "Instruction Operands"
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.emu.nv.shader.types import Type
 
@@ -32,6 +32,8 @@ class Register(NamedTuple):
 
     name: str
     negated: bool = False  # !p
+    part: str = ""  # a.b0, of video instructions
+    minus: bool = False  # -a, of vmad
 
 
 class Immediate(NamedTuple):
@@ -115,7 +117,7 @@ class Initial(NamedTuple):
 
 @dataclass
 class Variable:
-    """A named piece of memory. `space` is global, const, shared, local or param.
+    """A named piece of memory. `space` is global, const, shared, local or param; texture for what is no memory.
 
     data        initial bytes, shorter than size_bytes where the rest is zero
     addresses   pieces of the initial bytes that are addresses of other symbols
@@ -146,10 +148,12 @@ class Function:
     variables: dict[str, Variable] = field(default_factory=dict)
     body: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)  # name -> index in body
-    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)  # .branchtargets and .calltargets
+    # .branchtargets and .calltargets; a .callprototype names none
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     has_body: bool = False
     required_block: tuple[int, ...] = ()  # .reqntid
     largest_block: tuple[int, ...] = ()  # .maxntid
+    fault: Exception | None = None  # why it is not understood: then only its name is known
     param_base: int = 0  # where a kernel's parameters begin in constant bank 0: they are aligned there
 
     @property
@@ -173,10 +177,11 @@ def placed(variables: list[Variable], start: int = 0) -> list[tuple[str, int, Va
 
 @dataclass
 class Module:
-    """A parsed PTX file."""
+    """A parsed PTX file. `decoded` is what decode.py has made of its functions, for all kernels of it."""
 
     version: tuple[int, int]
     target: str
     address_bytes: int
     functions: dict[str, Function]
     variables: dict[str, Variable]
+    decoded: dict[str, Any] = field(default_factory=dict)

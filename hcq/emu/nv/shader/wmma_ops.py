@@ -185,9 +185,12 @@ def _mma(code: Code) -> Step:
     else:
         raise code.refuse(f"{len(types)} types, not 2 or 4")
     code.expect(4)
+    mode = code.take("rn", "rz", "rm", "rp")
+    if mode and d_type.name != "f64":
+        raise code.refuse(f"products that end in .{d_type.name} take no rounding")
     parts = []
     for operand, type_, sizes in zip(code.operands[1:], (a_type, b_type, c_type), ((m, k), (k, n), (m, n))):
         slots = _slots(code, operand, type_)
         place = fragment(*sizes, len(slots) * _elements(type_))
         parts.append(Part(slots, to_numbers(type_.name), place, sizes))
-    return product(code, parts, d_type, fragment(m, n, m * n // WARP), saturates)
+    return product(code, parts, d_type, fragment(m, n, m * n // WARP), saturates, mode or "rn")

@@ -12,6 +12,7 @@ from hcq.amd.abi import drm
 from hcq.amd.topology import ROOT, properties
 from hcq.emu.amd.kfd import emulate
 from hcq.emu.amd.spec import CHIPS, SIZES
+from hcq.emu.machine import resolved
 from hcq.errors import DriverError, UsageError
 from tests.hcq.emu.amd.test_kfd import Process
 
@@ -94,7 +95,8 @@ def test_the_host_has_a_link_to_a_gpu_if_it_sees_its_memory():
 def test_libdrm_tells_gpus_apart_by_their_primary_nodes():
     kernel = emulate(["amd:gfx1100", "amd:gfx942"])
     for index, minor in enumerate((128, 129)):
-        folder = f"/sys/dev/char/226:{minor}/device/drm"
+        links = {path: what for path, what in kernel.files().items() if isinstance(what, str)}
+        folder, _ = resolved(f"/sys/dev/char/226:{minor}/device/drm", links)
         found = {path.split("/")[7] for path in kernel.files() if path.startswith(folder + "/")}
         assert found == {f"card{index}", f"renderD{minor}"}
     assert {node.path for node in kernel.nodes()} >= {

@@ -313,3 +313,11 @@ def test_buffers_longer_than_the_gpu_has_are_nil(raw: Raw) -> None:
 def test_a_word_that_names_no_chip_is_refused() -> None:
     with pytest.raises(UsageError, match=r"unknown architecture 'm9'\. Known: m1, m2, m3"):
         Raw("metal:m9")
+
+
+def test_there_is_no_default_gpu_for_a_program_that_has_not_loaded_core_graphics():
+    """As Apple's page of MTLCreateSystemDefaultDevice says of programs of the command line."""
+    raw = Raw()
+    assert raw.call(messages.CREATE_SYSTEM_DEFAULT_DEVICE) == 0
+    assert raw.call(messages.COLOR_SPACE_TYPE)
+    assert raw.call(messages.CREATE_SYSTEM_DEFAULT_DEVICE)

@@ -617,6 +617,46 @@ def test_local_memory_has_to_be_given_before_a_qmd_asks_for_it(raw: Raw):
     assert xid == 13 and "SKEDCHECK05_LOCAL_MEMORY_TOTAL_SIZE" in line
 
 
+@pytest.mark.parametrize(
+    ("counts", "lacking"),
+    [
+        (3, "MAX_SM_COUNT is 3; this GPU has 4"),
+        (4, ""),
+        (0xFFFF00FF, ""),
+        (1 << 24 | 1 << 16 | 4, ""),
+        (1 << 16 | 4, "MAX_SINGLETON_TPC_GPC_COUNT is 0; this GPU has 1"),
+        (1 << 24 | 4, "MAX_PLURAL_TPC_GPC_COUNT is 0; this GPU has 1"),
+    ],
+)
+def test_local_memory_is_for_as_many_units_as_there_are(counts: int, lacking: str):
+    """Of two GPCs one has two TPCs and the other one; what is not said of them is not judged."""
+    raw = ready("nv:sm_90")
+    launch = touch(raw, shader_local_memory_high_size=0x240)
+    memory = raw.memory(4 * 0x240000)
+    give = [
+        *methods(1, 0x790, memory.va >> 32, memory.va & 0xFFFFFFFF),
+        *methods(1, 0x2E4, 0, 0x240000, counts),
+    ]
+    if not lacking:
+        do(raw, [*give, *launch.words])
+        return
+    raw.push([*give, *launch.words])
+    xid, line = raw.fault()
+    assert xid == 13 and lacking in line
+
+
+@pytest.mark.parametrize(("sass", "is_right"), [(0, True), (0x90, True), (0xC0, False)])
+def test_a_qmd_says_for_which_sms_its_code_is_or_nothing(sass: int, is_right: bool):
+    raw = ready("nv:sm_90")
+    launch = touch(raw, sass_version=sass)
+    if is_right:
+        do(raw, launch.words)
+        return
+    raw.push(launch.words)
+    xid, line = raw.fault()
+    assert xid == 13 and "SASS_VERSION is 0xc0; the SMs are of 0x90" in line
+
+
 # ------------------------------------------------------------ kernels that go wrong
 
 

@@ -268,3 +268,23 @@ def test_with_a_seed_a_semaphore_without_a_flush_may_come_before_the_copy():
         raw.until(lambda raw=raw: raw.sem.array()[0] == 1)
         assert target.array()[0] == 0
         raw.end()
+
+
+WFI_OF_HOST, COMPUTE_NOP = methods(0, 0x78, 1), methods(1, 0x100, 0)
+
+
+def test_wfi_waits_for_the_engine_that_was_sent_methods_last_and_for_no_other():
+    """dev_pbdma.ref. A copy, and then a method of another engine: WFI says nothing of the copy any more."""
+
+    def is_copied(seed: int, between: list[int]) -> bool:
+        raw = ready(f"nv:sm_90:seed={seed}")
+        raw.push(methods(1, 0, raw.engines.compute))
+        source, target = filled(raw, 4096), raw.memory(4096)
+        raw.push([*copy(source.va, target.va, 4096), *between, *WFI_OF_HOST, *release(raw.sem.va + 16, 1)])
+        raw.until(lambda: raw.sem.array()[4] == 1)
+        found = bool((target.host == source.host).all())
+        raw.end()
+        return found
+
+    assert {is_copied(seed, []) for seed in range(8)} == {True}
+    assert {is_copied(seed, COMPUTE_NOP) for seed in range(24)} == {False, True}

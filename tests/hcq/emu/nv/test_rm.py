@@ -429,7 +429,6 @@ def prepared(word: str = "nv:sm_90") -> Raw:
         ({"gpfifoentries": ENTRIES - 1}, S.NV_ERR_INVALID_ARGUMENT),
         ({"hvaspace": 1}, S.NV_ERR_INVALID_ARGUMENT),
         ({"enginetype": 9}, S.NV_ERR_INVALID_ARGUMENT),
-        ({"userdoffset_0": USERD_AT + 4}, S.NV_ERR_INVALID_ARGUMENT),
         ({"userdoffset_0": 1 << 20}, S.NV_ERR_INVALID_ARGUMENT),
         ({"huserdmemory_0": 0}, S.NV_ERR_INVALID_ARGUMENT),
         ({"huserdmemory_0": 0x99}, S.NV_ERR_INVALID_OBJECT_HANDLE),
@@ -443,6 +442,12 @@ def test_a_channel_that_cannot_be_is_refused(fields: dict[str, int], status: S):
     raw = prepared()
     assert refusal(raw.add_channel, **fields) == status
     raw.add_channel()
+
+
+@pytest.mark.parametrize("offset", [USERD_AT, USERD_AT + 4, USERD_AT + 256])
+def test_of_userd_the_alignment_of_its_memory_counts_and_not_the_offset_in_it(offset: int):
+    """kchannelCreateUserdMemDesc_GV100 looks at the allocation alone."""
+    prepared().add_channel(userdoffset_0=offset)
 
 
 def test_a_context_share_is_for_all_channels_of_a_group_or_for_none():

@@ -300,3 +300,49 @@ def test_ctrl_c_interrupts_a_wait_and_the_program_decides(start: Callable[[str],
     os.killpg(one.pid, signal.SIGINT)  # type: ignore[attr-defined]
     assert one.communicate(timeout=60)[0] == "interrupted\n"  # type: ignore[attr-defined]
     assert one.returncode == 0  # type: ignore[attr-defined]
+
+
+def test_counts_and_sizes_that_nothing_backs_are_refused_before_memory_is_taken(emulate: Program) -> None:
+    passes(
+        emulate,
+        """
+        gpu = Gpu()
+        def peak_mib():
+            status = open(f"/proc/{os.getppid()}/status").read()
+            return int(status.split("VmHWM:")[1].split()[0]) >> 10
+        before = peak_mib()
+        events = mmap.mmap(-1, 400 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        import ctypes
+        at = ctypes.addressof(ctypes.c_char.from_buffer(events))
+        for count in (2**32 - 1, len(events) // 24):
+            refuses(errno.ENOMEM, lambda: gpu.call(kfd.WAIT_EVENTS, events_ptr=at, num_events=count, timeout=0))
+        flags = {"GTT": kfd.AllocFlags.GTT, "VRAM": kfd.AllocFlags.VRAM, "USERPTR": kfd.AllocFlags.USERPTR}
+        for flag in flags.values():
+            for size in (1 << 44, 2**63, 2**64 - 1):
+                refuses(errno.ENOMEM, lambda: gpu.call(
+                    kfd.ALLOC_MEMORY_OF_GPU, va_addr=1 << 33, size=size, gpu_id=gpu.id, flags=flag,
+                    mmap_offset=at & -4096))
+        for number in (kfd.MAP_MEMORY_TO_GPU, kfd.UNMAP_MEMORY_FROM_GPU):
+            refuses(errno.EINVAL, lambda: gpu.call(number, handle=1, device_ids_array_ptr=at, n_devices=2**32 - 1))
+        refuses(errno.EINVAL, lambda: gpu.call(
+            kfd.GET_PROCESS_APERTURES_NEW, kfd_process_device_apertures_ptr=at, num_of_nodes=2**32 - 1))
+        refuses(errno.EFAULT, lambda: gpu.call(kfd.SET_CU_MASK, queue_id=1, num_cu_mask=2**32 - 32, cu_mask_ptr=at))
+        assert peak_mib() - before < 100
+        """,
+    )
+
+
+def test_memory_of_the_host_is_given_out_no_more_than_there_is(emulate: Program) -> None:
+    passes(
+        emulate,
+        """
+        gpu = Gpu()
+        host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        half = host // 2 + 4096 & -4096
+        ask = dict(va_addr=1 << 33, gpu_id=gpu.id, flags=kfd.AllocFlags.GTT, size=half)
+        made = gpu.call(kfd.ALLOC_MEMORY_OF_GPU, **ask)
+        refuses(errno.ENOMEM, lambda: gpu.call(kfd.ALLOC_MEMORY_OF_GPU, **ask))
+        gpu.call(kfd.FREE_MEMORY_OF_GPU, handle=made.handle)
+        gpu.call(kfd.ALLOC_MEMORY_OF_GPU, **ask)
+        """,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -81,6 +82,66 @@ def test_the_file_system_shows_the_gpus_and_is_the_real_one_elsewhere(emulate: P
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_sysfs_shows_a_gpu_from_every_side(emulate: Program) -> None:
+    """As on Linux: by its class, by its numbers, by its place on the bus. All ways lead to one folder."""
+    done = emulate(
+        """
+        def text(path):
+            with open(path) as file:
+                return file.read().strip()
+        nodes = "kfd/kfd/topology/nodes"
+        assert os.listdir(f"/sys/class/{nodes}") == os.listdir(f"/sys/devices/virtual/{nodes}")
+        assert sorted(os.listdir("/sys/class/drm")) == ["card0", "card1", "renderD128", "renderD129", "version"]
+        for number, (device_id, name) in enumerate([("0x744c", "0000:03:00.0"), ("0x74a1", "0000:04:00.0")]):
+            ways = [f"/sys/class/drm/card{number}/device", f"/sys/class/drm/renderD{128 + number}/device"]
+            ways += [f"/sys/dev/char/226:{number}/device", f"/sys/dev/char/226:{128 + number}/device"]
+            ways += [f"/sys/bus/pci/devices/{name}", f"/sys/class/pci_bus/{name[:7]}/../../{name}"]
+            ways += [f"/sys/class/hwmon/hwmon{number + 1}/device", f"/sys/bus/pci/drivers/amdgpu/{name}"]
+            (device,) = {os.path.realpath(way) for way in ways}
+            assert os.path.basename(device) == name
+            for way in ways:
+                assert (text(f"{way}/vendor"), text(f"{way}/device")) == ("0x1002", device_id), way
+                assert os.listdir(f"{way}/drm/"), way
+            (monitor,) = os.listdir(f"{device}/hwmon")
+            assert text(f"{device}/hwmon/{monitor}/name") == "amdgpu"
+            location = int(name[5:7], 16) << 8
+            assert f"location_id {location}" in text(f"/sys/class/{nodes}/{number + 1}/properties").splitlines()
+        """,
+        "amd:gfx1100,amd:gfx942",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_memory_that_a_program_takes_is_shown_in_sysfs_while_it_has_it(emulate: Program) -> None:
+    done = emulate(
+        """
+        import hcq
+        def used():
+            with open("/sys/class/drm/card0/device/mem_info_vram_used") as file:
+                return int(file.read())
+        before = used()
+        device = hcq.open("AMD")
+        opened = used()
+        buffer = device.alloc(1 << 26)
+        assert used() - opened >= 1 << 26
+        del buffer
+        device.close()
+        assert before == used() == 0
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100"])
+def test_rocm_smi_lists_the_gpu(emulate: Program, arch: str) -> None:
+    if shutil.which("rocm-smi") is None:
+        pytest.skip("rocm-smi is not installed")
+    done = emulate(["rocm-smi", "--showbus", "--showmeminfo", "vram", "--showuse"], f"amd:{arch}")
+    assert done.returncode == 0, done.stderr
+    assert "PCI Bus: 0000:03:00.0" in done.stdout
+    assert f"VRAM Total Memory (B): {16 << 30}" in done.stdout
+
+
 def test_ctrl_c_reaches_the_program_and_the_supervisor_ends_after_it(start: Start) -> None:
     one = start("trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.05; done")
     assert one.stdout is not None
@@ -138,6 +199,48 @@ def test_a_supervisor_that_is_killed_takes_along_what_it_supervised(start: Start
     assert not is_running(child)
 
 
+def test_files_go_with_a_supervisor_however_it_dies(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    numbers = (signal.SIGKILL, signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
+    running = [start("echo ready; exec sleep 600") for _ in numbers]
+    for one, number in zip(running, numbers):
+        assert one.stdout is not None
+        one.stdout.readline()
+        one.send_signal(number)
+    for one in running:
+        one.wait(timeout=60)
+    end = time.monotonic() + 60
+    while (left := list(tmp_path.iterdir())) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not left
+
+
+@pytest.mark.parametrize("status", ["exit 9", "trap - TERM; kill -TERM $$"])
+def test_further_signals_while_it_ends_are_quiet(start: Start, status: str) -> None:
+    one = start(f"trap '{status}' TERM; echo ready; while :; do sleep 0.01; done")
+    assert one.stdout is not None
+    one.stdout.readline()
+    while one.poll() is None:
+        one.terminate()
+        time.sleep(0.002)
+    _, err = one.communicate()
+    assert (one.returncode, err) == (9 if status == "exit 9" else -signal.SIGTERM, "")
+
+
+def test_variables_with_our_prefix_are_the_programs_unless_the_supervisor_obeys_them(
+    emulate: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"HCQ_OF_SOMEBODY": "x y", "HCQ_DEVICE": "none", "HCQ_AMD_QUEUE": "?", "HCQ_REPORT": "off"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    done = emulate(" ".join(["echo", *(f'"${name}"' for name in given)]))
+    assert (done.returncode, done.stdout) == (0, "x y none ? off\n")
+    monkeypatch.setenv("HCQ_REPORT", "of")
+    assert "HCQ_REPORT='of'" in emulate("true").stderr
+
+
 def test_a_second_supervisor_below_the_first_is_refused_with_the_way_out(emulate: Program) -> None:
     import sys
 
@@ -159,6 +262,47 @@ def test_a_trace_that_cannot_be_written_is_refused_before_the_program_starts(
     monkeypatch.setenv("HCQ_TRACE", str(tmp_path / "run.hcqtrace"))
     assert emulate("echo started").stdout == "started\n"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", ["amd:gfx1100", "amd:gfx942", "nv:sm_89"])
+def test_a_program_that_cuts_or_fills_its_devices_files_harms_nobody_else(
+    emulate: Program, words: str
+) -> None:
+    """Their memory is mapped here, too: a file that becomes shorter would end the supervisor (SIGBUS)."""
+    done = emulate(
+        """
+        import hcq
+        device = hcq.open(words[0])
+        device.alloc(1 << 22).write(bytes(1 << 22))
+        def refused(act):
+            try:
+                act()
+            except OSError:
+                return
+            raise AssertionError("it was done")
+        for fd in map(int, os.listdir("/proc/self/fd")):
+            path = f"/proc/self/fd/{fd}"
+            try:
+                is_file = os.readlink(path).startswith(("/memfd:", "/dev/kfd", "/dev/dri", "/dev/nvidia"))
+            except OSError:
+                continue
+            if not is_file:
+                continue
+            has_memory = os.lseek(os.open(path, os.O_RDONLY), 0, os.SEEK_END) > 0
+            for size in (0, 1 << 50) if has_memory else (1 << 50,):
+                refused(lambda: os.ftruncate(fd, size))
+                refused(lambda: os.truncate(path, size))
+            if has_memory:
+                refused(lambda: os.close(os.open(path, os.O_RDWR | os.O_TRUNC)))
+            refused(lambda: os.posix_fallocate(fd, 0, 1 << 40))
+            refused(lambda: os.write(fd, b"x"))
+        again = device.alloc(1 << 16)
+        again.write(b"7" * (1 << 16))
+        assert again.read() == b"7" * (1 << 16)
+        """.replace("words[0]", repr(words.partition(":")[0].upper())),
+        words,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_no_files_are_left(emulate: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -298,13 +298,23 @@ def test_a_trap_is_a_fault():
         run_ptx(kernel("trap;"), "k", 1, 4, 0)
 
 
-def test_a_call_of_the_device_runtime_is_an_error_only_when_it_is_reached():
-    before = ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);"
-    call = ".param .b64 x; .param .b64 y; .param .b32 z; call.uni (z), vprintf, (x, y);"
+def test_a_failed_assert_is_a_fault_only_when_it_is_reached():
+    before = ".extern .func __assertfail(.param .b64 a);"
+    call = ".param .b64 x; call.uni __assertfail, (x);"
     body = f"ld.param.u64 %d0, [out]; setp.eq.u64 %p0, %d0, 0; @%p0 bra END; {call} END: ret;"
     run_ptx(kernel(body, before=before), "k", 1, 1, 0)
-    with pytest.raises(KernelFault, match=r"a call of 'vprintf' .* is not emulated"):
+    with pytest.raises(KernelFault, match="a failed assert by 1 threads, thread"):
         run_ptx(kernel(body, before=before), "k", 1, 1, 1)
+
+
+@pytest.mark.parametrize("name, why", [
+    ("vprintf", "the device runtime"), ("malloc", "the device runtime"), ("mine", "declares and does not define"),
+])  # fmt: skip
+def test_a_call_of_what_is_not_there_is_refused_with_its_line(name, why):
+    before = f".extern .func {name}(.param .b64 a);"
+    body = f".param .b64 x; call.uni {name}, (x); ret;"
+    with pytest.raises(PtxError, match=f"it calls '{name}'.*{why}"):
+        Kernel(kernel(body, before=before), "k")
 
 
 def test_endless_recursion_ends():

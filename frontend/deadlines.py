@@ -3,7 +3,7 @@
 In       a socket; `begin`, with how many seconds the phase may take
 Out      a raw stream to read from, which raises TimeoutError from that moment on
 Changes  the socket's time-out, before each read
-Next     server.py (who says what the phases are)
+Next     local_server.py (who says what the phases are)
 
 A time-out of a socket begins anew with every byte. Whoever sends one byte a second is never silent for long: only the
 whole of a phase can be bounded.

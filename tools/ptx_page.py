@@ -1,0 +1,63 @@
+"""PTX page: the tables in docs/emulated-ptx.md, of the instructions, registers and targets there are (`make docs`).
+
+In       the rules of hcq/emu/nv/shader/, by which instructions are decoded; the page as it is
+Out      the page, with what stands between its marks written anew
+Changes  nothing
+Next     pages.py (writes and checks it), hcq/emu/nv/shader/opcodes.py (the rules)
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+PAGE = "emulated-ptx.md"
+BEGIN, END = "<!-- tables: written by make docs -->", "<!-- end of tables -->"
+
+
+def pages(docs: Path) -> dict[str, str]:
+    """File name -> text. A page without the marks stays as it is, and is then old: the marks belong there."""
+    path = docs / PAGE
+    before = path.read_text(encoding="utf-8") if path.is_file() else f"{BEGIN}\n{END}\n"
+    start, found, rest = before.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not found or not closed:
+        return {PAGE: f"{before.rstrip()}\n\n{BEGIN}\n\n{tables()}\n\n{END}\n"}
+    return {PAGE: f"{start}{BEGIN}\n\n{tables()}\n\n{END}{after}"}
+
+
+def tables() -> str:
+    """What the rules say."""
+    syntax = importlib.import_module("hcq.emu.nv.shader.syntax")
+    targets = importlib.import_module("hcq.nv.ptx").FIRST_VERSIONS
+    vectors = [f"%{name}.x .y .z" for name in syntax.SPECIAL_VECTORS]
+    scalars = [f"%{name}" for name in syntax.SPECIAL_SCALARS]
+    lines = ["| instructions | of `hcq/emu/nv/shader/` | what they are |", "| --- | --- | --- |"]
+    lines += [f"| {names} | `{file}.py` | {what} |" for file, what, names in groups()]
+    lines += [
+        "",
+        "Special registers: "
+        + ", ".join(f"`{name}`" for name in [*vectors, *scalars])
+        + ", `%envreg0` and on.",
+        "",
+    ]
+    lines += ["Targets, and the first version of PTX that has each: "]
+    lines[-1] += ", ".join(f"`{name}` {one}.{other}" for name, (one, other) in targets.items()) + "."
+    return "\n".join(lines)
+
+
+def groups() -> list[tuple[str, str, str]]:
+    """(file, its first line, its opcodes) of each file with rules, and of the one with the ends of blocks."""
+    opcodes = importlib.import_module("hcq.emu.nv.shader.opcodes")
+    flow = importlib.import_module("hcq.emu.nv.shader.flow")
+    found: dict[str, set[str]] = {"hcq.emu.nv.shader.control": set(flow.ENDS)}
+    for rules in (opcodes.FLOAT, opcodes.OTHERS):
+        for opcode, rule in rules.items():
+            found.setdefault(rule.__module__, set()).add(opcode)
+    made = []
+    for module, names in sorted(found.items()):
+        first = (importlib.import_module(module).__doc__ or "").splitlines()[0]
+        made.append(
+            (module.rpartition(".")[2], first.rstrip("."), ", ".join(f"`{name}`" for name in sorted(names)))
+        )
+    return made
