@@ -149,6 +149,7 @@ class GpFifo:
         self._get = self._put = memoryview(bytearray(4)).cast("I")
         self.put = self.rung = self._read = 0
         self._marks.clear()
+        self.passed = lambda: 0  # the timeline may be gone, too
         self._seen = 0, 0
 
     def entry_at_get(self) -> GpEntry | GpControl:
