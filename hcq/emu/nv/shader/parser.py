@@ -562,6 +562,7 @@ class _Parser:
         address = self._address(function)
         parts = self._operand(function) if self.accept(",") else None
         self.expect("]")
+        self.accept(".unified")  # a promise about the variable
         if parts is not None and not isinstance(parts, Vector):
             raise self.error("an address of several parts is [tensor map, {coordinates}]: no textures here")
         return address if parts is None else TensorAddress(address, parts)
