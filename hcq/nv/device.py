@@ -307,9 +307,9 @@ class NvDevice(HostAccess):
             self._provide_local(launcher.local_bytes)
             if self.encoder.new_code not in self._first:
                 self._first.append(self.encoder.new_code)
-        return NvProgram(self, name, va, launcher, args, code)
+        return NvProgram(self, name, va, launcher, args, code, self._workspace)
 
-    def workspace(self, name: str) -> tuple[Together, Buffer]:
+    def _workspace(self, name: str) -> tuple[Together, Buffer]:
         """Where the blocks of a cooperative grid meet: its size and a counter, which every launch sets back to 0."""
         buffer = self.alloc(
             2 * WORKSPACE_BYTES, name=f"{name} workspace"

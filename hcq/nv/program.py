@@ -9,7 +9,7 @@ Next     hcq/gpu/program.py (packing), link.py (the image), launch.py (QMD and c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hcq import checks
@@ -42,9 +42,11 @@ class NvProgram(GpuProgram):
         launcher: Launcher,
         args: tuple[str, ...] | None,
         code: Buffer,
+        workspace: Callable[[str], tuple[Together, Buffer]],
     ) -> None:
         kernel = launcher.kernel
         self.kernel, self.launcher, self.code = kernel, launcher, code
+        self._new_workspace = workspace  # for launches of this name
         self._dynamic_shared = 0
         self._together: Together | None = None
         self._workspace: Buffer | None = None
@@ -98,7 +100,7 @@ class NvProgram(GpuProgram):
         if not wanted:
             self._together = None
         elif self._together is None:
-            self._together, self._workspace = self.device.workspace(self.name)
+            self._together, self._workspace = self._new_workspace(self.name)
 
     def _check_resident(self, grid: Grid, block: Grid) -> None:
         """A block that waits for one that cannot start, because there is no room for it, would wait for ever."""

@@ -31,6 +31,7 @@ from hcq.emu.nv.shader.syntax import Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 RULES = Rules()
+Combine = Callable[[Lanes, Lanes, Lanes], Lanes]  # A, B and C to what becomes D
 B32 = TYPES["b32"]
 _THREAD = np.arange(WARP)
 _GROUP, _IN_GROUP = _THREAD >> 2, _THREAD & 3
@@ -157,7 +158,7 @@ def mma(code: Code) -> Step:
         raise code.refuse(f"there is no {shape} product of .{a_kind} and .{b_kind}")
     if shape == "m8n8k4" and a_kind != "f64":
         raise code.refuse("m8n8k4 is supported for .f64 only")
-    combine = times
+    combine: Combine = times
     if d_type.name == "f64":
         combine = functools.partial(fused, code.take("rn", "rz", "rm", "rp") or "rn")
     elif a_kind == "b1":
@@ -171,9 +172,6 @@ def mma(code: Code) -> Step:
     ]
     parts.append(_part(code, code.operands[3], c_type.name, c_type.width, c_place, (m, n)))
     return product(code, parts, d_type, c_place, saturates, combine)
-
-
-Combine = Callable[[Lanes, Lanes, Lanes], Lanes]  # A, B and C to what becomes D
 
 
 def times(x: Lanes, y: Lanes, z: Lanes) -> Lanes:
