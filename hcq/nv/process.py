@@ -53,7 +53,7 @@ class NvProcess:
         """The interface of the running driver."""
         with self.lock:
             if self.abi is None:
-                self.abi = abi_for(_version_in_proc(port) or _version_asked(port))
+                self.abi = abi_for(_version_in_proc(port) or version_asked(port))
             return self.abi
 
     def client(self, port: Port) -> Rm:
@@ -193,7 +193,7 @@ def _version_in_proc(port: Port) -> str:
     return found[1].decode()
 
 
-def _version_asked(port: Port) -> str:
+def version_asked(port: Port) -> str:
     """The release as /dev/nvidiactl tells it: by the escape that checks versions, else by a control.
 
     Both have the same structures in every release. Raises DriverError when neither answers.
