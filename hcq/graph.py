@@ -425,7 +425,7 @@ class Graph(Queue):
 
 def _uses_of_dispatch(program: Program, args: Sequence[Any]) -> Uses:
     """The bytes that a launch reads and writes, as far as its loader said what it does; None where nobody did."""
-    if program.access is None:
+    if program.access is None or program.has_variables:
         return None
     found: list[Use] = []
     for access, arg in zip(program.access, args):

@@ -69,6 +69,7 @@ class Program:
     scratch_bytes  private memory of each worker that it was loaded with
     access         what it does with each buffer, for the rules ("read", "write", "both", ""); None when nobody said
     extents        how many bytes of each it uses, 0 for all; None when nobody said
+    has_variables  it may use memory that no launch names: launches keep their order, whatever `access` says
     shapes         device-private: argument types seen -> how to pack them
     packed         the same for the trace, once it has seen a dispatch
     first_site     the line that first dispatched it
@@ -102,6 +103,7 @@ class Program:
         self.scratch_bytes = scratch_bytes
         self.access: tuple[str, ...] | None = None
         self.extents: tuple[int, ...] | None = None
+        self.has_variables = False
         self.shapes: dict[tuple[type, ...], Any] = {}
         self.first_site: Site = None
         self.packed: tuple[Callable[..., bytes], int, str] | None = None

@@ -23,10 +23,11 @@ from hcq import command
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece, flush, piece
 from hcq.amd.launch import without_barrier
 from hcq.amd.program import AmdProgram
+from hcq.command import PatchPoint
 from hcq.errors import UsageError
 from hcq.gpu.device import GpuDevice
 from hcq.gpu.graph import SIGNAL_NS, WAIT_NS, GpuGraph
-from hcq.graph import CommandBuffer, PatchPoint
+from hcq.graph import CommandBuffer
 from hcq.lanes import COPIES, Costs, Split
 from hcq.memory import Buffer
 from hcq.program import Slot

@@ -83,7 +83,8 @@ class _Code:
         return -1
 
     def _is_sop1(self, at: int, opcodes: dict[int, int]) -> bool:
-        return self.words[at] >> 23 == _SOP1 and self.words[at] >> 8 & 0xFF == opcodes[self.family]
+        word = self.words[at]
+        return bool(word >> 23 == _SOP1 and word >> 8 & 0xFF == opcodes[self.family])
 
     def _piece(self, start: int) -> range:
         index = bisect_right(self.starts, start)

@@ -13,6 +13,7 @@ is read by its dynamic segment, as loaders do: it may have been stripped of its 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -40,6 +41,7 @@ ABI_VERSIONS = range(1, 5)  # code object versions 3 to 6
 MANAGED = (
     ".managed"  # HIP: what a variable's own symbol points to, once a loader has stored its address there
 )
+COMPILERS_OWN = "__hip_cuid_"  # clang's mark of a source file
 UNREAD_TABLES = {
     elf.SHT_REL: "SHT_REL, which have no addends",
     elf.SHT_RELR: "SHT_RELR, which only linked objects have",
@@ -116,6 +118,7 @@ class Linked:
         else:
             self._lay_out_segments()
         self.metadata = kernels_of(self.object)
+        self.has_writable = False  # a variable of such that kernels write
         self.variables = self._find_variables()
         self.kernels = self._find_kernels()
 
@@ -130,7 +133,7 @@ class Linked:
             return 0
         is_its_own = bare.object.flags & targets.MACH_MASK == chip.mach
         wanted = targets.features(bare.object.flags, image[8])
-        return 1 + 4 * is_its_own + sum(one in ("on", "off") for one in wanted)
+        return int(1 + 4 * is_its_own + sum(one in ("on", "off") for one in wanted))
 
     def place(self, va: int) -> bytes:
         """The image, relocated for this address."""
@@ -264,12 +267,24 @@ class Linked:
                 self._contents.append((segment.va, content))
                 end = max(end, segment.va + segment.memory_bytes)
         dynamic = Dynamic(self.object, RELATIVE64)
-        self._symbols = dynamic.symbols
+        self._symbols = [*dynamic.symbols, *self._local_symbols({one.name for one in dynamic.symbols})]
         nobody = Symbol("", elf.STB_LOCAL, elf.STT_NOTYPE, elf.SHN_UNDEF, 0, 0)
         for one in dynamic.relocations:
             symbol = dynamic.symbols[one.symbol] if one.symbol else nobody
             self._relocations.append((0, end, one, symbol))
         self.size_bytes = end + GUARD_BYTES
+
+    def _local_symbols(self, known: set[str]) -> list[Symbol]:
+        """What a section table still names beside the dynamic symbols: hidden kernels, static variables."""
+        tables = [table for table in self.object.sections if table.type == elf.SHT_SYMTAB]
+        found = [
+            symbol
+            for table in tables
+            for symbol in self.object.symbols(table)
+            if symbol.type == elf.STT_OBJECT and 0 < symbol.section < elf.SHN_LORESERVE
+        ]
+        count = Counter(symbol.name for symbol in found)
+        return [one for one in found if one.name not in known and count[one.name] == 1]
 
     def _is_loaded(self, section: Section) -> bool:
         return bool(
@@ -335,12 +350,15 @@ class Linked:
         placed: dict[str, tuple[int, int]] = {}
         for symbol in self._symbols:
             is_data = symbol.type == elf.STT_OBJECT and not symbol.name.endswith(".kd")
+            if symbol.name.startswith(COMPILERS_OWN):
+                continue
             if not is_data or symbol.section == elf.SHN_ABS or symbol.is_undefined:
                 continue
             at = self._symbol_address(symbol, 0)
             if not 0 <= at <= at + symbol.size_bytes <= self.size_bytes - GUARD_BYTES:
                 raise self.object.refuse(f"variable {symbol.name!r} lies at {at:#x}, outside the image")
             placed[symbol.name] = at, symbol.size_bytes
+            self.has_writable |= self._is_writable(symbol)
         found = {}
         for name, (at, size) in placed.items():
             own, pointer_bytes = placed.get(name.removesuffix(MANAGED), (-1, 0))
@@ -349,6 +367,15 @@ class Linked:
             elif name + MANAGED not in placed:
                 found[name] = Variable(at, size)
         return found
+
+    def _is_writable(self, symbol: Symbol) -> bool:
+        if self.object.type == elf.ET_REL:
+            return bool(self.object.sections[symbol.section].flags & elf.SHF_WRITE)
+        return any(
+            segment.flags & elf.PF_W and segment.va <= symbol.value < segment.va + segment.memory_bytes
+            for segment in self.object.segments
+            if segment.type == elf.PT_LOAD
+        )
 
     def _find_kernels(self) -> dict[str, Kernel]:
         """Every symbol NAME.kd, its descriptor checked field by field."""

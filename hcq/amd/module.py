@@ -20,6 +20,7 @@ from hcq.gpu.module import GpuModule
 if TYPE_CHECKING:
     from hcq.amd.device import AmdDevice
 
+CONSTRUCTORS = "amdgcn.device.init"  # a kernel that clang adds: it gives variables their first values
 UNSERVED = {
     "heap_v1": "malloc or free, of a heap on the device, which this driver does not serve",
     "printf_buffer": "OpenCL's printf, whose buffer this driver does not serve",
@@ -37,10 +38,12 @@ class AmdModule(GpuModule):
     def __init__(self, device: AmdDevice, name: str, image: bytes, linked: Linked) -> None:
         places = {key: (one.offset, one.size_bytes) for key, one in linked.variables.items()}
         super().__init__(device, name, image, tuple(linked.kernels), places)
-        self.linked = linked
+        self.linked, self.has_writable = linked, linked.has_writable
         self.code, self.va = device._alloc_aligned(linked.size_bytes, linked.alignment, f"{name} code")
         self.code.write(linked.place(self.va), self.va - self.code.address)
         device.note_code()
+        if CONSTRUCTORS in linked.kernels:
+            device.run(self.program(CONSTRUCTORS), [])
 
     def make(self, entry: str, args: tuple[str, ...] | None, name: str) -> AmdProgram:
         device, linked = self.device, self.linked

@@ -353,7 +353,9 @@ class GpuDevice(LaunchingDevice):
             )
         module = self.load_module(image, name, entry)
         module.check_entry(entry)
-        return module.make(entry, args, name)
+        made = module.make(entry, args, name)
+        made.has_variables = module.has_writable
+        return made
 
     def module(self, image: bytes, name: str = "module") -> GpuModule:
         self.check_alive()

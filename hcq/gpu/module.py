@@ -30,10 +30,6 @@ class GpuModule(ABC):
     image      the bytes that it was made from
     entries    names of its kernels
     variables  names of its variables: __device__, __constant__ and __managed__ ones
-
-    >>> module = hcq.open("AMD").module(image)
-    >>> module.variable("weights").write(data)
-    >>> device.run(module.program("apply"), [out], grid=(8, 1, 1), block=(64, 1, 1))
     """
 
     def __init__(
@@ -48,6 +44,7 @@ class GpuModule(ABC):
         self.entries, self.variables = tuple(sorted(entries)), tuple(sorted(places))
         self._places = places  # of variables: offset in the image, size in bytes
 
+    has_writable = False  # one of its variables is of such that kernels write
     code: Buffer  # all of it
     va: int  # where the image begins in it
 
@@ -66,23 +63,19 @@ class GpuModule(ABC):
     ) -> GpuProgram:
         """One of its kernels, which uses this module's variables.
 
-        entry, args, name, sources, access, extents   as Device.load; access is of arguments alone: it is refused where
-                                                      the module has variables, which the kernel uses beside them
+        entry, args, name, sources, access, extents   as Device.load; access is of arguments alone: where the module has
+                                                      variables, recorded launches keep their order all the same
         Raises    UsageError for a kernel that is not there, naming those that are, or that cannot run on this GPU
         """
         label = checks.text(f"{self.name}.program", "entry", entry)
         if name is not None and checks.text(f"{self.name}.program", "name", name):
             label = name
         self.check_entry(entry)
-        if access is not None and self.variables:
-            raise UsageError(
-                f"{self.name}.program({entry!r}): access says what it does with arguments, and this module has "
-                f"variables beside them ({_some(self.variables)}). Leave access out."
-            )
         kinds = None if args is None else checks.words(f"{self.name}.program({entry!r})", "args", args)
         device = self.device
         device.check_alive()
         made = device.memory.with_room(lambda: self.make(entry, kinds, label))
+        made.has_variables = bool(self.variables)  # the host, and copies, may fill any of them
         device.announce(made, entry, self.image, access, sources, extents)
         return made
 

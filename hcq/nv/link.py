@@ -98,6 +98,7 @@ class Linked:
                 )
             self.layout = Layout({}, slot * len(self._wanted))
         self.size_bytes = self._tail = -(-self.layout.size_bytes // 16) * 16
+        self.has_writable = False  # a variable of such that kernels write
         self.variables = self._variables()
         if not self.keeps_ptx:
             return
@@ -188,6 +189,7 @@ class Linked:
         found = {}
         for name, (section, offset, size_bytes) in self.cubin.variables().items():
             if section in self.layout.places:
+                self.has_writable |= section.startswith(".nv.global")
                 found[name] = self.layout.places[section].offset + offset, size_bytes
         return found
 

@@ -28,7 +28,7 @@ class NvModule(GpuModule):
 
     def __init__(self, device: NvDevice, name: str, image: bytes, linked: Linked) -> None:
         super().__init__(device, name, image, linked.entries, linked.variables)
-        self.linked = linked
+        self.linked, self.has_writable = linked, linked.has_writable
         self.code, self.va = device._alloc_aligned(linked.size_bytes, ALIGNMENT, f"{name} code")
         self.code.write(linked.place(self.va), self.va - self.code.address)
         device.note_code()

@@ -35,3 +35,29 @@ def stripped(image: bytes) -> bytes:
     struct.pack_into("<Q", made, 40, 0)  # e_shoff
     struct.pack_into("<HHH", made, 58, 0, 0, 0)  # e_shentsize, e_shnum, e_shstrndx
     return bytes(made)
+
+
+def compiled_c(source: str, arch: str, *flags: str) -> bytes:
+    """C as clang compiles it for a GPU, relocatable; the test is skipped where there is no clang that does."""
+    clang = next(
+        (found for version in range(23, 15, -1) if (found := shutil.which(f"clang-{version}"))), None
+    )
+    if clang is None:
+        pytest.skip("clang (16 or later) is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        text, made = Path(folder, "k.c"), Path(folder, "k.o")
+        text.write_text(source)
+        words = [
+            clang,
+            "--target=amdgcn-amd-amdhsa",
+            f"-mcpu={arch}",
+            "-nogpulib",
+            "-O2",
+            "-c",
+            "-fno-lto",
+            *flags,
+        ]
+        done = subprocess.run([*words, str(text), "-o", str(made)], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"this clang does not compile it: {done.stderr.strip()[:200]}")
+        return made.read_bytes()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import glob
+import os
 import random
 import shutil
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -323,3 +325,56 @@ def test_hips_printf_prints(
     device.run(device.load(hip(HIP, arch, tmp_path), "k"), [3, 2.5], block=(64, 1, 1))
     word = "a rather long word, of several packets, which takes rows"
     assert capsys.readouterr().out.splitlines() == [f"item {item} of {word}: 2.50 x%" for item in range(3)]
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_tritons_device_print_prints(
+    arch: str, open_amd: Callable[..., AmdDevice], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """What Triton compiles for HIP, which needs no GPU."""
+    pytest.importorskip("triton", reason="Triton is not installed")
+    source = tmp_path / "printing.py"
+    source.write_text(TRITON)
+    lanes = 64 if arch.startswith("gfx9") else 32
+    done = subprocess.run(
+        [sys.executable, str(source), arch, str(lanes), str(tmp_path / "k.o")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path)},
+    )
+    if done.returncode:
+        pytest.skip(f"this Triton does not compile for {arch} here: {done.stderr.strip()[-200:]}")
+    device = open_amd(arch)
+    data = device.alloc(4 * 32)
+    data.write(struct.pack("<32f", *range(32)))
+    program = device.load((tmp_path / "k.o").read_bytes(), "k")
+    scratch = device.alloc(64)  # two pointers that this kernel does not use
+    args = [data, 32, scratch, scratch][: len(program.explicit)]
+    device.run(program, args, block=(lanes, 1, 1))
+    printed = capsys.readouterr().out.splitlines()
+    assert {f"{number}.000000" for number in range(32)} == {line.rpartition(" ")[2] for line in printed}
+    assert struct.unpack("<32f", data.read()) == tuple(float(number + 1) for number in range(32))
+
+
+TRITON = """
+import sys
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+
+@triton.jit
+def k(x, n, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    v = tl.load(x + i, mask=i < n, other=0.0)
+    tl.device_print("v", v)
+    tl.store(x + i, v + 1, mask=i < n)
+
+
+arch, lanes, made = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+signature = {"x": "*fp32", "n": "i32", "SIZE": "constexpr"}
+source = ASTSource(fn=k, signature=signature, constexprs={"SIZE": 32})
+whole = triton.compile(source, target=GPUTarget("hip", arch, lanes), options={"num_warps": 1})
+open(made, "wb").write(whole.asm["hsaco"])
+"""

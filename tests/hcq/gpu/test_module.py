@@ -134,8 +134,6 @@ def test_names_are_listed_and_another_one_is_refused_with_them(module: GpuModule
         module.variable("wieghts")
     with pytest.raises(UsageError, match=r"no kernel 'set' in the object\. Its kernels: get, put"):
         module.program("set")
-    with pytest.raises(UsageError, match="this module has variables beside them"):
-        module.program("get", access=["write", ""])
     with pytest.raises(UsageError, match="entry"):
         module.program(7)  # type: ignore[arg-type]
 
@@ -167,6 +165,22 @@ def test_a_graph_replays_launches_and_copies_of_variables_in_their_order(
         graph.replay().wait()
         assert struct.unpack_from("i", kept.read())[0] == 3
         assert struct.unpack_from("i", out.read())[0] == 0x01010101
+
+
+def test_launches_that_share_a_variable_keep_their_order_whatever_is_said_of_their_arguments(
+    device: GpuDevice, module: GpuModule
+):
+    put, get = module.program("put", access=[""]), module.program("get", access=["write", ""])
+    alone = device.load(image_for(device), "put", access=[""])  # its own variable, which its launches write
+    outs = [device.alloc(64) for _ in range(3)]
+    graph = device.graph()
+    for number, out in enumerate(outs):
+        graph.dispatch(put, [number], **ONE)
+        graph.dispatch(get, [out, 0], **ONE)
+        graph.dispatch(alone, [number], **ONE)
+    assert all(needs == (number - 1,) for number, needs in enumerate(graph.dependences().needs) if number)
+    graph.replay().wait()
+    assert [struct.unpack_from("i", out.read())[0] for out in outs] == [0, 1, 2]
 
 
 def test_a_device_without_modules_says_so():
