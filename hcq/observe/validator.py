@@ -10,24 +10,26 @@ Submissions are looked at in the order in which they get the device's lock. Noth
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from hcq import callsite, native, open_devices
+from hcq import callsite, native, open_devices, strays
 from hcq.callsite import Site
 from hcq.command import Command, Dispatch, Indirect, PatchPoint
 from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.observer import Observer
 from hcq.program import Program
-from hcq.rules import blocks, waits
+from hcq.rules import blocks, launches, waits
 from hcq.rules.effects import Argument, ProgramFacts
 from hcq.rules.examine import examine, examine_packets, model_of
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import DeviceState, State
 from hcq.rules.submission_check import KnownArguments, SubmissionCheck
 from hcq.signal import CELL_BYTES
+from hcq.strays import Stray
 
 MAX_WARNINGS = 1000
 MAX_PATCHED = 1024  # blocks
@@ -54,10 +56,15 @@ class Validator(Observer):
         self._check: SubmissionCheck | None = None
         # block -> (command, argument) -> the address that its last replay has put there
         self._patched: dict[int, dict[tuple[int, int], int]] = {}
+        self._names: dict[
+            int, str
+        ] = {}  # where code begins -> a program's name; it stays when the program is gone
+        self._end = strays.listen(self._strayed)
 
     # ------------------------------------------------------------ submissions
 
     def closing(self) -> bool:
+        self._end()
         with _lock:
             self.process.close(self.state)
         return True  # memory that it gives back is soon used again
@@ -206,11 +213,24 @@ class Validator(Observer):
             scratch_bytes=program.scratch_bytes,
         )
         self.state.load(self.state.model.program(facts, image))
+        self._names[program.code_va] = program.name
 
     def unload(self, entry: int) -> None:
         self.state.unload(entry)
 
     # ------------------------------------------------------------ findings
+
+    def _strayed(self, pid: int, stray: Stray) -> None:
+        """From a thread of an emulated GPU, which all devices' validators hear."""
+        kernel = self._names.get(stray.entry)
+        if kernel is None or pid != os.getpid():
+            return
+        broken = launches.beyond_shared(stray)
+        rule = broken.rule
+        where = f"{kernel} at {stray.pc - stray.entry:#x}"
+        finding = Finding(rule.id, rule.level, broken.what, rule.fix, self.device.name, kernel=where)
+        with _lock:
+            self._tell(finding)
 
     def _between(self) -> SubmissionCheck:
         """What happens between two submissions: it has no packets."""
@@ -230,7 +250,7 @@ class Validator(Observer):
     def _tell(self, finding: Finding) -> None:
         if finding.level == "error":
             raise UsageError(str(finding))
-        key = (finding.rule, finding.buffer or finding.packet)
+        key = (finding.rule, finding.buffer or finding.packet or finding.kernel)
         if key in _warned or len(self.warnings) >= MAX_WARNINGS:
             return
         _warned.add(key)

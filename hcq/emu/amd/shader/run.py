@@ -20,6 +20,7 @@ from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.residents import GlobalSync, Residents
+from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.traffic import Tally
 from hcq.errors import UsageError
@@ -73,6 +74,7 @@ def run_dispatch(
     is_cooperative: bool = False,
     tally: Tally | None = None,
     sample: int = 0,
+    strays: Strays | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -84,6 +86,7 @@ def run_dispatch(
     is_cooperative   all workgroups are resident at once: they may wait for each other
     tally            where the launch counts what it does; None: it does not
     sample           run only the first so many workgroups; 0: all
+    strays           gets the accesses beyond a workgroup's LDS; None: nobody wants to know
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
@@ -112,6 +115,7 @@ def run_dispatch(
                 core.isa.scratch_in_memory,
                 core.sync,
                 tally,
+                strays,
             )
             report.waves += len(residents.group_of)
             Machine(program, residents, report, limits).all(first_batch(residents))
