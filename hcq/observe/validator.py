@@ -22,7 +22,7 @@ from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.observer import Observer
 from hcq.program import Program
-from hcq.rules import blocks, launches, waits
+from hcq.rules import addresses, blocks, launches, waits
 from hcq.rules.effects import Argument, ProgramFacts
 from hcq.rules.examine import examine, examine_packets, model_of
 from hcq.rules.rule import Finding, Violation
@@ -43,6 +43,8 @@ class Validator(Observer):
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        # va -> what was submitted when it was handed out, and the memory behind it that is nobody's
+        self._behind: dict[int, tuple[int, int, int]] = {}
         self.process = _state  # kept here, too: destructors run when a process ends and its modules are gone
         cell = device.timeline.va
         model = model_of(device.name, device.arch, device.facts(), device.decode)
@@ -59,7 +61,7 @@ class Validator(Observer):
         self._names: dict[
             int, str
         ] = {}  # where code begins -> a program's name; it stays when the program is gone
-        self._end = strays.listen(self._strayed)
+        self._end = strays.listen(self._strayed, self._gaps)
 
     # ------------------------------------------------------------ submissions
 
@@ -181,9 +183,12 @@ class Validator(Observer):
     # ------------------------------------------------------------ memory and programs
 
     def alloc(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
+        if size_bytes < capacity:
+            self._behind[va] = self.device.timeline.submitted, va + size_bytes, va + capacity
         self.process.alloc(va, size_bytes, name or "", self.device.name)
 
     def free(self, va: int, capacity: int) -> None:
+        self._behind.pop(va, None)
         self.process.memory.free(va)
 
     def unmapped(self, va: int, size_bytes: int) -> None:
@@ -220,15 +225,33 @@ class Validator(Observer):
 
     # ------------------------------------------------------------ findings
 
+    def _gaps(self) -> list[tuple[int, int]]:
+        """Memory behind buffers, but for those that were handed out while work was in flight that is not done yet.
+
+        That work may have had the same memory before, and more of it.
+        """
+        done = self.device.timeline._cell[0]
+        return [(start, end) for since, start, end in list(self._behind.values()) if since <= done]
+
     def _strayed(self, pid: int, stray: Stray) -> None:
         """From a thread of an emulated GPU, which all devices' validators hear."""
         kernel = self._names.get(stray.entry)
         if kernel is None or pid != os.getpid():
             return
-        broken = launches.beyond_shared(stray)
+        name = ""
+        if stray.limit < 0:
+            block = self.process.memory.neighbour(stray.address)
+            if block is None:
+                return
+            name = block.name
+            broken = addresses.behind_buffer(stray, name, block.va, block.size_bytes)
+        else:
+            broken = launches.beyond_shared(stray)
         rule = broken.rule
         where = f"{kernel} at {stray.pc - stray.entry:#x}"
-        finding = Finding(rule.id, rule.level, broken.what, rule.fix, self.device.name, kernel=where)
+        finding = Finding(
+            rule.id, rule.level, broken.what, rule.fix, self.device.name, kernel=where, buffer=name
+        )
         with _lock:
             self._tell(finding)
 

@@ -9,6 +9,7 @@ Next     gpu.py (who calls), shader/run.py (run_dispatch), shader/wave_start.py 
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable
 
@@ -20,7 +21,7 @@ from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.errors import ShaderFault
 from hcq.emu.amd.shader.machine import Report
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
-from hcq.emu.amd.shader.strays import Strays
+from hcq.emu.amd.shader.strays import Guarded, Strays
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
 from hcq.emu.traffic import LEAST_STEPS, Tally
@@ -70,6 +71,8 @@ def launch(
         run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
     )
     beyond = Strays(work.entry, work.lds_bytes) if strays.is_wanted() else None
+    if beyond is not None and pid == os.getpid() and (gaps := strays.gaps()):
+        run = functools.partial(run, guard=functools.partial(Guarded, gaps=gaps, strays=beyond))
     try:
         report = run(is_cooperative=is_cooperative, tally=tally, sample=sample, strays=beyond)
     finally:

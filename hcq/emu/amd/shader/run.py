@@ -75,6 +75,7 @@ def run_dispatch(
     tally: Tally | None = None,
     sample: int = 0,
     strays: Strays | None = None,
+    guard: Callable[[Memory], Memory] | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -87,12 +88,14 @@ def run_dispatch(
     tally            where the launch counts what it does; None: it does not
     sample           run only the first so many workgroups; 0: all
     strays           gets the accesses beyond a workgroup's LDS; None: nobody wants to know
+    guard            what looks at accesses to memory before they are made
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
     work = WorkItems(grid, block, items or (grid[0] * block[0], grid[1] * block[1], grid[2] * block[2]))
     program = core.program(launch.entry, launch.wave_size, launch.acc_offset, tally is not None)
     report = Report()
+    memory = core.memory if guard is None else guard(core.memory)
     limits = Limits(budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted)
     total = min(work.groups, sample or work.groups)
     waves_per_group = work.waves_per_group(launch.wave_size)
@@ -110,7 +113,7 @@ def run_dispatch(
                 launch,
                 work,
                 groups,
-                core.memory,
+                memory,
                 core.scalar or core.memory,
                 core.isa.scratch_in_memory,
                 core.sync,
