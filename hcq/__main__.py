@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hcq import config
+from hcq import __version__, config
 from hcq.config import SWITCHES
 from hcq.errors import HcqError
 
@@ -177,6 +177,7 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"hcq {__version__}")
     verbs = parser.add_subparsers(
         dest="verb", metavar="devices | doctor | emulate | llm | onnx | run | search | show"
     )

@@ -153,6 +153,7 @@ class Base(ABC):
     alignment         where buffers of more than 64 bytes begin, in bytes
     is_open           it opened, and was not closed
     is_stopped        nothing of it runs any more: its memory may be unmapped
+    hangs_at          how far it was when a wait of a second or more was in vain; -1: none was
     is_lost           it could not be rebuilt after a fault; what it holds is given back when it closes
     dead              why it may not be used, or ""
     """
@@ -176,6 +177,7 @@ class Base(ABC):
     is_open = False
     is_stopped = False
     is_lost = False
+    hangs_at = -1
     dead = ""
 
     # ------------------------------------------------------------ life

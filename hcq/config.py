@@ -57,7 +57,8 @@ SWITCHES: dict[str, str] = {
     "HCQ_CPUS": "CPU devices (CPU:0, CPU:1, ...) that share HCQ_THREADS, each with as many of them (default 1)",
     "HCQ_AMD_QUEUE": "pm4 or aql: the packets of AMD compute queues (default: what suits the GPU)",
     "HCQ_NV_RENDERER": "ptx (LLVM writes PTX) or cuda (CUDA C through nvrtc): how NV kernels are made (default ptx)",
-    "HCQ_VISIBLE": "device numbers to use, comma separated: the first is then number 0 (default all)",
+    "HCQ_VISIBLE": "devices to use, comma separated: AMD:1 of one kind, 1 of every kind that no word names; the first"
+    " is then number 0; empty: no GPU (default all)",
 }
 
 
@@ -86,7 +87,7 @@ class Config:
     timeout_ms: int = 30_000
     threads: int = 1
     compilers: int = 1
-    visible: tuple[int, ...] | None = None
+    visible: tuple[tuple[str, int], ...] | None = None
     amd_queue: str = ""
     nv_renderer: str = "ptx"
 
@@ -95,6 +96,16 @@ class Config:
         """Whether anything asks for observers of devices (hcq.observe)."""
         is_debugged = not self.debug.isdisjoint(DEVICE_DEBUG_WORDS)
         return self.trace is not None or self.validate or self.profile or self.counters or is_debugged
+
+    def visible_of(self, kind: str) -> tuple[int, ...] | None:
+        """The numbers of the devices of a kind that HCQ_VISIBLE shows, in its order; None: all of them."""
+        if self.visible is None:
+            return None
+        for wanted in (kind, ""):
+            numbers = tuple(number for name, number in self.visible if name == wanted)
+            if numbers:
+                return numbers
+        return None if self.visible or kind == "CPU" else ()
 
     @staticmethod
     def read(environ: Mapping[str, str]) -> Config:
@@ -106,11 +117,10 @@ class Config:
         for name in environ:
             if name.startswith("HCQ_") and name not in SWITCHES:
                 raise UsageError(f"{name} is not a switch. The switches are {', '.join(SWITCHES)}.")
-        visible = _words(environ, "HCQ_VISIBLE")
         profile = _profile(environ)
         return Config(
             device=environ.get("HCQ_DEVICE", "").strip() or "CPU",
-            emulate=_words(environ, "HCQ_EMULATE"),
+            emulate=tuple(word.lower() for word in _words(environ, "HCQ_EMULATE")),
             debug=frozenset(_words(environ, "HCQ_DEBUG", DEBUG_WORDS)),
             trace=environ.get("HCQ_TRACE", "").removesuffix(",data") or None,
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),
@@ -136,7 +146,7 @@ class Config:
             compilers=_number(environ, "HCQ_COMPILERS", cores(), 1, 1024),
             amd_queue=_word(environ, "HCQ_AMD_QUEUE", AMD_QUEUES),
             nv_renderer=_word(environ, "HCQ_NV_RENDERER", NV_RENDERERS) or "ptx",
-            visible=tuple(_visible(word) for word in visible) if visible else None,
+            visible=_visible(environ),
         )
 
 
@@ -165,13 +175,16 @@ _current: Config | None = None
 
 
 def _words(environ: Mapping[str, str], name: str, valid: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """The words of a switch; those of a list count in upper case, too."""
     words = tuple(word.strip() for word in environ.get(name, "").split(",") if word.strip())
+    if valid is None:
+        return words
     for word in words:
-        if valid is not None and word not in valid:
+        if word.lower() not in valid:
             raise UsageError(
                 f"{name}={environ[name]!r}: unknown word {word!r}. Valid words: {', '.join(valid)}."
             )
-    return words
+    return tuple(word.lower() for word in words)
 
 
 def _word(environ: Mapping[str, str], name: str, valid: tuple[str, ...]) -> str:
@@ -208,10 +221,21 @@ def _number(environ: Mapping[str, str], name: str, default: int, low: int, high:
     return int(text)
 
 
-def _visible(word: str) -> int:
-    if not is_decimal(word):
-        raise UsageError(f"HCQ_VISIBLE: {shown(word)} is not a device number. Give numbers such as 0,1.")
-    return int(word)
+def _visible(environ: Mapping[str, str]) -> tuple[tuple[str, int], ...] | None:
+    """(kind, number) of each word; the kind is empty where the word has none."""
+    if "HCQ_VISIBLE" not in environ:
+        return None
+    found = []
+    for word in _words(environ, "HCQ_VISIBLE"):
+        kind, _, number = word.upper().rpartition(":")
+        if not kind and not is_decimal(number):
+            kind, number = number, "0"
+        if not is_decimal(number) or not ((kind.isascii() and kind.isalpha()) or not kind):
+            raise UsageError(
+                f"HCQ_VISIBLE: {shown(word)} is no device. Give names and numbers such as AMD:1 or 0,1."
+            )
+        found.append((kind, int(number)))
+    return tuple(found)
 
 
 def _path(environ: Mapping[str, str], name: str) -> Path | None:

@@ -41,6 +41,7 @@ from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal
 D = TypeVar("D", bound="Device")
 
 POLL_MS = 10  # a wait with a shorter deadline is a question, not a failure
+HANG_MS = 1000  # one in vain with a longer one tells that the device hangs, as long as it gets no further
 REMEMBERED = 1024  # submissions
 MAX_SCRATCH_BYTES = 1 << 32  # of a thread
 
@@ -447,6 +448,8 @@ class Device(Recovery):
         if limit_ms >= POLL_MS:
             for observer in self.observers:
                 observer.timeout(signal.va, value, str(error))
+            if limit_ms >= HANG_MS:
+                self.hangs_at = self.timeline.value
             key = ("timeout", self.timeline.value, signal.va, value)
             self.report(f"{self.name}: a wait of {limit_ms:g} ms timed out", key, signal.va)
         return error

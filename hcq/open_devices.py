@@ -117,7 +117,8 @@ def _close_all() -> None:
     error = getattr(sys, "last_value", None)  # set when the program ends with an exception
     try:
         for device in devices():
-            if error is not None and (device.failures or device.timeline.value < device.timeline.submitted):
+            is_told = device.failures or device.hangs_at == device.timeline.value  # a report came of it then
+            if error is not None and not is_told and device.timeline.value < device.timeline.submitted:
                 title = f"the program ended with {type(error).__name__} while {device.name} had work or had failed"
                 device.report(title, ("exit",))
             _close_at_exit(device)
@@ -129,6 +130,8 @@ def _close_at_exit(device: Base) -> None:
     """Nobody can see results any more, so work that does not end is not worth a long wait; a trace may be."""
     known = len(device.failures)  # faults that were already reported
     is_awaited = any(observer.is_awaited for observer in device.observers)
+    is_hung = device.hangs_at == device.timeline.value < device.timeline.submitted
+    is_awaited = is_awaited and not is_hung
     limit_ms = device.config.timeout_ms if is_awaited else min(EXIT_MS, device.config.timeout_ms)
     quiet_ms = min(QUIET_MS, limit_ms)
     is_done = device.is_lost or device.rests_within(quiet_ms)

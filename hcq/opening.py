@@ -30,18 +30,13 @@ def open(name: str = "CPU") -> Any:
     if backend is None or not backend.device or not (number == "" or checks.is_decimal(number)):
         known = ", ".join(backends.names())
         raise UsageError(
-            f"open({checks.shown(name)}): unknown device. Known: {known}; a number may follow, as in {known}:0."
+            f"open({checks.shown(name)}): unknown device. Known: {known}; a number may follow, as in CPU:0."
         )
     settings = config.current()
     is_emulated = bool(settings.emulate) and kind in backends.emulated(settings.emulate)
     port = backends.emulated_port(settings.emulate) if is_emulated else None
     index = int(number or 0)
-    if settings.visible is not None:
-        if index >= len(settings.visible):
-            raise UsageError(
-                f"open({name!r}): HCQ_VISIBLE shows {len(settings.visible)} devices, 0 is the first."
-            )
-        index = settings.visible[index]
+    index = _shown(name, kind, index, settings)
     key = kind if index == 0 else f"{kind}:{index}"
     with open_devices.lock:
         found = open_devices.by_name.get(key)
@@ -51,6 +46,24 @@ def open(name: str = "CPU") -> Any:
             raise UsageError(f"open({name!r}): this process is ending. Join threads before the program ends.")
         made = open_devices.by_name[key] = backends.load(backend.device)(key, port)
         return made
+
+
+def _shown(name: str, kind: str, index: int, settings: config.Config) -> int:
+    """Which device of a kind has this number among those that HCQ_VISIBLE shows."""
+    strange = [one for one, _ in settings.visible or () if one and one not in backends.names()]
+    if strange:
+        raise UsageError(
+            f"HCQ_VISIBLE: {strange[0]} is no kind of device. Known: {', '.join(backends.names())}."
+        )
+    visible = settings.visible_of(kind)
+    if visible is None:
+        return index
+    if not visible:
+        raise UsageError(f"open({name!r}): HCQ_VISIBLE shows no device of this kind.")
+    if index >= len(visible):
+        count = f"{len(visible)} device{'s' if len(visible) > 1 else ''}"
+        raise UsageError(f"open({name!r}): HCQ_VISIBLE shows {count} of this kind, 0 is the first.")
+    return visible[index]
 
 
 def known_devices() -> Mapping[str, str]:

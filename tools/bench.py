@@ -35,6 +35,7 @@ from statistics import median
 if __package__ in (None, ""):  # run as a file from a checkout: the package is beside this folder
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from hcq import __version__
 from hcq.config import cores
 from hcq.tools.bench_cases import DISTRIBUTIONS, LIBRARIES, Case
 from hcq.tools.bench_startup import STARTUP_CASES, Startup
@@ -376,6 +377,7 @@ def parser() -> argparse.ArgumentParser:
         "  BENCH_TRACEBACK=1 python tools/bench.py chain    where a failing case fails",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    made.add_argument("--version", action="version", version=f"hcq-bench of hcq {__version__}")
     made.add_argument("case", nargs="*", help="names of cases, or how they begin; none means all")
     made.add_argument("--quick", action="store_true", help="shorter blocks and fewer of them: rough figures")
     made.add_argument(

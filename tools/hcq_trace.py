@@ -21,7 +21,7 @@ from typing import Any
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from hcq import datasheets
+from hcq import __version__, datasheets
 from hcq.errors import HcqError, UsageError
 from hcq.tools.trace.color import Color, clean
 
@@ -86,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    whole.add_argument("--version", action="version", version=f"hcq-trace of hcq {__version__}")
     verbs = whole.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     verb = _verb(verbs, "record", _record, "run a command and record what it submits", has_file=False)
@@ -311,8 +312,12 @@ def _show(options: argparse.Namespace) -> int:
     )
     trace = _read_all(options)
     color = Color.for_stdout()
+    is_empty = True
     for view in show.select(trace, wanted):
+        is_empty = False
         _print([show.as_json(view)] if options.json else show.lines(view, color, options.hex))
+    if is_empty:
+        print(f"hcq-trace: {show.nothing(trace, wanted)}", file=sys.stderr)
     if trace.cut_bytes:
         print(f"The file ends here: {trace.cut_bytes} bytes follow, {trace.cut_why}.", file=sys.stderr)
     return 0

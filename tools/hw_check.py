@@ -26,6 +26,7 @@ from typing import Any
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from hcq import __version__
 from hcq.doctor.check import Check, Status
 from hcq.errors import HcqError, UsageError
 from hcq.tools.hw import archive, keeper, report
@@ -87,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    made.add_argument("--version", action="version", version=f"hcq-hw-check of hcq {__version__}")
     made.add_argument(
         "--device", metavar="NAME", default="", help="which one, such as NV or AMD:1; default the first"
     )

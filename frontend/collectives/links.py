@@ -1,6 +1,6 @@
 """Links: how bytes get from one device to another, tried before it is trusted.
 
-In       two open devices
+In       two open devices; for `facts`, names will do
 Out      a `Route`: by peer copy, or staged through memory of the host, with the reason; what it costs
 Changes  a few KiB on both devices, once for each pair; HCQ_DEBUG=push tells of a route that is staged
 Next     hcq/peers.py (queues that use it), cost.py (what a route costs), perform.py (who moves what)
@@ -12,10 +12,11 @@ drops writes). So a copy, and a store by a kernel, are read back first.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from hcq import config
+from hcq import config, opening
 from hcq.errors import HcqError
 from hcq.frontend.collectives import cost
 from hcq.frontend.collectives.kernels import stores_numbers
@@ -59,8 +60,9 @@ def slowest(devices: list[Any]) -> cost.Link:
     return max(links, key=lambda link: (link.latency_s, link.seconds_per_byte))
 
 
-def facts(devices: list[Any]) -> dict[str, str]:
-    """By pair, how bytes get there: "peer copy", or why they are staged."""
+def facts(devices: Sequence[Any]) -> dict[str, str]:
+    """By pair, how bytes get there: "peer copy", or why they are staged. devices: open ones, or names to be opened."""
+    devices = [opening.open(one) if isinstance(one, str) else one for one in devices]
     return {
         f"{sender.name} -> {receiver.name}": "peer copy"
         if (way := route(receiver, sender)).is_peer

@@ -41,7 +41,7 @@ def test_switches_are_read_as_words() -> None:
     assert read.debug == {"push", "sync"}
     assert read.emulate == ("amd:gfx1100", "nv:sm_90")
     assert (read.validate, read.profile, read.threads, read.timeout_ms) == (True, False, 3, 5)
-    assert (read.visible, read.trace, read.cache_dir) == ((1, 0), "t.hcqtrace", Path("/c/hcq"))
+    assert (read.visible, read.trace, read.cache_dir) == ((("", 1), ("", 0)), "t.hcqtrace", Path("/c/hcq"))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,8 @@ def test_switches_are_read_as_words() -> None:
         ({"HCQ_VALIDATE": "maybe"}, "unknown word. Valid words: 0, 1, off, on, no, yes"),
         ({"HCQ_THREADS": "0"}, "takes a whole number from 1 to 1024"),
         ({"HCQ_TIMEOUT_MS": "soon"}, "HCQ_TIMEOUT_MS='soon': takes a whole number"),
-        ({"HCQ_VISIBLE": "first"}, "'first' is not a device number"),
+        ({"HCQ_VISIBLE": "AMD:first"}, "'AMD:first' is no device"),
+        ({"HCQ_VISIBLE": "-1"}, "'-1' is no device"),
     ],
 )
 def test_a_misspelt_switch_is_refused(environment: dict[str, str], message: str) -> None:
@@ -85,9 +86,37 @@ except hcq.UsageError as error:
 
     assert (
         said(HCQ_VISIBLE="3,1")
-        == "CPU:3 CPU:1\nopen('CPU:2'): HCQ_VISIBLE shows 2 devices, 0 is the first.\n"
+        == "CPU:3 CPU:1\nopen('CPU:2'): HCQ_VISIBLE shows 2 devices of this kind, 0 is the first.\n"
     )
     assert "HCQ_EMULATE=intel:xe: no emulator for 'intel:xe'" in said(HCQ_EMULATE="intel:xe")
+
+
+@pytest.mark.parametrize(
+    ("text", "cpu", "amd", "nv"),
+    [
+        (None, None, None, None),
+        ("", None, (), ()),
+        (" , ", None, (), ()),
+        ("1,0", (1, 0), (1, 0), (1, 0)),
+        ("amd:1", None, (1,), None),
+        ("AMD:3,NV,AMD:0", None, (3, 0), (0,)),
+        ("2,AMD:1", (2,), (1,), (2,)),
+    ],
+)
+def test_devices_are_shown_by_kind(text: str | None, cpu: object, amd: object, nv: object) -> None:
+    read = Config.read({} if text is None else {"HCQ_VISIBLE": text})
+    assert [read.visible_of(kind) for kind in ("CPU", "AMD", "NV")] == [cpu, amd, nv]
+
+
+def test_words_count_in_upper_case_too() -> None:
+    read = Config.read(
+        {"HCQ_AMD_QUEUE": "AQL", "HCQ_NV_RENDERER": "Cuda", "HCQ_DEBUG": "Push", "HCQ_REPORT": "OFF",
+         "HCQ_INEXACT": "TF32", "HCQ_EMULATE": "AMD:GFX1100", "HCQ_PROFILE": "Counters", "HCQ_VALIDATE": "ON"}
+    )  # fmt: skip
+    assert (read.amd_queue, read.nv_renderer, read.debug, read.report) == ("aql", "cuda", {"push"}, {"off"})
+    assert (read.inexact, read.emulate, read.counters, read.validate) == (
+        {"tf32"}, ("amd:gfx1100",), True, True,
+    )  # fmt: skip
 
 
 def test_every_switch_is_in_the_documentation() -> None:
@@ -114,8 +143,10 @@ def test_cpu_devices_share_the_threads_and_each_has_one_at_least() -> None:
 @pytest.mark.parametrize("name", ["HCQ_VISIBLE", "HCQ_TIMEOUT_MS", "HCQ_THREADS"])
 @pytest.mark.parametrize("word", ["9" * 5000, "\u0663", "-1", "1e3", ""])
 def test_a_number_that_cannot_be_one_is_refused_and_not_printed_whole(name: str, word: str) -> None:
-    if not word:
+    if not word and name != "HCQ_VISIBLE":
         assert Config.read({name: word}) == Config.read({})
+        return
+    if not word:
         return
     with pytest.raises(UsageError, match=name) as refused:
         Config.read({name: word})

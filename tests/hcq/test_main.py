@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 
 import pytest
 
+import hcq
 from hcq.__main__ import main
 from hcq.config import SWITCHES
 from tests.hcq.machines import BrokenGpus, NoGpus
@@ -16,7 +19,17 @@ def test_devices_lists_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices"], NoGpus()) == 0
     said = capsys.readouterr().out
     assert said.startswith("CPU: ")
-    assert f"arch {os.uname().machine}" in said
+    assert re.search(rf"; architecture {os.uname().machine}; .* GiB of memory; queue main; driver: \w", said)
+
+
+@pytest.mark.parametrize(
+    "of", ["hcq.__main__", "hcq.tools.hcq_trace", "hcq.tools.bench", "hcq.tools.hw_check"]
+)
+def test_every_command_says_its_version(of: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(of).main(["--version"])
+    assert not ended.value.code
+    assert capsys.readouterr().out.endswith(f"hcq {hcq.__version__}\n")
 
 
 def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -324,6 +324,23 @@ raise RuntimeError("mine")
     assert "hcq report" not in quiet.stderr
 
 
+def test_a_hang_is_reported_once_and_the_exit_after_it_waits_no_longer_under_a_trace(tmp_path: Path) -> None:
+    script = """
+import hcq, time
+dev = hcq.open("CPU")
+late = dev.queue().wait(dev.signal("never"), 1).submit()
+try:
+    late.wait(timeout_ms=1000)
+except hcq.WaitTimeout:
+    hcq.open_devices.EXIT_MS = 400
+    raise
+"""
+    done = run_python(script, HCQ_TIMEOUT_MS="1000000", HCQ_TRACE=str(tmp_path / "a.hcqtrace"))
+    assert done.returncode == 1
+    assert done.stderr.count("hcq report") == 1
+    assert "leaves it unfinished 0.4 s after" in done.stderr
+
+
 def test_control_c_in_a_wait_leaves_the_device_usable() -> None:
     script = """
 import hcq, os, signal, threading

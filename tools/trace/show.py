@@ -23,6 +23,9 @@ FOLDED_FROM = 3  # equal packets in a row
 QUIET = ("alloc", "free", "data", "result", "block", "port", "clock")  # kinds that are shown on request only
 
 
+MOST_NAMES = 20  # of what is there, where nothing was found
+
+
 @dataclass(frozen=True)
 class Filter:
     """What to show; what is left out is not asked for.
@@ -63,6 +66,32 @@ class Filter:
         if self.queue or self.submissions is not None or self.last is not None:
             return self.ioctls and kind == "port"
         return not self.kernel or (kind == "code" and self.kernel in view["kernel"])
+
+
+def nothing(trace: Trace, wanted: Filter) -> str:
+    """Why there is nothing to show: what the trace has of what was asked for."""
+    if not trace.submissions:
+        return "the trace has no submissions."
+    asked = [
+        (
+            wanted.kernel,
+            "a kernel with",
+            "in its name",
+            {name for one in trace.submissions for name in one.kernels},
+        ),
+        (wanted.device, "a device", "", {one.device.key for one in trace.submissions}),
+        (wanted.queue, "a queue", "", {one.queue for one in trace.submissions}),
+    ]
+    for text, what, where, found in asked:
+        is_there = any(text in one if what.startswith("a kernel") else _is_device(one, text) for one in found)
+        if text and not is_there:
+            names = ", ".join(sorted(filter(None, found))[:MOST_NAMES]) or "none"
+            more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
+            return (
+                " ".join(f"no submission has {what} {text!r} {where}".split())
+                + f". There are: {names}{more}."
+            )
+    return f"none of the {len(trace.submissions)} submissions passes all of these filters."
 
 
 def _is_device(key: object, wanted: str) -> bool:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
+import hcq
 from hcq.cpu.device import CpuDevice
 from hcq.frontend import device as devices
 from hcq.frontend.collectives import cost, links
@@ -29,6 +30,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """Three CPU devices of which no route is known yet."""
     monkeypatch.setattr(links, "_routes", WeakKeyDictionary())
     yield [devices.get(devices.canonical(name)) for name in NAMES]
+
+
+def test_facts_of_names_are_those_of_the_devices(opened: list[Any]) -> None:
+    found = links.facts(["CPU", "cpu:1"])
+    assert found == links.facts([hcq.open("CPU"), hcq.open("CPU:1")])
+    assert set(found) == {"CPU -> CPU:1", "CPU:1 -> CPU"}
+    with pytest.raises(hcq.UsageError, match="unknown device"):
+        links.facts(["CPU", "TPU"])
 
 
 def summed(opened: list[Any], way: str) -> None:

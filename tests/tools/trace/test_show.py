@@ -194,3 +194,25 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch):
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert Color.for_stdout()("add", "kernel") == "add"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["--kernel", "absent"],
+            "no submission has a kernel with 'absent' in its name. There are: mixed, one step.",
+        ),
+        (["--device", "AMD"], "no submission has a device 'AMD'. There are: CPU."),
+        (["--queue", "copy"], "no submission has a queue 'copy'. There are: main."),
+        (["--submission", "40.."], "none of the 4 submissions passes all of these filters."),
+        (
+            ["--submission", "4", "--kernel", "mixed"],
+            "none of the 4 submissions passes all of these filters.",
+        ),
+    ],
+)
+def test_where_nothing_is_left_it_says_what_there_is(trace, capsule, words, says):
+    shown = trace("show", capsule, *words)
+    assert (shown.status, shown.out) == (0, "")
+    assert shown.err == f"hcq-trace: {says}\n"
