@@ -170,18 +170,30 @@ class Commands:
         if foreign is None:
             cell = self.device.cell_of(va)
             self.cells.append(cell)
-            self._event(messages.WAIT_FOR_EVENT, cell.event, value)
+            self._event(messages.WAIT_FOR_EVENT, cell.encoded, value)
         elif foreign._cell[0] < value:
             self.expected.append(self.device.relay.expect(foreign, value))
             self._event(messages.WAIT_FOR_EVENT, self.device.relay.event.event, self.expected[-1].number)
 
     def _signal(self, va: int, value: int) -> None:
         cell = self.device.cell_of(va)
+        if cell.falls_to(value):
+            self._fall(cell, va, value)
         self.cells.append(cell)
         cell.asked = value
         if cell.is_shown:
             self.followed.append((cell, value))
-        self._event(messages.SIGNAL_EVENT, cell.event, value)
+        self._event(messages.SIGNAL_EVENT, cell.encoded, value)
+
+    def _fall(self, cell: EventCell, va: int, value: int) -> None:
+        """A queue sets a signal to less than it has. Raises UsageError where nobody would see that."""
+        why = "an event begins at 0" if not value else "other devices look at it" if cell.is_shown else ""
+        if why:
+            raise UsageError(
+                f"signal({va:#x}, {value}) on {self.device.name}: a queue of Metal cannot set it to less, as {why}. "
+                "Set it from the host, or make another signal."
+            )
+        cell.fall()
 
     def _event(self, message: messages.Message, event: int, value: int) -> None:
         self.end()

@@ -138,6 +138,21 @@ def test_a_signal_that_nothing_in_flight_names_is_set_to_less(open_metal: Open) 
         assert signal.value == turn
 
 
+def test_a_signal_that_a_queue_sets_to_less_keeps_its_value_until_then(open_metal: Open) -> None:
+    device = open_metal(validate=False)
+    signal, gate = device.signal("falls"), device.signal("gate")
+    device.queue().signal(signal, 5).submit().wait()
+    late = device.queue().wait(gate, 1).signal(signal, 3).wait(signal, 3).signal(signal, 2).submit()
+    assert signal.value == 5 and not late.is_done
+    gate.set(1)
+    late.wait()
+    assert signal.value == 2
+    with pytest.raises(UsageError, match=r"a queue of Metal cannot set it to less, as an event begins at 0"):
+        device.queue().signal(signal, 0).submit()
+    signal.set(0)
+    assert signal.value == 0
+
+
 def test_a_signal_that_work_in_flight_waits_for_is_not_set_to_less(open_metal: Open) -> None:
     device = open_metal()
     signal = device.signal("gate")
