@@ -123,7 +123,7 @@ def map_memory(process: KfdProcess, args: kfd.MapMemoryToGpuArgs) -> Packet:
 def unmap_memory(process: KfdProcess, args: kfd.UnmapMemoryFromGpuArgs) -> Packet:
     """kfd_ioctl_unmap_memory_from_gpu: refused while a queue uses it."""
     bo, gpus = _map_arguments(process, args)
-    if any(queue.uses(bo) for gpu in gpus for queue in gpu.queues.values()):
+    if any(queue.uses(bo) for gpu in gpus for queue in list(gpu.queues.values())):
         raise Refusal(errno.EBUSY)
     for gpu in gpus[args.n_success :]:
         if gpu.gpu_id in bo.mapped:

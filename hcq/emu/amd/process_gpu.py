@@ -299,5 +299,5 @@ class ProcessGpu:
     def _evict(self) -> None:
         """Nothing of the process runs here any more: kfd_dqm_evict_pasid, which nothing takes back."""
         self.is_evicted = True
-        for queue in self.queues.values():
+        for queue in list(self.queues.values()):
             queue.is_evicted = True

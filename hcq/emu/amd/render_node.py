@@ -83,7 +83,8 @@ class RenderNode(File):
 
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
         """Any buffer object, public or not: the kernel's NO_CPU_ACCESS went from such memory in 2021."""
-        own = (bo for bo in self.process.objects.values() if bo.is_mapped_by(self.node.gpu_id))
+        # another thread may allocate meanwhile
+        own = (bo for bo in list(self.process.objects.values()) if bo.is_mapped_by(self.node.gpu_id))
         bo = next((bo for bo in own if bo.mmap_offset == offset), None)
         if bo is None:
             raise Refusal(errno.EINVAL)
