@@ -193,6 +193,19 @@ def schedule_of(tensors: Iterable[Any]) -> list[Any]:
     return found
 
 
+def to_read(tensor: Any) -> Any:
+    """What to compute in order to read a tensor: itself, or a copy of the part that it is of numbers in no memory.
+
+    So `arange(10**9)[5]` is one number, also while somebody holds the rest.
+    """
+    if tensor.node.op is Op.BUFFER or live.ref(tensor).whole is None:
+        return tensor
+    whole = _root_of(tensor)
+    if whole is None or whole is _root(tensor.node) or whole.op is Op.ASSIGN or _reads_memory(whole):
+        return tensor
+    return tensor._like(Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,)))
+
+
 def storage_of(tensor: Any) -> Storage:
     """The memory that holds the tensor's elements in row-major order; computed, or copied into order, when needed."""
     realize((tensor,))
