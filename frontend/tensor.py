@@ -660,7 +660,7 @@ class Tensor(
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
-        Core.grad.__set__(self, gradient)
+        self._set_grad(gradient)
 
     @property
     def requires_grad(self) -> bool:
