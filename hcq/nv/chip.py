@@ -83,6 +83,16 @@ class Chip:
         most = self.carveouts[-1] << 10
         return self.sm_config(min(shared_bytes * blocks, most))
 
+    def resident_blocks(self, shared_bytes: int, threads: int, registers: int) -> int:
+        """How many blocks an SM can run at a time. shared_bytes: of each, as a launch says it."""
+        warps = -(-threads // 32)
+        warp = (
+            -(-max(registers, 1) * 32 // 256) * 256
+        )  # registers are given to warps, a quarter of them to each quarter
+        by_registers = REGISTERS // 4 // warp * 4 // warps
+        by_shared = (self.carveouts[-1] << 10) // max(shared_bytes, 1)
+        return min(self.max_blocks, self.max_warps // warps, by_registers, by_shared)
+
     @property
     def largest_sm_config(self) -> int:
         """The code of the largest shared memory that an SM can be configured for, as a QMD takes it."""

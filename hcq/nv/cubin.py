@@ -216,6 +216,28 @@ class Cubin:
                 found[symbol.name] = (name, symbol.value, symbol.size_bytes)
         return found
 
+    def functions(self, kernel: str) -> dict[str, tuple[str, int]]:
+        """What the address of a function is to a kernel's code: name -> (section, offset there), or ("", number).
+
+        A whole program is compiled with its functions inside each kernel's section, as $KERNEL$NAME; pointers to them
+        are then places in the kernel's constant bank 2, where the offsets of their code stand.
+        """
+        found = {}
+        for section, inside in self._functions.items():
+            for symbol in inside:
+                if section == f".text.{symbol.name}" and symbol.name not in self.kernels:
+                    found[symbol.name] = (section, symbol.value)
+        table = self.contents(bank) if (bank := f".nv.constant2.{kernel}") in self.sections else b""
+        places = {
+            offset: 8 * number
+            for number, (offset,) in enumerate(struct.iter_unpack("<Q", table[: len(table) & -8]))
+        }
+        for symbol in self._functions.get(f".text.{kernel}", ()):
+            name = symbol.name.removeprefix(f"${kernel}$")
+            if name != symbol.name and symbol.value in places:
+                found[name] = ("", places[symbol.value])
+        return found
+
     # -- placing
 
     def layout(self, kernels: list[str] | None = None) -> Layout:

@@ -24,6 +24,7 @@ from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.host_access import HostAccess
 from hcq.gpu.release import do_all
 from hcq.layout import Packet
+from hcq.memory import Buffer
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.channel import Channel
@@ -34,7 +35,7 @@ from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
 from hcq.nv.gpu import Gpu, gpus_of
 from hcq.nv.graph import NvGraph
-from hcq.nv.launch import Launcher
+from hcq.nv.launch import Launcher, Together
 from hcq.nv.link import ALIGNMENT, Linked
 from hcq.nv.memory import Allocation, NvMemory, Place
 from hcq.nv.process import process_of
@@ -52,6 +53,7 @@ CLOCK_ROUNDS = 5  # of which the shortest sets the clock
 SLEEP_NS = 50_000, 1_000_000  # how long it sleeps first, and at most
 # of local memory, of a warp, a TPC and all: inferred from sizes that CUDA's driver was seen to set
 LOCAL_UNIT, LOCAL_TPC_UNIT, LOCAL_TOTAL_UNIT = 0x200, 0x8000, 0x20000
+WORKSPACE_BYTES = 8  # of a cooperative grid, as cooperative_groups/details/driver_abi.h has it
 BOOST_TO_MAX, FOREVER = 0x12, 0xFFFFFFFF  # of PERF_BOOST: as CUDA's driver was seen to ask
 
 
@@ -307,7 +309,14 @@ class NvDevice(HostAccess):
             self._provide_local(launcher.local_bytes)
             if self.encoder.new_code not in self._first:
                 self._first.append(self.encoder.new_code)
-        return NvProgram(self, name, va, launcher, args, code)
+        return NvProgram(self, name, va, launcher, args, code, self._workspace)
+
+    def _workspace(self, name: str) -> tuple[Together, Buffer]:
+        """Where the blocks of a cooperative grid meet: its size and a counter, which every launch sets back to 0."""
+        buffer = self.alloc(
+            2 * WORKSPACE_BYTES, name=f"{name} workspace"
+        )  # as large as a semaphore of the host
+        return Together(buffer.address, self.encoder.store(buffer.address, WORKSPACE_BYTES)), buffer
 
     def _provide_local(self, thread_bytes: int) -> None:
         """Local memory for threads of this need. It only grows; what it was stays, for work in flight.

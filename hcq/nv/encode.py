@@ -60,10 +60,12 @@ class Piece(bytes):
     entries     segments of a block, as GPFIFO entries: they run instead of the words
     is_free     they run on the copy channel, and wait by themselves for what must come before them on the other
     launches    how many kernels it starts
+    is_alone    they need the whole GPU: nothing else may run meanwhile
     """
 
     data_bytes: int = 0
     launches: int = 0
+    is_alone: bool = False
     is_free: bool = False
     patches: tuple[Patch, ...] = ()
     entries: tuple[int, ...] = ()
@@ -115,6 +117,12 @@ class Encoder:
     def lane_wait(self, va: int, value: int) -> Piece:
         """`command.Wait` on a channel that only copies: there are no shader caches to invalidate."""
         return Piece(self._acquire(va, value))
+
+    def store(self, va: int, value: int) -> bytes:
+        """Eight bytes, which the front end sees in memory before it goes on."""
+        there = host.SemExecute(operation=host.SemExecuteOperation.ACQUIRE, payload_size=1)
+        release = host.SemExecute(operation=host.SemExecuteOperation.RELEASE, payload_size=1)
+        return self._semaphore(va, value, release) + self._semaphore(va, value, there)
 
     def finish(self, timeline_va: int, value: int) -> Piece:
         """What ends a submission."""

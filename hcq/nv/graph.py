@@ -39,7 +39,9 @@ class NvGraph(GpuGraph):
 
     def lay_out(self, recorded: Sequence[bytes], split: Split | None) -> CommandBuffer:
         pieces = [what if isinstance(what, Piece) else Piece(what) for what in recorded]
-        for before in self.overlaps(split).values():
+        for number, before in self.overlaps(split).items():
+            if pieces[number].is_alone or pieces[before].is_alone:
+                continue
             held = pieces[before]
             pieces[before] = type(held)(held[: -len(wait_for_idle())])
             pieces[before].__dict__.update(held.__dict__)

@@ -11,7 +11,7 @@ A template counts addresses from its own start: the QMD is at 0, the constant ba
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcq.layout import Bits
 from hcq.nv.abi.bank0 import STACK_RESERVED_BYTES, STACK_TOP, Bank0
@@ -34,6 +34,17 @@ ONE = 0x3F800000  # 1.0 as a float
 INVALIDATE_COPY_SCHEDULE, INVALIDATE_PREFETCH_COPY_SCHEDULE = 3, 10
 
 
+class Together(NamedTuple):
+    """A launch whose blocks wait for one another, all of the grid.
+
+    workspace   where they meet: eight bytes, of which a kernel finds the address in %envreg1 and %envreg2
+    before      words that set it back
+    """
+
+    workspace: int
+    before: bytes
+
+
 class Launcher:
     """One kernel at its address. `dispatch` is the hot path: bytes made before, with the arguments between them."""
 
@@ -46,35 +57,61 @@ class Launcher:
         self.data_bytes = 4 + self.qmd_bytes + self.bank_bytes
         self.params_at = 4 + self.qmd_bytes + kernel.param_base
         self._tail = self._methods()
-        self._made: dict[tuple[Grid, Grid, int], tuple[bytes, bytes]] = {}
-        facts = {"data_bytes": self.data_bytes, "patches": self._addresses(), "launches": 1}
+        self._made: dict[tuple[Grid, Grid, int, Together | None], tuple[type[Piece], bytes, bytes]] = {}
         # what all launches of the kernel share
-        self._piece: type[Piece] = type("LaunchPiece", (Piece,), facts)
+        self._piece = self._piece_of(0, False)
 
     @property
     def is_too_large(self) -> bool:
         """Launch data are the words behind one header."""
         return (self.data_bytes - 4) // 4 > MAX_COUNT
 
-    def dispatch(self, arguments: bytes, grid: Grid, block: Grid, dynamic_shared: int = 0) -> Piece:
+    def dispatch(
+        self,
+        arguments: bytes,
+        grid: Grid,
+        block: Grid,
+        dynamic_shared: int = 0,
+        together: Together | None = None,
+    ) -> Piece:
         """The words of one launch; `arguments` are all bytes of the parameters."""
-        made = self._made.get((grid, block, dynamic_shared))
+        made = self._made.get((grid, block, dynamic_shared, together))
         if made is None:
-            made = self._make(grid, block, dynamic_shared)
-        head, tail = made
-        return self._piece(head + arguments + tail)
+            made = self._make(grid, block, dynamic_shared, together)
+        piece, head, tail = made
+        return piece(head + arguments + tail)
 
-    def _make(self, grid: Grid, block: Grid, dynamic_shared: int) -> tuple[bytes, bytes]:
-        """What stands before and behind the arguments of launches of this size."""
+    def _make(
+        self, grid: Grid, block: Grid, dynamic_shared: int, together: Together | None
+    ) -> tuple[type[Piece], bytes, bytes]:
+        """The kind of launches of this size, and what stands before and behind their arguments."""
+        workspace, before = together or (0, b"")
         words = memoryview(
-            self._qmd(grid, block, dynamic_shared) + self._bank(grid, block, dynamic_shared)
+            self._qmd(grid, block, dynamic_shared) + self._bank(grid, block, dynamic_shared, workspace)
         ).cast("I")
-        data = non_incrementing(COMPUTE_SUBCHANNEL, NoOperation, words).to_bytes() + self._tail
-        made = data[: self.params_at], data[self.params_at + self.kernel.param_bytes :]
+        data = non_incrementing(COMPUTE_SUBCHANNEL, NoOperation, words).to_bytes() + before + self._tail
+        piece = self._piece if together is None else self._piece_of(len(before), True)
+        made = piece, data[: self.params_at], data[self.params_at + self.kernel.param_bytes :]
         if len(self._made) >= MAX_MADE:
             self._made.clear()
-        self._made[grid, block, dynamic_shared] = made
+        self._made[grid, block, dynamic_shared, together] = made
         return made
+
+    def _piece_of(self, before_bytes: int, is_alone: bool) -> type[Piece]:
+        """Launches that begin with so many bytes of other methods."""
+        facts = {
+            "data_bytes": self.data_bytes,
+            "patches": self._addresses(before_bytes),
+            "launches": 1,
+            "is_alone": is_alone,
+        }
+        return type("LaunchPiece", (Piece,), facts)
+
+    def resident_blocks(self, block: Grid, dynamic_shared: int) -> int:
+        """How many blocks of this size the GPU can run at a time."""
+        threads = block[0] * block[1] * block[2]
+        shared = self.shared_bytes(dynamic_shared)
+        return self.sm_count * self.chip.resident_blocks(shared, threads, self.kernel.registers)
 
     def shared_bytes(self, dynamic_shared: int) -> int:
         """SHARED_MEMORY_SIZE of a launch that adds so much dynamic shared memory."""
@@ -124,7 +161,7 @@ class Launcher:
             values[f"constant_buffer_valid_{bank}"] = 1
         return chip.qmd.launch(**values).to_bytes()
 
-    def _bank(self, grid: Grid, block: Grid, dynamic_shared: int) -> bytes:
+    def _bank(self, grid: Grid, block: Grid, dynamic_shared: int, workspace: int) -> bytes:
         """The driver's part of constant bank 0, and room for the parameters."""
         kernel, chip = self.kernel, self.chip
         params_at = self.qmd_bytes + kernel.param_base
@@ -153,6 +190,8 @@ class Launcher:
             **{f"cluster_nctaid_{axis}": 1 for axis in "xyz"},
             **{f"cluster_reciprocal_{axis}": ONE for axis in "xyz"},
             "cluster_nctarank": 1,
+            # %envreg1 is the high half of the workspace's address, %envreg2 the low one
+            "envreg": (workspace >> 32) << 32 | (workspace & 0xFFFFFFFF) << 64,
         }
         layout: type[Bank0] = chip.bank0
         filled = layout(
@@ -164,13 +203,13 @@ class Launcher:
         )
         return filled.to_bytes().ljust(self.bank_bytes, b"\0")
 
-    def _addresses(self) -> tuple[Patch, ...]:
+    def _addresses(self, before_bytes: int) -> tuple[Patch, ...]:
         """Where the address of the launch data goes: into the QMD, into the bank, into the method that launches."""
         qmd, bank0 = self.chip.qmd, self.chip.bank0
         found: list[Patch] = [self._in_words(qmd.fields["constant_buffer_addr_0"], 4)]
         for name in bank0.addresses:
             found.append((4 + self.qmd_bytes + bank0.fields[name].byte_offset, 0, TWO_WORDS))
-        method = self.data_bytes + 4
+        method = self.data_bytes + before_bytes + 4
         found.append((method, SendPcasA.qmd_address_shifted8.unit.bit_length() - 1, WORD))
         return tuple(found)
 

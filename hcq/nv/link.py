@@ -8,7 +8,7 @@ Source   our own layout; a loader chooses where sections of a cubin go
 
     base                 nothing, and at its end, for an emulated GPU, the KernelDescriptor
     base + CODE_AT       the code, then constant banks and global data of the cubin, then room for instruction prefetch
-    behind it            the PTX, the entry's name, the variables' names and addresses, for an emulated GPU only
+    behind it            for an emulated GPU only: the PTX, the entry's name, the addresses of variables and functions
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ class Linked:
         entry = self.entry.encode() + b"\0"
         memory[at : at + len(entry)] = entry
         at += len(entry)
-        for number, (name, offset) in enumerate(self._symbols.items()):
+        for number, (name, (offset, is_in_image)) in enumerate(self._symbols.items()):
             encoded = name.encode() + b"\0"
             memory[at : at + len(encoded)] = encoded
-            symbol = SymbolEntry(name_address=va + at, address=va + offset)
+            symbol = SymbolEntry(name_address=va + at, address=va + offset if is_in_image else offset)
             place = self._symbols_at + images.SYMBOL_BYTES * number
             memory[place : place + images.SYMBOL_BYTES] = symbol.to_bytes()
             at += len(encoded)
@@ -123,21 +123,26 @@ class Linked:
         )
         memory[CODE_AT - DESCRIPTOR_BYTES : CODE_AT] = descriptor.to_bytes()
 
-    def _variables(self) -> dict[str, int]:
-        """Offsets of the module's variables in the image."""
+    def _variables(self) -> dict[str, tuple[int, bool]]:
+        """The module's variables and functions: where they are, and whether that is an offset in the image."""
         if self.module is None or not self.module.variables:
-            return {}
+            return {}  # and then nothing holds an address of a function
         if self.cubin is None:
             raise UsageError(
                 f"load({self.label!r}): the PTX has variables ({', '.join(self.module.variables[:4])}), whose first "
                 "contents are in machine code. Load what nvJitLink makes of it: hcq.nv.toolchain.images.of_ptx."
             )
         known = self.cubin.variables()
-        found = {}
+        found: dict[str, tuple[int, bool]] = {}
         for name in self.module.variables:
             if name in known and known[name][0] in self.layout.places:
                 section, offset, _ = known[name]
-                found[name] = self.layout.places[section].offset + offset
+                found[name] = self.layout.places[section].offset + offset, True
+        for name, (section, offset) in self.cubin.functions(self.entry).items():
+            if not section:
+                found[name] = offset, False
+            elif section in self.layout.places:
+                found[name] = self.layout.places[section].offset + offset, True
         return found
 
     # ------------------------------------------------------------ facts

@@ -9,7 +9,7 @@ Next     hcq/gpu/program.py (packing), link.py (the image), launch.py (QMD and c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hcq import checks
@@ -20,7 +20,7 @@ from hcq.memory import Buffer
 from hcq.nv import tensor_map
 from hcq.nv.abi.tensor_map import TENSOR_MAP_BYTES
 from hcq.nv.encode import Piece
-from hcq.nv.launch import Grid, Launcher
+from hcq.nv.launch import Grid, Launcher, Together
 from hcq.nv.link import CODE_AT
 
 MAX_GRID: Grid = (2**31 - 1, 65535, 65535)
@@ -28,7 +28,11 @@ MAX_BLOCK: Grid = (1024, 1024, 64)
 
 
 class NvProgram(GpuProgram):
-    """An entry of a loaded object. `dynamic_shared_bytes` is what launches ask for beyond the kernel's own."""
+    """An entry of a loaded object.
+
+    dynamic_shared_bytes   what launches ask for beyond the kernel's own shared memory
+    cooperative            whether all blocks of a grid run at once, so that they may wait for one another
+    """
 
     def __init__(
         self,
@@ -38,10 +42,14 @@ class NvProgram(GpuProgram):
         launcher: Launcher,
         args: tuple[str, ...] | None,
         code: Buffer,
+        workspace: Callable[[str], tuple[Together, Buffer]],
     ) -> None:
         kernel = launcher.kernel
         self.kernel, self.launcher, self.code = kernel, launcher, code
+        self._new_workspace = workspace  # for launches of this name
         self._dynamic_shared = 0
+        self._together: Together | None = None
+        self._workspace: Buffer | None = None
         self._rests: dict[int, bytes] = {}  # of tensor maps: what follows the address
         self._ends: list[
             tuple[int, int]
@@ -74,6 +82,35 @@ class NvProgram(GpuProgram):
                 f"a block has 0 to {limit} bytes of shared memory on {self.launcher.chip.arch}."
             )
         self._dynamic_shared = size_bytes
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether all blocks of a grid run at once, as `grid.sync()` of cooperative groups needs it; False at first.
+
+        >>> program.cooperative = True  # doctest: +SKIP
+
+        May be set before a dispatch; a grid that the GPU cannot run at once is refused then.
+        """
+        return self._together is not None
+
+    @cooperative.setter
+    def cooperative(self, wanted: bool) -> None:
+        if not isinstance(wanted, bool):
+            raise UsageError(f"{self.name}.cooperative={checks.shown(wanted)}: it is True or False.")
+        if not wanted:
+            self._together = None
+        elif self._together is None:
+            self._together, self._workspace = self._new_workspace(self.name)
+
+    def _check_resident(self, grid: Grid, block: Grid) -> None:
+        """A block that waits for one that cannot start, because there is no room for it, would wait for ever."""
+        most = self.launcher.resident_blocks(block, self._dynamic_shared)
+        if math.prod(grid) > most:
+            raise UsageError(
+                f"dispatch {self.name}: grid={grid!r} has {math.prod(grid)} blocks; the program is cooperative, and at "
+                f"most {most} blocks of {math.prod(block)} threads run at once on {self.launcher.sm_count} SMs of "
+                f"{self.launcher.chip.arch}. Launch fewer blocks that do more each."
+            )
 
     def set_tensor_maps(self, maps: Sequence[str]) -> None:
         """Say which parameters are tensor maps: a dispatch passes a buffer, and its kernel is given a map of it.
@@ -123,7 +160,9 @@ class NvProgram(GpuProgram):
         packed = self.pack_args(args, values)
         if self._rests:
             self._check_addresses(values)
-        made = self.launcher.dispatch(packed, grid, block, self._dynamic_shared)
+        if self._together is not None:
+            self._check_resident(grid, block)
+        made = self.launcher.dispatch(packed, grid, block, self._dynamic_shared, self._together)
         return made, tuple(value for value in values if not isinstance(value, bytes))
 
     def places(self, args: Sequence[Any]) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ Source   PTX ISA 8.x: "Kernel and Function Directives", "State Spaces"; alignmen
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hcq.errors import UsageError
@@ -33,6 +34,9 @@ _VARIABLE = re.compile(
     r"(?<![\w.])\.(shared|local|global|const|param)\b((?:\s*\.\w+(?:\s+\d+)?)*?)\s*\.([usbf])(\d+)((?:\s*\.\w+(?:\s+\d+)?)*)"
     r"\s+([\w$%]+)((?:\s*\[\s*\d*\s*\])*)"
 )
+# what may follow the first of several variables of one declaration: its first contents, a comma, the next one's name
+_CONTENTS = re.compile(r"\s*=\s*")
+_NEXT = re.compile(r"\s*,\s*([\w$%]+)((?:\s*\[\s*\d*\s*\])*)")
 _ALIGN = re.compile(r"\.align\s+(\d+)")
 _LONG = re.compile(r"\d{64,}")  # no number of PTX is as long
 _BOUND = re.compile(r"\.(reqntid|maxntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
@@ -123,7 +127,12 @@ def read_module(text: str, label: str = "ptx") -> Module:
     for name, entry in entries.items():
         own = entry.shared_bytes + shared
         entries[name] = entry._replace(shared_bytes=-(-own // SHARED_ALIGNMENT) * SHARED_ALIGNMENT)
-    variables = tuple(one[6] for one in _VARIABLE.finditer(rest) if one[1] in ("global", "const"))
+    variables = tuple(
+        name
+        for one in _VARIABLE.finditer(rest)
+        if one[1] in ("global", "const")
+        for name, _ in _declared(rest, one)
+    )
     return Module((int(version[1]), int(version[2])), target[1], entries, variables)
 
 
@@ -158,7 +167,7 @@ def _entry(name: str, parameters: str, bounds: str, body: str) -> Entry:
     found: list[Parameter] = []
     alignments: list[int] = []
     for one in _VARIABLE.finditer(parameters):
-        size, alignment = _size(one)
+        size, alignment = _size(one, one[7])
         kind = "bytes" if one[7] else "float" if one[3] == "f" else ""
         found.append(Parameter(0, size, kind))
         alignments.append(alignment)
@@ -183,16 +192,35 @@ def _total(text: str, space: str) -> int:
     at = 0
     for one in _VARIABLE.finditer(text):
         if one[1] == space:
-            size, alignment = _size(one)
-            at = -(-at // alignment) * alignment + size if size else at
+            for _, lengths in _declared(text, one):
+                size, alignment = _size(one, lengths)
+                at = -(-at // alignment) * alignment + size if size else at
     return at
 
 
-def _size(found: re.Match[str]) -> tuple[int, int]:
+def _declared(text: str, found: re.Match[str]) -> Iterator[tuple[str, str]]:
+    """The variables of one declaration, with commas between them: (name, its lengths in brackets)."""
+    one: re.Match[str] | None = found
+    name, lengths = found[6], found[7]
+    while one is not None:
+        yield name, lengths
+        at = one.end()
+        if contents := _CONTENTS.match(text, at):
+            at = contents.end()
+            depth = 0
+            while at < len(text) and (depth or text[at] not in ",;"):
+                depth += (text[at] in "{(") - (text[at] in "})")
+                at += 1
+        one = _NEXT.match(text, at)
+        if one is not None:
+            name, lengths = one[1], one[2]
+
+
+def _size(found: re.Match[str], lengths: str) -> tuple[int, int]:
     """(size, alignment) of a variable; one without a length, as extern shared memory has, counts as empty."""
     element = SIZES.get(found[4], 4)
     count = 1
-    for length in re.findall(r"\[\s*(\d*)\s*\]", found[7]):
+    for length in re.findall(r"\[\s*(\d*)\s*\]", lengths):
         count *= int(length or 0)
     is_pointer = ".ptr" in found[5]  # .align then speaks of what it points to
     aligned = None if is_pointer else _ALIGN.search(found[2] + found[5])

@@ -60,6 +60,7 @@ STAMP_BYTES = 8
 COPY_QUEUE = "copy"
 LAUNCH = COMPUTE_SUBCHANNEL, compute.SendSignalingPcas2B.at
 
+STORED = -1, 0  # among the registers: where the last plain store of a semaphore went
 Registers = dict[tuple[int, int], int]  # (subchannel, address) -> the last word written there
 
 
@@ -284,8 +285,14 @@ class NvModel(Model):
         if self.is_foreign or va in self._own_cells:
             if not is_release:
                 yield Barrier()  # the copy before it has ended
+        elif is_release and not execute.release_wfi and not execute.release_timestamp:
+            # no signal of ours: memory that a kernel is to find so, and the front end waits until it is
+            registers[STORED] = va
+            yield Access(va, CELL_BYTES, True, "store", alignment=CELL_BYTES)
         elif is_release:
             yield Signal(va, value)
+        elif registers.get(STORED) == va and execute.operation == SemExecuteOperation.ACQUIRE:
+            yield Barrier()
         elif execute.operation == SemExecuteOperation.REDUCTION:
             size = 8 if execute.payload_size else 4
             yield Access(va, size, True, "semaphore", alignment=size, in_turn=True)

@@ -73,6 +73,7 @@ class Bank0(NamedTuple):
     bank       before sm_90: the bank's own address, and elsewhere the offset of the parameters' end
     params     from sm_90 on: the parameters' address, and behind it that of their end
     clusters   from sm_90 on, three words each: blocks of a cluster; 1 / these; clusters of the grid
+    envregs    %envreg registers in a row: (number of the first, how many, where)
     """
 
     ntid: int
@@ -86,13 +87,22 @@ class Bank0(NamedTuple):
     param_end: int = 0
     params: int = 0
     clusters: tuple[int, int, int] = (0, 0, 0)
+    envregs: tuple[tuple[int, int, int], ...] = ()
 
 
 BANKS = {
-    3: Bank0(0x000, 0x00C, 0x018, 0x020, 0x028, 0x050, 0x120, bank=0x040, param_end=0x12C),
-    4: Bank0(0x000, 0x00C, 0, 0x020, 0x028, 0x0D0, 0x068, params=0x198, clusters=(0x144, 0x150, 0x15C)),
-    5: Bank0(0x360, 0x370, 0, 0x2F8, 0x37C, 0x120, 0x278, params=0x348, clusters=(0x2A0, 0x2B0, 0x2C0)),
-}
+    3: Bank0(
+        0x000, 0x00C, 0x018, 0x020, 0x028, 0x050, 0x120, bank=0x040, param_end=0x12C, envregs=((0, 32, 0x088),)
+    ),
+    4: Bank0(
+        0x000, 0x00C, 0, 0x020, 0x028, 0x0D0, 0x068, params=0x198, clusters=(0x144, 0x150, 0x15C),
+        envregs=((0, 32, 0x040),),
+    ),
+    5: Bank0(
+        0x360, 0x370, 0, 0x2F8, 0x37C, 0x120, 0x278, params=0x348, clusters=(0x2A0, 0x2B0, 0x2C0),
+        envregs=((0, 16, 0x250), (16, 16, 0x0D0)),
+    ),
+}  # fmt: skip
 PARAM_READERS = ("cvta.param", "cvta.to.param", "isspacep.param")
 CONST_READERS = ("cvta.const", "cvta.to.const", "isspacep.const", "isspacep.global")
 COOPERATIVE_BYTES = 288  # of the slot, as cooperative_groups/details/memory.h demands
@@ -156,7 +166,10 @@ class Shader:
         params = bank[at : at + kernel.param_bytes]
         memory = view if self.data is None else self.data.over(view)
         memory.take_missed()
-        sample = counters.sample() if counts else 0
+        envregs = envregs_of(qmd, bank)
+        # a cooperative grid's blocks are given an address to meet at
+        together = bool(envregs["envreg1"] | envregs["envreg2"])
+        sample = counters.sample() if counts and not together else 0
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
         run = functools.partial(
             kernel.run,
@@ -168,6 +181,8 @@ class Shader:
             shared_window=windows.shared,
             local_window=windows.local,
             interrupted=interrupted,
+            specials=envregs,
+            together=together,
         )
         try:
             report = run(step_limit=self.spec.step_limit, tally=tally, sample=sample)
@@ -345,6 +360,15 @@ def check_bank0(chip: Chip, qmd: Qmd, code: Code, bank: bytes, windows: Windows)
             )
     if "%reserved_smem_offset" in code.text:
         check_reserved(chip, qmd, bank, at.reserved)
+
+
+def envregs_of(qmd: Qmd, bank: bytes) -> dict[str, int]:
+    """The driver's own special registers, which are words of constant bank 0."""
+    return {
+        f"envreg{first + number}": value
+        for first, count, at in BANKS[qmd.version].envregs
+        for number, value in enumerate(struct.unpack_from(f"<{count}I", bank, at))
+    }
 
 
 def check_reserved(chip: Chip, qmd: Qmd, bank: bytes, at: int) -> None:

@@ -27,7 +27,7 @@ def at(byte: int, size_bytes: int = 4, doc: str = "") -> Bits:
 # what a launcher leaves at zero, and why that is right
 ZERO = {
     "gridid": "%gridid: a number of the launch, which only a debugger needs; launches are made once and replayed",
-    "envreg": "%envreg0 to %envreg31: the driver's own; CUDA sets none that a kernel of ours may rely on",
+    "envreg": "%envreg0 to %envreg31: the driver's own; 1 and 2 are a cooperative grid's workspace",
     "graph_exec": "%current_graph_exec: 0 says that the kernel was not launched by the vendor's graphs",
     "is_explicit_cluster": "%is_explicit_cluster; without clusters barrier.cluster is a barrier of the block",
     # inferred: a driver that runs on Ada and Blackwell leaves it, too

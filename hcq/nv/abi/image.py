@@ -43,7 +43,9 @@ class KernelDescriptor(ImagePart, words=DESCRIPTOR_BYTES // 4):
     ptx_address = bits(127, 64, doc="the text, without a NUL")
     ptx_bytes = bits(191, 128)
     entry_name_address = bits(255, 192, doc="UTF-8, ends with a NUL")
-    symbols_address = bits(319, 256, doc="SymbolEntry for each .global and .const variable; 0 for none")
+    symbols_address = bits(
+        319, 256, doc="SymbolEntry for each .global and .const variable and function; 0 for none"
+    )
     symbol_count = bits(351, 320)
     param_bytes = bits(383, 352, doc="bytes of parameters in constant bank 0")
     ptx_crc32 = bits(415, 384, doc="of the text")
@@ -55,7 +57,7 @@ class KernelDescriptor(ImagePart, words=DESCRIPTOR_BYTES // 4):
 
 
 class SymbolEntry(ImagePart, words=SYMBOL_BYTES // 4):
-    """Where one variable of a module lies."""
+    """Where one variable of a module lies, or what variables hold as the address of one of its functions."""
 
     name_address = bits(63, 0, doc="UTF-8, ends with a NUL")
     address = bits(127, 64)

@@ -37,6 +37,21 @@ def test_parameters_have_their_natural_places():
     assert entry.param_bytes == 56
 
 
+def test_several_variables_of_one_declaration_are_all_found():
+    text = (
+        HEAD
+        + """
+.global .align 8 .u64 rows[4] = {f, {0, g+8}, generic(h)}, first = 5, table[2][2];
+.shared .align 8 .b8 all[10], more[7];
+.entry one() { .local .align 8 .b8 here[8], there[24]; ret; }
+"""
+    )
+    module = read_module(text)
+    assert module.variables == ("rows", "first", "table")
+    assert module.entries["one"].shared_bytes == 32  # all ends at 10, more at 23
+    assert module.entries["one"].local_bytes == 32
+
+
 def test_an_entry_without_parameters_has_none():
     for text in (".entry k { ret; }", ".visible .entry k() { ret; }"):
         assert read_module(HEAD + text).entries["k"].parameters == ()

@@ -20,6 +20,7 @@ The instructions
     warpgroup_ops.py, shared_matrix.py           products of four warps, and their operands in shared memory
     bulk_ops.py, bulk_moves.py, tensor_map_ops.py, tensor_tiles.py       bulk copies, of bytes and of tiles
     cluster_ops.py                               clusters of one block
+    stack_ops.py                                 memory from the stack of a function
 The machine
     program.py   a kernel with the functions it reaches, its variables placed
     paths.py     where groups of threads are: paths, regions, calls

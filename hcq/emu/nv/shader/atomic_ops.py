@@ -35,7 +35,7 @@ from hcq.emu.nv.shader.memory_ops import (
     vector_of,
 )
 from hcq.emu.nv.shader.syntax import Discard
-from hcq.emu.nv.shader.types import Lanes, Type
+from hcq.emu.nv.shader.types import SIXTEEN_BYTES, TYPES, Lanes, Type
 
 RULES = Rules()
 Update = contended.Turn  # (old bits, b, c) -> new bits
@@ -65,6 +65,8 @@ def operation_of(code: Code, what: str, type_: Type) -> Operation:
             contended.accumulating(choose, scalar),
             choose,
         )
+    if bits is SIXTEEN_BYTES:
+        return _of_sixteen_bytes(code, what)
     of_numbers = contended.one_by_one
     table: dict[str, Operation] = {
         "and": _of_bits(np.bitwise_and),
@@ -82,6 +84,20 @@ def operation_of(code: Code, what: str, type_: Type) -> Operation:
         ),
     }
     return table[what]
+
+
+def _of_sixteen_bytes(code: Code, what: str) -> Operation:
+    if what == "exch":
+        return Operation(lambda old, b, c: b, contended.exchanging)
+    if what == "cas":
+        return Operation(lambda old, b, c: np.where(_are_same(old, b), c, old))
+    raise code.refuse(f"there is no atomic .{what} of .b128")
+
+
+def _are_same(a: Lanes, b: Lanes) -> Lanes:
+    """Whether all 16 bytes are."""
+    x, y = (np.ascontiguousarray(value).view(np.uint64).reshape(-1, 2) for value in (a, b))
+    return (x == y).all(axis=1)
 
 
 def _of_bits(function: Any) -> Operation:
@@ -116,59 +132,84 @@ def _adding_f16(first: Lanes, x: Lanes, y: Lanes) -> Lanes:
     return sums
 
 
+# how many elements a vector of each type may have; and what is done to them
+VECTORS = {"f32": (2, 4), "f16": (2, 4, 8), "bf16": (2, 4, 8), "f16x2": (2, 4), "bf16x2": (2, 4)}
+OF_VECTORS = ("add", "min", "max")
+
+
 @RULES.on("atom", "red")
 def atomic(code: Code) -> Step:
-    """`atom` and `red`: read, change and write, one thread after the other."""
+    """`atom` and `red`: read, change and write, one thread after the other; of vectors element by element."""
     if code.flag("async"):
         raise code.refuse("red.async is not emulated")
-    claim_hints(code)
+    has_policy = claim_hints(code)
     name = take_space(code)
     what = code.take(*OPERATIONS)
     if not what:
         raise code.refuse(f"expected one of .{', .'.join(OPERATIONS)}")
     code.flag("noftz")
-    if vector_of(code) > 1:
-        raise code.refuse("vector atomics are not emulated")
-    type_ = code.type()
-    has_result = code.instruction.opcode == "atom"
-    operands = code.operands if has_result else [Discard(), *code.operands]
+    count, type_ = vector_of(code), code.type(*TYPES)
+    if count > 1:
+        _check_vector(code, what, count, type_, name)
+    operands = code.operands if code.instruction.opcode == "atom" else [Discard(), *code.operands]
+    if has_policy:
+        operands = operands[:-1]
     if len(operands) != (4 if what == "cas" else 3):
         raise code.refuse(f".{what} takes {2 if what == 'cas' else 1} values after the address")
     where, at_of = space_of(code, name, operands[1]), address_of(code, operands[1])
-    b = code.slot(operands[2], type_)
-    c = code.slot(operands[3], type_) if what == "cas" else b
     wants_old = not isinstance(operands[0], Discard) and code.is_read(operands[0])
-    write = code.writer(code.destination(operands[0], type_)) if wants_old else None
+    targets = code.parts(operands[0], count) if wants_old else [Discard()] * count
+    b = [code.slot(part, type_) for part in code.parts(operands[2], count)]
+    c = code.slot(operands[3], type_) if what == "cas" else b[0]
+    writes = [code.writer(code.destination(target, type_)) if wants_old else None for target in targets]
     operation = operation_of(code, what, type_)
     select, instruction = code.select(), code.instruction
     size = type_.size_bytes
     sums = what == "add" and type_.is_integer
+
+    def element(registers: Registers, batch: Batch, lanes: Lanes | None, at: Lanes, number: int) -> Lanes:
+        x, y = (of_lanes(registers[slot], lanes, batch.count) for slot in (b[number], c))
+        work = Conflicts(batch, where, lanes, at, type_)
+        if work.is_distinct:
+            old = work.load()
+            work.store(operation.update(old, x, y))
+        elif operation.at_once is not None and not wants_old:
+            old = x
+            work.all_at_once(operation.at_once, x)
+        elif sums:
+            old = work.running_sums(x)
+        else:
+            old = work.in_turns(operation, x, y)
+        return old
 
     def step(registers: Registers, group: Group) -> None:
         batch, lanes = group.batch, select(registers, group)
         if lanes is not None and not len(lanes):
             return
         at = of_lanes(at_of(registers), lanes, batch.count)
-        x, y = (of_lanes(registers[slot], lanes, batch.count) for slot in (b, c))
+        old = []
         try:
-            check_alignment(at, size)
-            work = Conflicts(batch, where, lanes, at, type_)
-            if work.is_distinct:
-                old = work.load()
-                work.store(operation.update(old, x, y))
-            elif operation.at_once is not None and not wants_old:
-                old = x
-                work.all_at_once(operation.at_once, x)
-            elif sums:
-                old = work.running_sums(x)
-            else:
-                old = work.in_turns(operation, x, y)
+            check_alignment(at, size * count)
+            for number in range(count):
+                place = at + np.uint64(size * number) if number else at
+                old.append(element(registers, batch, lanes, place, number))
         except BadAccess as bad:
-            raise group.fault(bad, instruction, f"atomic of {size} bytes", lanes) from None
-        if write is not None:
-            write(registers, group, to_all(old, lanes, batch.count))
+            raise group.fault(bad, instruction, f"atomic of {size * count} bytes", lanes) from None
+        for write, found in zip(writes, old):
+            if write is not None:
+                write(registers, group, to_all(found, lanes, batch.count))
 
     return step
+
+
+def _check_vector(code: Code, what: str, count: int, type_: Type, space: str) -> None:
+    is_known = count in VECTORS.get(type_.name, ()) and what in (
+        OF_VECTORS if type_.name != "f32" else ("add",)
+    )
+    if not is_known:
+        raise code.refuse(f"there is no atomic .{what} of .v{count}.{type_.name}")
+    if space not in ("global", ""):
+        raise code.refuse("vector atomics are for global memory")
 
 
 class Conflicts:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.shader.decode import Code, Rules, Step
+from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.syntax import Immediate
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
@@ -56,11 +57,10 @@ def cnot(code: Code) -> Step:
 
 @RULES.on("lop3")
 def lop3(code: Code) -> Step:
-    """Any function of three bits: bit (a b c) of the table is the result."""
-    if code.take("or", "and"):
-        raise code.refuse("lop3 with a predicate is not supported")
+    """Any function of three bits: bit (a b c) of the table is the result. With .or or .and also p = (d != 0) op q."""
+    combine = code.take("or", "and")
     type_ = code.type("b32")
-    code.expect(5)
+    code.expect(6 if combine else 5)
     table = code.operands[4]
     if not isinstance(table, Immediate):
         raise code.refuse("the table of lop3 must be a number")
@@ -73,7 +73,22 @@ def lop3(code: Code) -> Step:
         return found
 
     slots = [code.source(i, type_) for i in (1, 2, 3)]
-    return code.pure(compute, code.destination(code.operands[0], type_), *slots)
+    if not combine:
+        return code.pure(compute, code.destination(code.operands[0], type_), *slots)
+    first, second = code.pair(code.operands[0])
+    if second is None:
+        raise code.refuse("lop3 with a predicate gives d|p")
+    write = code.writer(code.destination(first, type_))
+    write_truth = code.writer(code.destination(second, TYPES["pred"]))
+    other, is_or = code.predicate(code.operands[5]), combine == "or"
+
+    def step(registers: Registers, group: Group) -> None:
+        found = compute(*[registers[slot] for slot in slots])
+        truth, extra = found != 0, other(registers)
+        write(registers, group, found)
+        write_truth(registers, group, truth | extra if is_or else truth & extra)
+
+    return step
 
 
 @RULES.on("shl")

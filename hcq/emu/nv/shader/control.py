@@ -19,14 +19,16 @@ from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.flow import BasicBlock
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.paths import Path, Region
-from hcq.emu.nv.shader.syntax import Arguments, Function, Instruction, Operand, Register, Symbol
+from hcq.emu.nv.shader.syntax import Arguments, Function, Immediate, Instruction, Operand, Register, Symbol
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 End = Callable[[Machine, Registers, Path], int]
 PRED, U32, U64 = TYPES["pred"], TYPES["u32"], TYPES["u64"]
 SPLIT = -1
 DEVICE_RUNTIME = ("vprintf", "malloc", "free", "cudaGetParameterBufferV2", "cudaLaunchDeviceV2")
-CLUSTER_BARRIER = 16  # a number of its own, behind the 16 that programs can name
+_ALL_THREADS = np.zeros(1, np.uint32)
+BARRIERS = 16  # that a program can name
+CLUSTER_BARRIER = BARRIERS  # a number of its own, behind them
 
 
 def end_of(lowering: Lowering, block: BasicBlock) -> End | None:
@@ -136,10 +138,12 @@ def _stop(instruction: Instruction, why: str) -> End:
 
 
 class CallSite(NamedTuple):
-    """The .param variables that a call passes and gets back, and the block that follows."""
+    """The .param variables that a call passes and gets back, their bytes, and the block that follows."""
 
     passed: list[str]
     returned: list[str]
+    passed_bytes: list[int]
+    returned_bytes: list[int]
     after: int
 
 
@@ -150,22 +154,26 @@ def _call(code: Code, block: BasicBlock) -> End:
     if not operands:
         raise code.refuse("call names no function")
     target = operands.pop(0)
-    arguments = _parentheses(operands)
-    site = CallSite(
-        [_local_name(code, operand) for operand in arguments],
-        [_local_name(code, operand) for operand in results],
-        block.next[0],
-    )
+    passed = [_local_name(code, operand) for operand in _parentheses(operands)]
+    returned = [_local_name(code, operand) for operand in results]
+    given, taken = ([_bytes_of(code, name) for name in names] for names in (passed, returned))
+    site = CallSite(passed, returned, given, taken, block.next[0])
     if isinstance(target, Symbol):
         function = code.lowering.module.functions.get(target.name)
         if function is None:
             raise code.refuse(f"there is no function {target.name!r}")
         if not function.has_body:
             return _missing(code, target.name)
-        _check_signature(code, function, site)
+        if wrong := _misfit(function, site):
+            raise code.refuse(wrong)
         name = function.name
         return lambda machine, registers, path: _enter(machine, path, name, site)
-    return _call_by_address(code.slot(target, U64), site)
+    for shape in operands:
+        if not isinstance(shape, Symbol) or shape.name not in code.lowering.function.targets:
+            raise code.refuse(
+                "behind the arguments stands no .callprototype or .calltargets of this function"
+            )
+    return _call_by_address(code.slot(target, U64), site, code.instruction.line)
 
 
 def _parentheses(operands: list[Operand]) -> tuple[Operand, ...]:
@@ -194,19 +202,24 @@ def _local_name(code: Code, operand: Operand) -> str:
     raise code.refuse("arguments and results of a call must be .param variables of the function")
 
 
-def _check_signature(code: Code, function: Function, site: CallSite) -> None:
+def _bytes_of(code: Code, name: str) -> int:
+    variable = code.lowering.variable(name)
+    assert variable is not None
+    return variable.size_bytes
+
+
+def _misfit(function: Function, site: CallSite) -> str:
+    """What a call gives or takes otherwise than the function does; "" where all fits."""
     for given, formal, what in (
-        (site.passed, function.params, "arguments"),
-        (site.returned, function.results, "results"),
+        (site.passed_bytes, function.params, "arguments"),
+        (site.returned_bytes, function.results, "results"),
     ):
         if len(given) != len(formal):
-            raise code.refuse(f"{function.name} has {len(formal)} {what}, not {len(given)}")
-        for name, variable in zip(given, formal):
-            mine = code.lowering.variable(name)
-            if mine is not None and mine.size_bytes != variable.size_bytes:
-                raise code.refuse(
-                    f"{name} has {mine.size_bytes} bytes, {variable.name} {variable.size_bytes}"
-                )
+            return f"{function.name} has {len(formal)} {what}, not {len(given)}"
+        for size, variable in zip(given, formal):
+            if size != variable.size_bytes:
+                return f"{function.name} has {variable.size_bytes} bytes of {variable.name}, not {size}"
+    return ""
 
 
 def _enter(
@@ -221,7 +234,7 @@ def _enter(
     caller = path.activation
     if region is None:
         region = machine.take_out(path)
-    activation = machine.activate(callee, path.count, caller)
+    activation = machine.activate(callee, path.count, caller, path)
     mine = caller.decoded.offsets
     for argument, formal in zip(site.passed, callee.function.params):
         to = activation.local_base + callee.offsets[formal.name]
@@ -241,18 +254,29 @@ def _enter(
     return SPLIT
 
 
-def _call_by_address(slot: int, site: CallSite) -> End:
+def _call_by_address(slot: int, site: CallSite, line: int) -> End:
+    fitting: set[str] = set()  # functions that were called from here before
+
+    def name_at(machine: Machine, address: int, path: Path, mask: Lanes) -> str:
+        name = machine.program.function_at(address)
+        wrong = "where no function is" if name is None else ""
+        if name is not None and name not in fitting:
+            wrong = _misfit(machine.program.module.functions[name], site)
+        if not wrong and name is not None:
+            fitting.add(name)
+            return name
+        block, thread = path.batch.place(int(np.argmax(mask)))
+        raise KernelFault(
+            f"kernel {machine.kernel_name}, PTX line {line}: an indirect call to {address:#x} by thread {thread} of "
+            f"block {block}: {wrong}.",
+            line,
+            [(block, thread)],
+        )
+
     def end(machine: Machine, registers: Registers, path: Path) -> int:
         goals = np.broadcast_to(registers[slot], (machine.batch.count,))
         chosen = np.unique(goals if path.mask is None else goals[path.mask])
-        names = []
-        for goal in chosen:
-            name = machine.program.function_at(int(goal))
-            if name is None:
-                raise KernelFault(
-                    f"kernel {machine.kernel_name}: an indirect call to {int(goal):#x}, where no function is."
-                )
-            names.append(name)
+        names = [name_at(machine, int(goal), path, path.full_mask & (goals == goal)) for goal in chosen]
         if len(names) == 1:
             return _enter(machine, path, names[0], site)
         meeting = Region(machine.take_out(path), path.activation, site.after, path.mask, path.count)
@@ -283,24 +307,59 @@ def _barrier(code: Code, block: BasicBlock) -> End | None:
     if what == "red":
         return _reducing_barrier(code, after)
     code.expect(1, 2)
-    number = code.source(0, U32)
-    expected = code.source(1, U32) if len(code.operands) == 2 else None
+    number, expected = _numbered(code, 0, len(code.operands) - 1)
     line = code.instruction.line
     if what == "arrive" and expected is None:
         raise code.refuse("bar.arrive needs the number of threads")
 
     def end(machine: Machine, registers: Registers, path: Path) -> int:
-        which = _one_value(machine, registers[number], path, line)
-        count = 0 if expected is None else _one_value(machine, registers[expected], path, line)
+        parts = _by_barrier(machine, registers, path, number, expected, line)
         if what == "arrive":
-            machine.arrive_at_barrier(path, which, count)
+            for which, count, mask in parts:
+                machine.arrive_at_barrier(path, which, count, mask)
             return after
-        if machine.is_complete(path, which, count):
+        if len(parts) == 1 and machine.is_complete(path, *parts[0][:2]):
             return after  # everybody is here: nobody has to wait
-        machine.wait_at_barrier(path, after, which, count, None, line)
+        for part, (which, count, _) in zip(machine.part(path, [mask for _, _, mask in parts]), parts):
+            machine.wait_at_barrier(part, after, which, count, None, line)
         return SPLIT
 
     return end
+
+
+def _numbered(code: Code, first: int, last: int) -> tuple[int, int | None]:
+    """The slots of a barrier's number, and of how many threads it waits for if that is given."""
+    named = code.operands[first]
+    if isinstance(named, Immediate) and not 0 <= named.value < BARRIERS:
+        raise code.refuse(f"barriers have numbers from 0 to {BARRIERS - 1}")
+    return code.source(first, U32), code.source(last, U32) if last > first else None
+
+
+def _by_barrier(
+    machine: Machine, registers: Registers, path: Path, number: int, expected: int | None, line: int
+) -> list[tuple[int, int, Lanes | None]]:
+    """Which barriers the threads of a path name: (number, how many threads it waits for or 0, who names it)."""
+    numbers = registers[number]
+    counts = _ALL_THREADS if expected is None else registers[expected]
+    found: list[tuple[int, int, Lanes | None]] = []
+    if len(numbers) == 1 and len(counts) == 1:
+        found.append((int(numbers[0]), int(counts[0]), None))
+    else:
+        keys = (numbers.astype(np.uint64) << np.uint64(32)) | counts
+        for key in np.unique(keys if path.mask is None else keys[path.mask]).tolist():
+            found.append((key >> 32, key & 0xFFFFFFFF, path.full_mask & (keys == np.uint64(key))))
+        if len(found) == 1:
+            found = [(*found[0][:2], None)]
+    for which, _, mask in found:
+        if which >= BARRIERS:
+            block, thread = path.batch.place(int(np.argmax(path.full_mask if mask is None else mask)))
+            raise KernelFault(
+                f"kernel {machine.kernel_name}, PTX line {line}: thread {thread} of block {block} names barrier "
+                f"{which}; there are {BARRIERS}, from 0 on.",
+                line,
+                [(block, thread)],
+            )
+    return found
 
 
 def _cluster_barrier(code: Code, after: int) -> End | None:
@@ -324,37 +383,21 @@ def _cluster_barrier(code: Code, after: int) -> End | None:
     return end
 
 
-def _one_value(machine: Machine, values: Lanes, path: Path, line: int) -> int:
-    if len(values) == 1:
-        return int(values[0])
-    mine = values if path.mask is None else values[path.mask]
-    if (mine != mine[0]).any():
-        raise KernelFault(
-            f"kernel {machine.kernel_name}, PTX line {line}: threads at one barrier instruction name different"
-            " barriers.",
-            line,
-        )
-    return int(mine[0])
-
-
 def _reducing_barrier(code: Code, after: int) -> End:
     """bar.red: a barrier at which threads also vote; all get the result."""
     how = code.take("popc", "and", "or")
     type_: Type = code.type("u32", "pred")
     code.expect(3, 4)
-    number = code.source(1, U32)
-    expected = code.source(2, U32) if len(code.operands) == 4 else None
+    number, expected = _numbered(code, 1, len(code.operands) - 2)
     truth = code.predicate(code.operands[-1])
     write = code.result(type_)
     line = code.instruction.line
 
     def end(machine: Machine, registers: Registers, path: Path) -> int:
-        which = _one_value(machine, registers[number], path, line)
-        count = 0 if expected is None else _one_value(machine, registers[expected], path, line)
         votes = np.broadcast_to(truth(registers), (machine.batch.count,))
 
         def give_result(woken: Path) -> None:
-            barrier = machine.barriers[which]
+            barrier = machine.barriers[woken.barrier]
             table = {
                 "popc": barrier.last_true.astype(np.uint32),
                 "and": barrier.last_true == barrier.last_arrived,
@@ -362,8 +405,10 @@ def _reducing_barrier(code: Code, after: int) -> End:
             }
             write(registers, woken, table[how][machine.batch.block_of_lane])
 
-        path.on_wake = give_result
-        machine.wait_at_barrier(path, after, which, count, votes, line)
+        parts = _by_barrier(machine, registers, path, number, expected, line)
+        for part, (which, count, _) in zip(machine.part(path, [mask for _, _, mask in parts]), parts):
+            part.on_wake = give_result
+            machine.wait_at_barrier(part, after, which, count, votes, line)
         return SPLIT
 
     return end

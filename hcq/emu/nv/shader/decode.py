@@ -38,7 +38,7 @@ from hcq.emu.nv.shader.syntax import (
     Vector,
     placed,
 )
-from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader.types import SIXTEEN_BYTES, TYPES, Lanes, Type
 
 Registers = list[Lanes]
 Step = Callable[[Registers, Group], None]
@@ -46,6 +46,7 @@ Rule = Callable[["Code"], Step]
 Write = Callable[[Registers, Group, Lanes], None]
 Select = Callable[[Registers, Group], "Lanes | None"]
 LOCAL_ALIGNMENT = 16
+STACK = "the stack"  # among a function's variables: behind them all; no name of PTX has a blank
 
 
 class Rules(dict[str, Rule]):
@@ -88,6 +89,7 @@ class Decoded:
     first       the first values of all slots: zeros for registers, values for constants
     late        (slot, symbol): filled when the kernel starts, with the address or special register of that name
     offsets     where its local variables and .param variables are in its local memory
+    stack       the slot of the stack pointer, of a function that takes memory from its stack
     """
 
     function: Function
@@ -96,6 +98,7 @@ class Decoded:
     blocks: list[DecodedBlock] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
+    stack: int | None = None
 
 
 class Lowering:
@@ -140,7 +143,8 @@ class Lowering:
         """The slot of a constant, given by its bits."""
         key = (scalar, bits)
         if key not in self._slots:
-            self._slots[key] = self._new(np.array([bits], scalar))
+            size = np.dtype(scalar).itemsize
+            self._slots[key] = self._new(np.frombuffer(bits.to_bytes(size, "little"), scalar))
         return self._slots[key]
 
     def late(self, symbol: Symbol, scalar: Any) -> int:
@@ -155,6 +159,14 @@ class Lowering:
         """Whether a name is a special register, a variable or a function here."""
         is_known = name.startswith("%") or name in self.decoded.offsets or name in self.module.functions
         return is_known or self.variable(name) is not None
+
+    def stack_pointer(self) -> int:
+        """The slot of the stack pointer, an address in local memory. All threads keep theirs."""
+        if self.decoded.stack is None:
+            self.decoded.offsets[STACK] = self.decoded.local_bytes
+            slot = self.decoded.stack = self.late(Symbol(STACK), np.uint64)
+            self.kept.add(slot)
+        return self.decoded.stack
 
     def variable(self, name: str) -> Variable | None:
         """A variable by name: the function's, else the module's."""
@@ -188,11 +200,11 @@ class Code:
         return self.take(name) != ""
 
     def type(self, *allowed: str) -> Type:
-        """The next modifier that is a type, claimed."""
+        """The next modifier that is a type, claimed. Without `allowed`: any that something can be computed in."""
         for name in self.rest:
             if name in TYPES:
                 self.rest.remove(name)
-                if allowed and name not in allowed:
+                if name not in allowed if allowed else TYPES[name].bits is SIXTEEN_BYTES:
                     raise self.refuse(f"{self.instruction.opcode} does not take the type .{name}")
                 return TYPES[name]
         raise self.refuse("a type is missing")
@@ -224,6 +236,8 @@ class Code:
     def slot(self, operand: Operand, type_: Type, is_wide: bool = False) -> int:
         """Where a source operand of this type is read. Raises PtxError for one that does not fit."""
         if isinstance(operand, Register):
+            if operand.negated or operand.minus:
+                raise self.refuse(f"{operand.name} cannot be negated here")
             return self._register(operand, type_, is_wide)
         if isinstance(operand, Immediate):
             return self.lowering.constant(self._immediate(operand, type_), type_.bits)
@@ -241,13 +255,17 @@ class Code:
         return self.lowering.late(symbol, scalar)
 
     def _register(self, operand: Register, type_: Type, is_wide: bool) -> int:
+        if operand.part:
+            raise self.refuse(
+                f"{operand.name}.{operand.part}: only video instructions select parts of registers"
+            )
         slot = self.lowering.register(operand.name)
         if slot is None:
             raise self.refuse(f"{operand.name} is not declared")
         scalar = self.lowering.decoded.first[slot].dtype.type
         fits = scalar == type_.bits or (
             is_wide
-            and scalar != np.bool_
+            and scalar not in (np.bool_, SIXTEEN_BYTES)
             and type_.kind != "pred"
             and np.dtype(scalar).itemsize >= type_.size_bytes
         )
@@ -275,16 +293,17 @@ class Code:
 
     def predicate(self, operand: Operand) -> Callable[[Registers], Lanes]:
         """A predicate source, with its ! applied."""
-        slot = self.slot(operand, TYPES["pred"])
         if isinstance(operand, Register) and operand.negated:
-            return lambda registers: ~registers[slot]
+            inverted = self._register(operand, TYPES["pred"], False)
+            return lambda registers: ~registers[inverted]
+        slot = self.slot(operand, TYPES["pred"])
         return lambda registers: registers[slot]
 
     def destination(self, operand: Operand, type_: Type, is_wide: bool = False) -> int:
         """The slot of a result; a fresh one when it is discarded."""
         if isinstance(operand, Discard):
             return self.lowering._new(np.zeros(1, type_.bits))
-        if not isinstance(operand, Register) or operand.negated:
+        if not isinstance(operand, Register) or operand.negated or operand.minus:
             raise self.refuse("the result must be a register")
         return self._register(operand, type_, is_wide)
 
@@ -325,7 +344,7 @@ class Code:
     def guard(self) -> tuple[int, bool] | None:
         """The slot of the predicate before the instruction, and whether it is negated; None without one."""
         guard = self.instruction.guard
-        return None if guard is None else (self.slot(guard, TYPES["pred"]), guard.negated)
+        return None if guard is None else (self._register(guard, TYPES["pred"], False), guard.negated)
 
     def select(self) -> Select:
         """Which threads really do this: None for every thread of the machine, else their numbers."""

@@ -63,6 +63,24 @@ def float_step(code: Code, type_: Type, compute: Compute, count: int) -> Step:
     return code.step(whole, type_, *[type_] * count)
 
 
+def _mixed_step(code: Code, compute: Compute, count: int) -> Step | None:
+    """`add.f32.f16` and its sisters: all operands but the last are of a narrow type, which float32 holds exactly.
+
+    None where no second type is named.
+    """
+    if not any(name in TYPES for name in code.rest):
+        return None
+    narrow, f32 = code.type("f16", "bf16"), TYPES["f32"]
+    sat = code.flag("sat")
+    widen, pack = floats.reader(narrow), floats.packer(f32)
+
+    def whole(*sources: Lanes) -> Lanes:
+        value = compute(*map(widen, sources[:-1]), sources[-1].view(np.float32))
+        return pack(floats.saturate(value) if sat else value)
+
+    return code.step(whole, f32, *[narrow] * (count - 1), f32)
+
+
 NEAREST: dict[str, Compute] = {
     "add": np.add,
     "sub": np.subtract,
@@ -144,8 +162,10 @@ def _narrow_fma(type_: Type) -> Compute:
 def add_sub_mul(code: Code) -> Step:
     """`add`, `sub`, `mul` of floats, rounded as the modifier says."""
     type_ = code.type()
-    mode = code.take(*ROUNDINGS)
-    return float_step(code, type_, rounded(code.instruction.opcode, mode, type_), 2)
+    mode, opcode = code.take(*ROUNDINGS), code.instruction.opcode
+    compute = rounded(opcode, mode, type_)
+    mixed = _mixed_step(code, compute, 2) if type_.name == "f32" and opcode != "mul" else None
+    return mixed or float_step(code, type_, compute, 2)
 
 
 @RULES.on("fma", "mad")
@@ -154,7 +174,9 @@ def fma(code: Code) -> Step:
     type_ = code.type()
     if code.flag("oob"):
         raise code.refuse("fma.oob is not supported")
-    return float_step(code, type_, rounded("fma", code.take(*ROUNDINGS), type_), 3)
+    compute = rounded("fma", code.take(*ROUNDINGS), type_)
+    mixed = _mixed_step(code, compute, 3) if type_.name == "f32" else None
+    return mixed or float_step(code, type_, compute, 3)
 
 
 @RULES.on("div")

@@ -32,7 +32,7 @@ ENDS = ("bra", "brx", "ret", "exit", "trap", "call", "bar", "barrier")
 NO_RESULT = (
     "st", "red", "bra", "brx", "bar", "barrier", "membar", "fence", "ret", "exit", "trap", "call", "prefetch",
     "prefetchu", "cp", "discard", "nanosleep", "stmatrix", "griddepcontrol", "applypriority", "pmevent", "brkpt",
-    "setmaxnreg", "tensormap",
+    "setmaxnreg", "tensormap", "stackrestore",
 )  # fmt: skip
 WHOLE_WARP = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")  # no mask: all 32 threads take part
 CARRY = "%cc"

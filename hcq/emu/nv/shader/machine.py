@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.nv.shader.batch import Batch
-from hcq.emu.nv.shader.decode import Decoded, DecodedBlock, Registers
+from hcq.emu.nv.shader.batch import MAX_LOCAL_BYTES, WARP, Batch
+from hcq.emu.nv.shader.decode import LOCAL_ALIGNMENT, Decoded, DecodedBlock, Registers
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.groups import active_bits, ballots
 from hcq.emu.nv.shader.paths import Activation, Path, Region
@@ -34,6 +34,7 @@ FRUITLESS_COST = 1000
 # failed waits for mbarriers in a row, without any other instruction, after which nobody is left who could end them
 MAX_FRUITLESS = 1000
 MAX_CALL_DEPTH = 512
+MAX_TEMPLATES = 4096  # of functions' registers by where their local memory begins
 _WAITS = {
     "barrier": "a barrier of their block",
     "warp barrier": "a barrier of their warp",
@@ -42,9 +43,10 @@ _WAITS = {
 
 
 class Barrier:
-    """One barrier number, in all blocks of the batch: who has arrived, and how they voted."""
+    """One barrier number, in all blocks of the batch: who has arrived, how many, and how they voted."""
 
-    def __init__(self, blocks: int) -> None:
+    def __init__(self, lanes: int, blocks: int) -> None:
+        self.here = np.zeros(lanes, bool)
         self.arrived = np.zeros(blocks, np.int64)
         self.true = np.zeros(blocks, np.int64)
         self.last_arrived = np.zeros(blocks, np.int64)
@@ -74,12 +76,18 @@ class Machine:
 
     # -- functions
 
-    def activate(self, decoded: Decoded, count: int, caller: Activation | None) -> Activation:
-        """Registers and local memory for a call."""
+    def activate(
+        self, decoded: Decoded, count: int, caller: Activation | None, path: Path | None = None
+    ) -> Activation:
+        """Registers and local memory for a call, by the threads of a path."""
         base = 0 if caller is None else caller.local_base + caller.decoded.local_bytes
+        if caller is not None and path is not None and caller.decoded.stack is not None:
+            base = self._stack_end(caller, path, base)
         self.batch.need_local(base + decoded.local_bytes)
         key = (id(decoded), base)
         if key not in self._templates:
+            if len(self._templates) >= MAX_TEMPLATES:
+                self._templates.clear()
             registers = list(decoded.first)
             for slot, symbol in decoded.late:
                 scalar = registers[slot].dtype.type
@@ -92,6 +100,14 @@ class Machine:
                 " Is the recursion endless?"
             )
         return made
+
+    def _stack_end(self, caller: Activation, path: Path, least: int) -> int:
+        """Behind all that the threads of a path have taken from their stacks."""
+        taken = caller.registers[caller.decoded.stack or 0]
+        if len(taken) > 1 and path.mask is not None:
+            taken = taken[path.mask]
+        top = min(int(taken.max()), MAX_LOCAL_BYTES + 1)
+        return max(least, -(-top // LOCAL_ALIGNMENT) * LOCAL_ALIGNMENT)
 
     def _value_of(self, decoded: Decoded, name: str, offset: int, local_base: int, scalar: Any) -> Lanes:
         if name.startswith("%"):
@@ -370,13 +386,26 @@ class Machine:
         needed = expected or self.live_per_block
         return bool(((arrivals == needed) | (arrivals == 0)).all())
 
+    def part(self, path: Path, masks: list[Lanes | None]) -> list[Path]:
+        """Take a running path apart, for each mask a path at the same block; None: all of it."""
+        if len(masks) == 1:
+            return [path]
+        region = self.take_out(path)
+        region.pending += len(masks) - 1
+        parts = []
+        for mask in masks:
+            count = path.count if mask is None else int(np.count_nonzero(mask))
+            made = Path(self.batch, region, path.pc, mask, count, path.turns)
+            region.paths.append(made)
+            self.runnable.append(made)
+            parts.append(made)
+        return parts
+
     def wait_at_barrier(
         self, path: Path, pc: int, number: int, expected: int, truth: Lanes | None, line: int
     ) -> None:
         """Arrive at a barrier of the block and wait. expected: how many threads; 0 stands for all that live."""
-        barrier = self.barriers.setdefault(number, Barrier(len(self.batch.blocks)))
-        arrivals = path.per_block()
-        barrier.arrived += arrivals
+        barrier = self._arrive(path, number, None)
         if truth is not None:
             barrier.true += path.per_block(truth)
         path.pc, path.barrier, path.expected = pc, number, expected
@@ -384,16 +413,25 @@ class Machine:
         self._park(path, "barrier", line)
         self._check_barrier(number, expected)
 
-    def arrive_at_barrier(self, path: Path, number: int, expected: int) -> None:
-        """Arrive without waiting."""
-        barrier = self.barriers.setdefault(number, Barrier(len(self.batch.blocks)))
-        barrier.arrived += path.per_block()
+    def arrive_at_barrier(self, path: Path, number: int, expected: int, mask: Lanes | None) -> None:
+        """Arrive without waiting: those of a path that a mask names, None for all."""
+        self._arrive(path, number, mask)
         self._check_barrier(number, expected)
+
+    def _arrive(self, path: Path, number: int, mask: Lanes | None) -> Barrier:
+        batch = self.batch
+        barrier = self.barriers.setdefault(number, Barrier(batch.count, len(batch.blocks)))
+        barrier.arrived += path.per_block(mask)
+        barrier.here |= path.full_mask if mask is None else mask
+        return barrier
 
     def _check_barrier(self, number: int, expected: int) -> None:
         barrier = self.barriers[number]
-        needed = self.live_per_block if not expected else np.full(len(self.batch.blocks), expected)
-        complete = (barrier.arrived >= needed) & (barrier.arrived > 0)
+        if expected:
+            complete = barrier.arrived + self._not_there(barrier) >= expected
+        else:
+            complete = barrier.arrived >= self.live_per_block
+        complete &= barrier.arrived > 0
         if not complete.any():
             return
         barrier.last_arrived[complete] = barrier.arrived[complete]
@@ -401,8 +439,21 @@ class Machine:
         barrier.arrived[complete] = 0
         barrier.true[complete] = 0
         freed = complete[self.batch.block_of_lane]
+        barrier.here &= ~freed
         for path in [path for path in self.waiting if path.waits_for == "barrier" and path.barrier == number]:
             self._let_go(path, freed)
+
+    def _not_there(self, barrier: Barrier) -> Lanes:
+        """A warp whose threads have all arrived counts as 32, also if some have ended, or it never had as many."""
+        batch = self.batch
+        warps = -(-batch.threads_per_block // WARP)
+        count = warps * len(batch.blocks)
+        if self.live_count == count * WARP:
+            return 0
+        number = batch.block_of_lane * warps + np.minimum(batch.thread_of_lane // WARP, warps - 1)
+        here = np.bincount(number[barrier.here], minlength=count)
+        live = np.bincount(number[self.live & ~barrier.here], minlength=count)
+        return np.where((here > 0) & (live == 0), WARP - here, 0).reshape(-1, warps).sum(axis=1)
 
     def wait_for_warp(self, path: Path, pc: int, members: Lanes, line: int) -> None:
         """bar.warp.sync: until all live members of the warp wait at one."""

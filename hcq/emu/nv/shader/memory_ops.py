@@ -36,6 +36,8 @@ CACHING = (
 SPACE_NAMES = (
     "global", "const", "local", "shared", "shared::cta", "shared::cluster", "param", "param::entry", "param::func",
 )  # fmt: skip
+PRIORITIES = ("L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged")
+SECOND_PRIORITIES = ("L2::evict_first", "L2::evict_unchanged")
 FEW = 2048
 Address = Callable[[Registers], Lanes]
 
@@ -126,7 +128,7 @@ def _access(code: Code, address: int, data: int) -> tuple[spaces.Space, Address,
     has_policy = claim_hints(code)
     name = take_space(code)
     count = vector_of(code)
-    type_ = code.type()
+    type_ = code.type(*TYPES)
     code.expect(3 if has_policy else 2)
     place = code.operands[address]
     return space_of(code, name, place), address_of(code, place), type_, code.parts(code.operands[data], count)
@@ -220,6 +222,28 @@ def hint(code: Code) -> Step:
     """Hints about caches and time: their operands are decoded, nothing happens."""
     code.rest.clear()
     return _nothing
+
+
+@RULES.on("createpolicy")
+def create_policy(code: Code) -> Step:
+    """How a cache should treat accesses: an opaque number for `.L2::cache_hint`, which does nothing here. It is 0."""
+    how = code.take("range", "fractional", "cvt")
+    if not how:
+        raise code.refuse("expected createpolicy.range, .fractional or .cvt")
+    if how == "range":
+        code.flag("global")
+    if not (code.flag("L2") if how == "cvt" else code.take(*PRIORITIES)):
+        raise code.refuse("expected .L2" if how == "cvt" else f"expected one of .{', .'.join(PRIORITIES)}")
+    if how != "cvt":
+        code.take(*SECOND_PRIORITIES)
+    b64 = code.type("b64")
+    code.expect(*{"range": (4,), "fractional": (1, 2), "cvt": (2,)}[how])
+    if how == "range":
+        code.address(code.operands[1]), code.source(2, TYPES["u32"]), code.source(3, TYPES["u32"])
+    elif len(code.operands) == 2:
+        code.source(1, b64 if how == "cvt" else TYPES["f32"])
+    write, policy = code.result(b64), np.zeros(1, b64.bits)
+    return lambda registers, group: write(registers, group, policy)
 
 
 def _threads(batch: Batch, lanes: Lanes | None) -> Lanes:

@@ -29,7 +29,7 @@ def _same(a: Lanes) -> Lanes:
 @RULES.on("mov")
 def mov(code: Code) -> Step:
     """`mov`: a register, a number, an address, a special register; vectors packed and unpacked."""
-    type_ = code.type()
+    type_ = code.type(*TYPES)
     code.expect(2)
     target, source = code.operands
     if isinstance(target, Vector):

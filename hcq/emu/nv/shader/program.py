@@ -50,7 +50,13 @@ class Program:
         self._decode = decode
         self._decoded: dict[str, Decoded] = {}
         self.specials: dict[tuple[Any, ...], Lanes] = {}  # special registers that batches share
-        self._places = code_addresses(module)
+        self._places = code_addresses(module, symbols)
+        # of functions with bodies; an alias has the address of what it stands for
+        self._at = {
+            place: module.functions[name].name
+            for name, place in self._places.items()
+            if module.functions[name].has_body
+        }
         self.functions = _reachable(module, entry)
         self.shared_places, self.static_shared_bytes = _place_shared(module, self.functions)
         self.uses_warps = any(
@@ -103,10 +109,7 @@ class Program:
 
     def function_at(self, address: int) -> str | None:
         """The function with this address."""
-        for name, place in self._places.items():
-            if place == address and self.module.functions[name].has_body:
-                return name
-        return None
+        return self._at.get(address)
 
     def address(self, decoded: Decoded, name: str) -> int:
         """The address of a variable or function, in its space. A kernel's parameters are counted from the first."""
@@ -129,9 +132,18 @@ class Program:
         raise PtxError(function.line, f"{name!r} is not declared in function {function.name!r} or its module")
 
 
-def code_addresses(module: Module) -> dict[str, int]:
-    """What the address of each function is, for indirect calls and for tables of function pointers."""
-    return {name: CODE_START + CODE_STEP * i for i, name in enumerate(module.functions)}
+def code_addresses(module: Module, symbols: Mapping[str, int]) -> dict[str, int]:
+    """What the address of each function is, for indirect calls and for tables of function pointers.
+
+    symbols   says it where the launch has placed functions; elsewhere they are counted, an alias with its function
+    """
+    counted: dict[int, int] = {}
+    return {
+        name: symbols[name]
+        if name in symbols
+        else counted.setdefault(id(function), CODE_START + CODE_STEP * number)
+        for number, (name, function) in enumerate(module.functions.items())
+    }
 
 
 def param_offsets(function: Function) -> dict[str, int]:

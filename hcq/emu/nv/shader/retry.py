@@ -193,7 +193,8 @@ def retry_loop(lowering: Lowering, block: BasicBlock, steps: list[Step]) -> Retr
     atomic = atomics[0]
     inputs, written = _registers(block)
     _, at = Code(lowering, atomic).address(atomic.operands[1])
-    if atomic.guard is not None or at in {lowering.register(name) for name in written}:
+    is_vector = any(name in ("v2", "v4", "v8") for name in atomic.modifiers)
+    if atomic.guard is not None or is_vector or at in {lowering.register(name) for name in written}:
         return None  # each round may go to another address, as in a hash table
     code = Code(lowering, atomic)
     type_ = next(TYPES[name] for name in atomic.modifiers if name in TYPES)

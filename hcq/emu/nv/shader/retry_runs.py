@@ -21,7 +21,7 @@ from hcq.emu import contended
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Step, Write
 from hcq.emu.nv.shader.groups import Group
-from hcq.emu.nv.shader.types import Lanes, Type
+from hcq.emu.nv.shader.types import SIXTEEN_BYTES, TYPES, Lanes, Type
 
 
 class Swap(NamedTuple):
@@ -90,7 +90,9 @@ def swap_of(
     """
     if not code.flag("cas"):
         return None
-    type_ = code.type()
+    type_ = code.type(*TYPES)
+    if type_.bits is SIXTEEN_BYTES:
+        return None  # there is no arithmetic to guess with
     first = code.lowering.decoded.first
     carried = [slot for slot in outputs if slot in inputs]
     if len(carried) != 1 or first[carried[0]].dtype.type != type_.bits:

@@ -111,6 +111,7 @@ class Kernel:
         interrupted: Callable[[], bool] | None = None,
         tally: Tally | None = None,
         sample: int = 0,
+        together: bool = False,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
@@ -120,6 +121,7 @@ class Kernel:
         interrupted  asked from time to time; when it says yes, the kernel ends with Interrupted
         tally        for a kernel that counts, and only for one
         sample       run only the first so many blocks; 0: all
+        together     all blocks run at once, for they wait for one another
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
         self._check(grid, block, dynamic_shared_bytes)
@@ -151,7 +153,7 @@ class Kernel:
         threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]
         blocks = min(blocks, sample or blocks)
-        at_once = self._blocks_at_once(batch_lanes, threads, dynamic_shared_bytes)
+        at_once = blocks if together else self._blocks_at_once(batch_lanes, threads, dynamic_shared_bytes)
         steps = batches = 0
         for first in range(0, blocks, at_once):
             numbers = np.arange(first, min(first + at_once, blocks))

@@ -23,6 +23,7 @@ SPECIAL_SCALARS = (
     "globaltimer_lo", "globaltimer_hi", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt",
     "total_smem_size", "dynamic_smem_size", "aggr_smem_size", "reserved_smem_offset_begin",
     "reserved_smem_offset_end", "reserved_smem_offset_cap", "reserved_smem_offset_0", "reserved_smem_offset_1",
+    *(f"pm{number}{size}" for number in range(8) for size in ("", "_64")),
     "is_explicit_cluster", "cluster_ctarank", "cluster_nctarank", "current_graph_exec",
 )  # fmt: skip
 
@@ -32,6 +33,8 @@ class Register(NamedTuple):
 
     name: str
     negated: bool = False  # !p
+    part: str = ""  # a.b0, of video instructions
+    minus: bool = False  # -a, of vmad
 
 
 class Immediate(NamedTuple):
@@ -146,7 +149,8 @@ class Function:
     variables: dict[str, Variable] = field(default_factory=dict)
     body: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)  # name -> index in body
-    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)  # .branchtargets and .calltargets
+    # .branchtargets and .calltargets; a .callprototype names none
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     has_body: bool = False
     required_block: tuple[int, ...] = ()  # .reqntid
     largest_block: tuple[int, ...] = ()  # .maxntid

@@ -20,7 +20,9 @@ import numpy as np
 Lanes = Any
 Scalar = Any  # a NumPy scalar type such as np.uint32
 
-BITS: dict[int, Scalar] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+# NumPy has no integer of 16 bytes. Complex numbers have as many, and moving them changes no bit; nothing computes here
+SIXTEEN_BYTES = np.complex128
+BITS: dict[int, Scalar] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: SIXTEEN_BYTES}
 
 
 class Type(NamedTuple):
@@ -60,6 +62,7 @@ def _table() -> dict[str, Type]:
         types.append(Type(f"b{8 * size}", "b", size, BITS[size]))
         types.append(Type(f"u{8 * size}", "u", size, BITS[size]))
         types.append(Type(f"s{8 * size}", "s", size, signed[size]))
+    types.append(Type("b128", "b", 16, SIXTEEN_BYTES))
     types += [
         Type("f16", "f", 2, np.float16),
         Type("f32", "f", 4, np.float32),
@@ -70,6 +73,8 @@ def _table() -> dict[str, Type]:
     types += [Type("e4m3", "x", 1, np.uint8), Type("e5m2", "x", 1, np.uint8)]
     types += [Type("f32x2", "f", 8, np.float32, 2)]
     types += [Type("e4m3x2", "x", 2, np.uint16, 2), Type("e5m2x2", "x", 2, np.uint16, 2)]
+    types += [Type("e2m1x2", "x", 1, np.uint8, 2)]
+    types += [Type(name, "x", 2, np.uint16, 2) for name in ("e2m3x2", "e3m2x2", "ue8m0x2")]
     types += [Type("u16x2", "u", 4, np.uint16, 2), Type("s16x2", "s", 4, np.int16, 2)]
     return {type_.name: type_ for type_ in types}
 

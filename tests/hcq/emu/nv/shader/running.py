@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import pathlib
+import shutil
 import struct
+import subprocess
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -58,7 +62,7 @@ def needs_header(name: str) -> pytest.MarkDecorator:
 def initial_data(module: Module, name: str, symbols: dict[str, int]) -> bytes:
     """The first contents of a .global or .const variable, with the addresses it holds filled in."""
     variable = module.variables[name]
-    known = {**code_addresses(module), **symbols}
+    known = {**code_addresses(module, symbols), **symbols}
     data = bytearray(variable.data.ljust(variable.size_bytes, b"\0"))
     for piece in variable.addresses:
         value = (known[piece.symbol] + piece.addend) >> piece.shift
@@ -133,6 +137,22 @@ def compile_cuda(source: str, arch: str = "compute_90", *options: str) -> str:
     from hcq.nv.toolchain.nvrtc import compile_cuda as compile_
 
     return compile_(source, arch, options).ptx
+
+
+@functools.cache
+def compile_by_nvcc(source: str, arch: str = "compute_90") -> str:
+    """For what needs the toolkit's own headers, or what nvrtc has not; skips the test where there is no nvcc."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("needs nvcc, of the CUDA toolkit")
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder) / "kernel.cu"
+        place.write_text(source)
+        command = [nvcc, "-ptx", f"-arch={arch}", "-std=c++17", str(place), "-o", f"{folder}/kernel.ptx"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            pytest.skip(f"this nvcc does not compile it: {(done.stderr or done.stdout)[:400]}")
+        return (pathlib.Path(folder) / "kernel.ptx").read_text()
 
 
 def run_cuda(
