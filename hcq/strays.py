@@ -3,7 +3,8 @@
 In       a launch that has ended; who wants to hear of it, and knows between which buffers memory is nobody's
 Out      Stray, one record for all vendors; `is_wanted` and `gaps`, asked once a launch; `tell`
 Changes  the list of listeners
-Next     emu/amd/shader/strays.py (who finds them), observe/validator.py (who listens), rules/launches.py (the rule)
+Next     emu/amd/shader/strays.py and emu/nv/launch.py (who find them), observe/validator.py (who listens),
+         rules/launches.py and rules/addresses.py (what is said of them)
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ class Stray(NamedTuple):
     """An instruction of a kernel that reached beyond a group's shared memory, or stored behind the end of a buffer.
 
     entry       where the kernel's code begins
-    text, pc    the instruction, and its address
+    text, pc    the instruction, and its address; "" and `entry` where that is not known
     address     of the first thread that was outside: in shared memory, or in the device's
     limit       bytes of shared memory that each group of the launch has; -1 for a store behind a buffer
     who         that thread, or ""
-    count       how often a thread was outside there
+    times       how often a thread was outside there
     """
 
     entry: int
@@ -30,7 +31,7 @@ class Stray(NamedTuple):
     size_bytes: int
     limit: int
     who: str
-    count: int
+    times: int
 
 
 Listener = Callable[[int, Stray], None]

@@ -248,7 +248,7 @@ class Validator(Observer):
         else:
             broken = launches.beyond_shared(stray)
         rule = broken.rule
-        where = f"{kernel} at {stray.pc - stray.entry:#x}"
+        where = f"{kernel} at {stray.pc - stray.entry:#x}" if stray.text else kernel
         finding = Finding(
             rule.id, rule.level, broken.what, rule.fix, self.device.name, kernel=where, buffer=name
         )

@@ -73,11 +73,11 @@ PATCH_UNBOUND = rule(
 
 def behind_buffer(stray: Stray, name: str, va: int, size_bytes: int) -> Violation:
     """What an emulated GPU has found; it is told when the launch has run. Name, address and size of the buffer."""
-    more = f", and {stray.count - 1} more there" if stray.count > 1 else ""
+    what, where = repr(stray.text) if stray.text else "it", f"{name or 'a buffer'}+{stray.address - va}"
+    more = f", and {stray.times - 1} more there" if stray.times > 1 else ""
     return Violation(
         STORE_BEYOND,
-        f"{stray.text!r} stores {stray.size_bytes} bytes at {name or 'a buffer'}+{stray.address - va}, which has "
-        f"{size_bytes} bytes{more}",
+        f"{what} stores {stray.size_bytes} bytes at {where}, which has {size_bytes} bytes{more}",
         va,
     )
 

@@ -77,7 +77,7 @@ ARGUMENT_ALIGNMENT = rule(
 
 def beyond_shared(stray: Stray) -> Violation:
     """What an emulated GPU has found; it is told when the launch has run."""
-    more = f", and {stray.count - 1} more" if stray.count > 1 else ""
+    more = f", and {stray.times - 1} more" if stray.times > 1 else ""
     return Violation(
         SHARED_BEYOND,
         f"{stray.text!r} reaches bytes {stray.address} to {stray.address + stray.size_bytes - 1} of {stray.limit} of "

@@ -24,6 +24,7 @@ from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.strays import Guarded, Strays
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
+from hcq.emu.gaps import Gaps
 from hcq.emu.traffic import LEAST_STEPS, Tally
 
 
@@ -71,8 +72,8 @@ def launch(
         run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
     )
     beyond = Strays(work.entry, work.lds_bytes) if strays.is_wanted() else None
-    if beyond is not None and pid == os.getpid() and (gaps := strays.gaps()):
-        run = functools.partial(run, guard=functools.partial(Guarded, gaps=gaps, strays=beyond))
+    if beyond is not None and pid == os.getpid() and (known := strays.gaps()):
+        run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))
     try:
         report = run(is_cooperative=is_cooperative, tally=tally, sample=sample, strays=beyond)
     finally:

@@ -10,13 +10,14 @@ Hardware reads zeros there and drops what is stored; so does lds_ops.py, whether
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import Memory
+from hcq.emu.gaps import Gaps
 from hcq.strays import Stray
 
 MAX_STRAYS = 100  # instructions
@@ -43,7 +44,7 @@ class Strays:
         outside = np.nonzero(~inside)[0]
         known = self.found.get(pc)
         if known is not None:
-            self.found[pc] = known._replace(count=known.count + len(outside))
+            self.found[pc] = known._replace(times=known.times + len(outside))
         elif len(self.found) < MAX_STRAYS:
             first = int(outside[0])
             at = int(addresses[first])
@@ -52,12 +53,10 @@ class Strays:
 
 
 class Guarded:
-    """Memory as it is, whose stores and atomics are looked at first. gaps: from and to, sorted: what is nobody's."""
+    """Memory as it is, whose stores and atomics are looked at first."""
 
-    def __init__(self, memory: Memory, gaps: Sequence[tuple[int, int]], strays: Strays) -> None:
-        self.memory, self.strays = memory, strays
-        self.starts = np.array([start for start, _ in gaps], np.uint64)
-        self.ends = np.array([end for _, end in gaps], np.uint64)
+    def __init__(self, memory: Memory, gaps: Gaps, strays: Strays) -> None:
+        self.memory, self.gaps, self.strays = memory, gaps, strays
         self.gather, self.gather_bytes = memory.gather, memory.gather_bytes
         self.read, self.acquire = memory.read, memory.acquire
 
@@ -77,7 +76,6 @@ class Guarded:
         return self.memory.update(addresses, dtype, change)
 
     def _look(self, addresses: Array, size_bytes: int) -> None:
-        last = np.searchsorted(self.starts, addresses + np.uint64(size_bytes - 1), side="right")
-        outside = (last > 0) & (addresses < self.ends[np.maximum(last, 1) - 1])
+        outside = self.gaps.reached(addresses, size_bytes)
         if outside.any():
             self.strays.add(addresses, ~outside, size_bytes, lambda number: "", limit=-1)
