@@ -20,6 +20,7 @@ import struct
 from bisect import bisect_right
 
 from hcq.amd.link import GUARD_BYTES, Kernel, Linked
+from hcq.amd.metadata import IMPLICIT_BYTES
 
 OFFSETS_V5 = {
     "printf_buffer": 72,
@@ -30,9 +31,7 @@ OFFSETS_V5 = {
 }
 OFFSETS_V3 = {"printf_buffer": 24, "hostcall_buffer": 24, "default_queue": 32, "completion_action": 40}
 V5 = 3  # ABI version of an ELF header
-_IMPLICIT_POINTER = (
-    4  # s[8:9], where functions are given the address of implicit arguments: as a pair of registers
-)
+_IMPLICIT_POINTER = 4  # s[8:9], as a pair: where functions are given the address of implicit arguments
 _S_GETPC = {9: 0x1C, 10: 0x1F, 11: 0x47, 12: 0x47}  # opcodes of SOP1
 _S_SWAPPC = {9: 0x1E, 10: 0x21, 11: 0x49, 12: 0x49}
 _SOP1, _S_ADD_LITERAL = 0x17D, 0xFF
@@ -45,6 +44,11 @@ def used(linked: Linked, kernel: Kernel) -> frozenset[str]:
         arg.value_kind.removeprefix("hidden_"): arg.offset
         for arg in (kernel.metadata.args if kernel.metadata else ())
     }
+    size = kernel.descriptor.kernarg_size
+    if (
+        not listed and size >= IMPLICIT_BYTES
+    ):  # no table says whether they are there: what costs nothing is given
+        listed = {"hostcall_buffer": size - IMPLICIT_BYTES + OFFSETS_V5["hostcall_buffer"]}
     offsets = OFFSETS_V5 if linked.object.image[8] >= V5 else OFFSETS_V3
     wanted = {kind: (listed[kind], offset) for kind, offset in offsets.items() if kind in listed}
     return _code_of(linked).loads(kernel, wanted) if wanted else frozenset()

@@ -58,6 +58,7 @@ _IMPLICIT = {
     "group_size_y": (14, 2),
     "group_size_z": (16, 2),
     "grid_dims": (64, 2),
+    "hostcall_buffer": (80, 8),
     "dynamic_lds_size": (120, 4),
     "private_base": (192, 4),
     "shared_base": (196, 4),

@@ -36,7 +36,7 @@ from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
 from hcq.nv.gpu import Gpu, gpus_of
 from hcq.nv.graph import NvGraph
-from hcq.nv.launch import Together
+from hcq.nv.launch import Launcher, Together
 from hcq.nv.link import Linked
 from hcq.nv.memory import Allocation, NvMemory, Place
 from hcq.nv.module import NvModule
@@ -79,6 +79,7 @@ class NvDevice(HostAccess):
     chip: Chip
     rm: Rm
     channel: Channel
+    launcher: Callable[..., Launcher] = Launcher  # what a kernel becomes when it is launched
     copies: CopyChannel | None = None  # made when a graph first needs it
     why_no_copies = ""  # why it cannot be made
     _cells: Allocation

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from hcq import backends
 from hcq.errors import UsageError
 from hcq.gpu.module import GpuModule
-from hcq.nv.launch import Launcher
 from hcq.nv.link import ALIGNMENT, Linked
 from hcq.nv.program import NvProgram
 
@@ -39,7 +38,7 @@ class NvModule(GpuModule):
         if device.port.runs_ptx:
             check = backends.load(backends.of(device.name).runnable)
             check(self.linked.bundle.ptx, entry, kernel.param_base, name)
-        launcher = Launcher(device.chip, kernel, self.va, device.gpu.sm_count)
+        launcher = device.launcher(device.chip, kernel, self.va, device.gpu.sm_count)
         if launcher.is_too_large:
             raise UsageError(
                 f"load({name!r}): {kernel.param_bytes} bytes of parameters are more than a launch carries. "

@@ -425,7 +425,9 @@ def check_bank0(chip: Chip, qmd: Qmd, code: Code, bank: bytes, windows: Windows)
 
 
 def envregs_of(qmd: Qmd, bank: bytes) -> dict[str, int]:
-    """The driver's own special registers, which are words of constant bank 0."""
+    """The driver's own special registers, which are words of constant bank 0; what is not in the bank reads 0."""
+    ends = [at + 4 * count for _, count, at in BANKS[qmd.version].envregs]
+    bank = bank.ljust(max(ends, default=0), b"\0")
     return {
         f"envreg{first + number}": value
         for first, count, at in BANKS[qmd.version].envregs

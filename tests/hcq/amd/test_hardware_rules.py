@@ -334,7 +334,7 @@ def test_a_whole_mi300x_has_eight_dies_with_a_part_of_scratch_memory_each(open_a
     area = next(one for one in device.rings["compute"].allocations if one.size_bytes > 100 << 20)
     assert round(area.size_bytes / (1 << 20)) == 177
     works(device)
-    scratch = device._scratch_for(256, 64)
+    scratch = device.scratch_for(256, 64)
     assert scratch is not None
     (region,) = [one for one in device.gpu_memory.live.values() if one.va == scratch.va]
     assert region.size_bytes == 8 * scratch.size_bytes

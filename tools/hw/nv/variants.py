@@ -124,8 +124,7 @@ def with_qmd(**fields: int | Callable[[Mapping[str, int]], int]) -> Callable[[],
                 return made.to_bytes()
 
         changed: list[bool] = []
-        load_code = _with_other("load_code", "Launcher", OtherLauncher)
-        return {"load_code": load_code, "edited": property(lambda self: sum(changed))}
+        return {"launcher": OtherLauncher, "edited": property(lambda self: sum(changed))}
 
     return overriding
 
@@ -135,7 +134,7 @@ def releasing_after_launches() -> Mapping[str, Any]:
     from hcq.nv.encode import wait_for_idle
     from hcq.nv.launch import Launcher
 
-    def load_code(self: Any, *what: Any) -> Any:
+    def launcher(self: Any, *what: Any) -> Launcher:
         kept.append(self.signal("hw_check after a launch"))
         release = self.encoder._signal(kept[-1].va, 1)
 
@@ -148,11 +147,10 @@ def releasing_after_launches() -> Mapping[str, Any]:
                 assert made != plain + release, "a launch ends with WFI"
                 return made
 
-        load: Any = _with_other("load_code", "Launcher", OtherLauncher)
-        return load(self, *what)
+        return OtherLauncher(*what)
 
     kept: list[Any] = []
-    return {"load_code": load_code}
+    return {"launcher": launcher}
 
 
 def with_window(size_bytes: int) -> Callable[[], Mapping[str, Any]]:
