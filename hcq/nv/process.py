@@ -174,7 +174,8 @@ def _usable(
         raise missing[0]
     others = f" {len(missing)} more cannot be opened here: {missing[0]}" if missing else ""
     raise UsageError(
-        f"{name}: the driver shows {len(usable)} GPUs ({', '.join(usable) or 'none'}); the first is NV:0.{others}"
+        f"{name}: the driver shows {len(usable)} GPU{'s' * (len(usable) != 1)} ({', '.join(usable) or 'none'}); "
+        f"the first is NV:0.{others}"
     )
 
 
