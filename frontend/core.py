@@ -354,6 +354,9 @@ class Core:
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
+        self._set_grad(gradient)
+
+    def _set_grad(self, gradient: Self | None) -> None:
         if thread_modes and (watching := watcher()) is not None:
             watching.reads_state(self, "grad", None)  # what is read after this is not from before
         self._grad = gradient

@@ -324,8 +324,7 @@ def grad(
     seeds = [_seed("grad", out, weight) for out, weight in zip(outs, weights)]
     device = outs[0].device if outs else ""
     with lock:
-        for tensor in (*outs, *ins):
-            without_done(tensor)
+        without_done(*outs, *ins)
     parts = gradients([out.node for out in outs], seeds, [identity(x.node) for x in ins], device)
     found: list[T | None] = []
     for place, (x, part) in enumerate(zip(ins, parts)):

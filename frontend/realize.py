@@ -87,13 +87,14 @@ def realize(tensors: Iterable[Any]) -> None:
         roots: dict[Node, None] = {}
         by_device: dict[str, list[Node]] = {}
         holders: dict[Node, Any] = {}
+        without_done(*listed)
+        is_shared = are_threads()
         for tensor in listed:
-            without_done(tensor)
             is_alone = short.is_alone(tensor)
             node = _root_of(tensor)
             if node is None:
                 continue
-            for one in views.relatives(tensor):
+            for one in views.relatives(tensor) if is_shared else ():
                 live.take(one)
             if node not in roots:
                 roots[node] = None
@@ -191,6 +192,19 @@ def schedule_of(tensors: Iterable[Any]) -> list[Any]:
             )
         found.append(plans.plan_for(structure, roots, device))
     return found
+
+
+def to_read(tensor: Any) -> Any:
+    """What to compute in order to read a tensor: itself, or a copy of the part that it is of numbers in no memory.
+
+    So `arange(10**9)[5]` is one number, also while somebody holds the rest.
+    """
+    if tensor.node.op is Op.BUFFER or live.ref(tensor).whole is None:
+        return tensor
+    whole = _root_of(tensor)
+    if whole is None or whole is _root(tensor.node) or whole.op is Op.ASSIGN or _reads_memory(whole):
+        return tensor
+    return tensor._like(Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,)))
 
 
 def storage_of(tensor: Any) -> Storage:
@@ -521,8 +535,9 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
             continue
         more: dict[Node, None] = {}
         moves: dict[Node, None] = {}
-        for tensor in live.held() if is_for_all else live.own():
-            without_done(tensor)
+        concerned = live.held() if is_for_all else live.own()
+        without_done(*concerned)
+        for tensor in concerned:
             node = tensor.node
             if (node in known and node not in written) or not reads(node, written):
                 continue
@@ -557,8 +572,8 @@ def _apart_from_other_threads(roots: list[Node], written: set[Node], made: set[N
     """
     needed: set[Node] = set()
     own, others = live.own(), live.others()
+    without_done(*others)
     for tensor in others:
-        without_done(tensor)
         if reads(tensor.node, written, made):
             needed |= {memory_of(node) for node in written if reads(tensor.node, {node}, made)}
     copies = {leaf: _copy_of(leaf) for leaf in needed if not leaf.arg.is_lent}

@@ -63,7 +63,7 @@ from hcq.frontend.methods.random import Random
 from hcq.frontend.methods.reduction import Reduction
 from hcq.frontend.methods.window import Window
 from hcq.frontend.nodes import constant, constant_element, expanded, scalar_dtype
-from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of
+from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of, to_read
 from hcq.frontend.storage import Storage
 from hcq.frontend.threads import lock, new_write, without_done
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
@@ -387,7 +387,7 @@ class Tensor(
             )
         if is_group(self.device):
             return self.to(members(self.device)[0])._buffer(call)
-        storage = storage_of(self)
+        storage = storage_of(to_read(self))
         if storage.buffer is not None and storage.buffer.device.dead:
             from hcq.frontend.device import check_values
 
@@ -660,7 +660,7 @@ class Tensor(
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
-        Core.grad.__set__(self, gradient)
+        self._set_grad(gradient)
 
     @property
     def requires_grad(self) -> bool:

@@ -27,6 +27,7 @@ lock = threading.RLock()
 # writes in place that have been done, each with the memory, or that are done elsewhere, each with what is done there:
 # a thread that has read such a node just before may still use it
 _done: WeakKeyDictionary[Node, Node] = WeakKeyDictionary()
+_is_any_done = False  # since there have been threads
 
 
 def are_threads() -> bool:
@@ -36,23 +37,26 @@ def are_threads() -> bool:
 
 def note_done(writes: dict[Node, Node]) -> None:
     """These ASSIGN nodes have been done, and mean what is in memory now, or another write. Under the lock."""
+    global _is_any_done
     if writes and are_threads():
         _done.update(writes)
+        _is_any_done = True
 
 
 def new_write(node: Node) -> Node:
     """An ASSIGN node that is to be done, whether or not one like it was done before. Under the lock."""
-    if _done:
+    if _is_any_done:
         _done.pop(node, None)
     return node
 
 
-def without_done(tensor: Any) -> None:
-    """Have a tensor read memory where its graph has writes that have been done. Under the lock."""
-    if not _done or not tensor.node.src:
+def without_done(*tensors: Any) -> None:
+    """Have tensors read memory where their graphs have writes that have been done. Under the lock."""
+    if not _is_any_done or not _done:
         return
-    while found := {node: new for node in tensor.node.toposort() if (new := _done.get(node)) is not None}:
-        tensor.node = tensor.node.substitute(found)
+    for tensor in tensors:
+        while found := {node: new for node in tensor.node.toposort() if (new := _done.get(node)) is not None}:
+            tensor.node = tensor.node.substitute(found)
 
 
 def _after_fork() -> None:

@@ -34,7 +34,8 @@ class Dispatch(NamedTuple):
         args = ", ".join(
             f"{arg:#x}" if isinstance(arg, int) and arg > 0xFFFF else str(arg) for arg in self.args
         )
-        return f"dispatch {self.program.name}({args}) grid={self.grid}"
+        shared = f" shared={self.dynamic_shared_bytes}" if self.dynamic_shared_bytes else ""
+        return f"dispatch {self.program.name}({args}) grid={self.grid}{shared}"
 
 
 @record(frozen=True)

@@ -49,7 +49,7 @@ class Routine(NamedTuple):
 
 # Sources are named by id: they live as long as the node does, and the table must not keep them alive. An entry whose
 # node is gone says nothing, so it may stay until there are many: a callback for each node costs as much as the node.
-# Threads make nodes at once: setdefault, which is one step, adds an entry, and one that is there is changed under a lock.
+# Threads make nodes at once: setdefault, one step, adds an entry, and one that is there is changed under a lock.
 _live: dict[tuple[Any, ...], weakref.ref[Node]] = {}
 _lock = threading.RLock()
 _FEW = 4096

@@ -339,6 +339,18 @@ class DeviceContract:
             done.wait(PATIENCE_MS)
             assert done.is_done
 
+    def test_a_queue_can_set_a_signal_to_less(self, careless: Any) -> None:
+        """A mistake more often than not, of which a rule tells; without rules it is done, and alike everywhere."""
+        signal = careless.signal()
+        for value in (5, 3, 4, 2):
+            careless.queue().signal(signal, value).submit().wait(PATIENCE_MS)
+            assert signal.value == value
+        signal.set(7)
+        careless.queue().signal(signal, 6).wait(signal, 6).signal(signal, 1).wait(signal, 1).submit().wait(
+            PATIENCE_MS
+        )
+        assert signal.value == 1
+
     def test_a_wait_goes_on_at_a_greater_value_and_at_one_that_is_there_already(self, device: Any) -> None:
         signal = device.signal()
         signal.set(7)

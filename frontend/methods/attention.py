@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hcq.frontend.core import thread_modes
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
-from hcq.frontend.methods.base import Methods, in_float_together, narrowed
+from hcq.frontend.methods.base import Methods, narrowed, rounded, widened
 from hcq.frontend.nodes import (
     broadcast_shape,
     constant,
@@ -94,7 +94,6 @@ class Attention(Methods):
             arguments.append(attn_mask.node)
         return self._like(_attention(how).of(_forwards(how, *arguments).cast(dtype), *arguments))
 
-    @in_float_together
     def _kept_scores(
         self,
         key: Self,
@@ -104,8 +103,11 @@ class Attention(Methods):
         factor: float,
         dropout_p: float = 0.0,
     ) -> Self:
-        """Step by step: with few scores, it is less work to keep them for the way back."""
-        scores = self._matmul(key.mT) * factor
+        """Step by step: with few scores, it is less work to keep them for the way back.
+
+        Of 16-bit floats scores are float32, which they may not fit otherwise; weights do, for they are 1 at most.
+        """
+        scores = widened(self)._matmul(widened(key).mT) * factor
         if is_causal:
             scores = self._like(_below_diagonal(scores.node.shape)).where(scores, -math.inf)
         if attn_mask is not None:
@@ -115,7 +117,7 @@ class Attention(Methods):
         if dropout_p:
             keep = self._kind.bernoulli(scores.node.shape, p=1.0 - dropout_p, device=self.device)
             weights = keep.where(weights / max(1.0 - dropout_p, 1e-30), 0.0)
-        return weights._matmul(value)
+        return rounded(weights, value.node.dtype)._matmul(value)  # type: ignore[no-any-return]
 
 
 def _for_each_head(call: str, query: T, side: T) -> T:

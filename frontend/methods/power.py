@@ -105,9 +105,9 @@ def power(x: T, exponent: Any) -> T:
     a, b = x.node, other.node
     if (a.shape == ()) is (b.shape == ()):  # one of no axes is not rounded, as a number is not
         a, b = a.cast(dtype), b.cast(dtype)
-    wide = dtypes.float32 if dtype.itemsize < 4 else dtype
-    a, b = broadcast("**", a.cast(wide), b.cast(wide))
-    return x._like(raised(_wide(a), _wide(b)).cast(dtype))
+    inside = dtypes.float32 if dtype.itemsize < 4 else dtype
+    a, b = broadcast("**", a.cast(inside), b.cast(inside))
+    return x._like(raised(a, b).cast(dtype))
 
 
 def _wide(node: Node) -> Node:

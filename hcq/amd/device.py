@@ -113,7 +113,8 @@ class AmdDevice(HostAccess):
         if index >= len(nodes):
             names = ", ".join(arch_of(node.gfx_target_version) for node in nodes) or "none"
             raise UsageError(
-                f"{self.name}: the kernel driver shows {len(nodes)} GPUs ({names}); the first is AMD:0."
+                f"{self.name}: the kernel driver shows {len(nodes)} GPU{'s' * (len(nodes) != 1)} ({names}); "
+                "the first is AMD:0."
             )
         self.node = nodes[index]
         self.chip = chip_of(self.node.gfx_target_version)

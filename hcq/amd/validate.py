@@ -114,6 +114,8 @@ class AmdModel(Model):
         found: dict[str, list[tuple[int, bytes]]] = {"": []}
         at = 0
         for blob in words:
+            if self.is_live and not isinstance(blob, Piece):
+                blob = Piece(blob)  # words without a ring's name go into the compute ring
             queue = COPY_QUEUE if isinstance(blob, Piece) and blob.is_free else ""
             found.setdefault(queue, []).append((at, blob))
             at += len(blob) // 4
@@ -159,11 +161,10 @@ class AmdModel(Model):
         return "packet-unknown", f"{packet!r} starts no packet of {self.arch}, or one that is cut off"
 
     def _read(self, words: bytes, queue: str) -> list[Packet]:
-        """The packets of a piece, in the language of its ring where that is known."""
-        if not self.is_live:
+        """The packets of a piece, in the language of its ring; a block that packets run may be in another one."""
+        if not self.is_live or not isinstance(words, Piece):
             return self.decode(memoryview(bytes(words)).cast("I"), queue)
-        is_copy = isinstance(words, Piece) and words.ring == COPY
-        language = "SDMA" if is_copy else self._compute_language
+        language = "SDMA" if words.ring == COPY else self._compute_language
         return ring_decoder(self.arch, language)(memoryview(bytes(words)).cast("I"))
 
     def effects(self, packet: Packet, programs: Programs) -> Sequence[Effect]:

@@ -173,6 +173,8 @@ def _refused(host: Host, facts: Facts, driver: KernelDriver, path: str, number: 
         return _missing(host, facts, driver, path, driver.module)
     if number not in (errno.EACCES, errno.EPERM):
         return _driver_refused(driver, path, call, number)
+    if facts.is_beyond(file) and not facts.may_open(file):
+        return _rootless(facts, driver, path, call, file)
     if not facts.may_open(file):
         return _no_right(facts, driver, path, call, file)
     if facts.container:
@@ -186,6 +188,27 @@ def _refused(host: Host, facts: Facts, driver: KernelDriver, path: str, number: 
     return Failure(
         f"{call}: its permissions are right ({file.permissions}), so a device cgroup of this service refuses.",
         f"systemctl edit UNIT, and under [Service]: DeviceAllow={path} rw",
+    )
+
+
+def _rootless(facts: Facts, driver: KernelDriver, path: str, call: str, file: FileFacts) -> Failure:
+    """Root in a rootless container is the user outside, without that user's groups unless they are kept."""
+    text = (
+        f"{call}: {describe(facts, path, file)} belongs to users and groups that this rootless container does not "
+        f"map; its root is the user who started it, and needs that user's group {driver.group}."
+    )
+    if facts.container == "podman":
+        fix = (
+            f"podman run --group-add keep-groups ...  # outside, once: sudo usermod -aG {driver.group} $USER"
+        )
+        return Failure(text, fix)
+    rule = next(rule for prefix, rule in driver.udev.items() if path.startswith(prefix)).replace(
+        "0660", "0666"
+    )
+    return Failure(
+        f"{text} This kind of container keeps no groups, so the file has to be open to all, or the container root's.",
+        f"outside: echo '{rule}' | sudo tee /etc/udev/rules.d/70-hcq.rules && sudo udevadm control --reload "
+        "&& sudo udevadm trigger",
     )
 
 

@@ -39,6 +39,12 @@ def entries(found: Examination) -> list[dict[str, Any]]:
     return listed
 
 
+def _queues(names: Sequence[str]) -> str:
+    """Such as "queue main", "queues compute and copy"."""
+    *most, last = names
+    return f"queues {', '.join(most)} and {last}" if most else f"queue {last}"
+
+
 def as_text(found: Examination) -> str:
     """One line for each device, and one for each kind that is not here."""
     lines = []
@@ -47,10 +53,10 @@ def as_text(found: Examination) -> str:
         if "error" in facts:
             lines += [f"{name}: cannot be opened. {facts['error']}", f"    fix: {facts['fix']}"]
             continue
-        memory = f"{facts['memory_bytes'] / 2**30:.1f} GiB"
+        memory = f"{facts['memory_bytes'] / 2**30:.1f} GiB of memory"
         lines.append(
-            f"{name}: {facts['model']}; arch {facts['arch']}, memory {memory}, queues {', '.join(facts['queues'])}, "
-            f"{facts['driver']}"
+            f"{name}: {facts['model']}; architecture {facts['arch']}; {memory}; {_queues(facts['queues'])}; "
+            f"driver: {facts['driver']}"
         )
     lines += [f"{kind} hardware: none here ({why})" for kind, why in found.absent.items()]
     return "\n".join(lines)

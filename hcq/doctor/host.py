@@ -25,6 +25,10 @@ SECCOMP_FILTERED = 2
 DISPLAY_CLASSES = (0x03, 0x12)  # display controllers, processing accelerators
 
 
+OVERFLOW_ID = 65534  # nobody, nogroup: /proc/sys/kernel/overflowuid
+ALL_IDS = str(2**32 - 1)
+
+
 class FileFacts(NamedTuple):
     """What can be seen of a file without opening it. `mode` holds the type, too."""
 
@@ -89,6 +93,7 @@ class Facts:
     listed       /etc/group has us in them; a session started earlier does not have them yet
     container    docker, podman, kubernetes, lxc, ...; "" outside of one
     is_filtered  a seccomp filter may refuse system calls
+    is_rootless  in a user namespace: root's rights end at files of users and groups that it does not map
     memlock      bytes that may be locked; None: no limit, or not known
     """
 
@@ -101,13 +106,18 @@ class Facts:
     kernel: str
     is_wsl: bool
     is_filtered: bool
+    is_rootless: bool
     is_selinux_enforcing: bool
     memlock: int | None
     memory_bytes: int
 
+    def is_beyond(self, file: FileFacts) -> bool:
+        """Whether a file belongs to somebody whom this user namespace does not map: it shows as nobody's."""
+        return self.is_rootless and OVERFLOW_ID in (file.uid, file.gid)
+
     def may_open(self, file: FileFacts) -> bool:
         """Whether the file's permission bits let us read and write it."""
-        if self.capabilities >> CAP_DAC_OVERRIDE & 1:
+        if not self.is_beyond(file) and self.capabilities >> CAP_DAC_OVERRIDE & 1:
             return True
         shift = 6 if file.uid == self.uid else 3 if file.gid in self.groups else 0
         return file.mode >> shift & 6 == 6
@@ -144,11 +154,18 @@ def facts_of(host: Host) -> Facts:
         container=container_of(host),
         kernel=kernel,
         is_wsl="microsoft" in kernel.lower(),
+        is_rootless=_is_rootless(text_of(host, "/proc/self/uid_map")),
         is_filtered=status.get("Seccomp", "0") == str(SECCOMP_FILTERED),
         is_selinux_enforcing=text_of(host, "/sys/fs/selinux/enforce").strip() == "1",
         memlock=_memlock(text_of(host, "/proc/self/limits")),
         memory_bytes=int(memory) << 10,
     )
+
+
+def _is_rootless(uid_map: str) -> bool:
+    """Whether a table of uids, of user_namespaces(7), is another than that of the machine itself: all to themselves."""
+    words = uid_map.split()
+    return bool(words) and words[:3] != ["0", "0", ALL_IDS]
 
 
 def container_of(host: Host) -> str:

@@ -21,12 +21,22 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from hcq import native
 from hcq.emu.backing import DeviceMemory
-from hcq.emu.calls import AT_FDCWD, AT_SYMLINK_NOFOLLOW, NOT_OURS, Calls, Result, outcome, signed
+from hcq.emu.calls import (
+    AT_FDCWD,
+    AT_SYMLINK_NOFOLLOW,
+    MOST_FAILURES,
+    NOT_OURS,
+    Calls,
+    Result,
+    outcome,
+    signed,
+)
 from hcq.emu.kernel import File, OwnProcess, Process, Refusal
 from hcq.emu.machine import Machine, kernels_for
 from hcq.emu.patches import Patches, Replacement
@@ -128,7 +138,7 @@ class Attachment:
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = list(words)
-        self.failures: list[str] = []
+        self.failures: deque[str] = deque(maxlen=MOST_FAILURES)
         self._numbers = {name: number for number, name in abi().calls.items()}
         self._reach = Reach(abi())
         self._inside = threading.local()
@@ -162,7 +172,9 @@ class Attachment:
 
     def log(self) -> list[str]:
         """What the emulated drivers have logged, and what failed here."""
-        return [line for kernel in self.calls().machine.kernels for line in kernel.log()] + self.failures
+        return [line for kernel in self.calls().machine.kernels for line in kernel.log()] + list(
+            self.failures
+        )
 
     # ------------------------------------------------------------ Ctrl-C
 

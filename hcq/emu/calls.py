@@ -20,6 +20,7 @@ import stat
 import struct
 import traceback
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
 O_CLOEXEC = os.O_CLOEXEC
 FIRST_POSITION = NODE_BYTES  # behind the file: what a program writes there is refused (EPERM)
 NOT_OURS = None
+MOST_FAILURES = 50  # that are kept, of ours
 
 Result = int | None  # what the call returns, or NOT_OURS
 
@@ -46,7 +48,7 @@ class OpenFile(NamedTuple):
     process: Process
 
 
-def outcome(call: Callable[[], Result], failures: list[str]) -> Result:
+def outcome(call: Callable[[], Result], failures: deque[str]) -> Result:
     """What a call returns: its answer, or -errno for what a driver or the system refuses.
 
     failures   gets the traceback of anything else, which the caller sees as EIO

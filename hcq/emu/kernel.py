@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from hcq.emu.backing import DeviceMemory
 
 
+LOG_LINES = 4096  # of a driver's log: like a kernel's it is a ring, as programs can make it write without end
+
+
 class Refusal(Exception):
     """What an emulated kernel driver answers when it refuses: an errno."""
 

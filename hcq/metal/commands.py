@@ -53,6 +53,10 @@ class Submitter(Protocol):
         """What a signal is here."""
         ...
 
+    def lower(self, cell: EventCell, va: int, value: int, encoded: Sequence[EventCell] | None = None) -> None:
+        """A signal becomes another event, or is refused while work in flight names the one it is."""
+        ...
+
     def foreign_signal(self, va: int) -> Signal | None:
         """The signal of another device at an address."""
         ...
@@ -170,20 +174,31 @@ class Commands:
         if foreign is None:
             cell = self.device.cell_of(va)
             self.cells.append(cell)
-            self._event(messages.WAIT_FOR_EVENT, cell.event, value)
+            self._event(messages.WAIT_FOR_EVENT, cell.encoded, value)
         elif foreign._cell[0] < value:
             self.expected.append(self.device.relay.expect(foreign, value))
             self._event(messages.WAIT_FOR_EVENT, self.device.relay.event.event, self.expected[-1].number)
 
     def _signal(self, va: int, value: int) -> None:
         cell = self.device.cell_of(va)
-        if value < cell.asked:
-            self.device.lower(cell, va, value, self.cells)
+        if value < cell.asked:  # by then
+            self._fall(cell, va, value)
         self.cells.append(cell)
         cell.asked = value
         if cell.is_shown:
             self.followed.append((cell, value))
-        self._event(messages.SIGNAL_EVENT, cell.event, value)
+        self._event(messages.SIGNAL_EVENT, cell.encoded, value)
+
+    def _fall(self, cell: EventCell, va: int, value: int) -> None:
+        """A queue sets a signal to less than it has by then.
+
+        What it names from here on is another event. Nobody sees one being set to 0, with which it begins, and other
+        devices look at one event alone: there it becomes another one now, or is refused while work in flight names it.
+        """
+        if value and not cell.is_shown:
+            cell.fall()
+        else:
+            self.device.lower(cell, va, value, self.cells)
 
     def _event(self, message: messages.Message, event: int, value: int) -> None:
         self.end()
@@ -223,8 +238,7 @@ class Commands:
             self._pipeline = pipeline
         for index, is_buffer, data in arguments:
             if is_buffer:
-                va = int.from_bytes(data, "little")
-                buffer, offset = self.device.resolve(va) if va else (0, 0)  # nil is the null pointer
+                buffer, offset = self.device.resolve(int.from_bytes(data, "little"))
                 send(encoder, messages.SET_BUFFER, buffer, offset, index)
             else:
                 send(encoder, messages.SET_BYTES, data, len(data), index)

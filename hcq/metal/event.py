@@ -6,8 +6,9 @@ Changes  shared events
 Next     hcq/signal.py (what a signal is), commands.py (encodeSignalEvent, encodeWaitForEvent)
 
 A shared event has a value and no time, so the time is when the host set it, or first saw it. Its value only rises:
-Metal ignores a smaller one, the host's as well as a queue's (the rule signal-backwards). When less is set, a signal
-becomes another event, which the device allows while nothing in flight names the old one.
+Metal ignores a smaller one, the host's as well as a queue's. When the host sets less, a signal becomes another event,
+which the device allows while nothing in flight names the old one. When a queue is to set less, what is encoded from
+there on names another event, and the signal becomes that once it has a value.
 
 Other devices see no events, but memory: a cell that is shown to them has its value there, too. The host writes what it
 sets itself, and what a queue sets once it sees that (relay.py).
@@ -33,7 +34,7 @@ class EventCell:
     it.
 
     asked       the last value that a submission was to set it to, or that the host set it to
-    generation  how often it became another event
+    generation  how often the host made it another event
     """
 
     def __init__(self, objc: Objc, device: int) -> None:
@@ -43,6 +44,7 @@ class EventCell:
         self._seen = self._time_ns = 0
         self._lock = threading.Lock()  # of the event: nobody asks one that was given back
         self.asked = self.generation = 0
+        self._later: list[int] = []  # events that it becomes, one after the other, once a queue has set them
         self._shown: memoryview | None = None  # where other devices look
         self._showing = (
             threading.RLock()
@@ -58,7 +60,22 @@ class EventCell:
     def signaled(self) -> int:
         """What the event says."""
         with self._lock:
+            while self._later and self.objc.send(self._later[0], messages.SIGNALED_VALUE):
+                self.objc.release(self.event)
+                self.event = self._later.pop(0)
             return int(self.objc.send(self.event, messages.SIGNALED_VALUE))
+
+    @property
+    def encoded(self) -> int:
+        """The event that a queue names from here on."""
+        with self._lock:
+            return self._later[-1] if self._later else self.event
+
+    def fall(self) -> None:
+        """A queue is to set less: what it names from here on is another event."""
+        made = self.objc.make(self.device, messages.NEW_SHARED_EVENT)
+        with self._lock:
+            self._later.append(made)
 
     def __setitem__(self, index: int, value: int) -> None:
         """Set the value, from the host; the time comes with it. For less than there is, be another event."""
@@ -114,10 +131,13 @@ class EventCell:
         """
         with self._showing:
             value = self.signaled
-            old = self._renew(value)
+            with self._lock:
+                left, self._later = self._later, []
+            left.append(self._renew(value))
             self._show(value)
-        self.objc.send(old, messages.SET_SIGNALED_VALUE, EVERYTHING)
-        self.objc.release(old)
+        for old in left:
+            self.objc.send(old, messages.SET_SIGNALED_VALUE, EVERYTHING)
+            self.objc.release(old)
 
     def _renew(self, value: int) -> int:
         """Be another event, with this value. Returns the one it was, to be released."""
@@ -132,7 +152,9 @@ class EventCell:
         """Give the event back; command buffers in flight keep it for themselves."""
         event, self.event = self.event, 0
         if event:
-            self.objc.release(event)
+            for one in (event, *self._later):
+                self.objc.release(one)
+            self._later = []
 
     # bound here, for at the interpreter's end the names of modules are gone
     def __del__(

@@ -12,6 +12,7 @@ instruction prefetcher runs on), constants 256 bytes.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ COMPILERS_OWN = ("__cuda_", "__internal_")  # in the names of functions that it 
 UNKNOWN_STACK = 0xFFFF_FFFF  # MIN_STACK_SIZE of a kernel that recurses; cuobjdump prints UNKNOWN
 RECURSIVE_STACK_BYTES = 1024  # what cudaDeviceGetLimit(cudaLimitStackSize) says before anybody sets it
 MAX_SHARED_BYTES = 1 << 20
+MAX_THREADS = 1024  # of a block
 
 # .nv.info attributes that say what a launch needs
 EIATTR_MAX_THREADS = 0x05
@@ -381,6 +383,13 @@ class Cubin:
 
     def _check_kernel(self, kernel: CubinKernel) -> None:
         name = kernel.name
+        for what, sizes in (
+            ("a block of at most", kernel.max_threads),
+            ("a block of exactly", kernel.required_block),
+            ("a cluster of", kernel.cluster),
+        ):
+            if sizes and not 0 < math.prod(sizes) <= MAX_THREADS:
+                raise self.refuse(f"{name} is made for {what} {sizes}; there are 1 to {MAX_THREADS} in one")
         if kernel.barriers > MAX_BARRIERS:
             raise self.refuse(f"{name} uses {kernel.barriers} barriers; there are {MAX_BARRIERS}")
         if kernel.param_bytes > MAX_PARAM_BYTES:
@@ -397,6 +406,9 @@ class Cubin:
                 raise self.refuse(
                     f"{name} has no parameter {number}, but one with number {parameter.ordinal}"
                 )
+            before = kernel.parameters[number - 1] if number else Parameter(-1, 0, 0)
+            if parameter.offset < before.offset + before.size_bytes:
+                raise self.refuse(f"parameter {number} of {name} begins inside of the one before it")
             if parameter.offset + parameter.size_bytes > kernel.param_bytes:
                 raise self.refuse(
                     f"parameter {number} of {name} ends at byte {parameter.offset + parameter.size_bytes} of"

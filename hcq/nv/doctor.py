@@ -19,11 +19,16 @@ from hcq.doctor.host import Host, text_of
 from hcq.doctor.kernels import ENTRY, Tiny, kept
 from hcq.errors import DriverError
 from hcq.nv.bundle import Bundle
+from hcq.nv.process import version_asked
 from hcq.port import Port
 
 CONTROL, UVM, PROC = "/dev/nvidiactl", "/dev/nvidia-uvm", "/proc/driver/nvidia"
 OLDEST_BRANCH = 550  # structures of earlier releases differ, and nobody has written them down here
+FIRST_OPEN_BRANCH = 515
 INSTALL = "sudo apt install nvidia-open-kernel-dkms  # Ubuntu: sudo ubuntu-drivers install"
+NEWER = (
+    f"{INSTALL}  # is that older, too? Take {OLDEST_BRANCH} or newer from NVIDIA's repository: docs/doctor.md"
+)
 KERNELS = Path(__file__).with_name("kernels")
 GROUP = 64  # threads in a block of the kernel
 
@@ -58,28 +63,46 @@ class NvSubject(KernelDriver):
         return [CONTROL, UVM, f"/dev/nvidia{minor}"]
 
     def driver(self, port: Port, kernel: str) -> Found:
-        """The release, and whether it is the open kernel module."""
+        """The release, and whether it is the open kernel module; without /proc, as in gVisor, what its file says."""
         try:
             text = port.read_file(f"{PROC}/version").decode("utf-8", "replace")
         except DriverError:
-            text = ""
+            return self._asked(port)
         line = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
         release = re.search(r"\b(\d{3,})\.(\d+)(?:\.\d+)?\b", line)
         if release is None:
             raise Failure(
-                f"{PROC}/version names no release: {line or 'it cannot be read'}.",
+                f"{PROC}/version names no release: {line or text.strip() or 'it is empty'}.",
                 "cat /proc/driver/nvidia/version",
             )
         is_open = "Open Kernel Module" in line
         text = f"release {release[0]}, {'open' if is_open else 'proprietary'} kernel module"
-        if int(release[1]) < OLDEST_BRANCH:
-            raise Failure(f"{text}; the oldest release whose interface is known is {OLDEST_BRANCH}.", INSTALL)
+        _check_release(text, int(release[1]))
         return Found(text, {"release": release[0], "is_open_module": "yes" if is_open else "no"})
+
+    def _asked(self, port: Port) -> Found:
+        """The release as opening a device asks for it."""
+        try:
+            release = version_asked(port)
+        except DriverError as error:
+            raise Failure(f"{PROC}/version cannot be read, and {CONTROL} says: {error}", self.look) from None
+        text = f"release {release}, as {CONTROL} says; there is no {PROC}/version here to tell the kind of its module"
+        _check_release(text, int(release.partition(".")[0]))
+        return Found(text, {"release": release, "is_open_module": "unknown"})
 
     def kernel(self, arch: str) -> Tiny | None:
         cubin = kept(KERNELS / f"{arch}.cubin")
         ptx = kept(KERNELS / f"{ENTRY}.ptx")
         return Tiny(Bundle(cubin, ptx).pack(), GROUP) if cubin else None
+
+
+def _check_release(text: str, branch: int) -> None:
+    """Raises Failure for a driver that is older than what we have read, or than open kernel modules are."""
+    if branch >= OLDEST_BRANCH:
+        return
+    if branch < FIRST_OPEN_BRANCH:
+        text += f", older than open kernel modules, which began with {FIRST_OPEN_BRANCH}"
+    raise Failure(f"{text}; the oldest release whose interface is known is {OLDEST_BRANCH}.", NEWER)
 
 
 def minors(host: Host) -> list[int]:

@@ -50,4 +50,4 @@ class NvModule(GpuModule):
                 f"{device.chip.max_shared_bytes} for a block."
             )
         device.provide_local(launcher.local_bytes)
-        return NvProgram(device, name, self.va, launcher, args, self.code)
+        return NvProgram(device, name, self.va, launcher, args, self.code, device.workspace)

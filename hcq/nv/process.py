@@ -53,7 +53,7 @@ class NvProcess:
         """The interface of the running driver."""
         with self.lock:
             if self.abi is None:
-                self.abi = abi_for(_version_in_proc(port) or _version_asked(port))
+                self.abi = abi_for(_version_in_proc(port) or version_asked(port))
             return self.abi
 
     def client(self, port: Port) -> Rm:
@@ -174,7 +174,8 @@ def _usable(
         raise missing[0]
     others = f" {len(missing)} more cannot be opened here: {missing[0]}" if missing else ""
     raise UsageError(
-        f"{name}: the driver shows {len(usable)} GPUs ({', '.join(usable) or 'none'}); the first is NV:0.{others}"
+        f"{name}: the driver shows {len(usable)} GPU{'s' * (len(usable) != 1)} ({', '.join(usable) or 'none'}); "
+        f"the first is NV:0.{others}"
     )
 
 
@@ -193,7 +194,7 @@ def _version_in_proc(port: Port) -> str:
     return found[1].decode()
 
 
-def _version_asked(port: Port) -> str:
+def version_asked(port: Port) -> str:
     """The release as /dev/nvidiactl tells it: by the escape that checks versions, else by a control.
 
     Both have the same structures in every release. Raises DriverError when neither answers.

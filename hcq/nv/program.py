@@ -9,7 +9,7 @@ Next     hcq/gpu/program.py (packing), link.py (the image), launch.py (QMD and c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hcq import checks
@@ -41,9 +41,11 @@ class NvProgram(SharingProgram):
         launcher: Launcher,
         args: tuple[str, ...] | None,
         code: Buffer,
+        workspace: Callable[[str], tuple[Together, Buffer]],
     ) -> None:
         kernel = launcher.kernel
         self.kernel, self.launcher, self.code = kernel, launcher, code
+        self._new_workspace = workspace  # for launches of this name
         self._together: Together | None = None
         self._workspace: Buffer | None = None
         self._rests: dict[int, bytes] = {}  # of tensor maps: what follows the address
@@ -90,7 +92,7 @@ class NvProgram(SharingProgram):
         if not wanted:
             self._together = None
         elif self._together is None:
-            self._together, self._workspace = self.device.workspace(self.name)
+            self._together, self._workspace = self._new_workspace(self.name)
 
     def _check_resident(self, grid: Grid, block: Grid) -> None:
         """A block that waits for one that cannot start, because there is no room for it, would wait for ever."""

@@ -246,6 +246,7 @@ class NvModel(Model):
         """What methods of the compute class write, beside the launch."""
         if channel != COMPUTE_SUBCHANNEL:
             return
+        places: tuple[Any, Any]
         if address == compute.ReportSemaphoreExecute.at:
             places = compute.SetReportSemaphoreAddressUpper, compute.SetReportSemaphoreAddressLower
             yield from self._cell(channel, *places, registers)

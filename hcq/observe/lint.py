@@ -19,6 +19,14 @@ from hcq.rules.state import DeviceState, State
 from hcq.rules.submission_check import SubmissionCheck
 from hcq.trace.file import Record, Submission, Trace
 
+# what no rule foresaw, and the trace recorded; a trace with one of them is not clean
+FAULT = "recorded-fault"
+TIMEOUT = "recorded-timeout"
+RECORDED = {
+    FAULT: "Look at what the submission names, with hcq-trace show, and at what was submitted just before it.",
+    TIMEOUT: "hcq-trace graph shows who waits for whom; give slow work more time with timeout_ms.",
+}
+
 
 def lint(trace: Trace) -> list[Finding]:
     """Every finding in a trace, in order. Each process is looked at by itself."""
@@ -81,7 +89,10 @@ class _Replayed:
             state.host_set(fields["va"], fields["value"])
         elif record.name == "SIGNAL":
             state.host_saw(fields["va"], fields["value"])
-        elif record.name == "FAULT" and "first" in fields:
+        elif record.name == "FAULT":
+            yield self._recorded(record)
+            if "first" not in fields:
+                return
             device = self.devices[fields["device"]]
             for finding in waits.stuck(state):  # what stood still then is why it was dropped
                 if finding.device == device.name and fields["first"] <= finding.submission <= fields["last"]:
@@ -89,6 +100,35 @@ class _Replayed:
             state.drop(device, fields["first"], fields["last"])
         elif record.index in self.submissions:
             yield from self._submit(self.submissions[record.index])
+
+    def _recorded(self, record: Record) -> Finding:
+        """A fault or a time-out as a finding: an error, or a warning where what was waited for came after all."""
+        fields = record.fields
+        number = int(fields["device"])
+        device = self.devices[number]
+        is_timeout = fields.get("what") == "timeout"
+        id = TIMEOUT if is_timeout else FAULT
+        value, is_late = int(fields.get("last", 0)), False
+        if is_timeout:
+            va, wanted = int(fields.get("va", 0)), int(fields.get("value", 0))
+            is_late = any(
+                after.fields["va"] == va and after.fields["value"] >= wanted
+                for after in self.trace.records[record.index :]
+                if after.process == self.process and after.name == "SIGNAL"
+            )
+            value = wanted if va == device.timeline else 0
+        made = self.sent.get((number, value))
+        what = str(fields.get("why", "")).strip().rstrip(".") or str(fields.get("what", "the device stopped"))
+        return Finding(
+            id,
+            "warning" if is_late else "error",
+            what,
+            RECORDED[id],
+            device.name,
+            made.queue if made is not None else "",
+            value,
+            site=made.site if made is not None else "",
+        )
 
     def _open(self, record: Record) -> None:
         number = int(record.fields["device"])

@@ -10,24 +10,26 @@ Submissions are looked at in the order in which they get the device's lock. Noth
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from hcq import callsite, native, open_devices
+from hcq import callsite, native, open_devices, strays
 from hcq.callsite import Site
 from hcq.command import Command, Dispatch, Indirect, PatchPoint
 from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.observer import Observer
 from hcq.program import Program
-from hcq.rules import blocks, waits
+from hcq.rules import addresses, blocks, launches, waits
 from hcq.rules.effects import Argument, ProgramFacts
 from hcq.rules.examine import examine, examine_packets, model_of
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import DeviceState, State
 from hcq.rules.submission_check import KnownArguments, SubmissionCheck
 from hcq.signal import CELL_BYTES
+from hcq.strays import Stray
 
 MAX_WARNINGS = 1000
 MAX_PATCHED = 1024  # blocks
@@ -41,6 +43,8 @@ class Validator(Observer):
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        # va -> what was submitted when it was handed out, and the memory behind it that is nobody's
+        self._behind: dict[int, tuple[int, int, int]] = {}
         self.process = _state  # kept here, too: destructors run when a process ends and its modules are gone
         cell = device.timeline.va
         model = model_of(device.name, device.arch, {**device.facts(), "is_live": True}, device.decode)
@@ -54,10 +58,15 @@ class Validator(Observer):
         self._check: SubmissionCheck | None = None
         # block -> (command, argument) -> the address that its last replay has put there
         self._patched: dict[int, dict[tuple[int, int], int]] = {}
+        self._names: dict[
+            int, str
+        ] = {}  # where code begins -> a program's name; it stays when the program is gone
+        self._end = strays.listen(self._strayed, self._gaps)
 
     # ------------------------------------------------------------ submissions
 
     def closing(self) -> bool:
+        self._end()
         with _lock:
             self.process.close(self.state)
         return True  # memory that it gives back is soon used again
@@ -174,9 +183,12 @@ class Validator(Observer):
     # ------------------------------------------------------------ memory and programs
 
     def alloc(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
+        if size_bytes < capacity:
+            self._behind[va] = self.device.timeline.submitted, va + size_bytes, va + capacity
         self.process.alloc(va, size_bytes, name or "", self.device.name)
 
     def free(self, va: int, capacity: int) -> None:
+        self._behind.pop(va, None)
         self.process.memory.free(va)
 
     def unmapped(self, va: int, size_bytes: int) -> None:
@@ -206,11 +218,42 @@ class Validator(Observer):
             scratch_bytes=program.scratch_bytes,
         )
         self.state.load(self.state.model.program(facts, image))
+        self._names[program.code_va] = program.name
 
     def unload(self, entry: int) -> None:
         self.state.unload(entry)
 
     # ------------------------------------------------------------ findings
+
+    def _gaps(self) -> list[tuple[int, int]]:
+        """Memory behind buffers, but for those that were handed out while work was in flight that is not done yet.
+
+        That work may have had the same memory before, and more of it.
+        """
+        done = self.device.timeline._cell[0]
+        return [(start, end) for since, start, end in list(self._behind.values()) if since <= done]
+
+    def _strayed(self, pid: int, stray: Stray) -> None:
+        """From a thread of an emulated GPU, which all devices' validators hear."""
+        kernel = self._names.get(stray.entry)
+        if kernel is None or pid != os.getpid():
+            return
+        name = ""
+        if stray.limit < 0:
+            block = self.process.memory.neighbour(stray.address)
+            if block is None:
+                return
+            name = block.name
+            broken = addresses.behind_buffer(stray, name, block.va, block.size_bytes)
+        else:
+            broken = launches.beyond_shared(stray)
+        rule = broken.rule
+        where = f"{kernel} at {stray.pc - stray.entry:#x}" if stray.text else kernel
+        finding = Finding(
+            rule.id, rule.level, broken.what, rule.fix, self.device.name, kernel=where, buffer=name
+        )
+        with _lock:
+            self._tell(finding)
 
     def _between(self) -> SubmissionCheck:
         """What happens between two submissions: it has no packets."""
@@ -230,7 +273,7 @@ class Validator(Observer):
     def _tell(self, finding: Finding) -> None:
         if finding.level == "error":
             raise UsageError(str(finding))
-        key = (finding.rule, finding.buffer or finding.packet)
+        key = (finding.rule, finding.buffer or finding.packet or finding.kernel)
         if key in _warned or len(self.warnings) >= MAX_WARNINGS:
             return
         _warned.add(key)

@@ -15,6 +15,7 @@ from hcq.rules.effects import Access, Copy, Fill, Launch, Signal, Wait
 from hcq.rules.memory import Allocation
 from hcq.rules.rule import Violation, check, rule
 from hcq.rules.submission_check import SubmissionCheck
+from hcq.strays import Stray
 
 ADDRESS_UNMAPPED = rule(
     "address-unmapped",
@@ -57,11 +58,28 @@ SIGNAL_OVERWRITTEN = rule(
     "Copies, fills and other packets do not write over signals.",
     "Give the signal memory of its own, and make the range end before it.",
 )
+STORE_BEYOND = rule(
+    "store-beyond-buffer",
+    "A kernel does not store to what lies behind a buffer, as far as an emulated GPU sees it.",
+    "Launch fewer threads, mask those beyond the end, or make the buffer as large as the kernel takes it for.",
+    level="warning",
+)
 PATCH_UNBOUND = rule(
     "patch-unbound",
     "Every argument that a replay has to name was named.",
     "Replay the graph with Graph.replay({key: value}), which writes all patch points.",
 )
+
+
+def behind_buffer(stray: Stray, name: str, va: int, size_bytes: int) -> Violation:
+    """What an emulated GPU has found; it is told when the launch has run. Name, address and size of the buffer."""
+    what, where = repr(stray.text) if stray.text else "it", f"{name or 'a buffer'}+{stray.address - va}"
+    more = f", and {stray.times - 1} more there" if stray.times > 1 else ""
+    return Violation(
+        STORE_BEYOND,
+        f"{what} stores {stray.size_bytes} bytes at {where}, which has {size_bytes} bytes{more}",
+        va,
+    )
 
 
 @check(Access, Fill, Copy, Wait, Signal, Launch)

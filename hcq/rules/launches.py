@@ -1,8 +1,8 @@
 """Rules on launches: that the program is there, that the hardware can do it, and that it agrees with the code object.
 
 In       Launch effects; what is known of the program; the limits of the device
-Out      program-unknown, program-unloaded, grid-limit, block-limit, shared-limit, scratch-limit, register-limit,
-         argument-count, argument-size, argument-alignment
+Out      program-unknown, program-unloaded, grid-limit, block-limit, shared-limit, shared-beyond, scratch-limit,
+         register-limit, argument-count, argument-size, argument-alignment
 Changes  nothing
 Next     effects.py (Launch, Limits, ProgramFacts), docs/rules/
 """
@@ -15,6 +15,7 @@ from math import prod
 from hcq.rules.effects import Launch, Limits, ProgramFacts
 from hcq.rules.rule import Rule, Violation, check, rule
 from hcq.rules.submission_check import SubmissionCheck
+from hcq.strays import Stray
 
 PROGRAM_UNKNOWN = rule(
     "program-unknown",
@@ -41,6 +42,12 @@ SHARED_LIMIT = rule(
     "A launch asks for as much shared memory as the program needs, and no more than a group can have.",
     "Take the size from the code object; when it is too large, stage less at a time.",
 )
+SHARED_BEYOND = rule(
+    "shared-beyond",
+    "A kernel stays inside the shared memory that its launch asks for, as far as an emulated GPU sees it.",
+    "Ask for more (program.dynamic_shared_bytes), or look at the index: reads there give 0, and stores are dropped.",
+    level="warning",
+)
 SCRATCH_LIMIT = rule(
     "scratch-limit",
     "A launch asks for as much scratch memory as the program needs, and no more than the device has.",
@@ -66,6 +73,16 @@ ARGUMENT_ALIGNMENT = rule(
     "A buffer argument has the alignment that the program was compiled for.",
     "Pass a buffer, or a view at an offset that is a multiple.",
 )
+
+
+def beyond_shared(stray: Stray) -> Violation:
+    """What an emulated GPU has found; it is told when the launch has run."""
+    more = f", and {stray.times - 1} more" if stray.times > 1 else ""
+    return Violation(
+        SHARED_BEYOND,
+        f"{stray.text!r} reaches bytes {stray.address} to {stray.address + stray.size_bytes - 1} of {stray.limit} of "
+        f"shared memory, in {stray.who}{more}",
+    )
 
 
 @check(Launch)

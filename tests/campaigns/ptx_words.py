@@ -118,7 +118,7 @@ def changed_text(rng: random.Random) -> str:
     called, kernel = CALLED, CHANGED
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         text = called if rng.random() < 0.1 else kernel
-        found = list(WORD.finditer(text, text.index("{")))
+        found = list(WORD.finditer(text, text.index("{") + 1, text.rindex("}")))  # inside of its braces
         word, other = rng.choice(found), rng.choice(found)
         new = rng.choice(KNOWN) if rng.random() < 0.6 else other[0]
         if rng.random() < 0.8:  # one of the same kind: most others are no PTX at first sight

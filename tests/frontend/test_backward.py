@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -349,3 +351,36 @@ def test_no_grad_is_of_one_thread_and_ends_with_an_error():
     assert found == [2.0]
     (w * 2).sum().backward()
     assert w.grad.item() == 4.0
+
+
+def test_the_grad_of_what_is_no_leaf_warns_and_says_why():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2.0
+    y.sum().backward()
+    with pytest.warns(UserWarning, match=r"no leaf.*retain_grad\(\)"):
+        assert y.grad is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert x.grad is not None and Tensor([1.0]).grad is None and (Tensor([1.0]) * 2).grad is None
+        z = x * 3.0
+        z.retain_grad()
+        assert z.grad is None
+        z.sum().backward()
+        assert z.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_leaf_that_nobody_holds_is_said_to_be_gone():
+    loss = (hcq.ones(3, requires_grad=True) ** 2).sum()
+    with pytest.raises(UsageError, match=r"the leaves from which this .* are gone"):
+        loss.backward()
+    other = Tensor([1.0], requires_grad=True)
+    with pytest.raises(UsageError, match="are gone"):
+        loss.backward()
+    assert other.grad is None
+
+
+def test_hooks_on_the_way_are_called_though_the_leaf_is_gone():
+    y = hcq.ones(3, requires_grad=True) * 2.0
+    y.retain_grad()
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [4.0, 4.0, 4.0]

@@ -44,3 +44,77 @@ def test_operands_of_any_two_dtypes_with_axes_and_without_meet_in_pytorchs_dtype
         )
         have, want = getattr(found, "dtype", found), getattr(wanted, "dtype", wanted)
         assert f"torch.{have.name}" == str(want), f"{x} {a} and {y} {b}"
+
+
+def true() -> Tensor:
+    return hcq.ones(2, dtype=hcq.bool)
+
+
+def ones() -> Tensor:
+    return hcq.ones(2, dtype=hcq.uint8)
+
+
+SMALL = {
+    "add of bools with a weight": (lambda: hcq.add(true(), true(), alpha=2), hcq.bool, [True, True]),
+    "add of a bool to int16": (
+        lambda: hcq.add(hcq.ones(2, dtype=hcq.int16), true(), alpha=2),
+        hcq.int16,
+        [3, 3],
+    ),
+    "add of int16 to a bool": (
+        lambda: hcq.add(true(), hcq.ones(2, dtype=hcq.int16), alpha=2),
+        hcq.int16,
+        [3, 3],
+    ),
+    "add of an int to a half": (
+        lambda: hcq.add(hcq.ones(2, dtype=hcq.float16), hcq.tensor([1, 2]), alpha=0.5),
+        hcq.float16,
+        [1.5, 2.0],
+    ),
+    "sub of a bool": (lambda: hcq.sub(hcq.ones(2, dtype=hcq.int8), true(), alpha=3), hcq.int8, [-2, -2]),
+    "any of bytes": (lambda: ones().any(), hcq.uint8, 1),
+    "all of bytes along an axis": (lambda: ones().all(0), hcq.uint8, 1),
+    "any of int16": (lambda: ones().to(hcq.int16).any(), hcq.bool, True),
+    "bool ** int": (lambda: true() ** 2, hcq.int64, [1, 1]),
+    "bool ** float": (lambda: true() ** 2.0, hcq.float32, [1.0, 1.0]),
+    "bool ** integers": (lambda: true() ** hcq.tensor([2, 3]), hcq.int64, [1, 1]),
+    "logsumexp of nothing": (lambda: hcq.zeros(2, 0).logsumexp(1), hcq.float32, [float("-inf")] * 2),
+    "median of nothing": (lambda: hcq.zeros(0).median(), hcq.float32, float("nan")),
+    "nanmedian of nothing": (lambda: hcq.zeros(0).nanmedian(), hcq.float32, float("nan")),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_bools_bytes_and_nothing_have_pytorchs_dtypes_and_values(name):
+    compute, dtype, want = SMALL[name]
+    got = compute()
+    assert got.dtype is dtype
+    assert repr(got.tolist()) == repr(want)
+
+
+def two() -> Tensor:
+    return hcq.tensor(2)
+
+
+SIZES = {
+    "arange": (lambda: hcq.arange(hcq.tensor(3)), [0, 1, 2]),
+    "arange of a float": (lambda: hcq.arange(hcq.tensor(0.5), 2), [0.5, 1.5]),
+    "zeros": (lambda: hcq.zeros(two(), 2), [[0.0, 0.0], [0.0, 0.0]]),
+    "full": (lambda: hcq.full((two(),), 1.5), [1.5, 1.5]),
+    "reshape": (lambda: hcq.arange(4).reshape(two(), 2), [[0, 1], [2, 3]]),
+    "expand": (lambda: hcq.arange(1).expand(two()), [0, 0]),
+    "split": (lambda: hcq.arange(3).split(two())[0], [0, 1]),
+    "linspace": (lambda: hcq.linspace(0, 1, hcq.tensor(3)), [0.0, 0.5, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_tensor_of_no_axes_is_a_size(name):
+    compute, want = SIZES[name]
+    assert compute().tolist() == want
+
+
+def test_a_tensor_of_fractions_or_of_axes_is_no_size():
+    for wrong in (hcq.tensor(2.5), hcq.tensor([2]), hcq.tensor(True)):
+        with pytest.raises(hcq.UsageError):
+            hcq.zeros(wrong, 2)

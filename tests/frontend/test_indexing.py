@@ -15,6 +15,7 @@ from hcq.frontend.gradient import no_grad
 from hcq.frontend.plan import Plan
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
+from hcq.ir.op import Op
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -326,3 +327,55 @@ def test_what_is_no_index_is_an_error_of_pythons_kind(index, kind):
     assert isinstance(caught.value, kind)
     with pytest.raises(kind):
         np.zeros((3, 4))[index]
+
+
+MASKS = {
+    "of its shape": ((2, 3), (2, 3)),
+    "of its first axis": ((3, 2), (3,)),
+    "of its first two axes": ((4, 3, 2), (4, 3)),
+}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("shapes", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("is_view", [False, True])
+def test_masked_elements_take_values_in_their_order(shapes, share, is_view):
+    shape, of_mask = shapes
+    rng = np.random.default_rng(3)
+    mask = rng.random(of_mask) < share
+    rest, count = shape[len(of_mask) :], int(mask.sum())
+    for values in (7.5, rng.random((count, *rest)), rng.random(rest), rng.random((1, *rest))):
+        want = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        whole = Tensor(want)
+        x = whole[:] if is_view else whole
+        given = values if isinstance(values, float) else Tensor(values.astype(np.float32))
+        x[Tensor(mask)] = given
+        want[mask] = values
+        np.testing.assert_allclose(whole.numpy(), want, rtol=1e-6)
+        x[Tensor(mask)] *= 2
+        x[Tensor(mask)] += given
+        want[mask] = want[mask] * 2 + values
+        np.testing.assert_allclose(whole.numpy(), want, rtol=1e-6)
+
+
+def test_values_that_are_not_as_many_as_a_mask_has_are_refused():
+    x = Tensor([1.0, 2.0, 3.0])
+    with pytest.raises(UsageError, match="shape"):
+        x[x > 1] = Tensor([1.0, 2.0, 3.0])
+    assert x.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_an_element_of_a_long_range_is_computed_without_the_rest():
+    x = hcq.arange(10**9)  # 8 GB, if it were in memory
+    part = x[5:8]
+    assert x[5].item() == 5 and part.tolist() == [5, 6, 7] and x[-1].item() == 10**9 - 1
+    assert x.node.op is not Op.BUFFER
+
+
+def test_a_part_that_was_read_still_shows_what_is_written_to_the_whole():
+    x = hcq.arange(10)
+    part = x[2:4]
+    assert part.tolist() == [2, 3]
+    x[2] = 50
+    part += 1
+    assert part.tolist() == [51, 4] and x.tolist()[:5] == [0, 1, 51, 4, 4]

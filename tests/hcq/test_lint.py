@@ -11,11 +11,14 @@ import pytest
 from hcq import config
 from hcq.cpu import packets
 from hcq.cpu.device import CpuDevice
+from hcq.device import POLL_MS
 from hcq.errors import WaitTimeout
 from hcq.graph import Symbol
 from hcq.observe.lint import lint
 from hcq.observe.trace import TraceWriter
 from hcq.rules.rule import Finding
+from hcq.tools.trace.color import Color
+from hcq.tools.trace.lint import lines
 from hcq.trace.file import Trace
 
 Two = tuple[CpuDevice, CpuDevice]
@@ -155,7 +158,7 @@ def test_a_correct_program_has_no_findings(two: Two, trace: Path, llvm_object: b
     gate.set(1)
     done.wait()
     assert out.read() == kept.read()
-    assert findings(trace) == []
+    assert findings(trace) == []  # so short a wait is a question
 
 
 def test_work_that_failed_promises_nothing_and_its_wait_is_found(two: Two, trace: Path) -> None:
@@ -166,8 +169,36 @@ def test_work_that_failed_promises_nothing_and_its_wait_is_found(two: Two, trace
     device.queue().signal(s, 1).submit().wait()
     gate.set(1)
     device.queue().wait(gate, 1).wait(s, 1).submit().wait()
-    (finding,) = findings(trace)
-    assert (finding.rule, finding.submission) == ("wait-never-signalled", 1)
+    assert [(one.rule, one.submission) for one in findings(trace)] == [
+        ("recorded-fault", 1),
+        ("wait-never-signalled", 1),
+    ]
+
+
+def test_a_time_out_that_nothing_ended_is_an_error(two: Two, trace: Path) -> None:
+    device = two[0]
+    gate = device.signal("gate")
+    done = device.queue().wait(gate, 1).submit()
+    with pytest.raises(WaitTimeout):
+        done.wait(timeout_ms=POLL_MS)
+    found = findings(trace)
+    assert ("recorded-timeout", "error", 1) in [(one.rule, one.level, one.submission) for one in found]
+    gate.set(1)
+    done.wait()
+    device.queue().signal(gate, 2).submit().wait()  # the times of what went before are written down
+    (late,) = findings(trace)
+    assert (late.rule, late.level, late.submission) == ("recorded-timeout", "warning", 1)
+
+
+def test_lint_never_calls_a_trace_with_a_recorded_fault_clean(two: Two, trace: Path) -> None:
+    device = two[0]
+    device.queue().wait(device.signal("gate"), 1).submit()
+    device.reset()
+    TraceWriter.of(str(trace)).flush()
+    made = Trace.read(str(trace))
+    shown = list(lines([one for one in lint(made) if one.rule == "recorded-fault"], made, Color(False), 9))
+    assert shown[0].startswith("CPU:8 #1 [recorded-fault] ")
+    assert shown[-1].startswith("1 error, 0 warnings: ")
 
 
 def test_a_submission_that_never_reached_the_device_is_not_judged(two: Two, trace: Path) -> None:

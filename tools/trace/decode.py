@@ -68,6 +68,8 @@ def log_lines(found: list[Decoded], others: int, abi: Abi, color: Color) -> Iter
         refused = decoded.status is not None and decoded.status not in BENIGN
         if call.error or (call.result is not None and call.result < 0):
             said, refused = f"{said} -> {call.error or call.result}", True
+        if call.warnings:
+            said = f"{said}  ({'; '.join(call.warnings)})"
         yield f"{call.line:6}  {clean(where):12} {color(said, 'wrong') if refused else clean(said)}"
     yield ""
     yield from summary(found, others, abi)
@@ -107,6 +109,7 @@ def log_json(found: list[Decoded]) -> list[dict[str, Any]]:
             "status": decoded.status,
             "result": call.result,
             "error": call.error,
+            "warnings": call.warnings,
             "note": decoded.note,
         }
         for call, decoded in found

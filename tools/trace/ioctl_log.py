@@ -20,6 +20,7 @@ it was. Two dumps without a word are before and after. A dump headed "params" is
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -49,8 +50,10 @@ _MMT = re.compile(
 )
 _BARE = re.compile(r"\bioctl (?P<number>[0-9a-f]{2}), (?P<size>\d+)-byte param, fd (?P<fd>\d+)(?P<data>.*)")
 _BARE_PARAMS = re.compile(r"\bGPU method (?:0x)?[0-9a-f]+:(?:0x)?[0-9a-f]+(?P<data>.*)")
-_GVISOR = re.compile(
-    r"nvproxy: (?P<what>control command|allocation class(?: ID)?|class) (?P<number>0x[0-9a-f]+)"
+_ERRNO = re.compile(r"\)\s*=\s*-?\w+(?:\s+\(-?\w+\))?\s+errno=(?P<number>\d+)")
+_GVISOR = re.compile(r"nvproxy: (?P<said>.*?)\s*$")
+_GVISOR_NUMBER = re.compile(
+    r"(?P<what>control command|allocation class(?: ID)?|class) (?P<number>0x[0-9a-f]+)", re.IGNORECASE
 )
 _LABEL = re.compile(
     r"^\W*(?P<label>before|after|in|out|input|output|argument|params|parameters)\b\W*(?P<data>.*)$",
@@ -78,6 +81,7 @@ class Call:
     after: bytes = b""
     params: bytes = b""
     notes: list[tuple[str, int]] = field(default_factory=list)  # what a proxy said about it: kind, number
+    warnings: list[str] = field(default_factory=list)  # what else it said
 
 
 def read(lines: Iterable[str]) -> Iterator[Call]:
@@ -121,8 +125,7 @@ class _Log:
         elif found := _BARE_PARAMS.search(line):
             self.dump(found["data"], "params")
         elif found := _GVISOR.search(line):
-            if self.last is not None:
-                self.last.notes.append((found["what"], int(found["number"], 16)))
+            self.proxy(line, found["said"])
         elif found := _LABEL.match(line):
             self.dump(found["data"], found["label"].lower())
         elif cells := _cells(line):
@@ -163,6 +166,21 @@ class _Log:
         if call is not None and found is not None:
             call.result = None if found["result"] == "?" else _int(found["result"])
             call.error = found["error"] or ""
+            if refused := _ERRNO.search(line):  # gVisor: = 0 (0x0) errno=22 (invalid argument)
+                number = int(refused["number"][:MAX_DIGITS])
+                call.error = errno.errorcode.get(number, f"errno {number}") if number else ""
+
+    def proxy(self, line: str, said: str) -> None:
+        """A line of nvproxy, of the call that its thread is in: what the call is for, or why it is refused."""
+        call = self.waiting.get(_thread(line), self.last)
+        if call is None:
+            return
+        number = _GVISOR_NUMBER.search(said)
+        if number is not None:
+            call.notes.append((number["what"].lower(), int(number["number"], 16)))
+        is_told = re.match(r"\s*[DI]\d{4} ", line) is not None  # of level debug or info: no complaint
+        if not is_told and (number is None or number[0] != said):
+            call.warnings.append(said)
 
     def mmt(self, number: int, found: re.Match[str]) -> None:
         data = _hex_words(found["data"])

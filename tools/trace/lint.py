@@ -32,7 +32,7 @@ def findings(trace: Trace) -> list[Finding]:
 
 def check_rule_name(rule: str) -> None:
     """Raises UsageError when there is no such rule."""
-    rules = examine.all_rules()
+    rules = [*examine.all_rules(), *lint.RECORDED]
     if rule not in rules:
         near = [known for known in rules if rule.partition("-")[0] in known]
         raise UsageError(
@@ -48,6 +48,7 @@ def rules(color: Color) -> Iterator[str]:
         style = "wrong" if one.level == "error" else "buffer"
         yield f"{color(f'{one.id:{width}}', 'heading')}  {color(f'{one.level:7}', style)}  {one.title}"
     yield f"{len(known)} rules; docs/rules/ has a page for each, with an example and what to do"
+    yield f"beside them: {' and '.join(lint.RECORDED)}, of what the trace itself recorded"
 
 
 def rules_as_json() -> list[dict[str, Any]]:
@@ -73,7 +74,8 @@ def lines(found: Sequence[Finding], trace: Trace, color: Color, limit: int) -> I
         ]
         if inside:
             yield color(f"    {', '.join(inside)}", "note")
-        yield f"    {one.fix} (docs/rules/{one.rule}.md)"
+        page = "docs/trace.md" if one.rule in lint.RECORDED else f"docs/rules/{one.rule}.md"
+        yield f"    {one.fix} ({page})"
     if len(found) > limit:
         yield f"... and {len(found) - limit} more; --limit shows them"
     errors = sum(one.level == "error" for one in found)

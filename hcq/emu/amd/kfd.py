@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
@@ -26,7 +27,7 @@ from hcq.emu.amd.render_node import RenderNode
 from hcq.emu.amd.spec import USUAL_KFD, Spec, parse
 from hcq.emu.amd.sysfs import DRM_MAJOR
 from hcq.emu.backing import NODE_BYTES, DeviceMemory
-from hcq.emu.kernel import DeviceNode, File, Kernel, Process, Refusal
+from hcq.emu.kernel import LOG_LINES, DeviceNode, File, Kernel, Process, Refusal
 from hcq.emu.watched_call import watched
 from hcq.kernel_observer import KernelObserver
 
@@ -135,7 +136,7 @@ class EmulatedKfd(Kernel):
         self.topology = make_nodes(specs)
         self.memory = DeviceMemory("kfd", NODE_BYTES)
         self.lock = threading.Lock()
-        self.lines: list[str] = []
+        self.lines: deque[str] = deque(maxlen=LOG_LINES)
         self._files = files(self.topology) | sysfs.MACHINE
         for node in self.topology:
             self._files |= sysfs.files(node)

@@ -9,10 +9,11 @@ Next     gpu.py (who calls), shader/run.py (run_dispatch), shader/wave_start.py 
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable
 
-from hcq import counters
+from hcq import counters, strays
 from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.memory import GpuVm
@@ -20,8 +21,10 @@ from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.errors import ShaderFault
 from hcq.emu.amd.shader.machine import Report
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
+from hcq.emu.amd.shader.strays import Guarded, Strays
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
+from hcq.emu.gaps import Gaps
 from hcq.emu.traffic import LEAST_STEPS, Tally
 
 
@@ -68,7 +71,14 @@ def launch(
     run = functools.partial(
         run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
     )
-    report = run(is_cooperative=is_cooperative, tally=tally, sample=sample)
+    beyond = Strays(work.entry, work.lds_bytes) if strays.is_wanted() else None
+    if beyond is not None and pid == os.getpid() and (known := strays.gaps()):
+        run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))
+    try:
+        report = run(is_cooperative=is_cooperative, tally=tally, sample=sample, strays=beyond)
+    finally:
+        for each in () if beyond is None else beyond.found.values():
+            strays.tell(pid, each)
     if tally is not None:
         look_at_more(run, report, tally, is_ending)
         counters.tell(pid, tally.record)

@@ -14,23 +14,30 @@ and the interpreter does not need (sizes, windows, the stack) is compared with w
 from __future__ import annotations
 
 import functools
+import os
 import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hcq import counters
+import numpy as np
+
+from hcq import counters, strays
+from hcq.emu.gaps import Gaps
 from hcq.emu.nv.caches import CachedView, DataCache
 from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
+from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.run import Kernel, Report, parsed
+from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
 from hcq.emu.traffic import LEAST_STEPS, Tally
 from hcq.errors import UsageError
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
 from hcq.nv.abi.qmd import Qmd, QmdV3, QmdV5
 from hcq.nv.abi.qmd_fields import QmdType
+from hcq.strays import Stray
 
 CONSTANTS = "GRAPHICS GPC0 GPCCLIENT_GCC"  # constants and instructions are fetched by the same unit
 THREADS = "GRAPHICS GPC0 GPCCLIENT_T1_0"
@@ -112,6 +119,26 @@ CONST_READERS = ("cvta.const", "cvta.to.const", "isspacep.const", "isspacep.glob
 COOPERATIVE_BYTES = 288  # of the slot, as cooperative_groups/details/memory.h demands
 
 
+class Guarded:
+    """Memory as it is, whose stores are looked at first. found: the first into a gap, and how many there were."""
+
+    def __init__(self, memory: Memory, gaps: Gaps, program: int) -> None:
+        self.gaps, self.program = gaps, program
+        self.load, self._store = memory.load, memory.store
+        self.found: Stray | None = None
+
+    def store(self, addresses: Lanes, values: Lanes) -> None:
+        """As Memory.store."""
+        size = values.dtype.itemsize * (1 if values.ndim == 1 else values.shape[1])
+        outside = np.flatnonzero(self.gaps.reached(addresses, size))
+        if len(outside) and self.found is None:
+            address = int(addresses[outside[0]])
+            self.found = Stray(self.program, "", self.program, address, size, -1, "", len(outside))
+        elif len(outside) and self.found is not None:
+            self.found = self.found._replace(times=self.found.times + len(outside))
+        self._store(addresses, values)
+
+
 class Shader:
     """The shader cores of one GPU, and what their caches hold: instructions by address, constant banks by address."""
 
@@ -176,12 +203,14 @@ class Shader:
         # a cooperative grid's blocks are given an address to meet at
         together = bool(envregs["envreg1"] | envregs["envreg2"])
         sample = counters.sample() if counts and not together else 0
+        known = strays.gaps() if pid == os.getpid() else []
+        guarded = Guarded(memory, Gaps(known), program) if known else None
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
         run = functools.partial(
             kernel.run,
             grid,
             block,
-            memory,
+            memory if guarded is None else guarded,
             params,
             dynamic_shared_bytes=dynamic,
             shared_window=windows.shared,
@@ -198,6 +227,8 @@ class Shader:
         except (KernelFault, UsageError) as error:
             raise stopped(error, memory) from None
         finally:
+            if guarded is not None and guarded.found is not None:
+                strays.tell(pid, guarded.found)
             if isinstance(memory, CachedView):
                 memory.end()
 

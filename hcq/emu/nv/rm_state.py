@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hcq.emu.backing import Backing, DeviceMemory
-from hcq.emu.kernel import File, Process, Refusal
+from hcq.emu.kernel import LOG_LINES, File, Process, Refusal
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.rm_objects import Client, RmError, RmObject
 from hcq.emu.nv.spec import DEFAULT_VERSION, Spec
@@ -188,7 +189,7 @@ class RmState:
         self.abi = abi_for(self.version)
         self.layouts = dict(self.abi.layouts)  # structures by name, in this release's layout
         self.lock = threading.RLock()
-        self.lines: list[str] = []
+        self.lines: deque[str] = deque(maxlen=LOG_LINES)
         # minors count down: a driver that takes them for ordinals opens the wrong GPU
         self.gpus = [
             EmulatedGpu(spec, index, len(specs) - 1 - index, self.lines.append)

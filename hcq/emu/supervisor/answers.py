@@ -18,11 +18,12 @@ import errno
 import os
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from hcq.emu.backing import DeviceMemory
-from hcq.emu.calls import NOT_OURS, Calls, Result, outcome, signed
+from hcq.emu.calls import MOST_FAILURES, NOT_OURS, Calls, Result, outcome, signed
 from hcq.emu.kernel import File, Refusal
 from hcq.emu.machine import Machine
 from hcq.emu.supervisor.bpf import Abi
@@ -54,7 +55,7 @@ class Answers(Calls):
         self.listener, self.abi = listener, abi
         self.reach = Reach(abi)
         self.processes = Processes(self._new_process, self._lose, keeper.tell)
-        self.failures: list[str] = []
+        self.failures: deque[str] = deque(maxlen=MOST_FAILURES)
         self._current = threading.local()
         self._lost: dict[int, Lost] = {}  # by thread, as what follows
         self._doing: dict[int, threading.Event] = {}

@@ -12,6 +12,8 @@ import pytest
 from hcq.doctor.check import NEEDED, Check, Status
 from hcq.doctor.examine import examine
 from hcq.doctor.host import FileFacts
+from hcq.emu.port import port_for
+from hcq.nv.doctor import DOCTOR as NV
 
 from .conftest import AMD_GPU, NV_GPU, RENDER, VIDEO, FakeHost
 
@@ -345,3 +347,46 @@ def test_the_minor_number_comes_from_the_driver_and_not_from_the_order(host: Fak
 def test_every_fix_line_of_the_table_is_a_command_or_says_what_to_do(host: FakeHost) -> None:
     fixes = [failure(machine(FakeHost()), device).fix for device, machine, *_ in MACHINES]
     assert [fix for fix in fixes if not re.match(r"[a-z]", fix) or fix.endswith(".")] == []
+
+
+def test_without_proc_the_release_is_asked_as_opening_asks_it() -> None:
+    class Gvisor(type(port_for(["nv:sm_90"]))):  # type: ignore[misc]
+        def read_file(self, path: str) -> bytes:
+            return super().read_file(path + ".absent" if path == "/proc/driver/nvidia/version" else path)
+
+    found = NV.driver(Gvisor(port_for(["nv:sm_90"]).kernels), "Linux 6.8")
+    assert found.text.startswith("release 580.142, as /dev/nvidiactl says")
+    assert found.figures == {"release": "580.142", "is_open_module": "unknown"}
+    assert NV.driver(port_for(["nv:sm_90"]), "Linux 6.8").figures["release"] == "580.142"
+
+
+def test_a_driver_without_proc_and_without_an_answer_is_a_failure(host: FakeHost) -> None:
+    del host.nv().files["/proc/driver/nvidia/version"]
+    failed = failure(host, "NV")
+    assert failed.name == "driver"
+    assert "cannot be read, and /dev/nvidiactl says: " in failed.text
+
+
+def test_a_driver_older_than_open_modules_is_said_to_be(host: FakeHost) -> None:
+    assert (
+        "older than open kernel modules" in failure(host.nv("470.256.02", "x86_64 Kernel Module"), "NV").text
+    )
+    younger = failure(host.nv("535.183.01"), "NV")
+    assert "older than open kernel modules" not in younger.text
+    assert "the oldest release whose interface is known is 550" in younger.text
+    assert "NVIDIA's repository" in younger.fix
+
+
+@pytest.mark.parametrize(("container", "fix"), [("podman", "keep-groups"), ("docker", 'MODE="0666"')])
+def test_root_of_a_rootless_container_is_told_whose_group_it_lacks(
+    host: FakeHost, container: str, fix: str
+) -> None:
+    host.amd(mode=0o660, gid=65534, uid=65534).inside(container)
+    host.user(uid=0, caps=2)
+    host.files["/proc/self/uid_map"] = "         0       1000          1\n         1     100000      65536\n"
+    host.refusals["/dev/kfd"] = errno.EACCES
+    failed = failure(host, "AMD")
+    assert "this rootless container does not map" in failed.text
+    assert fix in failed.fix
+    host.files["/proc/self/uid_map"] = "         0          0 4294967295\n"
+    assert "rootless" not in failure(host, "AMD").text

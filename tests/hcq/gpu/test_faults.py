@@ -200,8 +200,8 @@ def test_without_the_kernel_driver_the_error_says_so(vendor: Vendor):
 
 def test_a_gpu_that_is_not_there_is_named(vendor: Vendor, open_gpu: Open):
     says = {
-        "AMD": r"AMD:3: the kernel driver shows 1 GPUs \(gfx1100\)",
-        "NV": r"NV:3: the driver shows 1 GPUs \(0x100\)",
+        "AMD": r"AMD:3: the kernel driver shows 1 GPU \(gfx1100\)",
+        "NV": r"NV:3: the driver shows 1 GPU \(0x100\)",
     }[vendor.name]
     with pytest.raises(UsageError, match=says):
         open_gpu(name=f"{vendor.name}:3")

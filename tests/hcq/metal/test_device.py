@@ -152,7 +152,7 @@ def test_a_signal_that_work_in_flight_waits_for_is_not_set_to_less(open_metal: O
     assert signal.value == 2
 
 
-def test_a_queue_sets_a_signal_to_less_once_nothing_in_flight_names_it(open_metal: Open) -> None:
+def test_a_queue_sets_a_signal_to_less_and_to_0_once_nothing_in_flight_names_it(open_metal: Open) -> None:
     device = open_metal(validate=False)  # the rule signal-backwards stops it
     signal, gate = device.signal("down"), device.signal("gate")
     for value in (5, 3, 3, 0, 2):
@@ -160,12 +160,12 @@ def test_a_queue_sets_a_signal_to_less_once_nothing_in_flight_names_it(open_meta
         assert signal.value == value
     waiting = device.queue().wait(gate, 1).wait(signal, 2).submit()
     with pytest.raises(UsageError, match=r"down is 2, and work in flight waits for it or signals it"):
-        device.queue().signal(signal, 1).submit()
-    with pytest.raises(UsageError, match=r"gate is 4, and work in flight waits"):
-        device.queue().signal(gate, 4).signal(gate, 3).submit()
+        device.queue().signal(signal, 0).submit()  # with which every event begins
+    falling = device.queue().signal(signal, 1).submit()
+    assert signal.value == 2
     gate.set(1)
     waiting.wait()
-    device.queue().signal(signal, 1).submit().wait()
+    falling.wait()
     assert signal.value == 1
 
 

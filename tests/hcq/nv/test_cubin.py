@@ -190,6 +190,25 @@ def test_a_cubin_of_ptxas_12_is_read_as_well():
     assert scale.max_threads == (64, 1, 1)
 
 
+@pytest.mark.parametrize("attribute, number, value, why", [
+    (0x05, 0, 0, "a block of at most"),
+    (0x05, 1, 1 << 20, "a block of at most"),
+    (0x17, 1, 0x0000_0001, "begins inside of the one before it"),
+    (0x17, 1, 0x00F0_0001, "ends at byte"),
+    (0x17, 1, 0x0008_0007, "has no parameter"),
+])  # fmt: skip
+def test_an_attribute_that_makes_no_sense_is_refused_with_the_kernels_name(attribute, number, value, why):
+    path = Path(__file__).parents[2] / "data" / "nv" / "scale_sm_80_ptxas_12.8.cubin"
+    image = bytearray(path.read_bytes())
+    places = [found.start() + 4 for found in re.finditer(bytes((4, attribute, 12, 0)), image)]
+    at = next(
+        place for place in places if attribute != 0x17 or image[place + 4 : place + 6] == b"\1\0"
+    )  # of parameter 1
+    struct.pack_into("<I", image, at + 4 * number, value)
+    with pytest.raises(UsageError, match=f"load\\('cubin'\\): .*scale.* {why}|{why}.*of scale"):
+        Cubin(bytes(image))
+
+
 @needs_nvrtc
 def test_something_else_is_not_a_cubin():
     with pytest.raises(UsageError, match="fewer than an ELF header"):

@@ -77,7 +77,7 @@ def test_a_container_with_one_gpu_of_several_opens_that_one(open_nv: Open, why: 
     device = open_nv(port=port)
     assert device.gpu.path == "/dev/nvidia1" and works(device)
     with pytest.raises(
-        UsageError, match=r"NV:1: the driver shows 1 GPUs \(0x200\); .* 2 more cannot be opened here"
+        UsageError, match=r"NV:1: the driver shows 1 GPU \(0x200\); .* 2 more cannot be opened here"
     ):
         open_nv(port=port, name="NV:1")
 

@@ -17,6 +17,7 @@ from hcq.nv.abi.ioctls import abi_for
 from hcq.nv.abi.names import class_name, control_name, escape_name, uvm_name
 from hcq.tools import hcq_trace
 from hcq.tools.trace import decode, ioctl_log
+from hcq.tools.trace.color import Color
 from hcq.tools.trace.ioctl_decode import decode_call
 from hcq.tools.trace.ioctl_log import Call, read, request_of
 
@@ -46,6 +47,15 @@ D1229 09:57:11.030410   13265 frontend.go:154] [   2:   2] nvproxy: frontend ioc
 D1229 09:57:11.030417   13265 frontend.go:488] [   2:   2] nvproxy: control command 0x2080122b
 I1229 09:57:11.030431 13265 strace.go:605] [   2:   2] py X ioctl(0x3 /dev/nvidiactl, 0xc020462a, 0x7ebe5111) = 0 (0x0)
 """
+GVISOR_REFUSED = """\
+I0101 00:00:00.000001 1 strace.go:567] [ 1: 1] app E ioctl(0x44 /dev/nvidiactl, 0xc030462b, 0x7f0000000000)
+I0101 00:00:00.000002 1 strace.go:567] [ 1: 2] app E ioctl(0x44 /dev/nvidiactl, 0xc020462a, 0x7f0000000000)
+W0101 00:00:00.000003 1 frontend.go:786] [ 1: 1] nvproxy: unknown allocation class 0x000000f8
+W0101 00:00:00.000004 1 frontend.go:400] [ 1: 2] nvproxy: unknown control command 0x20801702 (paramsSize=8)
+W0101 00:00:00.000005 1 frontend.go:100] [ 1: 1] nvproxy: unknown frontend ioctl 52 == 0x34
+I0101 00:00:00.000005 1 strace.go:605] [ 1: 1] app X ioctl(0x44 /dev/nvidiactl, 0xc030462b, 0x7f0000000000) = 0 (0x0) errno=22 (invalid argument) (11.5us)
+I0101 00:00:00.000006 1 strace.go:605] [ 1: 2] app X ioctl(0x44 /dev/nvidiactl, 0xc020462a, 0x7f0000000000) = 0 (0x0) errno=0 (2us)
+"""  # noqa: E501
 WORDS_BELOW = """\
 ioctl 2a, 32-byte param, fd 3 0xc1d04214 0x5c000002 0x2080012f 0x00000000
 0x0010 0x950713f0 0x00007fff 0x000000a8 0x00000000
@@ -67,6 +77,19 @@ def calls(text: str) -> list[Call]:
 def said(text: str, release: str = "580.142") -> list[str]:
     found, _, abi = decode.decode_log(text.splitlines(), release)
     return [told.line(abi.release) for _, told in found]
+
+
+def test_gvisors_errno_and_the_warnings_of_its_proxy_are_kept_beside_the_call_of_their_thread():
+    refused, other = calls(GVISOR_REFUSED)
+    assert (refused.error, refused.result) == ("EINVAL", 0)
+    assert refused.warnings == ["unknown allocation class 0x000000f8", "unknown frontend ioctl 52 == 0x34"]
+    assert (other.error, other.warnings) == ("", ["unknown control command 0x20801702 (paramsSize=8)"])
+    found, others, abi = decode.decode_log(GVISOR_REFUSED.splitlines())
+    lines = list(decode.log_lines(found, others, abi, Color(False)))
+    assert "-> EINVAL  (unknown allocation class 0x000000f8; unknown frontend ioctl" in lines[0]
+    assert "  1 refused: NV_ESC_RM_ALLOC" in lines
+    assert decode.log_json(found)[0]["warnings"] == refused.warnings
+    assert [call.warnings for call in calls(GVISOR)] == [[]]
 
 
 def test_strace_names_requests_and_the_files_that_it_saw_opened():

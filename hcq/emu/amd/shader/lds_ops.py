@@ -31,6 +31,7 @@ class LdsStore:
 
     def __init__(self, b: Batch, wave: Array) -> None:
         residents = b.residents
+        self._batch, self._wave = b, wave
         self.bytes, self.size = residents.lds, residents.lds_size
         self.base = b.groups[wave].astype(np.int64) * residents.lds_stride
 
@@ -40,11 +41,22 @@ class LdsStore:
         if not len(signed) or int(signed.max()) + size_bytes <= self.size:
             return signed + self.base, None
         inside = signed + size_bytes <= self.size
+        strays = self._batch.residents.strays
+        if strays is not None and self._batch.answer is None:  # a guess of retry.py reaches nothing
+            strays.add(signed, inside, size_bytes, self._name)
         return np.where(inside, signed, 0) + self.base, inside
+
+    def _name(self, number: int) -> str:
+        """A lane by its place among those of an access."""
+        batch = self._batch
+        lanes = np.nonzero(batch.lanes)[1]
+        lane = int(lanes[number]) if len(lanes) == len(self._wave) else 0  # else one access is a whole wave's
+        return batch.lane_names(int(self._wave[number]), lane)
 
     def gather(self, addresses: Array, words: int) -> Array:
         """(n,) addresses -> (words, n); zeros beyond the end."""
         if self.size < 4 * words:
+            self.place(addresses, 4 * words)  # all are outside
             return np.zeros((words, len(addresses)), np.uint32)
         at, inside = self.place(addresses, 4 * words)
         rows = self.bytes.gather(at, words)
@@ -53,6 +65,7 @@ class LdsStore:
     def gather_bytes(self, addresses: Array, size_bytes: int) -> Array:
         """(n,) addresses of 1 or 2 bytes -> (n,); zeros beyond the end."""
         if self.size < size_bytes:
+            self.place(addresses, size_bytes)
             return np.zeros(len(addresses), np.uint32)
         at, inside = self.place(addresses, size_bytes)
         value = self.bytes.gather_bytes(at, size_bytes)
@@ -173,9 +186,14 @@ def pair_step(ctx: Context, verb: str, bits: int, stride: int) -> Step:
         elif verb == "store":
             lane_access.save(b, store, access, data0, both[0])
             lane_access.save(b, store, access, data1, both[1])
-        else:
-            for index, (data, addresses) in enumerate(zip((data0, data1), both)):
-                modify_inside(b, store, swap, data, None, vdst + index * access.words, addresses)
+        else:  # what the first returns may go where the second's data are
+            first, second, words = vdst, vdst + access.words, access.words
+            data = b.u32[data1 : data1 + words].copy()
+            modify_inside(b, store, swap, data0, None, first, both[0])
+            found = b.u32[first:second].copy()
+            b.u32[data1 : data1 + words] = data
+            modify_inside(b, store, swap, data1, None, second, both[1])
+            b.u32[first:second] = found
 
     return run
 
@@ -211,13 +229,14 @@ def modify_inside(
         lane_access.modify(b, store, atomic, data, second, returned, at.astype(np.uint64))
         return
     saved = b.lanes, b.all_lanes
-    if returned is not None:
-        for word in range(size // 4):
-            put(b, b.u32[returned + word], np.zeros(1, np.uint32))
     try:
         b.lanes, b.all_lanes = saved[0].copy(), False
         b.lanes[saved[0]] = inside
         lane_access.modify(b, store, atomic, data, second, returned, at[inside].astype(np.uint64))
+        if returned is not None:  # of the others alone: what is returned may go where the data are
+            b.lanes = saved[0] & ~b.lanes
+            for word in range(size // 4):
+                put(b, b.u32[returned + word], np.zeros(1, np.uint32))
     finally:
         b.lanes, b.all_lanes = saved
 

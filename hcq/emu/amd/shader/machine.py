@@ -80,6 +80,8 @@ class Machine:
         self.now = 0
         self.pc = 0  # of the step that runs, for reports
         self.rounds: dict[int, int] = {}  # how often each retry loop has gone round
+        if residents.strays is not None:
+            residents.strays.now = lambda: (self.pc, program.text(self.pc))
 
     def all(self, first: Batch) -> None:
         """Run these waves, and what they part into, to their end. Raises ShaderFault."""

@@ -22,7 +22,7 @@ from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.lane_access import Access, active, located, parse_access
-from hcq.emu.amd.shader.lds_ops import LdsStore
+from hcq.emu.amd.shader.lds_ops import LdsStore, modify_inside
 from hcq.emu.amd.shader.operands import (
     PRIVATE_APERTURE,
     SHARED_APERTURE,
@@ -203,7 +203,12 @@ def mover(ctx: Context, access: Access) -> Callable[[Batch, Any, Array], None]:
     returns = fields["th"] & 1 if ctx.is_gfx12 else fields.get("sc0", fields.get("glc", 0))
     second = data + access.words if atomic.takes_two else None
     returned = vdst if returns else None
-    return lambda b, store, addresses: lane_access.modify(b, store, atomic, data, second, returned, addresses)
+
+    def modify(b: Batch, store: Any, addresses: Array) -> None:
+        how = modify_inside if isinstance(store, LdsStore) else lane_access.modify
+        how(b, store, atomic, data, second, returned, addresses)
+
+    return modify
 
 
 def signed_offset(ctx: Context) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.arrivals import Arrivals
 from hcq.emu.amd.shader.memory import Bytes, Memory
+from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.traffic import Tally
 
@@ -54,7 +55,9 @@ class Residents:
         scratch_in_memory: bool,
         sync: GlobalSync | None = None,
         tally: Tally | None = None,
+        strays: Strays | None = None,
     ) -> None:
+        self.strays = strays  # what is found outside of LDS, where somebody wants to know
         self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory

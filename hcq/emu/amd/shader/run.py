@@ -20,6 +20,7 @@ from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.residents import GlobalSync, Residents
+from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.traffic import Tally
 from hcq.errors import UsageError
@@ -73,6 +74,8 @@ def run_dispatch(
     is_cooperative: bool = False,
     tally: Tally | None = None,
     sample: int = 0,
+    strays: Strays | None = None,
+    guard: Callable[[Memory], Memory] | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -84,12 +87,15 @@ def run_dispatch(
     is_cooperative   all workgroups are resident at once: they may wait for each other
     tally            where the launch counts what it does; None: it does not
     sample           run only the first so many workgroups; 0: all
+    strays           gets the accesses beyond a workgroup's LDS; None: nobody wants to know
+    guard            what looks at accesses to memory before they are made
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
     work = WorkItems(grid, block, items or (grid[0] * block[0], grid[1] * block[1], grid[2] * block[2]))
     program = core.program(launch.entry, launch.wave_size, launch.acc_offset, tally is not None)
     report = Report()
+    memory = core.memory if guard is None else guard(core.memory)
     limits = Limits(budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted)
     total = min(work.groups, sample or work.groups)
     waves_per_group = work.waves_per_group(launch.wave_size)
@@ -107,11 +113,12 @@ def run_dispatch(
                 launch,
                 work,
                 groups,
-                core.memory,
+                memory,
                 core.scalar or core.memory,
                 core.isa.scratch_in_memory,
                 core.sync,
                 tally,
+                strays,
             )
             report.waves += len(residents.group_of)
             Machine(program, residents, report, limits).all(first_batch(residents))

@@ -23,6 +23,7 @@ from hcq.emu.nv.shader import floats, spaces
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.float_ops import greater, lesser
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import (
     address_of,
@@ -117,8 +118,8 @@ def _float_operation(code: Code, what: str, type_: Type) -> Operation:
         run = contended.adding_bf16(floats.CANONICAL_NAN[2]) if is_brain else _adding_f16
         return Operation(add, contended.in_halves(run) if type_.packed == 2 else run)
     if what in ("min", "max"):
-        nan_aware = np.fmin if what == "min" else np.fmax
-        return Operation(lambda old, b, c: pack(nan_aware(read(old), read(b))))
+        choose = lesser if what == "min" else greater  # of a number and a NaN the number
+        return Operation(lambda old, b, c: pack(choose(read(old), read(b))))
     if what == "exch":
         return Operation(lambda old, b, c: b, contended.exchanging)
     raise code.refuse(f"floats have no atomic .{what}")

@@ -156,8 +156,8 @@ def _call(code: Code, block: BasicBlock) -> End:
     target = operands.pop(0)
     passed = [_local_name(code, operand) for operand in _parentheses(operands)]
     returned = [_local_name(code, operand) for operand in results]
-    sizes = [[_bytes_of(code, name) for name in names] for names in (passed, returned)]
-    site = CallSite(passed, returned, *sizes, block.next[0])
+    given, taken = ([_bytes_of(code, name) for name in names] for names in (passed, returned))
+    site = CallSite(passed, returned, given, taken, block.next[0])
     if isinstance(target, Symbol):
         function = code.lowering.module.functions.get(target.name)
         if function is None:

@@ -12,6 +12,7 @@ Float to integer saturates. NaN becomes 0, or the top bit alone when the source 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +30,47 @@ TO_INTEGER: dict[str, Callable[[Lanes], Lanes]] = {
     "rmi": np.floor,
     "rpi": np.ceil,
 }
-MINIFLOATS = {"e4m3x2": (3, 7, 448.0), "e5m2x2": (2, 15, 57344.0)}
+
+
+class Minifloat(NamedTuple):
+    """A format of at most 8 bits, of which pairs are converted. bits: of one in its place.
+
+    narrow   (floats, rounds up, infinities become finite) -> codes
+    """
+
+    bits: int
+    narrow: Callable[[Lanes, bool, bool], Lanes]
+    widen: Callable[[Lanes], Lanes]
+
+
+def _eight(mantissa: int, bias: int, largest: float) -> Minifloat:
+    return Minifloat(
+        8,
+        lambda x, up, finite: floats.narrow_minifloat(x, mantissa, bias, largest),
+        lambda code: floats.widen_minifloat(code, mantissa, bias),
+    )
+
+
+def _fewer(bits: int, mantissa: int, bias: int) -> Minifloat:
+    values = floats.small_values(bits, mantissa, bias)
+    return Minifloat(
+        4 if bits == 4 else 8,
+        lambda x, up, finite: floats.narrow_small(x, values),
+        lambda code: floats.widen_small(code, values),
+    )
+
+
+MINIFLOATS = {
+    "e4m3x2": _eight(3, 7, 448.0),
+    "e5m2x2": _eight(2, 15, 57344.0),
+    "e2m1x2": _fewer(4, 1, 1),
+    "e2m3x2": _fewer(6, 3, 1),
+    "e3m2x2": _fewer(6, 2, 3),
+    "ue8m0x2": Minifloat(8, floats.narrow_exponent, floats.widen_exponent),
+}
+# cvt.pack: bits of an element, and whether it has a sign
+PACKED = {"u16": (16, False), "s16": (16, True), "u8": (8, False), "s8": (8, True), "u4": (4, False), "s4": (4, True),
+          "u2": (2, False), "s2": (2, True)}  # fmt: skip
 
 
 @RULES.on("cvt")
@@ -43,12 +84,12 @@ def cvt(code: Code) -> Step:
     ftz, sat, relu = code.flag("ftz"), code.flag("sat"), code.flag("relu")
     finite = code.flag("satfinite")
     to, source = code.type(), code.type()
+    if to.name in MINIFLOATS:
+        return _to_minifloats(code, to, source, mode, relu, finite)
+    if source.name in MINIFLOATS:
+        return _from_minifloats(code, to, source, relu)
     if to.packed == 2 and source.name == "f32":
         return _two_to_packed(code, to, mode, relu, finite)
-    if source.name in MINIFLOATS:
-        return _unpack_minifloats(code, to, source, relu)
-    if to.name in MINIFLOATS:
-        return _repack_minifloats(code, to, source, relu)
     compute = conversion(to, source, mode, ftz, sat, relu, finite)
     code.expect(2)
     a = code.source(1, source, is_wide=True)
@@ -250,18 +291,6 @@ def _directed_narrow(x: Lanes, to: Type, mode: str) -> Lanes:
 def _two_to_packed(code: Code, to: Type, mode: str, relu: bool, finite: bool) -> Step:
     """cvt.rn.f16x2.f32 d, a, b: a becomes the upper half, b the lower."""
     f32 = TYPES["f32"]
-    if to.name in MINIFLOATS:
-        mantissa, bias, largest = MINIFLOATS[to.name]
-
-        def narrow(x: Lanes) -> Lanes:
-            value = np.where(x < 0, np.float32(0), x) if relu else x
-            return floats.narrow_minifloat(value, mantissa, bias, largest)
-
-        def pack_bytes(x: Lanes, y: Lanes) -> Lanes:
-            upper, lower = (narrow(v.view(np.float32)).astype(np.uint16) for v in (x, y))
-            return (upper << np.uint16(8)) | lower
-
-        return code.step(pack_bytes, to, f32, f32)
     half = TYPES["bf16" if to.kind == "bf" else "f16"]
     convert = conversion(half, f32, mode, relu=relu, finite=finite)
 
@@ -271,37 +300,45 @@ def _two_to_packed(code: Code, to: Type, mode: str, relu: bool, finite: bool) ->
     return code.step(pack, to, f32, f32)
 
 
-def _unpack_minifloats(code: Code, to: Type, source: Type, relu: bool) -> Step:
-    """cvt.rn.f16x2.e4m3x2"""
-    if to.name != "f16x2":
-        raise code.refuse(f".{source.name} converts to .f16x2 only")
-    mantissa, bias, _ = MINIFLOATS[source.name]
-
-    def compute(a: Lanes) -> Lanes:
-        value = floats.widen_minifloat(a.view(np.uint8), mantissa, bias)
-        if relu:
-            value = np.where(value < 0, np.float32(0), value)
-        return floats.narrow_f16(value).view(np.uint32)
-
-    return code.step(compute, to, source)
-
-
-def _repack_minifloats(code: Code, to: Type, source: Type, relu: bool) -> Step:
-    """cvt.rn.satfinite.e4m3x2.f16x2"""
-    if source.packed != 2:
-        raise code.refuse(f".{to.name} is made from .f32 or .f16x2")
-    read = floats.reader(source)
-    mantissa, bias, largest = MINIFLOATS[to.name]
-
-    def compute(a: Lanes) -> Lanes:
-        value = read(a)
-        if relu:
-            value = np.where(value < 0, np.float32(0), value)
-        return (
-            np.ascontiguousarray(floats.narrow_minifloat(value, mantissa, bias, largest))
-            .view(np.uint16)
-            .reshape(-1)
+def _to_minifloats(code: Code, to: Type, source: Type, mode: str, relu: bool, finite: bool) -> Step:
+    """cvt.rn.satfinite.e4m3x2.f32 d, a, b, or .f16x2 d, a: what comes from a, or its upper half, is the upper one."""
+    bits, narrow, _ = MINIFLOATS[to.name]
+    modes = ("rz", "rp") if to.name == "ue8m0x2" else ("rn",)
+    if mode not in modes or source.name not in ("f32", "f16x2", "bf16x2"):
+        raise code.refuse(
+            f"pairs of .f32, .f16x2 and .bf16x2 become .{to.name}, rounded by .{' or .'.join(modes)}"
         )
+    read, up = floats.reader(source), mode == "rp"
+
+    def codes(x: Lanes) -> Lanes:
+        value = np.where(x < 0, np.float32(0), x) if relu else x
+        return narrow(value, up, finite).astype(to.bits)
+
+    def of_two(x: Lanes, y: Lanes) -> Lanes:
+        upper, lower = codes(read(x)), codes(read(y))
+        return (upper << to.bits(bits)) | lower
+
+    def of_pair(a: Lanes) -> Lanes:
+        found = codes(read(a))
+        return (found[:, 1] << to.bits(bits)) | found[:, 0]
+
+    if source.name == "f32":
+        return code.step(of_two, to, source, source)
+    return code.step(of_pair, to, source)
+
+
+def _from_minifloats(code: Code, to: Type, source: Type, relu: bool) -> Step:
+    """cvt.rn.f16x2.e4m3x2: all values of these formats are values of those."""
+    bits, _, widen = MINIFLOATS[source.name]
+    if to.name not in ("f16x2", "bf16x2") or (source.name == "ue8m0x2" and to.name != "bf16x2"):
+        raise code.refuse(f".{source.name} does not become .{to.name}")
+    pack, mask = floats.packer(to), source.bits((1 << bits) - 1)
+
+    def compute(a: Lanes) -> Lanes:
+        value = widen(np.stack((a & mask, a >> source.bits(bits)), axis=1).astype(np.uint8))
+        if relu:
+            value = np.where(value < 0, np.float32(0), value)
+        return pack(value)
 
     return code.step(compute, to, source)
 
@@ -309,25 +346,31 @@ def _repack_minifloats(code: Code, to: Type, source: Type, relu: bool) -> Step:
 def _pack(code: Code) -> Step:
     """cvt.pack.sat: a and b saturated to a narrow type, below what c holds."""
     code.flag("sat")
-    to = code.type("u16", "s16", "u8", "s8")
+    to = code.take(*PACKED)
+    if not to:
+        raise code.refuse(f"cvt.pack makes .{', .'.join(PACKED)}")
+    width, is_signed = PACKED[to]
     code.type("s32")
     has_third = code.flag("b32")
+    if has_third == (width == 16):
+        raise code.refuse(
+            "halfwords are all of the result, and what is smaller stands below those of a third operand"
+        )
     code.expect(4 if has_third else 3)
     s32, b32 = TYPES["s32"], TYPES["b32"]
     a, b = code.source(1, s32), code.source(2, s32)
     c = code.source(3, b32) if has_third else code.lowering.constant(0, np.uint32)
     write = code.result(b32)
-    info = np.iinfo(to.scalar)
-    low, high = np.int32(info.min), np.int32(info.max)
-    shift = np.uint32(to.width)
+    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if is_signed else (0, (1 << width) - 1)
+    shift, mask = np.uint32(width), np.uint32((1 << width) - 1)
 
     def narrow(x: Lanes) -> Lanes:
-        return np.clip(x.view(np.int32), low, high).astype(to.scalar).view(to.bits).astype(np.uint32)
+        return np.clip(x.view(np.int32), np.int32(low), np.int32(high)).view(np.uint32) & mask
 
     def step(registers: Registers, group: Group) -> None:
         pair = (narrow(registers[a]) << shift) | narrow(registers[b])
         if has_third:
-            pair = pair | (registers[c] << np.uint32(2 * to.width))
+            pair = pair | (registers[c] << np.uint32(2 * width))
         write(registers, group, pair)
 
     return step

@@ -207,7 +207,7 @@ class Code:
                 if name not in allowed if allowed else TYPES[name].bits is SIXTEEN_BYTES:
                     raise self.refuse(f"{self.instruction.opcode} does not take the type .{name}")
                 return TYPES[name]
-        raise self.refuse("a type is missing")
+        raise self.refuse("a type is missing" + (f"; .{self.rest[-1]} is none" if self.rest else ""))
 
     def done(self) -> None:
         """All modifiers must have been claimed."""

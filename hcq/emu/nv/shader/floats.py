@@ -228,3 +228,49 @@ def widen_minifloat(bits: Lanes, mantissa: int, bias: int) -> Lanes:
     else:
         value = np.where(field == 31, np.where(low == 0, np.inf, np.nan), value)
     return np.where(code & 0x80, -value, value).astype(np.float32)
+
+
+# -- formats of 4 and 6 bits, without infinities and NaN; and exponents alone
+
+
+def small_values(bits: int, mantissa: int, bias: int) -> Lanes:
+    """What the codes of such a format without their sign stand for, from 0 on: e2m1 is (4, 1, 1)."""
+    code = np.arange(1 << (bits - 1))
+    field, low = code >> mantissa, code & ((1 << mantissa) - 1)
+    tiny, normal = (
+        np.ldexp(low, 1 - bias - mantissa),
+        np.ldexp(low + (1 << mantissa), field - bias - mantissa),
+    )
+    return np.where(field == 0, tiny, normal).astype(np.float32)
+
+
+def narrow_small(x: Lanes, values: Lanes) -> Lanes:
+    """Floats to the code of the nearest value, ties to even, beyond the largest that; NaN to the largest, positive."""
+    size = np.abs(x)
+    between = (values[1:] + values[:-1]) / np.float32(2)  # exact
+    code = np.searchsorted(between, size, "left")
+    is_tie = between[np.minimum(code, len(between) - 1)] == size
+    code = np.minimum(code + (is_tie & (code & 1 == 1)), len(values) - 1)
+    return np.where(np.signbit(x) & ~np.isnan(x), code + len(values), code).astype(np.uint8)
+
+
+def widen_small(code: Lanes, values: Lanes) -> Lanes:
+    """Codes to floats."""
+    both = np.concatenate((values, -values))
+    return both[code & (len(both) - 1)]
+
+
+def narrow_exponent(x: Lanes, up: bool, finite: bool) -> Lanes:
+    """Sizes of floats to powers of two, as ue8m0 counts them from 2**-127 on. up: away from zero; NaN is 0xff."""
+    bits = np.abs(x).view(np.uint32)
+    code = bits >> np.uint32(23)
+    if up:  # what has a fraction, below 2**-126 one above 2**-127
+        code = code + np.where(code == 0, bits > 0x400000, bits & np.uint32(0x7FFFFF) != 0)
+    code = np.where(np.isnan(x), 0xFF, np.minimum(code, 0xFE if finite else 0xFF))
+    return code.astype(np.uint8)
+
+
+def widen_exponent(code: Lanes) -> Lanes:
+    """Such powers to floats."""
+    value = np.ldexp(np.float64(1), code.astype(np.int64) - 127)
+    return np.where(code == 0xFF, np.nan, value).astype(np.float32)

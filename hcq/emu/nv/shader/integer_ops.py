@@ -214,13 +214,18 @@ def _mad_with_carry(code: Code, type_: Type, which: str, uses_carry: bool, sets_
 def mul24(code: Code) -> Step:
     """`mul24` and `mad24`: products of the low 24 bits."""
     which = code.take("lo", "hi")
-    type_ = code.type("u32", "s32")
+    sat = which == "hi" and code.flag("sat")
+    type_ = code.type("s32") if sat else code.type("u32", "s32")
     wide = np.int64 if type_.kind == "s" else np.uint64
     adds = code.instruction.opcode == "mad24"
+    if sat and not adds:
+        raise code.refuse("only mad24.hi.s32 saturates")
 
     def compute(*x: Lanes) -> Lanes:
         a, b = (((v.astype(wide) << wide(40)) >> wide(40)) for v in x[:2])
         product = ((a * b) >> wide(16 if which == "hi" else 0)).astype(type_.scalar)
+        if sat:
+            return np.clip(product.astype(np.int64) + x[2], *_limits(type_)).astype(type_.scalar)
         return product + x[2] if adds else product
 
     return integer_step(code, type_, compute, 3 if adds else 2)

@@ -85,6 +85,13 @@ def number(text: str) -> Immediate | None:
     return Immediate(int(digits))
 
 
+def negated(value: Immediate) -> Immediate:
+    """The number with a minus before it."""
+    if value.float_bytes:
+        return Immediate(value.value ^ 1 << (8 * value.float_bytes - 1), value.float_bytes)
+    return Immediate(-value.value)
+
+
 def low_zeros(value: int) -> int:
     """How many of the lowest bits are 0."""
     return (value & -value).bit_length() - 1

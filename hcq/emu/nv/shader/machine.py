@@ -394,7 +394,8 @@ class Machine:
         region.pending += len(masks) - 1
         parts = []
         for mask in masks:
-            made = Path(self.batch, region, path.pc, mask, int(np.count_nonzero(mask)), path.turns)
+            count = path.count if mask is None else int(np.count_nonzero(mask))
+            made = Path(self.batch, region, path.pc, mask, count, path.turns)
             region.paths.append(made)
             self.runnable.append(made)
             parts.append(made)

@@ -14,6 +14,7 @@ Products of doubles are fused multiply-adds, as documented, from the first colum
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -30,10 +31,13 @@ from hcq.emu.nv.shader.syntax import Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 RULES = Rules()
+Combine = Callable[[Lanes, Lanes, Lanes], Lanes]  # A, B and C to what becomes D
 B32 = TYPES["b32"]
 _THREAD = np.arange(WARP)
 _GROUP, _IN_GROUP = _THREAD >> 2, _THREAD & 3
-INPUT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
+INPUT_BITS = {
+    "f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8, "s4": 4, "u4": 4, "b1": 1
+}  # fmt: skip
 MINIFLOATS = {"e4m3": (3, 7), "e5m2": (2, 15)}  # bits of the fraction, bias
 
 
@@ -82,10 +86,15 @@ SHAPES = {
     "m16n8k32": (16, 8, 32),
     "m8n8k4": (8, 8, 4),
     "m8n8k16": (8, 8, 16),
+    "m8n8k32": (8, 8, 32),
+    "m16n8k64": (16, 8, 64),
+    "m8n8k128": (8, 8, 128),
+    "m16n8k128": (16, 8, 128),
+    "m16n8k256": (16, 8, 256),
 }
 DEPTHS = {
     "f16": (8, 16), "bf16": (8, 16), "tf32": (4, 8), "f64": (4, 8, 16), "s8": (16, 32), "u8": (16, 32),
-    "e4m3": (16, 32), "e5m2": (16, 32),
+    "e4m3": (16, 32), "e5m2": (16, 32), "s4": (32, 64), "u4": (32, 64), "b1": (128, 256),
 }  # fmt: skip
 
 
@@ -103,8 +112,19 @@ def to_numbers(name: str) -> Callable[[Lanes], Lanes]:
         return lambda registers: floats.widen_bf16(registers.view(np.uint16)).astype(np.float64)
     if name == "tf32":
         return lambda registers: (registers & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+    if name == "b1":
+        return lambda registers: np.unpackbits(registers.view(np.uint8), axis=1, bitorder="little").astype(
+            np.float64
+        )
+    if name in ("s4", "u4"):
+        return lambda registers: _nibbles(registers.view(np.uint8), name == "s4")
     scalar = TYPES[name].scalar
     return lambda registers: registers.view(scalar).astype(np.float64)
+
+
+def _nibbles(octets: Lanes, is_signed: bool) -> Lanes:
+    both = np.stack((octets & 15, octets >> 4), axis=2).reshape(len(octets), -1).astype(np.float64)
+    return np.where(both > 7, both - 16, both) if is_signed else both
 
 
 def from_numbers(name: str, saturates: bool) -> Callable[[Lanes], Lanes]:
@@ -128,25 +148,45 @@ def mma(code: Code) -> Step:
     if not shape or not code.flag("row") or not code.flag("col"):
         raise code.refuse(f"supported are row.col products of {', '.join(SHAPES)}")
     saturates = code.flag("satfinite")
-    names = ("f16", "f32", "bf16", "tf32", "f64", "s8", "u8", "s32", *MINIFLOATS)
-    d_type, a_type, b_type, c_type = (code.type(*names) for _ in range(4))
+    d_type = code.type("f16", "f32", "f64", "s32")
+    kinds = a_kind, b_kind = code.take(*INPUT_BITS), code.take(*INPUT_BITS)
+    c_type = code.type("f16", "f32", "f64", "s32")
     m, n, k = SHAPES[shape]
-    bits = INPUT_BITS.get(a_type.name, 0)
-    are_alike = INPUT_BITS.get(b_type.name) == bits and (a_type.name in MINIFLOATS) == (
-        b_type.name in MINIFLOATS
-    )
-    if not bits or not are_alike or k not in DEPTHS[a_type.name]:
-        raise code.refuse(f"there is no {shape} product of .{a_type.name} and .{b_type.name}")
-    if shape == "m8n8k4" and a_type.name != "f64":
+    bits = INPUT_BITS.get(a_kind, 0)
+    are_alike = INPUT_BITS.get(b_kind) == bits and (a_kind in MINIFLOATS) == (b_kind in MINIFLOATS)
+    if not bits or not are_alike or k not in DEPTHS[a_kind]:
+        raise code.refuse(f"there is no {shape} product of .{a_kind} and .{b_kind}")
+    if shape == "m8n8k4" and a_kind != "f64":
         raise code.refuse("m8n8k4 is supported for .f64 only")
+    combine: Combine = times
+    if d_type.name == "f64":
+        combine = functools.partial(fused, code.take("rn", "rz", "rm", "rp") or "rn")
+    elif a_kind == "b1":
+        combine = _bitwise(code)
     code.expect(4)
     c_place = c_fragment(m, n)
+    places = a_fragment(m, k, bits), b_fragment(k, n, bits)
     parts = [
-        _part(code, code.operands[1], a_type, a_fragment(m, k, bits), (m, k)),
-        _part(code, code.operands[2], b_type, b_fragment(k, n, bits), (k, n)),
-        _part(code, code.operands[3], c_type, c_place, (m, n)),
+        _part(code, operand, kind, bits, place, sizes)
+        for operand, kind, place, sizes in zip(code.operands[1:], kinds, places, ((m, k), (k, n)))
     ]
-    return product(code, parts, d_type, c_place, saturates)
+    parts.append(_part(code, code.operands[3], c_type.name, c_type.width, c_place, (m, n)))
+    return product(code, parts, d_type, c_place, saturates, combine)
+
+
+def times(x: Lanes, y: Lanes, z: Lanes) -> Lanes:
+    """A * B + C in doubles."""
+    return np.matmul(x, y) + z
+
+
+def _bitwise(code: Code) -> Combine:
+    """Products of bits: how many are set in a and b, or in one of them alone, is added to C."""
+    what = code.take("and", "xor")
+    if not what or not code.flag("popc"):
+        raise code.refuse("products of bits are .and.popc or .xor.popc")
+    if what == "and":
+        return times
+    return lambda x, y, z: x.sum(axis=2)[:, :, None] + y.sum(axis=1)[:, None, :] - 2 * np.matmul(x, y) + z
 
 
 class Part(NamedTuple):
@@ -166,25 +206,25 @@ class Part(NamedTuple):
         return found
 
 
-def _part(code: Code, operand: Operand, type_: Type, place: Fragment, shape: tuple[int, int]) -> Part:
-    registers = code.parts(operand, _register_count(type_, place))
-    slots = [code.slot(register, register_type(type_)) for register in registers]
-    return Part(slots, to_numbers(type_.name), place, shape)
+def _part(
+    code: Code, operand: Operand, kind: str, bits: int, place: Fragment, shape: tuple[int, int]
+) -> Part:
+    registers = code.parts(operand, _register_count(bits, place))
+    holder = TYPES["b64"] if kind == "f64" else B32
+    return Part([code.slot(register, holder) for register in registers], to_numbers(kind), place, shape)
 
 
 def product(
-    code: Code, parts: list[Part], d_type: Type, place: Fragment, saturates: bool, mode: str = "rn"
+    code: Code, parts: list[Part], d_type: Type, place: Fragment, saturates: bool, combine: Combine = times
 ) -> Step:
-    """The first operand becomes A * B + C, the parts. mode: how doubles are rounded."""
-    targets = code.parts(code.operands[0], _register_count(d_type, place))
+    """The first operand becomes what `combine` makes of the parts: A * B + C."""
+    targets = code.parts(code.operands[0], _register_count(d_type.width, place))
     writes = [code.writer(code.destination(target, register_type(d_type))) for target in targets]
     result = from_numbers(d_type.name, saturates)
-    is_fused = d_type.name == "f64"
 
     def step(registers: Registers, group: Group) -> None:
         x, y, z = (part.matrix(group.batch, registers) for part in parts)
-        whole = fused(x, y, z, mode) if is_fused else np.matmul(x, y) + z
-        found = whole[:, place.rows, place.columns]
+        found = combine(x, y, z)[:, place.rows, place.columns]
         packed = result(np.ascontiguousarray(found).reshape(group.batch.count, -1))
         for i, write in enumerate(writes):
             write(registers, group, np.ascontiguousarray(packed[:, i]))
@@ -192,7 +232,7 @@ def product(
     return step
 
 
-def fused(x: Lanes, y: Lanes, z: Lanes, mode: str) -> Lanes:
+def fused(mode: str, x: Lanes, y: Lanes, z: Lanes) -> Lanes:
     """Products of doubles are those of fma, one after the other along the shared axis."""
     for k in range(x.shape[2]):
         a, b = np.broadcast_arrays(x[:, :, k, None], y[:, None, k, :])
@@ -208,8 +248,8 @@ def register_type(type_: Type) -> Type:
     return TYPES["b64"] if type_.name == "f64" else B32
 
 
-def _register_count(type_: Type, place: Fragment) -> int:
-    return int(place.rows.shape[1]) // per_register(8 * type_.size_bytes)
+def _register_count(bits: int, place: Fragment) -> int:
+    return int(place.rows.shape[1]) // per_register(bits)
 
 
 # -- 8x8 matrices of halfwords between shared memory and registers

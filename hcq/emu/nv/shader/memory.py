@@ -18,7 +18,7 @@ from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.types import Lanes, Scalar
 from hcq.errors import UsageError
 
-ALIGNMENT = 16  # of every mapping: so that a naturally aligned access never straddles two
+ALIGNMENT = 32  # of every mapping: so that a naturally aligned access never straddles two
 
 
 class Memory(Protocol):

@@ -103,10 +103,8 @@ class _Parser(Reader):
                 raise self.error(
                     f".address_size {8 * self.address_bytes}: only 64-bit addresses are supported"
                 )
-        elif self._debug_directive():
+        elif self._debug_directive() or self.accept(";"):
             pass
-        elif word == ";":
-            self.next()
         elif word in LINKAGE or word in SPACES or word in (".entry", ".func"):
             self._definition()
         elif word == ".alias":
@@ -269,10 +267,7 @@ class _Parser(Reader):
         word = self.next()
         value = self.number(word)
         if value is not None:
-            if negative:
-                sign = 1 << (8 * value.float_bytes - 1) if value.float_bytes else 0
-                return Immediate(value.value ^ sign if sign else -value.value, value.float_bytes)
-            return value
+            return lexer.negated(value) if negative else value
         name = word
         if word == "generic":
             self.expect("(")
@@ -294,11 +289,11 @@ class _Parser(Reader):
         while self.peek() == ".attribute":
             while self.next() != ")":
                 pass
-        results = self._formals() if self.peek() == "(" else []
+        results = self._formals()
         name = self.name("a function")
         function = Function(name, line, is_entry, [], results)
         self.function, self.scopes = function, [{}]
-        function.params = self._formals() if self.peek() == "(" else []
+        function.params = self._formals()
         self._function_directives(function)
         if self.accept(";"):
             self.functions.setdefault(name, function)
@@ -364,8 +359,9 @@ class _Parser(Reader):
         return tuple(self.separated(lambda: self.integer("a size")))
 
     def _formals(self) -> list[Variable]:
-        self.expect("(")
         found: list[Variable] = []
+        if not self.accept("("):
+            return []
         while not self.accept(")"):
             if self.peek() == ".reg":
                 raise self.error("parameters in registers belong to old PTX; use .param")
@@ -381,16 +377,15 @@ class _Parser(Reader):
             word = self.peek()
             if word == "{":
                 self.next()
-                depth += 1
-                self.scope_count += 1
+                depth, self.scope_count = depth + 1, self.scope_count + 1
                 self.scopes.append({})
                 self._declare_labels_ahead()
             elif word == "}":
                 self.next()
                 depth -= 1
                 self.scopes.pop()
-            elif word == ";":
-                self.next()
+            elif self.accept(";") or self._debug_directive():
+                pass
             elif word == ".reg":
                 self._registers(function)
             elif word in SPACES or word in LINKAGE:
@@ -399,8 +394,6 @@ class _Parser(Reader):
                 for variable in self._variables():
                     function.variables[variable.name] = variable
                 self.expect(";")
-            elif self._debug_directive():
-                pass
             elif self.peek(1) == ":":
                 self._label(function)
             else:
@@ -462,7 +455,6 @@ class _Parser(Reader):
             self.expect(";")
             return
         if self.peek() == ".callprototype":
-            self.next()
             self._prototype(function)
             function.targets[label] = ()
             return
@@ -472,12 +464,11 @@ class _Parser(Reader):
 
     def _prototype(self, function: Function) -> None:
         """How the functions look that a call by address may reach; the names of its parameters name nothing."""
+        self.next()
         self.scopes.append({})
-        if self.peek() == "(":
-            self._formals()
+        self._formals()
         self.name("a prototype")
-        if self.peek() == "(":
-            self._formals()
+        self._formals()
         self.scopes.pop()
         self._function_directives(function)
         self.expect(";")
@@ -562,6 +553,7 @@ class _Parser(Reader):
         address = self._address(function)
         parts = self._operand(function) if self.accept(",") else None
         self.expect("]")
+        self.accept(".unified")  # a promise about the variable
         if parts is not None and not isinstance(parts, Vector):
             raise self.error("an address of several parts is [tensor map, {coordinates}]: no textures here")
         return address if parts is None else TensorAddress(address, parts)
@@ -573,11 +565,7 @@ class _Parser(Reader):
         word = self.next()
         value = self.number(word)
         if value is not None:
-            if not negative:
-                return value
-            if value.float_bytes:
-                return Immediate(value.value ^ 1 << (8 * value.float_bytes - 1), value.float_bytes)
-            return Immediate(-value.value)
+            return lexer.negated(value) if negative else value
         if word == "_":
             return Discard()
         if not (word[0].isalpha() or word[0] in "_$%"):

@@ -22,6 +22,7 @@ from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.types import Lanes, Scalar
 
 WINDOW_BYTES = 1 << 24
+MOST_BYTES = 16  # of an access to any memory but global
 PARAM_WINDOW = 0x7F7F_0000_0000  # generic addresses of kernel parameters; no mapping of a process is there
 
 
@@ -186,7 +187,9 @@ def _moved(bad: BadAccess, chosen: Lanes, start: int) -> BadAccess:
 
 
 def _check(at: Lanes, limit: int, size: int, what: str) -> None:
-    """All of [at, at + size) must be below the limit."""
+    """All of [at, at + size) must be below the limit; only global memory is accessed in more than 16 bytes."""
+    if size > MOST_BYTES and len(at):
+        raise BadAccess(0, int(at[0]), f"only global memory is accessed in more than {MOST_BYTES} bytes")
     if len(at) and (limit < size or int(at.max()) > limit - size):
         index = int(np.argmax(at > np.uint64(limit - size))) if limit >= size else 0
         raise BadAccess(index, int(at[index]), f"{what} {limit} bytes")

@@ -23,6 +23,7 @@ SPECIAL_SCALARS = (
     "globaltimer_lo", "globaltimer_hi", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt",
     "total_smem_size", "dynamic_smem_size", "aggr_smem_size", "reserved_smem_offset_begin",
     "reserved_smem_offset_end", "reserved_smem_offset_cap", "reserved_smem_offset_0", "reserved_smem_offset_1",
+    *(f"pm{number}{size}" for number in range(8) for size in ("", "_64")),
     "is_explicit_cluster", "cluster_ctarank", "cluster_nctarank", "current_graph_exec",
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.shader import bit_ops
+from hcq.emu.nv.shader import bit_ops, floats
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group, active_bits, ballots, by_warp
@@ -151,6 +151,17 @@ def match(code: Code) -> Step:
     return step
 
 
+def _signed_zero(found: Lanes, table: Lanes, what: str) -> Lanes:
+    """Of both zeros -0 is the less."""
+    zeros = table == 0
+    is_negative = (zeros & np.signbit(table)).any(axis=2)
+    is_positive = (zeros & ~np.signbit(table)).any(axis=2)
+    zero = np.where(
+        is_negative if what == "min" else ~is_positive, found.dtype.type(-0.0), found.dtype.type(0)
+    )
+    return np.where(found == 0, zero, found)
+
+
 REDUCTIONS: dict[str, Callable[..., Lanes]] = {
     "add": np.add,
     "min": np.minimum,
@@ -180,7 +191,8 @@ def redux(code: Code) -> Step:
         combine = {"min": np.minimum if propagate else np.fmin, "max": np.maximum if propagate else np.fmax}[
             what
         ]
-        neutral = scalar(np.inf if what == "min" else -np.inf)
+        # a NaN is passed over, unless there is nothing else
+        neutral = scalar((np.inf if what == "min" else -np.inf) if propagate else np.nan)
     elif what in NEUTRAL:
         neutral = scalar(NEUTRAL[what] % 2**32) if type_.kind != "s" else scalar(NEUTRAL[what])
     else:
@@ -195,7 +207,9 @@ def redux(code: Code) -> Step:
         # thread i takes part for thread j when j's mask names i
         takes_part = (asked[:, :, None] >> np.arange(WARP, dtype=np.uint32)) & np.uint32(1)
         table = np.where(takes_part != 0, values[:, None, :], neutral)
-        found = combine.reduce(table, axis=2)  # type: ignore[attr-defined]
-        write(registers, group, found.astype(scalar).reshape(-1).view(np.uint32))
+        found = combine.reduce(table, axis=2).astype(scalar)  # type: ignore[attr-defined]
+        if type_.is_float:
+            found = floats.canonical(_signed_zero(found, table, what))
+        write(registers, group, found.reshape(-1).view(np.uint32))
 
     return step

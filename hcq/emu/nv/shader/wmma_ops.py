@@ -12,6 +12,8 @@ than the matrix has elements, they repeat.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
@@ -22,9 +24,11 @@ from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.matrix_ops import (
     Fragment,
     Part,
+    fused,
     per_register,
     product,
     register_type,
+    times,
     to_numbers,
 )
 from hcq.emu.nv.shader.memory_ops import address_of, check_alignment, take_space
@@ -193,4 +197,5 @@ def _mma(code: Code) -> Step:
         slots = _slots(code, operand, type_)
         place = fragment(*sizes, len(slots) * _elements(type_))
         parts.append(Part(slots, to_numbers(type_.name), place, sizes))
-    return product(code, parts, d_type, fragment(m, n, m * n // WARP), saturates, mode or "rn")
+    combine = functools.partial(fused, mode or "rn") if d_type.name == "f64" else times
+    return product(code, parts, d_type, fragment(m, n, m * n // WARP), saturates, combine)

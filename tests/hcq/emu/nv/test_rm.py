@@ -410,6 +410,27 @@ def test_host_pages_are_registered_on_a_registered_device_file():
     raw.port.munmap(at, 8192)
 
 
+def test_counts_and_sizes_that_nothing_backs_are_refused_before_memory_is_taken():
+    raw = Raw().open_device()
+    for size in (1 << 44, 2**63, 2**64 - 4096):
+        for is_video in (True, False):
+            assert refusal(raw.allocate, size, is_video=is_video) == S.NV_ERR_NO_MEMORY
+    at = raw.port.mmap(0, 8192, PROT_READ | PROT_WRITE, 0x22)
+    fields = {
+        "hroot": raw.client,
+        "hobjectparent": raw.device,
+        "hclass": 0x71,
+        "fd": 0xFFFFFFFF,
+        "pmemory": at,
+    }
+    for limit in (1 << 44, 2**64 - 1):
+        refused = refusal(raw.call, raw.fd, abi.RM_ALLOC_MEMORY, hobjectnew=0x5C0000AC, limit=limit, **fields)
+        assert refused == S.NV_ERR_NO_MEMORY
+    refused = refusal(raw.control, raw.subdevice, 0x20801201, grinfolist=at, grinfolistsize=2**32 - 1)
+    assert refused == S.NV_ERR_INVALID_ARGUMENT
+    raw.port.munmap(at, 8192)
+
+
 # ------------------------------------------------------------ channels
 
 

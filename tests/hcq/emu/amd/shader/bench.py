@@ -73,6 +73,7 @@ def run_words(
         lds=lds,
         arrivals=Arrivals(lds, waves),
         lds_size=lds_bytes,
+        strays=None,
         lds_stride=0,
         scratch=Bytes.zeros(4),
         scratch_size=0,

@@ -404,8 +404,8 @@ def test_mappings_do_not_overlap_and_say_what_they_want():
     memory = AddressSpace()
     memory.map(0x1000, bytearray(4096))
     with pytest.raises(UsageError, match="is mapped already"):
-        memory.map(0x1FF0, bytearray(64))
-    with pytest.raises(UsageError, match="a multiple of 16"):
+        memory.map(0x1FE0, bytearray(64))
+    with pytest.raises(UsageError, match="a multiple of 32"):
         memory.map(0x3001, bytearray(64))
     with pytest.raises(UsageError, match="is read-only"):
         memory.map(0x3000, bytes(64))

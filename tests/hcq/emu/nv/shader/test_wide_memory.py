@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq.emu.nv.shader.errors import MisalignedAccess, PtxError
+from hcq.emu.nv.shader.errors import MisalignedAccess, PageFault, PtxError
+from hcq.emu.nv.shader.memory import AddressSpace
+from hcq.errors import UsageError
 from tests.hcq.emu.nv.shader.running import HEADER, Launch, instructions, run_ptx
 
 
@@ -163,6 +165,17 @@ def test_vector_atomics_change_each_element_for_every_thread(what: str, form: st
     assert (operands == bits(old if opcode == "atom" else values, kind)).all()
 
 
+def test_the_least_of_halves_knows_zeros_and_nan() -> None:
+    """Thread after thread: -0 is below +0, and a NaN changes nothing."""
+    body = """
+    sub.u64 %d0, %A, %d9; mad.wide.u32 %d0, %t, 4, %d0; sub.u64 %d1, %B, %d9; ld.global.v2.b16 {%h0, %h1}, [%d0];
+    atom.global.min.noftz.v2.f16 {%h2, %h3}, [%d1], {%h0, %h1}; red.global.max.noftz.v2.f16 [%d1+4], {%h0, %h1};"""
+    halves = np.array([[0.0, np.nan], [-0.0, 5.0], [0.0, np.nan], [np.nan, 7.0]], np.float16)
+    memory = np.array([[0.0, np.inf], [-0.0, -np.inf]], np.float16)
+    run_ptx(kernel(body), "k", 1, 4, halves, memory)
+    assert (memory.view(np.uint16) == np.array([[-0.0, 5.0], [0.0, 7.0]], np.float16).view(np.uint16)).all()
+
+
 @pytest.mark.parametrize("line", [
     "red.global.min.v2.f32 [%A], {%r0, %r1};", "red.global.add.v8.f32 [%A], {%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7};",
     "red.shared.add.v2.f32 [%A], {%r0, %r1};", "red.global.add.v2.u32 [%A], {%r0, %r1};",
@@ -176,6 +189,38 @@ def test_vectors_that_do_not_exist_are_refused(line: str) -> None:
 def test_a_vector_lies_at_a_multiple_of_its_size() -> None:
     with pytest.raises(MisalignedAccess, match=r"atomic of 16 bytes at .*not a multiple of 16"):
         run_ptx(kernel("red.global.add.v4.f32 [%A+8], {%r0, %r1, %r2, %r3};", "A"), "k", 1, 1, ODD.copy())
+
+
+def test_thirty_two_bytes_are_loaded_and_stored_at_once() -> None:
+    names = "{" + ", ".join(f"%r{i}" for i in range(8)) + "}"
+    pairs = "{%d0, %d1, %d2, %d3}"
+    body = f"""
+    sub.u64 %d5, %A, %d9; mad.wide.u32 %d5, %t, 32, %d5; sub.u64 %d6, %B, %d9; mad.wide.u32 %d6, %t, 32, %d6;
+    ld.global.v8.b32 {names}, [%d5]; add.u32 %r0, %r0, %t; xor.b32 %r7, %r7, %r0; st.global.v8.b32 [%d6], {names};
+    ld.v4.b64 {pairs}, [%d6]; add.u64 %d3, %d3, 1; st.v4.b64 [%d6], {pairs};"""
+    data = np.random.default_rng(9).integers(0, 2**31, (6, 8)).astype(np.uint32)
+    out = np.zeros_like(data)
+    run_ptx(kernel(body), "k", 1, 6, data.copy(), out)
+    expected = data.copy()
+    expected[:, 0] += np.arange(6, dtype=np.uint32)
+    expected[:, 7] ^= expected[:, 0]
+    wide = expected.view(np.uint64)
+    wide[:, 3] += np.uint64(1)
+    assert (out == expected).all()
+
+
+@pytest.mark.parametrize(
+    "place", ["ld.shared.v4.b64 {%d0, %d1, %d2, %d3}, [tile];", "ld.v4.b64 {%d0, %d1, %d2, %d3}, [%d4];"]
+)
+def test_thirty_two_bytes_of_other_memory_are_refused(place: str) -> None:
+    body = f"mov.u64 %d5, tile; cvta.shared.u64 %d4, %d5; {place} st.global.u64 [%A], %d0;"
+    with pytest.raises(PageFault, match="only global memory is accessed in more than 16 bytes"):
+        run_ptx(kernel(body, "A"), "k", 1, 1, ODD.copy())
+
+
+def test_memory_lies_at_multiples_of_the_longest_access() -> None:
+    with pytest.raises(UsageError, match="a multiple of 32"):
+        AddressSpace().map(0x10010, np.zeros(64, np.uint8))
 
 
 # -- hints
