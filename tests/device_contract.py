@@ -565,7 +565,7 @@ class DeviceContract:
         device.alloc(1 << 20, "kept")
         freed = device.alloc(1 << 20, "the freed one")
         queue = device.queue().fill(freed, 1)
-        words, commands = [queue.words], queue.commands
+        words, commands = list(queue._words), queue.commands  # with what says to which ring they go
         freed.free()
         with pytest.raises(UsageError, match="the freed one"):
             device.submit(words, commands)

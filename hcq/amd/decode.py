@@ -55,7 +55,7 @@ def ring_decoder(arch: str, language: str) -> Callable[[Sequence[int]], list[Pac
     """The decoder of one ring, "AQL", "PM4" or "SDMA", which ends with the header of what is in another language.
 
     >>> ring_decoder("gfx1100", "SDMA")([0xC0033700, 0, 0, 0, 0])
-    [Header(op=FILL?)]
+    [Header(sub_op=55, unclaimed_word_0=0xc0030000)]
     """
     plain = queue_decoder(arch, language)
     if language == "PM4":

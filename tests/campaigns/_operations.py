@@ -273,7 +273,7 @@ def take(dice: Dice, name: str, x: Value, y: Value) -> Line | None:
         return None
     axis = dice.below(len(x.shape))
     places = [dice.below(x.shape[axis]) for _ in range(1 + dice.below(9))]
-    ours = f"{name} = {x.name}.index_select({axis}, Tensor({places}))"
+    ours = f"{name} = {x.name}.index_select({axis}, Tensor({places}, dtype=dtypes.int64))"
     return ours, f"{name} = np.take({x.name}, {places}, {axis})", x.dtype
 
 

@@ -16,6 +16,7 @@ import inspect
 import math
 import os
 import random
+import re
 import tempfile
 import traceback
 from collections.abc import Iterator
@@ -38,13 +39,14 @@ HOSTILE = (
     "(2**40, 2**40)", "(-1, -1)", "(0, 0)", "[1.5]", "('x',)", "np.float32(2)", "np.int64(1)", "np.bool_(True)",
     "np.zeros(0)", "np.ones((2, 3))", "np.array('x')", "np.array(None)", "np.array(3)", "dtypes.int32",
     "dtypes.fp8e4m3",
-    "Tensor(1)", "Tensor(1.5)", "Tensor([])", "Tensor([1, 2, 3])", "Tensor([True, False])", "Tensor.ones(2, 3, 4)",
+    "hcq.tensor(1)", "Tensor(1.5)", "Tensor([])", "Tensor([1, 2, 3], dtype=dtypes.int64)",
+    "Tensor([True, False])", "Tensor.ones(2, 3, 4)",
     "x.cast(dtypes.float16)", "x.cast(dtypes.uint8)", "x.cast(dtypes.fp8e4m3)", "x.to('CPU:1')",
 )  # fmt: skip
 
 # what the receiver of a method may be instead of `x`
 RECEIVERS = (
-    "x", "x", "x", "Tensor(1.0)", "Tensor(1)", "Tensor([])", "Tensor.zeros(0, 3)", "x.cast(dtypes.int32)",
+    "x", "x", "x", "Tensor(1.0)", "hcq.tensor(1)", "Tensor([])", "Tensor.zeros(0, 3)", "x.cast(dtypes.int32)",
     "x.cast(dtypes.bool)", "x.cast(dtypes.float16)", "x.cast(dtypes.fp8e4m3)", "x.cast(dtypes.float64)", "image",
 )  # fmt: skip
 
@@ -67,7 +69,11 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     },
     "x.cholesky_solve": ("line.reshape(3, 1)", "Tensor.eye(3)"),
     "x.triangular_solve": ("line.reshape(3, 1)", "Tensor.eye(3)"),
-    "x.lu_solve": ("line.reshape(3, 1)", "Tensor.eye(3)", "Tensor([1, 2, 3]).cast(dtypes.int32)"),
+    "x.lu_solve": (
+        "line.reshape(3, 1)",
+        "Tensor.eye(3)",
+        "Tensor([1, 2, 3], dtype=dtypes.int64).cast(dtypes.int32)",
+    ),
     "x.orgqr": ("Tensor.eye(3)", "Tensor([0.0, 0.0])"),
     "x.stft": (
         *("Tensor.ones(32)", "8", "4", "8", "Tensor.ones(8)"),
@@ -115,10 +121,10 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.conv2d": ("image", "weight"),
     "x.conv3d": ("image.unsqueeze(2)", "weight.unsqueeze(2)"),
     "x.conv_transpose2d": ("image", "weight"),
-    "x.cross_entropy": ("x", "Tensor([0, 1])"),
-    "x.nll_loss": ("x", "Tensor([0, 1])"),
-    "x.embedding": ("Tensor([0, 1])", "x"),
-    "x.one_hot": ("Tensor([0, 1])",),
+    "x.cross_entropy": ("x", "Tensor([0, 1], dtype=dtypes.int64)"),
+    "x.nll_loss": ("x", "Tensor([0, 1], dtype=dtypes.int64)"),
+    "x.embedding": ("Tensor([0, 1], dtype=dtypes.int64)", "x"),
+    "x.one_hot": ("Tensor([0, 1], dtype=dtypes.int64)",),
     "x.flip": ("x", "0"),
     "x.permute": ("x", "1", "0"),
     "x.repeat": ("x", "2", "1"),
@@ -126,9 +132,9 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.gather": ("x", "1", "index"),
     "x.scatter_add": ("x", "1", "index", "y"),
     "x.take_along_dim": ("x", "index", "1"),
-    "x.index_select": ("x", "0", "Tensor([1])"),
+    "x.index_select": ("x", "0", "Tensor([1], dtype=dtypes.int64)"),
     "x.select": ("x", "0", "1"),
-    "x.item": ("Tensor([3])",),
+    "x.item": ("Tensor([3], dtype=dtypes.int64)",),
     "x.layer_norm": ("x", "3"),
     "x.rms_norm": ("x", "3"),
     "x.lerp": ("x", "y", "0.5"),
@@ -220,10 +226,10 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.moveaxis": ("x", "0", "1"),
     "x.scatter": ("x", "1", "index", "y"),
     "x.scatter_reduce": ("x", "1", "index", "y", "'sum'"),
-    "x.index_add": ("x", "0", "Tensor([1, 0])", "y"),
-    "x.index_copy": ("x", "0", "Tensor([1, 0])", "y"),
-    "x.index_fill": ("x", "0", "Tensor([1])", "1.0"),
-    "x.index_reduce": ("x", "0", "Tensor([1, 0])", "y", "'amax'"),
+    "x.index_add": ("x", "0", "Tensor([1, 0], dtype=dtypes.int64)", "y"),
+    "x.index_copy": ("x", "0", "Tensor([1, 0], dtype=dtypes.int64)", "y"),
+    "x.index_fill": ("x", "0", "Tensor([1], dtype=dtypes.int64)", "1.0"),
+    "x.index_reduce": ("x", "0", "Tensor([1, 0], dtype=dtypes.int64)", "y", "'amax'"),
     "x.index_put": ("x", "(hcq.tensor([1, 0]),)", "y"),
     "x.put": ("x", "index", "y"),
     "x.take": ("x", "index"),
@@ -237,7 +243,7 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.is_nonzero": ("x.sum()",),
     "x.geometric_": ("x.clone()", "0.5"),
     "x.multinomial": ("x.abs()", "1"),
-    "x.bincount": ("Tensor([1, 3, 1])",),
+    "x.bincount": ("Tensor([1, 3, 1], dtype=dtypes.int64)",),
     "x.searchsorted": ("line", "x"),
     "x.bucketize": ("x", "line"),
     "x.polygamma": ("x", "1"),
@@ -267,7 +273,7 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.interpolate": ("image", "3"),
     "x.cdist": ("x", "y"),
     "x.pdist": ("x",),
-    "x.multi_margin_loss": ("x", "Tensor([0, 1])"),
+    "x.multi_margin_loss": ("x", "Tensor([0, 1], dtype=dtypes.int64)"),
     "x.cosine_embedding_loss": ("x", "y", "line[:2]"),
     "x.max_pool3d": ("image.unsqueeze(2).expand(1, 1, 4, 4, 4)", "2"),
     "x.avg_pool3d": ("image.unsqueeze(2).expand(1, 1, 4, 4, 4)", "2"),
@@ -276,7 +282,7 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.adaptive_max_pool1d": ("image[0]", "2"),
     "x.adaptive_max_pool2d": ("image", "3"),
     "x.adaptive_max_pool3d": ("image", "2"),
-    "x.max_unpool1d": ("line.reshape(1, 1, 3)", "Tensor([[[0, 2, 5]]])", "2"),
+    "x.max_unpool1d": ("line.reshape(1, 1, 3)", "Tensor([[[0, 2, 5]]], dtype=dtypes.int64)", "2"),
     "x.max_unpool2d": ("image", "Tensor.arange(16).reshape(1, 1, 4, 4)", "2"),
     "x.max_unpool3d": ("image", "Tensor.arange(16).reshape(1, 1, 4, 4)", "2"),
     "x.conv_transpose1d": ("image[:, :, 0]", "weight[:, :, 0]"),
@@ -307,7 +313,7 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "nn.save_file": ("{'x': x}", "FILE"),
     "nn.Linear.forward": ("nn.Linear(3, 2)", "x"),
     "nn.Conv2d.forward": ("nn.Conv2d(1, 2, 3)", "image"),
-    "nn.Embedding.forward": ("nn.Embedding(3, 2)", "Tensor([1])"),
+    "nn.Embedding.forward": ("nn.Embedding(3, 2)", "Tensor([1], dtype=dtypes.int64)"),
     "nn.MaxPool2d.forward": ("nn.MaxPool2d(2)", "image"),
     "nn.AvgPool2d.forward": ("nn.AvgPool2d(2)", "image"),
     "nn.BatchNorm.forward": ("nn.BatchNorm(3)", "x"),
@@ -358,7 +364,7 @@ CALLS: dict[str, tuple[str, ...] | None] = {
         for axes in (1, 2, 3)
         for what in ("", ".forward")
     },
-    "nn.MultiMarginLoss.forward": ("nn.MultiMarginLoss()", "y", "Tensor([0, 2])"),
+    "nn.MultiMarginLoss.forward": ("nn.MultiMarginLoss()", "y", "Tensor([0, 2], dtype=dtypes.int64)"),
     "nn.utils.get_total_norm": ("[x]",),
     "nn.utils.parameters_to_vector": ("[x]",),
     "nn.utils.vector_to_parameters": ("Tensor.ones(6)", "[x.clone().realize()]"),
@@ -370,8 +376,8 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "nn.functional.batch_norm": ("x", "None", "None", "None", "None", "True"),
     "nn.functional.instance_norm": ("image",),
     "nn.Sequential.forward": ("nn.Sequential(nn.ReLU())", "x"),
-    "nn.CrossEntropyLoss.forward": ("nn.CrossEntropyLoss()", "x", "Tensor([0, 1])"),
-    "nn.NLLLoss.forward": ("nn.NLLLoss()", "x", "Tensor([0, 1])"),
+    "nn.CrossEntropyLoss.forward": ("nn.CrossEntropyLoss()", "x", "Tensor([0, 1], dtype=dtypes.int64)"),
+    "nn.NLLLoss.forward": ("nn.NLLLoss()", "x", "Tensor([0, 1], dtype=dtypes.int64)"),
     "nn.functional.dropout": ("x",),
     "nn.functional.linear": ("x", "y"),
     "nn.init.dirac_": ("image.clone()",),
@@ -474,7 +480,7 @@ def _layers() -> dict[str, tuple[str, ...]]:
         arguments = [repr(arg) for arg in case.args]
         options = [f"{name}={value!r}" for name, value in case.kwargs.items()]
         inputs = [
-            f"Tensor.ones{given!r}" if isinstance(given, tuple) else f"Tensor({given.tolist()!r})"
+            f"Tensor.ones{given!r}" if isinstance(given, tuple) else f"hcq.tensor({given.tolist()!r})"
             for given in case.inputs
         ]
         found[f"nn.{case.name}"] = tuple(arguments)
@@ -717,6 +723,9 @@ DEVICE_HOSTILE = (
     "iter([out, 8])",
 )  # fmt: skip
 
+# a null pointer is a right argument, and what this kernel writes through one ends the process on the CPU
+NULLS = re.compile(r"(?:\[|to=)(?:None|0)\b")
+
 DEVICE_CALLS = (
     "device.alloc({64})", "device.alloc({64}, {'name'})", "device.signal({'name'})", "device.graph({'name'})",
     "device.load({image}, {entry})", "device.load({image}, {entry}, args={('buffer', 'int')})",
@@ -815,6 +824,8 @@ def run_device(case: Case) -> Outcome:
     outcomes = []
     for _ in range(CALLS_OF_A_CASE):
         text = wrong(Call("", rng.choice(DEVICE_CALLS), ()), rng, DEVICE_HOSTILE)
+        if space.device.name.startswith("CPU") and NULLS.search(str(text)):
+            continue
         names = space.names()
         outcomes.append(attempt(text, names, may_be_late=True))
         try:
