@@ -65,7 +65,7 @@ def prepare(
                 return device.launch(program, buffers, grid)
             value = timeline.submitted + 1
             line = site() if value < EVERY or not value & device._sites else None
-            commands = (_new_tuple(Dispatch, (program, tuple(addresses), grid, ONE, 0)),)
+            commands = (_new_tuple(Dispatch, (program, tuple(addresses), grid, ONE, 0, 0)),)
             last = 0
             try:
                 pack_into(device._ring, 4 * at, first, *addresses, rest, value)

@@ -238,7 +238,8 @@ class Commands:
             self._pipeline = pipeline
         for index, is_buffer, data in arguments:
             if is_buffer:
-                buffer, offset = self.device.resolve(int.from_bytes(data, "little"))
+                va = int.from_bytes(data, "little")
+                buffer, offset = self.device.resolve(va) if va else (0, 0)  # nil is the null pointer
                 send(encoder, messages.SET_BUFFER, buffer, offset, index)
             else:
                 send(encoder, messages.SET_BYTES, data, len(data), index)

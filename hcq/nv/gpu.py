@@ -47,6 +47,7 @@ class Gpu:
         self.fd = fd
         self.device = self.subdevice = self.vaspace = 0
         self.uuid = b""
+        self.sm_version = 0  # as long as nobody has asked
         self.is_registered = False
         self.doorbell_va = 0
         self.reads_put_back = False  # before the doorbell is rung

@@ -74,7 +74,7 @@ def test_a_bag_is_the_sum_the_mean_or_the_greatest_of_its_rows(mode, reduce):
     bags = [[1, 4, 4], [0], [], [2, 5]]
     index = [i for bag in bags for i in bag]
     offsets = [0, *itertools.accumulate(len(bag) for bag in bags)][:-1]
-    found = F.embedding_bag(Tensor(index), Tensor(table), Tensor(offsets), mode=mode).numpy()
+    found = F.embedding_bag(hcq.tensor(index), Tensor(table), hcq.tensor(offsets), mode=mode).numpy()
     expected = [reduce(table[bag], axis=0) if bag else np.zeros(3) for bag in bags]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     side = F.embedding_bag(hcq.tensor([[1, 2], [3, 0]]), Tensor(table), mode=mode, padding_idx=0).numpy()
@@ -129,7 +129,7 @@ def test_ctc_is_the_sum_over_all_paths_that_collapse_to_the_target():
             if collapsed(path, 0) == wanted
         )
         expected.append(-math.log(total))
-    found = F.ctc_loss(logs, Tensor(targets), spans, sizes, reduction="none")
+    found = F.ctc_loss(logs, hcq.tensor(targets), spans, sizes, reduction="none")
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
     row = F.ctc_loss(logs, hcq.tensor([1, 2, 1]), spans, sizes, reduction="none")
     np.testing.assert_allclose(row.numpy(), expected, rtol=1e-5)

@@ -131,7 +131,7 @@ def test_products_of_groups_are_pytorchs(left, right, ends):
     theirs = {name: torch.tensor(value, dtype=torch.int32) for name, value in offs.items()}
     expected = torch.nn.functional.grouped_mm(torch.tensor(a), torch.tensor(b), **theirs).numpy()
     x, y = Tensor(a, requires_grad=True), Tensor(b)
-    found = nn.functional.grouped_mm(x, y, **{name: Tensor(value) for name, value in offs.items()})
+    found = nn.functional.grouped_mm(x, y, **{name: hcq.tensor(value) for name, value in offs.items()})
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
     found.sum().backward()
     assert x.grad.shape == left

@@ -69,7 +69,8 @@ def test_two_numbers_of_which_one_is_nan_have_a_greater_one():
 def test_divisors_and_multiples_are_those_of_the_standard_library():
     a = [0, 1, -12, 18, 4181, 2**40, 701408733]
     b = [0, 5, 18, -18, 6765, 2**20 * 3, 433494437]
-    divisor, multiple = Tensor(a).gcd(Tensor(b)), Tensor(a).lcm(Tensor(b))
+    x, y = hcq.tensor(a), hcq.tensor(b)
+    divisor, multiple = x.gcd(y), x.lcm(y)
     assert divisor.realize(multiple).tolist() == [math.gcd(x, y) for x, y in zip(a, b)]
     assert multiple.tolist() == [math.lcm(x, y) for x, y in zip(a, b)]
 

@@ -177,7 +177,7 @@ def test_the_rules_stop_what_can_be_known_before_the_doorbell(bench: Bench) -> N
     device.reset()
     bench.works()
     found = {finding.rule for finding in lint(bench.end_trace())}
-    assert found == {"signal-backwards", "wait-never-signalled"}
+    assert found == {"signal-backwards", "wait-never-signalled", "recorded-timeout", "recorded-fault"}
 
 
 def test_a_hang_in_a_replayed_graph_shows_what_that_replay_was_given(bench: Bench) -> None:

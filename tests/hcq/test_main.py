@@ -19,7 +19,7 @@ def test_devices_lists_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices"], NoGpus()) == 0
     said = capsys.readouterr().out
     assert said.startswith("CPU: ")
-    assert f"arch {os.uname().machine}" in said
+    assert f"architecture {os.uname().machine}; " in said and "; queue main; driver: " in said
 
 
 def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,7 +127,7 @@ def test_the_doctor_examines_it_and_it_is_among_the_devices(installed: Path) -> 
     assert checks.pop("peers") == "skipped"
     assert set(checks.values()) == {"ok"}
     assert {"open", "memory", "kernel", "copy", "timestamp"} <= set(checks)
-    assert "TOY: toy; arch toy1" in run(installed, "-m", "hcq", "devices")
+    assert "TOY: toy; architecture toy1" in run(installed, "-m", "hcq", "devices")
 
 
 def test_nothing_of_it_is_loaded_before_it_is_asked_for(installed: Path) -> None:

@@ -83,5 +83,5 @@ class Counts:
         mask = self._masks.get((device, indices))
         if mask is None:
             flags = [index in indices for index in range(tensor.shape[0])]
-            mask = self._masks[device, indices] = type(tensor)(flags, device=device)
+            mask = self._masks[device, indices] = type(tensor)(flags, device, dtypes.bool)
         return mask

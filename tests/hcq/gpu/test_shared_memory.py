@@ -209,7 +209,7 @@ def test_an_attribute_that_a_program_does_not_have_is_refused(
         program = hcq.open("CPU").load(llvm_object, "functions")
     else:
         program = reverse(open_amd() if kind == "AMD" else open_nv())
-    has = {"CPU": "", "AMD": "dynamic_shared_bytes, ", "NV": "dynamic_shared_bytes, "}[kind]
+    has = {"CPU": "", "AMD": "dynamic_shared_bytes, ", "NV": "cooperative, dynamic_shared_bytes, "}[kind]
     for name in ("dynamic_shared_byte", "shared", "cooperativ"):
         with pytest.raises(UsageError, match=rf"\.{name} = 256: a program of {kind} has no such attribute. What can be "
                                              rf"set: {has}set_access\(\)"):  # fmt: skip

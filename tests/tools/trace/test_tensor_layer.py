@@ -19,7 +19,7 @@ from hcq.trace.records import Kind
 from tests.tools.trace.making import record
 
 TRAINING = """
-from hcq import Tensor, jit, nn
+from hcq import Tensor, jit, nn, tensor
 net = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))
 optimizer = nn.optim.Adam(net.parameters(), lr=1e-2)
 @jit
@@ -30,7 +30,7 @@ def step(x, y):
     optimizer.step()
     return loss.realize()
 for k in range(4):
-    loss = step(Tensor([[float(k + i) for i in range(8)]]), Tensor([k % 2]))
+    loss = step(Tensor([[float(k + i) for i in range(8)]]), tensor([k % 2]))
 loss.item()
 """
 
