@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+from weakref import WeakMethod
 
 
 class Stray(NamedTuple):
@@ -36,20 +37,21 @@ class Stray(NamedTuple):
 
 Listener = Callable[[int, Stray], None]
 Gaps = Callable[[], list[tuple[int, int]]]
-_listeners: tuple[tuple[Listener, Gaps], ...] = ()
+_listeners: tuple[tuple[WeakMethod[Listener], WeakMethod[Gaps]], ...] = ()
 
 
 def listen(listener: Listener, gaps: Gaps) -> Callable[[], None]:
     """Hear of every stray of this process's emulated GPUs from now on. Returns what ends that.
 
-    gaps   memory, from and to which address, that no launch which runs now may store to
+    listener  a method; when nobody has its object any more, that ends it, too
+    gaps      a method of the same: memory, from and to which address, that no launch which runs now may store to
 
     Emulated GPUs call both from threads of theirs, before the work counts as done; the one with the process whose work
     it is.
     """
     global _listeners
-    entry = listener, gaps
-    _listeners = (*_listeners, entry)
+    entry = WeakMethod(listener), WeakMethod(gaps)
+    _listeners = (*[one for one in _listeners if one[0]() is not None], entry)
 
     def end() -> None:
         global _listeners
@@ -60,15 +62,16 @@ def listen(listener: Listener, gaps: Gaps) -> Callable[[], None]:
 
 def gaps() -> list[tuple[int, int]]:
     """Memory that a launch which begins now may not store to, in order, as far as anybody knows."""
-    return sorted(gap for _, known in _listeners for gap in known())
+    return sorted(gap for _, known in _listeners if (ask := known()) for gap in ask())
 
 
 def is_wanted() -> bool:
     """Whether anybody listens."""
-    return bool(_listeners)
+    return any(listener() is not None for listener, _ in _listeners)
 
 
 def tell(pid: int, found: Stray) -> None:
     """A launch that has ended did this."""
     for listener, _ in _listeners:
-        listener(pid, found)
+        if hear := listener():
+            hear(pid, found)
