@@ -28,8 +28,9 @@ def pages(docs: Path) -> dict[str, str]:
 
 def tables() -> str:
     """What the rules say."""
-    syntax = importlib.import_module("hcq.emu.nv.shader.syntax")
-    targets = importlib.import_module("hcq.nv.ptx").FIRST_VERSIONS
+    from hcq.emu.nv.shader import syntax
+    from hcq.nv.ptx import FIRST_VERSIONS
+
     vectors = [f"%{name}.x .y .z" for name in syntax.SPECIAL_VECTORS]
     scalars = [f"%{name}" for name in syntax.SPECIAL_SCALARS]
     lines = ["| instructions | of `hcq/emu/nv/shader/` | what they are |", "| --- | --- | --- |"]
@@ -42,14 +43,14 @@ def tables() -> str:
         "",
     ]
     lines += ["Targets, and the first version of PTX that has each: "]
-    lines[-1] += ", ".join(f"`{name}` {one}.{other}" for name, (one, other) in targets.items()) + "."
+    lines[-1] += ", ".join(f"`{name}` {one}.{other}" for name, (one, other) in FIRST_VERSIONS.items()) + "."
     return "\n".join(lines)
 
 
 def groups() -> list[tuple[str, str, str]]:
     """(file, its first line, its opcodes) of each file with rules, and of the one with the ends of blocks."""
-    opcodes = importlib.import_module("hcq.emu.nv.shader.opcodes")
-    flow = importlib.import_module("hcq.emu.nv.shader.flow")
+    from hcq.emu.nv.shader import flow, opcodes
+
     found: dict[str, set[str]] = {"hcq.emu.nv.shader.control": set(flow.ENDS)}
     for rules in (opcodes.FLOAT, opcodes.OTHERS):
         for opcode, rule in rules.items():

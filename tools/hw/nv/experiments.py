@@ -9,7 +9,6 @@ Source   dev_ram.ref, dev_pbdma.ref (GA100): GP_GET, CONFIG_USERD_WRITEBACK; clc
 
 from __future__ import annotations
 
-import importlib
 import re
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 from hcq import command
 from hcq.doctor.check import Failure, Found
 from hcq.errors import DeviceFault, DriverError
+from hcq.nv import channel
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.gpfifo import USERMODE_DOORBELL, USERMODE_TIME_0
 from hcq.nv.channel import Channel
@@ -158,7 +158,7 @@ def copy_engines(bench: Bench) -> Found:
     """Of each number whether RM makes a copy object of it on the graphics runlist; ours is among them."""
     device = bench.device
     gpu, memory = device.gpu, device.gpu_memory
-    channels: Any = importlib.import_module("hcq.nv.channel")
+    channels: Any = channel  # whose number is another one in each round
     caps = device.rm.control(gpu.subdevice, ControlId.NV2080_CTRL_CMD_CE_GET_ALL_CAPS).values
     usual = channels.GRAPHICS_COPY_ENGINE
     ring = memory.alloc(GpFifo.size_bytes(), Place.SYSTEM)
