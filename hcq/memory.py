@@ -479,20 +479,26 @@ class Pool:
 
         is_last  nobody holds any of its buffers
         """
-        for capacity in [capacity for capacity in self.free if capacity >= LARGE_BYTES]:
-            for va, _ in self.free.pop(capacity):
-                self._unmap(va, capacity)
         self.free_large_bytes = 0
         if is_last:
             self.abandon()
             for va, size_bytes in list(self.regions.items()):
                 self._unmap(va, size_bytes)
-        elif not self.owners() and not self.quarantined:
+            self._forget_free()  # a buffer whose destructor runs after the device's asks for this again
+            return
+        for capacity in [capacity for capacity in self.free if capacity >= LARGE_BYTES]:
+            for va, _ in self.free.pop(capacity):
+                self._unmap(va, capacity)
+        if not self.owners() and not self.quarantined:
             for slab in self._slabs:
                 self._unmap(slab, SLAB_BYTES)
-            self._slabs.clear()
-            self._slab_at = self._slab_end = 0
-            self.free.clear()
+            self._forget_free()
+
+    def _forget_free(self) -> None:
+        """There are no slabs any more, and nothing to hand out."""
+        self._slabs.clear()
+        self._slab_at = self._slab_end = 0
+        self.free.clear()
 
     def _alloc_new(self, size_bytes: int, capacity: int, name: str | None) -> Buffer:
         checks.whole("alloc", "size_bytes", size_bytes, 0, MAX_BUFFER_BYTES)

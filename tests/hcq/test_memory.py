@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import hcq
-from hcq import config
+from hcq import backends, config
 from hcq.cpu.device import CpuDevice
 from hcq.errors import DriverError, UsageError
 from hcq.memory import LARGE_BYTES
@@ -249,3 +249,18 @@ def test_memory_of_another_kind_is_given_back_when_the_device_closes() -> None:
     assert len(device.memory.regions) == 2
     device.close()
     assert list(device.memory.regions) == [kept.va]
+
+
+@pytest.mark.parametrize("word", ["amd:gfx1100", "nv:sm_90"])
+def test_memory_of_a_device_that_was_given_back_is_not_given_back_again(word: str) -> None:
+    """Destructors of a cycle run in any order: a buffer's, which asks for it, after the device's."""
+    kind = word.partition(":")[0].upper()
+    driver = backends.load(backends.find(kind).device)  # type: ignore[union-attr]
+    device = driver(kind, backends.emulated_port((word,)))
+    device.alloc(64)
+    device.alloc(1 << 23)
+    device.close()
+    device.give_back()
+    device.memory.close(is_last=True)
+    device.memory.close()
+    assert device.memory.regions == {}
