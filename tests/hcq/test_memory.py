@@ -257,10 +257,10 @@ def test_memory_of_a_device_that_was_given_back_is_not_given_back_again(word: st
     kind = word.partition(":")[0].upper()
     driver = backends.load(backends.find(kind).device)  # type: ignore[union-attr]
     device = driver(kind, backends.emulated_port((word,)))
-    device.alloc(64)
-    device.alloc(1 << 23)
+    kept = device.alloc(64), device.alloc(1 << 23)
     device.close()
     device.give_back()
     device.memory.close(is_last=True)
+    del kept
     device.memory.close()
     assert device.memory.regions == {}
