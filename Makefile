@@ -26,6 +26,7 @@ PYTEST_FLAGS ?=
 INSTALLED    := build/installed
 CONFORMANCE  := build/conformance
 EMULATE      ?= amd:gfx1100
+REFERENCE_FLAGS ?=
 SOAK_SECONDS ?= 3600
 SOAK_FLAGS   ?=
 DEMO_FLAGS   ?=
@@ -38,11 +39,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-triton test-installed soak hw-check lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
+.PHONY: help demo test test-core nightly conformance golden test-thorough test-emulated test-vendor test-triton test-installed soak hw-check lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
+	@echo "make test-core    the tests of ir, compiler and the cores of driver and tensors: a minute, while you work"
+	@echo "make nightly  everything there is, a table of steps and times at its end: before an issue is called resolved"
 	@echo "make conformance   PyTorch's own samples of its operators, on us: docs/conformance.md; CONFORMANCE_FLAGS='--only cumsum'"
 	@echo "make golden   what the compiler makes of some twenty programs on ten targets is what was reviewed"
 	@echo "make test-thorough   what 'make test' leaves out: its laws over more seeds, machines and formats"
@@ -78,6 +81,24 @@ test-thorough: $(VENV)/test.stamp
 
 test-emulated: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)
+
+# the contributor's loop: what a change of the core breaks first. Each is a second or a few
+CORE_TESTS := $(wildcard tests/ir tests/interpreter tests/compiler/passes tests/compiler/search \
+    $(addprefix tests/compiler/,test_*.py loops/test_loop_nest.py loops/test_blocks.py linear/test_wave_copies.py \
+        render/test_gpu.py render/test_metal.py) \
+    tests/hcq/cpu $(addprefix tests/hcq/,test_queue.py test_memory.py test_graph.py test_states.py test_record.py \
+        test_containers.py test_pointers.py test_port.py test_rules.py test_dependences.py test_cache.py \
+        gpu/test_graph.py gpu/test_device.py) \
+    $(addprefix tests/frontend/,test_tensor.py test_core.py test_creation.py test_movement.py test_elementwise.py \
+        test_reduction.py test_product.py test_indexing.py test_in_place.py test_realize.py test_schedule.py test_plan.py \
+        test_memory_plan.py test_short.py test_backward.py test_autograd.py test_gradient.py test_jit.py \
+        test_jit_state.py test_jit_donated.py test_mistakes.py))
+
+test-core: $(VENV)/test.stamp
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m 'not slow' $(CORE_TESTS) $(PYTEST_FLAGS)
+
+nightly:
+	@PYTHON=$(PYTHON) .ci/run nightly
 
 # every operator that PyTorch and ONNX describe, values and gradients, in an environment of its own; some minutes, and no
 # part of the tests
@@ -138,7 +159,7 @@ docs: $(VENV)/demo.stamp
 reference: $(VENV)/docs.stamp
 	@$(COPY_TREE)
 	@rm -rf build/reference
-	@cd $(TREE) && $(FULL_BIN)/python -m hcq.tools.reference "$(CURDIR)/build/reference"
+	@cd $(TREE) && $(FULL_BIN)/python -m hcq.tools.reference "$(CURDIR)/build/reference" $(REFERENCE_FLAGS)
 	@echo "wrote build/reference/index.html"
 
 bench: $(VENV)/bench.stamp

@@ -51,7 +51,7 @@ GPUS = {
 }
 
 machine = machine_of(*GPUS)
-gpu = gpu_of(GPUS, thorough=["metal:m3"])
+gpu = gpu_of(GPUS, thorough=["amd:gfx942", "metal:m3"])
 
 
 def softmax() -> Node:
