@@ -3,9 +3,9 @@
 In       a name
 Out      the method of Tensor by that name as a function of its first argument; `tensor`, numbers and dtypes by name
 Changes  nothing
-Next     methods/ (the methods), hcq/__init__.py (who asks), nn/functional.py (the same for layers)
+Next     ops/ (the methods), hcq/__init__.py (who asks), nn/functional.py (the same for layers)
 
-There is no list of methods: every public one of the groups in methods/ is a function, and so is a new one.
+There is no list of methods: every public one of the groups in ops/ is a function, and so is a new one.
 What names a dtype in PyTorch is the dtype: `hcq.float32`, `hcq.bool`. A function that has the name of one of hcq's
 modules, as `trace` has, is reached as a method: `x.trace()`.
 """
@@ -21,8 +21,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.checks import shown
-from hcq.frontend.errors import UsageError
-from hcq.frontend.late import Unknown, groups
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.late import Unknown, groups
+from hcq.frontend.ops.table import METHODS
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
@@ -41,8 +43,8 @@ OF_TENSOR = (
 )  # methods that Tensor and its core have themselves
 HERE = ("tensor", "is_tensor", "real", "imag")
 MODULES = {  # functions in files of their own
-    "fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
-    "exchange": "as_tensor asarray from_dlpack from_numpy frombuffer",
+    "more.fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+    "io.exchange": "as_tensor asarray from_dlpack from_numpy frombuffer",
     "functions_random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
     "bernoulli randint_like",
     "functions_types": "finfo iinfo promote_types result_type can_cast",
@@ -59,7 +61,7 @@ MODULES = {  # functions in files of their own
     "nn.functional_orders": "conv_tbc native_channel_shuffle",
     "functions_older": "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
     "ByteTensor BoolTensor Size dtype range chain_matmul frobenius_norm nuclear_norm",
-    "printing": "set_printoptions get_printoptions",
+    "ops.printing": "set_printoptions get_printoptions",
     "functions_places": "tril_indices triu_indices unravel_index gradient",
     "functions_histogram": "histogram histogramdd",
     "functions_native": "native_layer_norm native_group_norm native_batch_norm native_dropout_backward",
@@ -141,7 +143,7 @@ def named(name: str) -> Any:
         return globals()[name]
     if name in ELSEWHERE:
         return getattr(importlib.import_module(f"hcq.frontend.{ELSEWHERE[name]}"), name)
-    if name in ALIASES or name in names():
+    if name in ALIASES or _is_function(name):
         return function_of(ALIASES.get(name, name))
     raise Unknown(sys.modules["hcq"], name, "module 'hcq' has no attribute or function")
 
@@ -157,6 +159,19 @@ def names() -> tuple[str, ...]:
     found = {name for group in groups(Tensor) for name in vars(group) if not name.startswith("_")}
     callables = [name for name in found if not isinstance(inspect.getattr_static(Tensor, name), property)]
     return tuple(sorted([*(name for name in callables if name not in DTYPES), *OF_TENSOR]))
+
+
+def _is_function(name: str) -> bool:
+    """Whether a method is in `names`; groups that do not have it are not imported for that."""
+    if name in OF_TENSOR:
+        return True
+    if name.startswith("_") or name in DTYPES:
+        return False
+    if name in METHODS:
+        getattr(Tensor, name)
+    elif not any(name in vars(base) for base in Tensor.__mro__ if Methods in base.__bases__):
+        return False
+    return not isinstance(inspect.getattr_static(Tensor, name), property)
 
 
 def _reduction(size_average: bool | None, reduce: bool | None) -> str:

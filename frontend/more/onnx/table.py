@@ -1,0 +1,132 @@
+"""The table of operators: which function computes an operator, from which version of its operator set on.
+
+In       `@operator("Softmax", since=13)` on a function; an operator's domain, name and version
+Out      the Implementation that holds for a model of that version
+Changes  the table, when the modules of operators/ are imported
+Next     operators/ (the functions), graph.py (who looks them up), evaluate.py (who calls them)
+
+A function's positional parameters are the operator's inputs, in its order; one with a default may be left out. What
+stands after `*` are its attributes, under ONNX's names; one without a default has to be given. An operator whose
+form changed has several functions, and the newest one that is no newer than the model holds.
+
+    @operator("Squeeze", since=13, host="axes")        # axes are needed as numbers
+    def squeeze(x, axes=None): ...
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ML, TRAINING, PREVIEW = "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.preview"
+NEWEST = {"": 28, ML: 5, TRAINING: 1, PREVIEW: 1}  # versions that this table was written from
+
+GROUPS = (
+    "activation attention control conv image index logic loss math ml norm older pool product quantize random_numbers "
+    "reduction rnn sequence shape signal text training trees"
+).split()
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """How an operator is computed.
+
+    takes      names of its inputs; `many` inputs follow the last one
+    host       which of them are needed as numbers on the host, as shapes and axes are
+    is_raw     it takes values as they are: sequences, what may be missing, and what is to be run in a graph of its own
+    wants_call it takes the call, too: device, how many outputs are used, uploads
+    """
+
+    op: str
+    domain: str
+    since: int
+    function: Callable[..., Any]
+    group: str
+    takes: tuple[str, ...]
+    needed: int
+    many: bool
+    host: frozenset[str]
+    attributes: dict[str, bool]  # name -> whether it has to be given
+    is_raw: bool
+    wants_call: bool
+
+
+_table: dict[tuple[str, str], list[Implementation]] = {}
+_is_loaded = False
+
+
+def operator(
+    *names: str,
+    since: int = 1,
+    host: str = "",
+    raw: bool = False,
+    domain: str = "",
+    attributes_of: Callable[..., Any] | None = None,
+) -> Callable[[F], F]:
+    """Declares that the function computes these operators, from that version on.
+
+    host           the inputs that it needs as numbers on the host
+    attributes_of  the function whose attributes its `**attributes` are
+    """
+
+    def declare(function: F) -> F:
+        parameters = inspect.signature(function).parameters
+        takes, needed, many = [], 0, False
+        attributes: dict[str, bool] = {}
+        for name, parameter in parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                many = True
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                assert attributes_of is not None
+                others = inspect.signature(attributes_of).parameters
+                attributes.update(
+                    {n: p.default is p.empty for n, p in others.items() if p.kind is p.KEYWORD_ONLY}
+                )
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                if name != "call":
+                    attributes[name] = parameter.default is parameter.empty
+            else:
+                takes.append(name)
+                needed += parameter.default is parameter.empty
+        group = function.__module__.rpartition(".")[2]
+        for op in names:
+            _table.setdefault((domain, op), []).append(
+                Implementation(
+                    op, domain, since, function, group, tuple(takes), needed, many,
+                    frozenset(host.split()), attributes, raw, "call" in parameters,
+                )
+            )  # fmt: skip
+        return function
+
+    return declare
+
+
+def load() -> dict[tuple[str, str], list[Implementation]]:
+    """The whole table: (domain, operator) -> its forms, the oldest first."""
+    global _is_loaded
+    if not _is_loaded:
+        for group in GROUPS:
+            importlib.import_module(f"hcq.frontend.more.onnx.operators.{group}")
+        for forms in _table.values():
+            forms.sort(key=lambda form: form.since)
+        _is_loaded = True
+    return _table
+
+
+def find(domain: str, op: str, version: int) -> Implementation | None:
+    """The form of an operator that holds in a version; None where there is none."""
+    forms = load().get((domain, op), ())
+    return next((form for form in reversed(forms) if form.since <= version), None)
+
+
+def why_not(domain: str, op: str, version: int) -> str:
+    """In a few words why there is none."""
+    forms = load().get((domain, op), ())
+    if forms:
+        return f"its form of operator set {version} is not known, that from {forms[0].since} on is"
+    return "there is no such operator here"

@@ -1,0 +1,142 @@
+"""Late: methods that are imported when a program first asks for one of them.
+
+In       a name that Tensor does not have yet
+Out      `Late`, a base of Tensor that gets the methods of the one group that has the name; `groups`, all there are
+Changes  Late: it gets the methods, each once
+Next     table.py (which group has a name), ../tensor.py (the groups that every program has), ../functions.py
+
+A type checker sees a class that has all of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.ops.arguments import checked_members
+from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.forwarded import Forwarded
+from hcq.frontend.ops.meeting import BOTH
+from hcq.frontend.ops.table import GROUPS, METHODS
+
+_IS_NO_METHOD = frozenset(
+    {"__module__", "__qualname__", "__doc__", "__slots__", "__firstlineno__", "__static_attributes__"}
+)
+_lock = RLock()
+_groups: dict[str, type] = {}  # those that were asked for, by their place
+
+if TYPE_CHECKING:
+    from hcq.frontend.ops.angles import Angles
+    from hcq.frontend.ops.asking import Asking
+    from hcq.frontend.ops.bits import Bits
+    from hcq.frontend.ops.counting import Counting
+    from hcq.frontend.ops.drawing import Drawing
+    from hcq.frontend.ops.factoring import Factoring
+    from hcq.frontend.ops.gates import Gates
+    from hcq.frontend.ops.history import History
+    from hcq.frontend.ops.initial import Initial
+    from hcq.frontend.ops.logarithms import Logarithms
+    from hcq.frontend.ops.margins import Margins
+    from hcq.frontend.ops.matrices import Matrices
+    from hcq.frontend.ops.ordering import Ordering
+    from hcq.frontend.ops.parts import Parts
+    from hcq.frontend.ops.pooling import Pooling
+    from hcq.frontend.ops.rearranging import Rearranging
+    from hcq.frontend.ops.scattering import Scattering
+    from hcq.frontend.ops.shapes import Shapes
+    from hcq.frontend.ops.signs import Signs
+    from hcq.frontend.ops.special_values import SpecialValues
+    from hcq.frontend.ops.statistics import Statistics
+    from hcq.frontend.ops.strided import Strided
+    from hcq.frontend.ops.synonyms import Synonyms
+
+    class Late(
+        Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
+        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided, Drawing, Asking,
+        History,
+    ):  # fmt: skip
+        """All of them."""
+
+        __slots__ = ()
+
+else:
+
+    class Growing(type):
+        """The class of a class with late methods: what it lacks is imported, if the table has it."""
+
+        def __getattr__(cls, name):
+            place = METHODS.get(name)
+            if place is None:
+                raise _unknown(cls, name)
+            group(place)
+            return getattr(cls, name)
+
+        def __dir__(cls):
+            return sorted({*super().__dir__(), *METHODS})
+
+    class Late(Methods, metaclass=Growing):
+        """The methods that were asked for by now."""
+
+        __slots__ = ()
+
+        def __getattr__(self, name):
+            place = METHODS.get(name)
+            if place is not None:
+                group(place)
+            elif not any(name in base.__dict__ for base in type(self).__mro__):
+                raise _unknown(type(self), name)
+            return object.__getattribute__(
+                self, name
+            )  # a property that raises AttributeError raises it again
+
+        def __dir__(self):
+            return sorted({*super().__dir__(), *METHODS})
+
+
+class Unknown(AttributeError):
+    """Nothing has that name. What is named alike is looked for when somebody reads the message."""
+
+    def __init__(self, owner: Any, name: str, what: str) -> None:
+        super().__init__(name, name=name, obj=owner)
+        self.owner, self.called, self.what = owner, name, what
+
+    def __str__(self) -> str:
+        from difflib import get_close_matches
+
+        alike = get_close_matches(self.called, [name for name in dir(self.owner) if name[0] != "_"], 3, 0.7)
+        hint = f" Named alike: {', '.join(alike)}." if alike else ""
+        return f"[{self.called}] {self.what} of this name.{hint}"
+
+
+def _unknown(kind: type, name: str) -> Unknown:
+    return Unknown(kind, name, f"a {kind.__name__} has no method or attribute")
+
+
+def group(place: str) -> type:
+    """The group at a place of the table. Late has its methods from then on."""
+    found = _groups.get(place)
+    if found is None:
+        file, _, name = place.partition(":")
+        found = getattr(importlib.import_module(file), name)
+        with _lock:
+            if place not in _groups:
+                _hand_over(found)
+                _groups[place] = found
+    return found
+
+
+def groups(kind: type = Late) -> tuple[type, ...]:
+    """The groups whose methods a class such as Tensor has, with every late one, imported by now."""
+    own = [base for base in kind.__mro__ if base is not Late and Methods in base.__bases__]
+    return (*own, *map(group, GROUPS))
+
+
+def _hand_over(found: type) -> None:
+    """Late gets the methods of a group, each ready to be called: another thread may ask meanwhile."""
+    for name, member in checked_members(Late, found, meeting=BOTH):
+        if name in _IS_NO_METHOD:
+            continue
+        if isinstance(member, Forwarded):
+            member.__set_name__(Late, name)
+        setattr(Late, name, member)
