@@ -4,9 +4,9 @@ In       the sources of the package `hcq`; `named` of [tool.importlinter]: the s
 Out      the graph of import-linter with these imports added to it; the lines of `named` that nothing uses any more
 Next     rooms.py, circles.py (the laws that read the graph), pyproject.toml, [tool.importlinter]
 
-A string that names a module of `hcq`, or "module:attribute", is an import, wherever it stands: in a call, in a table, or
-as a key of `sys.modules`. Docstrings are not. An f-string such as f"hcq.nn.{file}" imports what it makes with any string,
-or word of a string, of the same file: the table that `file` is looked up in is nearly always there.
+A string that names a module of `hcq`, or "module:attribute", is an import, wherever it stands: in a call, in a table,
+as a key of `sys.modules`. Docstrings are not. An f-string such as f"hcq.nn.{file}" imports what it makes with any
+string, or word of a string, of the same file: the table that `file` is looked up in is nearly always there.
 
 A line of `named` is "module -> module module ...: why". `*` stands for any module, `.*` at the end for those below.
 """
