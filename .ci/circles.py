@@ -28,19 +28,15 @@ class CirclesContract(Contract):
     known = fields.ListField(subfield=fields.StringField(), required=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        with_named(graph, self.session_options.get("named", []))
+        stale = with_named(graph, self.session_options.get("named", []))
         imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
         large = sorted((circle for circle in circles(imports) if len(circle) > MOST), key=sorted)
-        known = [known_of(line) for line in self.known or ()]
-        found, unused = unknown(large, known)
+        found, more = unknown(large, [known_of(line) for line in self.known or ()])
         inside = {module: sorted(imports[module] & circle) for circle in found for module in circle}
-        return ContractCheck(
-            kept=not found,
-            warnings=[
-                f"known circle of {most} files in {' '.join(places)}: {now}" for most, places, now in unused
-            ],
-            metadata={"circles": [sorted(circle) for circle in found], "imports": inside},
-        )
+        warnings = [f"named: {line}: there is no such import by string; remove it" for line in stale]
+        warnings += [f"known: {most} in {' '.join(places)}: {now}" for most, places, now in more]
+        metadata = {"circles": [sorted(circle) for circle in found], "imports": inside}
+        return ContractCheck(kept=not found, warnings=warnings, metadata=metadata)
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         for circle in check.metadata["circles"]:

@@ -3,7 +3,7 @@
 In       what the stations of pipeline.py found out about a kernel; or the bytes that a cache kept
 Out      `CodeObject`; its bytes
 Changes  nothing
-Next     compile.py (who keeps them), frontend/plan.py (who loads them)
+Next     compile.py (who keeps them), frontend/run/plan.py (who loads them)
 """
 
 from __future__ import annotations

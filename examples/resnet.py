@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a checkout wo
 
 import hcq
 from hcq import Tensor, jit, nn, no_grad
-from hcq.frontend.onnx import OnnxModel
+from hcq.frontend.more.onnx import OnnxModel
 
 MEAN, DEVIATION = (
     (0.485, 0.456, 0.406),

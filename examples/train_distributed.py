@@ -27,7 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a checkout works uninstalled
 
 from hcq import HcqError, Tensor, distributed, nn
-from hcq.frontend.distributed import Group, Sizes
+from hcq.frontend.more.distributed import Group, Sizes
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = ("data", "sharded", "tensor", "pipeline")

@@ -8,8 +8,8 @@ Next     device_words.py (which kinds there are), cuda/ (the same for GPUs of NV
 
 from __future__ import annotations
 
-from hcq.frontend import device as devices
-from hcq.frontend.device import Word
+from hcq.frontend.core import device as devices
+from hcq.frontend.core.device import Word
 from hcq.frontend.device_words import CUDA, gpu, is_here
 
 KINDS = (*CUDA, "METAL")

@@ -3,9 +3,9 @@
 In       a name
 Out      the method of Tensor by that name as a function of its first argument; `tensor`, numbers and dtypes by name
 Changes  nothing
-Next     methods/ (the methods), hcq/__init__.py (who asks), nn/functional.py (the same for layers)
+Next     ops/ (the methods), hcq/__init__.py (who asks), nn/functional.py (the same for layers)
 
-There is no list of methods: every public one of the groups in methods/ is a function, and so is a new one.
+There is no list of methods: every public one of the groups in ops/ is a function, and so is a new one.
 What names a dtype in PyTorch is the dtype: `hcq.float32`, `hcq.bool`. A function that has the name of one of hcq's
 modules, as `trace` has, is reached as a method: `x.trace()`.
 """
@@ -21,8 +21,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.checks import shown
-from hcq.frontend.errors import UsageError
-from hcq.frontend.late import Unknown, groups
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.late import Unknown, groups
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
@@ -41,8 +41,8 @@ OF_TENSOR = (
 )  # methods that Tensor and its core have themselves
 HERE = ("tensor", "is_tensor", "real", "imag")
 MODULES = {  # functions in files of their own
-    "fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
-    "exchange": "as_tensor asarray from_dlpack from_numpy frombuffer",
+    "more.fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+    "io.exchange": "as_tensor asarray from_dlpack from_numpy frombuffer",
     "functions_random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
     "bernoulli randint_like",
     "functions_types": "finfo iinfo promote_types result_type can_cast",
@@ -59,7 +59,7 @@ MODULES = {  # functions in files of their own
     "nn.functional_orders": "conv_tbc native_channel_shuffle",
     "functions_older": "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
     "ByteTensor BoolTensor Size dtype range chain_matmul frobenius_norm nuclear_norm",
-    "printing": "set_printoptions get_printoptions",
+    "ops.printing": "set_printoptions get_printoptions",
     "functions_places": "tril_indices triu_indices unravel_index gradient",
     "functions_histogram": "histogram histogramdd",
     "functions_native": "native_layer_norm native_group_norm native_batch_norm native_dropout_backward",

@@ -3,14 +3,14 @@
 In       tensors of any dtype
 Out      uint64: the exclusive or of all elements' bits
 Changes  nothing
-Next     functions.py (where it is found), methods/bits.py (operations on bits)
+Next     functions.py (where it is found), ops/bits.py (operations on bits)
 """
 
 from __future__ import annotations
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Axes
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import Axes
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

@@ -3,7 +3,8 @@
 In       tensors, real or complex; sizes `n` and `s`, axes `dim`, a word for `norm`
 Out      lazy tensors: complex spectra, real signals
 Changes  nothing
-Next     fourier/planes.py (the transform of one axis), complex/ (complex tensors), fourier/short_time.py (stft)
+Next     more/fourier/planes.py (the transform of one axis), more/complex/ (complex tensors),
+         more/fourier/short_time.py (stft)
 
 norm     "backward": the inverse is divided by the size; "ortho": both by its root; "forward": the other one
 n, s     the sizes that axes are cut or padded with zeros to first; of a real result, its size
@@ -19,11 +20,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq.checks import shown
-from hcq.frontend.arguments import checked
-from hcq.frontend.complex.pair import Pair
-from hcq.frontend.complex.tensor import Complex
-from hcq.frontend.errors import UsageError
-from hcq.frontend.fourier.planes import of_real, to_real, transformed
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.more.complex.pair import Pair
+from hcq.frontend.more.complex.tensor import Complex
+from hcq.frontend.more.fourier.planes import of_real, to_real, transformed
+from hcq.frontend.ops.arguments import checked
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 

@@ -3,7 +3,7 @@
 In       samples; how many bins, or their edges; weights
 Out      (counts, edges), on the samples' device
 Changes  nothing; the least and greatest sample are found on the device where no range is given
-Next     functions.py (where they are found), methods/counting.py (histc, bincount, searchsorted)
+Next     functions.py (where they are found), ops/counting.py (histc, bincount, searchsorted)
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from hcq.checks import shown
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

@@ -1,9 +1,9 @@
 """Linear algebra under PyTorch's names: `hcq.linalg.vector_norm(x)`, `hcq.linalg.solve(A, B)`.
 
 In       tensors
-Out      lazy tensors of products, sums and norms; by name what the files of linalg/ have; `LinAlgError`
+Out      lazy tensors of products, sums and norms; by name what the files of more/linalg/ have; `LinAlgError`
 Changes  nothing
-Next     linalg/ (what takes matrices apart), methods/matrices.py (products), methods/factoring.py (the same as methods)
+Next     more/linalg/ (what takes matrices apart), ops/matrices.py (products), ops/factoring.py (the same as methods)
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import LinAlgError as LinAlgError
-from hcq.frontend.errors import UsageError
+from hcq.frontend.core.errors import LinAlgError as LinAlgError
+from hcq.frontend.core.errors import UsageError
 from hcq.frontend.functions import function_of
-from hcq.frontend.methods.base import Axes
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import Axes
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
 
 METHODS = ("matmul",)
-FOUND_IN = {  # a function -> its file in linalg/
+FOUND_IN = {  # a function -> its file in more/linalg/
     **dict.fromkeys(
         "cholesky cholesky_ex cholesky_inverse cholesky_solve lu lu_factor lu_factor_ex lu_packed lu_solve lu_unpack "
         "solve_triangular triangular_solve".split(),
@@ -203,7 +203,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 
 def __getattr__(name: str) -> Any:
     if name in FOUND_IN:
-        function = getattr(importlib.import_module(f"hcq.frontend.linalg.{FOUND_IN[name]}"), name)
+        function = getattr(importlib.import_module(f"hcq.frontend.more.linalg.{FOUND_IN[name]}"), name)
     elif name in METHODS:
         function = function_of(name)
     else:

@@ -3,7 +3,7 @@
 In       tensors, and masks of bool that broadcast to them (None: every element)
 Out      lazy tensors; of no elements at all what the operation gives for none: 0, 1, an infinity, or NaN
 Changes  nothing
-Next     methods/reduction.py and methods/statistics.py (the same of all elements)
+Next     ops/reduction.py and ops/statistics.py (the same of all elements)
 
 What the mask leaves out is replaced by the number that does not change the result, and reduced like the rest.
 """
@@ -14,9 +14,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Axes
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import Axes
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 

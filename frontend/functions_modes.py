@@ -3,15 +3,15 @@
 In       nothing, or a flag
 Out      enable_grad, inference_mode, set_grad_enabled: with-statements and decorators; is_grad_enabled
 Changes  the mode of this thread
-Next     gradient.py (no_grad)
+Next     grad/gradient.py (no_grad)
 """
 
 from __future__ import annotations
 
 from contextlib import ContextDecorator
 
-from hcq.frontend.core import drop_default_mode, mode_of_thread, thread_modes
-from hcq.frontend.gradient import no_grad
+from hcq.frontend.core.base import drop_default_mode, mode_of_thread, thread_modes
+from hcq.frontend.grad.gradient import no_grad
 
 
 class _Depth(ContextDecorator):

@@ -3,16 +3,16 @@
 In       tensors, as the functions of nn take them
 Out      tuples: the result, and the statistics it was made with
 Changes  running statistics that native_batch_norm is given, in training
-Next     functions.py (where they are found), methods/normalisation.py (the layers themselves)
+Next     functions.py (where they are found), ops/normalisation.py (the layers themselves)
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import widened
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import widened
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

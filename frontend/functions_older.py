@@ -3,7 +3,7 @@
 In       data or sizes
 Out      FloatTensor, LongTensor, ...; range, chain_matmul, frobenius_norm, nuclear_norm; Size and dtype, for isinstance
 Changes  nothing
-Next     functions.py (who asks), methods/creation.py (the constructors of today)
+Next     functions.py (who asks), ops/creation.py (the constructors of today)
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hcq.checks import shown
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import Axes
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.base import Axes
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 

@@ -3,7 +3,7 @@
 In       sizes; tensors of indices; samples at even or given distances
 Out      lazy tensors
 Changes  nothing
-Next     functions.py (where they are found), methods/creation.py (tril, triu)
+Next     functions.py (where they are found), ops/creation.py (tril, triu)
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from math import prod
 from typing import Any
 
 from hcq.checks import shown
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import rounded, widened
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import rounded, widened
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 

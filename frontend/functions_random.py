@@ -3,7 +3,7 @@
 In       seeds, states
 Out      `Generator`, for `generator=` of every draw; default_generator; fork_rng
 Changes  where draws go on
-Next     streams.py (seed and counter on each device), methods/random.py (draws)
+Next     ops/streams.py (seed and counter on each device), ops/random.py (draws)
 
 For the same seed the numbers are the same on every device. A state is 16 bytes: the seed, and how many numbers were
 drawn.
@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from hcq.checks import shown
-from hcq.frontend import device as devices
-from hcq.frontend.errors import UsageError
-from hcq.frontend.streams import DEFAULT, DEFAULT_SEED, Stream
+from hcq.frontend.core import device as devices
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.streams import DEFAULT, DEFAULT_SEED, Stream
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 

@@ -3,14 +3,14 @@
 In       tensors; how long each segment of an axis is, or where each begins and the last one ends
 Out      lazy tensors with a row for each segment
 Changes  nothing; lengths are read back to be checked
-Next     functions.py (where it is found), methods/scattering.py (scatter_reduce)
+Next     functions.py (where it is found), ops/scattering.py (scatter_reduce)
 """
 
 from __future__ import annotations
 
 from hcq.checks import shown
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

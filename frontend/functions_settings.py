@@ -13,9 +13,9 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend import device as devices
-from hcq.frontend.core import autocast_dtype
-from hcq.frontend.device import Word
+from hcq.frontend.core import device as devices
+from hcq.frontend.core.base import autocast_dtype
+from hcq.frontend.core.device import Word
 from hcq.ir.dtype import DType, dtypes
 
 

@@ -4,8 +4,8 @@ In       tensors
 Out      the methods of Tensor that PyTorch has in torch.special, as functions; Bessel's and Airy's functions, zeta, and
          orthogonal polynomials, which are functions only
 Changes  nothing
-Next     functions.py (how a method becomes a function), methods/special_values.py (the methods), special_bessel.py,
-         special_polynomials.py, special_gamma.py (zeta)
+Next     functions.py (how a method becomes a function), ops/special_values.py (the methods), special/bessel.py,
+         special/polynomials.py, special/gamma.py (zeta)
 
 What is no method is computed in float64 and rounded once, so a device without it refuses it; integers become float32.
 """
@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hcq.frontend import special_bessel, special_gamma, special_polynomials
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.function import Function
+from hcq.frontend.core.errors import UsageError
 from hcq.frontend.functions import function_of
-from hcq.frontend.methods.base import meet_in_float
+from hcq.frontend.grad.function import Function
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import meet_in_float
+from hcq.frontend.special import bessel as special_bessel
+from hcq.frontend.special import gamma as special_gamma
+from hcq.frontend.special import polynomials as special_polynomials
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node

@@ -3,7 +3,7 @@
 In       tensors, numbers, and lists, tuples and dicts of them
 Out      assert_close
 Changes  nothing; what is compared is computed
-Next     methods/elementwise.py (isclose)
+Next     ops/elementwise.py (isclose)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hcq.frontend.core import Core
+from hcq.frontend.core.base import Core
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
 

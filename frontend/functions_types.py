@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from hcq.checks import shown
-from hcq.frontend.errors import UsageError
+from hcq.frontend.core.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes, promote
 

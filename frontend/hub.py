@@ -3,7 +3,7 @@
 In       an address
 Out      load_state_dict_from_url: the tensors in the file, by name
 Changes  files in get_dir(), ~/.cache/hcq/hub unless HCQ_CACHE_DIR or set_dir says another place
-Next     state/files.py (hcq.load, which reads them without running what is in them)
+Next     io/files.py (hcq.load, which reads them without running what is in them)
 
 Programs of others are not fetched and run: `torch.hub.load` has no counterpart.
 """
@@ -23,8 +23,8 @@ from typing import Any
 
 from hcq import config
 from hcq.errors import UsageError
-from hcq.frontend.state.files import load as load_file
-from hcq.frontend.state.weights import Weights
+from hcq.frontend.io.files import load as load_file
+from hcq.frontend.io.weights import Weights
 from hcq.replaced import replaced
 
 _CHUNK_BYTES = 1 << 20

@@ -3,8 +3,8 @@
 In       Python numbers, lists, bytes, arrays; a device name; a dtype
 Out      `Tensor`, the groups of methods joined into one class, with the ways into memory and back out
 Changes  device memory for data given here; realize() and everything that reads values runs what they need
-Next     core.py, methods/ (the groups), late.py (groups that are imported when they are first used), realize.py,
-         gradient.py (backward)
+Next     core/base.py, ops/ (the groups), ops/late.py (groups that are imported when first used), run/realize.py,
+         grad/gradient.py (backward)
 
     movement    reshape, permute, pad         reduction      sum, max, argmax, cumsum
     indexing    x[...], gather, scatter       product        matmul, einsum
@@ -34,38 +34,40 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend import data as formats
-from hcq.frontend import device as devices
-from hcq.frontend import overdue, sizes, variable, views
-from hcq.frontend.arguments import check_methods
-from hcq.frontend.core import Core, changed, live, watcher
-from hcq.frontend.device import group as group_of
-from hcq.frontend.device import is_group, members
-from hcq.frontend.errors import NotReal, UsageError
-from hcq.frontend.gradient import backward, is_on_the_way
-from hcq.frontend.late import Late
-from hcq.frontend.meeting import BOTH, complex_class
-from hcq.frontend.methods.activation import Activation
-from hcq.frontend.methods.attention import Attention
-from hcq.frontend.methods.conversion import Conversion
-from hcq.frontend.methods.creation import Creation
-from hcq.frontend.methods.elementwise import Elementwise
-from hcq.frontend.methods.functions import Functions
-from hcq.frontend.methods.in_place import InPlace
-from hcq.frontend.methods.indexing import Indexing
-from hcq.frontend.methods.joining import Joining
-from hcq.frontend.methods.loss import Loss
-from hcq.frontend.methods.movement import Movement
-from hcq.frontend.methods.normalisation import Normalisation
-from hcq.frontend.methods.power import Power
-from hcq.frontend.methods.product import Product
-from hcq.frontend.methods.random import Random
-from hcq.frontend.methods.reduction import Reduction
-from hcq.frontend.methods.window import Window
-from hcq.frontend.nodes import constant, constant_element, expanded, scalar_dtype
-from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of, to_read
-from hcq.frontend.storage import Storage
-from hcq.frontend.threads import lock, new_write, without_done
+from hcq.frontend.core import data as formats
+from hcq.frontend.core import device as devices
+from hcq.frontend.core import views
+from hcq.frontend.core.base import Core, changed, live, watcher
+from hcq.frontend.core.device import group as group_of
+from hcq.frontend.core.device import is_group, members
+from hcq.frontend.core.errors import NotReal, UsageError
+from hcq.frontend.core.nodes import constant, constant_element, expanded, scalar_dtype
+from hcq.frontend.core.storage import Storage
+from hcq.frontend.core.threads import lock, new_write, without_done
+from hcq.frontend.grad.gradient import backward, is_on_the_way
+from hcq.frontend.ops.activation import Activation
+from hcq.frontend.ops.arguments import check_methods
+from hcq.frontend.ops.attention import Attention
+from hcq.frontend.ops.conversion import Conversion
+from hcq.frontend.ops.creation import Creation
+from hcq.frontend.ops.elementwise import Elementwise
+from hcq.frontend.ops.functions import Functions
+from hcq.frontend.ops.in_place import InPlace
+from hcq.frontend.ops.indexing import Indexing
+from hcq.frontend.ops.joining import Joining
+from hcq.frontend.ops.late import Late
+from hcq.frontend.ops.loss import Loss
+from hcq.frontend.ops.meeting import BOTH, complex_class
+from hcq.frontend.ops.movement import Movement
+from hcq.frontend.ops.normalisation import Normalisation
+from hcq.frontend.ops.power import Power
+from hcq.frontend.ops.product import Product
+from hcq.frontend.ops.random import Random
+from hcq.frontend.ops.reduction import Reduction
+from hcq.frontend.ops.window import Window
+from hcq.frontend.run import overdue
+from hcq.frontend.run.realize import realize, realize_short, schedule_of, storage_of, to_read
+from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -189,7 +191,7 @@ class Tensor(
 
     def _upload(self, shape: tuple[int, ...], dtype: DType, raw: Any) -> Node:
         if is_group(self.device):
-            from hcq.frontend.sharding.storage import stored
+            from hcq.frontend.devices.sharding.storage import stored
 
             storage = stored(self.device, dtype, shape, raw, f"data {shape}")
         else:
@@ -298,7 +300,7 @@ class Tensor(
         >>> x.device, x.sum(dim=0).tolist()
         ('CPU,CPU:1', [4.0, 6.0])
         """
-        from hcq.frontend.sharding.placement import Placement, split_evenly
+        from hcq.frontend.devices.sharding.placement import Placement, split_evenly
 
         name = group_of(devices)
         place = None if axis is None else self._axis_of("shard", axis)
@@ -389,7 +391,7 @@ class Tensor(
             return self.to(members(self.device)[0])._buffer(call)
         storage = storage_of(to_read(self))
         if storage.buffer is not None and storage.buffer.device.dead:
-            from hcq.frontend.device import check_values
+            from hcq.frontend.core.device import check_values
 
             check_values(call, storage)
         return storage.buffer
@@ -493,7 +495,7 @@ class Tensor(
                 raise ValueError(f"[__array__] a tensor of {what} is copied. Leave out copy=False.")
             array = self.numpy()
         else:
-            from hcq.frontend.exchange import array as shared
+            from hcq.frontend.io.exchange import array as shared
 
             array = shared(self)
         return array if dtype is None else array.astype(dtype, copy=False)
@@ -505,7 +507,7 @@ class Tensor(
 
         Raises  BufferError for a tensor of another device, one that requires a gradient, and dtypes that DLPack lacks
         """
-        from hcq.frontend.exchange import capsule
+        from hcq.frontend.io.exchange import capsule
 
         return capsule(self, max_version, dl_device, copy)
 
@@ -529,7 +531,7 @@ class Tensor(
         """The numbers, computed now; in a recording, which does not know them, what repr says."""
         if watcher() is not None:
             return repr(self)
-        from hcq.frontend.printing import text
+        from hcq.frontend.ops.printing import text
 
         return text(self)
 
@@ -548,7 +550,7 @@ class Tensor(
         return copy.requires_grad_(self._requires_grad)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from hcq.frontend.pickled import reduced
+        from hcq.frontend.io.pickled import reduced
 
         return reduced(self, protocol)
 

@@ -41,16 +41,16 @@ _LAZY = {
     "load_program": "hcq.artefact",
     # the only upward reference of this floor: the tensor layer's names, resolved when first used
     "Tensor": "hcq.frontend.tensor",
-    "Device": "hcq.frontend.device",
-    "Variable": "hcq.frontend.variable",
+    "Device": "hcq.frontend.core.device",
+    "Variable": "hcq.frontend.symbolic.variable",
     "dtypes": "hcq.ir.dtype",
     "jit": "hcq.frontend.jit",
     "save_program": "hcq.frontend.jit",
-    "no_grad": "hcq.frontend.gradient",
+    "no_grad": "hcq.frontend.grad.gradient",
     "autocast": "hcq.frontend.amp.casting",
-    "load": "hcq.frontend.state.files",
-    "save": "hcq.frontend.state.files",
-    "vmap": "hcq.frontend.transforms",
+    "load": "hcq.frontend.io.files",
+    "save": "hcq.frontend.io.files",
+    "vmap": "hcq.frontend.more.transforms",
     "_assert": "hcq.frontend.functions_settings",
 }
 

@@ -4,25 +4,25 @@
 import builtins
 
 from hcq.ir.dtype import DType
-from hcq.frontend.device import Device as Device
+from hcq.frontend.core.device import Device as Device
 from hcq.errors import DeviceFault as DeviceFault
 from hcq.errors import DriverError as DriverError
 from hcq.errors import HcqError as HcqError
 from hcq.frontend.tensor import Tensor as Tensor
 from hcq.errors import UsageError as UsageError
-from hcq.frontend.variable import Variable as Variable
+from hcq.frontend.symbolic.variable import Variable as Variable
 from hcq.errors import WaitTimeout as WaitTimeout
 from hcq.frontend.functions_settings import _assert as _assert
 from hcq.frontend.amp.casting import autocast as autocast
 from hcq.ir.dtype import dtypes as dtypes
 from hcq.frontend.jit import jit as jit
-from hcq.frontend.state.files import load as load
+from hcq.frontend.io.files import load as load
 from hcq.artefact import load_program as load_program
-from hcq.frontend.gradient import no_grad as no_grad
+from hcq.frontend.grad.gradient import no_grad as no_grad
 from hcq.opening import open as open
-from hcq.frontend.state.files import save as save
+from hcq.frontend.io.files import save as save
 from hcq.frontend.jit import save_program as save_program
-from hcq.frontend.transforms import vmap as vmap
+from hcq.frontend.more.transforms import vmap as vmap
 from hcq.frontend.functions import imag as imag
 from hcq.frontend.functions import is_tensor as is_tensor
 from hcq.frontend.functions import real as real
@@ -32,16 +32,16 @@ from hcq.frontend import amp as _amp
 from hcq.frontend import autograd as _autograd
 from hcq.frontend import cuda as _cuda
 from hcq import device as _device
-from hcq.frontend import distributed as _distributed
-from hcq.frontend import distributions as _distributions
+from hcq.frontend.more import distributed as _distributed
+from hcq.frontend.more import distributions as _distributions
 from hcq.frontend import functions_fft as _fft
-from hcq.frontend import transforms as _func
+from hcq.frontend.more import transforms as _func
 from hcq.frontend import functions_fx as _fx
 from hcq.frontend import hub as _hub
 from hcq.frontend import functions_linalg as _linalg
 from hcq.frontend import functions_masked as _masked
 from hcq.frontend import nn as _nn
-from hcq.frontend import onnx as _onnx
+from hcq.frontend.more import onnx as _onnx
 from hcq.frontend.nn import optim as _optim
 from hcq.frontend import functions_random as _random
 from hcq import signal as _signal

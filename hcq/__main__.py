@@ -136,7 +136,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _show_command() -> Any:
     """Of the tensor layer, too."""
-    return importlib.import_module("hcq.frontend.state.command")
+    return importlib.import_module("hcq.frontend.io.command")
 
 
 def _onnx(options: argparse.Namespace) -> int:
@@ -146,7 +146,7 @@ def _onnx(options: argparse.Namespace) -> int:
 
 def _onnx_command() -> Any:
     """Of the tensor layer, too."""
-    return importlib.import_module("hcq.frontend.onnx.command")
+    return importlib.import_module("hcq.frontend.more.onnx.command")
 
 
 def _run_command(asked_for: str) -> Any:
@@ -165,7 +165,7 @@ def _llm(options: argparse.Namespace) -> int:
 
 def _llm_command() -> Any:
     """Of the tensor layer, too."""
-    return importlib.import_module("hcq.frontend.llm.command")
+    return importlib.import_module("hcq.frontend.more.llm.command")
 
 
 def _emulated(options: argparse.Namespace) -> tuple[str, ...]:

@@ -18,13 +18,13 @@ from typing import Any
 MODULES = {
     "nn": "hcq.frontend.nn",
     "optim": "hcq.frontend.nn.optim",
-    "func": "hcq.frontend.transforms",
-    "distributed": "hcq.frontend.distributed",
+    "func": "hcq.frontend.more.transforms",
+    "distributed": "hcq.frontend.more.distributed",
     "linalg": "hcq.frontend.functions_linalg",
     "special": "hcq.frontend.functions_special",
     "masked": "hcq.frontend.functions_masked",
     "random": "hcq.frontend.functions_random",
-    "distributions": "hcq.frontend.distributions",
+    "distributions": "hcq.frontend.more.distributions",
     "fft": "hcq.frontend.functions_fft",
     "signal": "hcq.signal",  # the core's own, which has PyTorch's signal.windows, too
     "utils": "hcq.frontend.utils",
@@ -33,7 +33,7 @@ MODULES = {
     "cuda": "hcq.frontend.cuda",
     "fx": "hcq.frontend.functions_fx",
     "hub": "hcq.frontend.hub",
-    "onnx": "hcq.frontend.onnx",
+    "onnx": "hcq.frontend.more.onnx",
     "testing": "hcq.frontend.functions_testing",
     "accelerator": "hcq.frontend.accelerator",
     "device": "hcq.device",  # the core's own, which is called, too

@@ -3,7 +3,7 @@
 In       a call's name, an argument's name, what was passed
 Out      the argument in its plain form; or a UsageError that names call, argument and what it takes
 Changes  nothing
-Next     queue.py, memory.py, signal.py, device.py (who ask), frontend/arguments.py (the same for tensors)
+Next     queue.py, memory.py, signal.py, device.py (who ask), frontend/ops/arguments.py (the same for tensors)
 
 Hot paths ask here only after a plain type test has failed, so that a right call pays next to nothing.
 """

@@ -551,10 +551,10 @@ class _Called(ModuleType):
     def __call__(self, type: Any, index: int | None = None) -> Any:
         """The name of a device as tensors have it, led to by name, as names of hcq are. Opens the device."""
         name = type if index is None else f"{type}:{index}"
-        return importlib.import_module("hcq.frontend.device").canonical(name)
+        return importlib.import_module("hcq.frontend.core.device").canonical(name)
 
     def __instancecheck__(self, thing: object) -> bool:
-        return isinstance(thing, importlib.import_module("hcq.frontend.device").Word)
+        return isinstance(thing, importlib.import_module("hcq.frontend.core.device").Word)
 
     def __or__(self, other: Any) -> Any:  # in annotations: hcq.device | None
         return Union[str, other]  # noqa: UP007 - of types that are known when it runs

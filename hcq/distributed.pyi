@@ -1,4 +1,4 @@
 # fmt: off
-"""Written by `make docs`: what type checkers see of hcq.frontend.distributed."""
+"""Written by `make docs`: what type checkers see of hcq.frontend.more.distributed."""
 
-from hcq.frontend.distributed import *
+from hcq.frontend.more.distributed import *

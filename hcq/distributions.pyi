@@ -1,4 +1,4 @@
 # fmt: off
-"""Written by `make docs`: what type checkers see of hcq.frontend.distributions."""
+"""Written by `make docs`: what type checkers see of hcq.frontend.more.distributions."""
 
-from hcq.frontend.distributions import *
+from hcq.frontend.more.distributions import *

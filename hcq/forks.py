@@ -3,7 +3,7 @@
 In       `of_helpers`, around work that starts helpers by fork: processes that make bytes, run no kernel, and end
 Out      `makes_helper`, for who would give something up at a fork
 Changes  a mark of this thread
-Next     cpu/arena.py (who keeps its memory), confined.py and frontend/plan.py (whose forks these are)
+Next     cpu/arena.py (who keeps its memory), confined.py and frontend/run/plan.py (whose forks these are)
 
 Hooks of a fork run in the thread that forks, so the mark is a thread's: what another thread forks meanwhile is its own.
 """

@@ -1,4 +1,4 @@
 # fmt: off
-"""Written by `make docs`: what type checkers see of hcq.frontend.transforms."""
+"""Written by `make docs`: what type checkers see of hcq.frontend.more.transforms."""
 
-from hcq.frontend.transforms import *
+from hcq.frontend.more.transforms import *

@@ -3,7 +3,7 @@
 In       an address that the device reaches, and what tells its owner that it is no longer needed
 Out      a Buffer there
 Changes  `Pool.owners` lists the buffer, so that faults and reports know it
-Next     memory.py (buffers that are the device's own), hcq.frontend's exchange.py (arrays of other libraries)
+Next     memory.py (buffers that are the device's own), hcq.frontend's io/exchange.py (arrays of other libraries)
 
 A buffer may be dropped while submitted work uses it, in a destructor, which does not wait. The owner is told at the
 first garbage collection after the work is done; never, where work was abandoned that may still write there.

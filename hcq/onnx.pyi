@@ -1,4 +1,4 @@
 # fmt: off
-"""Written by `make docs`: what type checkers see of hcq.frontend.onnx."""
+"""Written by `make docs`: what type checkers see of hcq.frontend.more.onnx."""
 
-from hcq.frontend.onnx import *
+from hcq.frontend.more.onnx import *

@@ -3,7 +3,7 @@
 In       a path
 Out      a file to write to, beside it
 Changes  the file at the path, in one step, once everything is on disk
-Next     artefact/writing.py, hcq.frontend's state/ and search/store.py (who write), private.py (files of the cache)
+Next     artefact/writing.py, hcq.frontend's io/ and search/store.py (who write), private.py (files of the cache)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       an open file of the safetensors format
 Out      its tensors' names, formats, shapes and places, all checked against the file's size; its further words
 Changes  nothing
-Next     frontend/state/safetensors.py (tensors to and from such files), artefact/file.py (weights beside a program)
+Next     frontend/io/safetensors.py (tensors to and from such files), artefact/file.py (weights beside a program)
 Source   the safetensors format, huggingface.co/docs/safetensors
 
     8 bytes   length of the header, little endian

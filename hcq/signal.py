@@ -190,4 +190,4 @@ def __getattr__(name: str) -> Any:
     """PyTorch's name `hcq.signal.windows` leads from here to the tensor layer, by name, as names of hcq do."""
     if name != "windows":
         raise AttributeError(f"module 'hcq.signal' has no attribute {name!r}")
-    return importlib.import_module("hcq.frontend.fourier.windows")
+    return importlib.import_module("hcq.frontend.more.fourier.windows")

@@ -3,7 +3,7 @@
 In       Chromium and its driver, found by name; a folder for what they keep
 Out      `browser`, a context in which it runs, and `Tab`, which tests look at
 Changes  nothing that stays
-Next     tests/tools/trace/test_page.py, tests/frontend/llm/test_page.py (who look)
+Next     tests/tools/trace/test_page.py, tests/frontend/more/llm/test_page.py (who look)
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 import hcq
 from hcq import Tensor, dtypes, jit, nn
-from hcq.frontend import device as devices
+from hcq.frontend.core import device as devices
 
 
 def found() -> dict[str, Any]:

@@ -107,7 +107,7 @@ def examples() -> Iterator[Any]:
     for name in EXAMPLES:
         is_left_out = name.startswith("hcq.frontend.") and not name.endswith(SOME)
         if not name.startswith(
-            "hcq.frontend.distributed."
+            "hcq.frontend.more.distributed."
         ):  # several ranks, or one: tests/tools/test_surface.py
             yield pytest.param(name, marks=pytest.mark.thorough if is_left_out else ())
 

@@ -86,7 +86,7 @@ def _hcq(function: Callable[..., Any], *arrays: Any) -> Run:
 
 def hcq_wait() -> Callable[[], Any]:
     """What waits for everything submitted to hcq's default device."""
-    from hcq.frontend import device
+    from hcq.frontend.core import device
 
     wait: Callable[[], Any] = device.get(device.default()).synchronize
     return wait

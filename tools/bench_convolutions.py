@@ -2,7 +2,7 @@
 
 In       see bench_cases.py
 Out      cases; `CONVOLUTION_CASES` lists them
-Next     bench_training.py (the list of all), frontend/scheduler/gaps.py (what makes gradients fast)
+Next     bench_training.py (the list of all), frontend/schedule/gaps.py (what makes gradients fast)
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class ConvBackward(Case):
     def hcq(self, inputs: Arrays) -> Run:
         """Both gradients, recorded by our jit."""
         from hcq import Tensor
-        from hcq.frontend.gradient import grad
+        from hcq.frontend.grad.gradient import grad
 
         def backward(x: Any, w: Any, g: Any) -> Any:
             y = x.conv2d(w, stride=self.stride, padding=self.padding)

@@ -4,7 +4,7 @@ In       the devices (default CPU:0 and CPU:1); how many rounds (--rounds), size
 Out      tables: the route of every pair; each collective's time by ring and by tree beside the model's; a data-parallel
          step with the bytes it moves: as it comes, recorded, and with collectives that nothing runs beside
 Changes  nothing
-Next     frontend/collectives/cost.py (the model, whose numbers for real links these tables give), docs/devices.md
+Next     frontend/devices/collectives/cost.py (the model, whose numbers these tables give), docs/devices.md
 
     python tools/bench_devices.py CPU:0 CPU:1
     HCQ_EMULATE=amd:gfx1100,amd:gfx1100 python tools/bench_devices.py AMD:0 AMD:1 --sizes 4096
@@ -28,10 +28,10 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 import numpy as np
 
 from hcq import Tensor, dtypes, jit
-from hcq.frontend import device as devices
 from hcq.frontend import nn
-from hcq.frontend.collectives import cost, links
-from hcq.frontend.collectives.perform import Collective, tally
+from hcq.frontend.core import device as devices
+from hcq.frontend.devices.collectives import cost, links
+from hcq.frontend.devices.collectives.perform import Collective, tally
 from hcq.ir.op import Op
 from hcq.peers import companion, join
 from hcq.signal import Completion

@@ -39,7 +39,7 @@ class _Backward(Case):
     def hcq(self, inputs: Arrays) -> Run:
         """The value again and its gradients, recorded by our jit."""
         from hcq import Tensor
-        from hcq.frontend.gradient import grad
+        from hcq.frontend.grad.gradient import grad
 
         functional = SimpleNamespace(
             layer_norm=Tensor.layer_norm,

@@ -82,7 +82,7 @@ class _LlamaDecode(Case):
         """tokens; w: the weights' numbers in float32; packed: the same as a file has them."""
         import numpy
 
-        from hcq.frontend.state.gguf_writer import Packed
+        from hcq.frontend.io.gguf_writer import Packed
 
         shapes: dict[str, tuple[int, int]] = {"token_embd": (VOCABULARY, WIDTH)}
         norms = ["output_norm"]
@@ -128,8 +128,8 @@ class _LlamaDecode(Case):
         return _llama(F, inputs["w"], inputs["tokens"], (turns[0], turns[1]), attend)[0]
 
     def hcq(self, inputs: Arrays) -> Run:
-        from hcq.frontend.llm.files import open_model
-        from hcq.frontend.llm.session import Session
+        from hcq.frontend.more.llm.files import open_model
+        from hcq.frontend.more.llm.session import Session
 
         with tempfile.TemporaryDirectory(prefix="hcq-bench-") as folder:
             session = Session(open_model(self._written(inputs, folder)).model, KEPT)
@@ -190,7 +190,7 @@ class _LlamaDecode(Case):
 
     def _written(self, inputs: Arrays, folder: str) -> Path:
         """The model as a GGUF file in a folder."""
-        from hcq.frontend.state.gguf_writer import save_gguf
+        from hcq.frontend.io.gguf_writer import save_gguf
 
         path = Path(folder) / "model.gguf"
         save_gguf(inputs["packed"], path, _metadata())

@@ -26,8 +26,8 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 import numpy as np
 
 from hcq import Tensor, jit
-from hcq.frontend import device as devices
 from hcq.frontend import nn
+from hcq.frontend.core import device as devices
 
 BATCH = 64
 

@@ -3,7 +3,7 @@
 In       onnx.backend.test: for each case a model, inputs, and what comes out
 Out      a table on the terminal; docs/conformance-onnx.md with a line for each case that fails, which says why
 Changes  docs/conformance-onnx.md, when all cases were run; the kernels it compiles stay in the disk cache
-Next     frontend/onnx/ (what is tested), conformance.py (PyTorch's operators), docs/onnx.md
+Next     frontend/more/onnx/ (what is tested), conformance.py (PyTorch's operators), docs/onnx.md
 
     python tools/conformance_onnx.py                   all cases, a few processes, and the page
     python tools/conformance_onnx.py --only resize --only test_abs
@@ -129,8 +129,8 @@ def kinds(model: Any) -> set[int]:
 def run_case(case: Any, device: str | None = None) -> tuple[str, str]:
     """(what happened, why)."""
     from hcq.errors import HcqError
-    from hcq.frontend.onnx import OnnxModel
-    from hcq.frontend.onnx.weights import DTYPES, kind_name
+    from hcq.frontend.more.onnx import OnnxModel
+    from hcq.frontend.more.onnx.weights import DTYPES, kind_name
 
     foreign = kinds(case.model) - set(DTYPES) - {0}
     try:
@@ -154,9 +154,9 @@ def ours(value: Any) -> Any:
     """A case's input as we take it."""
     from hcq import Tensor
     from hcq.errors import UsageError
-    from hcq.frontend.onnx import proto, weights
-    from hcq.frontend.onnx.values import put
-    from hcq.frontend.onnx.wire import Damaged
+    from hcq.frontend.more.onnx import proto, weights
+    from hcq.frontend.more.onnx.values import put
+    from hcq.frontend.more.onnx.wire import Damaged
 
     if value is None:
         return None
@@ -260,11 +260,11 @@ def page(results: list[dict[str, Any]], device: str, version: str) -> str:
     lines = [
         "# Conformance to ONNX",
         "",
-        "Written by `make conformance`; change tools/conformance_onnx.py or frontend/onnx/, not this page.",
+        "Written by `make conformance`; change tools/conformance_onnx.py or frontend/more/onnx/, not this page.",
         "",
         f"The package onnx {version} generates a test for each form of each operator: a model of one node, or of the",
         "operator's definition by others (`..._expanded`), inputs, and what should come out. Each is loaded and run by",
-        f"`hcq.frontend.onnx` on {device}. Results have the case's tolerance (usually 0.001 of the value), and no",
+        f"`hcq.frontend.more.onnx` on {device}. Results have the case's tolerance (usually 0.001 of the value), and no",
         "less than two units in the last place of 16-bit and 8-bit floats. Of random operators shapes and dtypes are",
         "compared. A case of dtypes that hcq lacks (strings, integers of 2 and 4 bits, further 8-bit floats, complex",
         "numbers) is refused when it is loaded, and counted apart. The package's folders also have models that were",

@@ -1,9 +1,9 @@
 """Stub pages: for type checkers, the methods that are made of other methods, with the arguments of those (`make docs`).
 
 In       the groups whose methods are made when they are asked for
-Out      frontend/methods/in_place.pyi, frontend/methods/synonyms.pyi
+Out      frontend/ops/in_place.pyi, frontend/ops/synonyms.pyi
 Changes  nothing
-Next     pages.py (writes and checks them), frontend/forwarded.py (how such methods are made)
+Next     pages.py (writes and checks them), frontend/ops/forwarded.py (how such methods are made)
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 IMPORTS = (
     ("collections.abc", ("Callable", "Sequence")), ("typing", ("Any",)), ("typing_extensions", ("Self",)),
-    ("hcq.frontend.core", ("Core",)), ("hcq.frontend.methods.base", ("Axes", "Methods")),
-    ("hcq.frontend.variable", ("Bound",)),
+    ("hcq.frontend.core.base", ("Core",)), ("hcq.frontend.ops.base", ("Axes", "Methods")),
+    ("hcq.frontend.symbolic.variable", ("Bound",)),
     ("hcq.ir.dtype", ("DType", "Scalar")),
 )  # fmt: skip
 LONG = 120  # characters of a line, after which the linter is told to let it be
@@ -24,11 +24,11 @@ LONG = 120  # characters of a line, after which the linter is told to let it be
 
 def pages(docs: Path) -> dict[str, str]:
     """File name -> text."""
-    from hcq.frontend.methods.in_place import InPlace
-    from hcq.frontend.methods.synonyms import Synonyms
+    from hcq.frontend.ops.in_place import InPlace
+    from hcq.frontend.ops.synonyms import Synonyms
 
     return {
-        f"../frontend/methods/{group.__module__.rpartition('.')[2]}.pyi": _stub(group)
+        f"../frontend/ops/{group.__module__.rpartition('.')[2]}.pyi": _stub(group)
         for group in (InPlace, Synonyms)
     }
 

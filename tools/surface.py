@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import hcq
-from hcq.frontend.other_names import OTHER_NAMES
+from hcq.frontend.ops.other_names import OTHER_NAMES
 
 # a place that names are reached in -> where they are written, as what is only imported there is not counted
 PLACES: dict[str, tuple[str, ...]] = {
@@ -39,16 +39,16 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.optim.swa_utils.AveragedModel": ("hcq.frontend.nn.optim.swa_utils",),
     "hcq.nn.Embedding": ("hcq.frontend.nn.layers.embedding",),
     "hcq.nn.Transformer": ("hcq.frontend.nn.layers.transformer",),
-    "hcq.Variable": ("hcq.frontend.variable",),
+    "hcq.Variable": ("hcq.frontend.symbolic.variable",),
     "hcq.dtypes": ("hcq.ir.dtype",),
     "hcq.frontend.jit.function.Jit": ("hcq.frontend.jit.",),
-    "hcq.frontend.onnx.OnnxModel": ("hcq.frontend.onnx.",),
-    "hcq.distributed.DataParallel": ("hcq.frontend.distributed.",),
-    "hcq.distributed.Pipeline": ("hcq.frontend.distributed.",),
-    "hcq.distributed.Group": ("hcq.frontend.distributed.",),
-    "hcq.nn": ("hcq.frontend.nn.", "hcq.frontend.state."),
-    "hcq.nn.functional": ("hcq.frontend.nn.", "hcq.frontend.methods."),
-    "hcq.nn.init": ("hcq.frontend.nn.init", "hcq.nn.init", "hcq.frontend.methods.initial"),
+    "hcq.frontend.more.onnx.OnnxModel": ("hcq.frontend.more.onnx.",),
+    "hcq.distributed.DataParallel": ("hcq.frontend.more.distributed.",),
+    "hcq.distributed.Pipeline": ("hcq.frontend.more.distributed.",),
+    "hcq.distributed.Group": ("hcq.frontend.more.distributed.",),
+    "hcq.nn": ("hcq.frontend.nn.", "hcq.frontend.io."),
+    "hcq.nn.functional": ("hcq.frontend.nn.", "hcq.frontend.ops."),
+    "hcq.nn.init": ("hcq.frontend.nn.init", "hcq.nn.init", "hcq.frontend.ops.initial"),
     "hcq.nn.utils": ("hcq.frontend.nn.utils",),
     "hcq.nn.utils.rnn": ("hcq.frontend.nn.utils.rnn",),
     "hcq.nn.utils.parametrize": ("hcq.frontend.nn.utils.parametrize",),
@@ -57,19 +57,19 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.optim": ("hcq.frontend.nn.optim",),
     "hcq.optim.lr_scheduler": ("hcq.frontend.nn.optim.",),
     "hcq.optim.swa_utils": ("hcq.frontend.nn.optim.swa_utils",),
-    "hcq.func": ("hcq.frontend.transforms",),
-    "hcq.linalg": ("hcq.frontend.functions_linalg", "hcq.frontend.linalg."),
-    "hcq.special": ("hcq.frontend.functions_special", "hcq.frontend.methods."),
+    "hcq.func": ("hcq.frontend.more.transforms",),
+    "hcq.linalg": ("hcq.frontend.functions_linalg", "hcq.frontend.more.linalg."),
+    "hcq.special": ("hcq.frontend.functions_special", "hcq.frontend.ops."),
     "hcq.fft": ("hcq.frontend.functions_fft",),
     "hcq.random": ("hcq.frontend.functions_random",),
-    "hcq.distributions": ("hcq.frontend.distributions",),
+    "hcq.distributions": ("hcq.frontend.more.distributions",),
     "hcq.masked": ("hcq.frontend.functions_masked",),
     "hcq.amp": ("hcq.frontend.amp",),
     "hcq.utils": ("hcq.frontend.utils",),
     "hcq.utils.data": ("hcq.frontend.utils",),
     "hcq.utils.checkpoint": ("hcq.frontend.utils",),
-    "hcq.signal.windows": ("hcq.frontend.fourier.windows",),
-    "hcq.distributed": ("hcq.frontend.distributed",),
+    "hcq.signal.windows": ("hcq.frontend.more.fourier.windows",),
+    "hcq.distributed": ("hcq.frontend.more.distributed",),
     "hcq.fx": ("hcq.frontend.functions_fx",),
     "hcq.hub": ("hcq.frontend.hub",),
     "hcq.testing": ("hcq.frontend.functions_testing",),
@@ -78,10 +78,10 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.cuda": ("hcq.frontend.cuda",),
     "hcq.cuda.amp": ("hcq.frontend.cuda",),
     "hcq.accelerator": ("hcq.frontend.accelerator",),
-    "hcq.device": ("hcq.frontend.device",),
+    "hcq.device": ("hcq.frontend.core.device",),
     "hcq.jit": ("hcq.frontend.jit.scripting",),
     "hcq.nn.attention": ("hcq.frontend.nn.attention",),
-    "hcq.onnx": ("hcq.frontend.onnx",),
+    "hcq.onnx": ("hcq.frontend.more.onnx",),
 }
 # methods that a class calls itself, for its subclasses to write
 FOR_SUBCLASSES = set(
@@ -206,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_all(names: Sequence[Name]) -> int:
     """Run the examples of names, print what differs and how many ran. Returns 1 when something differs."""
     shown = [name for name in names if ">>>" in name.doc]
-    ranks = [name for name in shown if name.module.startswith("hcq.frontend.distributed")]
+    ranks = [name for name in shown if name.module.startswith("hcq.frontend.more.distributed")]
     alone = [name for name in shown if name not in ranks]
     if ranks and importlib.util.find_spec("mpi4py") is None:
         print(f"{len(ranks)} examples of hcq.distributed are left out: they need mpi4py (make mpi)")
@@ -234,7 +234,7 @@ def _module(name: str) -> Any:
 
 
 def _is_derived(name: str) -> bool:
-    in_place: Any = importlib.import_module("hcq.frontend.methods.in_place")  # its stub has no tables
+    in_place: Any = importlib.import_module("hcq.frontend.ops.in_place")  # its stub has no tables
     return name in OTHER_NAMES or (name.endswith("_") and name[:-1] in (*in_place.NAMES, *in_place.VIEWS))
 
 

@@ -2,7 +2,7 @@
 
 In       a scalar of 8 bits; a product of such a number and another, wanted in every lane
 Out      the lines that compute them
-Next     llvm.py, llvm_arithmetic.py (who ask); ../../frontend/state/dequantise_k.py (scales of blocks are such bytes)
+Next     llvm.py, llvm_arithmetic.py (who ask); ../../frontend/io/dequantise_k.py (scales of blocks are such bytes)
 Source   Intel Optimization Reference Manual: ports of CVTSI2SS and VBROADCASTSS, with and without an operand in memory
 
 A conversion and a broadcast between registers take the two units that 512-bit arithmetic has; loads take others, and a

@@ -2,7 +2,7 @@
 
 In       (batch, n, n), zero below the diagonal: of A only the upper half is looked at
 Out      (batch, n + 1, n): U; in the last row first the info: 0, or the number of the first minor that is not positive
-Next     writer.py (the words), frontend/linalg/factors.py (who asks for it)
+Next     writer.py (the words), frontend/more/linalg/factors.py (who asks for it)
 
 Row by row: row j of A less what the rows above have to do with it, divided by the root of its first element. Columns
 are independent within a row, so they run side by side, and sums stay in registers.

@@ -2,7 +2,7 @@
 
 In       what schur.py stores
 Out      (batch, 2 * n * n + 2 * n): X, real parts and imaginary ones; T's diagonal, likewise
-Next     frontend/linalg/eigen.py (who asks for it), pairs.py (complex numbers)
+Next     frontend/more/linalg/eigen.py (who asks for it), pairs.py (complex numbers)
 
 Row by row from the last; the columns are independent. On its diagonal X has a small number instead of one, so that
 vectors of eigenvalues that nearly agree stay in range. Where two do agree, their difference is taken for a rounding

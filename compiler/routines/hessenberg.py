@@ -2,7 +2,7 @@
 
 In       real parts (batch, n, n), imaginary parts (batch, n, n)
 Out      (batch, 4 * n * n + 2 * n): H, real parts and imaginary ones; W, which is unitary, likewise; room to work in
-Next     schur.py (which goes on from here), frontend/linalg/eigen.py (who asks for it), pairs.py (complex numbers)
+Next     schur.py (which goes on from here), frontend/more/linalg/eigen.py (who asks for it), pairs.py (complex numbers)
 
 Step j has a reflection, I - tau * v @ v^H, take column j to a real number on the second diagonal and to zero below;
 it is applied to H from both sides, and to W from the left. Of a Hermitian matrix H is real, with three diagonals.

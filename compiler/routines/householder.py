@@ -3,7 +3,7 @@
 In       (batch, m, n)
 Out      (batch, m * n + k + m), k = min(m, n): R, and below it the vectors of the reflections, less their leading ones;
          their factors tau; room to work in
-Next     frontend/linalg/orthogonal.py (who asks for it)
+Next     frontend/more/linalg/orthogonal.py (who asks for it)
 
 Column by column: the reflection I - tau * v @ v.T that takes what is below the diagonal to zero, then what it does to
 the columns behind, each of which is on its own.

@@ -2,7 +2,7 @@
 
 In       W (batch, n, m), and V (batch, n, k), whose rows are rotated alike
 Out      (batch, n * m + n * k + 2 * n): W and V rotated; the lengths of W's rows; their order, from the longest
-Next     frontend/linalg/spectra.py (who asks for it), writer.py (the words)
+Next     frontend/more/linalg/spectra.py (who asks for it), writer.py (the words)
 Source   Hestenes' one-sided Jacobi method: relative precision also of small singular values
 
 All pairs in order, sweep after sweep, until a sweep rotates none. A column stays with its vector or thread, so

@@ -3,7 +3,7 @@
 In       W (batch, n, m), real parts and imaginary ones
 Out      (batch, 2 * n * m + 2 * n * n + 2 * n): W rotated, and V, which was the unit matrix, rotated alike, both real
          parts and imaginary ones; the lengths of W's rows; their order, from the longest
-Next     jacobi.py (the same of real rows), frontend/linalg/unitary.py (who asks for it), pairs.py (complex numbers)
+Next     jacobi.py (the same of real rows), more/linalg/unitary.py (who asks), pairs.py (complex numbers)
 
 Two rows' product has a phase: the second row is turned by it, and then both are rotated as real ones are.
 """

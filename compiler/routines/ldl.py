@@ -3,7 +3,7 @@
 In       (batch, n, n), symmetric
 Out      (batch, n * n + n + 1): L below the diagonal blocks of D; LAPACK's pivots: from 1 the row that row k was
          exchanged with, both rows of a block of two minus that; the info: 0, or the number of a block of zeros
-Next     ldl_solve.py (who uses it), frontend/linalg/indefinite.py (who asks for it)
+Next     ldl_solve.py (who uses it), frontend/more/linalg/indefinite.py (who asks for it)
 Source   Bunch and Kaufman's partial pivoting, as LAPACK's sytf2 has it
 
 Rows and columns are exchanged in what is left of the matrix, which is whole, both halves. Columns of L that were found

@@ -3,7 +3,7 @@
 In       (batch, m, n); a switch: 0 leaves the rows where they are
 Out      (batch, m * n + m + k + 1), k = min(m, n): L below the diagonal and U; which row of A each row is; LAPACK's
          pivots, from 1; the info: 0, or the number of the first pivot that is zero
-Next     writer.py (the words), frontend/linalg/factors.py (who asks for it)
+Next     writer.py (the words), frontend/more/linalg/factors.py (who asks for it)
 
 Panel by panel of a few columns. In a panel column by column: find the pivot, exchange two rows, divide the column by
 the pivot, subtract multiples of the row from all rows below. Then the columns behind the panel, each on its own, get

@@ -3,7 +3,7 @@
 In       (batch, 2 * n): the diagonal, and what is beside it, of which the last element counts for nothing
 Out      (batch, n * n + 5 * n + 2): eigenvectors as rows; eigenvalues; the order from the least to the greatest; room
          to work in. Without vectors the first n * n elements are missing
-Next     tridiagonal.py (where such matrices come from), frontend/linalg/spectra.py (who asks for it)
+Next     tridiagonal.py (where such matrices come from), frontend/more/linalg/spectra.py (who asks for it)
 Source   EISPACK, imtql2: Wilkinson's shift, and plane rotations that chase what it brings in from bottom to top
 
 Rotations of a sweep are found one after the other, by one thread, and written down. Then they are applied to the

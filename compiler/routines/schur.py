@@ -3,7 +3,7 @@
 In       what hessenberg.py stores
 Out      (batch, 4 * n * n + 3 * n + 5): T, real parts and imaginary ones; W, likewise; room to work in, and last the
          info: 0, or the number of eigenvalues that were not found
-Next     eigenvectors.py (of T), frontend/linalg/eigen.py (who asks for it), pairs.py (complex numbers)
+Next     eigenvectors.py (of T), frontend/more/linalg/eigen.py (who asks for it), pairs.py (complex numbers)
 Source   The QR iteration with Wilkinson's shift, one at a time, as in EISPACK's comqr2
 
 A sweep turns pairs of rows, one after the other, so that what is below the diagonal is zero, and writes the rotations

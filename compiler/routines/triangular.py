@@ -2,7 +2,7 @@
 
 In       L (batch, n, n), of which the other half is not looked at, and B (batch, n, k)
 Out      X (batch, n, k)
-Next     writer.py (the words), frontend/linalg/factors.py (who asks for it)
+Next     writer.py (the words), frontend/more/linalg/factors.py (who asks for it)
 
 The columns of B have nothing to do with each other: each group solves for some of them, each vector or thread for
 others of these, with sums in registers and no waiting.

@@ -3,7 +3,7 @@
 In       (batch, n, n), symmetric
 Out      (batch, n * n + 5 * n): the vectors of the reflections as rows, ones and zeros included; T's diagonal; what is
          beside it, and a zero; the reflections' factors tau; room to work in
-Next     ql.py (eigenvalues of T), householder.py (the reflection), frontend/linalg/spectra.py (who asks for it)
+Next     ql.py (eigenvalues of T), householder.py (the reflection), frontend/more/linalg/spectra.py (who asks for it)
 
 Step j takes row and column j to three elements. The other rows and columns get a reflection from both sides, which is
 A - v @ w.T - w @ v.T.

@@ -3,7 +3,7 @@
 In       a kind of device, a dtype
 Out      `autocast`, for `with` and as a decorator
 Changes  the mode of the thread
-Next     ../methods/base.py (narrowed: who asks), scaler.py
+Next     ops/base.py (narrowed: who asks), scaler.py
 Source   Micikevicius et al. 2018
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend import device as devices
-from hcq.frontend.core import drop_default_mode, mode_of_thread
+from hcq.frontend.core import device as devices
+from hcq.frontend.core.base import drop_default_mode, mode_of_thread
 from hcq.ir.dtype import DType, dtypes
 
 GPUS = ("AMD", "NV", "METAL")

@@ -15,7 +15,7 @@ from typing import Any
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.amp.casting import autocast
-from hcq.frontend.core import autocast_dtype
+from hcq.frontend.core.base import autocast_dtype
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
 

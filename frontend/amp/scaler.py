@@ -16,10 +16,10 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend.core import changed, watcher
+from hcq.frontend.core.base import changed, watcher
 from hcq.frontend.nn.constant import constant
 from hcq.frontend.nn.optim.optimizer import Optimizer
-from hcq.frontend.realize import realize
+from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

@@ -3,7 +3,7 @@
 In       tensors; a class with forward and backward
 Out      grad, backward, Function, Variable, functional, gradcheck; the modes
 Changes  backward: `.grad` of leaves
-Next     custom.py (Function), functional.py, checking.py (gradcheck), ../gradient.py (how gradients are found)
+Next     custom.py (Function), functional.py, checking.py (gradcheck), grad/gradient.py (how gradients are found)
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from hcq.frontend.autograd import functional as functional
 from hcq.frontend.autograd.checking import gradcheck as gradcheck
 from hcq.frontend.autograd.custom import Function as Function
 from hcq.frontend.autograd.custom import once_differentiable as once_differentiable
-from hcq.frontend.core import Core
+from hcq.frontend.core.base import Core
 from hcq.frontend.functions_modes import enable_grad as enable_grad
 from hcq.frontend.functions_modes import inference_mode as inference_mode
 from hcq.frontend.functions_modes import set_grad_enabled as set_grad_enabled
-from hcq.frontend.gradient import grad as grad
-from hcq.frontend.gradient import no_grad as no_grad
+from hcq.frontend.grad.gradient import grad as grad
+from hcq.frontend.grad.gradient import no_grad as no_grad
 from hcq.frontend.tensor import Tensor
 
 

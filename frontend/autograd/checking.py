@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.frontend.core import Core
-from hcq.frontend.gradient import grad
+from hcq.frontend.core.base import Core
+from hcq.frontend.grad.gradient import grad
 from hcq.frontend.tensor import Tensor
 
 

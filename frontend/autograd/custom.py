@@ -3,7 +3,7 @@
 In       a class with forward(ctx, ...) and backward(ctx, ...), and tensors
 Out      what forward computes; gradients pass it by backward alone, not through the steps of forward
 Changes  nothing; backward is called when a gradient is asked for, and what it computes is lazy, too
-Next     ../function.py (the node that has rules of its own), ../nn/hooks.py (which joins several gradients alike)
+Next     grad/function.py (the node that has rules of its own), ../nn/hooks.py (which joins several gradients alike)
 
 Several outputs are joined into one, so that backward is called once with the gradients of all of them.
 """
@@ -17,10 +17,10 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend import function
-from hcq.frontend.core import Core
+from hcq.frontend.core.base import Core
 from hcq.frontend.functions_modes import is_grad_enabled
-from hcq.frontend.gradient import is_on_the_way, no_grad
+from hcq.frontend.grad import function
+from hcq.frontend.grad.gradient import is_on_the_way, no_grad
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import promote
 from hcq.ir.node import Node

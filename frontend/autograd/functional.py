@@ -3,7 +3,7 @@
 In       a function of tensors, and these
 Out      jacobian, hessian, vjp, jvp, hvp, vhp: what hcq.func computes, with the arguments of this older interface
 Changes  nothing
-Next     ../transforms/ (hcq.func)
+Next     more/transforms/ (hcq.func)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hcq.frontend import transforms
+from hcq.frontend.more import transforms
 from hcq.frontend.tensor import Tensor
 
 Inputs = Any  # a tensor, or a tuple of them

@@ -14,11 +14,11 @@ from __future__ import annotations
 import importlib
 from typing import Any, NamedTuple
 
-from hcq.frontend import device as devices
 from hcq.frontend.amp import GradScaler as GradScaler
-from hcq.frontend.device import Word
+from hcq.frontend.core import device as devices
+from hcq.frontend.core.device import Word
+from hcq.frontend.core.errors import UsageError
 from hcq.frontend.device_words import gpu, is_here
-from hcq.frontend.errors import UsageError
 
 OutOfMemoryError = MemoryError
 _TENSORS = (

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.frontend import device as devices
-from hcq.frontend import varying_numbers, views
-from hcq.frontend.conditions import Condition
-from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
+from hcq.frontend.core import device as devices
+from hcq.frontend.core import views
+from hcq.frontend.core.base import Core, drop_default_mode, live, mode_of_thread
+from hcq.frontend.core.storage import Storage
 from hcq.frontend.jit.delivery import deliver
 from hcq.frontend.jit.overwritten import Writing, give, hand_back, keep_others, refuse_shared
 from hcq.frontend.jit.pytree import (
@@ -41,12 +41,13 @@ from hcq.frontend.jit.pytree import (
 from hcq.frontend.jit.record import CallRecord, External, Family, Move, Role, Run, Slot, State, Template
 from hcq.frontend.jit.references import IN_A_TUPLE, references_to
 from hcq.frontend.jit.stand_ins import StandIn, stand_ins
-from hcq.frontend.plan import Plan
-from hcq.frontend.realize import Recorder, give_memory, realize, unwatched
-from hcq.frontend.scheduler.structure import Structure
-from hcq.frontend.storage import Storage
+from hcq.frontend.run import varying_numbers
+from hcq.frontend.run.plan import Plan
+from hcq.frontend.run.realize import Recorder, give_memory, realize, unwatched
+from hcq.frontend.schedule.structure import Structure
+from hcq.frontend.symbolic.conditions import Condition
+from hcq.frontend.symbolic.variable import Bound
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.variable import Bound
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 

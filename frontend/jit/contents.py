@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
-from hcq.frontend.core import Core, changes
+from hcq.frontend.core.base import Core, changes
 from hcq.frontend.jit.closure import EMPTY, OURS, PLAIN
 
 MOST_ENTRIES = 1000  # of a container: of a longer one, only its length is looked at

@@ -3,7 +3,7 @@
 In       arguments, some of whose tensors have a bound variable in their shape
 Out      the same arguments with a `Cut` for each of those; a function that cuts them again and calls another
 Changes  computes such tensors, if they are lazy
-Next     function.py (who records that function), variable.py (bound variables), docs/symbolic.md
+Next     function.py (who records that function), symbolic/variable.py (bound variables), docs/symbolic.md
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hcq.frontend import sizes
 from hcq.frontend.jit.pytree import mapped
+from hcq.frontend.symbolic import sizes
+from hcq.frontend.symbolic.variable import Bound, bound_of
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.variable import Bound, bound_of
 
 
 class Cut(NamedTuple):

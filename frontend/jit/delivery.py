@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hcq.frontend import views
-from hcq.frontend.core import live
+from hcq.frontend.core import views
+from hcq.frontend.core.base import live
+from hcq.frontend.core.nodes import reshaped
+from hcq.frontend.core.storage import Storage
 from hcq.frontend.jit.overwritten import give, hand_back
 from hcq.frontend.jit.pytree import Argument, Gradient, New, Ref, Same, filled
 from hcq.frontend.jit.record import CallRecord, Family, Role
-from hcq.frontend.nodes import reshaped
-from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
 
 

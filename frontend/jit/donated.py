@@ -15,11 +15,12 @@ from typing import Any, ClassVar, NoReturn
 from hcq import callsite
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend import core, views
-from hcq.frontend.core import Core, live
+from hcq.frontend.core import base as core
+from hcq.frontend.core import views
+from hcq.frontend.core.base import Core, live
+from hcq.frontend.core.storage import Storage, next_write
 from hcq.frontend.jit.overwritten import Writing, keep_others, refuse_shared
 from hcq.frontend.jit.pytree import mapped
-from hcq.frontend.storage import Storage, next_write
 from hcq.frontend.tensor import Tensor
 from hcq.ir.op import Op
 from hcq.lent import Lender

@@ -27,10 +27,12 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from hcq.errors import UsageError
-from hcq.frontend import device as devices
-from hcq.frontend.core import thread_modes, transforms, watcher
-from hcq.frontend.data import MAX_DEPTH
-from hcq.frontend.errors import NotReal
+from hcq.frontend.core import device as devices
+from hcq.frontend.core.base import thread_modes, transforms, watcher
+from hcq.frontend.core.data import MAX_DEPTH
+from hcq.frontend.core.errors import NotReal
+from hcq.frontend.core.storage import Storage
+from hcq.frontend.core.threads import lock
 from hcq.frontend.jit.capture import capture, settle
 from hcq.frontend.jit.closure import Closure
 from hcq.frontend.jit.contents import Contents
@@ -38,11 +40,9 @@ from hcq.frontend.jit.cut import has_cut, of_cuts, taken_apart
 from hcq.frontend.jit.group_replay import GroupRecording
 from hcq.frontend.jit.record import CallRecord
 from hcq.frontend.jit.replay import Recording
-from hcq.frontend.realize import realize, storage_of
-from hcq.frontend.storage import Storage
+from hcq.frontend.run.realize import realize, storage_of
+from hcq.frontend.symbolic.variable import Bound, Leaf
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.threads import lock
-from hcq.frontend.variable import Bound, Leaf
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 In       a CallRecord whose plans are of one group of devices
 Out      as a `Recording`
 Changes  as a `Recording`
-Next     replay.py (everything that is not special to groups), ../sharding/plan.py (what is recorded here),
+Next     replay.py (everything that is not special to groups), devices/sharding/plan.py (what is recorded here),
          hcq/ensemble.py (graphs that wait for each other)
 
 Kernels go into a graph for each device, collectives into a graph for its companion, and marks keep their order. What a
@@ -18,15 +18,15 @@ from typing import Any
 from hcq import spans
 from hcq.ensemble import Ensemble
 from hcq.errors import UsageError
-from hcq.frontend import overdue
-from hcq.frontend.collectives import kernels
-from hcq.frontend.collectives.recorded import Transport, record
-from hcq.frontend.collectives.staged import Staging
+from hcq.frontend.core.storage import Storage
+from hcq.frontend.devices.collectives import kernels
+from hcq.frontend.devices.collectives.recorded import Transport, record
+from hcq.frontend.devices.collectives.staged import Staging
+from hcq.frontend.devices.sharding.plan import Bucket, Compute, GroupPlan, Part
+from hcq.frontend.devices.sharding.storage import GroupBuffer
 from hcq.frontend.jit.record import Role, Run
 from hcq.frontend.jit.replay import Recording
-from hcq.frontend.sharding.plan import Bucket, Compute, GroupPlan, Part
-from hcq.frontend.sharding.storage import GroupBuffer
-from hcq.frontend.storage import Storage
+from hcq.frontend.run import overdue
 from hcq.graph import Symbol
 from hcq.peers import companion
 from hcq.track import Track, Tracks

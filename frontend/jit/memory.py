@@ -3,7 +3,7 @@
 In       the runs of a call, and what of that which they make is kept
 Out      Planned: for each value the number of its memory, and how large each memory is
 Changes  nothing
-Next     ../memory_plan.py (who may share), replay.py and saving.py (who allocate it, or write it into a file)
+Next     run/memory_plan.py (who may share), replay.py and saving.py (who allocate it, or write it into a file)
 
 What a call makes is left to whoever called it, or is the gradient of a parameter, or nobody sees it once the call is
 over. That last kind lives from the launch that makes it to the last one that reads it, in whichever plan, and so do
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from hcq.dependences import Dependences, Use
 from hcq.frontend.jit.record import Role, Run
-from hcq.frontend.memory_plan import share
+from hcq.frontend.run.memory_plan import share
 
 
 class Planned(NamedTuple):

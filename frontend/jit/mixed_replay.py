@@ -5,7 +5,7 @@ In       a CallRecord whose plans are of single devices, and its moves
 Out      as a `Recording`
 Changes  as a `Recording`
 Next     replay.py (everything that is not special to several devices), group_replay.py (devices that compute together),
-         ../collectives/staged.py (moves through memory of the host), hcq/ensemble.py (graphs that wait for each other)
+         devices/collectives/staged.py (moves through memory of the host), hcq/ensemble.py (graphs that wait)
 
 Each device has a graph. A move is a command of who receives it, which comes after what makes the values there; the
 device that they are from goes on meanwhile, until it writes again what is moved, or the call ends. Arguments and
@@ -18,14 +18,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hcq.ensemble import Ensemble
-from hcq.frontend import device as devices
-from hcq.frontend import overdue
-from hcq.frontend.collectives import kernels
-from hcq.frontend.collectives.links import route
-from hcq.frontend.collectives.staged import Staging, copy_staged
+from hcq.frontend.core import device as devices
+from hcq.frontend.core.storage import Storage
+from hcq.frontend.devices.collectives import kernels
+from hcq.frontend.devices.collectives.links import route
+from hcq.frontend.devices.collectives.staged import Staging, copy_staged
 from hcq.frontend.jit.record import Move, Role, Run
 from hcq.frontend.jit.replay import Recording
-from hcq.frontend.storage import Storage
+from hcq.frontend.run import overdue
 from hcq.graph import Symbol
 from hcq.track import Mark, Track, Tracks
 

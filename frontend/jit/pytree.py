@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
+from hcq.frontend.symbolic.variable import Bound
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.variable import Bound
 
 Ref = weakref.ref[Any]
 PLAIN = (type(None), bool, int, float, complex, str, bytes)

@@ -6,9 +6,9 @@ Changes  what the call changes: tensors outside that it writes to, `.grad`, tens
 Next     capture.py (what is known of a call), hcq/graph.py (how a recording is replayed), function.py (who decides)
 
 A recording is of things as they were: the tensors that were read mean the memory they meant, modules are in their mode.
-Before each replay this is asked again, cheaply: as long as the clock of changes (core.py) stands, nothing has changed.
+Before each replay this is asked again, cheaply: as long as the clock of changes (core/base.py) stands, nothing changed.
 What a replay leaves is in new memory, so that what earlier calls left stays; what it writes in place is first read by
-those who still mean the old values, as realize.py does it for a call.
+those who still mean the old values, as run/realize.py does it for a call.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from typing import Any
 
 from hcq import config
 from hcq.errors import UsageError
-from hcq.frontend import core, overdue
-from hcq.frontend import device as devices
-from hcq.frontend.core import live
+from hcq.frontend.core import base as core
+from hcq.frontend.core import device as devices
+from hcq.frontend.core.base import live
+from hcq.frontend.core.storage import REPLAYED, Storage, next_write
+from hcq.frontend.core.views import core_of
 from hcq.frontend.jit.capture import copied
 from hcq.frontend.jit.delivery import deliver
 from hcq.frontend.jit.memory import Planned, plan_memory
@@ -30,10 +32,9 @@ from hcq.frontend.jit.overwritten import keep_others, refuse_shared
 from hcq.frontend.jit.pytree import New, numbers_in, tensors_in
 from hcq.frontend.jit.record import CallRecord, Role
 from hcq.frontend.jit.references import IN_A_TUPLE
-from hcq.frontend.realize import compute_readers, give_memory, readers, realize, storage_of
-from hcq.frontend.storage import REPLAYED, Storage, next_write
+from hcq.frontend.run import overdue
+from hcq.frontend.run.realize import compute_readers, give_memory, readers, realize, storage_of
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.views import core_of
 from hcq.graph import Symbol
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const

@@ -34,22 +34,22 @@ from hcq.artefact.file import (
 from hcq.artefact.program import carried_of
 from hcq.artefact.writing import Blob, write
 from hcq.errors import UsageError
-from hcq.frontend import device as devices
-from hcq.frontend import names as tensor_names
-from hcq.frontend.conditions import Condition
-from hcq.frontend.device import toolchain
+from hcq.frontend.core import device as devices
+from hcq.frontend.core import names as tensor_names
+from hcq.frontend.core.device import toolchain
+from hcq.frontend.core.storage import Storage
+from hcq.frontend.core.threads import lock
 from hcq.frontend.jit.capture import settle
 from hcq.frontend.jit.function import Jit
 from hcq.frontend.jit.pytree import Argument, New, Same
 from hcq.frontend.jit.record import Role
 from hcq.frontend.jit.replay import Recording
-from hcq.frontend.plan import Plan, plan_for
-from hcq.frontend.realize import storage_of
-from hcq.frontend.scheduler.structure import structure_of
-from hcq.frontend.storage import Storage
+from hcq.frontend.run.plan import Plan, plan_for
+from hcq.frontend.run.realize import storage_of
+from hcq.frontend.schedule.structure import structure_of
+from hcq.frontend.symbolic.conditions import Condition
+from hcq.frontend.symbolic.variable import MOST, Bound
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.threads import lock
-from hcq.frontend.variable import MOST, Bound
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op

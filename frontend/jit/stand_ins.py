@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hcq.frontend.core import live
+from hcq.frontend.core.base import live
+from hcq.frontend.core.storage import Storage
 from hcq.frontend.jit.pytree import Ref, mapped
-from hcq.frontend.storage import Storage
+from hcq.frontend.symbolic.variable import Bound, Leaf
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.variable import Bound, Leaf
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 

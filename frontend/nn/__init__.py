@@ -12,8 +12,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.arguments import check_methods
-from hcq.frontend.late import Unknown
+from hcq.frontend.io.safetensors import load_file, save_file
 from hcq.frontend.nn import functional, init, optim, utils
 from hcq.frontend.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from hcq.frontend.nn.layers.activation import (
@@ -169,7 +168,8 @@ from hcq.frontend.nn.losses import (
 from hcq.frontend.nn.module import Module
 from hcq.frontend.nn.parallel import DataParallel
 from hcq.frontend.nn.parameter import Buffer, Parameter
-from hcq.frontend.state.safetensors import load_file, save_file
+from hcq.frontend.ops.arguments import check_methods
+from hcq.frontend.ops.late import Unknown
 
 if TYPE_CHECKING:
     from hcq.frontend.nn.layers.adaptive import AdaptiveLogSoftmaxWithLoss

@@ -3,7 +3,7 @@
 In       the names of implementations
 Out      `SDPBackend`, `sdpa_kernel`, which may be entered and says nothing
 Changes  nothing
-Next     ../methods/attention.py (scaled_dot_product_attention)
+Next     ops/attention.py (scaled_dot_product_attention)
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from math import prod
 
-from hcq.frontend import device as devices
-from hcq.frontend.sharding.storage import stored
+from hcq.frontend.core import device as devices
+from hcq.frontend.devices.sharding.storage import stored
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes, to_bits
 from hcq.ir.node import Shape

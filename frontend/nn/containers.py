@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
 from hcq.errors import UsageError
-from hcq.frontend.core import changed
-from hcq.frontend.errors import OutOfRange
+from hcq.frontend.core.base import changed
+from hcq.frontend.core.errors import OutOfRange
 from hcq.frontend.nn.module import Module, printed
 from hcq.frontend.nn.parameter import Parameter
 from hcq.frontend.tensor import Tensor

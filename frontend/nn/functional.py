@@ -15,11 +15,11 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend.arguments import checked
-from hcq.frontend.function import constant_in
 from hcq.frontend.functions import function_of
-from hcq.frontend.gradient import grad
-from hcq.frontend.methods.base import rounded, widened
+from hcq.frontend.grad.function import constant_in
+from hcq.frontend.grad.gradient import grad
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import rounded, widened
 from hcq.frontend.tensor import Tensor
 from hcq.ir.node import Shape
 

@@ -3,15 +3,15 @@
 In       indices (bags, size), or a row of them with the place where each bag begins; a table (count, width)
 Out      (bags, width); of an empty bag zeros
 Changes  nothing
-Next     functional.py (where it is found), ../methods/scattering.py (index_add, scatter_reduce)
+Next     functional.py (where it is found), ops/scattering.py (index_add, scatter_reduce)
 """
 
 from __future__ import annotations
 
 from hcq.checks import shown
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import in_float_together
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

@@ -3,7 +3,7 @@
 In       logarithms of probabilities (time, batch, classes), sequences of classes without blanks, the lengths of both
 Out      lazy tensors: minus the logarithm of that probability, reduced
 Changes  nothing
-Next     functional.py (where it is found), ../function.py (why the slope is written apart)
+Next     functional.py (where it is found), grad/function.py (why the slope is written apart)
 Source   Graves et al. 2006: a sequence with blanks between its elements; the probability of its first parts, from the
          first time on (alpha), and of its last ones, from the last time back (beta)
 """
@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.function import Function
-from hcq.frontend.methods.base import in_float_together
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.grad.function import Function
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node

@@ -3,7 +3,7 @@
 In       (batch, channels, *space), or without batch; a window; how many windows, or their share of the space
 Out      (batch, channels, *windows), and where each greatest element was, if that is asked for
 Changes  the state of the random numbers, unless samples are given
-Next     functional.py (where they are found), ../methods/pooling.py (windows at even steps)
+Next     functional.py (where they are found), ops/pooling.py (windows at even steps)
 Source   Graham 2014: windows begin at floor(a (i + u)) - floor(a u), of one random number u for each axis
 """
 
@@ -14,8 +14,8 @@ from math import prod
 from typing import Any
 
 from hcq.checks import shown
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

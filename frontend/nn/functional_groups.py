@@ -10,8 +10,8 @@ Where groups end is known on the device alone, so every group is computed for al
 
 from __future__ import annotations
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
 

@@ -3,7 +3,7 @@
 In       queries, keys and values (length, batch, width), or without batch; weights of the projections; masks
 Out      (results, weights or None)
 Changes  nothing
-Next     functional.py (where it is found), ../methods/attention.py (attention itself)
+Next     functional.py (where it is found), ops/attention.py (attention itself)
 Source   Vaswani et al. 2017
 """
 
@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import rounded, widened
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import rounded, widened
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

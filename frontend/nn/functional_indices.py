@@ -3,14 +3,14 @@
 In       a tensor, sizes of windows
 Out      max_pool1d_with_indices and its kin: (values, indices)
 Changes  nothing
-Next     functional.py (who asks), hcq/frontend/methods/pooling.py (the pools)
+Next     functional.py (who asks), hcq/frontend/ops/pooling.py (the pools)
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from hcq.frontend.arguments import checked
+from hcq.frontend.ops.arguments import checked
 from hcq.frontend.tensor import Tensor
 
 

@@ -3,16 +3,16 @@
 In       predictions, targets, weights
 Out      lazy tensors: of shape () for "mean" and "sum", of the samples' shape for "none"
 Changes  nothing
-Next     functional.py (where they are found), ../methods/loss.py (the losses that are methods)
+Next     functional.py (where they are found), ops/loss.py (the losses that are methods)
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import in_float_together
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

@@ -3,7 +3,7 @@
 In       a tensor whose last axes are places
 Out      lp_pool1d, lp_pool2d, lp_pool3d
 Changes  nothing
-Next     functional.py (who asks), hcq/frontend/methods/pooling.py (averages of windows)
+Next     functional.py (who asks), hcq/frontend/ops/pooling.py (averages of windows)
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import in_float_together
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import in_float_together
 from hcq.frontend.tensor import Tensor
 
 

@@ -3,13 +3,13 @@
 In       tensors
 Out      conv_tbc, native_channel_shuffle
 Changes  nothing
-Next     functional.py (where they are found), ../methods/window.py (conv1d)
+Next     functional.py (where they are found), ops/window.py (conv1d)
 """
 
 from __future__ import annotations
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
 from hcq.frontend.tensor import Tensor
 
 

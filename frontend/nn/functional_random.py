@@ -9,9 +9,9 @@ Source   Jang, Gu and Poole 2016, "Categorical Reparameterization with Gumbel-So
 
 from __future__ import annotations
 
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import in_float_together
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import in_float_together
 from hcq.frontend.tensor import Tensor
 
 

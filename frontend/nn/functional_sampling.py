@@ -3,7 +3,7 @@
 In       (batch, channels, *space) of two or three axes, and a grid (batch, *places, axes) of numbers from -1 to 1
 Out      (batch, channels, *places), with gradients of both
 Changes  nothing
-Next     functional.py (where they are found), ../methods/rearranging.py (interpolate: places at even steps)
+Next     functional.py (where they are found), ops/rearranging.py (interpolate: places at even steps)
 
 A coordinate of -1 is one end of an axis and 1 the other, x (the last axis) first. A place outside of the image is zero
 ("zeros"), the nearest edge ("border"), or reflected until it is inside ("reflection"). Each result is a sum over the
@@ -18,9 +18,9 @@ from math import prod
 from typing import Any
 
 from hcq.checks import shown
-from hcq.frontend.arguments import checked
-from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.base import in_float_together
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.base import in_float_together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

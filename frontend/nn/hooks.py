@@ -3,7 +3,7 @@
 In       a module, and a function of it and of what goes in or comes out
 Out      `Handle`, whose remove() takes the function away again; `call`, a module's call with its hooks
 Changes  what a module gives, where a hook returns something else
-Next     module.py (who has them), ../function.py (how a gradient is caught on its way)
+Next     module.py (who has them), grad/function.py (how a gradient is caught on its way)
 
 A gradient is a graph that backward() makes, so a hook on gradients runs while backward() makes it, and gets and may
 return lazy tensors. Several tensors that belong to one hook pass it as one vector: all their gradients are there then.
@@ -17,8 +17,8 @@ from math import prod
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.frontend.core import changed
-from hcq.frontend.function import Function
+from hcq.frontend.core.base import changed
+from hcq.frontend.grad.function import Function
 from hcq.frontend.tensor import Tensor
 from hcq.ir.node import Node
 from hcq.ir.op import Op

@@ -3,7 +3,7 @@
 In       a tensor and the rule for its numbers
 Out      the same tensor, filled
 Changes  the tensor's memory, at once; the random ones, the counter of random numbers, or that of `generator`
-Next     layers/ (which rule each layer uses), ../methods/initial.py (how wide the numbers spread), constant.py
+Next     layers/ (which rule each layer uses), ops/initial.py (how wide the numbers spread), constant.py
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.frontend.arguments import checked
-from hcq.frontend.methods import initial
-from hcq.frontend.methods.initial import calculate_gain as calculate_gain
-from hcq.frontend.methods.initial import kaiming_std, xavier_std
 from hcq.frontend.nn import constant as constants
+from hcq.frontend.ops import initial
+from hcq.frontend.ops.arguments import checked
+from hcq.frontend.ops.initial import calculate_gain as calculate_gain
+from hcq.frontend.ops.initial import kaiming_std, xavier_std
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -193,7 +193,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
         raise UsageError(f"[orthogonal_] shape {tensor.shape}: give two axes or more.")
     if not tensor.numel():
         return tensor
-    from hcq.frontend.linalg.orthogonal import qr  # heavy, and few models ask for it
+    from hcq.frontend.more.linalg.orthogonal import qr  # heavy, and few models ask for it
 
     rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
     kind = dtypes.float64 if tensor.dtype is dtypes.float64 else dtypes.float32

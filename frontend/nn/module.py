@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend import device as devices
-from hcq.frontend import names
-from hcq.frontend.core import changed, thread_modes, watcher
+from hcq.frontend.core import device as devices
+from hcq.frontend.core import names
+from hcq.frontend.core.base import changed, thread_modes, watcher
 from hcq.frontend.nn.holding import dotted, inside, is_buffer, is_parameter, trained_names
 from hcq.frontend.nn.hooks import Handle, Hooks, call
 from hcq.frontend.nn.parameter import Buffer, Parameter

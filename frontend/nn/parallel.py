@@ -3,7 +3,7 @@
 In       a module
 Out      `DataParallel`, the module under `.module`; `DistributedDataParallel`, which is refused
 Changes  nothing
-Next     ../tensor.py (Tensor.shard: several devices of this machine), ../distributed/ (several processes)
+Next     ../tensor.py (Tensor.shard: several devices of this machine), more/distributed/ (several processes)
 """
 
 from __future__ import annotations

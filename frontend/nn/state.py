@@ -3,7 +3,7 @@
 In       a module; a mapping of names to tensors, or to arrays of another library
 Out      `State`: state_dict, load_state_dict and their hooks; `Loaded`, the names that did not match
 Changes  `load_state_dict` writes into the tensors in place, or puts those that it is given in their places (assign)
-Next     module.py, ../state/safetensors.py (the same in a file), hooks.py
+Next     module.py, io/safetensors.py (the same in a file), hooks.py
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hcq.errors import UsageError
 from hcq.frontend.nn.holding import Holder, buffer_names, dotted, inside, is_buffer, is_parameter
 from hcq.frontend.nn.hooks import Handle
 from hcq.frontend.nn.parameter import Parameter
-from hcq.frontend.realize import realize
+from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 
 EXTRA = "_extra_state"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from hcq.errors import UsageError
-from hcq.frontend.core import changed
+from hcq.frontend.core.base import changed
 from hcq.frontend.nn.constant import constant
 from hcq.frontend.nn.parameter import Buffer, Parameter
 from hcq.frontend.tensor import Tensor

@@ -20,7 +20,7 @@ from typing import Any
 
 from hcq import config, open_devices, opening
 from hcq.compiler.code_object import CodeObject
-from hcq.frontend.data import pack
+from hcq.frontend.core.data import pack
 from hcq.frontend.search.clock import Clock, clock_of
 from hcq.ir.dtype import DType, dtypes, from_bits
 from hcq.ir.node import Node, Param

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hcq.compiler.search.results import Place, Result, merge, text_of
-from hcq.frontend.errors import UsageError
+from hcq.frontend.core.errors import UsageError
 from hcq.frontend.search import store
 from hcq.frontend.search.progress import shown_ns
 

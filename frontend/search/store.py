@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hcq import config, private
 from hcq.compiler.search.results import Place, Result, merge, parse, text_of, union
-from hcq.frontend.errors import UsageError
+from hcq.frontend.core.errors import UsageError
 from hcq.replaced import replaced
 
 FOLDER, NAME = "search", "results.txt"

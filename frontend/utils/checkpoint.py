@@ -3,7 +3,7 @@
 In       a function of tensors, and its arguments
 Out      its result; `checkpoint`, `checkpoint_sequential`
 Changes  nothing
-Next     ../function.py (a value with a slope of its own), ../gradient.py (the gradients of what is computed again)
+Next     grad/function.py (a value with a slope of its own), grad/gradient.py (the gradients of what is computed again)
 Source   Chen et al. 2016
 
 The graph of the result is known when the function has returned. Its gradient is taken of a copy of that graph, in which
@@ -18,11 +18,11 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend.core import mode_of_thread, thread_modes
-from hcq.frontend.derivatives import Rule
-from hcq.frontend.function import Function
-from hcq.frontend.gradient import gradients
-from hcq.frontend.nodes import expanded, filled, reshaped
+from hcq.frontend.core.base import mode_of_thread, thread_modes
+from hcq.frontend.core.nodes import expanded, filled, reshaped
+from hcq.frontend.grad.derivatives import Rule
+from hcq.frontend.grad.function import Function
+from hcq.frontend.grad.gradient import gradients
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const, substitute

@@ -3,7 +3,7 @@
 In       a case; its random numbers make programs that no other case has
 Out      Outcome.RIGHT; Wrong when a number differs or when more is kept than the caches' limits say
 Changes  limits of the caches in memory, so that hundreds of programs show what tens of thousands would
-Next     frontend/plan.py and compiler/compile.py (what is kept), hcq/cpu/arena.py (code), runner.py (who measures)
+Next     frontend/run/plan.py and compiler/compile.py (what is kept), hcq/cpu/arena.py (code), runner.py (who measures)
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 
 from hcq import Tensor
 from hcq.compiler import compile as compiling
-from hcq.frontend import device as devices
-from hcq.frontend import plan as plans
+from hcq.frontend.core import device as devices
+from hcq.frontend.run import plan as plans
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 
 KEPT = 16  # plans, objects, and submissions that a device remembers

@@ -3,7 +3,7 @@
 In       a case
 Out      right, or Wrong with the operator, its shape and the element that is worst
 Changes  nothing
-Next     hcq/frontend/methods/base.py (`in_float`, `in_float_together`), tests/frontend/test_half.py (what was found)
+Next     hcq/frontend/ops/base.py (`in_float`, `in_float_together`), tests/frontend/test_half.py (what was found)
 
 A 16-bit operator computes inside in float32 and rounds once: so its result is the float32 operator's, of the same
 numbers, rounded. The reference is PyTorch in float32, where it is installed, else our own. An operator is written once,

@@ -22,7 +22,7 @@ import numpy as np
 
 from hcq import Tensor, jit, nn
 from hcq.errors import UsageError
-from hcq.frontend.gradient import no_grad
+from hcq.frontend.grad.gradient import no_grad
 from tests.campaigns._jit_programs import counting, draw, text
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 

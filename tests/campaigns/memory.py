@@ -136,7 +136,7 @@ def _plan(rng: random.Random, device: Any) -> Refuses:
 
 def run(case: Case) -> Outcome:
     """A model's steps while memory is short, and after."""
-    from hcq.frontend import device as devices
+    from hcq.frontend.core import device as devices
 
     rng = case.rng()
     device = devices.get(devices.default())
@@ -197,7 +197,7 @@ def _judge(error: HcqError, kept: list[int]) -> None:
 
 def _kept(device: Any) -> tuple[int, int]:
     """Buffers, and bytes that are mapped when nothing is kept for later."""
-    from hcq.frontend import plan
+    from hcq.frontend.run import plan
 
     gc.collect()
     device.synchronize()

@@ -45,7 +45,7 @@ def run(case: Case) -> Outcome:
 
 def run_emulated(case: Case) -> Outcome:
     """One small program on an emulated GPU, which reports stray accesses by itself."""
-    from hcq.frontend import device as devices
+    from hcq.frontend.core import device as devices
 
     what = _compare(draw(case.rng(), SMALL_LEAF))
     devices.get(devices.default()).synchronize()
@@ -92,7 +92,7 @@ def _target(processor: str) -> Target:
 
 def _attempt(program: Program, processor: str) -> str:
     """What is wrong with a program's results, or ""; its buffers flush with the page behind, then with that before."""
-    from hcq.frontend import device as devices
+    from hcq.frontend.core import device as devices
 
     device = devices.get("CPU")
     devices._targets["CPU"] = _target(processor)
@@ -116,7 +116,7 @@ def _attempt(program: Program, processor: str) -> str:
 def _forget() -> None:
     """Leave no plan and no code behind: the next case may be for another processor."""
     from hcq.compiler import compile as compiler
-    from hcq.frontend import plan
+    from hcq.frontend.run import plan
 
     plan._plans.clear()
     plan._programs.clear()

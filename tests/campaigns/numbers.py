@@ -161,7 +161,7 @@ def slopes(root: Any, leaves: Sequence[Any], again: bool, differentiate: Callabl
 
 
 def our_gradients(root: Any, leaves: Sequence[Any]) -> list[Any]:
-    from hcq.frontend.gradient import grad
+    from hcq.frontend.grad.gradient import grad
 
     found = grad(root, list(leaves), create_graph=True, allow_unused=True)
     return [leaf.zeros_like() if g is None else g for g, leaf in zip(found, leaves, strict=True)]

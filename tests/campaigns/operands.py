@@ -3,7 +3,7 @@
 In       a case
 Out      right, or Wrong with the program
 Changes  nothing
-Next     frontend/scheduler/joins.py and split.py (what becomes of many operands), movement.py (what moves values)
+Next     frontend/schedule/joins.py and split.py (what becomes of many operands), movement.py (what moves values)
 
 A program is a nest of joins, sums, products and choices over some leaves, of which each may be there many times. It is
 built twice by the same code, of tensors and of arrays. A gradient is compared along one random direction, with the
@@ -217,8 +217,8 @@ def _compare(program: Program, what: str, found: np.ndarray, expected: np.ndarra
 def _forget() -> None:
     """Leave no plan and no code behind: every case has kernels of its own."""
     from hcq.compiler import compile as compiler
-    from hcq.frontend import device as devices
-    from hcq.frontend import plan
+    from hcq.frontend.core import device as devices
+    from hcq.frontend.run import plan
 
     plan._plans.clear()
     plan._programs.clear()

@@ -82,7 +82,7 @@ class Space:
         return maker.content
 
     def _compile(self) -> tuple[bytes, bytes]:
-        from hcq.frontend import plan
+        from hcq.frontend.run import plan
         from hcq.frontend.tensor import Tensor
 
         x = Tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -193,7 +193,7 @@ def ptx(rng: random.Random) -> None:
 
 def safetensors(rng: random.Random) -> None:
     from hcq import nn
-    from hcq.frontend.state.safetensors import read_metadata
+    from hcq.frontend.io.safetensors import read_metadata
 
     space = _space()
     space.file.write_bytes(mutate.of_safetensors(space.safetensors, rng))
@@ -205,7 +205,7 @@ def safetensors(rng: random.Random) -> None:
 def plans(rng: random.Random) -> None:
     """A plan and an object of the cache, as if the file's hash were right."""
     from hcq.compiler.code_object import CodeObject
-    from hcq.frontend import plan
+    from hcq.frontend.run import plan
 
     space = _space()
     length = int.from_bytes(space.plan[:8], "little")

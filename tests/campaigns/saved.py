@@ -22,7 +22,7 @@ import numpy as np
 import hcq
 from hcq import Tensor, jit
 from hcq.errors import UsageError
-from hcq.frontend.core import watcher
+from hcq.frontend.core.base import watcher
 from hcq.frontend.jit import Jit
 from tests.campaigns._jit_programs import draw, text
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong

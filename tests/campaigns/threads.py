@@ -3,7 +3,7 @@
 In       a case: 1 to 16 threads, for each a program and its numbers; which tensors the main thread made for them
 Out      RIGHT
 Changes  the worker's caches, which are empty when the threads begin; how often its threads take turns
-Next     docs/threads.md (what is promised), frontend/threads.py, tests/frontend/test_threads.py
+Next     docs/threads.md (what is promised), frontend/core/threads.py, tests/frontend/test_threads.py
 
 The programs run alone after the threads, so that these are who fill the caches. Results are equal bit for bit: the same
 kernels compute them.
@@ -250,7 +250,7 @@ def together(works: list[Work], given: list[Given]) -> dict[str, Results]:
 
 def _forget() -> None:
     """No plan is in memory: the threads meet every graph for the first time."""
-    from hcq.frontend import plan
+    from hcq.frontend.run import plan
 
     plan._plans.clear()
     plan._short.clear()

@@ -3,7 +3,7 @@
 In       the names of what is public, found on the objects themselves; for each a right call; values of the wrong kind
 Out      a right answer, or an error of ours; then the device still computes
 Changes  nothing outside the worker
-Next     frontend/arguments.py and hcq/checks.py (who refuse), tests/hcq/test_wrong_calls.py (alike on every device)
+Next     frontend/ops/arguments.py and hcq/checks.py (who refuse), tests/hcq/test_wrong_calls.py (alike on every device)
 
 A call is text, so a failure prints as a program. A public name without a right call fails the campaign: write its call
 into CALLS. What is refused is refused by an HcqError, or by Python itself where the number of arguments is wrong.
@@ -520,7 +520,7 @@ def calls() -> tuple[Call, ...]:
             if (
                 inspect.isfunction(member)
                 and not name.startswith("_")
-                and member.__module__.startswith(("hcq.frontend.nn", "hcq.frontend.methods.initial"))
+                and member.__module__.startswith(("hcq.frontend.nn", "hcq.frontend.ops.initial"))
             ):
                 if getattr(hcq, name, None) is None and name not in ("constant_in",):
                     found.append(_call(f"nn.{where}.{name}", member, None))

@@ -14,7 +14,7 @@ from hcq.compiler import parallel
 from hcq.compiler.compile import compile_kernel, compile_kernels
 from hcq.compiler.kernel import kernel_key
 from hcq.compiler.target import cpu_target
-from hcq.frontend.scheduler.schedule import schedule
+from hcq.frontend.schedule.schedule import schedule
 from tests.compiler.building import kernel, out, param
 
 HERE = os.getpid()

@@ -13,8 +13,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from hcq.frontend.methods.in_place import OPERATORS, InPlace
-from hcq.frontend.other_names import OTHER_NAMES
+from hcq.frontend.ops.in_place import OPERATORS, InPlace
+from hcq.frontend.ops.other_names import OTHER_NAMES
 from tests.frontend.number_cases import (
     INF,
     NAN,
@@ -130,7 +130,7 @@ _because(
     "the memory itself, and what is called with gradients: test_autograd.py",
     "as_memoryview grad_fn register_hook retain_grad retains_grad",
 )
-_because("moves parts to devices: tests/frontend/sharding", "shard shard_")
+_because("moves parts to devices: tests/frontend/devices/sharding", "shard shard_")
 _because(
     "PyTorch's own samples of them: make conformance; the rest of it is in test_vision.py",
     "adaptive_avg_pool1d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d "

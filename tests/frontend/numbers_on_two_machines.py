@@ -18,7 +18,7 @@ import numpy as np
 os.environ["HCQ_EMULATE"] = sys.argv[1]
 
 from hcq import Tensor, dtypes
-from hcq.frontend.gradient import grad
+from hcq.frontend.grad.gradient import grad
 from tests.frontend import number_cases as points
 from tests.frontend.number_cases import Case
 from tests.frontend.number_table import cases

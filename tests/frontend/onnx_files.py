@@ -1,4 +1,4 @@
-"""Small ONNX files, written field by field: the tests of frontend/onnx need no package for them.
+"""Small ONNX files, written field by field: the tests of frontend/more/onnx need no package for them.
 
 In       nodes, tensors, names
 Out      the bytes of a model

@@ -63,7 +63,7 @@ def cases(device: str) -> dict[str, tuple[Any, list[Any]]]:
 
 def contents(result: Any) -> list[str]:
     """The bytes of all tensors of a result, as text."""
-    from hcq.frontend.realize import realize, storage_of
+    from hcq.frontend.run.realize import realize, storage_of
 
     if isinstance(result, dict):
         return [text for leaf in result.values() for text in contents(leaf)]

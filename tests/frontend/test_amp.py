@@ -9,7 +9,7 @@ import hcq
 from hcq import Tensor, dtypes, jit, nn
 from hcq.amp import GradScaler
 from hcq.errors import UsageError
-from hcq.frontend.core import thread_modes
+from hcq.frontend.core.base import thread_modes
 
 X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
 HERE = Tensor([0.0]).device

@@ -10,7 +10,7 @@ import pytest
 
 import hcq
 from hcq import Tensor, UsageError, dtypes, jit, nn
-from hcq.frontend.arguments import checked
+from hcq.frontend.ops.arguments import checked
 
 ITSELF: list[object] = []
 ITSELF.append(ITSELF)

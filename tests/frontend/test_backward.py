@@ -10,7 +10,7 @@ import pytest
 import hcq
 from hcq import Tensor, dtypes
 from hcq.errors import UsageError
-from hcq.frontend.gradient import grad
+from hcq.frontend.grad.gradient import grad
 
 
 def leaf(*shape: int, seed: int = 0, low: float = -2.0, high: float = 2.0) -> Tensor:

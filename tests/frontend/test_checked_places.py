@@ -7,7 +7,7 @@ import pytest
 
 import hcq
 from hcq import Tensor, config
-from hcq.frontend.errors import OutOfRange
+from hcq.frontend.core.errors import OutOfRange
 
 F = hcq.nn.functional
 X = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -202,8 +202,8 @@ def test_what_has_no_meaning_for_complex_numbers_is_refused_by_name(name):
 
 
 def test_every_public_method_of_real_tensors_computes_or_refuses_by_name_for_complex_ones():
-    from hcq.frontend.complex.tensor import INHERITED, Complex
-    from hcq.frontend.late import groups
+    from hcq.frontend.more.complex.tensor import INHERITED, Complex
+    from hcq.frontend.ops.late import groups
 
     refused = 0
     for name in sorted(
@@ -306,6 +306,6 @@ def test_importing_hcq_and_computing_with_real_numbers_imports_nothing_of_comple
 
     code = (
         "import sys; from hcq import Tensor; (Tensor([1.0]) * 2.0).tolist(); "
-        "assert not [name for name in sys.modules if 'frontend.complex' in name or 'fourier' in name]"
+        "assert not [name for name in sys.modules if 'frontend.more.complex' in name or 'fourier' in name]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

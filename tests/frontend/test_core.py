@@ -8,8 +8,8 @@ import math
 import pytest
 
 from hcq.errors import UsageError
-from hcq.frontend.core import live
-from hcq.frontend.nodes import constant
+from hcq.frontend.core.base import live
+from hcq.frontend.core.nodes import constant
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.op import Op

@@ -185,7 +185,7 @@ OTHER = {
 
 
 def pairs():
-    from hcq.frontend.distributions import kl_pairs
+    from hcq.frontend.more.distributions import kl_pairs
 
     known = [
         (a.__name__, b.__name__)

@@ -12,9 +12,9 @@ import pytest
 
 import hcq
 from hcq import Tensor, UsageError, dtypes, lent
-from hcq.frontend import device as devices
-from hcq.frontend import exchange
-from hcq.frontend.realize import storage_of
+from hcq.frontend.core import device as devices
+from hcq.frontend.io import exchange
+from hcq.frontend.run.realize import storage_of
 
 pytestmark = pytest.mark.skipif(hcq.tensor([1]).device != "CPU", reason="memory of the host")
 
@@ -219,7 +219,7 @@ def test_memory_goes_back_anywhere_and_never_hides_an_error():
     pytest.importorskip("torch")
     program = """
 import numpy as np, torch, hcq, sys
-from hcq.frontend import device
+from hcq.frontend.core import device
 x = hcq.Tensor([1.0, 2.0])
 device.kept = torch.kept = sys.kept = torch.from_dlpack(x)  # dropped while the process ends
 device.taken = hcq.from_dlpack(torch.ones(64))

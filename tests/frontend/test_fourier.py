@@ -8,8 +8,8 @@ import pytest
 import hcq
 from hcq import Tensor, dtypes
 from hcq.errors import UsageError
-from hcq.frontend.fourier import tables
-from hcq.frontend.fourier.planes import stages_of
+from hcq.frontend.more.fourier import tables
+from hcq.frontend.more.fourier.planes import stages_of
 
 RNG = np.random.default_rng(5)
 SIZES = (1, 2, 9, 64, 67, 96, 134, 210)  # one stage, several, a large prime factor, odd and even

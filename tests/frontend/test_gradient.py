@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq.frontend.derivatives import DERIVATIVES, FLAT, Flat
-from hcq.frontend.gradient import gradient
-from hcq.frontend.nodes import filled
-from hcq.frontend.storage import Storage
+from hcq.frontend.core.nodes import filled
+from hcq.frontend.core.storage import Storage
+from hcq.frontend.grad.derivatives import DERIVATIVES, FLAT, Flat
+from hcq.frontend.grad.gradient import gradient
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Param, const
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op

@@ -9,9 +9,9 @@ import pytest
 
 import hcq
 from hcq import Tensor, UsageError, Variable, dtypes, jit, no_grad
-from hcq.frontend.methods.in_place import NAMES, VIEWS
-from hcq.frontend.methods.synonyms import Synonyms
-from hcq.frontend.other_names import OTHER_NAMES
+from hcq.frontend.ops.in_place import NAMES, VIEWS
+from hcq.frontend.ops.other_names import OTHER_NAMES
+from hcq.frontend.ops.synonyms import Synonyms
 
 START = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import hcq
 from hcq.errors import UsageError
-from hcq.frontend.gradient import no_grad
-from hcq.frontend.plan import Plan
+from hcq.frontend.grad.gradient import no_grad
+from hcq.frontend.run.plan import Plan
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.op import Op

@@ -10,7 +10,7 @@ import pytest
 
 from hcq import Tensor, jit, nn
 from hcq.errors import UsageError
-from hcq.frontend.gradient import no_grad
+from hcq.frontend.grad.gradient import no_grad
 
 
 def test_a_lazy_assign_outside_reaches_the_next_replay():

@@ -183,7 +183,7 @@ thread = threading.Thread(target=stay)
 thread.start()
 inside.wait()
 def use():
-    from hcq.frontend.core import thread_modes
+    from hcq.frontend.core.base import thread_modes
     assert not thread_modes
     w = Tensor([2.0], requires_grad=True)
     (w * 3).sum().backward()

@@ -179,7 +179,9 @@ def test_gradients_are_finite_differences(of, shapes):
 def test_a_gradient_has_a_gradient():
     def slope(a: Tensor) -> Tensor:
         x = a if a._requires_grad else a.requires_grad_()
-        (found,) = hcq.frontend.gradient.grad(L.solve(x, Tensor([1.0, 2.0, 3.0])).sum(), x, create_graph=True)
+        (found,) = hcq.frontend.grad.gradient.grad(
+            L.solve(x, Tensor([1.0, 2.0, 3.0])).sum(), x, create_graph=True
+        )
         return found
 
     slopes_agree(slope, some(3, 3) + 3 * np.eye(3, dtype=np.float32))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hcq import Tensor, linalg
-from hcq.frontend.errors import UsageError
+from hcq.frontend.core.errors import UsageError
 
 L = linalg
 RNG = np.random.default_rng(5)

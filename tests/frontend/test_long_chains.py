@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hcq import Tensor
-from hcq.frontend.realize import schedule_of
+from hcq.frontend.run.realize import schedule_of
 
 CHAINS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "numbers": lambda z, i: z + float(i) if i % 2 else z * (1 + i * 1e-7),

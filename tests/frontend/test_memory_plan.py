@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hcq.frontend.memory_plan import share
+from hcq.frontend.run.memory_plan import share
 
 
 def drawn(draw: random.Random) -> tuple[list[list[int]], dict[int, int]]:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import hcq.frontend
-from hcq.frontend import late
-from hcq.frontend.core import Core
-from hcq.frontend.methods import base
-from hcq.frontend.methods.base import Methods
+from hcq.frontend.core.base import Core
+from hcq.frontend.ops import base, late
+from hcq.frontend.ops.base import Methods
 from hcq.frontend.tensor import Tensor
 
-FOLDER = Path(hcq.frontend.__path__[0]) / "methods"
+FOLDER = Path(hcq.frontend.__path__[0]) / "ops"
 GROUPS = late.groups(Tensor)
+FILES = [FOLDER / f"{group.__module__.rpartition('.')[2]}.py" for group in GROUPS]
 
 
 def test_no_group_is_a_kind_of_another():
@@ -26,17 +26,16 @@ def test_no_group_is_a_kind_of_another():
 
 
 def test_no_group_imports_another():
-    for path in FOLDER.glob("*.py"):
-        imported = [
-            node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)
-        ]
-        groups = {module for module in imported if module and module.startswith("hcq.frontend.methods.")}
-        assert groups <= {"hcq.frontend.methods.base"}, path.name
+    groups = {group.__module__ for group in GROUPS}
+    for path in FILES:
+        nodes = ast.walk(ast.parse(path.read_text()))
+        imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+        assert not imported & groups, path.name
 
 
-def test_every_file_of_the_folder_is_one_group_of_tensor():
-    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "base"}
-    assert sorted(files) == sorted(group.__module__.rpartition(".")[2] for group in GROUPS)
+def test_every_class_of_methods_in_the_folder_is_a_group_of_tensor_and_the_only_one_of_its_file():
+    found = [path for path in FOLDER.glob("*.py") if "(Methods):" in path.read_text()]
+    assert sorted(found) == sorted(FILES)
 
 
 def test_no_two_groups_define_one_name():
@@ -70,8 +69,8 @@ def test_tensors_join_as_a_method():
 def test_a_late_group_is_imported_when_one_of_its_methods_is_asked_for():
     program = """
 import sys, hcq
-def loaded(): return [file for file in late.LATE if f"hcq.frontend.methods.{file}" in sys.modules]
-from hcq.frontend import late
+def loaded(): return [file for file in late.LATE if f"hcq.frontend.ops.{file}" in sys.modules]
+from hcq.frontend.ops import late
 x = hcq.Tensor([3.0, 1.0, 2.0])
 assert loaded() == []
 assert x.sort().values.tolist() == [1.0, 2.0, 3.0]

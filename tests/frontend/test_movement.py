@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hcq
-from hcq.frontend.device import Device
+from hcq.frontend.core.device import Device
 from hcq.frontend.tensor import Tensor
 from tests.campaigns._guard_pages import guarded
 

@@ -235,7 +235,7 @@ def test_a_recorded_training_step_updates_statistics_and_draws_masks_as_an_eager
 
 
 def test_training_holds_on_to_no_graphs_and_no_tensors():
-    from hcq.frontend.core import live
+    from hcq.frontend.core.base import live
     from hcq.ir import node
 
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from hcq import Tensor, dtypes
-from hcq.frontend import device as devices
-from hcq.frontend.gradient import grad
+from hcq.frontend.core import device as devices
+from hcq.frontend.grad.gradient import grad
 from tests.conftest import NO_FLOAT64
 from tests.frontend import number_cases as points
 from tests.frontend import number_table

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hcq import Device, Tensor, jit
-from hcq.frontend import device as devices
-from hcq.frontend.realize import schedule_of
-from hcq.frontend.scheduler.joins import MAX_PIECES
-from hcq.frontend.scheduler.split import MAX_ARGUMENTS
+from hcq.frontend.core import device as devices
+from hcq.frontend.run.realize import schedule_of
+from hcq.frontend.schedule.joins import MAX_PIECES
+from hcq.frontend.schedule.split import MAX_ARGUMENTS
 
 
 def columns(count: int, *shape: int) -> list[np.ndarray]:

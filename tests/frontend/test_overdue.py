@@ -11,7 +11,7 @@ import pytest
 
 from hcq import Device, Tensor, jit
 from hcq.errors import DeviceFault, WaitTimeout
-from hcq.frontend import overdue
+from hcq.frontend.run import overdue
 
 
 @contextmanager

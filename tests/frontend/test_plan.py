@@ -18,11 +18,11 @@ from hcq import config
 from hcq.cache import DiskCache
 from hcq.compiler import compile as compiling
 from hcq.compiler import pipeline
-from hcq.frontend import device as devices
-from hcq.frontend import kernel_sources
-from hcq.frontend import plan as plans
+from hcq.frontend.core import device as devices
 from hcq.frontend.jit import jit
-from hcq.frontend.scheduler.structure import Structure
+from hcq.frontend.run import kernel_sources
+from hcq.frontend.run import plan as plans
+from hcq.frontend.schedule.structure import Structure
 from hcq.frontend.tensor import Tensor
 from hcq.ir.node import Node
 

@@ -100,7 +100,7 @@ def test_a_power_can_be_differentiated_three_times():
 
 
 def nn_grad(y: Tensor, x: Tensor) -> Tensor:
-    from hcq.frontend.gradient import grad
+    from hcq.frontend.grad.gradient import grad
 
     (found,) = grad(y, x, create_graph=True)
     return found

@@ -10,8 +10,8 @@ import pytest
 import hcq
 from hcq import Tensor, dtypes, jit
 from hcq.errors import UsageError
-from hcq.frontend import rejection
-from hcq.frontend.methods.random import MAX_RANKED, threefry2x32
+from hcq.frontend.ops import rejection
+from hcq.frontend.ops.random import MAX_RANKED, threefry2x32
 from hcq.ir.node import const
 from tests.interpreter.evaluate import evaluate
 

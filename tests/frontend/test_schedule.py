@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 import pytest
 
-from hcq.frontend.gradient import grad
-from hcq.frontend.scheduler.schedule import Schedule, schedule
-from hcq.frontend.scheduler.structure import structure_of
-from hcq.frontend.storage import Storage
+from hcq.frontend.core.storage import Storage
+from hcq.frontend.grad.gradient import grad
+from hcq.frontend.schedule.schedule import Schedule, schedule
+from hcq.frontend.schedule.structure import structure_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const

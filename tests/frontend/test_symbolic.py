@@ -18,8 +18,8 @@ import pytest
 
 from hcq import Tensor, Variable, counters, dtypes, jit, save_program
 from hcq.errors import UsageError
-from hcq.frontend import plan as plans
-from hcq.frontend.scheduler import nested
+from hcq.frontend.run import plan as plans
+from hcq.frontend.schedule import nested
 from tests.compiler.emulated_gpus import machine_of, name_of
 
 pytestmark = pytest.mark.own_devices

@@ -13,7 +13,7 @@ import pytest
 
 import hcq
 from hcq import Tensor, jit
-from hcq.frontend.core import live
+from hcq.frontend.core.base import live
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op

@@ -13,9 +13,9 @@ import pytest
 import hcq
 from hcq import Tensor, dtypes, jit, no_grad
 from hcq.compiler import compile as compiling
-from hcq.frontend import plan as plans
-from hcq.frontend import realize as realizing
-from hcq.frontend import varying_numbers
+from hcq.frontend.run import plan as plans
+from hcq.frontend.run import realize as realizing
+from hcq.frontend.run import varying_numbers
 
 VALUES = [0.0, -0.0, 1.0, -1.5, 3.25, 1e-40, 7.0, 1e30, math.inf, -math.inf, math.nan]
 NUMBERS = [0.1, 3.0, -7.7, 1e-39, 12345.678, 1.0, 2.0, 0.5, 0.0, -0.0, math.inf, -3.0]
@@ -240,7 +240,7 @@ def test_recordings_read_their_number_where_others_varied_before():
 
 CLOSING = """
 from hcq import Tensor
-from hcq.frontend.device import default, get
+from hcq.frontend.core.device import default, get
 for _ in range(2):
     x = Tensor([1.0, 2.0]).realize()
     for c in (0.25, 0.5, 0.75):
@@ -256,7 +256,7 @@ def test_numbers_are_written_again_for_a_device_that_was_closed():
 
 FAILING = """
 from hcq import Tensor
-from hcq.frontend.device import default, get
+from hcq.frontend.core.device import default, get
 x = Tensor([1.0, 2.0]).realize()
 for c in (0.25, 0.5):
     (x + c).realize()

@@ -9,7 +9,7 @@ import pytest
 import hcq
 from hcq import Tensor, UsageError, config
 from hcq.frontend import device_words
-from hcq.frontend.device import Word
+from hcq.frontend.core.device import Word
 
 
 def test_a_device_is_a_word_that_answers_as_pytorchs_objects_do():

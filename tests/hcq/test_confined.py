@@ -119,7 +119,7 @@ def test_why_llvm_cannot_be_imported_is_told_as_it_is(tmp_path: Path, library: s
 import re, sys
 import hcq
 from hcq.cpu import processor
-from hcq.frontend import device
+from hcq.frontend.core import device
 try:
     processor.build(processor.machine_named("x86_64"))
 except hcq.DriverError as error:

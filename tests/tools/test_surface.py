@@ -9,7 +9,7 @@ import pytest
 
 from hcq.aliases import MODULES
 from hcq.tools import surface
-from tests.frontend.distributed.ranks import needs_mpi
+from tests.frontend.more.distributed.ranks import needs_mpi
 
 
 def test_every_name_has_a_docstring_types_and_an_example() -> None:

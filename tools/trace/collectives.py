@@ -3,7 +3,7 @@
 In       a Trace
 Out      a row for each name, size and number of peers; as plain data, or as text
 Changes  nothing
-Next     overlap.py (what of it was hidden), frontend/collectives/cost.py (the model), docs/devices.md (its formulae)
+Next     overlap.py (what of it was hidden), frontend/devices/collectives/cost.py (the model), docs/devices.md
 
 The model has formulae for collectives of the devices of one machine, and what a link costs: by guess, until that is
 measured there. What takes longer than it says waited for somebody, or for a core.
@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hcq.frontend.collectives import cost
+from hcq.frontend.devices.collectives import cost
 from hcq.tools.trace.color import Color
 from hcq.tools.trace.stats import duration
 from hcq.trace.file import Trace

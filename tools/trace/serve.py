@@ -4,7 +4,7 @@ In       trace files; a port
 Out      http://127.0.0.1:PORT/SECRET/ until Ctrl-C. The address is a secret of whoever started it: other users of the
          machine, and other pages in the browser, cannot ask for what they cannot name
 Changes  nothing; the files are read again when one has grown
-Next     page_data.py (what is handed out), page/index.html (who asks), frontend/local_server.py (how it is reached)
+Next     page_data.py (what is handed out), page/index.html (who asks), frontend/io/local_server.py (how it is reached)
 
 The files that can be had are a fixed table: no path of a request ever reaches the file system.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qs
 
 from hcq.errors import HcqError, UsageError
-from hcq.frontend.local_server import HOST, BadAddress, LocalHandler, LocalServer
+from hcq.frontend.io.local_server import HOST, BadAddress, LocalHandler, LocalServer
 from hcq.tools.trace.page_data import Json, PageData, plain
 from hcq.trace.file import Trace
 

@@ -3,7 +3,7 @@
 In       their options, then tensors
 Out      the same shape, except where a docstring says otherwise
 Changes  with `inplace`, the tensor that they are given, as in PyTorch
-Next     ../../methods/activation.py, ../../methods/gates.py (what they compute)
+Next     ops/activation.py, ops/gates.py (what they compute)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       channels and windows, then tensors (n, channels, ...); n may be left out
 Out      `Conv1d`, `Conv2d`, `Conv3d`, `ConvTranspose1d`, `ConvTranspose2d`, `ConvTranspose3d`
 Changes  nothing
-Next     ../../methods/window.py (what they compute)
+Next     ops/window.py (what they compute)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       two tensors
 Out      `CosineSimilarity`, `PairwiseDistance`
 Changes  nothing
-Next     ../../methods/margins.py (what they compute)
+Next     ops/margins.py (what they compute)
 """
 
 from __future__ import annotations

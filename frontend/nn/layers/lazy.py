@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.frontend.core import changed
+from hcq.frontend.core.base import changed
 from hcq.frontend.nn.holding import inside
 from hcq.frontend.nn.layers import convolution, linear, norm
 from hcq.frontend.nn.layers.sizes import positive

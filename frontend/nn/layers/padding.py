@@ -3,7 +3,7 @@
 In       how much on each side, the last axis first, then tensors
 Out      `ZeroPad1d` to `ZeroPad3d` and their kin: constant, reflect, replicate, circular
 Changes  nothing
-Next     ../../methods/movement.py (pad)
+Next     ops/movement.py (pad)
 """
 
 from __future__ import annotations

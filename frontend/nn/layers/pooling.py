@@ -5,7 +5,7 @@ Out      `MaxPool1d` to `MaxPool3d`, `AvgPool1d` to `AvgPool3d`, `LPPool1d` to `
          `MaxUnpool1d` to `MaxUnpool3d`, `FractionalMaxPool2d`, `FractionalMaxPool3d`,
          `AdaptiveAvgPool1d` to `AdaptiveAvgPool3d`, `AdaptiveMaxPool1d` to `AdaptiveMaxPool3d`
 Changes  nothing
-Next     ../../methods/pooling.py (what they compute)
+Next     ops/pooling.py (what they compute)
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In       tensors
 Out      `Flatten`, `Unflatten`, `PixelShuffle`, `PixelUnshuffle`, `ChannelShuffle`, `Upsample` and its kin, `Unfold`,
          `Fold`
 Changes  nothing
-Next     ../../methods/rearranging.py
+Next     ops/rearranging.py
 """
 
 from __future__ import annotations

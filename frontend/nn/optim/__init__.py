@@ -3,7 +3,7 @@
 In       parameters (tensors in memory) and, at each step, their `.grad`
 Out      `SGD`, `Adam`, `AdamW` and others, `lr_scheduler`, `swa_utils`
 Changes  `step` writes the parameters and the optimizer's own state
-Next     optimizer.py (what they share), lr_scheduler.py, ../../gradient.py (who fills `.grad`)
+Next     optimizer.py (what they share), lr_scheduler.py, grad/gradient.py (who fills `.grad`)
 """
 
 from hcq.frontend.nn.optim import lr_scheduler as lr_scheduler

@@ -19,7 +19,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend.core import changed, thread_modes, watcher
+from hcq.frontend.core.base import changed, thread_modes, watcher
 from hcq.frontend.nn.constant import constant
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes

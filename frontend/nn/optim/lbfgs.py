@@ -17,7 +17,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend.core import thread_modes, watcher
+from hcq.frontend.core.base import thread_modes, watcher
 from hcq.frontend.nn.optim.groups import Group
 from hcq.frontend.nn.optim.line_search import Point, strong_wolfe
 from hcq.frontend.nn.optim.optimizer import Optimizer

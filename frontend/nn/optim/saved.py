@@ -15,7 +15,7 @@ from hcq.errors import UsageError
 from hcq.frontend.nn.constant import constant
 from hcq.frontend.nn.optim.counts import Counts
 from hcq.frontend.nn.optim.groups import Group
-from hcq.frontend.realize import realize
+from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

@@ -21,7 +21,7 @@ from hcq.frontend.nn.layers.norm import BatchNorm
 from hcq.frontend.nn.module import Module
 from hcq.frontend.nn.optim.optimizer import Optimizer
 from hcq.frontend.nn.optim.schedules import LRScheduler
-from hcq.frontend.realize import realize
+from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

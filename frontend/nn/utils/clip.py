@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend.arguments import checked, listed
+from hcq.frontend.ops.arguments import checked, listed
 from hcq.frontend.tensor import Tensor
 
 

@@ -3,7 +3,7 @@
 In       a module, tensors for its parameters, arguments
 Out      `functional_call`
 Changes  nothing
-Next     hcq/frontend/transforms/modules.py (the function)
+Next     hcq/frontend/more/transforms/modules.py (the function)
 """
 
-from hcq.frontend.transforms.modules import functional_call as functional_call
+from hcq.frontend.more.transforms.modules import functional_call as functional_call

@@ -20,8 +20,8 @@ from hcq.compiler.kernel import kernel_key
 from hcq.compiler.search.results import Result, parse, text_of, union
 from hcq.compiler.target import cpu_target
 from hcq.errors import UsageError
-from hcq.frontend import device as devices
-from hcq.frontend import plan
+from hcq.frontend.core import device as devices
+from hcq.frontend.run import plan
 from hcq.frontend.search import searching, store
 from hcq.frontend.search.progress import Progress, shown_ns
 from hcq.frontend.search.searching import place_of, schedules_for

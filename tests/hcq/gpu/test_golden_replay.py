@@ -62,7 +62,7 @@ DIGITS = """
 from hcq.tools import bench_replay
 bench_replay.BATCH = 1
 step, images, labels = bench_replay.digits_step()
-from hcq.frontend import device as devices
+from hcq.frontend.core import device as devices
 from tests.hcq.gpu.replay_text import replay_text
 device = devices.get(devices.default())
 before = device.stats()["submissions"]

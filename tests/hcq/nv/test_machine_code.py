@@ -25,7 +25,8 @@ chosen = images.compiler_for  # the tensor layer makes what a GPU needs
 images.compiler_for = lambda device: chosen(Facts(config=device.config, port=Facts(runs_ptx=False)))
 import numpy as np
 from hcq import Tensor, dtypes
-from hcq.frontend import device, plan
+from hcq.frontend.core import device
+from hcq.frontend.run import plan
 
 rng = np.random.default_rng(0)
 a, b = rng.standard_normal((24, 40)).astype(np.float32), rng.standard_normal((40, 16)).astype(np.float32)

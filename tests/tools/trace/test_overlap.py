@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcq.command import Copy, Indirect, Signal, Wait
-from hcq.frontend.collectives import cost
+from hcq.frontend.devices.collectives import cost
 from hcq.spans import Span, Work
 from hcq.tools.trace import collectives, overlap
 from hcq.trace.file import Trace

@@ -92,7 +92,7 @@ def test_disasm_prints_the_texts_and_counts_launches_by_code(trace, training, ca
 def test_a_tensor_is_called_what_the_user_calls_it(tmp_path):
     script = """
 from hcq import Tensor
-from hcq.frontend import names
+from hcq.frontend.core import names
 x = names.set_name(Tensor([1.0, 2.0]), "samples")
 y = names.set_name(x * 2, "doubled")
 (y + 1).realize()
@@ -107,7 +107,7 @@ y.realize()
 def test_only_a_tensor_has_a_name():
     from hcq import Tensor
     from hcq.errors import UsageError
-    from hcq.frontend import names
+    from hcq.frontend.core import names
 
     with pytest.raises(UsageError, match=r"names.set_name\(3, 'x'\): takes a tensor and a text"):
         names.set_name(3, "x")  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ def test_a_program_run_as_a_module_has_lines_and_so_has_one_of_ours(tmp_path):
 
 def test_nothing_is_learnt_without_a_trace(tmp_path):
     asked = "assert not (names._names or kernel_sources._known)"
-    script = f"{TRAINING}\nfrom hcq.frontend import kernel_sources, names\n{asked}"
+    script = f"{TRAINING}\nfrom hcq.frontend.core import names\nfrom hcq.frontend.run import kernel_sources\n{asked}"
     subprocess.run([sys.executable, "-c", script], timeout=50, check=True, cwd=Path(__file__).parents[3])
 
 

@@ -1,0 +1,7 @@
+"""Methods: what a Tensor can do, one idea a file; each is a group of methods that stands beside the others.
+
+In       tensors and Python values
+Out      lazy tensors; nothing runs
+Changes  nothing
+Next     base.py (what groups call in one another), core/nodes.py (what they are made of), ../tensor.py (who joins them)
+"""

@@ -1,0 +1,666 @@
+"""Movement: methods that rearrange elements and compute nothing; each is a view that later becomes index arithmetic.
+
+In       tensors and axes, shapes, amounts
+Out      lazy tensors of movement nodes: RESHAPE PERMUTE EXPAND PAD SHRINK FLIP WINDOW
+Changes  nothing
+Next     indexing.py (square brackets), elementwise.py (which broadcasts through here), ir/op.py (what the nodes mean)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from hcq.checks import is_whole, shown
+from hcq.frontend.core.base import Core, check_count, room_args, shape_args
+from hcq.frontend.core.errors import UsageError
+from hcq.frontend.core.nodes import (
+    constant,
+    expanded,
+    flipped,
+    iota,
+    joined,
+    padded,
+    permuted,
+    reshaped,
+    shrunk,
+)
+from hcq.frontend.ops.base import Methods
+from hcq.frontend.symbolic import placing, variable
+from hcq.frontend.symbolic.conditions import require
+from hcq.frontend.symbolic.sizes import FREE, counts_of, shape_of, sizes_of, with_counts
+from hcq.frontend.symbolic.variable import Bound
+from hcq.ir.dtype import DType, Scalar
+from hcq.ir.node import Node, Shape
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Movement(Methods):
+    """Reshape, permute, expand, pad, shrink, flip, and what they add up to."""
+
+    __slots__ = ()
+
+    # -- the shape alone changes --
+
+    def reshape(self, *shape: Any) -> Self:
+        """The same elements in row-major order under another shape; one size may be -1: whatever is left.
+
+        Raises  UsageError when the product of the sizes is not the number of elements
+
+        >>> Tensor.arange(6).reshape(2, -1).tolist()
+        [[0, 1, 2], [3, 4, 5]]
+        """
+        return self._reshaped("reshape", shape)
+
+    def view(self, *shape: Any) -> Self:
+        """Same as `reshape`: views cost nothing here, so none is refused. With a dtype the same as `bitcast`.
+
+        >>> hcq.tensor([[1, 2], [3, 4]]).T.reshape(4).tolist()
+        [1, 3, 2, 4]
+        """
+        if len(shape) == 1 and isinstance(shape[0], DType):
+            return self.bitcast(shape[0])
+        return self._reshaped("view", shape)
+
+    def _reshaped(self, call: str, given: tuple[Any, ...]) -> Self:
+        """Reshaped as asked for, to ints and Bounds; one of them may be -1."""
+        if variable.in_use:
+            wanted = tuple(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+            if counts_of(self.node) or any(isinstance(size, Bound) for size in wanted):
+                return self._reshaped_by_numbers(call, wanted)
+        return self._reshape(_completed(call, self.node.shape, room_args(call, given)))
+
+    def _reshaped_by_numbers(self, call: str, wanted: tuple[Any, ...]) -> Self:
+        """A view where axes stay as they are cut; else elements are picked from where the numbers say."""
+        rooms, have = room_args(call, (wanted,)), self.shape
+        try:
+            found = self._reshape(_completed(call, self.node.shape, rooms))
+        except UsageError:  # by the rooms; the numbers may say otherwise
+            found = None
+        if found is not None and all(
+            size == now or (type(size) is int and size == -1) for size, now in zip(wanted, found.shape)
+        ):
+            return found
+        words = f"[{call}] {have} to {wanted}"
+        total, known = prod(have), prod([size for size in wanted if isinstance(size, Bound) or size != -1])
+        if rooms.count(-1) == 1 and not isinstance(known, Bound):
+            rest = total.divided(known) if isinstance(total, Bound) and known else None
+            wanted = tuple([rest if size == -1 and not isinstance(size, Bound) else size for size in wanted])
+            known = total
+        if None in wanted or (min(rooms, default=0) < 0 and known is not total):
+            raise UsageError(f"{words}: what -1 stands for is known only when the work runs. Give each size.")
+        for gap in (total - known, known - total):
+            require(gap, f"{words} has to keep the number of elements on each axis, from axis 0 on")
+        return self._like(placing.reshaped(self.node, have, wanted, self.device))
+
+    def _reshape(self, shape: Shape) -> Self:
+        if variable.in_use and any(isinstance(size, Bound) for size in shape):
+            return self._reshaped_by_numbers("reshape", shape)
+        return self._view(reshaped(self.node, shape))
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
+        """Axes start_dim to end_dim (inclusive) become one. (2, 3, 4) from axis 1 on -> (2, 12); a scalar -> (1,).
+
+        >>> Tensor.zeros(2, 3, 4).flatten(1).shape, hcq.tensor(5).flatten().shape
+        ((2, 12), (1,))
+        """
+        shape = self.node.shape
+        if not shape:
+            return self._reshape((1,))
+        first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
+        if first > last:
+            raise UsageError(f"[flatten] start_dim {start_dim} comes after end_dim {end_dim}. Swap them.")
+        if variable.in_use and counts_of(self.node):
+            return self._reshaped_by_numbers("flatten", (*self.shape[:first], -1, *self.shape[last + 1 :]))
+        return self._reshape(shape[:first] + (prod(shape[first : last + 1]),) + shape[last + 1 :])
+
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
+        """Axis `dim` becomes several, of those sizes; one may be -1. (2, 12) with dim 1, sizes (3, -1) -> (2, 3, 4).
+
+        >>> Tensor.zeros(2, 12).unflatten(1, (3, -1)).shape
+        (2, 3, 4)
+        """
+        axis, shape = self._axis("unflatten", dim), self.node.shape
+        inner = _completed("unflatten", shape[axis : axis + 1], tuple(sizes))
+        return self._reshape(shape[:axis] + inner + shape[axis + 1 :])
+
+    def unsqueeze(self, dim: int) -> Self:
+        """A new axis of size 1 before axis `dim`. (2, 3) with dim 1 -> (2, 1, 3); -1 puts it last.
+
+        >>> Tensor.zeros(2, 3).unsqueeze(-1).shape
+        (2, 3, 1)
+        """
+        axis, shape = self._axis("unsqueeze", dim, extra=1), self.node.shape
+        return self._reshape((*shape[:axis], 1, *shape[axis:]))
+
+    def squeeze(self, dim: int | tuple[int, ...] | None = None) -> Self:
+        """Without the axes of size 1: all of them, or the named ones (others are left alone). (1, 2, 1) -> (2,).
+
+        >>> Tensor.zeros(1, 2, 1).squeeze().shape, Tensor.zeros(1, 2, 1).squeeze(1).shape
+        ((2,), (1, 2, 1))
+        """
+        drop = set(self._axes("squeeze", dim))
+        return self._reshape(tuple(s for axis, s in enumerate(self.node.shape) if s != 1 or axis not in drop))
+
+    # -- axes change places --
+
+    def permute(self, *order: Any) -> Self:
+        """Axes in another order: permute(2, 0, 1) puts axis 2 first. (2, 3, 4) -> (4, 2, 3).
+
+        Raises  UsageError unless each axis is named once
+
+        >>> Tensor.zeros(2, 3, 4).permute(2, 0, 1).shape
+        (4, 2, 3)
+        """
+        axes = shape_args("permute", order)
+        rank = len(self.node.shape)
+        found = tuple(self._axis("permute", axis) for axis in axes)
+        if sorted(found) != list(range(rank)):
+            raise UsageError(
+                f"[permute] order {axes} of a tensor of shape {self.node.shape}: name each of its {rank} axes once."
+            )
+        return self._view(permuted(self.node, found))
+
+    def transpose(self, dim0: int, dim1: int) -> Self:
+        """Two axes swapped. (2, 3, 4) with 0 and 2 -> (4, 3, 2).
+
+        >>> Tensor.zeros(2, 3, 4).swapaxes(0, 2).shape
+        (4, 3, 2)
+        """
+        order = list(range(len(self.node.shape)))
+        a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
+        if order:
+            order[a], order[b] = order[b], order[a]
+        return self._view(permuted(self.node, tuple(order)))
+
+    swapaxes = transpose
+
+    def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
+        """Axes taken out and put back at other places. (2, 3, 4) with 0 to -1 -> (3, 4, 2).
+
+        >>> Tensor.zeros(2, 3, 4).moveaxis(0, -1).shape
+        (3, 4, 2)
+        """
+        sources = (source,) if isinstance(source, int) else tuple(source)
+        places = (destination,) if isinstance(destination, int) else tuple(destination)
+        taken = [self._axis("movedim", axis) for axis in sources]
+        wanted = [self._axis("movedim", axis) for axis in places]
+        if len(taken) != len(wanted) or len(set(taken)) < len(taken) or len(set(wanted)) < len(wanted):
+            raise UsageError(
+                f"[movedim] {sources} to {places}: name as many places as axes, and each of them once."
+            )
+        order = [axis for axis in range(len(self.node.shape)) if axis not in taken]
+        for place, axis in sorted(zip(wanted, taken)):
+            order.insert(place, axis)
+        return self._view(permuted(self.node, tuple(order)))
+
+    moveaxis = movedim
+
+    def t(self) -> Self:
+        """The transpose of a matrix; a vector or a scalar is left alone. Raises UsageError for more axes.
+
+        >>> hcq.tensor([[1, 2], [3, 4]]).t().tolist(), hcq.tensor([1, 2]).t().tolist()
+        ([[1, 3], [2, 4]], [1, 2])
+        """
+        if len(self.node.shape) > 2:
+            raise UsageError(
+                f"[t] shape {self.node.shape}: t() is for at most 2 axes. Use .mT or .permute()."
+            )
+        return self.transpose(0, 1) if len(self.node.shape) == 2 else self._view(self.node)
+
+    @property
+    def T(self) -> Self:
+        """All axes in reverse order. (2, 3, 4) -> (4, 3, 2).
+
+        >>> hcq.tensor([[1, 2, 3]]).T.shape
+        (3, 1)
+        """
+        return self._view(permuted(self.node, tuple(reversed(range(len(self.node.shape))))))
+
+    @property
+    def mT(self) -> Self:
+        """The last two axes swapped. (..., n, m) -> (..., m, n).
+
+        >>> Tensor.zeros(5, 2, 3).mT.shape
+        (5, 3, 2)
+        """
+        if len(self.node.shape) < 2:
+            raise UsageError(f"[mT] shape {self.node.shape}: a matrix needs 2 axes. Use unsqueeze first.")
+        return self.transpose(-2, -1)
+
+    # -- elements repeat --
+
+    def expand(self, *sizes: Any) -> Self:
+        """Axes of size 1 repeat to the given sizes; -1 leaves a size alone; new axes come in front. Nothing is copied.
+
+        Raises  UsageError where an axis has another size than 1 and than the one asked for
+
+        >>> hcq.tensor([[1], [2]]).expand(2, 3).tolist()
+        [[1, 1, 1], [2, 2, 2]]
+        """
+        wanted, shape = room_args("expand", sizes), self.node.shape
+        extra = len(wanted) - len(shape)
+        if extra < 0:
+            raise UsageError(
+                f"[expand] shape {shape} to {wanted}: fewer sizes than axes. Give {len(shape)} or more."
+            )
+        padded = (1,) * extra + shape
+        full = tuple(have if want == -1 else want for have, want in zip(padded, wanted))
+        for axis, (have, want) in enumerate(zip(padded, full)):
+            if (have != want and have != 1) or want < 0:
+                raise UsageError(
+                    f"[expand] shape {shape} to {wanted}: axis {axis} has size {have}, only size 1 can repeat. "
+                    f"Use repeat() to tile whole axes."
+                )
+        check_count("expand", full)
+        node = expanded(self.node, full)
+        if variable.in_use:
+            given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+            node = _cut_to("expand", node, given, self.device)
+        return self._view(node)
+
+    def expand_as(self, other: Core) -> Self:
+        """Expanded to the shape of another tensor; see `expand`.
+
+        >>> hcq.tensor([[1], [2]]).expand_as(Tensor.zeros(2, 3)).tolist()
+        [[1, 1, 1], [2, 2, 2]]
+        """
+        return self.expand(*other.shape)
+
+    broadcast_to = expand
+
+    def repeat(self, *repeats: Any) -> Self:
+        """Tiled: the whole tensor that many times along each axis; more numbers than axes add axes in front.
+
+        >>> hcq.tensor([1, 2]).repeat(2, 2).tolist()
+        [[1, 2, 1, 2], [1, 2, 1, 2]]
+        """
+        times, shape = shape_args("repeat", repeats), self.node.shape
+        if len(times) < len(shape) or any(n < 0 for n in times):
+            raise UsageError(
+                f"[repeat] {times} of shape {shape}: give one count, 0 or more, for each axis at least."
+            )
+        shape = (1,) * (len(times) - len(shape)) + shape
+        split = self._reshape(tuple(n for size in shape for n in (1, size)))
+        tiled = split.expand(tuple(n for count, size in zip(times, shape) for n in (count, size)))
+        if variable.in_use and counts_of(self.node):
+            sizes = ((1,) * (len(times) - len(self.shape))) + self.shape
+            return tiled._reshaped_by_numbers("repeat", tuple([n * size for n, size in zip(times, sizes)]))
+        # of its own, as in PyTorch, and no view of this one
+        return self._like(reshaped(tiled.node, tuple(count * size for count, size in zip(times, shape))))
+
+    def tile(self, *repeats: Any) -> Self:
+        """Like `repeat`, but missing counts are 1: a matrix tiled by (2,) repeats along its last axis.
+
+        >>> hcq.tensor([[1, 2]]).tile(2).tolist()
+        [[1, 2, 1, 2]]
+        """
+        times = shape_args("tile", repeats)
+        return self.repeat((1,) * (len(self.node.shape) - len(times)) + times)
+
+    def repeat_interleave(
+        self, repeats: Any = None, dim: int | None = None, output_size: int | None = None
+    ) -> Self:
+        """Each element of the flattened tensor, or each slice along `dim`, `repeats` times in a row.
+
+        repeats       an int; or a vector of one for each slice, which is computed and read back first; without it this
+                      tensor is that vector, and what is repeated are 0, 1, ...
+        output_size   the sum of `repeats`, which PyTorch wants to know
+
+        >>> hcq.tensor([1, 2]).repeat_interleave(2).tolist()
+        [1, 1, 2, 2]
+        """
+        if repeats is None:
+            if len(self.node.shape) != 1:
+                raise UsageError(
+                    f"[repeat_interleave] shape {self.node.shape}: give repeats, or be a vector of them."
+                )
+            places = iota(self.node.shape[0], 0, self.node.shape)
+            return self._like(places)._each_repeated(self, 0).cast(self.node.dtype)
+        x = self.flatten() if dim is None else self
+        if isinstance(repeats, (Core, list, tuple)):
+            return x._each_repeated(self._operand("repeat_interleave", repeats), 0 if dim is None else dim)
+        if not isinstance(repeats, int) or repeats < 0:
+            raise UsageError(f"[repeat_interleave] repeats={repeats!r}: give one int, 0 or more.")
+        axis, shape = x._axis("repeat_interleave", 0 if dim is None else dim), x.node.shape
+        wide = x.unsqueeze(axis + 1).expand((*shape[: axis + 1], repeats, *shape[axis + 1 :]))
+        return wide._reshape((*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]))
+
+    def _each_repeated(self, repeats: Self, dim: int) -> Self:
+        """Each slice along an axis as often as a vector says."""
+        axis = self._axis_of("repeat_interleave", dim)
+        size = self.node.shape[axis]
+        counts = [int(count) for count in repeats.flatten().numpy()]
+        counts = counts * size if len(counts) == 1 else counts
+        if len(counts) != size or min(counts, default=0) < 0 or not repeats.node.dtype.is_integer:
+            raise UsageError(
+                f"[repeat_interleave] {len(counts)} repeats for axis {axis} of size {size}: give a whole number, 0 or "
+                "more, for each."
+            )
+        places = [place for place, count in enumerate(counts) for _ in range(count)]
+        return self[(slice(None),) * axis + (places,)] if places else self._part(axis, 0, 0)
+
+    # -- parts and surroundings --
+
+    def shrink(self, bounds: Sequence[tuple[int | Bound, int | Bound] | None]) -> Self:
+        """The part from low to high (not included) of each axis; None keeps an axis whole.
+
+        Raises  UsageError where a part is not inside its axis, or there is not one for each
+
+        >>> hcq.tensor([[1, 2, 3], [4, 5, 6]]).shrink(((0, 1), (1, 3))).tolist()
+        [[2, 3]]
+        """
+        shape = self.shape
+        if len(bounds) != len(shape):
+            raise UsageError(f"[shrink] {tuple(bounds)} of shape {shape}: give (low, high) or None per axis.")
+        full: list[Any] = []
+        for axis, (size, part) in enumerate(zip(shape, bounds)):
+            low, high = (0, size) if part is None else part
+            if variable.in_use and any(isinstance(one, Bound) for one in (size, low, high)):
+                return self[tuple([slice(None) if one is None else slice(*one) for one in bounds])]
+            if not 0 <= low <= high <= size:
+                raise UsageError(f"[shrink] axis {axis} of size {size}: {part} is not inside 0..{size}.")
+            full.append((low, high, 1))
+        return self._view(shrunk(self.node, tuple(full)))
+
+    def narrow(self, dim: int, start: Any, length: int | Bound) -> Self:
+        """`length` elements of axis `dim`, from `start`; a negative start counts from the end.
+
+        start   an int, a bound Variable, or an integer tensor of shape (), which is computed and read back
+
+        >>> hcq.tensor([10, 20, 30, 40]).narrow(0, -3, 2).tolist()
+        [20, 30]
+        """
+        axis = self._axis_of("narrow", dim)
+        if isinstance(start, Bound) or isinstance(length, Bound):
+            return self[(slice(None),) * axis + (slice(start, start + length),)]
+        if not is_whole(start) and not (isinstance(start, Core) and start.node.dtype.is_integer):
+            raise UsageError(f"[narrow] start={shown(start)}: takes an int, or an integer tensor of one.")
+        start = int(start.__index__())
+        shape = self.node.shape
+        begin = start + shape[axis] if start < 0 else start
+        if not 0 <= begin <= begin + length <= shape[axis]:
+            raise UsageError(
+                f"[narrow] axis {axis} of size {shape[axis]}: {length} from {start} on are not inside it."
+            )
+        keep = [(0, size, 1) for size in shape]
+        keep[axis] = (begin, begin + length, 1)
+        return self._view(shrunk(self.node, tuple(keep)))
+
+    def pad(
+        self, padding: Sequence[int | Bound], mode: str = "constant", value: Scalar | None = None
+    ) -> Self:
+        """Surrounded by `value`. `padding` is PyTorch's: (low, high) of the last axis, then of the one before, ...
+
+        padding   an even count of ints, or of bound Variables; negative ones crop
+        mode      "constant", "reflect", "replicate" or "circular"
+        Raises    UsageError for more pairs than axes, an unknown mode, or more than the mode finds inside
+
+        >>> hcq.tensor([1, 2]).pad((1, 2)).tolist()
+        [0, 1, 2, 0, 0]
+        """
+        shape = self.node.shape
+        if len(padding) % 2 or len(padding) > 2 * len(shape):
+            raise UsageError(
+                f"[pad] padding {tuple(padding)} of shape {shape}: give (low, high) pairs, last axis first, "
+                f"at most {len(shape)} of them."
+            )
+        count = len(padding) // 2
+        pads: list[Any] = [(0, 0)] * (len(shape) - count)
+        pads += [(padding[2 * i], padding[2 * i + 1]) for i in reversed(range(count))]
+        if variable.in_use:
+            varying = self._varying_pads(pads)
+            if varying and mode != "constant":
+                raise UsageError(
+                    f"[pad] mode {mode!r}: axis {varying[0]} of {self.shape} is padded by {pads[varying[0]]}, which is "
+                    "known only when the work runs. Use mode 'constant', or sizes that are ints."
+                )
+            if varying:
+                return self._padded_by_numbers(pads, varying, value or 0)
+        if mode != "constant":
+            return self._pad_from_inside(pads, mode)
+        keep = tuple((max(0, -low), size - max(0, -high), 1) for size, (low, high) in zip(shape, pads))
+        for axis, (start, stop, _) in enumerate(keep):
+            if start > stop:
+                raise UsageError(
+                    f"[pad] axis {axis} of size {shape[axis]}: {pads[axis]} crops more than it has."
+                )
+        grow = tuple((max(0, low), max(0, high)) for low, high in pads)
+        return self._like(padded(shrunk(self.node, keep), grow, value or 0))
+
+    def _varying_pads(self, pads: list[tuple[Any, Any]]) -> list[int]:
+        """The axes that are padded by bound variables, or padded and cut by one."""
+        cut = dict(counts_of(self.node))
+        return [
+            axis
+            for axis, sides in enumerate(pads)
+            if any(isinstance(side, Bound) for side in sides) or (axis in cut and any(sides))
+        ]
+
+    def _padded_by_numbers(self, pads: list[tuple[Any, Any]], varying: list[int], value: Scalar) -> Self:
+        """Padded along axes whose size, or whose padding, bound variables say; then along the others."""
+        node, number = self.node, constant("pad", value, self.node.dtype)
+        for axis in varying:
+            low, high = pads[axis]
+            words = f"[pad] axis {axis} of size {self.shape[axis]} is padded by {low} and {high}, which"
+            for gap in (self.shape[axis] + low, self.shape[axis] + high, self.shape[axis] + low + high):
+                require(gap, f"{words} may not crop more than it has")
+            before, behind = (
+                side.node(self.device) if isinstance(side, Bound) else side for side in (low, high)
+            )
+            node = placing.padded(node, axis, before, behind, number)
+            pads[axis] = 0, 0
+        padding = [side for sides in reversed(pads) for side in sides]
+        return self._like(node).pad(padding, "constant", value)
+
+    def _pad_from_inside(self, pads: list[tuple[int, int]], mode: str) -> Self:
+        if mode not in ("reflect", "replicate", "circular"):
+            raise UsageError(
+                f"[pad] mode {mode!r} is unknown. Use 'constant', 'reflect', 'replicate' or 'circular'."
+            )
+        x = self
+        for axis, (low, high) in enumerate(pads):
+            size = x.node.shape[axis]
+            fits = mode == "replicate" or (mode == "reflect" and max(low, high) < size)
+            if fits and min(low, high) < 0 < min(size, size + low + high):
+                places = [
+                    place - low for place in range(size + low + high)
+                ]  # of what is there before it is cropped
+                if mode == "reflect":
+                    places = [2 * (size - 1) - place if place >= size else abs(place) for place in places]
+                x = x[(slice(None),) * axis + ([min(max(place, 0), size - 1) for place in places],)]
+                continue
+            if low < 0 or high < 0:  # cropped first
+                x = x._part(axis, max(0, -low), max(max(0, -low), x.node.shape[axis] - max(0, -high)))
+                low, high = max(0, low), max(0, high)
+            size = x.node.shape[axis]
+            if low == 0 and high == 0:
+                continue
+            most = {"reflect": size - 1, "replicate": low + high, "circular": size}[mode]
+            if low > most or high > most or (size == 0 and low + high):
+                raise UsageError(
+                    f"[pad] mode {mode!r}: axis {axis} of size {size} cannot be padded by {low, high}."
+                )
+            if mode == "circular":
+                before, after = x._part(axis, size - low, size), x._part(axis, 0, high)
+            elif mode == "reflect":
+                before = x._part(axis, 1, 1 + low).flip(axis)
+                after = x._part(axis, size - 1 - high, size - 1).flip(axis)
+            else:
+                before = x._part(axis, 0, 1)._grown(axis, low)
+                after = x._part(axis, size - 1, size)._grown(axis, high)
+            x = self._like(joined((before.node, x.node, after.node), axis))
+        return x
+
+    def _part(self, axis: int, start: int, stop: int, step: int = 1) -> Self:
+        """start..stop of one axis, unchecked."""
+        parts = [(0, size, 1) for size in self.node.shape]
+        parts[axis] = (start, stop, step)
+        return self._view(shrunk(self.node, tuple(parts)))
+
+    def _grown(self, axis: int, size: int) -> Self:
+        """One axis of size 1 repeated, unchecked."""
+        shape = self.node.shape
+        return self._like(expanded(self.node, (*shape[:axis], size, *shape[axis + 1 :])))
+
+    def flip(self, *axes: Any, dims: int | Sequence[int] | None = None) -> Self:
+        """Backwards along those axes, `flip(0, 1)` or `flip(dims=(0, 1))`. The shape stays.
+
+        >>> hcq.tensor([[1, 2], [3, 4]]).flip(1).tolist()
+        [[2, 1], [4, 3]]
+        """
+        if dims is not None:
+            axes = (dims,) if isinstance(dims, int) else tuple(dims)
+        axes = self._axes("flip", shape_args("flip", axes))
+        return self._like(flipped(self.node, axes))
+
+    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
+        """Moved along axes, what falls off one end comes back at the other; without dims, over the flattened tensor.
+
+        >>> hcq.tensor([1, 2, 3]).roll(1, 0).tolist()
+        [3, 1, 2]
+        """
+        if dims is None:
+            if not isinstance(shifts, int):
+                if len(shifts) != 1:
+                    raise UsageError(
+                        f"[roll] shifts {tuple(shifts)} without dims. Name one axis for each shift."
+                    )
+                (shifts,) = shifts
+            return self.flatten().roll(shifts, 0)._reshape(self.node.shape)
+        amounts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+        axes = (dims,) if isinstance(dims, int) else tuple(dims)
+        if len(amounts) != len(axes):
+            raise UsageError(f"[roll] shifts {amounts}, dims {axes}: give as many shifts as dims.")
+        x = self
+        for amount, dim in zip(amounts, axes):
+            axis = x._axis("roll", dim)
+            size = x.node.shape[axis]
+            cut = -amount % size if size else 0
+            if isinstance(length := x.shape[axis], Bound):
+                places: Any = x._like(iota(size, 0, (size,)))[:length]
+                x = x[(slice(None),) * axis + ((places - amount) % length,)]
+            elif cut:
+                x = x._like(joined((x._part(axis, cut, size).node, x._part(axis, 0, cut).node), axis))
+        return x
+
+    def unfold(self, dimension: int, size: int, step: int, dilation: int = 1) -> Self:
+        """Windows over an axis: it becomes the window's number, and a new last axis the place inside the window.
+
+        (n,) -> ((n - dilation * (size - 1) - 1) // step + 1, size); no element is copied.
+        Raises  UsageError when a window is longer than the axis
+
+        >>> hcq.tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
+        [[1, 2], [2, 3], [3, 4]]
+        """
+        if not self.node.shape:
+            return self._reshape((1,)).unfold(dimension, size, step, dilation)._reshape((size,))
+        axis = self._axis_of("unfold", dimension)
+        length, reach = self.node.shape[axis], dilation * (size - 1) + 1
+        if size < 0 or step < 1 or dilation < 1:
+            raise UsageError(
+                f"[unfold] size={size}, step={step}, dilation={dilation}: a window has 0 elements or more, and step "
+                "and dilation are 1 or more."
+            )
+        if size == 0:
+            shape = self.node.shape
+            return self._part(axis, 0, 0)._reshape((*shape[:axis], length // step + 1, *shape[axis + 1 :], 0))
+        if reach > length:
+            raise UsageError(
+                f"[unfold] axis {axis} of size {length}: a window reaches over {reach} elements. Pad first, or "
+                f"use a smaller window."
+            )
+        return self._like(Node(Op.WINDOW, self.node.dtype, (self.node,), (axis, size, step, dilation)))
+
+    # -- several from one --
+
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Parts of one axis: of that size (the last may be smaller), or of each of those sizes, which must add up.
+
+        >>> [part.shape for part in Tensor.zeros(5, 2).split(2)]
+        [(2, 2), (2, 2), (1, 2)]
+        """
+        axis = self._axis_of("split", dim)
+        length = self.node.shape[axis]
+        if isinstance(split_size, int):
+            if split_size < 1:
+                raise UsageError(f"[split] split_size={split_size}: must be 1 or more.")
+            sizes = [min(split_size, length - at) for at in range(0, length, split_size)] or [0]
+        else:
+            sizes = list(split_size)
+            if sum(sizes) != length or any(size < 0 for size in sizes):
+                raise UsageError(
+                    f"[split] sizes {tuple(sizes)} do not add up to {length}, the size of axis {axis}."
+                )
+        parts, at = [], 0
+        for size in sizes:
+            parts.append(self._part(axis, at, at + size))
+            at += size
+        return tuple(parts)
+
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
+        """At most that many parts of one axis, all of one size but the last. (5,) in 2 -> (3,), (2,).
+
+        >>> [part.tolist() for part in Tensor.arange(5).chunk(2)]
+        [[0, 1, 2], [3, 4]]
+        """
+        if chunks < 1:
+            raise UsageError(f"[chunk] chunks={chunks}: must be 1 or more.")
+        length = self.node.shape[self._axis_of("chunk", dim)]
+        if length == 0:
+            return tuple(self for _ in range(chunks))
+        return self.split(-(-length // chunks), dim)
+
+    def unbind(self, dim: int = 0) -> tuple[Self, ...]:
+        """The slices along one axis, which goes away. (2, 3) along 0 -> two of (3,).
+
+        >>> rows = hcq.tensor([[1, 2], [3, 4]]).unbind()
+        >>> [row.tolist() for row in rows]
+        [[1, 2], [3, 4]]
+        """
+        if not self.node.shape:
+            raise UsageError("[unbind] a tensor of shape () has no axis to take apart.")
+        axis = self._axis("unbind", dim)
+        shape = self.node.shape
+        rest = shape[:axis] + shape[axis + 1 :]
+        return tuple(self._part(axis, i, i + 1)._reshape(rest) for i in range(shape[axis]))
+
+
+def _cut_to(call: str, node: Node, given: Sequence[Any], device: str) -> Node:
+    """A value expanded to sizes, some of which are Bounds: so many of its elements count."""
+    have = sizes_of(node)
+    counts = []
+    for axis, size in enumerate(given):
+        if isinstance(size, Bound):
+            count = size.node(device)
+            if have[axis] is not FREE and have[axis] is not count:
+                raise UsageError(
+                    f"[{call}] axis {axis} has the size {shape_of(node)[axis]}, not {size}. Cut it: x[:{size}]."
+                )
+            counts.append((axis, count))
+    return with_counts(node, counts)
+
+
+def _completed(call: str, old: Shape, new: tuple[int, ...]) -> Shape:
+    """The new shape with its -1 worked out, checked against the number of elements."""
+    count = prod(old)
+    if -1 in new:
+        known = prod(size for size in new if size != -1)
+        if new.count(-1) > 1 or known == 0 or count % known:
+            why = (
+                "only one size may be -1"
+                if new.count(-1) > 1
+                else f"{known} does not divide {count} elements"
+            )
+            raise UsageError(f"[{call}] {old} to {new}: {why}. Give sizes whose product is {count}.")
+        new = tuple(count // known if size == -1 else size for size in new)
+    if prod(new) != count or min(new, default=0) < 0:
+        raise UsageError(
+            f"[{call}] {old} to {new}: {count} elements do not fill {prod(new)} places. "
+            f"Give sizes whose product is {count}; one may be -1."
+        )
+    return new
