@@ -55,7 +55,7 @@ help:
 	@echo "make test-triton     Triton's kernels, compiled without a GPU, on seven emulated ones; installs Triton"
 	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
 	@echo "make hw-check put the check of a GPU into one file that any Python from 3.10 on runs: build/hw_check.pyz"
-	@echo "make lint     formatting, lint rules, types, the laws of imports"
+	@echo "make lint     formatting, lint rules, types, the laws of imports and of door plates"
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
 	@echo "make reference   write the API reference, made from the docstrings: build/reference/index.html"
@@ -145,6 +145,7 @@ lint: $(VENV)/lint.stamp
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/python tools/pages.py --check
+	@$(BIN)/python .ci/plates.py
 	@$(COPY_TREE)
 	@cd $(TREE) && $(FULL_BIN)/mypy --config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p hcq
 	@cd $(TREE) && PYTHONPATH="$(CURDIR)/.ci" $(FULL_BIN)/lint-imports --config "$(CURDIR)/pyproject.toml" --no-cache --no-logo
