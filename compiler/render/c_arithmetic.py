@@ -2,7 +2,8 @@
 
 In       an operation, its dtype, the expressions and dtypes of its sources; one lane at a time
 Out      an expression; what C has no word for is a small function, written once above the kernel
-Next     cuda_arithmetic.py, metal_arithmetic.py (the words of a dialect), c_source.py (statements, loops, memory)
+Next     ir/elementwise/ (the expressions of most), cuda_arithmetic.py, metal_arithmetic.py (the words of a dialect),
+         c_source.py (statements, loops, memory)
 
 C leaves signed overflow, long shifts and division by zero undefined, so sums wrap in unsigned types and the rest is
 asked about first. float16 is its bits in an unsigned number and computes in float: a sum, product or quotient of halves
@@ -18,14 +19,12 @@ from typing import ClassVar, Protocol
 
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, to_bits, truncate
-from hcq.ir.op import Op
+from hcq.ir.elementwise.table import ELEMENTWISE
+from hcq.ir.op import COMPARE, Op
 
 Operand = tuple[str, DType]
 
 _AS_BITS = (dtypes.float16, dtypes.bfloat16, dtypes.fp8e4m3, dtypes.fp8e5m2)
-_SIGN = {Op.CMPLT: "<", Op.CMPLE: "<=", Op.CMPEQ: "==", Op.CMPNE: "!="}
-_BOOL = {Op.ADD: "|", Op.MUL: "&", Op.MAX: "|", Op.MIN: "&", Op.AND: "&", Op.OR: "|", Op.XOR: "^"}
-_PLAIN = {Op.ADD: "+", Op.MUL: "*", Op.DIV: "/", Op.AND: "&", Op.OR: "|", Op.XOR: "^"}
 
 
 class Text(Protocol):
@@ -38,6 +37,7 @@ class Text(Protocol):
 class CArithmetic(ABC):
     """A dialect's spelling: its types, and below "what a dialect says" its own words."""
 
+    dialect: ClassVar[str]  # its name in the spellings of ir/elementwise/
     floats: ClassVar[Mapping[str, str]]  # the type of a dtype that is no integer, and of indices
     signed: ClassVar[Mapping[int, str]]  # integers, by bits
     unsigned: ClassVar[Mapping[int, str]]
@@ -105,15 +105,26 @@ class CArithmetic(ABC):
         of = sources[0][1].scalar
         if of in _AS_BITS:
             return self._on_bits(text, op, of, names)
-        if op in _SIGN:
-            return f"{names[0]} {_SIGN[op]} {names[1]}"
+        is_whole = not of.is_float and not of.is_bool
+        if is_whole and known is not None:
+            plain = self._by_number(op, of, names, unsigned or of.is_unsigned, int(known))
+            if plain:
+                return plain
+        words = self._words(op, of)
+        if words:
+            kind = self.register_type(of)
+            return words.format(**dict(zip("abc", names)), kind=kind, wide=self._wide(of) if is_whole else "")
         if of.is_bool:
-            return _on_bool(op, names)
+            raise RenderError(f"{op.name} on bool: cast to an integer first")
         if of.is_float:
             return self._on_float(text, op, of, names)
-        is_plain = unsigned or of.is_unsigned
-        plain = None if known is None else self._by_number(op, of, names, is_plain, int(known))
-        return plain or self._on_integer(text, op, of, names, unsigned)
+        return self._on_integer(text, op, of, names, unsigned)
+
+    def _words(self, op: Op, dtype: DType) -> str:
+        """The declaration's expression for sources of a dtype; "" where a function below has it, or nobody."""
+        spelled = ELEMENTWISE[op].spelled if op in ELEMENTWISE else {}
+        spelling = spelled.get(self.dialect) or spelled.get("c")
+        return "" if spelling is None else spelling.of(dtype)
 
     def _by_number(self, op: Op, dtype: DType, names: list[str], unsigned: bool, known: int) -> str:
         """A shift or a division by a number that needs no question; "" for any other."""
@@ -135,16 +146,12 @@ class CArithmetic(ABC):
             return f"({self.unsigned[16]})({names[0]} ^ 0x8000)"
         wide = [self.cast(text, (name, dtype), dtypes.float32) for name in names]
         value = self.arithmetic(text, op, dtypes.float32, [(name, dtypes.float32) for name in wide])
-        return value if op in _SIGN else self.cast(text, (value, dtypes.float32), dtype)
+        return value if op in COMPARE else self.cast(text, (value, dtypes.float32), dtype)
 
     def _on_float(self, text: Text, op: Op, dtype: DType, names: list[str]) -> str:
         kind = self.register_type(dtype)
         if op is Op.NEG:
             return f"-{names[0]}" if not names[0].startswith("-") else f"-({names[0]})"
-        if op in (Op.ADD, Op.MUL, Op.DIV):
-            return f"{names[0]} {_PLAIN[op]} {names[1]}"
-        if op in (Op.SQRT, Op.TRUNC):
-            return f"{self.function(op, dtype)}({names[0]})"
         if op in (Op.MAX, Op.MIN):  # a NaN in `a` compares false and stays
             word, sign = ("max", "<") if op is Op.MAX else ("min", ">")
             body = f"{{ return b != b ? b : a {sign} b ? b : a; }}"
@@ -153,19 +160,6 @@ class CArithmetic(ABC):
         raise RenderError(f"{op.name} on {dtype.name}: no instruction; decompose it first")
 
     def _on_integer(self, text: Text, op: Op, dtype: DType, names: list[str], unsigned: bool) -> str:
-        kind, wide = self.register_type(dtype), self._wide(dtype)
-        if op is Op.NEG:
-            return f"({kind})(({wide})0 - ({wide}){names[0]})"
-        if op is Op.NOT:
-            return f"({kind})~{names[0]}"
-        if dtype.kind is Kind.INDEX and op in (Op.ADD, Op.MUL):
-            return f"{names[0]} {_PLAIN[op]} {names[1]}"  # indices do not overflow
-        if op in (Op.ADD, Op.MUL):
-            return f"({kind})(({wide}){names[0]} {_PLAIN[op]} ({wide}){names[1]})"
-        if op in (Op.AND, Op.OR, Op.XOR):
-            return f"({kind})({names[0]} {_PLAIN[op]} {names[1]})"
-        if op in (Op.MAX, Op.MIN):
-            return f"{names[0]} {'<' if op is Op.MIN else '>'} {names[1]} ? {names[0]} : {names[1]}"
         if op in (Op.SHL, Op.SHR):
             function = self._shift(text, op, dtype)
         elif op in (Op.FLOORDIV, Op.MOD):
@@ -284,10 +278,6 @@ class CArithmetic(ABC):
         """An infinity or a NaN of float32 or float64."""
 
     @abstractmethod
-    def function(self, op: Op, dtype: DType) -> str:
-        """The function for SQRT, rounded to nearest, or TRUNC."""
-
-    @abstractmethod
     def float_of(self, bits: str) -> str:
         """The float32 of 32 bits."""
 
@@ -314,11 +304,3 @@ class CArithmetic(ABC):
     @abstractmethod
     def to_integer(self, text: Text, of: DType, to: DType) -> str:
         """The function from a float to an integer, which saturates; NaN becomes 0."""
-
-
-def _on_bool(op: Op, names: list[str]) -> str:
-    if op is Op.NOT:
-        return f"!{names[0]}"
-    if op in _BOOL:
-        return f"{names[0]} {_BOOL[op]} {names[1]}"
-    raise RenderError(f"{op.name} on bool: cast to an integer first")
