@@ -130,8 +130,8 @@ def arithmetic(
         return _float_extreme(text, op, of, names, numbers)
     words = _SPELLED[op].of(of) if op in _SPELLED else ""
     if words.startswith("llvm."):
-        kind = register_type(of)
-        return text.call(kind, f"{words}.{suffix(of)}", [(kind, name) for name in names])
+        held = register_type(of)
+        return text.call(held, f"{words}.{suffix(of)}", [(held, name) for name in names])
     if words:
         return text.let(f"{words} {register_type(of)} {', '.join(names)}")
     if of.is_float:
