@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cache
 from typing import ClassVar, Protocol
 
 from hcq.compiler.render.llvm_arithmetic import RenderError
@@ -110,21 +111,14 @@ class CArithmetic(ABC):
             plain = self._by_number(op, of, names, unsigned or of.is_unsigned, int(known))
             if plain:
                 return plain
-        words = self._words(op, of)
+        words = _words(self, op, of)
         if words:
-            kind = self.register_type(of)
-            return words.format(**dict(zip("abc", names)), kind=kind, wide=self._wide(of) if is_whole else "")
+            return words.format(*names)
         if of.is_bool:
             raise RenderError(f"{op.name} on bool: cast to an integer first")
         if of.is_float:
             return self._on_float(text, op, of, names)
         return self._on_integer(text, op, of, names, unsigned)
-
-    def _words(self, op: Op, dtype: DType) -> str:
-        """The declaration's expression for sources of a dtype; "" where a function below has it, or nobody."""
-        spelled = ELEMENTWISE[op].spelled if op in ELEMENTWISE else {}
-        spelling = spelled.get(self.dialect) or spelled.get("c")
-        return "" if spelling is None else spelling.of(dtype)
 
     def _by_number(self, op: Op, dtype: DType, names: list[str], unsigned: bool, known: int) -> str:
         """A shift or a division by a number that needs no question; "" for any other."""
@@ -132,9 +126,9 @@ class CArithmetic(ABC):
         if op in (Op.SHL, Op.SHR) and 0 <= known < dtype.bits:
             if op is Op.SHR:
                 return f"({kind})({names[0]} >> {known})"
-            return f"({kind})(({self._wide(dtype)}){names[0]} << {known})"
+            return f"({kind})(({self.wide(dtype)}){names[0]} << {known})"
         if op in (Op.FLOORDIV, Op.MOD) and unsigned and known > 0:
-            suffix = self.suffixes[self._wide(dtype)]
+            suffix = self.suffixes[self.wide(dtype)]
             return f"({kind})(({same}){names[0]} {'/' if op is Op.FLOORDIV else '%'} {known}{suffix})"
         return ""
 
@@ -172,7 +166,7 @@ class CArithmetic(ABC):
         """A function above the kernel; gives its name."""
         return text.helper(name, f"{self.inline} {result} {name}({parameters}) {body}")
 
-    def _wide(self, dtype: DType) -> str:
+    def wide(self, dtype: DType) -> str:
         """The unsigned type in which sums of a dtype wrap."""
         return self.unsigned[64 if dtype.bits == 64 else 32]
 
@@ -180,7 +174,7 @@ class CArithmetic(ABC):
         """A count of the width or more gives 0, or the sign; a negative count is a huge one."""
         kind, same, width = self.register_type(dtype), self.unsigned[dtype.bits], dtype.bits
         if op is Op.SHL:
-            body = f"{{ return ({same})n < {width} ? ({kind})(({self._wide(dtype)})a << n) : ({kind})0; }}"
+            body = f"{{ return ({same})n < {width} ? ({kind})(({self.wide(dtype)})a << n) : ({kind})0; }}"
             return self.helper(text, f"shl_{kind}", kind, f"{kind} a, {kind} n", body)
         if dtype.is_unsigned:
             body = f"{{ return n < {width} ? ({kind})(a >> n) : ({kind})0; }}"
@@ -190,7 +184,7 @@ class CArithmetic(ABC):
 
     def _divide(self, text: Text, op: Op, dtype: DType, unsigned: bool) -> str:
         """Floor division and its remainder for every divisor: x // 0 = x % 0 = 0, and the least number // -1 wraps."""
-        kind, same, wide = self.register_type(dtype), self.unsigned[dtype.bits], self._wide(dtype)
+        kind, same, wide = self.register_type(dtype), self.unsigned[dtype.bits], self.wide(dtype)
         word, sign = ("div", "/") if op is Op.FLOORDIV else ("mod", "%")
         if unsigned:
             body = f"{{ return b == 0 ? ({kind})0 : ({kind})(({same})a {sign} ({same})b); }}"
@@ -304,3 +298,17 @@ class CArithmetic(ABC):
     @abstractmethod
     def to_integer(self, text: Text, of: DType, to: DType) -> str:
         """The function from a float to an integer, which saturates; NaN becomes 0."""
+
+
+@cache
+def _words(dialect: CArithmetic, op: Op, dtype: DType) -> str:
+    """The declaration's expression for sources of a dtype, with {0}, {1}, {2} for them; "" where there is none."""
+    spelled = ELEMENTWISE[op].spelled if op in ELEMENTWISE else {}
+    spelling = spelled.get(dialect.dialect) or spelled.get("c")
+    words = "" if spelling is None else spelling.of(dtype)
+    if not words:
+        return ""
+    if not dtype.is_float and not dtype.is_bool:
+        words = words.replace("{wide}", dialect.wide(dtype))
+    words = words.replace("{kind}", dialect.register_type(dtype))
+    return words.replace("{a}", "{0}").replace("{b}", "{1}").replace("{c}", "{2}")
