@@ -21,10 +21,11 @@ from pathlib import Path
 
 from hcq.compiler.chips import chip_of
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.op import ARITHMETIC, TRANSCENDENTAL, Op
+from hcq.ir.elementwise.table import SPELLED
+from hcq.ir.op import Op
 
 GPU_TARGETS = ("amdgpu", "nvptx", "cuda", "metal")  # whose groups have threads
-CPU_NATIVE = ARITHMETIC - TRANSCENDENTAL
+CPU_NATIVE = SPELLED  # what every language of render/ has words for
 NARROW_CASTS = frozenset({dtypes.float16, dtypes.bfloat16})
 GPU_WIDENS = frozenset({dtypes.fp8e4m3, dtypes.fp8e5m2})  # by way of float16
 

@@ -2,7 +2,8 @@
 
 In       nothing
 Out      `Op` and the groups that passes, tables and the verifier ask for
-Next     node.py (the node that carries an op), meaning.py (what each arithmetic op computes), verify.py (stages)
+Next     node.py (the node that carries an op), elementwise/ (what there is to know of each arithmetic op), verify.py
+         (stages)
 
 A stage is a set of allowed ops: the *tensor* stage has shapes and movement, the *kernel* stage has ranges and indices,
 the *linear* stage is a list of instructions. Arithmetic ops are common to all three.
@@ -179,7 +180,6 @@ BINARY = _span(Op.ADD, Op.CMPNE)
 ARITHMETIC = _span(Op.NEG, Op.WHERE)
 MOVEMENT = _span(Op.RESHAPE, Op.UNWINDOW)
 TRANSCENDENTAL = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS})
-COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE})
 SCATTERS = frozenset({Op.SCATTER_ADD, Op.SCATTER})
 REDUCTIONS = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN})
 SCANS = frozenset({Op.ADD, Op.MUL})  # what a scan runs

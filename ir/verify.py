@@ -19,8 +19,9 @@ from hcq.ir.affine import collect
 from hcq.ir.bounds import bounds
 from hcq.ir.conditional_bounds import bounds_given
 from hcq.ir.dtype import Kind, dtypes
+from hcq.ir.elementwise.table import ELEMENTWISE
 from hcq.ir.node import Node, Param, Routine, range_number, show_index
-from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, MOVEMENT, REDUCTIONS, SCANS, TRANSCENDENTAL, UNARY, Op
+from hcq.ir.op import ARITHMETIC, COMPARE, MOVEMENT, REDUCTIONS, SCANS, Op
 from hcq.ir.shape import Shape
 
 
@@ -80,15 +81,11 @@ def _broken(node: Node, law: str) -> NoReturn:
 
 # -- laws of every stage --------------------------------------------------------------------------------------------
 
-_FLOAT_ONLY = TRANSCENDENTAL | {Op.SQRT, Op.TRUNC, Op.DIV}
-_INTEGER_ONLY = {Op.FLOORDIV, Op.MOD, Op.SHL, Op.SHR}
-_BITS_ONLY = {Op.AND, Op.OR, Op.XOR, Op.NOT}
-_MOVES_ANY_FORMAT = {Op.CAST, Op.BITCAST, Op.WHERE}
-
 
 def _arithmetic(node: Node, notes: Notes) -> None:
     op = node.op
-    wanted = 1 if op in UNARY else 2 if op in BINARY else 3
+    declared = ELEMENTWISE[op]
+    wanted = len(declared.slopes)
     if len(node.src) != wanted:
         _broken(node, f"takes {wanted} sources, has {len(node.src)}")
     first = node.src[-1].dtype
@@ -107,13 +104,9 @@ def _arithmetic(node: Node, notes: Notes) -> None:
             _broken(node, f"the choices' dtypes differ: {node.src[1].dtype.name} and {first.name}")
         if node.src[0].dtype.kind is not Kind.BOOL:
             _broken(node, f"the condition is {node.src[0].dtype.name}, not bool")
-    if op in _FLOAT_ONLY and not first.is_float:
-        _broken(node, f"computes with floats, not {first.name}")
-    if op in _INTEGER_ONLY and not first.is_integer:
-        _broken(node, f"computes with integers, not {first.name}")
-    if op in _BITS_ONLY and first.is_float:
-        _broken(node, f"computes with integers and bools, not {first.name}")
-    if first.is_storage_only and op not in _MOVES_ANY_FORMAT:
+    if first.kind not in declared.takes.kinds:
+        _broken(node, f"computes with {declared.takes.words}, not {first.name}")
+    if first.is_storage_only and not declared.moves_bits:
         _broken(node, f"{first.name} is for storage; cast it before computing")
 
 

@@ -2,8 +2,8 @@
 
 In       a kernel (kernel stage) of formats that the target computes in, the ops that the target has
 Out      a kernel that computes the same with those ops alone
-Next     transcendental.py, trigonometry.py (EXP to COS), narrow_floats.py (the pass before this one: formats), render/
-         (who spells what is left)
+Next     transcendental.py, trigonometry.py (EXP to COS), ir/elementwise/ (`made_of`: the others), narrow_floats.py (the
+         pass before this one: formats), render/ (who spells what is left)
 """
 
 from __future__ import annotations
@@ -14,45 +14,13 @@ from collections.abc import Sequence
 from hcq.compiler.passes.transcendental import exp, exp2, log, log2
 from hcq.compiler.passes.trigonometry import cos, cos_single, sin, sin_single
 from hcq.compiler.target import Target
-from hcq.ir.dtype import dtypes, truncate
-from hcq.ir.node import Node, binary, const, toposort
+from hcq.ir.dtype import dtypes
+from hcq.ir.elementwise.declaration import INTEGERS, Elementwise
+from hcq.ir.elementwise.table import ELEMENTWISE
+from hcq.ir.node import Node, const, toposort
 from hcq.ir.op import ARITHMETIC, Op
 from hcq.ir.pattern import any_node, op
 from hcq.ir.rewrite import Notes, Pass, Rule, rewrite, rules_by_op
-
-
-def floordiv(a: Node, b: Node) -> Node:
-    """a // b by a float64 division, exact for integers up to 32 bits. Raises ValueError for wider ones."""
-    if a.dtype.itemsize > 4:
-        raise ValueError(
-            f"[decompose] this target has no FLOORDIV and {a.dtype.name} does not fit float64, which could do it. "
-            "Use 32-bit integers, or give the target a FLOORDIV."
-        )
-    quotient = binary(Op.DIV, a.cast(dtypes.float64), b.cast(dtypes.float64))
-    whole = Node(Op.TRUNC, dtypes.float64, (quotient,))
-    whole = whole + (quotient < whole).where(const(-1.0, dtypes.float64), const(0.0, dtypes.float64))
-    # by way of int64: the least int32 by -1 wraps, as it must, where a cast to int32 would saturate
-    return b.eq(0).where(const(0, a.dtype), whole.cast(dtypes.int64).cast(a.dtype))
-
-
-def mod(a: Node, b: Node) -> Node:
-    """a % b = a - b (a // b), and 0 for b = 0."""
-    quotient = binary(Op.FLOORDIV, a, b)
-    return b.eq(0).where(const(0, a.dtype), a + (b * quotient) * truncate(-1, a.dtype))
-
-
-def maximum(a: Node, b: Node) -> Node:
-    """MAX(a, b) by a select; a NaN on either side wins."""
-    return _unless_nan(a, (b < a).where(a, b))
-
-
-def minimum(a: Node, b: Node) -> Node:
-    """MIN(a, b) by a select; a NaN on either side wins."""
-    return _unless_nan(a, (a < b).where(a, b))
-
-
-def _unless_nan(a: Node, chosen: Node) -> Node:
-    return a.ne(a).where(a, chosen) if a.dtype.is_float else chosen
 
 
 def weight(x: Node) -> Node:
@@ -85,6 +53,15 @@ def _is_data(a: Node) -> bool:
 
 FAST_EXP2 = ("amdgpu", "nvptx")  # whose instruction for 2**x is good to two units in float32's last place
 x, a, b = any_node("x"), any_node("a"), any_node("b")
+
+
+def _declared(one: Elementwise) -> Rule:
+    """An operation as its declaration makes it of others."""
+    assert one.made_of is not None
+    before = op(one.op, x) if len(one.slopes) == 1 else op(one.op, a, b)
+    return Rule(one.op.name.lower(), before, one.made_of, when=_is_data if one.takes is INTEGERS else None)
+
+
 RULES = [
     Rule("exp", op(Op.EXP, x), exp),
     Rule("exp2", op(Op.EXP2, x), exp2),
@@ -92,10 +69,7 @@ RULES = [
     Rule("log2", op(Op.LOG2, x), log2),
     Rule("sin", op(Op.SIN, x), sin),
     Rule("cos", op(Op.COS, x), cos),
-    Rule("floordiv", a // b, floordiv, when=_is_data),
-    Rule("mod", a % b, mod, when=_is_data),
-    Rule("max", op(Op.MAX, a, b), maximum),
-    Rule("min", op(Op.MIN, a, b), minimum),
+    *[_declared(one) for one in ELEMENTWISE.values() if one.made_of is not None],
 ]
 SINGLE = {Op.SIN: [Rule("sin", op(Op.SIN, x), sin_single)], Op.COS: [Rule("cos", op(Op.COS, x), cos_single)]}
 WEIGHT = Rule("weight", op(Op.EXP, x), weight)

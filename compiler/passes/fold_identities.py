@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 
 from hcq.ir.dtype import DType, Kind, dtypes, float_format, truncate
+from hcq.ir.elementwise.table import COMMUTATIVE, ELEMENTWISE
 from hcq.ir.meaning import MEANING, apply
 from hcq.ir.node import Node, const
-from hcq.ir.op import COMMUTATIVE, Op
+from hcq.ir.op import Op
 from hcq.ir.pattern import any_constant, any_node, any_of, op
 from hcq.ir.rewrite import Pass, Rule
 
@@ -27,7 +28,7 @@ def _fold(node: Node) -> Node | None:
     if not all(source.op is Op.CONST for source in node.src):
         return None
     source_dtype = node.src[-1].dtype
-    if source_dtype.is_storage_only and node.op not in (Op.CAST, Op.BITCAST, Op.WHERE):
+    if source_dtype.is_storage_only and not ELEMENTWISE[node.op].moves_bits:
         return None
     value = apply(node.op, node.dtype, [source.arg for source in node.src], source_dtype)
     return const(value, node.dtype)

@@ -18,11 +18,10 @@ from hcq.compiler.passes.narrow_floats import NARROW, bits_dtype, narrow, to_odd
 from hcq.compiler.passes.transcendental import bitcast
 from hcq.compiler.target import Target
 from hcq.ir.dtype import DType, dtypes, to_bits, truncate
+from hcq.ir.elementwise.table import KEEPS_FORMAT
 from hcq.ir.node import Node, const, toposort
 from hcq.ir.op import ARITHMETIC, Op
 from hcq.ir.rewrite import Notes, Pass, Step
-
-_EXACT_ON_NARROW = frozenset({Op.NEG, Op.MAX, Op.MIN, Op.TRUNC})  # results need no rounding
 
 
 class StorageOnly(ValueError):
@@ -97,7 +96,7 @@ class _Promotion:
             src = tuple([self.wide_of(source) for source in node.src])
             value = Node(op, dtypes.float32, src, node.arg)
             self.done[node] = self.rounded(value, dtype)
-            exact = op in _EXACT_ON_NARROW or (op is Op.REDUCE and node.arg in _EXACT_ON_NARROW)
+            exact = op in KEEPS_FORMAT or (op is Op.REDUCE and node.arg in KEEPS_FORMAT)
             self.wide[node] = value if exact else self.widened(self.done[node])
 
     def cast_to_narrow(self, node: Node) -> None:

@@ -2,7 +2,8 @@
 
 In       an operation, its dtype, the expressions and dtypes of its sources; one lane at a time
 Out      an expression; what C has no word for is a small function, written once above the kernel
-Next     cuda_arithmetic.py, metal_arithmetic.py (the words of a dialect), c_source.py (statements, loops, memory)
+Next     ir/elementwise/ (the expressions of most), cuda_arithmetic.py, metal_arithmetic.py (the words of a dialect),
+         c_source.py (statements, loops, memory)
 
 C leaves signed overflow, long shifts and division by zero undefined, so sums wrap in unsigned types and the rest is
 asked about first. float16 is its bits in an unsigned number and computes in float: a sum, product or quotient of halves
@@ -14,18 +15,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cache
 from typing import ClassVar, Protocol
 
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, to_bits, truncate
-from hcq.ir.op import Op
+from hcq.ir.elementwise.table import ELEMENTWISE
+from hcq.ir.op import COMPARE, Op
 
 Operand = tuple[str, DType]
 
 _AS_BITS = (dtypes.float16, dtypes.bfloat16, dtypes.fp8e4m3, dtypes.fp8e5m2)
-_SIGN = {Op.CMPLT: "<", Op.CMPLE: "<=", Op.CMPEQ: "==", Op.CMPNE: "!="}
-_BOOL = {Op.ADD: "|", Op.MUL: "&", Op.MAX: "|", Op.MIN: "&", Op.AND: "&", Op.OR: "|", Op.XOR: "^"}
-_PLAIN = {Op.ADD: "+", Op.MUL: "*", Op.DIV: "/", Op.AND: "&", Op.OR: "|", Op.XOR: "^"}
 
 
 class Text(Protocol):
@@ -38,6 +38,7 @@ class Text(Protocol):
 class CArithmetic(ABC):
     """A dialect's spelling: its types, and below "what a dialect says" its own words."""
 
+    dialect: ClassVar[str]  # its name in the spellings of ir/elementwise/
     floats: ClassVar[Mapping[str, str]]  # the type of a dtype that is no integer, and of indices
     signed: ClassVar[Mapping[int, str]]  # integers, by bits
     unsigned: ClassVar[Mapping[int, str]]
@@ -105,15 +106,19 @@ class CArithmetic(ABC):
         of = sources[0][1].scalar
         if of in _AS_BITS:
             return self._on_bits(text, op, of, names)
-        if op in _SIGN:
-            return f"{names[0]} {_SIGN[op]} {names[1]}"
+        is_whole = not of.is_float and not of.is_bool
+        if is_whole and known is not None:
+            plain = self._by_number(op, of, names, unsigned or of.is_unsigned, int(known))
+            if plain:
+                return plain
+        words = _words(self, op, of)
+        if words:
+            return words.format(*names)
         if of.is_bool:
-            return _on_bool(op, names)
+            raise RenderError(f"{op.name} on bool: cast to an integer first")
         if of.is_float:
             return self._on_float(text, op, of, names)
-        is_plain = unsigned or of.is_unsigned
-        plain = None if known is None else self._by_number(op, of, names, is_plain, int(known))
-        return plain or self._on_integer(text, op, of, names, unsigned)
+        return self._on_integer(text, op, of, names, unsigned)
 
     def _by_number(self, op: Op, dtype: DType, names: list[str], unsigned: bool, known: int) -> str:
         """A shift or a division by a number that needs no question; "" for any other."""
@@ -121,9 +126,9 @@ class CArithmetic(ABC):
         if op in (Op.SHL, Op.SHR) and 0 <= known < dtype.bits:
             if op is Op.SHR:
                 return f"({kind})({names[0]} >> {known})"
-            return f"({kind})(({self._wide(dtype)}){names[0]} << {known})"
+            return f"({kind})(({self.wide(dtype)}){names[0]} << {known})"
         if op in (Op.FLOORDIV, Op.MOD) and unsigned and known > 0:
-            suffix = self.suffixes[self._wide(dtype)]
+            suffix = self.suffixes[self.wide(dtype)]
             return f"({kind})(({same}){names[0]} {'/' if op is Op.FLOORDIV else '%'} {known}{suffix})"
         return ""
 
@@ -135,16 +140,12 @@ class CArithmetic(ABC):
             return f"({self.unsigned[16]})({names[0]} ^ 0x8000)"
         wide = [self.cast(text, (name, dtype), dtypes.float32) for name in names]
         value = self.arithmetic(text, op, dtypes.float32, [(name, dtypes.float32) for name in wide])
-        return value if op in _SIGN else self.cast(text, (value, dtypes.float32), dtype)
+        return value if op in COMPARE else self.cast(text, (value, dtypes.float32), dtype)
 
     def _on_float(self, text: Text, op: Op, dtype: DType, names: list[str]) -> str:
         kind = self.register_type(dtype)
         if op is Op.NEG:
             return f"-{names[0]}" if not names[0].startswith("-") else f"-({names[0]})"
-        if op in (Op.ADD, Op.MUL, Op.DIV):
-            return f"{names[0]} {_PLAIN[op]} {names[1]}"
-        if op in (Op.SQRT, Op.TRUNC):
-            return f"{self.function(op, dtype)}({names[0]})"
         if op in (Op.MAX, Op.MIN):  # a NaN in `a` compares false and stays
             word, sign = ("max", "<") if op is Op.MAX else ("min", ">")
             body = f"{{ return b != b ? b : a {sign} b ? b : a; }}"
@@ -153,19 +154,6 @@ class CArithmetic(ABC):
         raise RenderError(f"{op.name} on {dtype.name}: no instruction; decompose it first")
 
     def _on_integer(self, text: Text, op: Op, dtype: DType, names: list[str], unsigned: bool) -> str:
-        kind, wide = self.register_type(dtype), self._wide(dtype)
-        if op is Op.NEG:
-            return f"({kind})(({wide})0 - ({wide}){names[0]})"
-        if op is Op.NOT:
-            return f"({kind})~{names[0]}"
-        if dtype.kind is Kind.INDEX and op in (Op.ADD, Op.MUL):
-            return f"{names[0]} {_PLAIN[op]} {names[1]}"  # indices do not overflow
-        if op in (Op.ADD, Op.MUL):
-            return f"({kind})(({wide}){names[0]} {_PLAIN[op]} ({wide}){names[1]})"
-        if op in (Op.AND, Op.OR, Op.XOR):
-            return f"({kind})({names[0]} {_PLAIN[op]} {names[1]})"
-        if op in (Op.MAX, Op.MIN):
-            return f"{names[0]} {'<' if op is Op.MIN else '>'} {names[1]} ? {names[0]} : {names[1]}"
         if op in (Op.SHL, Op.SHR):
             function = self._shift(text, op, dtype)
         elif op in (Op.FLOORDIV, Op.MOD):
@@ -178,7 +166,7 @@ class CArithmetic(ABC):
         """A function above the kernel; gives its name."""
         return text.helper(name, f"{self.inline} {result} {name}({parameters}) {body}")
 
-    def _wide(self, dtype: DType) -> str:
+    def wide(self, dtype: DType) -> str:
         """The unsigned type in which sums of a dtype wrap."""
         return self.unsigned[64 if dtype.bits == 64 else 32]
 
@@ -186,7 +174,7 @@ class CArithmetic(ABC):
         """A count of the width or more gives 0, or the sign; a negative count is a huge one."""
         kind, same, width = self.register_type(dtype), self.unsigned[dtype.bits], dtype.bits
         if op is Op.SHL:
-            body = f"{{ return ({same})n < {width} ? ({kind})(({self._wide(dtype)})a << n) : ({kind})0; }}"
+            body = f"{{ return ({same})n < {width} ? ({kind})(({self.wide(dtype)})a << n) : ({kind})0; }}"
             return self.helper(text, f"shl_{kind}", kind, f"{kind} a, {kind} n", body)
         if dtype.is_unsigned:
             body = f"{{ return n < {width} ? ({kind})(a >> n) : ({kind})0; }}"
@@ -196,7 +184,7 @@ class CArithmetic(ABC):
 
     def _divide(self, text: Text, op: Op, dtype: DType, unsigned: bool) -> str:
         """Floor division and its remainder for every divisor: x // 0 = x % 0 = 0, and the least number // -1 wraps."""
-        kind, same, wide = self.register_type(dtype), self.unsigned[dtype.bits], self._wide(dtype)
+        kind, same, wide = self.register_type(dtype), self.unsigned[dtype.bits], self.wide(dtype)
         word, sign = ("div", "/") if op is Op.FLOORDIV else ("mod", "%")
         if unsigned:
             body = f"{{ return b == 0 ? ({kind})0 : ({kind})(({same})a {sign} ({same})b); }}"
@@ -284,10 +272,6 @@ class CArithmetic(ABC):
         """An infinity or a NaN of float32 or float64."""
 
     @abstractmethod
-    def function(self, op: Op, dtype: DType) -> str:
-        """The function for SQRT, rounded to nearest, or TRUNC."""
-
-    @abstractmethod
     def float_of(self, bits: str) -> str:
         """The float32 of 32 bits."""
 
@@ -316,9 +300,15 @@ class CArithmetic(ABC):
         """The function from a float to an integer, which saturates; NaN becomes 0."""
 
 
-def _on_bool(op: Op, names: list[str]) -> str:
-    if op is Op.NOT:
-        return f"!{names[0]}"
-    if op in _BOOL:
-        return f"{names[0]} {_BOOL[op]} {names[1]}"
-    raise RenderError(f"{op.name} on bool: cast to an integer first")
+@cache
+def _words(dialect: CArithmetic, op: Op, dtype: DType) -> str:
+    """The declaration's expression for sources of a dtype, with {0}, {1}, {2} for them; "" where there is none."""
+    spelled = ELEMENTWISE[op].spelled if op in ELEMENTWISE else {}
+    spelling = spelled.get(dialect.dialect) or spelled.get("c")
+    words = "" if spelling is None else spelling.of(dtype)
+    if not words:
+        return ""
+    if not dtype.is_float and not dtype.is_bool:
+        words = words.replace("{wide}", dialect.wide(dtype))
+    words = words.replace("{kind}", dialect.register_type(dtype))
+    return words.replace("{a}", "{0}").replace("{b}", "{1}").replace("{c}", "{2}")

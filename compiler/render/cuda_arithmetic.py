@@ -15,7 +15,6 @@ from typing import ClassVar
 
 from hcq.compiler.render.c_arithmetic import CArithmetic, Text
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.op import Op
 
 PRELUDE = """\
 typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
@@ -34,6 +33,7 @@ _FROM_FLOAT = {  # round to zero, saturating: what cvt.rzi does
 class CudaArithmetic(CArithmetic):
     """The words of CUDA C, with the short names of PRELUDE."""
 
+    dialect = "cuda"
     floats: ClassVar[Mapping[str, str]] = {
         "bool": "bool",
         "index": "i64",
@@ -53,12 +53,6 @@ class CudaArithmetic(CArithmetic):
         if dtype is dtypes.float32:
             return f"__uint_as_float({bits:#x}u)"
         return f"__longlong_as_double((i64){bits:#x}ULL)"
-
-    def function(self, op: Op, dtype: DType) -> str:
-        single = dtype is dtypes.float32
-        if op is Op.SQRT:
-            return "__fsqrt_rn" if single else "__dsqrt_rn"
-        return "truncf" if single else "trunc"
 
     def float_of(self, bits: str) -> str:
         return f"__uint_as_float({bits})"

@@ -2,7 +2,8 @@
 
 In       an operation, its dtype, the names and dtypes of its sources
 Out      lines appended through the text being written; the name of the result
-Next     llvm.py (everything that is not arithmetic), ../passes/decompose.py (operations that no CPU has)
+Next     ir/elementwise/ (the words of most), llvm.py (everything that is not arithmetic), ../passes/decompose.py
+         (operations that no CPU has)
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import struct
 from typing import Protocol
 
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, to_bits, truncate
+from hcq.ir.elementwise.table import ELEMENTWISE
 from hcq.ir.op import Op
 
 Operand = tuple[str, DType]
@@ -57,6 +59,7 @@ _REGISTER = {
     "fp8e5m2": "i8",
 }
 _FLOAT_SUFFIX = {"float": "f32", "double": "f64", "half": "f16"}
+_SPELLED = {op: one.spelled["llvm"] for op, one in ELEMENTWISE.items() if "llvm" in one.spelled}
 _AS_BITS = (dtypes.bfloat16, dtypes.fp8e4m3, dtypes.fp8e5m2)  # floats that registers hold as integers
 
 
@@ -121,94 +124,56 @@ def arithmetic(
     of = sources[0][1]
     if of.scalar in _AS_BITS:
         raise RenderError(f"{op.name} on {of.scalar.name}: cast to float32 first (decompose does)")
-    if op in _COMPARE:
-        return _compare(text, op, of, names)
-    if of.is_bool:
-        return _on_bool(text, op, of, names)
+    if of.is_float and op is Op.ADD:
+        return _float_sum(text, of, names, numbers)
+    if of.is_float and op in (Op.MAX, Op.MIN):
+        return _float_extreme(text, op, of, names, numbers)
+    words = _SPELLED[op].of(of) if op in _SPELLED else ""
+    if words.startswith("llvm."):
+        held = register_type(of)
+        return text.call(held, f"{words}.{suffix(of)}", [(held, name) for name in names])
+    if words:
+        return text.let(f"{words} {register_type(of)} {', '.join(names)}")
     if of.is_float:
-        return _on_float(text, op, of, names, numbers)
+        raise RenderError(f"{op.name} on {of.scalar.name}: no CPU instruction; decompose it first")
+    if op is Op.NOT:
+        return text.let(f"xor {register_type(of)} {names[0]}, {_ones(of)}")
+    if of.is_bool:
+        raise RenderError(f"{op.name} on bool: cast to an integer first")
     return _on_integer(text, op, of, names, numbers, unsigned)
 
 
-_COMPARE = {
-    Op.CMPLT: ("olt", "lt"),
-    Op.CMPLE: ("ole", "le"),
-    Op.CMPEQ: ("oeq", "eq"),
-    Op.CMPNE: ("une", "ne"),
-}
-_BOOL = {Op.ADD: "or", Op.MUL: "and", Op.MAX: "or", Op.MIN: "and", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
-_FLOAT = {Op.ADD: "fadd contract", Op.MUL: "fmul contract", Op.DIV: "fdiv"}
-_INTEGER = {Op.ADD: "add", Op.MUL: "mul", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
+def _float_sum(text: Text, dtype: DType, names: list[str], numbers: list[Scalar | None]) -> str:
+    # a product that overflows is no infinity inside an FMA: beside one that is known, it has to be
+    meets_infinity = any(number in (math.inf, -math.inf) for number in numbers)
+    words = "fadd" if meets_infinity else _SPELLED[Op.ADD].of(dtype)
+    result = text.let(f"{words} {register_type(dtype)} {names[0]}, {names[1]}")
+    return text.opaque(dtype, result) if 0 in numbers else result
 
 
-def _compare(text: Text, op: Op, dtype: DType, names: list[str]) -> str:
+def _float_extreme(text: Text, op: Op, dtype: DType, names: list[str], numbers: list[Scalar | None]) -> str:
     kind = register_type(dtype)
-    for_float, for_integer = _COMPARE[op]
-    if dtype.is_float:
-        return text.let(f"fcmp {for_float} {kind} {names[0]}, {names[1]}")
-    if for_integer not in ("eq", "ne"):
-        for_integer = ("u" if dtype.is_unsigned or dtype.is_bool else "s") + for_integer
-    return text.let(f"icmp {for_integer} {kind} {names[0]}, {names[1]}")
-
-
-def _on_bool(text: Text, op: Op, dtype: DType, names: list[str]) -> str:
-    kind = register_type(dtype)
-    if op is Op.NOT:
-        return text.let(f"xor {kind} {names[0]}, {splat(True, dtype)}")
-    if op in _BOOL:
-        return text.let(f"{_BOOL[op]} {kind} {names[0]}, {names[1]}")
-    raise RenderError(f"{op.name} on bool: cast to an integer first")
-
-
-def _on_float(text: Text, op: Op, dtype: DType, names: list[str], numbers: list[Scalar | None]) -> str:
-    kind = register_type(dtype)
-    if op is Op.NEG:
-        return text.let(f"fneg {kind} {names[0]}")
-    if op in _FLOAT:
-        # a product that overflows is no infinity inside an FMA: beside one that is known, it has to be
-        meets_infinity = op is Op.ADD and any(number in (math.inf, -math.inf) for number in numbers)
-        word = "fadd" if meets_infinity else _FLOAT[op]
-        result = text.let(f"{word} {kind} {names[0]}, {names[1]}")
-        adds_zero = op is Op.ADD and 0 in numbers
-        return text.opaque(dtype, result) if adds_zero else result
-    if op in (Op.SQRT, Op.TRUNC, Op.EXP2):
-        return text.call(kind, f"llvm.{op.name.lower()}.{suffix(dtype)}", [(kind, names[0])])
-    if op in (Op.MAX, Op.MIN):
-        a, b = names
-        known = numbers[1]
-        if known is None and numbers[0] is not None:
-            a, b, known = b, a, numbers[0]
-        # a NaN in `a` compares false and stays: one instruction where b is a number
-        loses = text.let(f"fcmp {'olt' if op is Op.MAX else 'ogt'} {kind} {a}, {b}")
-        mask = register_type(dtypes.bool.vec(dtype.lanes))
-        best = text.let(f"select {mask} {loses}, {kind} {b}, {kind} {a}")
-        if known is not None and known == known:
-            return best
-        unordered = text.let(f"fcmp uno {kind} {b}, {b}")
-        # a NaN of ours: if it were `b`, LLVM would make one choice of the two, and the instruction would be lost
-        nan = splat(math.nan, dtype) if text.has_extremes else b
-        return text.let(f"select {mask} {unordered}, {kind} {nan}, {kind} {best}")
-    raise RenderError(f"{op.name} on {dtype.scalar.name}: no CPU instruction; decompose it first")
+    a, b = names
+    known = numbers[1]
+    if known is None and numbers[0] is not None:
+        a, b, known = b, a, numbers[0]
+    # a NaN in `a` compares false and stays: one instruction where b is a number
+    loses = text.let(f"fcmp {'olt' if op is Op.MAX else 'ogt'} {kind} {a}, {b}")
+    mask = register_type(dtypes.bool.vec(dtype.lanes))
+    best = text.let(f"select {mask} {loses}, {kind} {b}, {kind} {a}")
+    if known is not None and known == known:
+        return best
+    unordered = text.let(f"fcmp uno {kind} {b}, {b}")
+    # a NaN of ours: if it were `b`, LLVM would make one choice of the two, and the instruction would be lost
+    nan = splat(math.nan, dtype) if text.has_extremes else b
+    return text.let(f"select {mask} {unordered}, {kind} {nan}, {kind} {best}")
 
 
 def _on_integer(
     text: Text, op: Op, dtype: DType, names: list[str], numbers: list[Scalar | None], unsigned: bool
 ) -> str:
-    kind = register_type(dtype)
-    wrap = " nsw" if dtype.kind is Kind.INDEX else ""
     if op is Op.NEG:
-        return text.let(f"sub {kind} {splat(0, dtype)}, {names[0]}")
-    if op is Op.NOT:
-        return text.let(
-            f"xor {kind} {names[0]}, {splat(-1, dtype) if not dtype.is_unsigned else _ones(dtype)}"
-        )
-    if op in (Op.ADD, Op.MUL):
-        return text.let(f"{_INTEGER[op]}{wrap} {kind} {names[0]}, {names[1]}")
-    if op in _INTEGER:
-        return text.let(f"{_INTEGER[op]} {kind} {names[0]}, {names[1]}")
-    if op in (Op.MAX, Op.MIN):
-        sign = "u" if dtype.is_unsigned else "s"
-        return text.call(kind, f"llvm.{sign}{op.name.lower()}.{suffix(dtype)}", [(kind, n) for n in names])
+        return text.let(f"sub {register_type(dtype)} {splat(0, dtype)}, {names[0]}")
     if op in (Op.SHL, Op.SHR):
         return _shift(text, op, dtype, names, numbers[1])
     if op in (Op.FLOORDIV, Op.MOD):
@@ -217,7 +182,9 @@ def _on_integer(
 
 
 def _ones(dtype: DType) -> str:
-    return splat((1 << dtype.scalar.bits) - 1, dtype)
+    if dtype.is_bool:
+        return splat(True, dtype)
+    return splat((1 << dtype.scalar.bits) - 1 if dtype.is_unsigned else -1, dtype)
 
 
 def _shift(text: Text, op: Op, dtype: DType, names: list[str], by: Scalar | None) -> str:

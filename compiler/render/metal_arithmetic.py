@@ -18,12 +18,12 @@ from typing import ClassVar
 from hcq.compiler.render.c_arithmetic import CArithmetic, Text
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.op import Op
 
 
 class MetalArithmetic(CArithmetic):
     """The words of MSL."""
 
+    dialect = "metal"
     floats: ClassVar[Mapping[str, str]] = {
         "bool": "bool",
         "index": "long",
@@ -48,9 +48,6 @@ class MetalArithmetic(CArithmetic):
 
     def no_number(self, bits: int, dtype: DType) -> str:
         return f"as_type<float>({bits:#x}u)"
-
-    def function(self, op: Op, dtype: DType) -> str:
-        return "precise::sqrt" if op is Op.SQRT else "trunc"
 
     def float_of(self, bits: str) -> str:
         return f"as_type<float>({bits})"

@@ -3,7 +3,7 @@
 In       a node and the gradient of a loss with respect to it
 Out      the gradient with respect to one of its sources; `DERIVATIVES` holds one rule per op and source
 Changes  nothing: rules build graphs, so a gradient can be differentiated again
-Next     gradient.py (who walks a graph with these rules), hcq/ir/op.py (what each op computes)
+Next     gradient.py (who walks a graph with these rules), hcq/ir/elementwise/ (the rules of arithmetic ops)
 
 A rule is `rule(node, g) -> Node`: g and the result have the shapes of the node and of the source. Elementwise rules may
 ignore that a source of shape () stands for every element: the walk sums their result. Two marks stand in for a rule:
@@ -15,14 +15,13 @@ ignore that a source of shape () stands for every element: the walk sums their r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from hcq.frontend.core.nodes import (
     expanded,
     filled,
     flipped,
     iota,
-    negated,
     padded,
     permuted,
     reduced,
@@ -31,29 +30,17 @@ from hcq.frontend.core.nodes import (
     spread,
 )
 from hcq.frontend.symbolic.sizes import unnamed_beyond, with_counts, zeroed
-from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import Node, Shape, const
+from hcq.ir.dtype import dtypes
+from hcq.ir.elementwise.declaration import FLAT as FLAT  # exported, as the next ones: the words of every rule
+from hcq.ir.elementwise.declaration import Flat as Flat
+from hcq.ir.elementwise.declaration import Rule as Rule
+from hcq.ir.elementwise.declaration import carrier as carrier
+from hcq.ir.elementwise.declaration import over, times
+from hcq.ir.elementwise.table import ELEMENTWISE
+from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 
-Rule = Callable[[Node, Node], Node]
-
-
-class Flat:
-    """The mark of a derivative that is zero almost everywhere."""
-
-    def __repr__(self) -> str:
-        return "FLAT"
-
-
-FLAT = Flat()
-
-
 # -- building blocks ------------------------------------------------------------------------------------------------
-
-
-def carrier(dtype: DType) -> DType:
-    """The format a gradient is held in: the value's own, or float32 where the format cannot be computed with."""
-    return dtypes.float32 if dtype.is_storage_only else dtype
 
 
 def sum_to(node: Node, shape: Shape) -> Node:
@@ -66,95 +53,8 @@ def sum_to(node: Node, shape: Shape) -> Node:
     return reduced(Op.ADD, node, [axis for axis, (have, want) in enumerate(zip(own, shape)) if have != want])
 
 
-def _mul(a: Node, b: Node) -> Node:
-    return Node(Op.MUL, a.dtype, (a, b.cast(a.dtype)))
-
-
-def _div(a: Node, b: Node) -> Node:
-    return Node(Op.DIV, a.dtype, (a, b.cast(a.dtype)))
-
-
-def _zero(like: Node) -> Node:
-    return const(0.0, like.dtype)
-
-
-# -- arithmetic -----------------------------------------------------------------------------------------------------
-
-
 def _same(node: Node, g: Node) -> Node:
     return g
-
-
-def _sqrt(node: Node, g: Node) -> Node:
-    return _div(g * 0.5, node)
-
-
-def _exp(node: Node, g: Node) -> Node:
-    return _mul(g, node)
-
-
-def _exp2(node: Node, g: Node) -> Node:
-    return _mul(g * math.log(2.0), node)
-
-
-def _log(node: Node, g: Node) -> Node:
-    return _div(g, node.src[0])
-
-
-def _log2(node: Node, g: Node) -> Node:
-    return _div(g * (1.0 / math.log(2.0)), node.src[0])
-
-
-def _sin(node: Node, g: Node) -> Node:
-    return _mul(g, node.replace(op=Op.COS))
-
-
-def _cos(node: Node, g: Node) -> Node:
-    return negated(_mul(g, node.replace(op=Op.SIN)))
-
-
-def _cast(node: Node, g: Node) -> Node:
-    return g.cast(carrier(node.src[0].dtype))
-
-
-def _mul_left(node: Node, g: Node) -> Node:
-    return _mul(g, node.src[1])
-
-
-def _mul_right(node: Node, g: Node) -> Node:
-    return _mul(g, node.src[0])
-
-
-def _div_left(node: Node, g: Node) -> Node:
-    return _div(g, node.src[1])
-
-
-def _div_right(node: Node, g: Node) -> Node:
-    return negated(_mul(g, _div(node, node.src[1])))
-
-
-def _extremum(op: Op, side: int) -> Rule:
-    """MAX or MIN of two: the chosen side takes the gradient, equal sides take half each, with NaN both take it."""
-
-    def rule(node: Node, g: Node) -> Node:
-        own, other = node.src[side], node.src[1 - side]
-        loses = own < other if op is Op.MAX else other < own
-        shared = own.eq(other).where(g * 0.5, g)
-        return loses.where(_zero(g), shared)
-
-    return rule
-
-
-def _where_true(node: Node, g: Node) -> Node:
-    return node.src[0].where(g, 0.0)
-
-
-def _where_false(node: Node, g: Node) -> Node:
-    condition, zero, x = node.src
-    if condition.op is Op.CMPLE and condition.src == (x, zero) and zero is const(0.0, x.dtype):
-        # a rectifier, where(x <= 0, 0, x), is zero just where x was cut off: x itself need not be kept in memory
-        condition = node.eq(zero)
-    return condition.where(_zero(g), g)
 
 
 # -- movement: each undoes the other --------------------------------------------------------------------------------
@@ -232,7 +132,7 @@ def _reduce(node: Node, g: Node) -> Node:
     if op is Op.ADD:
         return expanded(g, x.shape)
     if op is Op.MUL:
-        return _mul(expanded(g, x.shape), product_of_others(x, axes))
+        return times(expanded(g, x.shape), product_of_others(x, axes))
     return _reduce_extremum(op, x, node, axes, g)
 
 
@@ -246,7 +146,7 @@ def _reduce_extremum(op: Op, x: Node, result: Node, axes: Sequence[int], g: Node
     counted = extreme <= x if op is Op.MAX else x <= extreme
     # as integers: 16-bit floats stop counting at 256 or 2048
     sharers = reduced(Op.ADD, counted.cast(dtypes.int32), axes)
-    share = expanded(_div(g, sharers), x.shape)
+    share = expanded(over(g, sharers), x.shape)
     return x.eq(extreme).where(share, 0.0)
 
 
@@ -275,7 +175,7 @@ def _row_products(x: Node) -> Node:
     outside = expanded(
         reshaped(_row_products(reshaped(whole, (rows, blocks))), (rows, blocks, 1)), inside.shape
     )
-    products = reshaped(_mul(inside, outside), (rows, blocks * _BLOCK))
+    products = reshaped(times(inside, outside), (rows, blocks * _BLOCK))
     return shrunk(products, ((0, rows, 1), (0, n, 1)))
 
 
@@ -299,12 +199,12 @@ def _scan(node: Node, g: Node) -> Node:
     factor, total = _moved(node.src[0], axis, -1, 0.0), g
     reach = 1
     while reach < size:  # both stand for `reach` turns: s[i] = total[i] + factor[i] * s[i + reach]
-        added = total + _mul(factor, _moved(total, axis, -reach, 0.0))
+        added = total + times(factor, _moved(total, axis, -reach, 0.0))
         total = Node(Op.CONTIGUOUS, g.dtype, (added,))
-        product = _mul(factor, _moved(factor, axis, -reach, 0.0))
+        product = times(factor, _moved(factor, axis, -reach, 0.0))
         factor = Node(Op.CONTIGUOUS, g.dtype, (product,))
         reach *= 2
-    return _mul(_moved(node, axis, 1, 1.0), total)
+    return times(_moved(node, axis, 1, 1.0), total)
 
 
 def _moved(x: Node, axis: int, by: int, value: float) -> Node:
@@ -402,38 +302,7 @@ DERIVATIVES: dict[Op, tuple[Rule | Flat | None, ...]] = {
     Op.BUFFER: _NOTHING,
     Op.PARAM: _NOTHING,
     Op.IOTA: _NOTHING,
-    # one source
-    Op.NEG: (lambda node, g: negated(g),),
-    Op.NOT: (None,),
-    Op.SQRT: (_sqrt,),
-    Op.EXP: (_exp,),
-    Op.EXP2: (_exp2,),
-    Op.LOG: (_log,),
-    Op.LOG2: (_log2,),
-    Op.SIN: (_sin,),
-    Op.COS: (_cos,),
-    Op.TRUNC: (FLAT,),
-    Op.CAST: (_cast,),
-    Op.BITCAST: (None,),
-    # two sources
-    Op.ADD: (_same, _same),
-    Op.MUL: (_mul_left, _mul_right),
-    Op.DIV: (_div_left, _div_right),
-    Op.MAX: (_extremum(Op.MAX, 0), _extremum(Op.MAX, 1)),
-    Op.MIN: (_extremum(Op.MIN, 0), _extremum(Op.MIN, 1)),
-    Op.FLOORDIV: (None, None),
-    Op.MOD: (None, None),
-    Op.AND: (None, None),
-    Op.OR: (None, None),
-    Op.XOR: (None, None),
-    Op.SHL: (None, None),
-    Op.SHR: (None, None),
-    Op.CMPLT: (None, None),
-    Op.CMPLE: (None, None),
-    Op.CMPEQ: (None, None),
-    Op.CMPNE: (None, None),
-    # three sources
-    Op.WHERE: (None, _where_true, _where_false),
+    **{op: one.slopes for op, one in ELEMENTWISE.items()},
     # movement
     Op.RESHAPE: (_reshape,),
     Op.PERMUTE: (_permute,),

@@ -29,13 +29,13 @@ from hcq.frontend.ops.meeting import in_complex
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar
 from hcq.ir.node import Node
-from hcq.ir.op import Op
+from hcq.ir.op import BINARY, Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 # operators spelled as users know them, for messages
-_SIGNS = {
+_SIGNS = {op: op.name.lower() for op in BINARY} | {
     Op.ADD: "+", Op.MUL: "*", Op.DIV: "/", Op.FLOORDIV: "//", Op.MOD: "%", Op.MAX: "maximum", Op.MIN: "minimum",
     Op.AND: "&", Op.OR: "|", Op.XOR: "^", Op.SHL: "<<", Op.SHR: ">>",
     Op.CMPLT: "<", Op.CMPLE: "<=", Op.CMPEQ: "==", Op.CMPNE: "!=",

@@ -42,6 +42,7 @@ from hcq.frontend.schedule.rows import (
     whole,
 )
 from hcq.frontend.schedule.split import MAX_ARGUMENTS, too_much
+from hcq.ir.elementwise.table import COSTLY
 from hcq.ir.node import Node, Shape, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
@@ -64,7 +65,6 @@ _ALWAYS_REALIZED = frozenset(
 _ORDERED = SCATTERS | {Op.SCAN_AXIS, Op.BUCKET, Op.ROUTINE}
 _KEEPS_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK})
 _READS_ZERO_OUTSIDE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK, Op.PAD, Op.UNWINDOW})
-_COSTLY = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.FLOORDIV, Op.MOD})
 _FREE = frozenset({Op.CAST, Op.BITCAST})
 
 
@@ -200,7 +200,7 @@ class _Walk:
                 if op is Op.IOTA or op is Op.CONST:
                     counted[node] = 0
                 continue
-            if ((op in ARITHMETIC and op not in _COSTLY) or op in MOVEMENT) and all(
+            if ((op in ARITHMETIC and op not in COSTLY) or op in MOVEMENT) and all(
                 s in counted for s in node.src
             ):
                 steps = sum([counted[s] for s in node.src]) + (op in ARITHMETIC and op not in _FREE)
@@ -223,7 +223,7 @@ class _Walk:
                 ):
                     self._ends_reduction(node)
             else:
-                cost = 8 if op in _COSTLY else 0 if op in _FREE else 1
+                cost = 8 if op in COSTLY else 0 if op in _FREE else 1
                 self.weight[node] = min(cost + sum(self.weight[s] for s in node.src), 1 << 12)
                 if node in self.near:
                     self.weight[node] = 0

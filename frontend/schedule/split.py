@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from hcq.ir.elementwise.table import COSTLY
 from hcq.ir.node import Node
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
 
@@ -25,21 +26,7 @@ MAX_ARGUMENTS = 64
 MAX_OPERATIONS = 512  # of a kernel that can be cut
 MAX_ALIVE = 16  # values across a cut
 # many instructions each, or a condition on all that is read below
-_LONG = frozenset(
-    {
-        Op.EXP,
-        Op.EXP2,
-        Op.LOG,
-        Op.LOG2,
-        Op.SIN,
-        Op.COS,
-        Op.FLOORDIV,
-        Op.MOD,
-        Op.PAD,
-        Op.UNWINDOW,
-        Op.REDUCE_AXIS,
-    }
-)
+_LONG = COSTLY | {Op.PAD, Op.UNWINDOW, Op.REDUCE_AXIS}
 
 
 def too_much(

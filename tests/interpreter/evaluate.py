@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hcq.ir.dtype import DType
+from hcq.ir.elementwise.table import ELEMENTWISE
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import ARITHMETIC, COMPARE, MOVEMENT, Op
 from tests.interpreter.arrays import (
@@ -221,6 +222,10 @@ def arithmetic(node: Node, src: list[Array]) -> Array:
             Op.COS: np.cos,
         }
         return array(function[op](src[0].astype(np.float64)), dtype)
+    if op not in _EXACT:  # what NumPy has no function for is computed as it is declared, number by number
+        meaning = ELEMENTWISE[op].meaning
+        held = np.float64 if dtype.is_float else object
+        return array(np.vectorize(lambda *x: meaning(dtype, source, *x), otypes=[held])(*src), dtype)
     result = np.asarray(_EXACT[op](source, *src))
     if op in COMPARE:
         return result
