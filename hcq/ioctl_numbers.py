@@ -22,11 +22,12 @@ def _from_parts(direction: int, letter: int, number: int, size_bytes: int) -> in
     return direction << 30 | size_bytes << 16 | letter << 8 | number
 
 
-_compute: Callable[[int, int, int, int], int]
 try:
-    from ioctl_opt import IOC as _compute
+    from ioctl_opt import IOC
 except ImportError:
-    _compute = _from_parts
+    IOC = _from_parts
+
+_compute: Callable[[int, int, int, int], int] = IOC
 
 
 def ioctl_number(direction: int, letter: str | int, number: int, size_bytes: int) -> int:
