@@ -59,7 +59,8 @@ def narrow(x: Array, kind: type, rounding: int = NEAREST) -> Array:
     else:
         too_high, too_low = too_high & (x > 0), too_low & (x < 0)
     y = np.where(too_high, np.nextafter(y, np.array(-np.inf, kind)), y)
-    return np.where(too_low, np.nextafter(y, np.array(np.inf, kind)), y)
+    y = np.where(too_low, np.nextafter(y, np.array(np.inf, kind)), y)
+    return y
 
 
 def widen_bf16(bits: Array) -> Array:
@@ -72,4 +73,5 @@ def narrow_bf16(x: Array, nan: int | None = None) -> Array:
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     quiet = (bits >> np.uint32(16)) | np.uint32(0x40) if nan is None else np.uint32(nan)
-    return np.where(np.isnan(x), quiet, rounded).astype(np.uint16)
+    made: Array = np.where(np.isnan(x), quiet, rounded).astype(np.uint16)
+    return made
