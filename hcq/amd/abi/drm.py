@@ -9,13 +9,9 @@ Source   drm/drm.h: drm_version; drm/amdgpu_drm.h: drm_amdgpu_info, drm_amdgpu_i
 
 from __future__ import annotations
 
+from hcq.ioctl_numbers import READ, WRITE, ioctl_number
 from hcq.layout import SparsePacket, bits
 
-# drm_version, drm_copy_field: each text is cut to the room there is, and its whole length told (EFAULT)
-VERSION_REQUEST = 0xC0406400
-# amdgpu_info_ioctl: room and a place for the answer, a query that it knows (EINVAL). READ_MMR_REG: engines and arrays
-# that there are, at most 128 registers (EINVAL), each of which may be read (EFAULT)
-INFO_REQUEST = 0x40206445
 ACCEL_WORKING, READ_MMR_REG, DEV_INFO = 0x00, 0x15, 0x16  # queries
 
 
@@ -43,6 +39,13 @@ class Info(SparsePacket, words=8):
     mmr_count = bits(191, 160)
     mmr_instance = bits(223, 192)
     mmr_flags = bits(255, 224)
+
+
+# drm_version, drm_copy_field: each text is cut to the room there is, and its whole length told (EFAULT)
+VERSION_REQUEST = ioctl_number(READ | WRITE, "d", 0x00, 4 * Version.length_words)
+# amdgpu_info_ioctl: room and a place for the answer, a query that it knows (EINVAL). READ_MMR_REG: engines and arrays
+# that there are, at most 128 registers (EINVAL), each of which may be read (EFAULT)
+INFO_REQUEST = ioctl_number(WRITE, "d", 0x45, 4 * Info.length_words)
 
 
 class DeviceInfo(SparsePacket, words=110):

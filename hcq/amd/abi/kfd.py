@@ -14,12 +14,12 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 from typing import Any, Generic, TypeVar
 
+from hcq.ioctl_numbers import READ, WRITE, ioctl_number
 from hcq.layout import Ioctl as BaseIoctl
 from hcq.layout import Packet, SparsePacket, bits
 
 A = TypeVar("A", bound=Packet)
 
-READ, WRITE = 2, 1  # directions as the caller sees them: it reads what the kernel wrote
 MAJOR_VERSION = 1
 DOORBELL_SLICE_BYTES = 0x2000  # each process has two pages of doorbells on each GPU
 EVENT_PAGE_BYTES = 0x8000  # 4096 slots of 8 bytes
@@ -440,7 +440,7 @@ class Ioctl(BaseIoctl, Generic[A]):
         fix: str = "",
     ) -> None:
         size = 4 * layout.length_words
-        super().__init__(direction << 30 | size << 16 | ord("K") << 8 | number, name, layout, show)
+        super().__init__(ioctl_number(direction, "K", number, size), name, layout, show)
         self.number, self.direction, self.size_bytes, self.fix = number, direction, size, fix
 
 

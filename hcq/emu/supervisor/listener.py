@@ -24,6 +24,7 @@ from typing import NamedTuple
 from hcq import native
 from hcq.emu.supervisor.bpf import Abi, program
 from hcq.errors import DriverError, UsageError
+from hcq.ioctl_numbers import READ, WRITE, ioctl_number
 
 PR_SET_NO_NEW_PRIVS = 38
 SET_MODE_FILTER, GET_NOTIF_SIZES = 1, 3
@@ -37,15 +38,11 @@ RESPONSE = struct.Struct("<QqiI")  # id, val, error, flags
 ADDFD = struct.Struct("<QIIII")  # id, flags, srcfd, newfd, newfd_flags
 
 
-def _request(direction: int, number: int, size_bytes: int) -> int:
-    return direction << 30 | size_bytes << 16 | ord("!") << 8 | number
-
-
-RECV = _request(3, 0, NOTIF.size)
-SEND = _request(3, 1, RESPONSE.size)
-ID_VALID = _request(1, 2, 8)
-ADD_FD = _request(1, 3, ADDFD.size)
-SET_FLAGS = _request(1, 4, 8)
+RECV = ioctl_number(READ | WRITE, "!", 0, NOTIF.size)
+SEND = ioctl_number(READ | WRITE, "!", 1, RESPONSE.size)
+ID_VALID = ioctl_number(WRITE, "!", 2, 8)
+ADD_FD = ioctl_number(WRITE, "!", 3, ADDFD.size)
+SET_FLAGS = ioctl_number(WRITE, "!", 4, 8)
 SYNC_WAKE_UP = 1  # the kernel expects the other side to run next on this core; since Linux 6.6
 
 WAY_OUT = (

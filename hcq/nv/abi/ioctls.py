@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hcq.errors import DriverError, UsageError
+from hcq.ioctl_numbers import READ, WRITE, ioctl_number
 from hcq.layout import Ioctl, declared_in
 from hcq.nv.abi import control_structs as controls
 from hcq.nv.abi import rm_structs as rm
@@ -48,7 +49,7 @@ HISTORY: dict[str, tuple[tuple[int, type[Args]], ...]] = {
 
 def _escape(number: int, name: str, layout: type[Args], show: tuple[str, ...] = (), count: int = 1) -> Ioctl:
     """An escape of /dev/nvidiactl or /dev/nvidiaN: _IOWR('F', number, layout[count])."""
-    request = 3 << 30 | layout.size_bytes * count << 16 | ord("F") << 8 | number
+    request = ioctl_number(READ | WRITE, "F", number, layout.size_bytes * count)
     return Ioctl(request, name, layout, show)
 
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from hcq.emu import contended
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.floats import bf16_to_f32, f32_to_bf16, maximum, minimum
+from hcq.emu.amd.shader.floats import maximum, minimum
+from hcq.emu.shader.floats import narrow_bf16, widen_bf16
 
 Combine = contended.Turn  # (memory, data, second data) -> new memory
 Meaning = tuple[Combine, "contended.Run | None"]
@@ -55,7 +56,7 @@ def add_f16(a: Array, b: Array) -> Array:
 
 def add_bf16(a: Array, b: Array) -> Array:
     """Bits of bfloat16, added and rounded; bits."""
-    return f32_to_bf16(bf16_to_f32(a) + bf16_to_f32(b))
+    return narrow_bf16(widen_bf16(a) + widen_bf16(b))
 
 
 def _of_ufunc(function: Any) -> Meaning:

@@ -15,10 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.floats import QUIET, SMALLEST_NORMAL, raw
+from hcq.emu.amd.shader.floats import QUIET, raw
 from hcq.emu.amd.shader.operands import Context, Step, write_lane_mask
 from hcq.emu.amd.shader.vector_operands import Sources
 from hcq.emu.amd.shader.waves import VCC, Batch
+from hcq.emu.shader.floats import SMALLEST_NORMAL
 
 Test = Callable[[Array, Array], Array]
 

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.floats import ZERO, narrow, to_integer, widen
+from hcq.emu.amd.shader.floats import to_integer, widen
 from hcq.emu.amd.shader.integer_ops import pack
 from hcq.emu.amd.shader.meaning import Compute, Table
 from hcq.emu.amd.shader.operands import TYPES, Context
+from hcq.emu.shader.floats import ZERO, narrow
 
 CONVERT = Table()
 define = CONVERT.define

@@ -20,13 +20,11 @@ import numpy as np
 from hcq.emu.amd.shader import floats
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.floats import (
-    NEAREST,
     exponent_of,
     maximum,
     maximum_or_nan,
     minimum,
     minimum_or_nan,
-    narrow,
     quieted,
     raw,
     widen,
@@ -34,6 +32,7 @@ from hcq.emu.amd.shader.floats import (
 from hcq.emu.amd.shader.meaning import Compute, Table
 from hcq.emu.amd.shader.operands import TYPES, Context
 from hcq.emu.exact import exact_fma, fma64, round_to_odd, two_product, two_sum
+from hcq.emu.shader.floats import DOWN, NEAREST, UP, ZERO, narrow, narrow_bf16, widen_bf16
 
 FLOAT = Table()
 define = FLOAT.define
@@ -42,8 +41,8 @@ KINDS = ("f16", "f32", "f64")
 
 def directed64(total: Array, error: Array, rounding: int) -> Array:
     """The float64 neighbour of total + error that a directed rounding mode asks for."""
-    up = (error > 0) & ((rounding == floats.UP) | ((rounding == floats.ZERO) & (total < 0)))
-    down = (error < 0) & ((rounding == floats.DOWN) | ((rounding == floats.ZERO) & (total > 0)))
+    up = (error > 0) & ((rounding == UP) | ((rounding == ZERO) & (total < 0)))
+    down = (error < 0) & ((rounding == DOWN) | ((rounding == ZERO) & (total > 0)))
     return np.where(up, np.nextafter(total, np.inf), np.where(down, np.nextafter(total, -np.inf), total))
 
 
@@ -314,7 +313,7 @@ def dot2_bf16(a: Array, b: Array, c: Array) -> Array:
     """Two products of bfloat16 and a float32, added up."""
     total = widen(c)
     for shift in (0, 16):
-        x, y = (floats.bf16_to_f32((word >> np.uint32(shift)) & np.uint32(0xFFFF)) for word in (a, b))
+        x, y = (widen_bf16((word >> np.uint32(shift)) & np.uint32(0xFFFF)) for word in (a, b))
         total = total + widen(x) * widen(y)
     return total.astype(np.float32)
 
@@ -412,7 +411,7 @@ define(
 define(
     "v_dot2_bf16_bf16",
     "u16 = u32 u32 u16",
-    lambda a, b, c: floats.f32_to_bf16(dot2_bf16(a, b, floats.bf16_to_f32(c))),
+    lambda a, b, c: narrow_bf16(dot2_bf16(a, b, widen_bf16(c))),
 )
 define("v_trig_preop_f64", "f64 = f64 u32", trig_segment)
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.convert_ops import BF8, FP8, OCP_BF8, OCP_FP8
-from hcq.emu.amd.shader.floats import bf16_to_f32
 from hcq.emu.amd.shader.operands import Context, Step, put, source
 from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.shader.floats import widen_bf16
 
 ELEMENT_BITS = {
     "f64": 64,
@@ -56,7 +56,7 @@ def elements(words: Array, kind: str, signed: bool = True) -> Array:
     if kind == "f16":
         return flat.astype(np.uint16).view(np.float16).astype(np.float64)
     if kind == "bf16":
-        return bf16_to_f32(flat).astype(np.float64)
+        return widen_bf16(flat).astype(np.float64)
     if kind in BYTE_FLOATS:
         return BYTE_FLOATS[kind].values[flat].astype(np.float64)
     numbers = flat.astype(np.int64)

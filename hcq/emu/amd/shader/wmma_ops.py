@@ -20,10 +20,10 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.floats import bf16_to_f32, f32_to_bf16
 from hcq.emu.amd.shader.matrix_ops import ELEMENT_BITS, elements
 from hcq.emu.amd.shader.operands import Context, Step, put, source
 from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.shader.floats import narrow_bf16, widen_bf16
 
 NAME = re.compile(r"v_wmma_(f32|f16|bf16|i32)_16x16x(\d+)_(\w+)")
 OCP = {"fp8": "ocp_fp8", "bf8": "ocp_bf8"}  # gfx12's byte floats are those of the Open Compute Project
@@ -94,7 +94,7 @@ def compile_wmma(ctx: Context) -> Step:
         else:
             halves = flat.astype(np.float16, order="C").view(np.uint16)
             if out_kind == "bf16":
-                halves = f32_to_bf16(flat.astype(np.float32))
+                halves = narrow_bf16(flat.astype(np.float32))
             if not ctx.is_gfx12:
                 for index in range(count):
                     put(b, b.u16[vdst + index, :, :, upper], halves[index])
@@ -156,7 +156,7 @@ def accumulator(ctx: Context, kind: str) -> Callable[[Batch], Array]:
             x = elements(b.u32[first : first + registers], kind)
         else:
             halves = b.u16[first : first + registers, :, :, upper]
-            x = (halves.view(np.float16) if kind == "f16" else bf16_to_f32(halves)).astype(np.float64)
+            x = (halves.view(np.float16) if kind == "f16" else widen_bf16(halves)).astype(np.float64)
         if absolute:
             x = np.abs(x)
         if neg:

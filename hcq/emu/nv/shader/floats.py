@@ -4,7 +4,7 @@ In       float arrays, or the bits of narrow ones
 Out      float arrays and bits, rounded once
 Changes  nothing
 Next     float_ops.py, convert_ops.py (who use it)
-Source   IEEE 754; hcq/emu/exact.py (rounding to odd)
+Source   IEEE 754; hcq/emu/shader/floats.py (rounding once)
 
 NaNs keep whatever payload the host's arithmetic gives.
 """
@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.exact import nearest, round_to_odd, two_sum
+from hcq.emu.exact import nearest
 from hcq.emu.nv.shader.types import Lanes, Type
+from hcq.emu.shader.floats import fused_sum, narrow_bf16, widen_bf16
 
 F32_TINY = np.float32(2.0**-126)
-F64_TAIL = np.uint64((1 << 29) - 1)  # the bits of a double that a float has no room for
-F64_HALFWAY = np.uint64(1 << 28)
 CANONICAL_NAN = {2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FF8000000000000}
 
 
@@ -41,18 +40,7 @@ def float_to_odd(s: Lanes) -> Lanes:
 def fma32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c for floats, rounded once."""
     product = np.multiply(a, b, dtype=np.float64)  # exact: 24 + 24 bits
-    total = product + c
-    near = total.astype(np.float32)
-    # the sum of doubles is rounded already; rounding it to float is wrong only where it now looks like a tie,
-    # or where the float has fewer bits than usual
-    doubt = (total.view(np.uint64) & F64_TAIL) == F64_HALFWAY
-    doubt |= (np.abs(near) < F32_TINY) & (total != 0)
-    if doubt.any():
-        near = np.atleast_1d(near)
-        product, c = np.broadcast_arrays(product, c.astype(np.float64))
-        where = np.nonzero(np.broadcast_to(doubt, near.shape))
-        near[where] = round_to_odd(*two_sum(product[where], c[where])).astype(np.float32)
-    return near
+    return fused_sum(product, c.astype(np.float64), np.float32)
 
 
 EXACT: dict[str, Callable[..., Any]] = {
@@ -151,16 +139,9 @@ def canonical(x: Lanes) -> Lanes:
 # -- narrow formats: they compute as floats, and are rounded once at the end
 
 
-def widen_bf16(bits: Lanes) -> Lanes:
-    """(n,) bits of bfloat16 -> (n,) float32, exact."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-def narrow_bf16(x: Lanes) -> Lanes:
-    """Floats to bfloat16, to nearest, ties to even."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isnan(x), np.uint32(0x7FFF), rounded).astype(np.uint16)
+def bits_of_bf16(x: Lanes) -> Lanes:
+    """Floats to the bits of bfloat16, to nearest, ties to even; NaN as PTX names it."""
+    return narrow_bf16(x, CANONICAL_NAN[2])
 
 
 def narrow_f16(x: Lanes) -> Lanes:
@@ -186,10 +167,10 @@ def packer(type_: Type) -> Callable[[Lanes], Lanes]:
     if type_.name == "f32x2":
         return lambda x: np.ascontiguousarray(x).view(np.uint64).reshape(-1)
     if type_.packed == 2:
-        narrow = narrow_bf16 if type_.kind == "bf" else narrow_f16
+        narrow = bits_of_bf16 if type_.kind == "bf" else narrow_f16
         return lambda x: np.ascontiguousarray(narrow(x)).view(np.uint32).reshape(-1)
     if type_.size_bytes == 2:
-        return narrow_bf16 if type_.kind == "bf" else narrow_f16
+        return bits_of_bf16 if type_.kind == "bf" else narrow_f16
     return lambda x: x.view(type_.bits)
 
 

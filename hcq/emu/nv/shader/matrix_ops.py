@@ -29,6 +29,7 @@ from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of, check_alignment
 from hcq.emu.nv.shader.syntax import Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.shader.floats import widen_bf16
 
 RULES = Rules()
 Combine = Callable[[Lanes, Lanes, Lanes], Lanes]  # A, B and C to what becomes D
@@ -109,7 +110,7 @@ def to_numbers(name: str) -> Callable[[Lanes], Lanes]:
     if name == "f16":
         return lambda registers: registers.view(np.float16).astype(np.float64)
     if name == "bf16":
-        return lambda registers: floats.widen_bf16(registers.view(np.uint16)).astype(np.float64)
+        return lambda registers: widen_bf16(registers.view(np.uint16)).astype(np.float64)
     if name == "tf32":
         return lambda registers: (registers & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
     if name == "b1":

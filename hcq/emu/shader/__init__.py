@@ -1,0 +1,7 @@
+"""What shader cores of several vendors have in common, below each vendor's own.
+
+In       arrays of lanes
+Out      arrays, as every vendor's hardware computes them
+Changes  nothing
+Next     floats.py (rounding, bfloat16), hcq/emu/amd/shader/ and hcq/emu/nv/shader/ (who stand on it)
+"""
