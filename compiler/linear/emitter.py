@@ -2,7 +2,7 @@
 
 In       operations with the instructions they read
 Out      instructions inside scopes, one scope per open loop; equal ones within a scope are one
-Next     lower_expr.py (nodes to instructions), linearize.py (loops), program.py (the instructions)
+Next     context.py (who is given it), lower_expr.py (nodes to instructions), program.py (the instructions)
 """
 
 from __future__ import annotations
@@ -67,6 +67,12 @@ class Emitter:
         self.scopes[-1].instructions.append(made)
         return made
 
+    def accumulator(self, start: Instruction, depth: int) -> Instruction:
+        """A variable that starts so, at the end of what stands in an open scope."""
+        made = Instruction(Op.ACCUMULATOR, start.dtype, (start,), None, depth)
+        self.scopes[depth].instructions.append(made)
+        return made
+
     def begin(self, name: str, low: Instruction, high: Instruction, runs: bool) -> Instruction:
         """Open a loop; what is emitted from now on may stand in it."""
         self.scopes.append(Scope())
@@ -115,6 +121,10 @@ class Emitter:
         if op is Op.MUL and b.op is Op.CONST and b.arg == 1:
             return a
         return self.emit(op, dtypes.index, (a, b))
+
+    def plus(self, value: Instruction, offset: int) -> Instruction:
+        """An index and a number, written down even where both are numbers."""
+        return value if not offset else self.emit(Op.ADD, dtypes.index, (value, self.number(offset)))
 
     def total(self, terms: list[Term], constant: int = 0) -> Instruction | None:
         """The sum of coefficient * value, outer loops first so that partial sums are hoisted; None for nothing."""
