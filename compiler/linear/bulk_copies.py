@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.emitter import Scope
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.tile_copies import TileCopies, is_unit_behind, steps_ahead
 from hcq.compiler.linear.tiles import SPAN, Tile
 from hcq.compiler.loops.loop import Axis, Loop
@@ -54,7 +54,7 @@ class BulkCopies(Lowering):
         self.emitter.place(Op.WAIT_TILES, dtypes.index, (self.mbarriers, slot, parity))
         if loop not in self.nest.produced:
             # all have begun this step: what those of the steps before read is free, but for what the unit still reads
-            self.emitter.place(Op.BARRIER, dtypes.index, ())
+            self.emitter.barrier()
             after = self.emitter.plus(counter, steps_ahead(self.nest, loop))
             who = self.emitter.emit(
                 Op.AND, dtypes.bool, (self._is_before(after, loop.size), self._is_thread(0))
@@ -70,9 +70,7 @@ class BulkCopies(Lowering):
         if loop not in self.nest.produced:
             return
         read = counter = self.loops.counters[loop]
-        who = self.emitter.emit(
-            Op.CMPEQ, dtypes.bool, (self._rest(self.loops.thread, WARP), self.emitter.number(0))
-        )
+        who = self.emitter.is_equal(self._rest(self.loops.thread, WARP), 0)
         if is_unit_behind(self.nest, loop):  # what it has read is the tiles of the step before
             read = self.emitter.plus(counter, -1)
             is_later = self.emitter.emit(Op.CMPLT, dtypes.bool, (self.emitter.number(0), counter))
@@ -94,7 +92,7 @@ class BulkCopies(Lowering):
         self.mbarriers = self.emitter.emit(Op.SHARED, dtypes.int64, (), start)
         self.freed = self.emitter.emit(Op.SHARED, dtypes.int64, (), start + buffers * MBARRIER_BYTES)
         self.emitter.place(Op.MBARRIERS, dtypes.index, (self.mbarriers, self._is_thread(0)), expected)
-        self.emitter.place(Op.BARRIER, dtypes.index, ())
+        self.emitter.barrier()
         if is_produced:
             self._produce(tiles, loop)
         else:
@@ -139,22 +137,20 @@ class BulkCopies(Lowering):
     def _turn(self, loop: Loop, counter: Instruction) -> tuple[Instruction, Instruction]:
         """A step's buffer, and the parity of its mbarrier's phase."""
         buffers = self.nest.pipelined[loop]
-        rounds = self.emitter.emit(
-            Op.FLOORDIV, dtypes.index, (counter, self.emitter.number(buffers)), NOT_NEGATIVE
-        )
+        rounds = self.emitter.quotient(counter, buffers)
         return self._rest(counter, buffers), self._rest(rounds, 2)
 
     def _rest(self, value: Instruction, size: int) -> Instruction:
         if value.op is Op.CONST:
             return self.emitter.number(int(value.arg) % size)
-        return self.emitter.emit(Op.MOD, dtypes.index, (value, self.emitter.number(size)), NOT_NEGATIVE)
+        return self.emitter.rest(value, size)
 
     def _is_thread(self, number: int) -> Instruction:
         """Whether this is the thread of that number."""
-        return self.emitter.emit(Op.CMPEQ, dtypes.bool, (self.loops.thread, self.emitter.number(number)))
+        return self.emitter.is_equal(self.loops.thread, number)
 
     def _is_before(self, value: Instruction, end: int) -> Instruction:
-        return self.emitter.emit(Op.CMPLT, dtypes.bool, (value, self.emitter.number(end)))
+        return self.emitter.is_below(value, end)
 
     def _bring(self, tiles: list[Tile], loop: Loop, at: Instruction, who: Instruction) -> None:
         """Begin the copies of a step; who: the condition for one thread."""

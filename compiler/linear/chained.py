@@ -20,7 +20,6 @@ from hcq.compiler.loops.instructions import exchanged, operand_parts
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, Parts
 from hcq.compiler.loops.nest import Chained, MatrixUse
-from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
@@ -129,9 +128,7 @@ class ChainedProducts(Lowering):
             own = self.values.value(root, {axis: (here, 1), key: (k - k % 2, 1)})
             bit = prod(self.nest.digits[: last.digit])
             other = self.emitter.emit(Op.SHUFFLE, own.dtype, (own,), bit)
-            is_first = self.emitter.emit(
-                Op.CMPEQ, dtypes.bool, (self.loops.digits[last.digit], self.emitter.number(0))
-            )
+            is_first = self.emitter.is_equal(self.loops.digits[last.digit], 0)
             pair = (own, other) if k % 2 == 0 else (other, own)
             return self.emitter.emit(Op.WHERE, own.dtype, (is_first, *pair))
         lanes = last.size if last.kind == "vector" else 1

@@ -4,7 +4,7 @@ In       the results of a unit, each thread of a wave holding some here and some
 Out      some tiles of them at a time: stores to shared memory, a barrier; there on what the kernel makes of them is
          computed for neighbours in memory by neighbouring threads, and stored so
 Changes  shared memory where tiles of operands were, which nobody reads any more
-Next     fragments.py (whose results these are), banks.py (swizzles), linearize.py (who asks), sharing.py (the way in)
+Next     fragments.py (whose results these are), banks.py (swizzles), stores.py (the other way), sharing.py (the way in)
 
 A thread of mma has two neighbours, and four threads eight: half a sector of memory, where they are halves. Here a
 thread has four and a wave a row, of the result and of whatever else the kernel reads at the same place.
@@ -18,7 +18,7 @@ from math import prod
 from hcq.compiler.linear.banks import BANKS, CHUNK_BYTES, LINE_BYTES, Swizzle, swizzle_of_stores
 from hcq.compiler.linear.context import Lowering
 from hcq.compiler.linear.places import Packed, Point
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.nest import Chained, MatrixUse, ScheduleError
 from hcq.ir.dtype import dtypes
@@ -76,14 +76,14 @@ class Collecting(Lowering):
         for first in range(0, count, together):
             self.emitter.begin_step(first)
             address = self.emitter.emit(Op.SHARED, use.reduce.dtype, (), 0)
-            self.emitter.place(Op.BARRIER, dtypes.index, ())  # all have read what was here
+            self.emitter.barrier()  # all have read what was here
             for tile in range(first, first + together):
                 offset = 0 if tiles is None else (tile - first) * strides[tiles]
                 inside = {loop: stride for loop, stride in strides.items() if loop is not tiles}
                 self._keep(
                     use, tiles, tile, Packed(address, inside, self.emitter.depth, offset, swizzle=swizzle)
                 )
-            self.emitter.place(Op.BARRIER, dtypes.index, ())
+            self.emitter.barrier()
             kept = Packed(address, {}, self.emitter.depth, swizzle=swizzle)
             walked = [(loop, together if loop is tiles else loop.size, strides[loop]) for loop in rows]
             start = 0 if tiles is None else first * tiles.stride
@@ -120,11 +120,11 @@ class Collecting(Lowering):
         self.emitter.begin_step(0)  # what is read in here is not what was read for another store
         address = self.emitter.emit(Op.SHARED, made.dtype, (), 0)
         strides = {loop: loop.stride * stride for loop in rows} | {loop: loop.stride for loop in columns}
-        self.emitter.place(Op.BARRIER, dtypes.index, ())  # all have read what was here
+        self.emitter.barrier()  # all have read what was here
         packed = Packed(address, strides, self.emitter.depth)
         for point in self.ranges.points(self.ranges.masks[made]):
             self.values.store_packed(packed, self.values.value(made, point), point)
-        self.emitter.place(Op.BARRIER, dtypes.index, ())
+        self.emitter.barrier()
         walked = [(loop, loop.size, loop.stride * stride) for loop in rows]
         kept = Packed(address, {}, self.emitter.depth)
         self._store_rows([store], made, (row, column), kept, walked, width, 0, MADE_LANES)
@@ -156,7 +156,7 @@ class Collecting(Lowering):
             value = self.values.results[use.reduce, self.ranges.place_in(use.reduce, point)]
             spot = self.values.packed_spot(packed, point)
             src = (packed.address, self.emitter.total(spot.terms), value)
-            self.emitter.place(Op.STORE, dtypes.index, src, spot.offset)
+            self.emitter.store(src, spot.offset)
 
     def _store_rows(
         self,
@@ -190,7 +190,7 @@ class Collecting(Lowering):
             piece = self.emitter.plus(self.loops.thread, step * threads)
             mask = None
             if (step + 1) * threads > pieces:
-                mask = self.emitter.emit(Op.CMPLT, dtypes.bool, (piece, self.emitter.number(pieces)))
+                mask = self.emitter.is_below(piece, pieces)
             across = self._row_axis(column, width)
             across.loops = [
                 Loop(f"{across.name}.0", across, width // lanes, lanes),
@@ -261,7 +261,7 @@ class Collecting(Lowering):
                 self.emitter.broadcast(value, lanes),
                 *masks,
             )
-            self.emitter.place(Op.STORE, dtypes.index, src, spot.offset)
+            self.emitter.store(src, spot.offset)
             self.values.pack(kept, None)
 
     def _number_of(self, swizzle: Swizzle, step: int, lanes: int) -> Instruction:
@@ -279,12 +279,8 @@ class Collecting(Lowering):
 
     def _digit_of(self, loop: Loop, number: Instruction, count: int) -> Instruction:
         """A loop counts the lowest digit of a number; the rest of it."""
-        self.loops.counters[loop] = self.emitter.emit(
-            Op.MOD, dtypes.index, (number, self.emitter.number(count)), NOT_NEGATIVE
-        )
-        return self.emitter.emit(
-            Op.FLOORDIV, dtypes.index, (number, self.emitter.number(count)), NOT_NEGATIVE
-        )
+        self.loops.counters[loop] = self.emitter.rest(number, count)
+        return self.emitter.quotient(number, count)
 
     def _row_axis(self, axis: Axis, size: int) -> Axis:
         """A range of its own, beside an axis."""

@@ -13,7 +13,6 @@ from hcq.compiler.linear.emitter import Emitter
 from hcq.compiler.linear.lower_expr import Values
 from hcq.compiler.linear.memory import MOST_SHARED, Memory
 from hcq.compiler.linear.open_loops import OpenLoops
-from hcq.compiler.linear.program import NOT_NEGATIVE
 from hcq.compiler.linear.ranges import Ranges
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.ir.dtype import dtypes
@@ -51,14 +50,10 @@ class Context:
         for size in nest.digits:
             digit = number
             if below > 1:
-                digit = self.emitter.emit(
-                    Op.FLOORDIV, dtypes.index, (digit, self.emitter.number(below)), NOT_NEGATIVE
-                )
+                digit = self.emitter.quotient(digit, below)
             below *= size
             if below < nest.threads:
-                digit = self.emitter.emit(
-                    Op.MOD, dtypes.index, (digit, self.emitter.number(size)), NOT_NEGATIVE
-                )
+                digit = self.emitter.rest(digit, size)
             self.loops.digits.append(digit)
         for axis in nest.axes:
             for loop in axis.threads:

@@ -14,6 +14,7 @@ from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Loop
+from hcq.ir.dtype import dtypes
 from hcq.ir.op import Op
 
 
@@ -30,6 +31,22 @@ class CountedLoops(Lowering):
             body()
             return
         self.open(loops[0], lambda: self.nested(loops[1:], body))
+
+    def groups(self, groups: list[Loop], body: Callable[[], None]) -> None:
+        """One loop over the groups that this call was given; its number is taken apart, the last group loop fastest."""
+        first = self.emitter.emit(Op.SPECIAL, dtypes.index, (), "first")
+        last = self.emitter.emit(Op.SPECIAL, dtypes.index, (), "last")
+        loop = rest = self.emitter.begin("group", first, last, runs=False)
+        for group in reversed(groups[1:]):
+            self.loops.counters[group] = self.emitter.rest(rest, group.size)
+            rest = self.emitter.quotient(rest, group.size)
+        self.loops.counters[groups[0]] = rest
+        self.loops.moved()
+        body()
+        self.emitter.end(loop)
+        for group in groups:
+            del self.loops.counters[group]
+        self.loops.moved()
 
     def open(self, loop: Loop, body: Callable[[], None]) -> None:
         """Run `body` for every step of a counted loop: the full steps, then a partial one with its own extent."""

@@ -2,7 +2,7 @@
 
 In       a factor of the sum of products that the schedule's `dot` names, a point
 Out      one word, or one for each lane; packed words where the operand is staged; DOT instructions
-Next     staging.py (copies words), linearize.py (reductions), ../loops/dot_units.py, ../render/llvm_dots.py
+Next     staging.py (copies words), reductions.py (whose terms these are), ../loops/dot_units.py, ../render/llvm_dots.py
 
 A word is read as it lies where its numbers are neighbours in memory, or in scratch, where copies lay them out so for
 every lane. Otherwise its numbers come one vector each, and are interleaved. Beyond the end of a range they are zero.
@@ -69,7 +69,7 @@ class Dots(Lowering):
         value = self.emitter.emit(
             Op.BITCAST, factor.dtype.vec(words.dtype.lanes * k.loops[-1].size), (words,)
         )
-        self.emitter.place(Op.STORE, dtypes.index, (address, base, value), offset)
+        self.emitter.store((address, base, value), offset)
 
     def word_place(
         self, packed: Packed, k: Axis, point: Point, across: Axis | None

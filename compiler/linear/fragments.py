@@ -2,7 +2,7 @@
 
 In       the reduction that the schedule's `matrix` names, at the place in the program where it belongs
 Out      accumulators with one fragment of results for each tile; loads of operands' fragments; MATRIX instructions
-Next     linearize.py (other reductions), ../loops/matrix_units.py (which thread holds what), sharing.py (operands)
+Next     products.py (who asks), ../loops/matrix_units.py (which thread holds what), sharing.py (operands)
 
 Each thread of a wave holds some elements of every operand. Where an operand's are others than the result's, it is read
 along a range of its own, which the same loops count but for the threads.
@@ -15,7 +15,7 @@ from itertools import product
 
 from hcq.compiler.linear.context import Lowering
 from hcq.compiler.linear.places import Packed
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.matrix_units import HELD, Parts
 from hcq.compiler.loops.nest import MatrixUse, ScheduleError
@@ -66,8 +66,7 @@ class Fragments(Lowering):
                     src = (left, right, now[row, column])
                     now[row, column] = self.emitter.place(Op.MATRIX, kind, src, unit.name)
             for at, accumulator in sums.items():
-                self.emitter.place(Op.UPDATE, kind, (accumulator, now[at]))
-                self.loops.carry(self.loops.open_reductions, accumulator)
+                self.loops.update(self.loops.open_reductions, accumulator, now[at])
 
         loops(body)
         self.results_of(use, node, sums)
@@ -204,10 +203,8 @@ class Fragments(Lowering):
         """A part of the thread's number: how often `below` goes into it, modulo `count`."""
         value = self.loops.thread
         if below > 1:
-            value = self.emitter.emit(
-                Op.FLOORDIV, dtypes.index, (value, self.emitter.number(below)), NOT_NEGATIVE
-            )
-        return self.emitter.emit(Op.MOD, dtypes.index, (value, self.emitter.number(count)), NOT_NEGATIVE)
+            value = self.emitter.quotient(value, below)
+        return self.emitter.rest(value, count)
 
     def along(self, root: Node, axis: Axis, own: Parts, parts: Parts) -> tuple[Node, Axis]:
         """An operand along a range whose innermost loops are `parts`, where the axis itself has those of the result."""

@@ -2,7 +2,7 @@
 
 In       reductions over the same ranges, at the place in the program where they belong
 Out      for a counted loop of theirs the first step that matters and the one after the last, by what is counted outside
-Next     nested.py (whose loops these are), linearize.py (who opens them), ../passes/masked_weights.py (who says so)
+Next     nested.py (whose loops these are), counted_loops.py (who opens them), ../passes/masked_weights.py (who says so)
 
     sum over key of (weight[row, key] where key <= row, else 0) * value[key]
 

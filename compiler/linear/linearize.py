@@ -3,7 +3,7 @@
 In       a LoopNest
 Out      a Program: every value once, at the outermost place where all it depends on is known
 Next     context.py (what every lowering is given), reductions.py, staged_loops.py, stores.py (the lists of lowerings),
-         program.py (the instructions), render/llvm.py (their spelling)
+         program.py (the instructions), ../render/llvm.py (their spelling)
 
 Counted loops are opened in order, outputs outside reductions. A node is evaluated at *points*: combinations of the
 steps of written-out loops. The result is placed in the scope of the innermost loop it depends on and remembered there,
@@ -19,7 +19,7 @@ given the context and the lowerings that it calls; none knows the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from hcq.compiler.linear.bulk_copies import BulkCopies
@@ -32,7 +32,7 @@ from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.memory import MOST_SHARED
 from hcq.compiler.linear.nested import Nested, by_ranges
 from hcq.compiler.linear.products import Products
-from hcq.compiler.linear.program import NOT_NEGATIVE, Program
+from hcq.compiler.linear.program import Program
 from hcq.compiler.linear.reductions import PlainReductions, Reductions
 from hcq.compiler.linear.scan import Scans, scanned_from
 from hcq.compiler.linear.scattered import Scattered
@@ -47,9 +47,7 @@ from hcq.compiler.linear.wave_copies import WaveCopies
 from hcq.compiler.loops.loop import Loop
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
-from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, toposort
-from hcq.ir.op import Op
 
 
 def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED, wave_copy_bytes: int = 0) -> Program:
@@ -113,7 +111,7 @@ class _Writer(Lowering):
         self.context.begin()
         outputs = [loop for loop in self.nest.order if not loop.axis.is_reduce]
         if self.nest.groups:
-            self._groups(self.nest.groups, lambda: self._outputs(outputs, 0))
+            self.counted.groups(self.nest.groups, lambda: self._outputs(outputs, 0))
         else:
             self._outputs(outputs, 0)
         listed = [(param.arg, param.dtype) for param in self.context.params]
@@ -127,25 +125,6 @@ class _Writer(Lowering):
         if self.nest.pipelined:
             drop_unused(made)
         return made
-
-    # -- loops ------------------------------------------------------------------------------------------------------
-
-    def _groups(self, groups: list[Loop], body: Callable[[], None]) -> None:
-        """One loop over the groups that this call was given; its number is taken apart, the last group loop fastest."""
-        first = self.emitter.emit(Op.SPECIAL, dtypes.index, (), "first")
-        last = self.emitter.emit(Op.SPECIAL, dtypes.index, (), "last")
-        loop = rest = self.emitter.begin("group", first, last, runs=False)
-        for group in reversed(groups[1:]):
-            size = self.emitter.number(group.size)
-            self.loops.counters[group] = self.emitter.emit(Op.MOD, dtypes.index, (rest, size), NOT_NEGATIVE)
-            rest = self.emitter.emit(Op.FLOORDIV, dtypes.index, (rest, size), NOT_NEGATIVE)
-        self.loops.counters[groups[0]] = rest
-        self.loops.moved()
-        body()
-        self.emitter.end(loop)
-        for group in groups:
-            del self.loops.counters[group]
-        self.loops.moved()
 
     def _outputs(self, loops: list[Loop], at: int) -> None:
         """The output loops from number `at` inwards: operands packed here, reductions ready here, the rest inside."""

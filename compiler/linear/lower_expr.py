@@ -160,7 +160,7 @@ class Values:
         first = self.emitter.total(spot.terms, spot.offset)
         if first is None:
             return self.emitter.number(spot.offset < end, dtypes.bool)
-        return self.emitter.emit(Op.CMPLT, dtypes.bool, (first, self.emitter.number(end)))
+        return self.emitter.is_below(first, end)
 
     def _decided(self, node: Node, sources: list[Instruction | None]) -> Instruction | None:
         """A condition on written-out steps is known now; so is what it selects."""
@@ -252,12 +252,8 @@ class Values:
         place = base
         for shift, mask in swizzle.parts:
             low = mask & -mask
-            row = self.emitter.emit(
-                Op.FLOORDIV, dtypes.index, (base, self.emitter.number(low << shift)), NOT_NEGATIVE
-            )
-            row = self.emitter.emit(
-                Op.MOD, dtypes.index, (row, self.emitter.number(mask // low + 1)), NOT_NEGATIVE
-            )
+            row = self.emitter.quotient(base, low << shift)
+            row = self.emitter.rest(row, mask // low + 1)
             place = self.emitter.emit(
                 Op.XOR, dtypes.index, (place, self.emitter.arithmetic(Op.MUL, row, self.emitter.number(low)))
             )
@@ -470,18 +466,11 @@ class Values:
         base = self.emitter.total(spot.terms)
         masks = () if mask is None else (self.emitter.broadcast(mask, lanes),)
         if lanes == 1 or (spot.is_run and spot.lanes == lanes):
-            self.emitter.place(
-                Op.STORE,
-                dtypes.index,
-                (address, base, self.emitter.broadcast(value, lanes), *masks),
-                spot.offset,
-            )
+            self.emitter.store((address, base, self.emitter.broadcast(value, lanes), *masks), spot.offset)
             return
         for lane, lane_base, offset in self._lanes(spot, lanes, base):
             where = () if mask is None else (self.emitter.lane(mask, lane),)
-            self.emitter.place(
-                Op.STORE, dtypes.index, (address, lane_base, self.emitter.lane(value, lane), *where), offset
-            )
+            self.emitter.store((address, lane_base, self.emitter.lane(value, lane), *where), offset)
 
     def _by_one_thread(self, node: Node, mask: Instruction | None) -> Instruction | None:
         """The condition of a store and, where several threads have the value, that this is the first of them."""
@@ -493,7 +482,7 @@ class Values:
         }
         for digit, number in enumerate(self.loops.digits):
             if digit not in counted:
-                first = self.emitter.emit(Op.CMPEQ, dtypes.bool, (number, self.emitter.number(0)))
+                first = self.emitter.is_equal(number, 0)
                 if mask is not None:
                     first = self.emitter.emit(
                         Op.AND, mask.dtype, (mask, self.emitter.broadcast(first, mask.dtype.lanes))
@@ -507,9 +496,7 @@ class Values:
         base = self.emitter.total(spot.terms)
         if spot.lanes == 1 or spot.is_run:
             src = (packed.address, base, self.emitter.broadcast(value, spot.lanes))
-            self.emitter.place(Op.STORE, dtypes.index, src, spot.offset)
+            self.emitter.store(src, spot.offset)
             return
         for lane, lane_base, offset in self._lanes(spot, spot.lanes, base):
-            self.emitter.place(
-                Op.STORE, dtypes.index, (packed.address, lane_base, self.emitter.lane(value, lane)), offset
-            )
+            self.emitter.store((packed.address, lane_base, self.emitter.lane(value, lane)), offset)

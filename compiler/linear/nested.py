@@ -2,7 +2,7 @@
 
 In       reductions over the same ranges, whose terms need a reduction that differs along these ranges (attention)
 Out      their loops; in each step the inner reductions, then what becomes of them
-Next     linearize.py (other reductions), ../passes/online.py (RESCALE, FORMER), ../loops/nested.py (who chooses loops)
+Next     reductions.py (other reductions), ../passes/online.py (RESCALE, FORMER), ../loops/nested.py (who chooses loops)
 
     for a tile of keys:
         scores = sum over the width of queries * keys          inner reduction, the keys in lanes
@@ -140,8 +140,7 @@ class Nested(Lowering):
                         )
                         now[mine] = self.emitter.place(node.arg, mine.dtype, (now[mine], term))
             for mine, after in now.items():
-                self.emitter.place(Op.UPDATE, mine.dtype, (mine, after))
-                self.loops.carry(self.loops.open_reductions, mine)
+                self.loops.update(self.loops.open_reductions, mine, after)
 
         limited = self.limits.limits_of(group, axes)
         self.loops.limits |= limited

@@ -85,8 +85,9 @@ class OpenLoops:
 
         return until
 
-    def carry(self, facts: list[LoopFacts], accumulator: Instruction) -> None:
-        """An accumulator is updated inside of these open loops."""
+    def update(self, facts: list[LoopFacts], accumulator: Instruction, value: Instruction) -> None:
+        """Assign an accumulator here, which these open loops carry from step to step."""
+        self.emitter.place(Op.UPDATE, accumulator.dtype, (accumulator, value))
         for fact in facts:
             if accumulator not in fact.carried:
                 fact.carried.append(accumulator)

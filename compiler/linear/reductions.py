@@ -113,8 +113,7 @@ class PlainReductions(Lowering):
                             after = self.emitter.place(Op.WHERE, x.dtype, (chosen, after, before))
                         now[accumulator] = after
             for accumulator, after in now.items():
-                self.emitter.place(Op.UPDATE, accumulator.dtype, (accumulator, after))
-                self.loops.carry(self.loops.open_reductions, accumulator)
+                self.loops.update(self.loops.open_reductions, accumulator, after)
 
         limited = self.limits.counts_of(self.limits.needed_by(group), axes)
         self.loops.limits |= limited

@@ -3,7 +3,7 @@
 In       a LoopNest with SCANs; the loops of their range are the innermost output loops
 Out      an accumulator per SCAN and output point, around those loops; its value at every written-out step inside them
 Changes  the program being written
-Next     linearize.py (when), ../loops/loop_nest.py (why those loops are innermost)
+Next     stores.py (when), ../loops/loop_nest.py (why those loops are innermost)
 
 Lanes along the range take log2(lanes) steps among themselves, which wait for nothing; then what the vectors before left
 is added to all. From one vector to the next there is one scalar operation to wait for. Threads likewise: each scans
@@ -97,8 +97,7 @@ class Scans(Lowering):
 
     def _move_on(self, node: Node, point: Point, now: Instruction) -> None:
         accumulator = self.carried[node, tuple(point.values())]
-        self.emitter.place(Op.UPDATE, accumulator.dtype, (accumulator, now))
-        self.loops.carry(self.loops.open_scans, accumulator)
+        self.loops.update(self.loops.open_scans, accumulator, now)
 
     def _runs(self, node: Node, axis: Axis, point: Point) -> list[_Run]:
         """What this thread has: a run for each step of the loops around those that are threads, scanned by itself."""

@@ -3,7 +3,7 @@
 In       the stores of a kernel whose vectors run along a range that is not the last one in memory
 Out      a short loop over the lanes: a line for each lane of each vector would be thousands, and as long to compile
 Changes  scratch memory, in which the vectors wait for the loop
-Next     linearize.py (who asks), lower_expr.py (values at a point)
+Next     stores.py (who asks), lower_expr.py (values at a point)
 
 *turned*   a store of vectors that are computed without such memory: the vectors go to scratch, the loop moves them.
 *by lane*  stores that read such memory as well (an optimizer's step on the weight): only the sums go to scratch, and
@@ -16,7 +16,6 @@ from hcq.compiler.linear.context import Lowering
 from hcq.compiler.linear.places import Packed, Point
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import NEEDED, Op
 
@@ -177,7 +176,7 @@ class Scattered(Lowering):
     def _store_at(self, store: Node, value: Instruction, here: Point) -> None:
         spot = self.values.spot(store.src[1], here)
         src = self.values.addresses[store.src[0]], self.emitter.total(spot.terms), value
-        self.emitter.place(Op.STORE, dtypes.index, src, spot.offset)
+        self.emitter.store(src, spot.offset)
 
     def _begin_walk(self, axis: Axis) -> None:
         """A loop over all that is written out of a range: until its end the range's innermost loop is counted."""

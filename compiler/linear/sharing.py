@@ -54,10 +54,7 @@ class ThreadCopies(Lowering):
                     self.tiles.store(packed, [copy])
                     continue
                 load, mask = source
-                if guard is None or condition is None:
-                    guard = guard or condition
-                else:
-                    guard = self.emitter.emit(Op.AND, dtypes.bool, (condition, guard))
+                guard = self.emitter.both(condition, guard)
                 terms, offset = self.values.swizzled(packed, terms, offset)
                 to = self.emitter.total([*packed.terms, *terms])
                 src = (packed.address, to, load.src[0], load.src[1], mask, guard)
@@ -167,14 +164,14 @@ class Sharing(Lowering):
         """The step ends: the next one's tiles, which were read while it computed, are stored."""
         tiles = self.under_way.pop(loop, [])
         if tiles and self.nest.pipelined[loop] == 1:  # their places are those of this step's
-            self.emitter.place(Op.BARRIER, dtypes.index, ())
+            self.emitter.barrier()
         for packed, copies, _ in tiles:
             self.tiles.store(packed, copies)
 
     def _all_have_read(self) -> None:
         """Wait for all threads where a loop around has tiles of the step before."""
         if any(loop.kind == "serial" for loop in self.loops.counters):
-            self.emitter.place(Op.BARRIER, dtypes.index, ())
+            self.emitter.barrier()
 
 
 def _plain_load(value: Instruction) -> tuple[Instruction, Instruction | None] | None:

@@ -2,7 +2,7 @@
 
 In       a Stage of the schedule, at the place in the program where it belongs
 Out      the copy's instructions; from there on the operand's reads go to scratch, dense and without conditions
-Next     linearize.py (where stages belong), lower_expr.py (reads them), ../loops/loop_nest.py (`stage` and `box`)
+Next     staged_loops.py (where stages belong), lower_expr.py (reads them), ../loops/loop_nest.py (`stage` and `box`)
 
 Three ways to copy. By *points*: each value as the inner loops will ask for it. As a *box*: what sliding windows share
 is walked once, by vectors. *Turned*: where the lanes are far apart in memory but the reduction is a contiguous run,

@@ -15,7 +15,7 @@ from hcq.compiler.linear.banks import LINE_BYTES
 from hcq.compiler.linear.context import Lowering
 from hcq.compiler.linear.emitter import Term
 from hcq.compiler.linear.places import Packed, Point
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.tiles import SWIZZLE_ALIGN, Tile, tile_of
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
@@ -95,9 +95,7 @@ class TileCopies(Lowering):
         if step is not None and buffers > 1:
             buffer = step
             if step.op is not Op.CONST:
-                buffer = self.emitter.emit(
-                    Op.MOD, dtypes.index, (step, self.emitter.number(buffers)), NOT_NEGATIVE
-                )
+                buffer = self.emitter.rest(step, buffers)
             packed.terms.append((buffer, tile.bytes // dtype.itemsize))
         self.memory.tile_of[tile.stage.value] = tile
         for axis, stride in tile.strides.items():
@@ -112,7 +110,7 @@ class TileCopies(Lowering):
             terms, offset = self.values.swizzled(packed, terms, offset)
             masks = () if mask is None else (mask,)
             src = (packed.address, self.emitter.total([*packed.terms, *terms]), value, *masks)
-            self.emitter.place(Op.STORE, dtypes.index, src, offset)
+            self.emitter.store(src, offset)
 
     def copies(self, tile: Tile) -> list[Copy]:
         """What this thread copies of a tile: place, value, and a condition where not all threads have a part."""
@@ -129,7 +127,7 @@ class TileCopies(Lowering):
                 piece = self.emitter.plus(self.loops.thread, step * threads)
                 mask = None
                 if (step + 1) * threads > tile.pieces:
-                    mask = self.emitter.emit(Op.CMPLT, dtypes.bool, (piece, self.emitter.number(tile.pieces)))
+                    mask = self.emitter.is_below(piece, tile.pieces)
                 made += self.copy(tile, piece, mask)
             return made
 
@@ -162,12 +160,8 @@ class TileCopies(Lowering):
         for part in tile.parts:
             here, room = rest, part.count + part.gap
             if left > room:
-                here = self.emitter.emit(
-                    Op.MOD, dtypes.index, (rest, self.emitter.number(room)), NOT_NEGATIVE
-                )
-                rest = self.emitter.emit(
-                    Op.FLOORDIV, dtypes.index, (rest, self.emitter.number(room)), NOT_NEGATIVE
-                )
+                here = self.emitter.rest(rest, room)
+                rest = self.emitter.quotient(rest, room)
                 left //= room
                 if part.gap:  # what is read for a gap matters to nobody
                     here = self.emitter.arithmetic(Op.MIN, here, self.emitter.number(part.count - 1))

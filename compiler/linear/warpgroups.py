@@ -71,8 +71,7 @@ class Warpgroups(Lowering):
             at = next((stage.at for stage in self.nest.stages if stage.load is use.a), None)
             self.emitter.place(Op.WARPGROUP_WAIT, dtypes.index, (), int(is_unit_behind(self.nest, at)))
             for place, accumulator in sums.items():
-                self.emitter.place(Op.UPDATE, kind, (accumulator, now[place]))
-                self.loops.carry(self.loops.open_reductions, accumulator)
+                self.loops.update(self.loops.open_reductions, accumulator, now[place])
 
         loops(body)
         done = {at: self.emitter.place(Op.WARPGROUP_RESULT, kind, (total,)) for at, total in sums.items()}

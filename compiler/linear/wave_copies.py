@@ -78,10 +78,7 @@ class WaveCopies(Lowering):
         for packed, copies, by_waves in copied:
             for terms, offset, load, guard in copies if by_waves else ():
                 count += guard is None  # the others some waves leave out
-                if guard is None or condition is None:
-                    guard = guard or condition
-                else:
-                    guard = self.emitter.emit(Op.AND, dtypes.bool, (condition, guard))
+                guard = self.emitter.both(condition, guard)
                 to = self.emitter.total([*packed.terms, *terms])
                 src = (packed.address, to, load.src[0], load.src[1], None, guard)
                 ready.append((load.dtype, src, (offset, load.arg)))
@@ -120,7 +117,7 @@ class WaveCopies(Lowering):
                 word = self.emitter.plus(self.loops.thread, step * threads)
                 mask = None
                 if (step + 1) * threads > view.pieces:
-                    mask = self.emitter.emit(Op.CMPLT, dtypes.bool, (word, self.emitter.number(view.pieces)))
+                    mask = self.emitter.is_below(word, view.pieces)
                 ((_, _, value, _),) = self.tiles.copy(view, self._read_for(view, word), mask)
                 if (
                     value.op is not Op.LOAD
@@ -140,9 +137,7 @@ class WaveCopies(Lowering):
         made = word
         for shift, mask in tile.swizzle.parts:  # of elements; in words of them both are shorter
             low = (mask & -mask) // tile.lanes
-            row = self.emitter.emit(
-                Op.FLOORDIV, dtypes.index, (word, self.emitter.number(low << shift)), NOT_NEGATIVE
-            )
+            row = self.emitter.quotient(word, low << shift)
             rows = self.emitter.number(mask // (mask & -mask) + 1)
             row = self.emitter.emit(Op.MOD, dtypes.index, (row, rows), NOT_NEGATIVE)
             made = self.emitter.emit(

@@ -7,25 +7,29 @@ import pytest
 from hcq.compiler.linear.context import Context
 from hcq.compiler.linear.counted_loops import CountedLoops
 from hcq.compiler.linear.dots import Dots
+from hcq.compiler.linear.emitter import Emitter
 from hcq.compiler.linear.fragments import Fragments
 from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.products import Products
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.reductions import PlainReductions, fold
 from hcq.compiler.linear.scan import Scans
+from hcq.compiler.linear.scattered import Scattered
 from hcq.compiler.linear.sharing import Sharing, ThreadCopies
 from hcq.compiler.linear.staged_loops import StagedLoops
 from hcq.compiler.linear.staging import Staging
+from hcq.compiler.linear.stores import Stores
 from hcq.compiler.linear.tile_copies import TileCopies
 from hcq.compiler.linear.wave_copies import WaveCopies
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
-from hcq.compiler.target import Target, amd_target, cpu_target
+from hcq.compiler.target import Target, amd_target, cpu_target, nv_target
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 from tests.compiler.building import kernel, matmul, out, param
+from tests.compiler.loops.test_threads import narrow_product
 
 
 def context_of(sink: Node, schedule: str, target: Target | None = None) -> Context:
@@ -189,3 +193,55 @@ def test_a_matrix_product_beside_another_reduction_of_its_ranges_is_refused() ->
     assert not products.takes([node])
     with pytest.raises(ScheduleError, match="another reduction runs along the same ranges"):
         products.write([node])
+
+
+def test_the_same_value_is_written_once_where_its_sources_are_known() -> None:
+    emitter = Emitter()
+    thread = emitter.emit(Op.SPECIAL, dtypes.index, (), "thread")
+    loop = emitter.begin("r0", emitter.number(0), emitter.number(8), runs=True)
+    outside, inside = emitter.rest(thread, 4), emitter.rest(loop, 4)
+    assert emitter.rest(thread, 4) is outside and (outside.depth, inside.depth) == (0, 1)
+    emitter.end(loop)
+    order = emitter.scopes[0].instructions
+    assert order.index(outside) < order.index(loop) < order.index(inside)
+
+
+def test_guards_are_joined_only_where_there_are_two() -> None:
+    emitter = Emitter()
+    thread = emitter.emit(Op.SPECIAL, dtypes.index, (), "thread")
+    first, early = emitter.is_equal(thread, 0), emitter.is_below(thread, 4)
+    assert emitter.both(None, None) is None
+    assert emitter.both(first, None) is emitter.both(None, first) is first
+    joined = emitter.both(first, early)
+    assert joined is not None and joined.op is Op.AND and joined.src == (first, early)
+
+
+def test_memory_that_the_kernel_writes_is_read_inside_the_loop() -> None:
+    x = out(0, (16,))
+    context = context_of(kernel((x, x + x)), "split r0 4; vectorize r0.1")
+    assert context.nest.stores[0].src[2] in context.ranges.volatile
+    stores = Stores(context, Scans(context), Scattered(context))
+    loops_of(context).nested(context.nest.order, stores.write)
+    (loop,) = [it for it in written(context) if it.op is Op.LOOP]
+    order = written(context)
+    assert [it.op for it in order if it.op in (Op.LOAD, Op.STORE)] == [Op.LOAD, Op.STORE]
+    assert all(order.index(it) > order.index(loop) for it in order if it.op is Op.LOAD)
+
+
+def test_products_of_a_matrix_unit_keep_their_fragments_in_accumulators() -> None:
+    target = nv_target("sm_80")
+    schedule = "split r0 16; split r1 8; split r2 16; matrix r0.1 r1.1 r2.1 mma.f16; parallel r0; parallel r1"
+    context = context_of(narrow_product(32, 16, 64, dtypes.float16), schedule, target)
+    counted = loops_of(context)
+    tiles = TileCopies(context)
+    ways = (Sharing(context, tiles, ThreadCopies(context, tiles)),)
+    products = Products(context, StagedLoops(context, counted, ways), (Fragments(context),))
+    (node,) = context.nest.reduces
+    outputs = [loop for loop in context.nest.order if not loop.axis.is_reduce]
+    assert products.takes([node])
+    counted.groups(context.nest.groups, lambda: counted.nested(outputs, lambda: products.write([node])))
+    (unit,) = [it for it in written(context) if it.op is Op.MATRIX]
+    assert unit.source(2).op is Op.ACCUMULATOR and count(context, Op.UPDATE) == 1
+    assert len({at for _, at in context.values.results}) * 32 == 16 * 8 // max(
+        value.dtype.lanes for value in context.values.results.values()
+    )
