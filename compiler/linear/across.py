@@ -3,7 +3,7 @@
 In       a Program with ACROSS and BEFORE instructions, how many threads a wave has
 Out      the same with SHUFFLE inside a wave, and SHARED memory and BARRIER between waves
 Changes  the program it is given
-Next     program.py (the instructions), render/gpu.py, render/cuda.py (who ask for it)
+Next     program.py (the instructions), ../render/gpu.py, ../render/cuda.py (who ask for it)
 
 A thread's number is made of bits, and an ACROSS names some of them. Those inside a wave fold by a butterfly: each step
 exchanges with the thread that differs in one bit, after which both have the sum of both. What is left differs by wave:

@@ -15,10 +15,11 @@ registers change hands (setmaxnreg): of three warpgroups a thread may have 168, 
 
 from __future__ import annotations
 
+from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.emitter import Scope
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.tile_copies import TileCopies, is_unit_behind, steps_ahead
 from hcq.compiler.linear.tiles import SPAN, Tile
-from hcq.compiler.linear.wave_copies import WaveCopies
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.nest import ScheduleError, Stage
 from hcq.compiler.loops.tensors import tensor_of
@@ -31,127 +32,142 @@ ROWS = 8  # after so many the swizzle begins anew
 WARP, WARPGROUP = 32, 128  # threads
 
 
-class BulkCopies(WaveCopies):
+class BulkCopies(Lowering):
     """Copies of tiles by the GPU's own accelerator."""
 
-    def share(self, stages: list[Stage], loop: Loop | None) -> None:
-        if loop is None or loop not in self.nest.bulk:
-            super().share(stages, loop)
-            return
-        tiles = [self._tile(stage, loop) for stage in stages]
-        counter = self.counters[loop]
+    def __init__(self, context: Context, tiles: TileCopies):
+        super().__init__(context)
+        self.tiles = tiles
+        # mbarriers, one for each buffer: its tiles are there; they have been read
+        self.mbarriers = self.freed = Instruction(Op.SHARED, dtypes.int64, (), 0, 0)
+
+    def takes(self, loop: Loop | None) -> bool:
+        """The stages of loops that the schedule says `bulk` of."""
+        return loop in self.nest.bulk
+
+    def begin_step(self, stages: list[Stage], loop: Loop | None) -> None:
+        """A step begins: wait for its tiles, and begin the copies of a later one's where no producer does."""
+        assert loop is not None, "bulk copies are those of a loop"
+        tiles = [self.tiles.tile(stage, loop) for stage in stages]
+        counter = self.loops.counters[loop]
         slot, parity = self._turn(loop, counter)
-        self.place(Op.WAIT_TILES, dtypes.index, (self.mbarriers, slot, parity))
+        self.emitter.place(Op.WAIT_TILES, dtypes.index, (self.mbarriers, slot, parity))
         if loop not in self.nest.produced:
             # all have begun this step: what those of the steps before read is free, but for what the unit still reads
-            self.place(Op.BARRIER, dtypes.index, ())
-            after = self._sum(counter, self.ahead(loop))
-            who = self.emit(Op.AND, dtypes.bool, (self._is_before(after, loop.size), self._is_thread(0)))
+            self.emitter.barrier()
+            after = self.emitter.plus(counter, steps_ahead(self.nest, loop))
+            who = self.emitter.emit(
+                Op.AND, dtypes.bool, (self._is_before(after, loop.size), self._is_thread(0))
+            )
             self._bring(tiles, loop, after, who)
-            self.counters[loop] = counter
-            self.moved()
+            self.loops.counters[loop] = counter
+            self.loops.moved()
         for tile in tiles:
-            self.pack(tile.stage.value, self._packed(tile, counter, keep=loop))
+            self.values.pack(tile.stage.value, self.tiles.packed(tile, counter, keep=loop))
 
-    def share_ahead(self, loop: Loop) -> None:
+    def end_step(self, loop: Loop) -> None:
+        """A step ends: where a producer brings tiles, it is told which have been read."""
         if loop not in self.nest.produced:
-            super().share_ahead(loop)
             return
-        read = counter = self.counters[loop]
-        who = self.emit(Op.CMPEQ, dtypes.bool, (self._rest(self.thread, WARP), self.number(0)))
-        if self.is_unit_behind(loop):  # what it has read is the tiles of the step before
-            read = self._sum(counter, -1)
-            is_later = self.emit(Op.CMPLT, dtypes.bool, (self.number(0), counter))
-            read = self.emit(Op.MAX, dtypes.index, (read, self.number(0)))
-            who = self.emit(Op.AND, dtypes.bool, (is_later, who))
+        read = counter = self.loops.counters[loop]
+        who = self.emitter.is_equal(self._rest(self.loops.thread, WARP), 0)
+        if is_unit_behind(self.nest, loop):  # what it has read is the tiles of the step before
+            read = self.emitter.plus(counter, -1)
+            is_later = self.emitter.emit(Op.CMPLT, dtypes.bool, (self.emitter.number(0), counter))
+            read = self.emitter.emit(Op.MAX, dtypes.index, (read, self.emitter.number(0)))
+            who = self.emitter.emit(Op.AND, dtypes.bool, (is_later, who))
         slot = self._rest(read, self.nest.pipelined[loop])
-        self.place(Op.FREE_TILES, dtypes.index, (self.freed, slot, who))
+        self.emitter.place(Op.FREE_TILES, dtypes.index, (self.freed, slot, who))
 
-    def share_first(self, stages: list[Stage], loop: Loop) -> None:
-        if loop not in self.nest.bulk:
-            super().share_first(stages, loop)
-            return
-        if any(other.kind == "serial" for other in self.counters):
+    def begin_loop(self, stages: list[Stage], loop: Loop) -> None:
+        """The loop begins: mbarriers, and the copies of the first steps, or the producer's whole loop."""
+        if any(other.kind == "serial" for other in self.loops.counters):
             raise ScheduleError("pipeline: bulk copies are those of the only loop of a kernel")
-        self.counters[loop] = self.number(0)
-        tiles = [self._tile(stage, loop) for stage in stages]
+        self.loops.counters[loop] = self.emitter.number(0)
+        tiles = [self.tiles.tile(stage, loop) for stage in stages]
         is_produced, buffers = loop in self.nest.produced, self.nest.pipelined[loop]
-        start = -(-self.shared_bytes // MBARRIER_BYTES) * MBARRIER_BYTES
+        start = -(-self.memory.shared_bytes // MBARRIER_BYTES) * MBARRIER_BYTES
         expected = (1,) * buffers + (self.nest.threads // WARP,) * (buffers if is_produced else 0)
-        self.shared_bytes = start + len(expected) * MBARRIER_BYTES
-        self.mbarriers = self.emit(Op.SHARED, dtypes.int64, (), start)
-        self.freed = self.emit(Op.SHARED, dtypes.int64, (), start + buffers * MBARRIER_BYTES)
-        self.place(Op.MBARRIERS, dtypes.index, (self.mbarriers, self._is_thread(0)), expected)
-        self.place(Op.BARRIER, dtypes.index, ())
+        self.memory.shared_bytes = start + len(expected) * MBARRIER_BYTES
+        self.mbarriers = self.emitter.emit(Op.SHARED, dtypes.int64, (), start)
+        self.freed = self.emitter.emit(Op.SHARED, dtypes.int64, (), start + buffers * MBARRIER_BYTES)
+        self.emitter.place(Op.MBARRIERS, dtypes.index, (self.mbarriers, self._is_thread(0)), expected)
+        self.emitter.barrier()
         if is_produced:
             self._produce(tiles, loop)
         else:
-            for step in range(min(self.ahead(loop), loop.size)):
-                self._bring(tiles, loop, self.number(step), self._is_thread(0))
-        del self.counters[loop]
-        self.moved()
+            for step in range(min(steps_ahead(self.nest, loop), loop.size)):
+                self._bring(tiles, loop, self.emitter.number(step), self._is_thread(0))
+        del self.loops.counters[loop]
+        self.loops.moved()
 
-    def share_last(self, loop: Loop) -> None:
-        if loop not in self.nest.bulk:
-            super().share_last(loop)
+    def end_loop(self, loop: Loop) -> None:
+        """The loop has ended; the last step has waited for the last tiles."""
 
     def _produce(self, tiles: list[Tile], loop: Loop) -> None:
         """The producer's own loop: a buffer at a time, as soon as all have read what is in it.
 
         What does not depend on its loop is written before it, as around any loop, for the other threads to use, too.
         """
-        self.producers = WARPGROUP
+        self.memory.producers = WARPGROUP
         who = self._is_thread(self.nest.threads)
-        self.scopes.append(Scope())
-        counter = self.begin(loop.name, self.number(0), self.number(loop.size), runs=True)
+        self.emitter.scopes.append(Scope())
+        counter = self.emitter.begin(
+            loop.name, self.emitter.number(0), self.emitter.number(loop.size), runs=True
+        )
         slot, parity = self._turn(loop, counter)
         # the phase before the first is over from the beginning
-        before = self.emit(
-            Op.ADD, dtypes.index, (self.emit(Op.MUL, dtypes.index, (parity, self.number(-1))), self.number(1))
+        before = self.emitter.emit(
+            Op.ADD,
+            dtypes.index,
+            (
+                self.emitter.emit(Op.MUL, dtypes.index, (parity, self.emitter.number(-1))),
+                self.emitter.number(1),
+            ),
         )
-        self.place(Op.WAIT_TILES, dtypes.index, (self.freed, slot, before))
+        self.emitter.place(Op.WAIT_TILES, dtypes.index, (self.freed, slot, before))
         self._bring(tiles, loop, counter, self._is_thread(self.nest.threads))
-        self.end(counter)
-        made = self.scopes.pop().instructions
-        self.place(Op.PRODUCER, dtypes.index, (who,), "begin")
-        self.scopes[-1].instructions += made
-        self.place(Op.PRODUCER, dtypes.index, (who,), "end")
-        self.moved()
+        self.emitter.end(counter)
+        made = self.emitter.scopes.pop().instructions
+        self.emitter.place(Op.PRODUCER, dtypes.index, (who,), "begin")
+        self.emitter.scopes[-1].instructions += made
+        self.emitter.place(Op.PRODUCER, dtypes.index, (who,), "end")
+        self.loops.moved()
 
     def _turn(self, loop: Loop, counter: Instruction) -> tuple[Instruction, Instruction]:
         """A step's buffer, and the parity of its mbarrier's phase."""
         buffers = self.nest.pipelined[loop]
-        rounds = self.emit(Op.FLOORDIV, dtypes.index, (counter, self.number(buffers)), NOT_NEGATIVE)
+        rounds = self.emitter.quotient(counter, buffers)
         return self._rest(counter, buffers), self._rest(rounds, 2)
 
     def _rest(self, value: Instruction, size: int) -> Instruction:
         if value.op is Op.CONST:
-            return self.number(int(value.arg) % size)
-        return self.emit(Op.MOD, dtypes.index, (value, self.number(size)), NOT_NEGATIVE)
+            return self.emitter.number(int(value.arg) % size)
+        return self.emitter.rest(value, size)
 
     def _is_thread(self, number: int) -> Instruction:
         """Whether this is the thread of that number."""
-        return self.emit(Op.CMPEQ, dtypes.bool, (self.thread, self.number(number)))
+        return self.emitter.is_equal(self.loops.thread, number)
 
     def _is_before(self, value: Instruction, end: int) -> Instruction:
-        return self.emit(Op.CMPLT, dtypes.bool, (value, self.number(end)))
+        return self.emitter.is_below(value, end)
 
     def _bring(self, tiles: list[Tile], loop: Loop, at: Instruction, who: Instruction) -> None:
         """Begin the copies of a step; who: the condition for one thread."""
-        self.counters[loop] = at
-        self.moved()
+        self.loops.counters[loop] = at
+        self.loops.moved()
         slot = self._rest(at, self.nest.pipelined[loop])
-        self.place(
+        self.emitter.place(
             Op.EXPECT_TILES, dtypes.index, (self.mbarriers, slot, who), sum([tile.bytes for tile in tiles])
         )
         for tile in tiles:
-            packed = self._packed(tile, at, keep=loop)
-            base = self.total(packed.terms)
+            packed = self.tiles.packed(tile, at, keep=loop)
+            base = self.emitter.total(packed.terms)
             for x in range(0, tile.sizes[tile.inner], SPAN):
                 for y in range(0, tile.sizes[tile.outer], _rows_of_box(tile)):
                     where = self._coordinates(tile, {tile.inner: x, tile.outer: y})
                     src = (packed.address, base, self.mbarriers, slot, who, *where)
-                    self.place(Op.COPY_TILE, tile.stage.load.dtype, src, tile.place(y, x))
+                    self.emitter.place(Op.COPY_TILE, tile.stage.load.dtype, src, tile.place(y, x))
 
     def _coordinates(self, tile: Tile, more: dict[Axis, int]) -> list[Instruction]:
         """The map, and where a box begins along each range of the tensor, the contiguous one first."""
@@ -159,16 +175,18 @@ class BulkCopies(WaveCopies):
         tensor = tensor_of(self.nest, load)
         assert tensor is not None, "the schedule has asked for it"
         box = {tile.inner: SPAN, tile.outer: _rows_of_box(tile)}
-        self.tensor_maps[tensor.param.arg.index] = tensor.map(box)
+        self.memory.tensor_maps[tensor.param.arg.index] = tensor.map(box)
         return [
-            self.addresses[load.src[0]],
+            self.values.addresses[load.src[0]],
             *[self._begin_of(axis, more.get(axis, 0)) for axis in tensor.axes],
         ]
 
     def _begin_of(self, axis: Axis, more: int) -> Instruction:
         """Where the open loops of a range are."""
-        terms = [(self.counters[loop], loop.stride) for loop in axis.counted if loop in self.counters]
-        return self.total(terms, more) or self.number(0)
+        terms = [
+            (self.loops.counters[loop], loop.stride) for loop in axis.counted if loop in self.loops.counters
+        ]
+        return self.emitter.total(terms, more) or self.emitter.number(0)
 
 
 def _rows_of_box(tile: Tile) -> int:

@@ -13,14 +13,13 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from hcq.compiler.linear.fragments import count_of, strides_of
+from hcq.compiler.linear.context import Context, Lowering
+from hcq.compiler.linear.fragments import Fragments, count_of, strides_of
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.linear.scattered import Scattered
 from hcq.compiler.loops.instructions import exchanged, operand_parts
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, Parts
 from hcq.compiler.loops.nest import Chained, MatrixUse
-from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
@@ -28,18 +27,21 @@ Order = tuple[tuple[str, int], ...]
 Sums = dict[tuple[int, int], Instruction]  # where a tile begins, in m and n -> its fragment
 
 
-class ChainedProducts(Scattered):
+class ChainedProducts(Lowering):
     """Products of what was made from products."""
+
+    def __init__(self, context: Context, fragments: Fragments):
+        super().__init__(context)
+        self.fragments = fragments
 
     def fragments_for(self, link: Chained, depth: int) -> Sums:
         """An accumulator for each tile of results, outside of the loops."""
         use = link.use
         kind = use.unit.result.vec(count_of(use.unit.d_m) * count_of(use.unit.d_n))
-        zero = self.broadcast(self.number(0, use.unit.result), kind.lanes)
+        zero = self.emitter.broadcast(self.emitter.number(0, use.unit.result), kind.lanes)
         sums: Sums = {}
         for at in product(tiles_from(use.m, use.unit.size("m")), tiles_from(use.n, use.unit.size("n"))):
-            sums[at] = Instruction(Op.ACCUMULATOR, kind, (zero,), None, depth)
-            self.scopes[depth].instructions.append(sums[at])
+            sums[at] = self.emitter.accumulator(zero, depth)
         return sums
 
     def rescaled_fragments(self, link: Chained, now: Sums, factor: Node) -> Sums:
@@ -50,9 +52,9 @@ class ChainedProducts(Scattered):
             factors = []
             for m, n in registers_of(use.unit):
                 at = (row + m, 1) if link.is_a else (column + n, 1)
-                factors.append(self.value(factor, {use.m if link.is_a else use.n: at}))
-            whole = self.emit(Op.VECTOR, fragment.dtype, tuple(factors))
-            made[row, column] = self.place(Op.MUL, fragment.dtype, (fragment, whole))
+                factors.append(self.values.value(factor, {use.m if link.is_a else use.n: at}))
+            whole = self.emitter.emit(Op.VECTOR, fragment.dtype, tuple(factors))
+            made[row, column] = self.emitter.place(Op.MUL, fragment.dtype, (fragment, whole))
         return made
 
     def add_products(self, link: Chained, now: Sums) -> Sums:
@@ -62,8 +64,8 @@ class ChainedProducts(Scattered):
         loaded, own, parts, axis = (
             (use.b, unit.d_n, unit.b_n, use.n) if link.is_a else (use.a, unit.d_m, unit.a_m, use.m)
         )
-        root, walk = self.along(loaded, axis, own, parts)
-        self.follow(loaded, axis, walk)
+        root, walk = self.fragments.along(loaded, axis, own, parts)
+        self.fragments.follow(loaded, axis, walk)
         k_axis, made_parts = use.k, operand_parts(use.k, unit)
         k_parts, wanted = made_parts or unit.k, unit.k_of_b if link.is_a else unit.k
         loaded_parts = k_parts
@@ -73,8 +75,8 @@ class ChainedProducts(Scattered):
                 tail += 1
             here = tuple((loop.size, loop.digit) for loop in use.k.loops[len(use.k.loops) - tail :])
             before, loaded_parts = root, wanted
-            root, k_axis = self.along(before, use.k, here, wanted)
-            self.follow(before, use.k, k_axis)
+            root, k_axis = self.fragments.along(before, use.k, here, wanted)
+            self.fragments.follow(before, use.k, k_axis)
         a_order, b_order = (in_parts(order, unit.k, k_parts) for order in (unit.a_order, unit.b_order))
         made = dict(now)
         for start in tiles_from(use.k, unit.size("k")):
@@ -83,15 +85,19 @@ class ChainedProducts(Scattered):
                 lefts = [
                     self._made(use.a, use.m, unit.a_m, row, use, start, k_parts, a_order) for row in rows
                 ]
-                rights = [self.fragment(root, walk, parts, n, use, start, b_order, of_k) for n in columns]
+                rights = [
+                    self.fragments.fragment(root, walk, parts, n, use, start, b_order, of_k) for n in columns
+                ]
             else:
-                lefts = [self.fragment(root, walk, parts, row, use, start, a_order, of_k) for row in rows]
+                lefts = [
+                    self.fragments.fragment(root, walk, parts, row, use, start, a_order, of_k) for row in rows
+                ]
                 rights = [
                     self._made(use.b, use.n, unit.b_n, n, use, start, k_parts, b_order) for n in columns
                 ]
             for (row, left), (column, right) in product(zip(rows, lefts), zip(columns, rights)):
                 src = (left, right, made[row, column])
-                made[row, column] = self.place(Op.MATRIX, src[2].dtype, src, unit.name)
+                made[row, column] = self.emitter.place(Op.MATRIX, src[2].dtype, src, unit.name)
         return made
 
     def _made(
@@ -112,21 +118,23 @@ class ChainedProducts(Scattered):
             k = start + sum(s * k_strides[part] for s, (d, part) in zip(steps, order) if d == "k")
             here = tile + sum(s * strides[part] for s, (d, part) in zip(steps, order) if d != "k")
             values.append(self._element(root, axis, here, use.k, k, unit))
-        wide = self.emit(Op.VECTOR, values[0].dtype.vec(len(values)), tuple(values))
-        return self.emit(Op.CAST, unit.a.vec(len(values)), (wide,))
+        wide = self.emitter.emit(Op.VECTOR, values[0].dtype.vec(len(values)), tuple(values))
+        return self.emitter.emit(Op.CAST, unit.a.vec(len(values)), (wide,))
 
     def _element(self, root: Node, axis: Axis, here: int, key: Axis, k: int, unit: MatrixUnit) -> Instruction:
         """One element of it."""
         last = key.loops[-1]
         if exchanged(key, unit.k):
-            own = self.value(root, {axis: (here, 1), key: (k - k % 2, 1)})
+            own = self.values.value(root, {axis: (here, 1), key: (k - k % 2, 1)})
             bit = prod(self.nest.digits[: last.digit])
-            other = self.emit(Op.SHUFFLE, own.dtype, (own,), bit)
-            is_first = self.emit(Op.CMPEQ, dtypes.bool, (self.digits[last.digit], self.number(0)))
+            other = self.emitter.emit(Op.SHUFFLE, own.dtype, (own,), bit)
+            is_first = self.emitter.is_equal(self.loops.digits[last.digit], 0)
             pair = (own, other) if k % 2 == 0 else (other, own)
-            return self.emit(Op.WHERE, own.dtype, (is_first, *pair))
+            return self.emitter.emit(Op.WHERE, own.dtype, (is_first, *pair))
         lanes = last.size if last.kind == "vector" else 1
-        return self.lane(self.value(root, {axis: (here, 1), key: (k - k % lanes, lanes)}), k % lanes)
+        return self.emitter.lane(
+            self.values.value(root, {axis: (here, 1), key: (k - k % lanes, lanes)}), k % lanes
+        )
 
 
 def registers_of(unit: MatrixUnit) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ In       the results of a unit, each thread of a wave holding some here and some
 Out      some tiles of them at a time: stores to shared memory, a barrier; there on what the kernel makes of them is
          computed for neighbours in memory by neighbouring threads, and stored so
 Changes  shared memory where tiles of operands were, which nobody reads any more
-Next     fragments.py (whose results these are), banks.py (swizzles), linearize.py (who asks), sharing.py (the way in)
+Next     fragments.py (whose results these are), banks.py (swizzles), stores.py (the other way), sharing.py (the way in)
 
 A thread of mma has two neighbours, and four threads eight: half a sector of memory, where they are halves. Here a
 thread has four and a wave a row, of the result and of whatever else the kernel reads at the same place.
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from math import prod
 
 from hcq.compiler.linear.banks import BANKS, CHUNK_BYTES, LINE_BYTES, Swizzle, swizzle_of_stores
-from hcq.compiler.linear.nested import Nested
+from hcq.compiler.linear.context import Lowering
 from hcq.compiler.linear.places import Packed, Point
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.nest import Chained, MatrixUse, ScheduleError
 from hcq.ir.dtype import dtypes
@@ -29,8 +29,19 @@ MADE_LANES = 4  # of what chained products are made into, in a thread
 ROOM = 32 << 10  # bytes of shared memory at a time, or what the operands had
 
 
-class Collecting(Nested):
+class Collecting(Lowering):
     """Stores of what a matrix unit computed, by rows."""
+
+    def takes(self) -> bool:
+        """Kernels whose schedule says `collect`, of a unit's results or of what chained products are made into."""
+        return self.nest.collects and (bool(self.nest.chained) or self.nest.unit is not None)
+
+    def write(self) -> None:
+        """Write all stores of the kernel."""
+        if self.nest.chained:
+            self.store_made(self.nest.chained[0])
+        elif self.nest.unit is not None:
+            self.store_collected(self.nest.unit)
 
     def store_collected(self, use: MatrixUse) -> None:
         """Write all stores of the kernel, some written-out tiles along m at a time."""
@@ -50,13 +61,11 @@ class Collecting(Nested):
         for loop in rows:
             height *= loop.size
         together = count
-        room = max(ROOM, self.shared_bytes)
+        room = max(ROOM, self.memory.shared_bytes)
         while together > 1 and height // count * together * row_bytes > room:
             together //= 2
         size = height // count * together * row_bytes
-        if size > self.most_shared:
-            raise ScheduleError(f"collect: {size} bytes of shared memory exceed {self.most_shared}")
-        self.shared_bytes = max(self.shared_bytes, size)
+        self.memory.results(size)
         strides: dict[Loop, int] = {}
         stride = width
         for loop in reversed(rows):
@@ -65,21 +74,23 @@ class Collecting(Nested):
         strides |= {loop: loop.stride for loop in columns}
         swizzle = _swizzle(use, self.nest.digits, strides)
         for first in range(0, count, together):
-            self.begin_step(first)
-            address = self.emit(Op.SHARED, use.reduce.dtype, (), 0)
-            self.place(Op.BARRIER, dtypes.index, ())  # all have read what was here
+            self.emitter.begin_step(first)
+            address = self.emitter.emit(Op.SHARED, use.reduce.dtype, (), 0)
+            self.emitter.barrier()  # all have read what was here
             for tile in range(first, first + together):
                 offset = 0 if tiles is None else (tile - first) * strides[tiles]
                 inside = {loop: stride for loop, stride in strides.items() if loop is not tiles}
-                self._keep(use, tiles, tile, Packed(address, inside, self.depth, offset, swizzle=swizzle))
-            self.place(Op.BARRIER, dtypes.index, ())
-            kept = Packed(address, {}, self.depth, swizzle=swizzle)
+                self._keep(
+                    use, tiles, tile, Packed(address, inside, self.emitter.depth, offset, swizzle=swizzle)
+                )
+            self.emitter.barrier()
+            kept = Packed(address, {}, self.emitter.depth, swizzle=swizzle)
             walked = [(loop, together if loop is tiles else loop.size, strides[loop]) for loop in rows]
             start = 0 if tiles is None else first * tiles.stride
             lanes = CHUNK_BYTES // use.reduce.dtype.itemsize
             axes = use.m, use.n
             self._store_rows(self.nest.stores, use.reduce, axes, kept, walked, width, start, lanes)
-            self.end_step()
+            self.emitter.end_step()
 
     def store_made(self, link: Chained) -> None:
         """Write the stores of a kernel with chained products: what is stored is computed where the results are."""
@@ -88,8 +99,8 @@ class Collecting(Nested):
         if any(axis.written_out or axis.threads for axis in others):
             raise ScheduleError("collect: more is in threads or written out than rows and columns")
         for store in self.nest.stores:
-            form, made = self.affine.of(store.src[1]), store.src[2]
-            seen = all(self.masks[made] & axis.bit for axis in (row, column))
+            form, made = self.ranges.affine.of(store.src[1]), store.src[2]
+            seen = all(self.ranges.masks[made] & axis.bit for axis in (row, column))
             if form.coefficient(column.range) != 1 or any(form.atoms()) or not seen:
                 raise ScheduleError(f"collect: a store is not contiguous along {column.name}")
             self._store_one(store, row, column, link.is_a)
@@ -105,21 +116,19 @@ class Collecting(Nested):
         )
         stride = width + max(near, MADE_LANES)
         size = height * stride * made.dtype.itemsize
-        if size > self.most_shared:
-            raise ScheduleError(f"collect: {size} bytes of shared memory exceed {self.most_shared}")
-        self.shared_bytes = max(self.shared_bytes, size)
-        self.begin_step(0)  # what is read in here is not what was read for another store
-        address = self.emit(Op.SHARED, made.dtype, (), 0)
+        self.memory.results(size)
+        self.emitter.begin_step(0)  # what is read in here is not what was read for another store
+        address = self.emitter.emit(Op.SHARED, made.dtype, (), 0)
         strides = {loop: loop.stride * stride for loop in rows} | {loop: loop.stride for loop in columns}
-        self.place(Op.BARRIER, dtypes.index, ())  # all have read what was here
-        packed = Packed(address, strides, self.depth)
-        for point in self.points(self.masks[made]):
-            self.store_packed(packed, self.value(made, point), point)
-        self.place(Op.BARRIER, dtypes.index, ())
+        self.emitter.barrier()  # all have read what was here
+        packed = Packed(address, strides, self.emitter.depth)
+        for point in self.ranges.points(self.ranges.masks[made]):
+            self.values.store_packed(packed, self.values.value(made, point), point)
+        self.emitter.barrier()
         walked = [(loop, loop.size, loop.stride * stride) for loop in rows]
-        kept = Packed(address, {}, self.depth)
+        kept = Packed(address, {}, self.emitter.depth)
         self._store_rows([store], made, (row, column), kept, walked, width, 0, MADE_LANES)
-        self.end_step()
+        self.emitter.end_step()
 
     def _check(self, use: MatrixUse) -> None:
         """Raises ScheduleError for what is more than one product and the values made of it."""
@@ -130,9 +139,9 @@ class Collecting(Nested):
                     f"collect: {axis.name} is in threads or written out, beside the product's"
                 )
         for store in self.nest.stores:
-            form = self.affine.of(store.src[1])
+            form = self.ranges.affine.of(store.src[1])
             sums = [node for node in toposort(store.src[1:]) if node.op is Op.REDUCE]
-            if self.masks[store] & bits != bits or any(node is not use.reduce for node in sums):
+            if self.ranges.masks[store] & bits != bits or any(node is not use.reduce for node in sums):
                 raise ScheduleError(
                     "collect: a store is not of the product's own ranges, or of other sums, too"
                 )
@@ -141,13 +150,13 @@ class Collecting(Nested):
 
     def _keep(self, use: MatrixUse, tiles: Loop | None, tile: int, packed: Packed) -> None:
         """Write one tile's results to shared memory."""
-        for point in self.points(self.masks[use.reduce]):
+        for point in self.ranges.points(self.ranges.masks[use.reduce]):
             if tiles is not None and point[use.m][0] // tiles.stride % tiles.size != tile:
                 continue
-            value = self.results[use.reduce, self.place_in(use.reduce, point)]
-            spot = self._packed_spot(packed, point)
-            src = (packed.address, self.total(spot.terms), value)
-            self.place(Op.STORE, dtypes.index, src, spot.offset)
+            value = self.values.results[use.reduce, self.ranges.place_in(use.reduce, point)]
+            spot = self.values.packed_spot(packed, point)
+            src = (packed.address, self.emitter.total(spot.terms), value)
+            self.emitter.store(src, spot.offset)
 
     def _store_rows(
         self,
@@ -174,14 +183,14 @@ class Collecting(Nested):
             pieces *= count
         threads = self.nest.threads
         inside = [loop for axis in (row, column) for loop in axis.threads]
-        stilled = {loop: self.counters[loop] for loop in inside}
+        stilled = {loop: self.loops.counters[loop] for loop in inside}
         for loop in inside:
-            self.counters[loop] = self.number(0)
+            self.loops.counters[loop] = self.emitter.number(0)
         for step in range(-(-pieces // threads)):
-            piece = self._sum(self.thread, step * threads)
+            piece = self.emitter.plus(self.loops.thread, step * threads)
             mask = None
             if (step + 1) * threads > pieces:
-                mask = self.emit(Op.CMPLT, dtypes.bool, (piece, self.number(pieces)))
+                mask = self.emitter.is_below(piece, pieces)
             across = self._row_axis(column, width)
             across.loops = [
                 Loop(f"{across.name}.0", across, width // lanes, lanes),
@@ -189,7 +198,7 @@ class Collecting(Nested):
             ]
             number = piece if kept.swizzle is None else self._number_of(kept.swizzle, step, lanes)
             rest = self._digit_of(across.loops[0], number, width // lanes)
-            self._add_axis(across)
+            self.ranges.add(across)
             down = self._row_axis(row, row.size)
             strides = {loop: loop.stride for loop in across.loops}
             for loop, count, stride in reversed(rows):
@@ -197,16 +206,20 @@ class Collecting(Nested):
                     down.loops.insert(0, Loop(f"{down.name}.{len(down.loops)}", down, count, loop.stride))
                     rest = self._digit_of(down.loops[0], rest, count)
                     strides[down.loops[0]] = stride
-            self._add_axis(down)
-            self.moved()
+            self.ranges.add(down)
+            self.loops.moved()
             packed = Packed(kept.address, strides, kept.depth)
             if kept.swizzle is not None:
-                here = piece if mask is None else self.arithmetic(Op.MIN, piece, self.number(pieces - 1))
+                here = (
+                    piece
+                    if mask is None
+                    else self.emitter.arithmetic(Op.MIN, piece, self.emitter.number(pieces - 1))
+                )
                 packed = Packed(kept.address, {across.loops[1]: 1}, kept.depth, terms=[(here, lanes)])
             point: Point = dict.fromkeys(self.nest.axes, (0, 1)) | {row: (start, 1), across: (0, lanes)}
             self._store_piece(stores, node, axes, packed, down, across, point, mask)
-        self.counters.update(stilled)
-        self.moved()
+        self.loops.counters.update(stilled)
+        self.loops.moved()
 
     def _store_piece(
         self,
@@ -225,46 +238,53 @@ class Collecting(Nested):
         mapping = {node: kept, row.range: row.range + down.range, column.range: column.range + across.range}
         for store in stores:
             made = store.substitute(mapping)
-            self._mask_copies(made)
-            self._mask_copies(kept)
-            self.pack(kept, packed)
-            value = self.value(made.src[2], point)
+            self.ranges.mask_copies(made)
+            self.ranges.mask_copies(kept)
+            self.values.pack(kept, packed)
+            value = self.values.value(made.src[2], point)
             lanes = across.loops[-1].size
-            inside = self.value(made.src[3], point) if len(made.src) > 3 else None
+            inside = self.values.value(made.src[3], point) if len(made.src) > 3 else None
             if inside is not None and inside.number is not None:
                 if not inside.number:
                     continue
                 inside = None
             if mask is not None and inside is not None:
-                mask = self.emit(Op.AND, inside.dtype, (inside, self.broadcast(mask, inside.dtype.lanes)))
+                mask = self.emitter.emit(
+                    Op.AND, inside.dtype, (inside, self.emitter.broadcast(mask, inside.dtype.lanes))
+                )
             where = mask if inside is None else inside if mask is None else mask
-            spot = self._spot(made.src[1], point)
-            masks = () if where is None else (self.broadcast(where, lanes),)
-            src = (self.addresses[made.src[0]], self.total(spot.terms), self.broadcast(value, lanes), *masks)
-            self.place(Op.STORE, dtypes.index, src, spot.offset)
-            self.pack(kept, None)
+            spot = self.values.spot(made.src[1], point)
+            masks = () if where is None else (self.emitter.broadcast(where, lanes),)
+            src = (
+                self.values.addresses[made.src[0]],
+                self.emitter.total(spot.terms),
+                self.emitter.broadcast(value, lanes),
+                *masks,
+            )
+            self.emitter.store(src, spot.offset)
+            self.values.pack(kept, None)
 
     def _number_of(self, swizzle: Swizzle, step: int, lanes: int) -> Instruction:
         """Which piece of so many elements lies where a step's piece would without a swizzle: it is its own inverse."""
         threads = self.nest.threads
         pieces = Swizzle(tuple([(shift, mask // lanes) for shift, mask in swizzle.parts]))
-        packed = Packed(self.thread, {}, self.depth, swizzle=pieces)
-        terms, offset = [(self.thread, 1)], step * threads
+        packed = Packed(self.loops.thread, {}, self.emitter.depth, swizzle=pieces)
+        terms, offset = [(self.loops.thread, 1)], step * threads
         if threads & (threads - 1):  # they have bits in common
-            terms, offset = [(self._sum(self.thread, offset), 1)], 0
-        terms, offset = self.swizzled(packed, terms, offset)
-        found = self.total(terms, offset)
+            terms, offset = [(self.emitter.plus(self.loops.thread, offset), 1)], 0
+        terms, offset = self.values.swizzled(packed, terms, offset)
+        found = self.emitter.total(terms, offset)
         assert found is not None
         return found
 
     def _digit_of(self, loop: Loop, number: Instruction, count: int) -> Instruction:
         """A loop counts the lowest digit of a number; the rest of it."""
-        self.counters[loop] = self.emit(Op.MOD, dtypes.index, (number, self.number(count)), NOT_NEGATIVE)
-        return self.emit(Op.FLOORDIV, dtypes.index, (number, self.number(count)), NOT_NEGATIVE)
+        self.loops.counters[loop] = self.emitter.rest(number, count)
+        return self.emitter.quotient(number, count)
 
     def _row_axis(self, axis: Axis, size: int) -> Axis:
         """A range of its own, beside an axis."""
-        bit = len(self.axes)
+        bit = len(self.ranges.axes)
         node = Node(Op.RANGE, dtypes.index, (index(size),), ("copy", bit))
         return Axis(node, f"{axis.name}.row", size, False, False, 1 << bit)
 

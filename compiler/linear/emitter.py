@@ -2,14 +2,14 @@
 
 In       operations with the instructions they read
 Out      instructions inside scopes, one scope per open loop; equal ones within a scope are one
-Next     lower_expr.py (nodes to instructions), linearize.py (loops), program.py (the instructions)
+Next     context.py (who is given it), lower_expr.py (nodes to instructions), program.py (the instructions)
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from hcq.compiler.linear.program import Instruction, LoopFacts
+from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.meaning import MEANING
 from hcq.ir.node import const
@@ -67,6 +67,20 @@ class Emitter:
         self.scopes[-1].instructions.append(made)
         return made
 
+    def accumulator(self, start: Instruction, depth: int) -> Instruction:
+        """A variable that starts so, at the end of what stands in an open scope."""
+        made = Instruction(Op.ACCUMULATOR, start.dtype, (start,), None, depth)
+        self.scopes[depth].instructions.append(made)
+        return made
+
+    def store(self, src: tuple[Instruction | None, ...], offset: int = 0) -> None:
+        """Write to memory here; src: address, base, value, and the condition where there is one."""
+        self.place(Op.STORE, dtypes.index, src, offset)
+
+    def barrier(self) -> None:
+        """All threads of the group have come here."""
+        self.place(Op.BARRIER, dtypes.index, ())
+
     def begin(self, name: str, low: Instruction, high: Instruction, runs: bool) -> Instruction:
         """Open a loop; what is emitted from now on may stand in it."""
         self.scopes.append(Scope())
@@ -115,6 +129,32 @@ class Emitter:
         if op is Op.MUL and b.op is Op.CONST and b.arg == 1:
             return a
         return self.emit(op, dtypes.index, (a, b))
+
+    def quotient(self, value: Instruction, divisor: int) -> Instruction:
+        """How often a number goes into an index that is never below zero."""
+        return self.emit(Op.FLOORDIV, dtypes.index, (value, self.number(divisor)), NOT_NEGATIVE)
+
+    def rest(self, value: Instruction, divisor: int) -> Instruction:
+        """What is left of it then."""
+        return self.emit(Op.MOD, dtypes.index, (value, self.number(divisor)), NOT_NEGATIVE)
+
+    def is_below(self, value: Instruction, end: int) -> Instruction:
+        """Whether an index is less than a number."""
+        return self.emit(Op.CMPLT, dtypes.bool, (value, self.number(end)))
+
+    def is_equal(self, value: Instruction, number: int) -> Instruction:
+        """Whether an index is a number."""
+        return self.emit(Op.CMPEQ, dtypes.bool, (value, self.number(number)))
+
+    def both(self, a: Instruction | None, b: Instruction | None) -> Instruction | None:
+        """Two guards of one instruction as one; None for what is always done."""
+        if a is None or b is None:
+            return a or b
+        return self.emit(Op.AND, dtypes.bool, (a, b))
+
+    def plus(self, value: Instruction, offset: int) -> Instruction:
+        """An index and a number, written down even where both are numbers."""
+        return value if not offset else self.emit(Op.ADD, dtypes.index, (value, self.number(offset)))
 
     def total(self, terms: list[Term], constant: int = 0) -> Instruction | None:
         """The sum of coefficient * value, outer loops first so that partial sums are hoisted; None for nothing."""

@@ -2,7 +2,7 @@
 
 In       the reduction that the schedule's `matrix` names, at the place in the program where it belongs
 Out      accumulators with one fragment of results for each tile; loads of operands' fragments; MATRIX instructions
-Next     linearize.py (other reductions), ../loops/matrix_units.py (which thread holds what), sharing.py (operands)
+Next     products.py (who asks), ../loops/matrix_units.py (which thread holds what), sharing.py (operands)
 
 Each thread of a wave holds some elements of every operand. Where an operand's are others than the result's, it is read
 along a range of its own, which the same loops count but for the threads.
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-from hcq.compiler.linear.bulk_copies import BulkCopies
+from hcq.compiler.linear.context import Lowering
 from hcq.compiler.linear.places import Packed
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.matrix_units import HELD, Parts
 from hcq.compiler.loops.nest import MatrixUse, ScheduleError
@@ -26,25 +26,28 @@ from hcq.ir.op import Op
 ROWS, ROW_BYTES = 8, 16  # of the squares that LOAD_ROWS deals out
 
 
-class Fragments(BulkCopies):
-    """Reductions by matrix units."""
+class Fragments(Lowering):
+    """Reductions by matrix units whose operands threads hold."""
+
+    def takes(self, use: MatrixUse) -> bool:
+        """Units that do not read shared memory by themselves."""
+        return not use.unit.reads_shared
 
     def multiply(self, use: MatrixUse, node: Node, loops: Callable[[Callable[[], None]], None]) -> None:
         """Write a reduction as MATRIX instructions; `loops` opens its loops around a body."""
         unit = use.unit
-        if any(axis not in (use.m, use.n) for axis in self.axes_of(self.masks[node])):
+        if any(axis not in (use.m, use.n) for axis in self.ranges.axes_of(self.ranges.masks[node])):
             raise ScheduleError("matrix: only its own output ranges are written out")
         a, a_axis = self.along(use.a, use.m, unit.d_m, unit.a_m)
         b, b_axis = self.along(use.b, use.n, unit.d_n, unit.b_n)
         rows, columns = tiles_of(use.m, unit.d_m), tiles_of(use.n, unit.d_n)
-        depth = self.depth
+        depth = self.emitter.depth
         held = count_of(unit.d_m) * count_of(unit.d_n)
         kind = unit.result.vec(held)
-        zero = self.broadcast(self.number(0, unit.result), held)
+        zero = self.emitter.broadcast(self.emitter.number(0, unit.result), held)
         sums = {}
         for row, column in product(rows, columns):
-            made = sums[row, column] = Instruction(Op.ACCUMULATOR, kind, (zero,), None, depth)
-            self.scopes[depth].instructions.append(made)
+            sums[row, column] = self.emitter.accumulator(zero, depth)
 
         def body() -> None:
             now = dict(sums)
@@ -61,12 +64,9 @@ class Fragments(BulkCopies):
                 ]
                 for (row, left), (column, right) in product(zip(rows, across), zip(columns, down)):
                     src = (left, right, now[row, column])
-                    now[row, column] = self.place(Op.MATRIX, kind, src, unit.name)
+                    now[row, column] = self.emitter.place(Op.MATRIX, kind, src, unit.name)
             for at, accumulator in sums.items():
-                self.place(Op.UPDATE, kind, (accumulator, now[at]))
-                for facts in self.open_reductions:
-                    if accumulator not in facts.carried:
-                        facts.carried.append(accumulator)
+                self.loops.update(self.loops.open_reductions, accumulator, now[at])
 
         loops(body)
         self.results_of(use, node, sums)
@@ -89,9 +89,9 @@ class Fragments(BulkCopies):
                 if n % across or m % down:
                     continue
                 picks = tuple(places[m + i, n + j] for i in range(down) for j in range(across))
-                value = self.place(Op.LANE, unit.result.vec(len(picks)), (total,), picks)
+                value = self.emitter.place(Op.LANE, unit.result.vec(len(picks)), (total,), picks)
                 point = {use.m: (row + m, down), use.n: (column + n, across)}
-                self.results[node, self.place_in(node, point)] = value
+                self.values.results[node, self.ranges.place_in(node, point)] = value
 
     def fragment(
         self,
@@ -109,7 +109,7 @@ class Fragments(BulkCopies):
         of_k  along which range it is read, and its parts, where these are not the ones of the product
         """
         made = self._fragment(root, axis, parts, tile, use, start, order, of_k)
-        return self.emit(Op.ROUND_TF32, made.dtype, (made,)) if use.unit.rounds else made
+        return self.emitter.emit(Op.ROUND_TF32, made.dtype, (made,)) if use.unit.rounds else made
 
     def _fragment(
         self,
@@ -142,10 +142,10 @@ class Fragments(BulkCopies):
         for steps in product(*[range(sizes[d][part][0]) for d, part in outer]):
             k = start + sum(s * strides["k"][part] for s, (d, part) in zip(steps, outer) if d == "k")
             here = tile + sum(s * strides[d][part] for s, (d, part) in zip(steps, outer) if d != "k")
-            value = self.value(root, {axis: (here, across), k_axis: (k, lanes)})
-            value = self.broadcast(value, lanes * across)
-            values += [self.lane(value, lane) for lane in range(lanes * across)]
-        return self.emit(Op.VECTOR, root.dtype.vec(len(values)), tuple(values))
+            value = self.values.value(root, {axis: (here, across), k_axis: (k, lanes)})
+            value = self.emitter.broadcast(value, lanes * across)
+            values += [self.emitter.lane(value, lane) for lane in range(lanes * across)]
+        return self.emitter.emit(Op.VECTOR, root.dtype.vec(len(values)), tuple(values))
 
     def _rows(
         self, root: Node, axis: Axis, parts: Parts, tile: int, use: MatrixUse, start: int
@@ -157,7 +157,7 @@ class Fragments(BulkCopies):
         pairs of neighbours, and a thread has those of two squares, which are 2 steps of k apart: see `LOAD_ROWS` in
         program.py. None where rows lie otherwise.
         """
-        packed = self.packed.get(root)
+        packed = self.values.packed.get(root)
         if packed is None or packed.address.op is not Op.SHARED:
             return None
         step = _step(packed, axis)
@@ -191,42 +191,44 @@ class Fragments(BulkCopies):
         rest = Packed(
             packed.address, loops, packed.depth, packed.offset, packed.terms, packed.swizzle
         )  # of all threads
-        spot = self._packed_spot(rest, {axis: (tile, 1), use.k: (start, 1)}, terms)
-        base = self.total(spot.terms)
+        spot = self.values.packed_spot(rest, {axis: (tile, 1), use.k: (start, 1)}, terms)
+        base = self.emitter.total(spot.terms)
         kind = root.dtype.vec(ROWS * squares // itemsize)
         least = max(spot.least, packed.depth)
-        return self.emit(Op.LOAD_ROWS, kind, (packed.address, base), (spot.offset, k_step != 1), least)
+        return self.emitter.emit(
+            Op.LOAD_ROWS, kind, (packed.address, base), (spot.offset, k_step != 1), least
+        )
 
     def _bits(self, below: int, count: int) -> Instruction:
         """A part of the thread's number: how often `below` goes into it, modulo `count`."""
-        value = self.thread
+        value = self.loops.thread
         if below > 1:
-            value = self.emit(Op.FLOORDIV, dtypes.index, (value, self.number(below)), NOT_NEGATIVE)
-        return self.emit(Op.MOD, dtypes.index, (value, self.number(count)), NOT_NEGATIVE)
+            value = self.emitter.quotient(value, below)
+        return self.emitter.rest(value, count)
 
     def along(self, root: Node, axis: Axis, own: Parts, parts: Parts) -> tuple[Node, Axis]:
         """An operand along a range whose innermost loops are `parts`, where the axis itself has those of the result."""
         if own == parts:
             return root, axis
-        bit = len(self.axes)
+        bit = len(self.ranges.axes)
         node = Node(Op.RANGE, dtypes.index, (index(axis.size),), ("operand", bit))
         walk = Axis(node, f"{axis.name}.operand", axis.size, False, False, 1 << bit)
         for loop in axis.loops[: len(axis.loops) - len(own)]:
             copy = Loop(f"{walk.name}.{len(walk.loops)}", walk, loop.size, loop.stride, loop.kind, loop.digit)
             walk.loops.append(copy)
             if not loop.is_written_out:
-                self.counters[copy] = self.counters[loop]
+                self.loops.counters[copy] = self.loops.counters[loop]
         for (size, digit), stride in zip(parts, strides_of(parts), strict=True):
             kind = "unroll" if digit == HELD else "thread"
             loop = Loop(f"{walk.name}.{len(walk.loops)}", walk, size, stride, kind, digit)
             walk.loops.append(loop)
             if digit != HELD:
-                self.counters[loop] = self.digits[digit]
-        self._add_axis(walk)
-        self.moved()
+                self.loops.counters[loop] = self.loops.digits[digit]
+        self.ranges.add(walk)
+        self.loops.moved()
         mapping = {axis.range: walk.range}
         made = root.substitute(mapping)
-        self._mask_copies(made)
+        self.ranges.mask_copies(made)
         return made, walk
 
     def follow(self, root: Node, axis: Axis, walk: Axis) -> None:
@@ -234,7 +236,7 @@ class Fragments(BulkCopies):
         if walk is axis:
             return
         inside = set(toposort((root,)))
-        for value, packed in list(self.packed.items()):
+        for value, packed in list(self.values.packed.items()):
             step = _step(packed, axis)
             if value not in inside or not step:
                 continue
@@ -242,8 +244,8 @@ class Fragments(BulkCopies):
             most = max(loop.stride * loop.size for loop in packed.strides if loop.axis is axis)
             strides |= {loop: step * loop.stride for loop in walk.loops if loop.stride * loop.size <= most}
             copy = value.substitute({axis.range: walk.range})
-            self._mask_copies(copy)
-            self.pack(
+            self.ranges.mask_copies(copy)
+            self.values.pack(
                 copy,
                 Packed(packed.address, strides, packed.depth, packed.offset, packed.terms, packed.swizzle),
             )

@@ -2,7 +2,7 @@
 
 In       reductions over the same ranges, at the place in the program where they belong
 Out      for a counted loop of theirs the first step that matters and the one after the last, by what is counted outside
-Next     nested.py (whose loops these are), linearize.py (who opens them), ../passes/masked_weights.py (who says so)
+Next     nested.py (whose loops these are), counted_loops.py (who opens them), ../passes/masked_weights.py (who says so)
 
     sum over key of (weight[row, key] where key <= row, else 0) * value[key]
 
@@ -13,8 +13,8 @@ stays. What a term multiplies a zero with is not asked: an infinite value in a t
 
 from __future__ import annotations
 
+from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.emitter import Term
-from hcq.compiler.linear.lower_expr import LowerExpr
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.ir.dtype import dtypes
@@ -23,16 +23,22 @@ from hcq.ir.meaning import identity
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
-Limits = tuple[Instruction, Instruction]
+Steps = tuple[Instruction, Instruction]
 
 
-class LimitedLoops(LowerExpr):
+class Limits(Lowering):
     """Loops that begin late or end early."""
 
-    def limits_of(self, group: list[Node], axes: list[Axis]) -> dict[Loop, Limits]:
+    def __init__(self, context: Context):
+        super().__init__(context)
+        # conditions beyond which nothing needs to be stored
+        conditions = [set(flatten(Op.AND, store.src[3:])) for store in self.nest.stores]
+        self.stores_need = set.intersection(*conditions) if conditions else set[Node]()
+
+    def limits_of(self, group: list[Node], axes: list[Axis]) -> dict[Loop, Steps]:
         """The loops of these reductions that need not go through all their steps."""
         needed = self.needed_by(group)
-        found: dict[Loop, Limits] = {}
+        found: dict[Loop, Steps] = {}
         for condition in sorted(needed, key=repr):
             form = _form(condition)
             for axis in axes if form is not None else ():
@@ -41,9 +47,9 @@ class LimitedLoops(LowerExpr):
                     self._limit(axis, axis.counted[0], *form, found)
         return found | self.counts_of(needed, axes)
 
-    def counts_of(self, needed: set[Node], axes: list[Axis]) -> dict[Loop, Limits]:
+    def counts_of(self, needed: set[Node], axes: list[Axis]) -> dict[Loop, Steps]:
         """The loops that end at a count which is read from memory: `place < n`."""
-        found: dict[Loop, Limits] = {}
+        found: dict[Loop, Steps] = {}
         for condition in sorted(needed, key=repr):
             form = self._counted(condition)
             for axis in axes if form is not None else ():
@@ -56,7 +62,7 @@ class LimitedLoops(LowerExpr):
         """The step after the last one of an open output loop that stores what is needed; None where all do."""
         if loop.axis.is_reduce or not self.stores_need:
             return None
-        found: dict[Loop, Limits] = {}
+        found: dict[Loop, Steps] = {}
         for condition in sorted(self.stores_need, key=repr):
             form = self._counted(condition)
             if form is not None:
@@ -74,9 +80,9 @@ class LimitedLoops(LowerExpr):
         place, count = condition.src[0].src[0], condition.src[1]
         if place.dtype is not dtypes.index or count.op is Op.CONST:
             return None
-        if self.masks[count] or count in self.volatile:
+        if self.ranges.masks[count] or count in self.ranges.volatile:
             return None
-        return place, self.emit(Op.CAST, dtypes.index, (self.value(count, {}),))
+        return place, self.emitter.emit(Op.CAST, dtypes.index, (self.values.value(count, {}),))
 
     def _limit(
         self,
@@ -85,43 +91,43 @@ class LimitedLoops(LowerExpr):
         index: Node,
         end: int | Instruction,
         sign: int,
-        found: dict[Loop, Limits],
+        found: dict[Loop, Steps],
     ) -> None:
         """Note what `sign * index < end` says of a loop."""
-        form = self.affine.of(index)
+        form = self.ranges.affine.of(index)
         own = form.coefficient(axis.range) * sign
         if not own or any(form.atoms()) or loop.kind not in ("serial", "group"):
             return
         terms: list[Term] = []
         least = form.constant * sign  # of what is not counted outside: at its best
         for atom, coefficient in form.terms:
-            for other in self.axis_of[atom].loops:
+            for other in self.ranges.axis_of[atom].loops:
                 step = coefficient * sign * other.stride
                 if other is loop:
                     continue
-                if other in self.counters and other.kind != "thread":
-                    terms.append((self.counters[other], step))
+                if other in self.loops.counters and other.kind != "thread":
+                    terms.append((self.loops.counters[other], step))
                 else:
                     least += min(0, step * (other.size - 1))
         if isinstance(end, Instruction):  # counted from there
             terms.append((end, -1))
             end = 0
-        low, high = found.get(loop, (self.number(0), self.number(loop.size)))
+        low, high = found.get(loop, (self.emitter.number(0), self.emitter.number(loop.size)))
         step = abs(own) * loop.stride
         if own > 0:  # step * i < end - least - terms
-            room = self.total([(value, -times) for value, times in terms], end - least + step - 1)
-            high = self.arithmetic(Op.MIN, high, self._steps(room, step))
-            high = self.arithmetic(Op.MAX, high, self.number(0))
+            room = self.emitter.total([(value, -times) for value, times in terms], end - least + step - 1)
+            high = self.emitter.arithmetic(Op.MIN, high, self._steps(room, step))
+            high = self.emitter.arithmetic(Op.MAX, high, self.emitter.number(0))
         else:  # -step * i < end - least - terms
-            before = self.total(terms, least - end + step)
-            low = self.arithmetic(Op.MAX, low, self._steps(before, step))
+            before = self.emitter.total(terms, least - end + step)
+            low = self.emitter.arithmetic(Op.MAX, low, self._steps(before, step))
         found[loop] = low, high
 
     def _steps(self, places: Instruction | None, step: int) -> Instruction:
         """How many whole steps so many places are."""
         if places is None:
-            return self.number(0)
-        return self.arithmetic(Op.FLOORDIV, places, self.number(step))
+            return self.emitter.number(0)
+        return self.emitter.arithmetic(Op.FLOORDIV, places, self.emitter.number(step))
 
 
 def _needed(value: Node, op: Op) -> set[Node]:

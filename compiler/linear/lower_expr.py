@@ -2,7 +2,7 @@
 
 In       a node, a point ({range: (offset in its tile, lanes)}), the counters of the open loops
 Out      the instruction that holds the node's value there, a vector where the node varies along the vector range
-Next     emitter.py (placement), linearize.py (who opens loops and walks points)
+Next     emitter.py (placement), ranges.py (points), open_loops.py (counters), context.py (who holds these together)
 
 An address is base + displacement: base sums the counters and is shared by all points, the displacement is a number.
 Along the vector range a stride of 1 is a vector access, 0 a scalar, anything else lane by lane.
@@ -17,14 +17,13 @@ from math import prod
 
 from hcq.compiler.linear.banks import CHUNK_BYTES
 from hcq.compiler.linear.emitter import Emitter, Term
+from hcq.compiler.linear.open_loops import OpenLoops
 from hcq.compiler.linear.places import Packed, Place, Point, Spot
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts
+from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
 from hcq.compiler.linear.quotients import known_part, shared_part
-from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.linear.ranges import Ranges
 from hcq.ir.bounds import bounds
 from hcq.ir.dtype import Kind, dtypes
-from hcq.ir.logic import flatten
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import NEEDED, Op
 
@@ -37,129 +36,17 @@ _ACCUMULATED = (
 )  # computed by loops of their own making, not where they are asked for
 
 
-class LowerExpr(Emitter):
-    """The state of one kernel's writing: which loops are open, what is packed, what is known already."""
+class Values:
+    """The values of nodes at points: what is packed, what is known already, and how to make the rest."""
 
-    def __init__(self, nest: LoopNest):
-        super().__init__()
-        self.nest = nest
-        self.masks = dict(nest.masks)
-        self.axes = list(nest.axes)
-        self.axis_of = dict(nest.axis_of)
-        self.affine = nest.affine
-        self.counters: dict[Loop, Instruction] = {}  # the open loops, and those that are threads
-        self.open_reductions: list[LoopFacts] = []
-        # conditions beyond which nothing needs to be stored
-        conditions = [set(flatten(Op.AND, store.src[3:])) for store in nest.stores]
-        self.stores_need = set.intersection(*conditions) if conditions else set[Node]()
-        self.limits: dict[Loop, tuple[Instruction, Instruction]] = {}  # which steps of a loop do anything
-        self.digits: list[Instruction] = []  # of the thread's number
-        self.thread = Instruction(Op.SPECIAL, dtypes.index, (), "thread", 0)
-        # written-out values of a range at this place: its tile, or what a partial step leaves of it
-        self.extent = {axis: min(axis.tile, axis.size) for axis in nest.axes}
+    def __init__(self, emitter: Emitter, ranges: Ranges, loops: OpenLoops):
+        self.emitter, self.ranges, self.loops = emitter, ranges, loops
         self.packed: dict[Node, Packed] = {}
         self.results: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}  # of reductions and scans
         self.before: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}  # what they were before this step
         self.alone: set[Node] = set()  # known at every point, whatever they were computed from
         self.addresses: dict[Node, Instruction] = {}
-        self.volatile = self._find_volatile()
-        self._axes_of: dict[int, tuple[Axis, ...]] = {}
         self._orders: dict[Node, list[Node]] = {}
-        self._depths: dict[int, int] = {}
-
-    def _find_volatile(self) -> set[Node]:
-        """Everything computed from memory that this kernel writes: it stays where it is read."""
-        written = {store.src[0] for store in self.nest.stores}
-        found: set[Node] = set()
-        for node in toposort((self.nest.sink,)):
-            if (node.op is Op.LOAD and node.src[0] in written) or any(s in found for s in node.src):
-                found.add(node)
-        return found
-
-    # -- points -----------------------------------------------------------------------------------------------------
-
-    def axes_of(self, mask: int) -> tuple[Axis, ...]:
-        """The ranges of a mask that have written-out loops, those in lanes last.
-
-        So the vectors of one row are worked on one after the other, and a row's scalar lives in a register no longer.
-        """
-        axes = self._axes_of.get(mask)
-        if axes is None:
-            written_out = [a for a in self.axes if a.bit & mask and a.written_out]
-            axes = tuple(sorted(written_out, key=lambda axis: axis.loops[-1].kind == "vector"))
-            self._axes_of[mask] = axes
-        return axes
-
-    def points(self, mask: int, one_by_one: Collection[Axis] = ()) -> Iterable[Point]:
-        """Every combination of written-out steps of the ranges in `mask`, the first range slowest.
-
-        one_by_one   ranges whose lanes are to be visited as scalars
-        """
-        axes = self.axes_of(mask)
-        for places in itertools.product(*[self._places(axis, axis in one_by_one) for axis in axes]):
-            yield dict(zip(axes, places, strict=True))
-
-    def _places(self, axis: Axis, one_by_one: bool) -> list[Place]:
-        if axis.threads:
-            return self._places_between(axis, one_by_one)
-        extent = self.extent[axis]
-        last = axis.loops[-1]
-        if last.kind == "dot" and not one_by_one:
-            return [(start, min(last.size, extent - start)) for start in range(0, extent, last.size)]
-        if last.kind != "vector" or one_by_one:
-            return [(offset, 1) for offset in range(0, extent, last.stride)]
-        places = []
-        for start in range(0, extent, last.size):
-            left = min(last.size, extent - start)
-            lanes = last.size
-            while left:  # a partial vector is written as smaller ones: 13 = 8 + 4 + 1
-                while lanes > left:
-                    lanes //= 2
-                places.append((start, lanes))
-                start += lanes
-                left -= lanes
-        return places
-
-    def _places_between(self, axis: Axis, one_by_one: bool) -> list[Place]:
-        """The written-out steps of a range some of whose loops are threads: those of one thread, which lie apart."""
-        lanes = 1
-        strides = [[step * loop.stride for step in range(loop.size)] for loop in axis.written_out]
-        if axis.loops[-1].kind == "vector" and not one_by_one:
-            lanes = axis.loops[-1].size
-            del strides[-1]
-        return [(sum(steps), lanes) for steps in itertools.product(*strides)]
-
-    def place_in(self, node: Node, point: Point) -> tuple[Place, ...]:
-        """The part of a point that matters to a node."""
-        return tuple([point[axis] for axis in self.axes_of(self.masks[node])])
-
-    # -- values -----------------------------------------------------------------------------------------------------
-
-    def moved(self) -> None:
-        """Loops were opened or closed: what depends on what is elsewhere now."""
-        self._depths.clear()
-
-    def is_at(self, loop: Loop, counter: Instruction | None) -> None:
-        """What counts an open loop from now on; None: it is closed. What was known of its range is forgotten."""
-        if counter is None:
-            del self.counters[loop]
-        else:
-            self.counters[loop] = counter
-        for scope in self.scopes:
-            stale = [key for key in scope.values if self.masks[key[0]] & loop.axis.bit]
-            for key in stale:
-                del scope.values[key]
-        self.moved()
-
-    def _depth_of(self, mask: int) -> int:
-        depth = self._depths.get(mask)
-        if depth is None:
-            depth = 0
-            for loop, counter in self.counters.items():
-                if loop.axis.bit & mask and counter.depth > depth:
-                    depth = counter.depth
-            self._depths[mask] = depth
-        return depth
 
     def value(self, root: Node, point: Point) -> Instruction:
         """The value of a node at a point."""
@@ -169,21 +56,23 @@ class LowerExpr(Emitter):
         for node in self._order(root):
             if self._known(node, point) is None:
                 made = self._make(node, point)
-                depth = max(self._depth_of(self.masks[node]), made.depth)
-                if node in self.volatile:
-                    depth = self.depth
-                self.scopes[depth].values[node, self.place_in(node, point)] = made
+                depth = max(self.loops.depth_of(self.ranges.masks[node]), made.depth)
+                if node in self.ranges.volatile:
+                    depth = self.emitter.depth
+                self.emitter.scopes[depth].values[node, self.ranges.place_in(node, point)] = made
         found = self._known(root, point)
         assert found is not None
         return found
 
     def _known(self, node: Node, point: Point) -> Instruction | None:
-        key = (node, self.place_in(node, point))
+        key = (node, self.ranges.place_in(node, point))
         if node.op is Op.FORMER:
             return self.before[node.src[0], key[1]]
         if node.op in _ACCUMULATED:
             return self.results[key]
-        for scope in itertools.islice(self.scopes, self._depth_of(self.masks[node]), None):
+        for scope in itertools.islice(
+            self.emitter.scopes, self.loops.depth_of(self.ranges.masks[node]), None
+        ):
             found = scope.values.get(key)
             if found is not None:
                 return found
@@ -212,13 +101,13 @@ class LowerExpr(Emitter):
             return ()
         if node.op is Op.LOAD:
             return (*self._atoms(node.src[1]), *node.src[2:])
-        if node.dtype.kind is Kind.INDEX and self.affine.of(node).terms != ((node, 1),):
+        if node.dtype.kind is Kind.INDEX and self.ranges.affine.of(node).terms != ((node, 1),):
             return self._atoms(node)
         return () if node.op is Op.RANGE else node.src
 
     def _atoms(self, index: Node) -> Iterable[Node]:
         """What an index needs computed; quotients and remainders may not be needed, and come when they are."""
-        return (atom for atom in self.affine.of(index).atoms() if atom.op not in (Op.FLOORDIV, Op.MOD))
+        return (atom for atom in self.ranges.affine.of(index).atoms() if atom.op not in (Op.FLOORDIV, Op.MOD))
 
     def pack(self, value: Node, packed: Packed | None) -> None:
         """From here on the load reads scratch (None: memory again)."""
@@ -234,13 +123,13 @@ class LowerExpr(Emitter):
 
     def _make(self, node: Node, point: Point) -> Instruction:
         if node.op is Op.CONST:
-            return self.number(node.arg, node.dtype)
+            return self.emitter.number(node.arg, node.dtype)
         if node.op is Op.LOAD or node in self.packed:
             return self._load(node, point)
         if node.dtype.kind is Kind.INDEX:
-            form = self.affine.of(node)
+            form = self.ranges.affine.of(node)
             if node.op is Op.RANGE or form.terms != ((node, 1),):
-                return self._index_value(self._spot(node, point))
+                return self._index_value(self.spot(node, point))
             if (part := self._known_part(node, point)) is not None:
                 return self._index_value(part)
         if node.op is Op.CMPLT and node.src[1].op is Op.CONST and node.src[0].dtype.kind is Kind.INDEX:
@@ -252,26 +141,26 @@ class LowerExpr(Emitter):
         if decided is not None:
             return decided
         lanes = max(s.dtype.lanes for s in sources if s is not None)
-        src = tuple([self.broadcast(s, lanes) for s in sources if s is not None])
-        if node in self.volatile:
-            return self.place(node.op, node.dtype.vec(lanes), src, node.arg)
+        src = tuple([self.emitter.broadcast(s, lanes) for s in sources if s is not None])
+        if node in self.ranges.volatile:
+            return self.emitter.place(node.op, node.dtype.vec(lanes), src, node.arg)
         arg = node.arg
         if node.op in (Op.FLOORDIV, Op.MOD) and node.dtype.kind is Kind.INDEX and bounds(node.src[0])[0] >= 0:
             arg = NOT_NEGATIVE
-        return self.emit(node.op, node.dtype.vec(lanes), src, arg)
+        return self.emitter.emit(node.op, node.dtype.vec(lanes), src, arg)
 
     def _all_or_none(self, node: Node, point: Point) -> Instruction | None:
         """A place before an end, for lanes none of which the end parts: what holds for the first, as a scalar."""
-        spot, end = self._spot(node.src[0], point), int(node.src[1].arg)
+        spot, end = self.spot(node.src[0], point), int(node.src[1].arg)
         lanes = spot.lanes
         if lanes == 1 or not spot.is_run or end % lanes or spot.offset % lanes:
             return None
         if any(coefficient % lanes for value, coefficient in spot.terms if value.number != 0):
             return None
-        first = self.total(spot.terms, spot.offset)
+        first = self.emitter.total(spot.terms, spot.offset)
         if first is None:
-            return self.number(spot.offset < end, dtypes.bool)
-        return self.emit(Op.CMPLT, dtypes.bool, (first, self.number(end)))
+            return self.emitter.number(spot.offset < end, dtypes.bool)
+        return self.emitter.is_below(first, end)
 
     def _decided(self, node: Node, sources: list[Instruction | None]) -> Instruction | None:
         """A condition on written-out steps is known now; so is what it selects."""
@@ -286,14 +175,14 @@ class LowerExpr(Emitter):
                 if known.op is Op.CONST:
                     return other if known.arg is (node.op is Op.AND) else known
         if a.op is Op.CONST and b.op is Op.CONST and a.dtype.kind is Kind.INDEX and node.op in _COMPARE:
-            return self.number(_COMPARE[node.op](a.arg, b.arg), dtypes.bool)
+            return self.emitter.number(_COMPARE[node.op](a.arg, b.arg), dtypes.bool)
         return None
 
     # -- indices ----------------------------------------------------------------------------------------------------
 
-    def _spot(self, node: Node, point: Point) -> Spot:
+    def spot(self, node: Node, point: Point) -> Spot:
         """An index at a point, as a sum."""
-        form = self.affine.of(node)
+        form = self.ranges.affine.of(node)
         spot = Spot([], form.constant)
         for atom, coefficient in form.terms:
             if atom.op is not Op.RANGE:
@@ -307,12 +196,12 @@ class LowerExpr(Emitter):
                 value = self.value(atom, point)
                 (spot.vectors if value.dtype.lanes > 1 else spot.terms).append((value, coefficient))
                 continue
-            axis = self.axis_of[atom]
+            axis = self.ranges.axis_of[atom]
             for loop in axis.loops:
                 if (
-                    not loop.is_written_out or loop in self.counters
+                    not loop.is_written_out or loop in self.loops.counters
                 ):  # lanes that are walked one by one are counted
-                    spot.terms.append((self.counters[loop], coefficient * loop.stride))
+                    spot.terms.append((self.loops.counters[loop], coefficient * loop.stride))
             if axis in point:
                 offset, lanes = point[axis]
                 spot.offset += coefficient * offset
@@ -324,19 +213,21 @@ class LowerExpr(Emitter):
         """A quotient or remainder by a number as a sum, see quotients.py; None for what has to be computed."""
         if atom.op not in (Op.FLOORDIV, Op.MOD) or atom.src[1].op is not Op.CONST or atom.src[1].arg < 1:
             return None
-        divisor, inner = int(atom.src[1].arg), self._spot(atom.src[0], point)
+        divisor, inner = int(atom.src[1].arg), self.spot(atom.src[0], point)
         known = known_part(atom.op, inner, divisor)
-        if known is None and any(point[a][1] > 1 for a in self.axes_of(self.masks[atom]) if a in point):
-            return shared_part(self, atom.op, inner, divisor, bounds(atom.src[0])[0] >= 0)
+        if known is None and any(
+            point[a][1] > 1 for a in self.ranges.axes_of(self.ranges.masks[atom]) if a in point
+        ):
+            return shared_part(self.emitter, atom.op, inner, divisor, bounds(atom.src[0])[0] >= 0)
         return known
 
-    def _packed_spot(self, packed: Packed, point: Point, more: Collection[Term] = ()) -> Spot:
+    def packed_spot(self, packed: Packed, point: Point, more: Collection[Term] = ()) -> Spot:
         """Where a packed operand lies. Of a swizzled one, lanes are a run inside a chunk, or there is one."""
         steps: tuple[int, ...] = (0,)
         terms, offset = list(more), packed.offset
         for loop, stride in packed.strides.items():
-            if not loop.is_written_out or loop in self.counters:
-                terms.append((self.counters[loop], stride))
+            if not loop.is_written_out or loop in self.loops.counters:
+                terms.append((self.loops.counters[loop], stride))
                 continue
             place, lanes = point[loop.axis]
             offset += place // loop.stride % loop.size * stride
@@ -355,33 +246,37 @@ class LowerExpr(Emitter):
         if swizzle is None:
             return terms, offset
         offset = swizzle(offset)
-        base = self.total(terms)
+        base = self.emitter.total(terms)
         if base is None:
             return [], offset
         place = base
         for shift, mask in swizzle.parts:
             low = mask & -mask
-            row = self.emit(Op.FLOORDIV, dtypes.index, (base, self.number(low << shift)), NOT_NEGATIVE)
-            row = self.emit(Op.MOD, dtypes.index, (row, self.number(mask // low + 1)), NOT_NEGATIVE)
-            place = self.emit(Op.XOR, dtypes.index, (place, self.arithmetic(Op.MUL, row, self.number(low))))
+            row = self.emitter.quotient(base, low << shift)
+            row = self.emitter.rest(row, mask // low + 1)
+            place = self.emitter.emit(
+                Op.XOR, dtypes.index, (place, self.emitter.arithmetic(Op.MUL, row, self.emitter.number(low)))
+            )
         if changed := offset & swizzle.mask:
-            place = self.emit(Op.XOR, dtypes.index, (place, self.number(changed)))
+            place = self.emitter.emit(Op.XOR, dtypes.index, (place, self.emitter.number(changed)))
         return [(place, 1)], offset - changed
 
     def _index_value(self, spot: Spot) -> Instruction:
-        value = self.total(spot.terms, spot.offset)
+        value = self.emitter.total(spot.terms, spot.offset)
         if value is None:
-            value = self.number(0)
+            value = self.emitter.number(0)
         if spot.lanes == 1:
             return value
-        whole = self.broadcast(value, spot.lanes)
+        whole = self.emitter.broadcast(value, spot.lanes)
         if any(spot.steps):
-            steps = self.emit(Op.VECTOR, whole.dtype, tuple([self.number(step) for step in spot.steps]))
-            whole = self.emit(Op.ADD, whole.dtype, (whole, steps))
+            steps = self.emitter.emit(
+                Op.VECTOR, whole.dtype, tuple([self.emitter.number(step) for step in spot.steps])
+            )
+            whole = self.emitter.emit(Op.ADD, whole.dtype, (whole, steps))
         for vector, coefficient in spot.vectors:
-            factor = self.broadcast(self.number(coefficient), spot.lanes)
-            part = vector if coefficient == 1 else self.emit(Op.MUL, whole.dtype, (vector, factor))
-            whole = self.emit(Op.ADD, whole.dtype, (whole, part))
+            factor = self.emitter.broadcast(self.emitter.number(coefficient), spot.lanes)
+            part = vector if coefficient == 1 else self.emitter.emit(Op.MUL, whole.dtype, (vector, factor))
+            whole = self.emitter.emit(Op.ADD, whole.dtype, (whole, part))
         return whole
 
     # -- memory -----------------------------------------------------------------------------------------------------
@@ -392,16 +287,16 @@ class LowerExpr(Emitter):
         if packed is not None and packed.swizzle is not None:
             return self._load_swizzled(node, packed, point)
         if packed is not None:
-            spot, address = self._packed_spot(packed, point), packed.address
+            spot, address = self.packed_spot(packed, point), packed.address
         else:
             mask = self._known(node.src[2], point) if len(node.src) > 2 else None
             if mask is not None and mask.op is Op.CONST:
                 if not mask.arg:
-                    return self.number(0, node.dtype)
+                    return self.emitter.number(0, node.dtype)
                 mask = None
-            spot, address = self._spot(node.src[1], point), self.addresses[node.src[0]]
+            spot, address = self.spot(node.src[1], point), self.addresses[node.src[0]]
         lanes = max(spot.lanes, mask.dtype.lanes if mask is not None else 1)
-        base = self.total(spot.terms)
+        base = self.emitter.total(spot.terms)
 
         def read(base: Instruction | None, offset: int, width: int, mask: Instruction | None) -> Instruction:
             return self._read(node, (address, base), offset, width, mask, spot.least)
@@ -422,13 +317,13 @@ class LowerExpr(Emitter):
             starts = sorted({low, later})
             parts = [read(base, spot.offset + start, width, mask) for start in starts]
             picks = tuple([s - low if s - low < width else width + s - later for s in spot.steps])
-            if node in self.volatile:
-                return self.place(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
-            return self.emit(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
+            if node in self.ranges.volatile:
+                return self.emitter.place(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
+            return self.emitter.emit(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
         if (
             not spot.vectors
             and packed is None
-            and node not in self.volatile
+            and node not in self.ranges.volatile
             and len(set(spot.steps)) == lanes
         ):
             square = self._square(node, point, lanes)
@@ -436,10 +331,12 @@ class LowerExpr(Emitter):
                 return square
         singles = []
         for lane, lane_base, offset in self._lanes(spot, lanes, base):
-            singles.append(read(lane_base, offset, 1, None if mask is None else self.lane(mask, lane)))
-        if node in self.volatile:
-            return self.place(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
-        return self.emit(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
+            singles.append(
+                read(lane_base, offset, 1, None if mask is None else self.emitter.lane(mask, lane))
+            )
+        if node in self.ranges.volatile:
+            return self.emitter.place(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
+        return self.emitter.emit(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
 
     def _load_swizzled(self, node: Node, packed: Packed, point: Point) -> Instruction:
         """From a swizzled tile: neighbours lie together in a chunk, and only there."""
@@ -450,16 +347,16 @@ class LowerExpr(Emitter):
         parts = []
         for lane in range(0, lanes, width):
             here = point if axis is None else {**point, axis: (start + lane, width)}
-            spot = self._packed_spot(packed, here)
-            src = (packed.address, self.total(spot.terms))
-            parts.append(self.emit(Op.LOAD, node.dtype.vec(width), src, spot.offset, spot.least))
+            spot = self.packed_spot(packed, here)
+            src = (packed.address, self.emitter.total(spot.terms))
+            parts.append(self.emitter.emit(Op.LOAD, node.dtype.vec(width), src, spot.offset, spot.least))
         if width == 1 < lanes:
-            return self.emit(Op.VECTOR, node.dtype.vec(lanes), tuple(parts))
+            return self.emitter.emit(Op.VECTOR, node.dtype.vec(lanes), tuple(parts))
         while len(parts) > 1:
             width *= 2
             whole = tuple(range(width))
             pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [self.emit(Op.LANE, node.dtype.vec(width), pair, whole) for pair in pairs]
+            parts = [self.emitter.emit(Op.LANE, node.dtype.vec(width), pair, whole) for pair in pairs]
         return parts[0]
 
     def _read(
@@ -482,31 +379,35 @@ class LowerExpr(Emitter):
         if one_mask is not None:
             if prod(node.src[0].arg.shape) < width:
                 # so many are nowhere: it is never on
-                return self.broadcast(self.number(0, node.dtype), width)
-            at = (one_mask, base or self.number(0), self.number(-offset))
-            base, mask = self.emit(Op.WHERE, dtypes.index, at), None
+                return self.emitter.broadcast(self.emitter.number(0, node.dtype), width)
+            at = (one_mask, base or self.emitter.number(0), self.emitter.number(-offset))
+            base, mask = self.emitter.emit(Op.WHERE, dtypes.index, at), None
         src = (address, base) if mask is None else (address, base, mask)
-        if node in self.volatile:
-            value = self.place(Op.LOAD, dtype, src, offset)
+        if node in self.ranges.volatile:
+            value = self.emitter.place(Op.LOAD, dtype, src, offset)
         else:
-            value = self.emit(Op.LOAD, dtype, src, offset, least)
+            value = self.emitter.emit(Op.LOAD, dtype, src, offset, least)
         if one_mask is None:
             return value
-        zeros = self.broadcast(self.number(0, node.dtype), width)
-        return self.emit(Op.WHERE, dtype, (self.broadcast(one_mask, width), value, zeros))
+        zeros = self.emitter.broadcast(self.emitter.number(0, node.dtype), width)
+        return self.emitter.emit(Op.WHERE, dtype, (self.emitter.broadcast(one_mask, width), value, zeros))
 
     def _square(self, node: Node, point: Point, lanes: int) -> Instruction | None:
         """Lanes far apart, but neighbours along another written-out range: read those, and turn them in registers.
 
         A row holds other points than the one that is asked for, so each row is read under the conditions of its own.
         """
-        form = self.affine.of(node.src[1])
+        form = self.ranges.affine.of(node.src[1])
         if any(True for _ in form.atoms()) or not self._is_geometry(node.src[2:]):
             return None
-        across = next(axis for axis in self.axes_of(self.masks[node]) if point[axis][1] > 1)
-        for axis in self.axes_of(self.masks[node]):
+        across = next(axis for axis in self.ranges.axes_of(self.ranges.masks[node]) if point[axis][1] > 1)
+        for axis in self.ranges.axes_of(self.ranges.masks[node]):
             start = point[axis][0] // lanes * lanes
-            if axis is across or form.coefficient(axis.range) != 1 or self.extent[axis] < start + lanes:
+            if (
+                axis is across
+                or form.coefficient(axis.range) != 1
+                or self.ranges.extent[axis] < start + lanes
+            ):
                 continue
             inner = axis.loops[-1]
             if inner.stride != 1 or inner.kind == "thread" or (axis.threads and inner.size < lanes):
@@ -515,11 +416,11 @@ class LowerExpr(Emitter):
             for lane in range(lanes):
                 at = {**point, across: (point[across][0] + lane, 1), axis: (start, lanes)}
                 rows.append(self._row(node, at, lanes))
-            columns = self.turned(rows)
+            columns = self.emitter.turned(rows)
             for i, column in enumerate(columns):
-                key = node, self.place_in(node, {**point, axis: (start + i, 1)})
-                depth = max(self._depth_of(self.masks[node]), column.depth)
-                self.scopes[depth].values[key] = column
+                key = node, self.ranges.place_in(node, {**point, axis: (start + i, 1)})
+                depth = max(self.loops.depth_of(self.ranges.masks[node]), column.depth)
+                self.emitter.scopes[depth].values[key] = column
             return columns[point[axis][0] - start]
         return None
 
@@ -528,10 +429,10 @@ class LowerExpr(Emitter):
         mask = self.value(node.src[2], point) if len(node.src) > 2 else None
         if mask is not None and mask.op is Op.CONST:
             if not mask.arg:
-                return self.broadcast(self.number(0, node.dtype), lanes)
+                return self.emitter.broadcast(self.emitter.number(0, node.dtype), lanes)
             mask = None
-        spot = self._spot(node.src[1], point)
-        place = self.addresses[node.src[0]], self.total(spot.terms)
+        spot = self.spot(node.src[1], point)
+        place = self.addresses[node.src[0]], self.emitter.total(spot.terms)
         return self._read(node, place, spot.offset, lanes, mask)
 
     def _is_geometry(self, conditions: tuple[Node, ...]) -> bool:
@@ -548,7 +449,7 @@ class LowerExpr(Emitter):
             return
         places = self._index_value(spot)
         for lane in range(lanes):
-            yield lane, self.lane(places, lane), 0
+            yield lane, self.emitter.lane(places, lane), 0
 
     def store(self, node: Node, point: Point) -> None:
         """Write one STORE of the graph at a point."""
@@ -559,40 +460,43 @@ class LowerExpr(Emitter):
                 return
             mask = None
         mask = self._by_one_thread(node, mask)
-        spot = self._spot(node.src[1], point)
+        spot = self.spot(node.src[1], point)
         address = self.addresses[node.src[0]]
         lanes = max(spot.lanes, value.dtype.lanes, mask.dtype.lanes if mask is not None else 1)
-        base = self.total(spot.terms)
-        masks = () if mask is None else (self.broadcast(mask, lanes),)
+        base = self.emitter.total(spot.terms)
+        masks = () if mask is None else (self.emitter.broadcast(mask, lanes),)
         if lanes == 1 or (spot.is_run and spot.lanes == lanes):
-            self.place(
-                Op.STORE, dtypes.index, (address, base, self.broadcast(value, lanes), *masks), spot.offset
-            )
+            self.emitter.store((address, base, self.emitter.broadcast(value, lanes), *masks), spot.offset)
             return
         for lane, lane_base, offset in self._lanes(spot, lanes, base):
-            where = () if mask is None else (self.lane(mask, lane),)
-            self.place(Op.STORE, dtypes.index, (address, lane_base, self.lane(value, lane), *where), offset)
+            where = () if mask is None else (self.emitter.lane(mask, lane),)
+            self.emitter.store((address, lane_base, self.emitter.lane(value, lane), *where), offset)
 
     def _by_one_thread(self, node: Node, mask: Instruction | None) -> Instruction | None:
         """The condition of a store and, where several threads have the value, that this is the first of them."""
         counted = {
-            loop.digit for axis in self.nest.axes if axis.bit & self.masks[node] for loop in axis.threads
+            loop.digit
+            for axis in self.ranges.axes
+            if axis.bit & self.ranges.masks[node]
+            for loop in axis.threads
         }
-        for digit, number in enumerate(self.digits):
+        for digit, number in enumerate(self.loops.digits):
             if digit not in counted:
-                first = self.emit(Op.CMPEQ, dtypes.bool, (number, self.number(0)))
+                first = self.emitter.is_equal(number, 0)
                 if mask is not None:
-                    first = self.emit(Op.AND, mask.dtype, (mask, self.broadcast(first, mask.dtype.lanes)))
+                    first = self.emitter.emit(
+                        Op.AND, mask.dtype, (mask, self.emitter.broadcast(first, mask.dtype.lanes))
+                    )
                 mask = first
         return mask
 
     def store_packed(self, packed: Packed, value: Instruction, point: Point) -> None:
         """Write a value where `packed` keeps it."""
-        spot = self._packed_spot(packed, point)
-        base = self.total(spot.terms)
+        spot = self.packed_spot(packed, point)
+        base = self.emitter.total(spot.terms)
         if spot.lanes == 1 or spot.is_run:
-            src = (packed.address, base, self.broadcast(value, spot.lanes))
-            self.place(Op.STORE, dtypes.index, src, spot.offset)
+            src = (packed.address, base, self.emitter.broadcast(value, spot.lanes))
+            self.emitter.store(src, spot.offset)
             return
         for lane, lane_base, offset in self._lanes(spot, spot.lanes, base):
-            self.place(Op.STORE, dtypes.index, (packed.address, lane_base, self.lane(value, lane)), offset)
+            self.emitter.store((packed.address, lane_base, self.emitter.lane(value, lane)), offset)

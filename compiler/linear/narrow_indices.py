@@ -3,7 +3,7 @@
 In       a Program
 Out      the same program with index instructions of 32 bits, where none of their values leaves that range
 Changes  the program it is given
-Next     render/gpu.py, render/cuda.py (who ask for it)
+Next     ../render/gpu.py, ../render/cuda.py (who ask for it)
 
 Every index instruction gets an interval from those of its sources. One that cannot be bounded, such as a 64-bit index
 that a tensor holds, leaves the kernel as it is.

@@ -2,7 +2,7 @@
 
 In       reductions over the same ranges, whose terms need a reduction that differs along these ranges (attention)
 Out      their loops; in each step the inner reductions, then what becomes of them
-Next     linearize.py (other reductions), ../passes/online.py (RESCALE, FORMER), ../loops/nested.py (who chooses loops)
+Next     reductions.py (other reductions), ../passes/online.py (RESCALE, FORMER), ../loops/nested.py (who chooses loops)
 
     for a tile of keys:
         scores = sum over the width of queries * keys          inner reduction, the keys in lanes
@@ -16,91 +16,97 @@ reductions alone is computed by vectors, whose lanes are then taken one by one.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
-
 from hcq.compiler.linear.chained import ChainedProducts
-from hcq.compiler.linear.limits import LimitedLoops
+from hcq.compiler.linear.context import Context, Lowering
+from hcq.compiler.linear.fragments import Fragments
+from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.places import Place, Point
 from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.reductions import Reductions, fold
+from hcq.compiler.linear.staged_loops import StagedLoops
 from hcq.compiler.loops.loop import Axis
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
 
-class Nested(ChainedProducts, LimitedLoops):
+class Nested(Lowering):
     """Reductions around reductions."""
 
-    @abstractmethod
-    def reduction(self, group: list[Node]) -> None:
-        """Write reductions over the same ranges."""
+    def __init__(
+        self,
+        context: Context,
+        staged: StagedLoops,
+        limits: Limits,
+        fragments: Fragments,
+        reductions: Reductions,
+    ):
+        super().__init__(context)
+        self.staged, self.limits, self.fragments, self.reductions = staged, limits, fragments, reductions
+        self.chained = ChainedProducts(context, fragments)
 
-    @abstractmethod
-    def around(self, axes: list[Axis], body: Callable[[], None]) -> None:
-        """Write a body inside the loops of a reduction."""
-
-    @abstractmethod
-    def fold(self, node: Node, parts: list[Instruction], is_vector: bool) -> Instruction:
-        """Several parts of one result as a scalar."""
+    def takes(self, group: list[Node]) -> bool:
+        """Reductions whose terms need others that differ along their own ranges."""
+        return bool(self.inner_groups(group))
 
     def inner_groups(self, group: list[Node]) -> list[list[Node]]:
         """The reductions that each step of these has to make anew, in an order in which none waits for another."""
         consumed = 0
         for place in group[0].src[1:]:
-            consumed |= self.axis_of[place].bit
+            consumed |= self.ranges.axis_of[place].bit
         below = [n for n in toposort([n.src[0] for n in group]) if n.op is Op.REDUCE and n not in group]
-        return by_ranges([node for node in below if self.masks[node] & consumed])
+        return by_ranges([node for node in below if self.ranges.masks[node] & consumed])
 
-    def nested_reduction(self, group: list[Node], inner: list[list[Node]]) -> None:
+    def write(self, group: list[Node]) -> None:
         """Write reductions whose terms need others."""
-        axes = [self.axis_of[place] for place in group[0].src[1:]]
+        inner = self.inner_groups(group)
+        axes = [self.ranges.axis_of[place] for place in group[0].src[1:]]
         digits = tuple(sorted({loop.digit for axis in axes for loop in axis.threads}))
         lanes = next((axis for axis in axes if axis.loops[-1].kind == "vector"), None)
         followed = {node.src[0] for node in toposort([n.src[0] for n in group]) if node.op is Op.FORMER}
         first = [node for node in group if node in followed]
         rest = [node for node in group if node not in followed]
         consumed = sum(axis.bit for axis in axes)
-        depth = self.depth
+        depth = self.emitter.depth
         links = {link.use.reduce: link for link in self.nest.chained if link.use.reduce in group}
-        fragments = {node: self.fragments_for(link, depth) for node, link in links.items()}
+        fragments = {node: self.chained.fragments_for(link, depth) for node, link in links.items()}
         sums: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}
 
         def accumulator(node: Node, outer: Point) -> Instruction:
-            key = node, self.place_in(node, outer)
+            key = node, self.ranges.place_in(node, outer)
             if key not in sums:
                 width = max([1, *[width for _, width in outer.values()]])
-                start = self.broadcast(self.number(identity(node.arg, node.dtype), node.dtype), width)
-                made = Instruction(Op.ACCUMULATOR, node.dtype.vec(width), (start,), None, depth)
-                self.scopes[depth].instructions.append(made)
-                sums[key] = made
+                start = self.emitter.number(identity(node.arg, node.dtype), node.dtype)
+                sums[key] = self.emitter.accumulator(self.emitter.broadcast(start, width), depth)
             return sums[key]
 
         def body() -> None:
-            self.alone.clear()
-            self.forget_orders()
+            self.values.alone.clear()
+            self.values.forget_orders()
             for below in inner:
-                self.reduction(below)
+                self.reductions.write(below)
             now: dict[Instruction, Instruction] = {}
             for node in first:
-                for outer in self.points(self.masks[node]):
+                for outer in self.ranges.points(self.ranges.masks[node]):
                     mine = accumulator(node, outer)
-                    key = self.place_in(node, outer)
+                    key = self.ranges.place_in(node, outer)
                     # what the accumulator holds now: nothing that reads it may move out of this loop
-                    self.before[node, key] = self.place(Op.MAX, mine.dtype, (mine, mine))
-                    parts = [self.value(node.src[0], {**outer, **at}) for at in self.points(consumed)]
-                    part = self.broadcast(self._together(node, parts), mine.dtype.lanes)
+                    self.values.before[node, key] = self.emitter.place(Op.MAX, mine.dtype, (mine, mine))
+                    parts = [
+                        self.values.value(node.src[0], {**outer, **at}) for at in self.ranges.points(consumed)
+                    ]
+                    part = self.emitter.broadcast(self._together(node, parts), mine.dtype.lanes)
                     if digits:  # all threads follow the same maximum
-                        part = self.place(Op.ACROSS, part.dtype, (part,), (node.arg, digits))
-                    top = self.place(node.arg, mine.dtype, (mine, part))
-                    self.results[node, key] = now[mine] = top
+                        part = self.emitter.place(Op.ACROSS, part.dtype, (part,), (node.arg, digits))
+                    top = self.emitter.place(node.arg, mine.dtype, (mine, part))
+                    self.values.results[node, key] = now[mine] = top
             for node, link in links.items():
                 held = dict(fragments[node])
                 if node.src[0].op is Op.RESCALE:
-                    held = self.rescaled_fragments(link, held, node.src[0].src[1])
-                held = self.add_products(link, held)
+                    held = self.chained.rescaled_fragments(link, held, node.src[0].src[1])
+                held = self.chained.add_products(link, held)
                 now |= {mine: held[at] for at, mine in fragments[node].items()}
-            walked = [n for n in rest if n not in links and self._has_lanes(self.masks[n])]
+            walked = [n for n in rest if n not in links and self._has_lanes(self.ranges.masks[n])]
             if lanes is not None and walked:
                 self._take_lanes(walked, lanes)
             for node in rest:
@@ -109,81 +115,88 @@ class Nested(ChainedProducts, LimitedLoops):
                 value, factor = node.src[0], None
                 if value.op is Op.RESCALE:
                     value, factor = value.src
-                outers = list(self.points(self.masks[node]))
+                outers = list(self.ranges.points(self.ranges.masks[node]))
                 for outer in outers:
                     mine = accumulator(node, outer)
                     now[mine] = mine
                     if factor is not None:
-                        scale = self.broadcast(self.value(factor, outer), mine.dtype.lanes)
-                        now[mine] = self.place(Op.MUL, mine.dtype, (mine, scale))
+                        scale = self.emitter.broadcast(self.values.value(factor, outer), mine.dtype.lanes)
+                        now[mine] = self.emitter.place(Op.MUL, mine.dtype, (mine, scale))
                 if node not in walked:
                     for outer in outers:
                         mine = accumulator(node, outer)
-                        parts = [self.value(value, {**outer, **at}) for at in self.points(consumed)]
-                        now[mine] = self.place(node.arg, mine.dtype, (now[mine], self._together(node, parts)))
+                        parts = [
+                            self.values.value(value, {**outer, **at}) for at in self.ranges.points(consumed)
+                        ]
+                        now[mine] = self.emitter.place(
+                            node.arg, mine.dtype, (now[mine], self._together(node, parts))
+                        )
                     continue
-                for at in self.points(consumed, [lanes] if lanes is not None else []):
+                for at in self.ranges.points(consumed, [lanes] if lanes is not None else []):
                     for outer in outers:
                         mine = accumulator(node, outer)
-                        term = self.broadcast(self.value(value, {**outer, **at}), mine.dtype.lanes)
-                        now[mine] = self.place(node.arg, mine.dtype, (now[mine], term))
+                        term = self.emitter.broadcast(
+                            self.values.value(value, {**outer, **at}), mine.dtype.lanes
+                        )
+                        now[mine] = self.emitter.place(node.arg, mine.dtype, (now[mine], term))
             for mine, after in now.items():
-                self.place(Op.UPDATE, mine.dtype, (mine, after))
-                for facts in self.open_reductions:
-                    if mine not in facts.carried:
-                        facts.carried.append(mine)
+                self.loops.update(self.loops.open_reductions, mine, after)
 
-        limited = self.limits_of(group, axes)
-        self.limits |= limited
-        self.around(axes, body)
+        limited = self.limits.limits_of(group, axes)
+        self.loops.limits |= limited
+        self.staged.around(axes, body)
         for loop in limited:
-            del self.limits[loop]
-        self.alone.clear()
-        self.before.clear()
-        self.forget_orders()
+            del self.loops.limits[loop]
+        self.values.alone.clear()
+        self.values.before.clear()
+        self.values.forget_orders()
         for node, link in links.items():
-            self.results_of(link.use, node, fragments[node])
+            self.fragments.results_of(link.use, node, fragments[node])
         for (node, place), mine in sums.items():
             whole = mine
             if digits and node not in first:  # each thread has the part of its own steps
-                whole = self.place(Op.ACROSS, mine.dtype, (mine,), (node.arg, digits))
-            self.results[node, place] = whole
+                whole = self.emitter.place(Op.ACROSS, mine.dtype, (mine,), (node.arg, digits))
+            self.values.results[node, place] = whole
 
     def _together(self, node: Node, parts: list[Instruction]) -> Instruction:
         """A step's terms as one; what lanes they have beside the result's own are folded."""
-        if not self._has_lanes(self.masks[node]):
-            return self.fold(node, parts, is_vector=True)
-        whole = self.broadcast(parts[0], max(part.dtype.lanes for part in parts))
+        if not self._has_lanes(self.ranges.masks[node]):
+            return fold(self.emitter, node, parts, is_vector=True)
+        whole = self.emitter.broadcast(parts[0], max(part.dtype.lanes for part in parts))
         for part in parts[1:]:
-            whole = self.place(node.arg, whole.dtype, (whole, self.broadcast(part, whole.dtype.lanes)))
+            whole = self.emitter.place(
+                node.arg, whole.dtype, (whole, self.emitter.broadcast(part, whole.dtype.lanes))
+            )
         return whole
 
     def _has_lanes(self, mask: int) -> bool:
-        return any(axis.bit & mask and axis.loops[-1].kind == "vector" for axis in self.axes)
+        return any(axis.bit & mask and axis.loops[-1].kind == "vector" for axis in self.ranges.axes)
 
     def _take_lanes(self, walked: list[Node], lanes: Axis) -> None:
         """Compute by vectors what has no other lanes and needs an inner reduction, and take the vectors apart."""
-        others = sum(a.bit for a in self.axes if a is not lanes and a.loops[-1].kind == "vector")
+        others = sum(a.bit for a in self.ranges.axes if a is not lanes and a.loops[-1].kind == "vector")
         order = toposort([node.src[0] for node in walked])
         is_made: set[Node] = set()  # by a reduction that differs along the lanes
         for node in order:
-            if node.op is Op.REDUCE and self.masks[node] & lanes.bit:
+            if node.op is Op.REDUCE and self.ranges.masks[node] & lanes.bit:
                 is_made.add(node)
-            elif any(source in is_made for source in node.src) and self.masks[node] & lanes.bit:
+            elif any(source in is_made for source in node.src) and self.ranges.masks[node] & lanes.bit:
                 is_made.add(node)
-        alone = {node for node in is_made if not self.masks[node] & others and node.op is not Op.RESCALE}
+        alone = {
+            node for node in is_made if not self.ranges.masks[node] & others and node.op is not Op.RESCALE
+        }
         above = [node for node in order if node not in alone and node.op is not Op.REDUCE]
         tops = {source for node in above for source in node.src if source in alone}
         for node in sorted(tops, key=order.index):
-            for point in list(self.points(self.masks[node])):
-                vector = self.value(node, point)
+            for point in list(self.ranges.points(self.ranges.masks[node])):
+                vector = self.values.value(node, point)
                 start, width = point[lanes]
                 for lane in range(width):
                     here = {**point, lanes: (start + lane, 1)}
-                    known = self.results if node.op is Op.REDUCE else self.scopes[-1].values
-                    known[node, self.place_in(node, here)] = self.lane(vector, lane)
-        self.alone |= tops
-        self.forget_orders()
+                    known = self.values.results if node.op is Op.REDUCE else self.emitter.scopes[-1].values
+                    known[node, self.ranges.place_in(node, here)] = self.emitter.lane(vector, lane)
+        self.values.alone |= tops
+        self.values.forget_orders()
 
 
 def by_ranges(reduces: list[Node]) -> list[list[Node]]:

@@ -2,7 +2,7 @@
 
 In       (made by linearize.py)
 Out      `Instruction`, `Program`; `str(program)` reads like code
-Next     linearize.py (who writes it), render/llvm.py (who spells it)
+Next     linearize.py (who writes it), ../render/llvm.py (who spells it)
 
 | op          | src                          | arg                      | means
 | CONST       |                              | number                   | that number

@@ -38,16 +38,16 @@ def known_part(op: Op, inner: Spot, divisor: int) -> Spot | None:
     return spot
 
 
-def shared_part(writer: Emitter, op: Op, inner: Spot, divisor: int, not_negative: bool) -> Spot | None:
+def shared_part(emitter: Emitter, op: Op, inner: Spot, divisor: int, not_negative: bool) -> Spot | None:
     """Of lanes none of which a multiple of the divisor parts from the others: that of the first, for all."""
     lanes = inner.lanes
     if inner.vectors or not inner.is_run or divisor % lanes or inner.offset % lanes:
         return None
     if any(coefficient % lanes for value, coefficient in inner.terms if value.number != 0):
         return None
-    first = writer.total(inner.terms, inner.offset)
+    first = emitter.total(inner.terms, inner.offset)
     if first is None:
         return None
     arg = NOT_NEGATIVE if not_negative else None
-    made = writer.emit(op, dtypes.index, (first, writer.number(divisor)), arg)
+    made = emitter.emit(op, dtypes.index, (first, emitter.number(divisor)), arg)
     return Spot([(made, 1)], 0, inner.steps if op is Op.MOD else (0,))

@@ -3,7 +3,7 @@
 In       the stores of a kernel whose vectors run along a range that is not the last one in memory
 Out      a short loop over the lanes: a line for each lane of each vector would be thousands, and as long to compile
 Changes  scratch memory, in which the vectors wait for the loop
-Next     linearize.py (who asks), lower_expr.py (values at a point)
+Next     stores.py (who asks), lower_expr.py (values at a point)
 
 *turned*   a store of vectors that are computed without such memory: the vectors go to scratch, the loop moves them.
 *by lane*  stores that read such memory as well (an optimizer's step on the weight): only the sums go to scratch, and
@@ -12,11 +12,10 @@ Next     linearize.py (who asks), lower_expr.py (values at a point)
 
 from __future__ import annotations
 
+from hcq.compiler.linear.context import Lowering
 from hcq.compiler.linear.places import Packed, Point
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.linear.scan import Scans
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import NEEDED, Op
 
@@ -28,30 +27,40 @@ def is_conditional(store: Node) -> bool:
     return len(store.src) > 3 and store.arg != NEEDED
 
 
-class Scattered(Scans):
+class Scattered(Lowering):
     """Stores along a range that is far apart in memory."""
+
+    def takes(self) -> bool:
+        """Kernels all of whose stores are walked lane by lane."""
+        return self.walked_axis() is not None
+
+    def write(self) -> None:
+        """Write all stores of such a kernel."""
+        vector = self.walked_axis()
+        assert vector is not None, "it was asked whether it takes them"
+        self.store_by_lane(vector)
 
     def is_scattered(self, store: Node) -> bool:
         """True for many vectors whose lanes go to places a constant stride apart, unconditionally."""
-        vector = self._vector_of(self.masks[store])
-        if vector is None or is_conditional(store) or store in self.volatile or self.nest.digits:
+        vector = self._vector_of(self.ranges.masks[store])
+        if vector is None or is_conditional(store) or store in self.ranges.volatile or self.nest.digits:
             return False
         return self._is_far(store.src[1], vector) and self._written_out_values(store) >= TURN_AT_LEAST
 
     def walked_axis(self) -> Axis | None:
         """The range whose lanes are walked one by one for all stores, because they read far places, too; if any."""
         stores = self.nest.stores
-        vector = self._vector_of(self.masks[stores[0]])
+        vector = self._vector_of(self.ranges.masks[stores[0]])
         if vector is None or self.nest.digits or self.nest.scans or not self.nest.reduces:
             return None
         far = 0
         read = False
         for store in stores:
-            if self.masks[store] != self.masks[stores[0]] or is_conditional(store):
+            if self.ranges.masks[store] != self.ranges.masks[stores[0]] or is_conditional(store):
                 return None
             far += self._is_far(store.src[1], vector)
         for node in self._after_sums():
-            if self.masks[node] & vector.bit and node in self.packed:
+            if self.ranges.masks[node] & vector.bit and node in self.values.packed:
                 return None
             if node.op is Op.LOAD and self._is_far(node.src[1], vector):
                 if self._has_neighbours(node, vector):
@@ -61,22 +70,22 @@ class Scattered(Scans):
         return vector if read and far * self._written_out_values(stores[0]) >= TURN_AT_LEAST else None
 
     def _vector_of(self, mask: int) -> Axis | None:
-        return next((axis for axis in self.axes_of(mask) if axis.loops[-1].kind == "vector"), None)
+        return next((axis for axis in self.ranges.axes_of(mask) if axis.loops[-1].kind == "vector"), None)
 
     def _is_far(self, index: Node, vector: Axis) -> bool:
         """Whether lanes are a constant stride of more than one element apart."""
-        form = self.affine.of(index)
-        if any(self.masks[atom] & vector.bit for atom in form.atoms()):
+        form = self.ranges.affine.of(index)
+        if any(self.ranges.masks[atom] & vector.bit for atom in form.atoms()):
             return False
         return form.coefficient(vector.range) not in (0, 1)
 
     def _has_neighbours(self, load: Node, vector: Axis) -> bool:
         """Whether as much of another range as there are lanes is written out along memory: squares of it are turned."""
         lanes = vector.loops[-1].size
-        form = self.affine.of(load.src[1])
+        form = self.ranges.affine.of(load.src[1])
         return any(
-            form.coefficient(axis.range) == 1 and self.extent[axis] >= lanes
-            for axis in self.axes_of(self.masks[load])
+            form.coefficient(axis.range) == 1 and self.ranges.extent[axis] >= lanes
+            for axis in self.ranges.axes_of(self.ranges.masks[load])
             if axis is not vector
         )
 
@@ -93,19 +102,19 @@ class Scattered(Scans):
 
     def _written_out_values(self, store: Node) -> int:
         count = 1
-        for axis in self.axes_of(self.masks[store]):
-            count *= self.extent[axis]
+        for axis in self.ranges.axes_of(self.ranges.masks[store]):
+            count *= self.ranges.extent[axis]
         return count
 
     # -- turned -----------------------------------------------------------------------------------------------------
 
     def store_turned(self, store: Node) -> None:
         """Write the vectors to scratch, then walk them lane by lane."""
-        vector = self._vector_of(self.masks[store])
+        vector = self._vector_of(self.ranges.masks[store])
         assert vector is not None
         tile = self._to_scratch(store, store.src[2])
         self._begin_walk(vector)
-        for point in self.points(self.masks[store] & ~vector.bit):
+        for point in self.ranges.points(self.ranges.masks[store] & ~vector.bit):
             here = {**point, vector: (0, 1)}
             self._store_at(store, self._from_scratch(tile, here), here)
         self._end_walk(vector)
@@ -114,11 +123,15 @@ class Scattered(Scans):
 
     def store_by_lane(self, vector: Axis) -> None:
         """Write the sums to scratch, then compute and write everything else lane by lane, and row by row."""
-        sums = [node for node in self._after_sums() if node.op is Op.REDUCE and self.masks[node] & vector.bit]
+        sums = [
+            node
+            for node in self._after_sums()
+            if node.op is Op.REDUCE and self.ranges.masks[node] & vector.bit
+        ]
         tiles = {node: self._to_scratch(node, node) for node in sums}
-        results, self.results = self.results, dict(self.results)
-        axes = self.axes_of(self.masks[self.nest.stores[0]])
-        index = self.affine.of(self.nest.stores[0].src[1])
+        results, self.values.results = self.values.results, dict(self.values.results)
+        axes = self.ranges.axes_of(self.ranges.masks[self.nest.stores[0]])
+        index = self.ranges.affine.of(self.nest.stores[0].src[1])
         walked = [axis for axis in axes if axis.loops[-1].is_written_out and axis.loops[-1].stride == 1]
         walked.sort(key=lambda axis: -abs(index.coefficient(axis.range)))  # along memory innermost
         for axis in walked:
@@ -126,51 +139,53 @@ class Scattered(Scans):
         still = 0
         for axis in axes:
             still |= axis.bit if axis not in walked else 0
-        for point in self.points(still):
+        for point in self.ranges.points(still):
             here = {**point, **dict.fromkeys(walked, (0, 1))}
             for node, tile in tiles.items():
-                self.results[node, self.place_in(node, here)] = self._from_scratch(tile, here)
+                self.values.results[node, self.ranges.place_in(node, here)] = self._from_scratch(tile, here)
             values = [
-                self.value(store.src[2], here) for store in self.nest.stores
+                self.values.value(store.src[2], here) for store in self.nest.stores
             ]  # before any is overwritten
             for store, value in zip(self.nest.stores, values, strict=True):
                 self._store_at(store, value, here)
         for axis in reversed(walked):
             self._end_walk(axis)
-        self.results = results
+        self.values.results = results
 
     # -- both -------------------------------------------------------------------------------------------------------
 
     def _to_scratch(self, node: Node, value: Node) -> Packed:
         """Write a value of every written-out point to scratch memory of `node`, lane beside lane."""
-        axes = self.axes_of(self.masks[node])  # that of the lanes last
+        axes = self.ranges.axes_of(self.ranges.masks[node])  # that of the lanes last
         strides: dict[Loop, int] = {}
         count = 1
         for loop in reversed([loop for axis in axes for loop in axis.written_out]):
             strides[loop] = count
             count *= loop.size
-        tile = Packed(self.scratch(node, value.dtype, count), strides, self.depth)
-        for point in self.points(self.masks[node]):
-            self.store_packed(tile, self.value(value, point), point)
+        tile = Packed(self.memory.scratch(node, value.dtype, count), strides, self.emitter.depth)
+        for point in self.ranges.points(self.ranges.masks[node]):
+            self.values.store_packed(tile, self.values.value(value, point), point)
         return tile
 
     def _from_scratch(self, tile: Packed, here: Point) -> Instruction:
-        kept = self._packed_spot(tile, here)
-        return self.place(Op.LOAD, tile.address.dtype, (tile.address, self.total(kept.terms)), kept.offset)
+        kept = self.values.packed_spot(tile, here)
+        return self.emitter.place(
+            Op.LOAD, tile.address.dtype, (tile.address, self.emitter.total(kept.terms)), kept.offset
+        )
 
     def _store_at(self, store: Node, value: Instruction, here: Point) -> None:
-        spot = self._spot(store.src[1], here)
-        src = self.addresses[store.src[0]], self.total(spot.terms), value
-        self.place(Op.STORE, dtypes.index, src, spot.offset)
+        spot = self.values.spot(store.src[1], here)
+        src = self.values.addresses[store.src[0]], self.emitter.total(spot.terms), value
+        self.emitter.store(src, spot.offset)
 
     def _begin_walk(self, axis: Axis) -> None:
         """A loop over all that is written out of a range: until its end the range's innermost loop is counted."""
         name = "lane" if axis.loops[-1].kind == "vector" else "row"
-        self.counters[axis.loops[-1]] = self.begin(
-            name, self.number(0), self.number(self.extent[axis]), runs=True
+        self.loops.counters[axis.loops[-1]] = self.emitter.begin(
+            name, self.emitter.number(0), self.emitter.number(self.ranges.extent[axis]), runs=True
         )
-        self.moved()
+        self.loops.moved()
 
     def _end_walk(self, axis: Axis) -> None:
-        self.end(self.counters.pop(axis.loops[-1]))
-        self.moved()
+        self.emitter.end(self.loops.counters.pop(axis.loops[-1]))
+        self.loops.moved()

@@ -2,7 +2,7 @@
 
 In       a Stage of the schedule, at the place in the program where it belongs
 Out      the copy's instructions; from there on the operand's reads go to scratch, dense and without conditions
-Next     linearize.py (where stages belong), lower_expr.py (reads them), ../loops/loop_nest.py (`stage` and `box`)
+Next     staged_loops.py (where stages belong), lower_expr.py (reads them), ../loops/loop_nest.py (`stage` and `box`)
 
 Three ways to copy. By *points*: each value as the inner loops will ask for it. As a *box*: what sliding windows share
 is walked once, by vectors. *Turned*: where the lanes are far apart in memory but the reduction is a contiguous run,
@@ -11,52 +11,62 @@ squares of vectors are read along the run and transposed in registers.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Mapping
 
+from hcq.compiler.linear.context import Context, Lowering
+from hcq.compiler.linear.counted_loops import CountedLoops
 from hcq.compiler.linear.dots import Dots
+from hcq.compiler.linear.memory import SCRATCH_ALIGN
 from hcq.compiler.linear.places import Packed, Point
 from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.ranges import Ranges
 from hcq.compiler.loops.dot_units import read_by
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import Stage
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import Node, index, toposort
+from hcq.ir.node import Node, index
 from hcq.ir.op import Op
 
-SCRATCH_ALIGN = 64  # bytes
 
+class Staging(Lowering):
+    """Copies to scratch: `copy_in` writes the loops that fill it, and reads of the operand then read scratch."""
 
-class Staging(Dots):
-    """Copies of operands: `copy_in` writes the loops that fill scratch, and reads of the operand then read scratch."""
+    def __init__(self, context: Context, loops: CountedLoops, dots: Dots):
+        super().__init__(context)
+        self.counted, self.dots = loops, dots
 
-    def __init__(self, nest: LoopNest):
-        super().__init__(nest)
-        self.scratch_bytes = 0
-        self.scratch_at: dict[Node, int] = {}
+    def takes(self, loop: Loop | None) -> bool:
+        """All stages of kernels without threads."""
+        return not self.nest.digits
 
-    @abstractmethod
-    def nested(self, loops: list[Loop], at: int, body: Callable[[], None], staging: bool) -> None:
-        """Open the loops from number `at` inwards and write `body` inside them."""
+    def begin_loop(self, stages: list[Stage], loop: Loop) -> None:
+        """Nothing is copied ahead: no loop of a kernel without threads is pipelined."""
 
-    def scratch(self, owner: Node, dtype: DType, count: int) -> Instruction:
-        """The address of an owner's part of this worker's scratch memory; the same for every copy of a body."""
-        if owner not in self.scratch_at:
-            self.scratch_at[owner] = -(-self.scratch_bytes // SCRATCH_ALIGN) * SCRATCH_ALIGN
-            self.scratch_bytes = self.scratch_at[owner] + count * dtype.itemsize
-        return self.emit(Op.SCRATCH, dtype, (), self.scratch_at[owner])
+    def begin_step(self, stages: list[Stage], loop: Loop | None) -> None:
+        """Copy the operands of a step."""
+        for stage in stages:
+            self.copy_in(stage)
+
+    def end_step(self, loop: Loop) -> None:
+        """Nothing was copied ahead."""
+
+    def end_loop(self, loop: Loop) -> None:
+        """Nothing was copied ahead."""
 
     def copy_in(self, stage: Stage) -> None:
         """Write the copy of one staged operand here; from now on it is read from scratch."""
         load, value = stage.load, stage.value
-        mask = self.masks[load]
-        boxes = [_Box(self, *pair) for pair in self.nest.walks(load)] if stage.is_box else []
+        mask = self.ranges.masks[load]
+        boxes = (
+            [_Box(self.ranges, self.loops.counters, *pair) for pair in self.nest.walks(load)]
+            if stage.is_box
+            else []
+        )
         boxes = [box for box in boxes if box.is_exact]
         boxed = {axis for box in boxes for axis in (box.a, box.b) if axis is not None}
-        loops = [loop for loop in self.nest.order if loop.axis.bit & mask and loop not in self.counters]
+        loops = [loop for loop in self.nest.order if loop.axis.bit & mask and loop not in self.loops.counters]
         loops = [loop for loop in loops if loop.axis not in boxed]
-        axes = sorted(self.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
+        axes = sorted(self.ranges.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
         use = self.nest.dots
         words = use.k if use is not None and value in (use.a, use.b) and not boxes else None
         strides: dict[Loop, int] = {}
@@ -72,64 +82,66 @@ class Staging(Dots):
         for box in boxes:
             strides.update(box.strides())
         start = sum(box.start for box in boxes)
-        address = self.scratch(value, value.dtype, count)
-        packed = Packed(address, strides, self.depth, start)
-        self.pack(value, None)
+        address = self.memory.scratch(value, value.dtype, count)
+        packed = Packed(address, strides, self.emitter.depth, start)
+        self.values.pack(value, None)
         chain = [] if boxes or words is not None else self._chain(load, strides)
         if chain:
             self._copy_turned(value, packed, chain)
-            self.pack(value, packed)
+            self.values.pack(value, packed)
             return
         source = value
         unboxed = {loop: stride for loop, stride in strides.items() if loop.axis not in boxed}
-        written = Packed(address, unboxed, self.depth)
+        written = Packed(address, unboxed, self.emitter.depth)
         zeros: Point = {}
         stilled: list[Loop] = []
         for number, box in enumerate(boxes):
-            walk = box.axis(len(self.axes), f"{box.b.name}.all", value.dtype, number == len(boxes) - 1)
-            self._add_axis(walk)
+            walk = box.axis(len(self.ranges.axes), f"{box.b.name}.all", value.dtype, number == len(boxes) - 1)
+            self.ranges.add(walk)
             source = source.substitute({box.b.range: box.place(walk.range)})
             loops += walk.counted
-            stilled += [loop for loop in box.b.counted if loop not in self.counters]
+            stilled += [loop for loop in box.b.counted if loop not in self.loops.counters]
             if box.a is not None:
                 zeros[box.a] = (0, 1)
-                stilled += [loop for loop in box.a.counted if loop not in self.counters]
+                stilled += [loop for loop in box.a.counted if loop not in self.loops.counters]
             for loop in walk.loops:
                 written.strides[loop] = box.stride * loop.stride
-        self._mask_copies(source)
+        self.ranges.mask_copies(source)
         for loop in stilled:  # the box starts where the window does
-            self.counters[loop] = self.number(0)
-        self.moved()
+            self.loops.counters[loop] = self.emitter.number(0)
+        self.loops.moved()
 
-        form = self.affine.of(read_by(source).src[1])
+        form = self.ranges.affine.of(read_by(source).src[1])
         strided = {
             axis
-            for axis in self.axes_of(self.masks[source])
+            for axis in self.ranges.axes_of(self.ranges.masks[source])
             if (axis.loops[-1].kind == "vector" and form.coefficient(axis.range) != 1)
             or axis.loops[-1].kind == "dot"
         }
 
         def copy() -> None:
             if words is not None:
-                for point in self.points(self.masks[source]):
-                    self.store_words(written, source, words, {**point, **zeros})
+                for point in self.ranges.points(self.ranges.masks[source]):
+                    self.dots.store_words(written, source, words, {**point, **zeros})
                 return
-            for point in self.points(self.masks[source], strided):
+            for point in self.ranges.points(self.ranges.masks[source], strided):
                 at = {**point, **zeros}
-                self.store_packed(written, self.value(source, at), at)
+                self.values.store_packed(written, self.values.value(source, at), at)
 
-        self.nested(loops, 0, copy, staging=False)
+        self.counted.nested(loops, copy)
         for loop in stilled:
-            del self.counters[loop]
-        self.moved()
-        self.pack(value, packed)
+            del self.loops.counters[loop]
+        self.loops.moved()
+        self.values.pack(value, packed)
 
     # -- operands whose lanes are far apart, but whose reduction is contiguous ----------------------------------------
 
     def _chain(self, load: Node, strides: dict[Loop, int]) -> list[Axis]:
         """Axes, outermost first, that memory and scratch both walk as one run while the vector range jumps; or none."""
-        form = self.affine.of(load.src[1])
-        vector = next((a for a in self.axes_of(self.masks[load]) if a.loops[-1].kind == "vector"), None)
+        form = self.ranges.affine.of(load.src[1])
+        vector = next(
+            (a for a in self.ranges.axes_of(self.ranges.masks[load]) if a.loops[-1].kind == "vector"), None
+        )
         if vector is None or len(load.src) > 2 or form.coefficient(vector.range) in (0, 1, -1):
             return []
         candidates = [
@@ -146,63 +158,47 @@ class Staging(Dots):
             chain.insert(0, longer[0])
             run *= longer[0].size
         moving = sum(axis.bit for axis in chain)
-        is_sum = not any(self.masks[atom] & (moving | vector.bit) for atom in form.atoms())
+        is_sum = not any(self.ranges.masks[atom] & (moving | vector.bit) for atom in form.atoms())
         return chain if is_sum and run >= vector.loops[-1].size >= 4 else []
 
     def _copy_turned(self, value: Node, packed: Packed, chain: list[Axis]) -> None:
         """Read vectors along the run, turn squares of them in registers, write vectors along the lanes."""
-        mask = self.masks[value]
-        vector = next(a for a in self.axes_of(mask) if a.loops[-1].kind == "vector")
+        mask = self.ranges.masks[value]
+        vector = next(a for a in self.ranges.axes_of(mask) if a.loops[-1].kind == "vector")
         lanes = vector.loops[-1].size
         run = 1
         for axis in chain:
             run *= axis.size
         step = packed.strides[chain[-1].loops[0]]
-        walk = _walk(len(self.axes), f"{chain[-1].name}.run", run, lanes)
-        self._add_axis(walk)
+        walk = _walk(len(self.ranges.axes), f"{chain[-1].name}.run", run, lanes)
+        self.ranges.add(walk)
         places = {axis.range: index(0) for axis in chain} | {chain[-1].range: walk.range}
         source = value.substitute(places)
-        self._mask_copies(source)
-        written = Packed(packed.address, dict(packed.strides), self.depth)
+        self.ranges.mask_copies(source)
+        written = Packed(packed.address, dict(packed.strides), self.emitter.depth)
         for axis in chain:
             del written.strides[axis.loops[0]]
         for loop in walk.loops:
             written.strides[loop] = step * loop.stride
         loops = [loop for loop in self.nest.order if loop in written.strides] + walk.counted
-        rest = self.masks[source] & ~(walk.bit | vector.bit)
+        rest = self.ranges.masks[source] & ~(walk.bit | vector.bit)
 
         def copy() -> None:
-            for point in self.points(rest):
-                for start, width in self._places(vector, False):
-                    for along, length in self._places(walk, False):
+            for point in self.ranges.points(rest):
+                for start, width in self.ranges.places(vector, False):
+                    for along, length in self.ranges.places(walk, False):
                         at = [{**point, walk: (along, length), vector: (start + i, 1)} for i in range(width)]
-                        rows = [self.value(source, here) for here in at]
+                        rows = [self.values.value(source, here) for here in at]
                         if width == length == lanes:
                             at = [
                                 {**point, walk: (along + i, 1), vector: (start, lanes)} for i in range(lanes)
                             ]
-                            rows = self.turned(rows)
+                            rows = self.emitter.turned(rows)
                         for here, row in zip(at, rows, strict=True):
-                            self.store_packed(written, row, here)
+                            self.values.store_packed(written, row, here)
 
-        self.moved()
-        self.nested(loops, 0, copy, staging=False)
-
-    # -- names for the walks of copies --------------------------------------------------------------------------------
-
-    def _add_axis(self, axis: Axis) -> None:
-        self.axes.append(axis)
-        self.axis_of[axis.range] = axis
-        self.extent[axis] = min(axis.tile, axis.size)
-
-    def _mask_copies(self, root: Node) -> None:
-        """Which ranges the nodes of a copy depend on."""
-        for node in toposort((root,)):
-            if node not in self.masks:
-                mask = self.axis_of[node].bit if node.op is Op.RANGE else 0
-                for source in node.src:
-                    mask |= self.masks[source]
-                self.masks[node] = mask
+        self.loops.moved()
+        self.counted.nested(loops, copy)
 
 
 class _Box:
@@ -211,19 +207,21 @@ class _Box:
     A window that runs backwards reads factor * a - b + (size(b) - 1), so that places count upwards from 0 again.
     """
 
-    def __init__(self, writer: Staging, a: Axis | None, b: Axis, factor: int):
+    def __init__(
+        self, ranges: Ranges, counters: Mapping[Loop, Instruction], a: Axis | None, b: Axis, factor: int
+    ):
         self.a, self.b, self.factor, self.is_backwards = a, b, abs(factor), factor < 0
         self.stride = 0
         self.inner: list[Loop] = []
         self.size = self.nominal = b.size
-        self.is_exact = not any(loop in writer.counters for loop in b.loops)
+        self.is_exact = not any(loop in counters for loop in b.loops)
         if a is None:
             return
-        opened = [loop for loop in a.counted if loop in writer.counters]
-        self.inner = [loop for loop in a.loops if loop not in writer.counters]
+        opened = [loop for loop in a.counted if loop in counters]
+        self.inner = [loop for loop in a.loops if loop not in counters]
         step = opened[-1].stride if opened else a.size
         whole = a.size % step == 0
-        extent = step if whole else min(writer.extent[a], step)
+        extent = step if whole else min(ranges.extent[a], step)
         self.is_exact = self.is_exact and (whole or all(loop.is_written_out for loop in self.inner))
         self.size = self.factor * (extent - 1) + b.size
         self.nominal = self.factor * (step - 1) + b.size

@@ -1,8 +1,8 @@
 """Tiles: how what one step of a loop reads of an operand lies in shared memory, and which thread copies what of it.
 
 In       a stage of the schedule, the loops that are open where it begins
-Out      `Tile`: its ranges, strides and swizzle; the walks that cover it, piece by piece
-Next     sharing.py (who writes the copies), banks.py (the swizzle), fragments.py (who reads)
+Out      `Tile`: its ranges, strides and swizzle, and the `Part`s of a piece's number that cover it
+Next     tile_copies.py (who writes the copies), banks.py (the swizzle), fragments.py (who reads)
 
 A tile is a box: for each range of the operand, what one step of its innermost open loop covers. It lies in the order of
 memory, so threads next to each other copy what lies next to each other, 16 bytes each where that divides.

@@ -16,8 +16,10 @@ from collections.abc import Callable
 from itertools import product
 from math import prod
 
+from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.fragments import Fragments, tiles_of
 from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.tile_copies import is_unit_behind
 from hcq.compiler.linear.tiles import SPAN, SWIZZLE_ALIGN
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.matrix_units import HELD
@@ -30,53 +32,55 @@ PIECE = 16  # bytes: what a descriptor counts in
 UNUSED = 1  # where a swizzled matrix has no use for a stride
 
 
-class Warpgroups(Fragments):
+class Warpgroups(Lowering):
     """Reductions by units that read shared memory."""
 
+    def __init__(self, context: Context, fragments: Fragments):
+        super().__init__(context)
+        self.fragments = fragments
+
+    def takes(self, use: MatrixUse) -> bool:
+        """Units that read both operands from shared memory."""
+        return use.unit.reads_shared
+
     def multiply(self, use: MatrixUse, node: Node, loops: Callable[[Callable[[], None]], None]) -> None:
+        """Write a reduction as products that the unit begins; `loops` opens its loops around a body."""
         unit = use.unit
-        if not unit.reads_shared:
-            super().multiply(use, node, loops)
-            return
-        if any(axis not in (use.m, use.n) for axis in self.axes_of(self.masks[node])):
+        if any(axis not in (use.m, use.n) for axis in self.ranges.axes_of(self.ranges.masks[node])):
             raise ScheduleError("matrix: only its own output ranges are written out")
         rows, columns = tiles_of(use.m, unit.d_m), tiles_of(use.n, unit.d_n)
         held = prod(size for size, digit in (*unit.d_m, *unit.d_n) if digit == HELD)
-        kind, depth = unit.result.vec(held), self.depth
-        zero = self.broadcast(self.number(0, unit.result), held)
+        kind, depth = unit.result.vec(held), self.emitter.depth
+        zero = self.emitter.broadcast(self.emitter.number(0, unit.result), held)
         sums: dict[tuple[int, int], Instruction] = {}
         for at in product(rows, columns):
-            sums[at] = Instruction(Op.ACCUMULATOR, kind, (zero,), None, depth)
-            self.scopes[depth].instructions.append(sums[at])
+            sums[at] = self.emitter.accumulator(zero, depth)
 
         def body() -> None:
             now = dict(sums)
             shape = f"m{unit.size('m')}n{unit.size('n')}k{unit.size('k')}"
             turned = [self._is_turned(root, use) for root in (use.a, use.b)]
             what = (shape, unit.name.partition(".")[2], *turned)
-            self.place(Op.WARPGROUP_FENCE, dtypes.index, ())
+            self.emitter.place(Op.WARPGROUP_FENCE, dtypes.index, ())
             for k in tiles_of(use.k, unit.k):
                 across = [self._descriptor(use.a, use.m, row, k, use) for row in rows]
                 down = [self._descriptor(use.b, use.n, column, k, use) for column in columns]
                 for (row, left), (column, right) in product(zip(rows, across), zip(columns, down)):
                     src = (left, right, now[row, column])
-                    now[row, column] = self.place(Op.WARPGROUP_MATRIX, kind, src, what)
+                    now[row, column] = self.emitter.place(Op.WARPGROUP_MATRIX, kind, src, what)
             at = next((stage.at for stage in self.nest.stages if stage.load is use.a), None)
-            self.place(Op.WARPGROUP_WAIT, dtypes.index, (), int(self.is_unit_behind(at)))
+            self.emitter.place(Op.WARPGROUP_WAIT, dtypes.index, (), int(is_unit_behind(self.nest, at)))
             for place, accumulator in sums.items():
-                self.place(Op.UPDATE, kind, (accumulator, now[place]))
-                for facts in self.open_reductions:
-                    if accumulator not in facts.carried:
-                        facts.carried.append(accumulator)
+                self.loops.update(self.loops.open_reductions, accumulator, now[place])
 
         loops(body)
-        done = {at: self.place(Op.WARPGROUP_RESULT, kind, (total,)) for at, total in sums.items()}
-        self.results_of(use, node, done)
+        done = {at: self.emitter.place(Op.WARPGROUP_RESULT, kind, (total,)) for at, total in sums.items()}
+        self.fragments.results_of(use, node, done)
 
     def _is_turned(self, root: Node, use: MatrixUse) -> bool:
         """Whether rows of an operand's tile run along m or n, not along k. Raises ScheduleError without a tile."""
-        tile = self.tile_of.get(root)
-        if tile is None or root not in self.packed:
+        tile = self.memory.tile_of.get(root)
+        if tile is None or root not in self.values.packed:
             raise ScheduleError(
                 f"matrix: {use.unit.name} reads shared memory; stage both operands at a loop of k"
             )
@@ -84,16 +88,16 @@ class Warpgroups(Fragments):
 
     def _descriptor(self, root: Node, axis: Axis, at: int, k: int, use: MatrixUse) -> Instruction:
         """Where the unit finds an operand of one product: the tile's place of (at, k) for this warpgroup."""
-        tile, packed, unit = self.tile_of[root], self.packed[root], use.unit
+        tile, packed, unit = self.memory.tile_of[root], self.values.packed[root], use.unit
         is_turned = tile.inner is axis
         place = tile.place(k, at) if is_turned else tile.place(at, k)
         terms = list(packed.terms)
         for loop in axis.threads:
             if loop.digit >= len(unit.digits):  # which warpgroup this is
                 step = tile.place(0, loop.stride) if is_turned else tile.place(loop.stride, 0)
-                terms.append((self.counters[loop], step))
+                terms.append((self.loops.counters[loop], step))
         leading = tile.place(0, SPAN) * unit.a.itemsize if is_turned else UNUSED * PIECE
-        base = self.total(terms)
+        base = self.emitter.total(terms)
         src = (packed.address, base)
         arg = (place, leading, SWIZZLE_ALIGN)
-        return self.emit(Op.DESCRIPTOR, dtypes.int64, src, arg, packed.depth)
+        return self.emitter.emit(Op.DESCRIPTOR, dtypes.int64, src, arg, packed.depth)

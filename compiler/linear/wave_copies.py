@@ -19,11 +19,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
+from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
-from hcq.compiler.linear.sharing import STEPS_AT_ONCE, Copied, Copy, Sharing
+from hcq.compiler.linear.tile_copies import STEPS_AT_ONCE, Copied, Copy, TileCopies, steps_ahead
 from hcq.compiler.linear.tiles import Part, Tile
 from hcq.compiler.loops.loop import Loop
-from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError, Stage
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
@@ -32,67 +32,61 @@ from hcq.ir.op import Op
 WORD_BYTES = 4
 
 
-class WaveCopies(Sharing):
-    """Copies of tiles by waves."""
+class WaveCopies(Lowering):
+    """Copies of tiles by waves. wave_copy_bytes: the most of a lane."""
 
-    wave_copy_bytes = 0  # the most of a lane; 0: threads copy
-
-    def __init__(self, nest: LoopNest, most_shared: int):
-        super().__init__(nest, most_shared)
+    def __init__(self, context: Context, tiles: TileCopies, wave_copy_bytes: int):
+        super().__init__(context)
+        self.tiles, self.wave_copy_bytes = tiles, wave_copy_bytes
         self.by_waves: dict[Node, bool] = {}  # by load: whether its tiles are copied so, those of every step
 
-    def share_first(self, stages: list[Stage], loop: Loop) -> None:
+    def start(self, stages: list[Stage]) -> None:
+        """A pipelined loop begins: which of its tiles waves copy is found anew."""
         for stage in stages:
             self.by_waves.pop(stage.load, None)
-        super().share_first(stages, loop)
 
     def _are_by_waves(self, loop: Loop) -> bool:
         """Whether a wave has copies of a loop's tiles to wait for."""
         return any(self.by_waves.get(stage.load) for stage in self.nest.stages if stage.at is loop)
 
-    def _wait_for(self, loop: Loop, counter: Instruction, end: Instruction) -> None:
-        if not self.wave_copy_bytes:
-            super()._wait_for(loop, counter, end)
-            return
+    def wait_for(self, loop: Loop, counter: Instruction, end: Instruction) -> None:
+        """Wait for the tiles of a step of a loop that copies some steps ahead."""
         if not self._are_by_waves(loop):
             return
-        ahead = self.ahead(loop)
-        others_begun = self.emit(Op.CMPLT, dtypes.bool, (self._sum(counter, ahead - 1), end))
-        self.place(Op.WAIT, dtypes.index, (others_begun,), ahead - 1)
+        ahead = steps_ahead(self.nest, loop)
+        others_begun = self.emitter.emit(Op.CMPLT, dtypes.bool, (self.emitter.plus(counter, ahead - 1), end))
+        self.emitter.place(Op.WAIT, dtypes.index, (others_begun,), ahead - 1)
 
-    def _copied(self, tile: Tile, at: Instruction, loop: Loop) -> Copied:
+    def copied(self, tile: Tile, at: Instruction, loop: Loop) -> Copied:
+        """What a thread copies of a step's tile to that step's buffer, as part of its wave where that can be."""
         load = tile.stage.load
-        if self.wave_copy_bytes and self.nest.pipelined[loop] > 2 and self.by_waves.get(load, True):
+        if self.nest.pipelined[loop] > 2 and self.by_waves.get(load, True):
             copies = self._wave_copies(tile)
             if self.by_waves.setdefault(load, bool(copies)) != bool(copies):
                 raise ScheduleError(
                     f"pipeline {loop.name}: one tile begins at whole words of memory, the next does not"
                 )
             if copies:
-                packed = self._packed(tile, at, keep=loop)
+                packed = self.tiles.packed(tile, at, keep=loop)
                 packed.swizzle = None  # places are those that the copies have
                 return Copied(packed, copies, by_waves=True)
-        return super()._copied(tile, at, loop)
+        return Copied(self.tiles.packed(tile, at, keep=loop), self.tiles.copies(tile))
 
-    def _begin(self, copied: list[Copied], condition: Instruction | None = None) -> list[Copied]:
-        if not self.wave_copy_bytes:
-            return super()._begin(copied, condition)
+    def begin(self, copied: list[Copied], condition: Instruction | None = None) -> list[Copied]:
+        """Begin the copies of waves; the rest, which the threads are to store when this step ends, is returned."""
         count, ready = 0, []
         for packed, copies, by_waves in copied:
             for terms, offset, load, guard in copies if by_waves else ():
                 count += guard is None  # the others some waves leave out
-                if guard is None or condition is None:
-                    guard = guard or condition
-                else:
-                    guard = self.emit(Op.AND, dtypes.bool, (condition, guard))
-                to = self.total([*packed.terms, *terms])
+                guard = self.emitter.both(condition, guard)
+                to = self.emitter.total([*packed.terms, *terms])
                 src = (packed.address, to, load.src[0], load.src[1], None, guard)
                 ready.append((load.dtype, src, (offset, load.arg)))
         # one behind another: a condition that they share is asked once
         for dtype, src, where in ready:
-            self.place(Op.COPY_SHARED, dtype, src, where)
+            self.emitter.place(Op.COPY_SHARED, dtype, src, where)
         if ready:
-            self.place(Op.COMMIT, dtypes.index, (), count)
+            self.emitter.place(Op.COMMIT, dtypes.index, (), count)
         return [one for one in copied if not one.by_waves]
 
     def _wave_copies(self, tile: Tile) -> list[Copy]:
@@ -120,21 +114,21 @@ class WaveCopies(Sharing):
         def copy_all() -> list[Copy]:
             made = []
             for step in range(steps):
-                word = self._sum(self.thread, step * threads)
+                word = self.emitter.plus(self.loops.thread, step * threads)
                 mask = None
                 if (step + 1) * threads > view.pieces:
-                    mask = self.emit(Op.CMPLT, dtypes.bool, (word, self.number(view.pieces)))
-                ((_, _, value, _),) = self._copy(view, self._read_for(view, word), mask)
+                    mask = self.emitter.is_below(word, view.pieces)
+                ((_, _, value, _),) = self.tiles.copy(view, self._read_for(view, word), mask)
                 if (
                     value.op is not Op.LOAD
                     or len(value.src) > 2
                     or Alignment().bytes(value, value.dtype) < size
                 ):
                     return []
-                made.append(([(self.thread, lanes)], step * threads * lanes, value, mask))
+                made.append(([(self.loops.thread, lanes)], step * threads * lanes, value, mask))
             return made
 
-        return self.from_the_start(tile, copy_all)
+        return self.tiles.from_the_start(tile, copy_all)
 
     def _read_for(self, tile: Tile, word: Instruction) -> Instruction:
         """The word of a tile as memory has it that goes to a word as shared memory has it."""
@@ -143,10 +137,12 @@ class WaveCopies(Sharing):
         made = word
         for shift, mask in tile.swizzle.parts:  # of elements; in words of them both are shorter
             low = (mask & -mask) // tile.lanes
-            row = self.emit(Op.FLOORDIV, dtypes.index, (word, self.number(low << shift)), NOT_NEGATIVE)
-            rows = self.number(mask // (mask & -mask) + 1)
-            row = self.emit(Op.MOD, dtypes.index, (row, rows), NOT_NEGATIVE)
-            made = self.emit(Op.XOR, dtypes.index, (made, self.arithmetic(Op.MUL, row, self.number(low))))
+            row = self.emitter.quotient(word, low << shift)
+            rows = self.emitter.number(mask // (mask & -mask) + 1)
+            row = self.emitter.emit(Op.MOD, dtypes.index, (row, rows), NOT_NEGATIVE)
+            made = self.emitter.emit(
+                Op.XOR, dtypes.index, (made, self.emitter.arithmetic(Op.MUL, row, self.emitter.number(low)))
+            )
         return made
 
 

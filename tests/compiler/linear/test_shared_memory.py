@@ -14,8 +14,8 @@ from hcq.compiler.compile import compile_kernel
 from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.banks import Swizzle, swizzle, swizzle_of_stores
 from hcq.compiler.linear.linearize import linearize
+from hcq.compiler.linear.memory import MOST_SHARED
 from hcq.compiler.linear.program import Program
-from hcq.compiler.linear.sharing import MOST_SHARED
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import units_of
 from hcq.compiler.loops.nest import ScheduleError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hcq.compiler.linear.linearize import linearize
-from hcq.compiler.linear.sharing import MOST_SHARED
+from hcq.compiler.linear.memory import MOST_SHARED
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower

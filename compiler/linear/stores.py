@@ -1,0 +1,58 @@
+"""Stores: the scans' values, then every store of the kernel at every written-out point.
+
+In       the stores of a kernel, inside of all its output loops
+Out      STORE instructions; where a store overwrites what another one reads, behind the values of both
+Next     collecting.py and scattered.py (the other ways), scan.py, lower_expr.py (one store at a point)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hcq.compiler.linear.context import Context, Lowering
+from hcq.compiler.linear.scan import Scans
+from hcq.compiler.linear.scattered import Scattered
+from hcq.ir.node import Node, toposort
+from hcq.ir.op import NEEDED, Op
+
+
+class Stores(Lowering):
+    """Stores point by point; those whose lanes lie far apart go through scratch."""
+
+    def __init__(self, context: Context, scans: Scans, scattered: Scattered):
+        super().__init__(context)
+        self.scans, self.scattered = scans, scattered
+        self.overwrites = _reads_what_was_stored(self.nest.stores)
+
+    def takes(self) -> bool:
+        """Any kernel's."""
+        return True
+
+    def write(self) -> None:
+        """Write all stores of the kernel."""
+        self.scans.step()
+        if self.overwrites:
+            self._values_first()
+        for store in self.nest.stores:
+            if self.scattered.is_scattered(store):
+                self.scattered.store_turned(store)
+                continue
+            for point in self.ranges.points(self.ranges.masks[store]):
+                self.values.store(store, point)
+
+    def _values_first(self) -> None:
+        """Compute everything that is stored here: what one store overwrites, another one reads."""
+        for store in self.nest.stores:
+            for point in self.ranges.points(self.ranges.masks[store]):
+                for source in store.src[2:3] if store.arg == NEEDED else store.src[2:]:
+                    self.values.value(source, point)
+
+
+def _reads_what_was_stored(stores: Sequence[Node]) -> bool:
+    """True when a store's value is computed from memory that a store before it writes."""
+    written: set[Node] = set()
+    for store in stores:
+        if any(node.op is Op.LOAD and node.src[0] in written for node in toposort(store.src[2:])):
+            return True
+        written.add(store.src[0])
+    return False
