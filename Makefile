@@ -91,7 +91,7 @@ golden: $(VENV)/test.stamp
 # one file for each area; the new environment has nothing of the checkout, and the packages of $(VENV) that hcq depends on
 INSTALLED_TESTS := $(addprefix tests/,ir/test_rewrite.py compiler/test_passes.py frontend/test_jit.py hcq/test_report.py \
     hcq/test_trace.py hcq/test_main.py hcq/test_toy_device.py hcq/amd/test_link.py hcq/nv/test_qmd.py hcq/gpu/test_graph.py \
-    hcq/emu/amd/test_launch.py \
+    hcq/emu/amd/test_launch.py hcq/test_without_llvm.py \
     hcq/doctor/test_kernels.py tools/trace/test_show.py)
 SITE_PACKAGES := import sys; print("\n".join(path for path in sys.path if path.endswith("-packages")))
 
@@ -176,8 +176,8 @@ $(VENV)/made.stamp:
 	@touch $@
 
 $(VENV)/demo.stamp: $(VENV)/made.stamp $(DECLARED)
-	@echo "installing hcq and what it depends on into $(VENV)"
-	@$(PIP) install --editable .
+	@echo "installing hcq with its compiler into $(VENV)"
+	@$(PIP) install --editable '.[tensor]'
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/made.stamp $(DECLARED)

@@ -56,7 +56,7 @@ def test_every_dependency_says_what_it_saves() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
-    names = {re.split(r"[<>=\[ ;]", requirement)[0] for requirement in declared}
+    names = {re.split(r"[<>=\[ ;]", requirement)[0] for requirement in declared} - {"hcq"}  # an extra of ours
     text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     assert sorted(package for package in names if f"`{package}`" not in text) == []
 
