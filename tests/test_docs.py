@@ -61,6 +61,15 @@ def test_every_dependency_says_what_it_saves() -> None:
     assert sorted(package for package in names if f"`{package}`" not in text) == []
 
 
+def test_every_page_is_found_by_its_reader() -> None:
+    listed = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("*.md")} - {
+        "README.md"
+    }
+    pages |= {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("*/README.md")}
+    assert sorted(page for page in pages if f"({page})" not in listed) == []
+
+
 def test_every_decision_is_in_the_list() -> None:
     listed = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
     notes = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("0*.md"))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import hcq
 
 ROOT = Path(__file__).parent.parent
 # of tools/, what looks at submissions and checks a GPU; benchmarks and the makers of pages stay in a checkout
@@ -81,6 +84,16 @@ def test_the_programs_that_come_with_it_start(installed: Path) -> None:
     for module in ("hcq", "hcq.tools.hcq_trace", "hcq.tools.hw_check"):
         asked = f"import sys, runpy; sys.argv = ['x', '--help']; runpy.run_module({module!r}, run_name='__main__')"
         assert "usage" in python(installed, asked)
+
+
+def test_one_number_names_the_version_everywhere() -> None:
+    project, changes = (ROOT / "pyproject.toml").read_text(), (ROOT / "CHANGELOG.md").read_text()
+    assert re.findall(r'^version = "(.*)"', project, re.MULTILINE) == [hcq.__version__]
+    assert re.findall(r"^## ([\d.]+)", changes, re.MULTILINE)[:1] == [hcq.__version__]
+
+
+def test_type_checkers_are_told_that_the_package_is_typed(installed: Path) -> None:
+    assert (installed / "hcq" / "py.typed").is_file()
 
 
 def test_the_installed_package_does_not_look_for_a_checkout(installed: Path) -> None:
