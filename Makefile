@@ -55,7 +55,7 @@ help:
 	@echo "make lint     formatting, lint rules, types, the laws of imports"
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
-	@echo "make reference   write the API reference, made from the docstrings: build/reference/index.html"
+	@echo "make reference   write the site of docs/ and of the docstrings: build/reference/index.html"
 	@echo "make bench    our times beside NumPy's, PyTorch's, JAX's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make language install transformers, gguf and llama.cpp, for the tests of language models (apt install cmake g++)"
@@ -138,7 +138,7 @@ docs: $(VENV)/demo.stamp
 reference: $(VENV)/docs.stamp
 	@$(COPY_TREE)
 	@rm -rf build/reference
-	@cd $(TREE) && $(FULL_BIN)/python -m hcq.tools.reference "$(CURDIR)/build/reference"
+	@cd $(TREE) && $(FULL_BIN)/python -m hcq.tools.reference "$(CURDIR)/build/reference" "$(CURDIR)"
 	@echo "wrote build/reference/index.html"
 
 bench: $(VENV)/bench.stamp
