@@ -58,7 +58,7 @@ help:
 	@echo "make lint     formatting, lint rules, types, the laws of imports and of door plates"
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
-	@echo "make reference   write the API reference, made from the docstrings: build/reference/index.html"
+	@echo "make reference   write the site of docs/ and of the docstrings: build/reference/index.html"
 	@echo "make bench    our times beside NumPy's, PyTorch's, JAX's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make language install transformers, gguf and llama.cpp, for the tests of language models (apt install cmake g++)"
@@ -112,7 +112,7 @@ golden: $(VENV)/test.stamp
 # one file for each area; the new environment has nothing of the checkout, and the packages of $(VENV) that hcq depends on
 INSTALLED_TESTS := $(addprefix tests/,ir/test_rewrite.py compiler/test_passes.py frontend/test_jit.py hcq/test_report.py \
     hcq/test_trace.py hcq/test_main.py hcq/test_toy_device.py hcq/amd/test_link.py hcq/nv/test_qmd.py hcq/gpu/test_graph.py \
-    hcq/emu/amd/test_launch.py \
+    hcq/emu/amd/test_launch.py hcq/test_without_llvm.py \
     hcq/doctor/test_kernels.py tools/trace/test_show.py)
 SITE_PACKAGES := import sys; print("\n".join(path for path in sys.path if path.endswith("-packages")))
 
@@ -160,7 +160,7 @@ docs: $(VENV)/demo.stamp
 reference: $(VENV)/docs.stamp
 	@$(COPY_TREE)
 	@rm -rf build/reference
-	@cd $(TREE) && $(FULL_BIN)/python -m hcq.tools.reference "$(CURDIR)/build/reference" $(REFERENCE_FLAGS)
+	@cd $(TREE) && $(FULL_BIN)/python -m hcq.tools.reference "$(CURDIR)/build/reference" "$(CURDIR)" $(REFERENCE_FLAGS)
 	@echo "wrote build/reference/index.html"
 
 bench: $(VENV)/bench.stamp
@@ -198,8 +198,8 @@ $(VENV)/made.stamp:
 	@touch $@
 
 $(VENV)/demo.stamp: $(VENV)/made.stamp $(DECLARED)
-	@echo "installing hcq and what it depends on into $(VENV)"
-	@$(PIP) install --editable .
+	@echo "installing hcq with its compiler into $(VENV)"
+	@$(PIP) install --editable '.[tensor]'
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/made.stamp $(DECLARED)

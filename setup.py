@@ -1,7 +1,8 @@
 """Installation: the top-level folders become parts of the one package `hcq`.
 
 In       the folders beside this file
-Out      packages hcq, hcq.ir, hcq.compiler, hcq.frontend, hcq.tools: no generic name lands in site-packages
+Out      packages hcq, hcq.ir, hcq.compiler, hcq.frontend, hcq.tools: no generic name lands in site-packages; of tools/
+         what SHIPPED names
 Changes  an editable install makes .editable, in which there is a link to hcq alone
 Next     pyproject.toml (everything that is plain data: dependencies, programs, settings of the tools)
 """
@@ -9,18 +10,27 @@ Next     pyproject.toml (everything that is plain data: dependencies, programs, 
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
 from setuptools.command.editable_wheel import editable_wheel
 
 ROOT = Path(__file__).parent
 EDITABLE = ".editable"
 MAPPED = ("ir", "compiler", "frontend", "tools")
+# of tools/: what looks at submissions and checks a GPU. Benchmarks and the makers of pages stay in a checkout
+SHIPPED = ("__init__", "disassembly", "hcq_trace", "hw", "hw_check", "trace")
+
+
+def is_shipped(path: Path) -> bool:
+    """Whether a file goes into the wheel."""
+    top, *rest = path.relative_to(ROOT).parts
+    return "__pycache__" not in rest and (top != "tools" or Path(rest[0]).stem in SHIPPED)
 
 
 def packages() -> dict[Path, str]:
     """Every folder with an __init__.py -> the name it is imported by."""
     found = {}
     for top in ("hcq", *MAPPED):
-        for init in sorted((ROOT / top).rglob("__init__.py")):
+        for init in sorted(filter(is_shipped, (ROOT / top).rglob("__init__.py"))):
             name = ".".join(init.parent.relative_to(ROOT).parts)
             found[init.parent] = name if top == "hcq" else f"hcq.{name}"
     return found
@@ -30,11 +40,19 @@ def data(known: dict[Path, str]) -> dict[str, list[str]]:
     """Package -> its files that are no Python: all in its folder, and in folders there that are no packages."""
     found: dict[str, list[str]] = {}
     for top in ("hcq", *MAPPED):
-        for path in sorted((ROOT / top).rglob("*")):
-            if path.is_file() and path.suffix != ".py" and path.parent.name != "__pycache__":
+        for path in sorted(filter(is_shipped, (ROOT / top).rglob("*"))):
+            if path.is_file() and path.suffix != ".py":
                 home = next(parent for parent in path.parents if parent in known)
                 found.setdefault(known[home], []).append(path.relative_to(home).as_posix())
     return found
+
+
+class Build(build_py):
+    """What is installed: of tools/ the programs that users of a device run."""
+
+    def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
+        modules: list[tuple[str, str, str]] = super().find_package_modules(package, package_dir)
+        return [module for module in modules if is_shipped(ROOT / module[2])]
 
 
 class Editable(editable_wheel):
@@ -58,7 +76,7 @@ class Editable(editable_wheel):
 
 
 setup(
-    cmdclass={"editable_wheel": Editable},
+    cmdclass={"build_py": Build, "editable_wheel": Editable},
     packages=list(packages().values()),
     package_dir={"hcq": "hcq", **{f"hcq.{top}": top for top in MAPPED}},
     package_data=data(packages()),

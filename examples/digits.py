@@ -146,7 +146,7 @@ def report(right: float, seconds: list[float], total: float, trace: str) -> None
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Train a small convolutional network on 1,797 handwritten digits, in a few seconds.",
-        epilog="HCQ_DEBUG=schedule,ir,code,push shows every stage on the way; HCQ_DEVICE picks the device.",
+        epilog="HCQ_DEBUG=graph,schedule,ir,code,push shows every stage on the way; HCQ_DEVICE picks the device.",
     )
     parser.add_argument("--epochs", type=int, default=12, help="how often every image is seen (default 12)")
     parser.add_argument("--batch", type=int, default=64, help="images per step (default 64)")

@@ -47,7 +47,10 @@ end:
 
 def assemble(text: str) -> bytes:
     """LLVM IR to an ELF object for this machine; `cc -c -O2` on a C file does as well."""
-    import llvmlite.binding as llvm
+    try:
+        import llvmlite.binding as llvm
+    except ModuleNotFoundError:
+        sys.exit("this example assembles its kernel with LLVM: pip install 'hcq[tensor]'")
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

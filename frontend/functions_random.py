@@ -191,7 +191,7 @@ def set_rng_state(new_state: Tensor) -> None:
 def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
     """What is drawn inside moves no stream outside: afterwards all devices go on from where they stood.
 
-    devices   may be given and says nothing: all are
+    devices   may be given, and has no effect: all are
 
     >>> with hcq.random.fork_rng():
     ...     inside = hcq.rand(2).tolist()

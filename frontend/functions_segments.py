@@ -38,7 +38,7 @@ def segment_reduce(
 
     lengths   (..., segments), the sizes in front of the axis first: how long each segment is, filling the axis
     offsets   (..., segments + 1): where each begins, and where the last one ends; instead of lengths
-    unsafe    may be given and says nothing: lengths are checked
+    unsafe    may be given, and has no effect: lengths are checked
     initial   what an empty segment gives, and what each begins with
 
     >>> segment_reduce(Tensor([1.0, 2.0, 3.0]), "sum", lengths=hcq.tensor([2, 1])).tolist()

@@ -20,7 +20,7 @@ from hcq.ir.dtype import DType, dtypes
 
 
 class MemoryFormat:
-    """An order of elements in memory: may be given where PyTorch takes one, and says nothing. Rows are the order.
+    """An order of elements in memory: may be given where PyTorch takes one, and has no effect. Rows are the order.
 
     >>> hcq.channels_last
     hcq.channels_last
@@ -58,7 +58,7 @@ strided = Layout()
 def compile(model: Any = None, **options: Any) -> Any:
     """The function or module as it is: its operators are compiled in any case. `hcq.jit` records what they submit.
 
-    options   fullgraph, dynamic, backend, mode, options, disable: may be given and say nothing
+    options   fullgraph, dynamic, backend, mode, options, disable: may be given, and have no effect
 
     >>> net = nn.Linear(2, 1)
     >>> hcq.compile(net, mode="max-autotune") is net
@@ -122,7 +122,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(int: int) -> None:
-    """May be called and says nothing: HCQ_THREADS sets them before the device opens.
+    """May be called, and has no effect: HCQ_THREADS sets them before the device opens.
 
     >>> hcq.set_num_threads(1)
     """
@@ -132,7 +132,7 @@ set_num_interop_threads = set_num_threads
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """May be called and says nothing: float32 is multiplied as float32.
+    """May be called, and has no effect: float32 is multiplied as float32.
 
     >>> hcq.set_float32_matmul_precision("high")
     """
@@ -148,7 +148,7 @@ def get_float32_matmul_precision() -> str:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """May be called and says nothing: the same program gives the same bits.
+    """May be called, and has no effect: the same program gives the same bits.
 
     >>> hcq.use_deterministic_algorithms(True)
     """

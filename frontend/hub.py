@@ -64,7 +64,7 @@ def download_url_to_file(
     """Fetch a file. It appears at `dst` whole, or not at all.
 
     hash_prefix   how its SHA-256 begins, in hexadecimal digits
-    progress      may be given and says nothing
+    progress      may be given, and has no effect
     Raises        UsageError for a file of another hash, and where nobody answers; TimeoutError where what comes stops
                   for 30 s
 

@@ -266,7 +266,7 @@ class Tensor(
         """On another device, in another dtype, or both: x.to("CPU"), x.to(dtypes.float16), x.to("AMD", dtypes.int8).
 
         target         may be a tensor, whose device and dtype are meant
-        non_blocking   may be given and says nothing: no copy waits
+        non_blocking   may be given, and has no effect: no copy waits
         copy           True: memory of its own even where nothing changes
 
         >>> Tensor([1.9]).to(dtypes.int32).tolist()
@@ -722,7 +722,7 @@ class Tensor(
         """Add the gradient of this tensor to the `.grad` of every live leaf it depends on. Nothing runs yet.
 
         gradient      weighs the elements, of this shape; may be left out when there is one
-        retain_graph  may be given and says nothing: a graph is kept by who holds it, and may be gone through again
+        retain_graph  may be given, and has no effect: a graph is kept by who holds it, and may be gone through again
         create_graph  what `.grad` becomes can be differentiated again
         inputs        tensors, whose `.grad` alone is added to
         Raises        UsageError when there is no such leaf, or what is needed was written over since

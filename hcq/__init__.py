@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hcq.device import Device as Device
     from hcq.opening import open as open
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # an editable install reaches this folder by a link (setup.py): modules are named by where they really are
 __file__ = str(Path(__file__).resolve())

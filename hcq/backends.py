@@ -216,7 +216,7 @@ __path__: list[
 
 
 def __getattr__(name: str) -> Any:
-    """PyTorch's `torch.backends.cudnn` and its kin lead from here to the tensor layer, by name, as names of hcq do."""
+    """PyTorch's `torch.backends.cudnn` and the like lead from here to the tensor layer, by name, as names of hcq do."""
     if name.startswith("_") or name not in ("cudnn", "cuda", "mps", "mkl", "mkldnn", "openmp"):
         raise AttributeError(f"module 'hcq.backends' has no attribute {name!r}")
     return importlib.import_module(f"hcq.frontend.libraries.{name}")

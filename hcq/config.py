@@ -18,7 +18,7 @@ from hcq.errors import UsageError
 from hcq.record import record
 
 DEVICE_DEBUG_WORDS = ("push", "sync", "alloc")  # what devices do; the rest is of the compiler
-DEBUG_WORDS = ("schedule", "ir", "code", "passes", "rules", *DEVICE_DEBUG_WORDS)
+DEBUG_WORDS = ("graph", "schedule", "ir", "code", "passes", "rules", *DEVICE_DEBUG_WORDS)
 
 AMD_QUEUES = ("pm4", "aql")
 

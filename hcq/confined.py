@@ -3,7 +3,7 @@
 In       a function that makes bytes with LLVM, and what that is for
 Out      its bytes; or a DriverError when the child ended without them
 Changes  where `ulimit -v` or `ulimit -d` leaves little: starts a process for each call. Elsewhere the call is direct
-Next     cpu/processor.py and frontend/run/plan.py (who compile)
+Next     frontend/run/plan.py (who compiles)
 Source   llvm/lib/Support/ErrorHandling.cpp: report_bad_alloc_error and a failed operator new end in abort()
 
 LLVM has no way to say that an allocation failed: it calls abort(), which no handler in this process may return from.

@@ -1,4 +1,4 @@
-"""Counters: what one launch of a kernel asked of a GPU, as emulated shader cores count it, and who is told.
+"""Counters: what one launch of a kernel asked of a GPU, as emulated shader cores count it, and its observers.
 
 In       a launch that has ended; who wants to hear of launches
 Out      Counters, one record for all vendors; `is_wanted`, asked once a launch; `tell`

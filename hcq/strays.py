@@ -1,4 +1,4 @@
-"""Strays: what a kernel on an emulated GPU did outside of the memory that it has, and who is told.
+"""Strays: what a kernel on an emulated GPU did outside of the memory that it has, and which observers hear of it.
 
 In       a launch that has ended; who wants to hear of it, and knows between which buffers memory is nobody's
 Out      Stray, one record for all vendors; `is_wanted` and `gaps`, asked once a launch; `tell`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import hcq
+
 ROOT = Path(__file__).parent.parent
+# of tools/, what looks at submissions and checks a GPU; benchmarks and the makers of pages stay in a checkout
+PROGRAMS = ("__init__", "disassembly", "hcq_trace", "hw", "hw_check", "trace")
 SOURCES = ("hcq", "ir", "compiler", "frontend", "tools")
 
 
@@ -58,16 +63,37 @@ def test_nothing_but_the_package_lands_beside_other_packages(installed: Path) ->
     assert names <= {"hcq", "bin"}
 
 
-def test_every_file_of_the_checkout_is_installed(installed: Path) -> None:
+def test_every_file_of_the_checkout_is_installed_but_for_tools_of_the_checkout(installed: Path) -> None:
     missing = []
     for top in SOURCES:
         base = installed / "hcq" if top == "hcq" else installed / "hcq" / top
         for source in (ROOT / top).rglob("*"):
             if not source.is_file() or source.parent.name == "__pycache__":
                 continue
+            if top == "tools" and Path(source.relative_to(ROOT / top).parts[0]).stem not in PROGRAMS:
+                continue
             if not (base / source.relative_to(ROOT / top)).is_file():
                 missing.append(f"{source.relative_to(ROOT)} (does its folder have an __init__.py?)")
     assert missing == []
+    assert {path.stem for path in (installed / "hcq" / "tools").iterdir()} - {"__pycache__"} == {*PROGRAMS}
+
+
+def test_the_programs_that_come_with_it_start(installed: Path) -> None:
+    programs = {path.name for path in (installed / "bin").iterdir()}
+    assert programs == {"hcq", "hcq-trace", "hcq-hw-check"}
+    for module in ("hcq", "hcq.tools.hcq_trace", "hcq.tools.hw_check"):
+        asked = f"import sys, runpy; sys.argv = ['x', '--help']; runpy.run_module({module!r}, run_name='__main__')"
+        assert "usage" in python(installed, asked)
+
+
+def test_one_number_names_the_version_everywhere() -> None:
+    project, changes = (ROOT / "pyproject.toml").read_text(), (ROOT / "CHANGELOG.md").read_text()
+    assert re.findall(r'^version = "(.*)"', project, re.MULTILINE) == [hcq.__version__]
+    assert re.findall(r"^## ([\d.]+)", changes, re.MULTILINE)[:1] == [hcq.__version__]
+
+
+def test_type_checkers_are_told_that_the_package_is_typed(installed: Path) -> None:
+    assert (installed / "hcq" / "py.typed").is_file()
 
 
 def test_the_installed_package_does_not_look_for_a_checkout(installed: Path) -> None:

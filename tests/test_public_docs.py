@@ -34,7 +34,11 @@ CASES = tuple(
         "training",
     )
 )
-OPTIONAL = ("hcq.tools.reference", "hcq.tools.docstring_html")  # need what make reference installs
+OPTIONAL = (
+    "hcq.tools.reference",
+    "hcq.tools.docstring_html",
+    "hcq.tools.site_pages",
+)  # need what make reference installs
 
 
 def modules() -> Iterator[str]:

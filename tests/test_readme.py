@@ -1,7 +1,8 @@
-"""The README's programs run as printed and say what they should."""
+"""The programs of the README and of the page of first programs run as printed and say what they should."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,9 +14,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-def blocks(language: str) -> list[str]:
-    """The README's code blocks in one language, in order."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+README, FIRST = "README.md", "docs/first-programs.md"
+
+
+def blocks(language: str, page: str = FIRST) -> list[str]:
+    """A page's code blocks in one language, in order."""
+    text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
@@ -31,6 +35,33 @@ def output_of(program: str, folder: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_the_readmes_trace_is_what_its_program_leaves(tmp_path: Path) -> None:
+    (program,) = blocks("python", README)
+    (tmp_path / "first.py").write_text(program, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HCQ_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {
+        name: value for name, value in environment.items() if name not in ("HCQ_EMULATE", "HCQ_DEVICE")
+    }
+    words = [sys.executable, "first.py"]
+    traced = {**environment, "HCQ_TRACE": "first.hcqtrace"}
+    done = subprocess.run(words, cwd=tmp_path, env=traced, capture_output=True, text=True, timeout=50)
+    assert done.stdout == "[16. 36.]\n", done.stderr
+    words = [sys.executable, "-m", "hcq.tools.hcq_trace", "show", "first.hcqtrace"]
+    shown = subprocess.check_output(words, cwd=tmp_path, env=environment, text=True, timeout=50)
+    (printed,) = blocks("text", README)
+    if "device CPU: x86_64" not in shown:
+        pytest.skip("the README shows an x86-64 machine")
+
+    def plain(text: str) -> list[str]:
+        """Its lines without what differs from run to run, and from machine to machine."""
+        text = re.sub(r"model .*?, threads", "model, threads", text.replace(f"{tmp_path}/", ""))
+        return re.sub(
+            r"\+?\b(0x[0-9a-f]+|[0-9a-f]{16}|\d+\.\d+|process \d+|threads \d+|\d+ bytes)\b", "_", text
+        ).splitlines()
+
+    assert plain(printed) == plain(shown)[: len(printed.splitlines())]
 
 
 def test_the_tensor_example_computes_and_learns(tmp_path: Path) -> None:

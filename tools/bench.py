@@ -377,7 +377,7 @@ def parser() -> argparse.ArgumentParser:
         "  BENCH_TRACEBACK=1 python tools/bench.py chain    where a failing case fails",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--version", action="version", version=f"hcq-bench of hcq {hcq.__version__}")
+    made.add_argument("--version", action="version", version=f"bench of hcq {hcq.__version__}")
     made.add_argument("case", nargs="*", help="names of cases, or how they begin; none means all")
     made.add_argument("--quick", action="store_true", help="shorter blocks and fewer of them: rough figures")
     made.add_argument(

@@ -54,7 +54,7 @@ class ToolchainError(AssembleError):
     """LLVM itself cannot be used here: an affair of whoever owns the machine."""
 
 
-MISSING = "kernels are compiled by llvmlite: pip install llvmlite"
+MISSING = "kernels are compiled by LLVM, which is not installed here: pip install 'hcq[tensor]'"
 
 
 def binding() -> Any:

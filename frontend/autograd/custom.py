@@ -63,7 +63,7 @@ class Context:
         self._flat |= {id(tensor) for tensor in tensors}
 
     def set_materialize_grads(self, value: bool) -> None:
-        """May be called and says nothing: the gradients that backward is given are tensors, zeros where none came."""
+        """May be called, and has no effect: the gradients that backward is given are tensors, zeros where none came."""
         self.materialize_grads = value
 
     def mark_dirty(self, *tensors: Tensor) -> None:

@@ -222,7 +222,7 @@ def mode_of_thread() -> ThreadMode:
 
 
 def drop_default_mode() -> None:
-    """Drop this thread's entry when it says nothing any more."""
+    """Drop this thread's entry when it is empty."""
     mode = thread_modes.get(get_ident())
     if (
         mode is not None

@@ -6,7 +6,7 @@ Changes  synchronize waits; a question opens the GPUs that it is about; manual_s
 Next     amp.py, ../device_words.py (what "cuda" means), ../accelerator.py (the same for any GPU), docs/devices.md
 
 What PyTorch keeps to itself between calls, a cache of memory, streams, graphs, is not here: a device has one queue for
-tensors, and `jit` records. `empty_cache` and their kin say nothing.
+tensors, and `jit` records. `empty_cache` and similar functions have no effect.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def memory_reserved(device: str | int | None = None) -> int:
 
 
 def empty_cache() -> None:
-    """May be called and says nothing: the pool gives large free blocks back by itself.
+    """May be called, and has no effect: the pool gives large free blocks back by itself.
 
     >>> hcq.cuda.empty_cache()
     """

@@ -303,7 +303,7 @@ def grad(
 
     inputs        leaves or tensors on the way; none needs requires_grad
     grad_outputs  one weight per output, of its shape; may be left out for outputs of one element
-    retain_graph  may be given and says nothing: graphs are kept by who holds them, and may be differentiated again
+    retain_graph  may be given, and has no effect: graphs are kept by who holds them, and may be differentiated again
     create_graph  keep the result differentiable, for second derivatives
     allow_unused  None, and no error, for an input that the outputs do not depend on
     materialize_grads   zeros, and no error, for such an input

@@ -37,7 +37,7 @@ def load(
     path    safetensors (also its index.json, or a folder with either), GGUF (of several files the first), PyTorch's .pt
             and .pth, .npz, .npy; or an open file of one
     device  where tensors are put; None is the default device. PyTorch's word is map_location
-    weights_only, mmap, pickle_module   may be given and say nothing: no file is run, and every one is mapped
+    weights_only, mmap, pickle_module   may be given, and have no effect: no file is run, and every one is mapped
     Raises  UsageError, one sentence, for a file that is damaged, of no known format, or that asks to run something;
             OSError as the system gives it
 

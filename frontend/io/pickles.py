@@ -198,7 +198,7 @@ class Pickle:
         self.stack.append(function(*arguments))
 
     def build(self) -> None:
-        """State of an object: that of an OrderedDict says nothing; of anything else it is refused."""
+        """State of an object: that of an OrderedDict is ignored; of anything else it is refused."""
         self.stack.pop()
         if type(self.stack[-1]) is not dict:
             raise self.refuse(f"a state of a {type(self.stack[-1]).__name__}")

@@ -1,4 +1,4 @@
-"""cuda: switches of products and attention on NVIDIA's GPUs. They may be set, and say nothing.
+"""cuda: switches of products and attention on NVIDIA's GPUs. They may be set, and have no effect.
 
 In       assignments
 Out      matmul.allow_tf32, enable_flash_sdp, ...: products are of the dtypes that they are given
@@ -38,7 +38,7 @@ def is_built() -> bool:
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """May be called and says nothing: attention is compiled from its definition.
+    """May be called, and has no effect: attention is compiled from its definition.
 
     >>> hcq.backends.cuda.enable_flash_sdp(True)
     """
@@ -49,7 +49,7 @@ enable_mem_efficient_sdp = enable_math_sdp = enable_cudnn_sdp = enable_flash_sdp
 
 @contextmanager
 def sdp_kernel(*args: Any, **kwargs: Any) -> Iterator[None]:
-    """May be entered and says nothing: attention is compiled from its definition.
+    """May be entered, and has no effect: attention is compiled from its definition.
 
     >>> with hcq.backends.cuda.sdp_kernel(enable_flash=True):
     ...     pass

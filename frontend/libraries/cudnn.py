@@ -1,4 +1,4 @@
-"""cudnn: flags of NVIDIA's library of layers, which is not called here. They may be set, and say nothing.
+"""cudnn: flags of NVIDIA's library of layers, which is not called here. They may be set, and have no effect.
 
 In       assignments
 Out      is_available() is False; benchmark, deterministic, enabled, allow_tf32: what was assigned
@@ -37,7 +37,7 @@ def version() -> None:
 
 @contextmanager
 def flags(**values: Any) -> Iterator[None]:
-    """May be entered and says nothing.
+    """May be entered, and has no effect.
 
     >>> with hcq.backends.cudnn.flags(benchmark=True):
     ...     pass

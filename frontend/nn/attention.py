@@ -1,7 +1,7 @@
 """attention: PyTorch's choice between implementations of attention. There is one here: what its definition compiles to.
 
 In       the names of implementations
-Out      `SDPBackend`, `sdpa_kernel`, which may be entered and says nothing
+Out      `SDPBackend`, `sdpa_kernel`, which may be entered, and have no effect
 Changes  nothing
 Next     ops/attention.py (scaled_dot_product_attention)
 """
@@ -31,7 +31,7 @@ class SDPBackend(enum.Enum):
 
 @contextmanager
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
-    """May be entered and says nothing: attention is compiled from its definition.
+    """May be entered, and has no effect: attention is compiled from its definition.
 
     >>> with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
     ...     pass

@@ -40,7 +40,7 @@ def embedding_bag(
     include_last_offset   the last offset is where the last bag ends, and begins none
     per_sample_weights    of the indices' shape: how much each row counts, in mode "sum"
     padding_idx           an index that counts for nothing
-    sparse                may be given and says nothing: gradients are dense
+    sparse                may be given, and has no effect: gradients are dense
     Raises                UsageError for max_norm, which writes into the table, and for scale_grad_by_freq
 
     >>> embedding_bag(hcq.tensor([[0, 1]]), Tensor([[1.0, 2.0], [3.0, 6.0]])).tolist()

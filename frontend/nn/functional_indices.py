@@ -1,7 +1,7 @@
 """Pools that give indices, too, under the names by which PyTorch has them apart.
 
 In       a tensor, sizes of windows
-Out      max_pool1d_with_indices and its kin: (values, indices)
+Out      max_pool1d_with_indices and those of other axes: (values, indices)
 Changes  nothing
 Next     functional.py (who asks), hcq/frontend/ops/pooling.py (the pools)
 """

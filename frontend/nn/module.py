@@ -2,7 +2,7 @@
 
 In       attributes: parameters, modules, lists, tuples and dicts of them; buffers by `register_buffer`
 Out      `Module`: names of all that is inside, training mode, hooks, moves to devices and dtypes
-Changes  `train`, `eval`, `requires_grad_` set flags; `to` and its kin give the tensors inside other memory
+Changes  `train`, `eval`, `requires_grad_` set flags; `to` and similar methods give the tensors inside other memory
 Next     state.py (its state by name), containers.py, hooks.py, layers/ (the modules there are), optim/
 
 Nothing is registered by hand: what a module holds is found by looking at its attributes, in the order they were set. A

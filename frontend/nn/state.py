@@ -52,7 +52,7 @@ class State(Holder):
 
         destination   a dict to write into
         prefix        what every name begins with
-        keep_vars     may be given and says nothing: the tensors are always the module's own
+        keep_vars     may be given, and has no effect: the tensors are always the module's own
 
         A tensor that is held under two names is there under both, as PyTorch has it.
 

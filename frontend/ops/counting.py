@@ -123,7 +123,7 @@ class Counting(Methods):
         return edges.searchsorted(self, out_int32=out_int32, right=right)
 
     def isin(self, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Self:
-        """True where an element is one of others; bool. assume_unique says nothing here.
+        """True where an element is one of others; bool. assume_unique has no effect here.
 
         >>> hcq.tensor([1, 2, 3]).isin(hcq.tensor([3, 1])).tolist()
         [True, False, True]

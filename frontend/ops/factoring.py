@@ -22,7 +22,7 @@ def _linalg(name: str) -> Any:
 
 
 class Factoring(Methods):
-    """cholesky and its kin, lu, inverse, det, triangular_solve, qr, svd, matrix_exp."""
+    """cholesky and related functions, lu, inverse, det, triangular_solve, qr, svd, matrix_exp."""
 
     __slots__ = ()
 

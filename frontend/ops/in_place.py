@@ -68,7 +68,7 @@ class InPlace(Methods):
     def copy_(self, src: Any, non_blocking: bool = False) -> Any:
         """The values of another tensor, which is expanded, cast and moved as this one is.
 
-        non_blocking   may be given and says nothing: no copy waits
+        non_blocking   may be given, and has no effect: no copy waits
 
         >>> x = Tensor.zeros(2, 2)
         >>> x.copy_(hcq.tensor([1, 2])).tolist()

@@ -43,7 +43,7 @@ class Margins(Methods):
     def cdist(self, other: Self, p: float = 2.0, compute_mode: str = "") -> Self:
         """The distance of every row of one matrix and every row of another: (..., n, d), (..., m, d) -> (..., n, m).
 
-        compute_mode   may be given and says nothing: differences are taken before they are squared
+        compute_mode   may be given, and has no effect: differences are taken before they are squared
 
         >>> Tensor([[0.0, 0.0]]).cdist(Tensor([[3.0, 4.0], [0.0, 1.0]])).tolist()
         [[5.0, 1.0]]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Matrices(Methods):
-    """addmm and its kin, inner, vdot, kron, tensordot, cross, matrix_power."""
+    """addmm and related products, inner, vdot, kron, tensordot, cross, matrix_power."""
 
     __slots__ = ()
 

@@ -31,6 +31,7 @@ from hcq.frontend.run.memory_plan import share
 from hcq.frontend.schedule.structure import Structure
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
+from hcq.ir.op import Op
 from hcq.record import record
 
 
@@ -240,9 +241,11 @@ def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     key = key_on(structure, device)
     plan = kept(key)
     if plan is None:
+        if "graph" in config.current().debug:
+            from hcq.ir.show import show_graph
+
+            _print(f"graph on {device}", show_graph(Node(Op.SINK, roots[0].dtype, tuple(roots))))
         plan = _find(structure, roots, device)
-        if "schedule" in config.current().debug:
-            print(f"-- schedule on {device}: {len(plan.launches)} kernels\n{plan}", file=sys.stderr)
         _keep(key, plan)
     return plan
 
@@ -300,6 +303,7 @@ def _find(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
         # a trace holds what its kernels were made from
         is_known = plan is not None and (not kernel_sources.wanted() or _sources_are_known(plan, disk))
         if plan is not None and is_known and _answers(plan, structure, roots) and _loads(plan):
+            _print_plan(plan, [])
             return plan
     plan = _make(structure, roots, device, disk)
     if not _loads(plan):  # an object that the compiler found in the cache
@@ -351,12 +355,7 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
 
     is_shown = bool(debug & COMPILER_WORDS) or kernel_sources.wanted()
     trace = (lambda line: print(line, file=sys.stderr)) if "rules" in debug else None
-    shown: dict[str, str] = {}
-
-    def show(stage: str, text: str) -> None:
-        shown[stage] = text
-        if stage in debug:
-            print(f"-- {stage}\n{text}", file=sys.stderr)
+    stages: list[tuple[str, dict[str, str]]] = []  # each kernel's name, and the text of each stage
 
     kernels = [k for k in made.kernels if prod(k.sink.src[0].src[0].shape)]  # others have nothing to store
     schedules = _searched(device, [k.sink for k in kernels], target)
@@ -365,16 +364,24 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
             compile_kernels([k.sink for k in kernels], target, disk, config.current().compilers, schedules)
     launches = []
     for kernel in kernels:
-        with devices.toolchain():
-            if is_shown or not confined.limits():
-                code = compile_known(kernel.sink, target, disk, schedules, show if is_shown else None, trace)
-            else:
-                sink = kernel.sink
-                made_bytes = confined.run(
-                    lambda sink=sink: compile_known(sink, target, disk, schedules).to_bytes(),  # type: ignore[misc]
-                    f"compiling a kernel for {device}",
-                )
-                code = CodeObject.from_bytes(made_bytes)
+        shown: dict[str, str] = {}
+        try:
+            with devices.toolchain():
+                if is_shown or not confined.limits():
+                    code = compile_known(
+                        kernel.sink, target, disk, schedules, shown.__setitem__ if is_shown else None, trace
+                    )
+                else:
+                    sink = kernel.sink
+                    made_bytes = confined.run(
+                        lambda sink=sink: compile_known(sink, target, disk, schedules).to_bytes(),  # type: ignore[misc]
+                        f"compiling a kernel for {device}",
+                    )
+                    code = CodeObject.from_bytes(made_bytes)
+        except BaseException:
+            _print_stages(stages)  # of the kernels before the one that failed
+            raise
+        stages.append((code.name, shown))
         if kernel_sources.wanted():
             kernel_sources.keep(disk, code.image, code.entry, shown)
         launches.append(
@@ -399,7 +406,29 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     values = [
         Slot(v.kind, v.dtype, v.shape, v.size_bytes, memory.get(n, -1)) for n, v in enumerate(made.values)
     ]
-    return Plan(device, values, launches, made.results)
+    plan = Plan(device, values, launches, made.results)
+    _print_plan(plan, stages)
+    return plan
+
+
+def _print_plan(plan: Plan, stages: list[tuple[str, dict[str, str]]]) -> None:
+    """What HCQ_DEBUG asks for, in the order of the road: the schedule, then each kernel's stages."""
+    if "schedule" in config.current().debug:
+        _print(f"schedule on {plan.device}: {len(plan.launches)} kernels", str(plan))
+    _print_stages(stages)
+
+
+def _print_stages(stages: list[tuple[str, dict[str, str]]]) -> None:
+    """stages: each kernel's name with the text of each stage; none where nothing was compiled."""
+    debug = config.current().debug
+    for name, shown in stages:
+        for stage in ("passes", "ir", "code"):
+            if stage in debug and stage in shown:
+                _print(f"{stage} of {name}", shown[stage])
+
+
+def _print(title: str, text: str) -> None:
+    print(f"-- {title}\n{text}", file=sys.stderr)
 
 
 def _searched(device: str, sinks: Sequence[Node], target: Any) -> dict[str, str]:

@@ -38,7 +38,7 @@ def checkpoint(
 ) -> Any:
     """function(*args, **kwargs), whose inner values are computed again for the gradient instead of being kept.
 
-    use_reentrant, preserve_rng_state   may be given, and say nothing: random numbers are always the same
+    use_reentrant, preserve_rng_state   may be given, and have no effect: random numbers are always the same
     Returns                             what the function gives: a tensor, or a tuple or list with tensors
 
     A result of several tensors is computed again for each of them.

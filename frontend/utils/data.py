@@ -5,7 +5,7 @@ Out      `Dataset`, `TensorDataset`, `Subset`, `ConcatDataset`, `random_split`, 
 Changes  the random counter of the CPU, where samples are shuffled
 Next     ../../examples/digits.py
 
-Batches are made in the program's own thread: `num_workers` and `pin_memory` may be given and say nothing. PyTorch's
+Batches are made in the program's own thread: `num_workers` and `pin_memory` may be given, and have no effect. PyTorch's
 files of this package, `dataset`, `dataloader` and `sampler`, have these names, too.
 """
 

@@ -2,7 +2,7 @@
 
 In       this machine; objects that files hold
 Out      `CARRIED`
-Changes  which object `native_processor` links when the cache has none
+Changes  which object `native_processor` links when the installation has none
 Next     hcq/carried.py (what each part is), native_processor.py (who links it), docs/artefact.md
 """
 

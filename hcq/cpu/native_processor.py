@@ -2,23 +2,23 @@
 
 In       the machine
 Out      `native_processor(machine)`
-Changes  pages of code; the cache of files, where the compiled object is kept
-Next     processor.py (its text, and compiling it), device.py (who starts its threads)
+Changes  pages of code
+Next     processor.py (its text), tools/processor_objects.py (who makes the objects), device.py (who starts its threads)
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+from pathlib import Path
 
-from hcq import confined, native
-from hcq.cache import DiskCache
+from hcq import native
 from hcq.cpu import processor
 from hcq.cpu.link import link
-from hcq.errors import UsageError
+from hcq.errors import DriverError
 from hcq.port import LinuxPort
 
-KIND = "cpu-processor"  # of the cache's files
+FOLDER = Path(__file__).parent / "objects"
 MAX_OFFERED = 16
 _offered: dict[str, bytes] = {}
 
@@ -39,18 +39,8 @@ class NativeProcessor:
 
 @functools.cache
 def native_processor(machine: processor.Machine) -> NativeProcessor:
-    """One copy for all CPU devices of the process: they share the count of sleeping hosts.
-
-    The key is the IR text alone. The object is for a baseline processor, so the host's model does not matter, and any
-    LLVM makes a right object of the same text; asking which one is installed would mean loading it.
-    """
-    for image in (DiskCache().get(KIND, processor.ir_text(machine)), _offered.get(key_of(machine))):
-        if image is not None:
-            try:
-                return _linked(image, machine)
-            except (UsageError, KeyError):
-                pass  # an object of another version of ours: make it anew
-    return _linked(_made(machine), machine)
+    """One copy for all CPU devices of the process: they share the count of sleeping hosts."""
+    return _linked(image_of(machine), machine)
 
 
 def key_of(machine: processor.Machine) -> str:
@@ -59,23 +49,33 @@ def key_of(machine: processor.Machine) -> str:
 
 
 def image_of(machine: processor.Machine) -> bytes:
-    """The object itself, for a file that is to work where nothing can be compiled."""
-    return DiskCache().get(KIND, processor.ir_text(machine)) or _made(machine)
+    """The object that comes with this package, or one that a program's file holds.
+
+    Raises DriverError where there is none that was made from this very text.
+    """
+    key = key_of(machine)
+    path = object_path(machine)
+    if path.is_file():
+        return path.read_bytes()
+    if key in _offered:
+        return _offered[key]
+    raise DriverError(
+        f"open CPU device: {path} is missing. It is made by python tools/processor_objects.py, which needs llvmlite."
+    )
+
+
+def object_path(machine: processor.Machine) -> Path:
+    """Where the object lies. Its name holds its key: an object of another text is never found."""
+    return FOLDER / f"processor-{machine.name}-{key_of(machine)[:16]}.o"
 
 
 def offer(key: str, image: bytes) -> None:
-    """An object that a file holds, for a process whose cache has none. It does not get into the cache.
+    """An object that a file holds, for an installation that lacks its own.
 
     key  as of `key_of`: the object is looked at only where it was made from this very text
     """
     if len(_offered) < MAX_OFFERED:
         _offered.setdefault(key, image)
-
-
-def _made(machine: processor.Machine) -> bytes:
-    image: bytes = confined.run(lambda: processor.build(machine), "compiling the CPU device")
-    DiskCache().put(KIND, processor.ir_text(machine), image)
-    return image
 
 
 def _linked(image: bytes, machine: processor.Machine) -> NativeProcessor:

@@ -1,9 +1,9 @@
 """The command processor and its workers, as LLVM IR: what stands where a GPU's silicon would.
 
 In       the layouts of packets.py, whose offsets the IR reads ($Dispatch.entry is that field's byte offset)
-Out      `ir_text(machine)`; `build(machine)` makes the ELF object of it, once: the result is cached and needs no LLVM
+Out      `ir_text(machine)`, from which tools/processor_objects.py makes the ELF objects in objects/
 Changes  nothing
-Next     processor_groups.ll and processor_packets.ll (the IR itself), device.py (starts the threads), packets.py
+Next     processor_groups.ll, processor_packets.ll (the IR itself), native_processor.py (links the object), packets.py
 
 Threads: one command processor runs packets in order; workers help it with the groups of one dispatch at a time.
 Both spin for a few microseconds when there is nothing to do and then sleep on a futex. A ticket counts down from the
@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hcq.cpu import packets
-from hcq.errors import DriverError, UsageError
+from hcq.errors import UsageError
 
 
 class Machine(NamedTuple):
@@ -87,35 +87,6 @@ def ir_text(machine: Machine) -> str:
         return str(owner.length_words if field == "length_words" else owner.fields[field].byte_offset)
 
     return re.sub(r"\$(\w+)(?:\.(\w+))?", offset, text)
-
-
-def build(machine: Machine) -> bytes:
-    """Assemble the module with LLVM. Slow (LLVM loads); call it on a cache miss only."""
-    llvm = _llvm()
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    module = llvm.parse_assembly(ir_text(machine))
-    module.verify()
-    target = llvm.Target.from_triple(machine.triple)
-    tuned = target.create_target_machine(cpu=machine.cpu, opt=2, reloc="pic", codemodel="small")
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    builder = llvm.create_pass_builder(tuned, options)
-    builder.getModulePassManager().run(module, builder)
-    return bytes(tuned.emit_object(module))
-
-
-def _llvm() -> Any:
-    try:
-        import llvmlite.binding as llvm
-    except ModuleNotFoundError as problem:
-        if problem.name not in ("llvmlite", "llvmlite.binding"):
-            raise DriverError(
-                f"llvmlite cannot be imported: {problem}. Install what it asks for."
-            ) from problem
-        raise DriverError("the CPU device is compiled by llvmlite: pip install llvmlite") from problem
-    except (ImportError, OSError) as problem:  # a library that it needs, or memory for its own
-        raise DriverError(f"llvmlite is installed, and cannot be imported: {problem}") from problem
-    return llvm
 
 
 def _universal_calls(machine: Machine) -> str:

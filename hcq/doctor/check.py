@@ -28,6 +28,7 @@ CHECKS: dict[str, str] = {
     "timestamp": "does the device's clock rise, at the host's rate?",
     "peers": "can it read the memory of its neighbours?",
 }
+EXTRAS = {"llvmlite": "hcq[tensor]", "mpi4py": "hcq[mpi]"}  # packages that an extra of ours brings
 NEEDED = ("node", "permission", "driver", "open", "memory", "queue")  # without these nothing above can work
 
 
@@ -123,15 +124,21 @@ def answer(
     except ImportError as error:
         package = (error.name or "the package").partition(".")[0]
         text = f"{error}: this check needs {package}, which is not installed."
-        return Check(name, Status.FAILED, text, f"python -m pip install {package}")
+        return Check(name, Status.FAILED, text, _install(package))
     except (HcqError, OSError) as error:
         missing = _missing(error)
-        fix = f"python -m pip install {missing}" if missing else advise(name, error)
+        fix = _install(missing) if missing else advise(name, error)
         return Check(name, Status.FAILED, str(error), fix)
     except Exception as error:  # whatever it is, the other checks and devices are still worth looking at
         text = f"{type(error).__name__}: {error}. This is a defect of hcq."
         return Check(name, Status.FAILED, text, report)
     return Check(name, Status.OK, found.text, "", found.figures)
+
+
+def _install(package: str) -> str:
+    """The command that brings a package; one that an extra of ours names comes with the extra."""
+    wanted = EXTRAS.get(package)
+    return f"python -m pip install {package if wanted is None else repr(wanted)}"
 
 
 def _missing(error: BaseException | None) -> str:

@@ -6,7 +6,7 @@ Changes  functions of the C library, until `detach` or the process's end
 Next     patches.py (how), calls.py (what the functions return), supervisor/ (the way for whole programs)
 
 What a supervisor answers from outside is answered here from inside: open, stat, access, readlink, opendir, ioctl and
-their kin. Mapping, closing and duplicating descriptors is the kernel's own affair. Programs that it starts see the
+similar calls. Mapping, closing and duplicating descriptors is the kernel's own affair. Programs that it starts see the
 real system; a child of fork has GPUs of its own. Only code that calls the C library is reached.
 """
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-Array = Any  # NumPy's own annotations say nothing useful of arrays of unknown dtype
+Array = Any  # NumPy's own annotations do not describe arrays of unknown dtype
 Turn = Callable[[Array, Array, Array], Array]  # (what stands there, x, y) -> what then does, a thread each
 Run = Callable[
     [Array, Array, Array], Array

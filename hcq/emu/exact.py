@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-Array = Any  # NumPy's own annotations say nothing useful of arrays of unknown dtype
+Array = Any  # NumPy's own annotations do not describe arrays of unknown dtype
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:

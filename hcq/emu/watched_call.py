@@ -3,7 +3,7 @@
 In       an ioctl, what its argument points to, who answers it
 Out      the answer or the refusal, as it was
 Changes  nothing
-Next     hcq/kernel_observer.py (who is told), amd/kfd.py and nv/rm.py (who answer)
+Next     hcq/kernel_observer.py (the observers), amd/kfd.py and nv/rm.py (who answer)
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ class Linked:
         )
 
     def _has_alloca(self) -> bool:
-        """Of which a cubin says nothing; one that comes without its PTX has no memory for it."""
+        """Which a cubin does not describe; one that comes without its PTX has no memory for it."""
         return _ALLOCA.search(self.bundle.ptx) is not None
 
     def _code_first(self, plain: Layout, codes: list[str]) -> Layout:

@@ -139,7 +139,7 @@ class NvModel(Model):
         )  # "order": in older traces
         self.stamp_va = int(self.facts.get("stamp", 0))
         self._own_cells = (self.copy_fence_va, self.stamp_va, int(self.facts.get("lane_fence", 0)))
-        # how a foreign program's host sets its semaphores back nobody has seen: values say nothing
+        # how a foreign program's host sets its semaphores back nobody has seen: values prove nothing
         self.is_foreign = bool(self.facts.get("foreign"))
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:

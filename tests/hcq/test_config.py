@@ -49,7 +49,7 @@ def test_switches_are_read_as_words() -> None:
     [
         (
             {"HCQ_DEBUG": "push,snyc"},
-            "unknown word 'snyc'. Valid words: schedule, ir, code, passes, rules, push, sync, alloc",
+            "unknown word 'snyc'. Valid words: graph, schedule, ir, code, passes, rules, push, sync, alloc",
         ),
         ({"HCQ_DEBG": "push"}, "HCQ_DEBG is not a switch. The switches are HCQ_DEVICE, "),
         ({"HCQ_VALIDATE": "maybe"}, "unknown word. Valid words: 0, 1, off, on, no, yes"),

@@ -96,7 +96,7 @@ def test_a_program_under_ulimit_v_gets_an_error_and_goes_on(tmp_path: Path, room
     [
         (
             "raise ModuleNotFoundError(\"No module named 'llvmlite'\", name='llvmlite')",
-            "pip install llvmlite",
+            "not installed here: pip install 'hcq\\[tensor\\]'",
         ),
         (
             "raise ImportError('libstdc++.so.6: version not found')",
@@ -118,12 +118,7 @@ def test_why_llvm_cannot_be_imported_is_told_as_it_is(tmp_path: Path, library: s
     code = """
 import re, sys
 import hcq
-from hcq.cpu import processor
 from hcq.frontend.core import device
-try:
-    processor.build(processor.machine_named("x86_64"))
-except hcq.DriverError as error:
-    assert re.search(sys.argv[1], str(error)), error
 try:
     with device.toolchain():
         from hcq.compiler.assemble import llvm_cpu

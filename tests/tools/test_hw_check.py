@@ -507,10 +507,7 @@ def test_every_item_is_a_function_that_there_is():
 
 
 def test_the_kernels_are_made_from_the_sources_that_are_here():
-    with zipfile.ZipFile(kernels.ARCHIVE) as found:
-        assert found.read(kernels.SOURCES).decode() == kernels.digest(), (
-            "run python -m hcq.tools.hw.make_kernels"
-        )
+    assert kernels.made_from() == kernels.digest(), "run python -m hcq.tools.hw.make_kernels"
 
 
 def test_there_are_kernels_for_every_gpu_that_the_drivers_know():

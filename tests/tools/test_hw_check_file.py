@@ -56,7 +56,7 @@ def test_it_is_small_whole_and_the_same_each_time(carried: Path, tmp_path: Path)
         names = set(archive.namelist())
     assert {
         "__main__.py",
-        "hcq/tools/hw/kernels.zip",
+        "hcq/tools/hw/kernels.tar.xz",
         "hcq/nv/kernels/sm_90.cubin",
         "hcq/amd/device.py",
         "hcq/ir/__init__.py",

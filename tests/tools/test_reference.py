@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +51,33 @@ def test_the_modules_of_the_reference_are_all_there() -> None:
     for places in reference.SECTIONS.values():
         for place in places:
             assert place in reference.modules(place)
+
+
+def test_pages_of_the_documentation_link_to_each_other_in_the_site(tmp_path: Path) -> None:
+    pytest.importorskip("markdown2")
+    from hcq.tools import site_pages
+
+    (tmp_path / "docs" / "rules").mkdir(parents=True)
+    (tmp_path / "docs" / "trace.md").write_text(
+        "# Traces\n\n[rules](rules/README.md#a), [here](#b), [code](../hcq/x.py), [web](https://a.b/c.md)\n\n## Show\n"
+    )
+    (tmp_path / "docs" / "rules" / "README.md").write_text("# Rules\n\n[traces](../trace.md)\n")
+    for name in site_pages.BESIDE:
+        (tmp_path / name).write_text(f"# {name}\n")
+    found = {page.file: page for page in site_pages.pages(tmp_path)}
+    assert {*found} == {
+        "docs/trace.html", "docs/rules/index.html", "docs/contributing.html", "docs/changelog.html"
+    }  # fmt: skip
+    text = found["docs/trace.html"].text
+    assert '<a href="../docs/rules/index.html#a">rules</a>' in text
+    assert '<a href="#b">here</a>, code, <a href="https://a.b/c.md">web</a>' in text
+    assert '<a href="../../docs/trace.html">traces</a>' in found["docs/rules/index.html"].text
+    assert found["docs/trace.html"].headings == [("traces", "Traces"), ("show", "Show")]
+
+
+def test_what_templates_leave_blank_goes_and_drawings_stay() -> None:
+    reference = pytest.importorskip("hcq.tools.reference")
+    assert (
+        reference.packed("<p>\n    a\n\n</p>\n<pre>  x\n  y</pre>\n\n")
+        == "<p>\na\n</p>\n<pre>  x\n  y</pre>\n"
+    )

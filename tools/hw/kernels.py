@@ -1,7 +1,7 @@
 """Kernels of the hardware check: as machine code by name, and what each must give.
 
 In       the device
-Out      programs by name, out of kernels.zip; expected results as Python numbers
+Out      programs by name, out of kernels.tar.xz; expected results as Python numbers
 Changes  memory of the device, where the code is loaded
 Next     checks.py (who launches them), make_kernels.py (who makes the archive), kernels.cu and kernels.cl (the sources)
 
@@ -10,9 +10,10 @@ No compiler and no other package is needed to read them.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
-import zipfile
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 from hcq.doctor.check import Skip
 
 HERE = Path(__file__).parent
-ARCHIVE = HERE / "kernels.zip"
+ARCHIVE = HERE / "kernels.tar.xz"
 SOURCES = "sources"  # in the archive: the digest of what it was made from
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
 M32, MIX = 0xFFFFFFFF, 2654435761  # MIX: what the sources multiply an index by, for numbers without a pattern
@@ -30,12 +31,19 @@ def image(arch: str, part: str = "") -> bytes:
     """All kernels for one architecture, or a part: "mark1", "mark2", "shared". Raises Skip for what there is not."""
     name = f"{arch}.{part}" if part else arch
     try:
-        with zipfile.ZipFile(ARCHIVE) as archive:
-            return archive.read(name)
-    except (OSError, KeyError, zipfile.BadZipFile) as problem:
+        return _contents()[name]
+    except (OSError, KeyError, tarfile.TarError) as problem:  # CompressionError: this Python has no lzma
         raise Skip(
             f"no kernels for {arch} come with this version ({problem}): what needs none is checked"
         ) from None
+
+
+@functools.cache
+def _contents() -> dict[str, bytes]:
+    """The archive: architectures share most of their code, and packed together they take a fifth."""
+    with tarfile.open(ARCHIVE, "r:xz") as archive:
+        members = [(member.name, archive.extractfile(member)) for member in archive]
+        return {name: file.read() for name, file in members if file is not None}
 
 
 def machine_code(arch: str) -> bytes:
@@ -48,8 +56,12 @@ def machine_code(arch: str) -> bytes:
 
 def architectures() -> list[str]:
     """Those that kernels come for."""
-    with zipfile.ZipFile(ARCHIVE) as archive:
-        return [name for name in archive.namelist() if name != SOURCES and "." not in name]
+    return [name for name in _contents() if name != SOURCES and "." not in name]
+
+
+def made_from() -> str:
+    """The digest of the texts that the archive was made from."""
+    return _contents()[SOURCES].decode()
 
 
 def source(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Make kernels.zip: the kernels of the hardware check as machine code for every GPU it may run on.
+"""Make kernels.tar.xz: the kernels of the hardware check as machine code for every GPU it may run on.
 
 In       kernels.cu, mark.cu and shared.cu, kernels.cl and mark.cl; nvrtc, clang, llvmlite, lld
-Out      kernels.zip: ARCH for all kernels, ARCH.mark1, ARCH.mark2, NVIDIA's ARCH.shared; `sources`, their digest
+Out      kernels.tar.xz: ARCH for all kernels, ARCH.mark1, ARCH.mark2, NVIDIA's ARCH.shared; `sources`, their digest
 Changes  the archive
 Next     kernels.py (who reads it)
 
@@ -13,11 +13,12 @@ families of work-items where it does not know an architecture; the LLVM of llvml
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
-import zipfile
 from pathlib import Path
 
 from hcq.amd.chip import CHIPS
@@ -31,18 +32,24 @@ CODE_OBJECT_VERSION = 400  # the oldest that LLVM still writes, which ROCm 5 tak
 MARKS = {"mark1": 1, "mark2": 2}
 TRIPLE = "amdgcn-amd-amdhsa"
 TOOLS = ("clang", "ld.lld")
-FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # of zip files: the same sources make the same archive
 
 
 def main(argv: list[str]) -> int:
     """Write the archive."""
     clang, linker = (*argv, *TOOLS[len(argv) :])
     made = {**_of_nvidia(), **_of_amd(clang, linker), kernels.SOURCES: kernels.digest().encode()}
-    with zipfile.ZipFile(kernels.ARCHIVE, "w") as archive:
-        for name in sorted(made):
-            archive.writestr(zipfile.ZipInfo(name, FIRST_DAY), made[name], zipfile.ZIP_DEFLATED, 9)
+    pack(made)
     print(f"{kernels.ARCHIVE}: {len(made)} files, {kernels.ARCHIVE.stat().st_size} bytes")
     return 0
+
+
+def pack(made: dict[str, bytes]) -> None:
+    """Write the archive: what is alike beside each other. The same files make the same archive."""
+    with tarfile.open(kernels.ARCHIVE, "w:xz", preset=9) as archive:
+        for name in sorted(made, key=lambda name: (name.partition(".")[2], name)):
+            member = tarfile.TarInfo(name)
+            member.size = len(made[name])
+            archive.addfile(member, io.BytesIO(made[name]))
 
 
 def _of_nvidia() -> dict[str, bytes]:

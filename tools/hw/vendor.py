@@ -1,6 +1,6 @@
 """The vendor's figures: launches and copies through libcuda or HIP, measured as checks.py measures ours.
 
-In       the vendor's library, where it is installed; kernels of kernels.zip
+In       the vendor's library, where it is installed; kernels of kernels.tar.xz
 Out      figures under the names that checks.py gives its own
 Changes  makes a context in this process, which is a process of its own
 Next     checks.py (our figures), driver_api.py (how the library is called), watch.py (the same library, watched)

@@ -1,4 +1,4 @@
-"""Products of complex tensors: matmul and its kin, einsum, convolutions.
+"""Products of complex tensors: matmul and related products, einsum, convolutions.
 
 In       tensors of which one at least is complex
 Out      lazy complex tensors

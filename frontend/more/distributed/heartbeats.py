@@ -5,7 +5,7 @@ Out      a thread that sends this rank's row a few times a second to one living 
 Changes  the rows of ranks elsewhere in this machine's table, and when they were last heard of
 Next     rollcall.py (the rows), meeting.py (who starts it), docs/distributed.md (what the network must let through)
 
-MPI says nothing of who is late, and its messages may wait for ever on a link that is cut. Datagrams wait for nobody.
+MPI does not report who is late, and its messages may wait for ever on a link that is cut. Datagrams wait for nobody.
 Each carries a word that rank 0 drew for the job; others are ignored. Every rank listens, and what it hears it writes
 into the table that its whole machine reads, so one living rank for each machine is enough.
 """

@@ -192,7 +192,7 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> T
     return _window("kaiser", M, sym, options, arc)
 
 
-# -- torch.hann_window and its kin: periodic unless said otherwise --------------------------------------------------
+# -- torch.hann_window and the other windows: periodic unless said otherwise ---------------------------------------
 
 
 def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Language models: Llama's and GPT-2's architectures and their kin, from files, writing text.
+"""Language models: Llama's and GPT-2's architectures and related ones, from files, writing text.
 
 In       a GGUF file, or a folder with config.json and safetensors
 Out      `open_model`: a model and its tokenizer; sessions that read and write tokens

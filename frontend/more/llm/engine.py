@@ -42,7 +42,7 @@ class Failed(Exception):
 
 
 class Job:
-    """One answer that is written. ending: as in `Written`, once it has ended; which: its number among its kin."""
+    """One answer that is written. ending: as in `Written`, once it has ended; which: its number among them."""
 
     def __init__(self, asked: Asked, which: int, sampler: Sampler):
         self.asked, self.which, self.sampler = asked, which, sampler

@@ -19,7 +19,7 @@ from hcq.frontend.core.errors import UsageError
 
 
 class Facts:
-    """What a file says. `plain` of each call is what holds where it says nothing; without it, it has to say something.
+    """What a file says. `plain` of each call is what holds where it does not say; without it, it has to say something.
 
     >>> Facts({"heads": 4}, "config.json").whole("heads")
     4

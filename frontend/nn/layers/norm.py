@@ -179,7 +179,7 @@ class BatchNorm3d(BatchNorm):
 class SyncBatchNorm(BatchNorm):
     """BatchNorm over a whole batch, wherever it is: a batch that is split over this machine's devices is one batch.
 
-    process_group   may be given and says nothing
+    process_group   may be given, and has no effect
     Raises          UsageError in training, where several processes train (hcq.distributed): each has a batch of its own
 
     >>> net = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(3), nn.ReLU()))

@@ -1,7 +1,7 @@
 """Padding modules: what stands around the last axes.
 
 In       how much on each side, the last axis first, then tensors
-Out      `ZeroPad1d` to `ZeroPad3d` and their kin: constant, reflect, replicate, circular
+Out      `ZeroPad1d` to `ZeroPad3d` and the other paddings: constant, reflect, replicate, circular
 Changes  nothing
 Next     ops/movement.py (pad)
 """

@@ -60,7 +60,7 @@ class _MaxPool(_Pool):
         self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
     def forward(self, x: Tensor) -> Any:
-        """(..., sizes) -> (..., smaller sizes), as in Tensor.max_pool1d and its kin."""
+        """(..., sizes) -> (..., smaller sizes), as in Tensor.max_pool1d to max_pool3d."""
         pool = getattr(x, f"max_pool{self.rank}d")
         return pool(
             self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
@@ -212,7 +212,7 @@ class AvgPool2d(_Pool):
         self.divisor_override = divisor_override
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., sizes) -> (..., smaller sizes), as in Tensor.avg_pool2d and its kin."""
+        """(..., sizes) -> (..., smaller sizes), as in Tensor.avg_pool1d to avg_pool3d."""
         return getattr(x, f"avg_pool{self.rank}d")(
             self.kernel_size,
             self.stride,

@@ -1,7 +1,7 @@
 """Shapes: modules that rearrange, join, cut apart or resize, and have no parameters.
 
 In       tensors
-Out      `Flatten`, `Unflatten`, `PixelShuffle`, `PixelUnshuffle`, `ChannelShuffle`, `Upsample` and its kin, `Unfold`,
+Out      `Flatten`, `Unflatten`, `PixelShuffle`, `PixelUnshuffle`, `ChannelShuffle`, `Upsample`, ..., `Unfold`,
          `Fold`
 Changes  nothing
 Next     ops/rearranging.py

@@ -1,4 +1,4 @@
-"""Adam and its kin: running means of gradients and of their squares, corrected for their start at zero.
+"""Adam and its variants: running means of gradients and of their squares, corrected for their start at zero.
 
 In       parameters and their gradients
 Out      `Adam`, `AdamW`, `Adamax`, `NAdam`, `RAdam`, `LAMB`, `Lion`

@@ -1,7 +1,7 @@
 """Tools around modules and training, under PyTorch's names.
 
 In       modules, parameters with gradients, sequences
-Out      clip_grad_norm_ and its kin, weight_norm and spectral_norm, layers fused with batch norms, `parametrize`,
+Out      clip_grad_norm_, ..., weight_norm and spectral_norm, layers fused with batch norms, `parametrize`,
          `parametrizations`, `prune`, `rnn`, `stateless`
 Changes  gradients, and what modules are made of
 Next     clip.py, normed.py, fusion.py, parametrize.py, prune.py, rnn.py

@@ -30,7 +30,7 @@ def clip_grad_norm_(
     """Scale all gradients together so that the norm of all their elements is at most `max_norm`.
 
     error_if_nonfinite   read the norm now, and raise UsageError if it is infinite or NaN
-    foreach              may be given, and says nothing
+    foreach              may be given, and has no effect
     Returns              the norm before, a lazy tensor of shape ()
     Raises               UsageError when no parameter has a gradient
 

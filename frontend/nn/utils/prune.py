@@ -1,7 +1,7 @@
 """Pruning: elements or slices of a parameter that are held at zero by a mask.
 
 In       a module, the name of its parameter, how much of it to prune
-Out      l1_unstructured and its kin: the module, with weight_orig, which is trained, and weight_mask; `remove`
+Out      l1_unstructured and the others: the module, with weight_orig, which is trained, and weight_mask; `remove`
 Changes  the module; what is pruned is decided at once, from values
 Next     computed.py (the hook)
 

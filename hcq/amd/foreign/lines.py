@@ -51,7 +51,7 @@ def _rows(image: bytes) -> list[Row]:
                     name = "" if state.end_sequence else _file(program, state.file, root)
                     found.append((state.address, name, 0 if state.end_sequence else state.line))
     except (ELFError, ValueError, KeyError, IndexError, AttributeError, AssertionError):
-        return []  # debug information that makes no sense says nothing
+        return []  # debug information that makes no sense is left out
     # where one sequence ends and the next begins, the beginning counts
     return sorted(found, key=lambda row: (row[0], row[2] != 0))
 

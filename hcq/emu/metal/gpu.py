@@ -1,4 +1,4 @@
-"""The GPU behind all of Metal's objects: its figures, what is allocated, and who is told of changes.
+"""The GPU behind all of Metal's objects: its figures, what is allocated, and who is notified of changes.
 
 In       a Spec
 Out      Gpu, which every object of a device has

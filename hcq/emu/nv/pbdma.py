@@ -39,7 +39,7 @@ class Pbdma:
     """The front end of one channel.
 
     make_engine   what gives a channel its own engine of a class
-    watch         who is told of entries, if anybody is
+    watch         who is notified of entries, or nobody
     get           the entry that is fetched next
     finished      all before this one are done but for what engines do on their own
     """

@@ -90,7 +90,7 @@ class UvmFile(NvFile):
         self.channels: dict[tuple[int, int], ChannelObject] = {}  # by client and handle, until unregistered
 
     def argument_bytes(self, request: int) -> int:
-        """The numbers say nothing of sizes."""
+        """The numbers do not tell sizes."""
         return self.rm.abi.of(ANSWERS[request][0]).size_bytes if request in ANSWERS else 0
 
     def answer(self, request: int, argument: bytearray, process: Process) -> int:

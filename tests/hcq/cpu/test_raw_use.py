@@ -362,9 +362,7 @@ def test_thread_local_data_and_constructors_are_refused(
             cpu.load(compile_c(source, *flags), "k")
 
 
-def test_raw_use_imports_neither_numpy_nor_llvm_once_the_processor_is_cached(
-    cpu: CpuDevice, llvm_object: bytes, tmp_path: object
-) -> None:
+def test_raw_use_imports_neither_numpy_nor_llvm(cpu: CpuDevice, llvm_object: bytes, tmp_path: object) -> None:
     path = f"{tmp_path}/kernel.o"
     with open(path, "wb") as file:
         file.write(llvm_object)

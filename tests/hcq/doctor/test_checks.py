@@ -197,7 +197,7 @@ def test_a_missing_package_is_named(host: FakeHost, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("hcq.doctor.examine.open_device", no_llvm)
     (run,) = examine(host, "CPU").runs
     assert run.checks[3].status == Status.FAILED
-    assert run.checks[3].fix == "python -m pip install llvmlite"
+    assert run.checks[3].fix == "python -m pip install 'hcq[tensor]'"
 
 
 def test_the_fix_for_an_errno_depends_on_where_we_are(host: FakeHost) -> None:

@@ -6,7 +6,7 @@ Changes  memory, through spaces.py
 Next     atomic_ops.py, spaces.py, bulk_ops.py (cp with .bulk)
 Source   PTX ISA, "ld", "st", "cp.async", "membar/fence"
 
-One instruction runs to its end for all threads before the next begins, so caches, orders and scopes say nothing new:
+One instruction runs to its end for all threads before the next begins, so caches, orders and scopes change nothing:
 they are claimed and change nothing. Of several threads that store to one address, the one with the highest number wins.
 """
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 # A NumPy array: one value per thread, or a single one that all threads share. Its dtype is known only when an
-# instruction has been decoded, and NumPy's own annotations say nothing useful of arrays of unknown dtype.
+# instruction has been decoded, and NumPy's own annotations do not describe arrays of unknown dtype.
 Lanes = Any
 Scalar = Any  # a NumPy scalar type such as np.uint32
 
