@@ -22,7 +22,9 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.base import Methods
 from hcq.frontend.ops.late import Unknown, groups
+from hcq.frontend.ops.table import METHODS
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
@@ -141,7 +143,7 @@ def named(name: str) -> Any:
         return globals()[name]
     if name in ELSEWHERE:
         return getattr(importlib.import_module(f"hcq.frontend.{ELSEWHERE[name]}"), name)
-    if name in ALIASES or name in names():
+    if name in ALIASES or _is_function(name):
         return function_of(ALIASES.get(name, name))
     raise Unknown(sys.modules["hcq"], name, "module 'hcq' has no attribute or function")
 
@@ -157,6 +159,19 @@ def names() -> tuple[str, ...]:
     found = {name for group in groups(Tensor) for name in vars(group) if not name.startswith("_")}
     callables = [name for name in found if not isinstance(inspect.getattr_static(Tensor, name), property)]
     return tuple(sorted([*(name for name in callables if name not in DTYPES), *OF_TENSOR]))
+
+
+def _is_function(name: str) -> bool:
+    """Whether a method is in `names`; groups that do not have it are not imported for that."""
+    if name in OF_TENSOR:
+        return True
+    if name.startswith("_") or name in DTYPES:
+        return False
+    if name in METHODS:
+        getattr(Tensor, name)
+    elif not any(name in vars(base) for base in Tensor.__mro__ if Methods in base.__bases__):
+        return False
+    return not isinstance(inspect.getattr_static(Tensor, name), property)
 
 
 def _reduction(size_average: bool | None, reduce: bool | None) -> str:

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hcq.checks import is_whole, shown
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import NotReal, UsageError
-from hcq.frontend.ops.forwarded import parameters as forwarded
 from hcq.frontend.ops.meeting import in_complex
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType
@@ -141,16 +140,23 @@ def check_methods(cls: type, besides: str = "", meeting: frozenset[str] = frozen
     for base in cls.__mro__:
         if not base.__module__.startswith("hcq.") or "_is_checked" in base.__dict__:
             continue
-        for name, member in list(vars(base).items()):
-            if name.startswith("_") and name != besides:
-                continue
-            wrap = type(member) if isinstance(member, (classmethod, staticmethod)) else _itself
-            inner = member.__func__ if wrap is not _itself else member
-            if isinstance(inner, FunctionType) and (
-                name in meeting or any(_is_declared(text) for text in inner.__annotations__.values())
-            ):
-                setattr(base, name, wrap(_at_first_call(base, name, inner, wrap, name in meeting)))
+        for name, member in checked_members(base, base, besides, meeting):
+            if member is not base.__dict__[name]:
+                setattr(base, name, member)
         base._is_checked = True  # type: ignore[attr-defined]
+
+
+def checked_members(
+    owner: type, group: type, besides: str = "", meeting: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, Any]]:
+    """What a class defines, for `owner` to have: its public methods check their arguments, the rest is as it is."""
+    for name, member in list(vars(group).items()):
+        wrap = type(member) if isinstance(member, (classmethod, staticmethod)) else _itself
+        inner = member.__func__ if wrap is not _itself else member
+        if (not name.startswith("_") or name == besides) and isinstance(inner, FunctionType):
+            if name in meeting or any(_is_declared(text) for text in inner.__annotations__.values()):
+                member = wrap(_at_first_call(owner, name, inner, wrap, name in meeting))
+        yield name, member
 
 
 def _itself(function: F) -> F:
@@ -218,7 +224,7 @@ def checked(function: F, call: str = "", takes_complex: bool = False) -> F:
             lines.append(f"    if {guard}{name}.device != self.device: self._same_device({call!r}, {name})")
     if not lines and not takes_complex:
         return function
-    heads, passes, defaults = forwarded(function)
+    heads, passes, defaults = _forwarded(function)
     names |= defaults
     source = [
         f"def _checked({', '.join(heads)}):",
@@ -235,6 +241,34 @@ def checked(function: F, call: str = "", takes_complex: bool = False) -> F:
     exec(compile("\n".join(source), file, "exec"), names)
     made: Any = functools.wraps(function)(names["_checked"])
     return made  # type: ignore[no-any-return]
+
+
+def _forwarded(function: Callable[..., Any]) -> tuple[list[str], list[str], dict[str, Any]]:
+    """How its parameters are declared, how they are passed on, and its defaults by the names in the declarations."""
+    import inspect
+
+    heads: list[str] = []
+    passes: list[str] = []
+    defaults: dict[str, Any] = {}
+    has_star = False
+    for parameter in inspect.signature(function).parameters.values():
+        name = parameter.name
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            star = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            has_star = True
+            heads.append(star + name)
+            passes.append(star + name)
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
+            heads.append("*")
+            has_star = True
+        default = ""
+        if parameter.default is not parameter.empty:
+            defaults[f"_default_{name}"] = parameter.default
+            default = f"=_default_{name}"
+        heads.append(name + default)
+        passes.append(f"{name}={name}" if parameter.kind is parameter.KEYWORD_ONLY else name)
+    return heads, passes, defaults
 
 
 def listed(call: str, name: str, values: Any) -> list[Any]:

@@ -8,12 +8,12 @@ Next     elementwise.py (where dtypes meet), ir/dtype.py (the formats), docs/sem
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import expanded, iota, reduced, reshaped
 from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.table import above
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, binary
 from hcq.ir.op import Op
@@ -94,7 +94,7 @@ class Conversion(Methods):
         """
         if isinstance(dtype, DType):
             return self.cast(dtype)
-        functions_older: Any = import_module("hcq.frontend.functions_older")
+        functions_older = above("older")
         if dtype is None:
             return functions_older.name_of(self)
         found: Any = functions_older.constructor_of(dtype)

@@ -8,17 +8,17 @@ Next     more/linalg/ (the functions, loaded when one is first called), ../funct
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.table import above
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 def _linalg(name: str) -> Any:
-    return getattr(importlib.import_module("hcq.frontend.functions_linalg"), name)
+    return getattr(above("linalg"), name)
 
 
 class Factoring(Methods):

@@ -1,9 +1,9 @@
-"""Late: groups of methods that are imported when a program first asks for a method that the other groups lack.
+"""Late: methods that are imported when a program first asks for one of them.
 
 In       a name that Tensor does not have yet
-Out      `Late`, a base of Tensor that gets these groups as bases of its own; `groups`, all that Tensor is made of
-Changes  the bases of Late, one group after the other until one has the name
-Next     tensor.py (the groups that every program has), ./ (the groups), functions.py (who asks for all names)
+Out      `Late`, a base of Tensor that gets the methods of the one group that has the name; `groups`, all there are
+Changes  Late: it gets the methods, each once
+Next     table.py (which group has a name), ../tensor.py (the groups that every program has), ../functions.py
 
 A type checker sees a class that has all of them.
 """
@@ -14,38 +14,17 @@ import importlib
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.ops.arguments import check_methods
+from hcq.frontend.ops.arguments import checked_members
 from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.forwarded import Forwarded
 from hcq.frontend.ops.meeting import BOTH
+from hcq.frontend.ops.table import GROUPS, METHODS
 
-# file of ./ -> its group: those that are asked for most, first
-LATE = {
-    "ordering": "Ordering",
-    "initial": "Initial",
-    "shapes": "Shapes",
-    "parts": "Parts",
-    "pooling": "Pooling",
-    "statistics": "Statistics",
-    "gates": "Gates",
-    "signs": "Signs",
-    "angles": "Angles",
-    "logarithms": "Logarithms",
-    "scattering": "Scattering",
-    "matrices": "Matrices",
-    "factoring": "Factoring",
-    "bits": "Bits",
-    "counting": "Counting",
-    "margins": "Margins",
-    "rearranging": "Rearranging",
-    "special_values": "SpecialValues",
-    "synonyms": "Synonyms",
-    "strided": "Strided",
-    "drawing": "Drawing",
-    "asking": "Asking",
-    "history": "History",
-}
+_IS_NO_METHOD = frozenset(
+    {"__module__", "__qualname__", "__doc__", "__slots__", "__firstlineno__", "__static_attributes__"}
+)
 _lock = RLock()
-_waiting = dict(LATE)
+_groups: dict[str, type] = {}  # those that were asked for, by their place
 
 if TYPE_CHECKING:
     from hcq.frontend.ops.angles import Angles
@@ -84,31 +63,35 @@ if TYPE_CHECKING:
 else:
 
     class Growing(type):
-        """The class of a class with late groups: what it lacks is looked for in those that are not imported yet."""
+        """The class of a class with late methods: what it lacks is imported, if the table has it."""
 
         def __getattr__(cls, name):
-            if name.startswith("__") or not _find(cls, name):
+            place = METHODS.get(name)
+            if place is None:
                 raise _unknown(cls, name)
+            group(place)
             return getattr(cls, name)
 
         def __dir__(cls):
-            groups()
-            return super().__dir__()
+            return sorted({*super().__dir__(), *METHODS})
 
     class Late(Methods, metaclass=Growing):
-        """The groups that are imported by now."""
+        """The methods that were asked for by now."""
 
         __slots__ = ()
 
         def __getattr__(self, name):
-            kind = type(self)
-            if name.startswith("__") or not _find(kind, name):
-                raise _unknown(kind, name)
-            return object.__getattribute__(self, name)
+            place = METHODS.get(name)
+            if place is not None:
+                group(place)
+            elif not any(name in base.__dict__ for base in type(self).__mro__):
+                raise _unknown(type(self), name)
+            return object.__getattribute__(
+                self, name
+            )  # a property that raises AttributeError raises it again
 
         def __dir__(self):
-            groups()
-            return super().__dir__()
+            return sorted({*super().__dir__(), *METHODS})
 
 
 class Unknown(AttributeError):
@@ -130,22 +113,30 @@ def _unknown(kind: type, name: str) -> Unknown:
     return Unknown(kind, name, f"a {kind.__name__} has no method or attribute")
 
 
-def groups(kind: type = Late) -> tuple[type, ...]:
-    """The groups that a class such as Tensor is made of, with every late one, imported by now."""
-    _find(Late, "")
-    return tuple(base for base in kind.__mro__ if base is not Late and Methods in base.__bases__)
-
-
-def _find(kind: type, name: str) -> bool:
-    """Import late groups until one has the name. False when none has."""
-    while not any(name in base.__dict__ for base in kind.__mro__):
+def group(place: str) -> type:
+    """The group at a place of the table. Late has its methods from then on."""
+    found = _groups.get(place)
+    if found is None:
+        file, _, name = place.partition(":")
+        found = getattr(importlib.import_module(file), name)
         with _lock:
-            if not _waiting:
-                return False
-            file = next(iter(_waiting))
-            group = getattr(importlib.import_module(f"hcq.frontend.ops.{file}"), _waiting[file])
-            check_methods(group, meeting=BOTH)
-            *others, base = Late.__bases__
-            Late.__bases__ = (*others, group, base)
-            del _waiting[file]
-    return True
+            if place not in _groups:
+                _hand_over(found)
+                _groups[place] = found
+    return found
+
+
+def groups(kind: type = Late) -> tuple[type, ...]:
+    """The groups whose methods a class such as Tensor has, with every late one, imported by now."""
+    own = [base for base in kind.__mro__ if base is not Late and Methods in base.__bases__]
+    return (*own, *map(group, GROUPS))
+
+
+def _hand_over(found: type) -> None:
+    """Late gets the methods of a group, each ready to be called: another thread may ask meanwhile."""
+    for name, member in checked_members(Late, found, meeting=BOTH):
+        if name in _IS_NO_METHOD:
+            continue
+        if isinstance(member, Forwarded):
+            member.__set_name__(Late, name)
+        setattr(Late, name, member)

@@ -11,10 +11,10 @@ Methods pay nothing for that. Those named here catch it, and come here.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from hcq.errors import UsageError
+from hcq.frontend.ops.table import above
 
 # methods whose first tensor may be real while another, a number or a dtype is complex
 BOTH = frozenset(
@@ -28,8 +28,8 @@ _NO_ORDER = frozenset({"<", "<=", "maximum", "minimum"})
 
 
 def complex_class() -> Any:
-    """The class of complex tensors, imported when first asked for, by name: it is made of what may ask."""
-    return importlib.import_module("hcq.frontend.more.complex.tensor").Complex
+    """The class of complex tensors, imported when first asked for."""
+    return above("complex").Complex
 
 
 def in_complex(call: str, first: Any, *args: Any, reverse: bool = False, **kwargs: Any) -> Any:

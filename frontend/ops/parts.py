@@ -8,21 +8,17 @@ Next     more/complex/ (complex tensors, for which these methods do more), more/
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.ops.base import Methods
 from hcq.frontend.ops.meeting import complex_class
+from hcq.frontend.ops.table import above
 from hcq.ir.dtype import DType, dtypes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-SHORT_TIME = (
-    "hcq.frontend.more.fourier.short_time"  # by name, for it is made of what Tensor becomes with this group
-)
 
 
 class Parts(Methods):
@@ -208,7 +204,7 @@ class Parts(Methods):
         >>> hcq.stft(Tensor.ones(8), 4, center=False, return_complex=True).shape
         (3, 5)
         """
-        return importlib.import_module(SHORT_TIME).stft(
+        return above("short_time").stft(
             self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex,
             align_to_window,
         )  # fmt: skip
@@ -235,7 +231,7 @@ class Parts(Methods):
         >>> print(spectra.istft(4, window=hcq.hann_window(4)))
         tensor([1., 2., 3., 4., 5., 6., 7., 8.])
         """
-        return importlib.import_module(SHORT_TIME).istft(
+        return above("short_time").istft(
             self, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
         )
 

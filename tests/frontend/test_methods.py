@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import hcq.frontend
 from hcq.frontend.core.base import Core
-from hcq.frontend.ops import base, late
+from hcq.frontend.ops import base, late, table
 from hcq.frontend.ops.base import Methods
 from hcq.frontend.tensor import Tensor
 
@@ -36,6 +37,45 @@ def test_no_group_imports_another():
 def test_every_class_of_methods_in_the_folder_is_a_group_of_tensor_and_the_only_one_of_its_file():
     found = [path for path in FOLDER.glob("*.py") if "(Methods):" in path.read_text()]
     assert sorted(found) == sorted(FILES)
+
+
+def test_the_table_of_late_methods_is_what_the_groups_hold():
+    for place, names in table.GROUPS.items():
+        group = late.group(place)
+        held = [name for name in vars(group) if name.strip("_") in names.split() or not name.startswith("__")]
+        assert sorted(set(held) - {"_is_checked"}) == sorted(names.split()), place
+        assert all(name in vars(late.Late) for name in names.split()), place
+    assert sum(len(names.split()) for names in table.GROUPS.values()) == len(table.METHODS)
+
+
+def test_late_methods_are_found_by_many_threads_at_once():
+    program = """
+import threading, hcq
+from hcq.frontend.ops import table
+x, failed, start = hcq.Tensor([1.0]), [], threading.Barrier(8)
+def ask(names):
+    start.wait()
+    for name in names:
+        if not hasattr(hcq.Tensor, name):
+            failed.append(name)
+names = list(table.METHODS)
+threads = [threading.Thread(target=ask, args=(names[k::2] if k % 2 else names[::-1],)) for k in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not failed, failed
+assert hcq.Tensor.__bases__[-1].__bases__ == (hcq.frontend.ops.base.Methods,)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_forwarded_method_says_by_its_own_name_which_argument_is_missing():
+    x = Tensor([1.0])
+    with pytest.raises(TypeError, match=r"^add_\(\) missing 1 required positional argument: 'other'$"):
+        x.add_()
+    with pytest.raises(TypeError, match=r"^subtract\(\) .*unexpected.*'oter'"):
+        x.subtract(oter=x)
+    assert list(inspect.signature(Tensor.add_).parameters)[:2] == ["self", "other"]
 
 
 def test_no_two_groups_define_one_name():
@@ -69,15 +109,16 @@ def test_tensors_join_as_a_method():
 def test_a_late_group_is_imported_when_one_of_its_methods_is_asked_for():
     program = """
 import sys, hcq
-def loaded(): return [file for file in late.LATE if f"hcq.frontend.ops.{file}" in sys.modules]
-from hcq.frontend.ops import late
+from hcq.frontend.ops import table
+def loaded(): return {place.partition(":")[0].rpartition(".")[2] for place in table.GROUPS} & {
+    name.rpartition(".")[2] for name in sys.modules if name.startswith("hcq.frontend.ops.")}
 x = hcq.Tensor([3.0, 1.0, 2.0])
-assert loaded() == []
+assert loaded() == set()
 assert x.sort().values.tolist() == [1.0, 2.0, 3.0]
-assert loaded() == ["ordering"]
+assert loaded() == {"ordering"}
 assert hcq.Tensor.hypot(x, x * 0).tolist() == [3.0, 1.0, 2.0]
-assert loaded()[-1] == "angles" and "margins" not in loaded()
-assert "cdist" in dir(x) and loaded() == list(late.LATE)
+assert loaded() == {"ordering", "angles"}
+assert "cdist" in dir(x) and "cdist" in dir(hcq.Tensor) and len(loaded()) == 2
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
