@@ -3,7 +3,7 @@
 In       a class whose annotations name its fields, in the order in which they are given
 Out      the same class as a frozen dataclass, for programs and for type checkers
 Changes  the class; `dataclasses` is imported when it is asked for the fields
-Next     command.py, config.py, backends.py (who declares records)
+Next     command.py, config.py, backend.py (who declares records)
 
 The module `dataclasses` imports `inspect`, `ast` and `tokenize`, and compiles half a dozen functions for each class:
 together a fifth of what `import hcq` may cost. A record compiles one.

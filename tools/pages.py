@@ -4,7 +4,7 @@ In       the generators listed in GENERATORS; the pages as they are now
 Out      docs/, only files whose text differs
 Changes  those files; pages in a generator's folder that it does not make are removed
 Next     packet_pages.py, rule_pages.py, module_pages.py, onnx_page.py, ptx_page.py, stub_pages.py,
-         stub_names.py (the generators)
+         stub_names.py, upward_page.py (the generators)
 
     python tools/pages.py            write the pages
     python tools/pages.py --check    write nothing; say which pages are old, and exit with 1
@@ -21,7 +21,16 @@ from typing import NamedTuple
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from hcq.tools import module_pages, onnx_page, packet_pages, ptx_page, rule_pages, stub_names, stub_pages
+from hcq.tools import (
+    module_pages,
+    onnx_page,
+    packet_pages,
+    ptx_page,
+    rule_pages,
+    stub_names,
+    stub_pages,
+    upward_page,
+)
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -45,6 +54,7 @@ GENERATORS = (
     Generator(ptx_page.pages),
     Generator(stub_pages.pages),
     Generator(stub_names.pages),
+    Generator(upward_page.pages),
 )
 
 

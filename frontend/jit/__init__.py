@@ -8,10 +8,25 @@ Next     function.py (which call is replayed), capture.py (what a call does), re
          references.py (who holds a tensor), pytree.py (nested containers), scripting.py (what PyTorch's torch.jit has)
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hcq.frontend.jit import scripting
 from hcq.frontend.jit.function import Jit as Jit
 from hcq.frontend.jit.function import jit as jit
-from hcq.frontend.jit.saving import save_program as save_program
+
+if TYPE_CHECKING:
+    from hcq.frontend.jit.saving import save_program as save_program
 
 for _name in scripting.__all__:  # jit.script, jit.is_scripting: PyTorch's module of this name
     setattr(jit, _name, getattr(scripting, _name))
+
+
+def __getattr__(name: str) -> Any:
+    """`save_program`, imported when it is asked for: few programs write recordings."""
+    if name != "save_program":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = import_module("hcq.frontend.jit.saving").save_program
+    return globals()[name]

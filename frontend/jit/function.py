@@ -37,7 +37,6 @@ from hcq.frontend.jit.capture import capture, settle
 from hcq.frontend.jit.closure import Closure
 from hcq.frontend.jit.contents import Contents
 from hcq.frontend.jit.cut import has_cut, of_cuts, taken_apart
-from hcq.frontend.jit.group_replay import GroupRecording
 from hcq.frontend.jit.record import CallRecord
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.run.realize import realize, storage_of
@@ -375,6 +374,8 @@ def _kind_of(seen: CallRecord) -> type[Recording]:
     if not devices.is_group(seen.device or ""):
         return Recording
     if seen.is_of_group:
+        from hcq.frontend.jit.group_replay import GroupRecording  # what most programs have no use for
+
         return GroupRecording
     from hcq.frontend.jit.mixed_replay import MixedRecording
 

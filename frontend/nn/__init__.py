@@ -45,134 +45,34 @@ from hcq.frontend.nn.layers.activation import (
     Tanhshrink,
     Threshold,
 )
-from hcq.frontend.nn.layers.attention import MultiheadAttention
-from hcq.frontend.nn.layers.cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
-from hcq.frontend.nn.layers.convolution import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from hcq.frontend.nn.layers.distance import CosineSimilarity, PairwiseDistance
-from hcq.frontend.nn.layers.dropout import (
-    AlphaDropout,
-    Dropout,
-    Dropout1d,
-    Dropout2d,
-    Dropout3d,
-    FeatureAlphaDropout,
-)
-from hcq.frontend.nn.layers.embedding import Embedding, EmbeddingBag
 from hcq.frontend.nn.layers.linear import Bilinear, Identity, Linear
-from hcq.frontend.nn.layers.norm import (
-    BatchNorm,
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    CrossMapLRN2d,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
-    LocalResponseNorm,
-    RMSNorm,
-    SyncBatchNorm,
-)
-from hcq.frontend.nn.layers.padding import (
-    CircularPad1d,
-    CircularPad2d,
-    CircularPad3d,
-    ConstantPad1d,
-    ConstantPad2d,
-    ConstantPad3d,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReflectionPad3d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ReplicationPad3d,
-    ZeroPad1d,
-    ZeroPad2d,
-    ZeroPad3d,
-)
-from hcq.frontend.nn.layers.pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveAvgPool3d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
-    AdaptiveMaxPool3d,
-    AvgPool1d,
-    AvgPool2d,
-    AvgPool3d,
-    FractionalMaxPool2d,
-    FractionalMaxPool3d,
-    LPPool1d,
-    LPPool2d,
-    LPPool3d,
-    MaxPool1d,
-    MaxPool2d,
-    MaxPool3d,
-    MaxUnpool1d,
-    MaxUnpool2d,
-    MaxUnpool3d,
-)
-from hcq.frontend.nn.layers.recurrent import GRU, LSTM, RNN, RNNBase
-from hcq.frontend.nn.layers.shapes import (
-    ChannelShuffle,
-    Flatten,
-    Fold,
-    PixelShuffle,
-    PixelUnshuffle,
-    Unflatten,
-    Unfold,
-    Upsample,
-    UpsamplingBilinear2d,
-    UpsamplingNearest2d,
-)
-from hcq.frontend.nn.layers.transformer import (
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
-from hcq.frontend.nn.losses import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CosineEmbeddingLoss,
-    CrossEntropyLoss,
-    CTCLoss,
-    GaussianNLLLoss,
-    HingeEmbeddingLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    LinearCrossEntropyLoss,
-    MarginRankingLoss,
-    MSELoss,
-    MultiLabelMarginLoss,
-    MultiLabelSoftMarginLoss,
-    MultiMarginLoss,
-    NLLLoss,
-    NLLLoss2d,
-    PoissonNLLLoss,
-    SmoothL1Loss,
-    SoftMarginLoss,
-    TripletMarginLoss,
-    TripletMarginWithDistanceLoss,
-)
 from hcq.frontend.nn.module import Module
-from hcq.frontend.nn.parallel import DataParallel
 from hcq.frontend.nn.parameter import Buffer, Parameter
 from hcq.frontend.ops.arguments import check_methods
 from hcq.frontend.ops.late import Unknown
 
 if TYPE_CHECKING:
     from hcq.frontend.nn.layers.adaptive import AdaptiveLogSoftmaxWithLoss
+    from hcq.frontend.nn.layers.attention import MultiheadAttention
+    from hcq.frontend.nn.layers.cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
+    from hcq.frontend.nn.layers.convolution import (
+        Conv1d,
+        Conv2d,
+        Conv3d,
+        ConvTranspose1d,
+        ConvTranspose2d,
+        ConvTranspose3d,
+    )
+    from hcq.frontend.nn.layers.distance import CosineSimilarity, PairwiseDistance
+    from hcq.frontend.nn.layers.dropout import (
+        AlphaDropout,
+        Dropout,
+        Dropout1d,
+        Dropout2d,
+        Dropout3d,
+        FeatureAlphaDropout,
+    )
+    from hcq.frontend.nn.layers.embedding import Embedding, EmbeddingBag
     from hcq.frontend.nn.layers.lazy import (
         LazyBatchNorm1d,
         LazyBatchNorm2d,
@@ -188,14 +88,151 @@ if TYPE_CHECKING:
         LazyInstanceNorm3d,
         LazyLinear,
     )
+    from hcq.frontend.nn.layers.norm import (
+        BatchNorm,
+        BatchNorm1d,
+        BatchNorm2d,
+        BatchNorm3d,
+        CrossMapLRN2d,
+        GroupNorm,
+        InstanceNorm1d,
+        InstanceNorm2d,
+        InstanceNorm3d,
+        LayerNorm,
+        LocalResponseNorm,
+        RMSNorm,
+        SyncBatchNorm,
+    )
+    from hcq.frontend.nn.layers.padding import (
+        CircularPad1d,
+        CircularPad2d,
+        CircularPad3d,
+        ConstantPad1d,
+        ConstantPad2d,
+        ConstantPad3d,
+        ReflectionPad1d,
+        ReflectionPad2d,
+        ReflectionPad3d,
+        ReplicationPad1d,
+        ReplicationPad2d,
+        ReplicationPad3d,
+        ZeroPad1d,
+        ZeroPad2d,
+        ZeroPad3d,
+    )
+    from hcq.frontend.nn.layers.pooling import (
+        AdaptiveAvgPool1d,
+        AdaptiveAvgPool2d,
+        AdaptiveAvgPool3d,
+        AdaptiveMaxPool1d,
+        AdaptiveMaxPool2d,
+        AdaptiveMaxPool3d,
+        AvgPool1d,
+        AvgPool2d,
+        AvgPool3d,
+        FractionalMaxPool2d,
+        FractionalMaxPool3d,
+        LPPool1d,
+        LPPool2d,
+        LPPool3d,
+        MaxPool1d,
+        MaxPool2d,
+        MaxPool3d,
+        MaxUnpool1d,
+        MaxUnpool2d,
+        MaxUnpool3d,
+    )
+    from hcq.frontend.nn.layers.recurrent import GRU, LSTM, RNN, RNNBase
+    from hcq.frontend.nn.layers.shapes import (
+        ChannelShuffle,
+        Flatten,
+        Fold,
+        PixelShuffle,
+        PixelUnshuffle,
+        Unflatten,
+        Unfold,
+        Upsample,
+        UpsamplingBilinear2d,
+        UpsamplingNearest2d,
+    )
+    from hcq.frontend.nn.layers.transformer import (
+        Transformer,
+        TransformerDecoder,
+        TransformerDecoderLayer,
+        TransformerEncoder,
+        TransformerEncoderLayer,
+    )
+    from hcq.frontend.nn.losses import (
+        BCELoss,
+        BCEWithLogitsLoss,
+        CosineEmbeddingLoss,
+        CrossEntropyLoss,
+        CTCLoss,
+        GaussianNLLLoss,
+        HingeEmbeddingLoss,
+        HuberLoss,
+        KLDivLoss,
+        L1Loss,
+        LinearCrossEntropyLoss,
+        MarginRankingLoss,
+        MSELoss,
+        MultiLabelMarginLoss,
+        MultiLabelSoftMarginLoss,
+        MultiMarginLoss,
+        NLLLoss,
+        NLLLoss2d,
+        PoissonNLLLoss,
+        SmoothL1Loss,
+        SoftMarginLoss,
+        TripletMarginLoss,
+        TripletMarginWithDistanceLoss,
+    )
+    from hcq.frontend.nn.parallel import DataParallel
     from hcq.frontend.nn.uninitialized import UninitializedBuffer, UninitializedParameter
 
-# classes of few programs: the file that has them is imported when one is first asked for
+# a file -> its classes: it is imported when one is first asked for
 LATE = {
+    "layers.attention": "MultiheadAttention",
+    "layers.cells": "GRUCell LSTMCell RNNCell RNNCellBase",
+    "layers.convolution": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
+    "layers.distance": "CosineSimilarity PairwiseDistance",
+    "layers.dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
+    "layers.embedding": "Embedding EmbeddingBag",
+    "layers.norm": (
+        "BatchNorm BatchNorm1d BatchNorm2d BatchNorm3d CrossMapLRN2d GroupNorm InstanceNorm1d "
+        "InstanceNorm2d InstanceNorm3d LayerNorm LocalResponseNorm RMSNorm SyncBatchNorm"
+    ),
+    "layers.padding": (
+        "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d "
+        "ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d "
+        "ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d"
+    ),
+    "layers.pooling": (
+        "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d "
+        "AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d FractionalMaxPool2d FractionalMaxPool3d LPPool1d "
+        "LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d"
+    ),
+    "layers.recurrent": "GRU LSTM RNN RNNBase",
+    "layers.shapes": (
+        "ChannelShuffle Flatten Fold PixelShuffle PixelUnshuffle Unflatten Unfold Upsample "
+        "UpsamplingBilinear2d UpsamplingNearest2d"
+    ),
+    "layers.transformer": (
+        "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
+    ),
+    "losses": (
+        "BCELoss BCEWithLogitsLoss CosineEmbeddingLoss CrossEntropyLoss CTCLoss GaussianNLLLoss "
+        "HingeEmbeddingLoss HuberLoss KLDivLoss L1Loss LinearCrossEntropyLoss MarginRankingLoss MSELoss "
+        "MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d PoissonNLLLoss "
+        "SmoothL1Loss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
+    ),
+    "parallel": "DataParallel",
     "layers.adaptive": "AdaptiveLogSoftmaxWithLoss",
-    "layers.lazy": "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
-    "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d LazyInstanceNorm2d "
-    "LazyInstanceNorm3d",
+    "layers.lazy": (
+        "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
+        "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d "
+        "LazyInstanceNorm2d LazyInstanceNorm3d"
+    ),
     "uninitialized": "UninitializedParameter UninitializedBuffer",
 }
 

@@ -13,6 +13,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from hcq.frontend.ops.arguments import check_methods
+
 # PyTorch's file -> ours, and private names there that programs use -> those here
 FILES: dict[str, tuple[str, dict[str, str]]] = {
     "activation": ("layers.activation", {"MultiheadAttention": "layers.attention"}),
@@ -52,7 +54,10 @@ class _File(ModuleType):
         other = others.get(name, name)
         if other.startswith("layers."):
             place, other = other, name
-        return getattr(importlib.import_module(f"hcq.frontend.nn.{place}"), other)
+        found = getattr(importlib.import_module(f"hcq.frontend.nn.{place}"), other)
+        if isinstance(found, type):
+            check_methods(found, "__init__")
+        return found
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Subject: what a kind of device shows the doctor before it opens; its backend names one (hcq/backends.py, `doctor`).
+"""Subject: what a kind of device shows the doctor before it opens; its backend names one (hcq/backend.py, `doctor`).
 
 In       the host
 Out      names of the devices that are here; the checks node, permission and driver; a kernel for a later check

@@ -1,6 +1,6 @@
-"""NVIDIA's entry in the registry of backends. Next: hcq/backends.py (what each line means)."""
+"""NVIDIA's entry in the registry of backends. Next: hcq/backend.py (what each line means)."""
 
-from hcq.backends import Backend
+from hcq.backend import Backend
 
 BACKEND = Backend(
     "NV",

@@ -9,7 +9,7 @@ import pytest
 from hcq import backends
 from hcq.cpu import packets
 from hcq.rules.examine import all_rules
-from hcq.tools import packet_pages, pages, rule_pages
+from hcq.tools import packet_pages, pages, rule_pages, upward_page
 
 WANTED, GONE = pages.survey()
 
@@ -57,3 +57,31 @@ def test_a_rules_page_keeps_its_prose_and_a_rule_without_one_gets_a_page_to_fill
 def test_the_index_lists_every_rule_once() -> None:
     rows = [line for line in rule_pages.tables() if line.startswith("| [")]
     assert sorted(row[3 : row.index("]")] for row in rows) == sorted(all_rules())
+
+
+def test_architecture_lists_what_the_laws_of_imports_let_hcq_name_above_it(tmp_path: Path) -> None:
+    (tmp_path / "ir").mkdir()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.importlinter]\nnamed = [\n"
+        '    "hcq -> hcq.frontend.tensor hcq.ir hcq.errors: names",\n'
+        '    "hcq.opening -> hcq.cpu: of its own floor",\n'
+        '    "hcq.frontend.late -> hcq.frontend.ops.*: above",\n'
+        '    "hcq.*.backend -> hcq.tools.shown.*: code is read",\n]\n'
+    )
+    page = tmp_path / "docs" / "architecture.md"
+    page.write_text(f"# Before\n\n{upward_page.START}- an old line\n{upward_page.END}\nAfter\n")
+    made = upward_page.pages(page.parent)["architecture.md"]
+    assert [line for line in made.splitlines() if line.startswith("- ")] == [
+        "- `hcq/__init__.py` names `frontend/tensor.py`, `ir/`: names",
+        "- `hcq/*/backend.py` names `tools/shown/`: code is read",
+    ]
+    assert made.startswith("# Before\n") and made.endswith("\nAfter\n")
+    page.write_text(made)
+    assert upward_page.pages(page.parent)["architecture.md"] == made
+
+
+def test_a_page_without_the_place_for_the_list_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "architecture.md").write_text("# Architecture\n")
+    with pytest.raises(ValueError, match="with the list between them"):
+        upward_page.pages(tmp_path)

@@ -1,4 +1,4 @@
-"""OpenCL's entry in the registry of backends. Next: hcq/backends.py (what each line means)."""
+"""OpenCL's entry in the registry of backends. Next: hcq/backend.py (what each line means)."""
 
 from hcq.backends import Backend
 

@@ -6,25 +6,67 @@ Changes  `step` writes the parameters and the optimizer's own state
 Next     optimizer.py (what they share), lr_scheduler.py, grad/gradient.py (who fills `.grad`)
 """
 
-from hcq.frontend.nn.optim import lr_scheduler as lr_scheduler
-from hcq.frontend.nn.optim import swa_utils as swa_utils
-from hcq.frontend.nn.optim.adam import LAMB as LAMB
-from hcq.frontend.nn.optim.adam import Adam as Adam
-from hcq.frontend.nn.optim.adam import Adamax as Adamax
-from hcq.frontend.nn.optim.adam import AdamW as AdamW
-from hcq.frontend.nn.optim.adam import Lion as Lion
-from hcq.frontend.nn.optim.adam import NAdam as NAdam
-from hcq.frontend.nn.optim.adam import RAdam as RAdam
-from hcq.frontend.nn.optim.lbfgs import LBFGS as LBFGS
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hcq.frontend.nn.optim.optimizer import Optimizer as Optimizer
 from hcq.frontend.nn.optim.optimizer import Part as Part
-from hcq.frontend.nn.optim.scaled import Adadelta as Adadelta
-from hcq.frontend.nn.optim.scaled import Adafactor as Adafactor
-from hcq.frontend.nn.optim.scaled import Adagrad as Adagrad
-from hcq.frontend.nn.optim.scaled import Muon as Muon
-from hcq.frontend.nn.optim.scaled import RMSprop as RMSprop
-from hcq.frontend.nn.optim.scaled import Rprop as Rprop
-from hcq.frontend.nn.optim.sgd import ASGD as ASGD
-from hcq.frontend.nn.optim.sgd import LARS as LARS
-from hcq.frontend.nn.optim.sgd import SGD as SGD
-from hcq.frontend.nn.optim.sparse_adam import SparseAdam as SparseAdam
+from hcq.frontend.ops.arguments import check_methods
+from hcq.frontend.ops.late import Unknown
+
+if TYPE_CHECKING:
+    from hcq.frontend.nn.optim import lr_scheduler as lr_scheduler
+    from hcq.frontend.nn.optim import swa_utils as swa_utils
+    from hcq.frontend.nn.optim.adam import LAMB as LAMB
+    from hcq.frontend.nn.optim.adam import Adam as Adam
+    from hcq.frontend.nn.optim.adam import Adamax as Adamax
+    from hcq.frontend.nn.optim.adam import AdamW as AdamW
+    from hcq.frontend.nn.optim.adam import Lion as Lion
+    from hcq.frontend.nn.optim.adam import NAdam as NAdam
+    from hcq.frontend.nn.optim.adam import RAdam as RAdam
+    from hcq.frontend.nn.optim.lbfgs import LBFGS as LBFGS
+    from hcq.frontend.nn.optim.scaled import Adadelta as Adadelta
+    from hcq.frontend.nn.optim.scaled import Adafactor as Adafactor
+    from hcq.frontend.nn.optim.scaled import Adagrad as Adagrad
+    from hcq.frontend.nn.optim.scaled import Muon as Muon
+    from hcq.frontend.nn.optim.scaled import RMSprop as RMSprop
+    from hcq.frontend.nn.optim.scaled import Rprop as Rprop
+    from hcq.frontend.nn.optim.sgd import ASGD as ASGD
+    from hcq.frontend.nn.optim.sgd import LARS as LARS
+    from hcq.frontend.nn.optim.sgd import SGD as SGD
+    from hcq.frontend.nn.optim.sparse_adam import SparseAdam as SparseAdam
+
+MODULES = ("lr_scheduler", "swa_utils")
+# a file -> its optimizers: it is imported when one is first asked for
+LATE = {
+    "adam": "LAMB Adam Adamax AdamW Lion NAdam RAdam",
+    "lbfgs": "LBFGS",
+    "scaled": "Adadelta Adafactor Adagrad Muon RMSprop Rprop",
+    "sgd": "ASGD LARS SGD",
+    "sparse_adam": "SparseAdam",
+}
+__all__ = [*MODULES, *" ".join(LATE.values()).split(), "Optimizer", "Part"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    """An optimizer, or one of MODULES, imported when it is asked for."""
+    if name in MODULES:
+        return import_module(f"hcq.frontend.nn.optim.{name}")
+    file = next((file for file, names in LATE.items() if name in names.split()), None)
+    if file is None:
+        raise Unknown(sys.modules[__name__], name, "module 'hcq.optim' has no attribute or optimizer")
+    module = import_module(f"hcq.frontend.nn.optim.{file}")
+    for each in LATE[file].split():
+        found = globals()[each] = getattr(module, each)
+        check_methods(found, "__init__")
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+check_methods(Optimizer, "__init__")
