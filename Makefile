@@ -26,6 +26,7 @@ PYTEST_FLAGS ?=
 INSTALLED    := build/installed
 CONFORMANCE  := build/conformance
 EMULATE      ?= amd:gfx1100
+REFERENCE_FLAGS ?=
 SOAK_SECONDS ?= 3600
 SOAK_FLAGS   ?=
 DEMO_FLAGS   ?=
@@ -38,11 +39,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test conformance golden test-thorough test-emulated test-vendor test-triton test-installed soak hw-check lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
+.PHONY: help demo test test-core nightly conformance golden test-thorough test-emulated test-vendor test-triton test-installed soak hw-check lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
+	@echo "make test-core    the tests of ir, compiler and the cores of driver and tensors: a minute, while you work"
+	@echo "make nightly  everything there is, a table of steps and times at its end: before an issue is called resolved"
 	@echo "make conformance   PyTorch's own samples of its operators, on us: docs/conformance.md; CONFORMANCE_FLAGS='--only cumsum'"
 	@echo "make golden   what the compiler makes of some twenty programs on ten targets is what was reviewed"
 	@echo "make test-thorough   what 'make test' leaves out: its laws over more seeds, machines and formats"
@@ -52,7 +55,7 @@ help:
 	@echo "make test-triton     Triton's kernels, compiled without a GPU, on seven emulated ones; installs Triton"
 	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
 	@echo "make hw-check put the check of a GPU into one file that any Python from 3.10 on runs: build/hw_check.pyz"
-	@echo "make lint     formatting, lint rules, types, the laws of imports"
+	@echo "make lint     formatting, lint rules, types, the laws of imports and of door plates"
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
 	@echo "make reference   write the API reference, made from the docstrings: build/reference/index.html"
@@ -78,6 +81,24 @@ test-thorough: $(VENV)/test.stamp
 
 test-emulated: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)
+
+# the contributor's loop: what a change of the core breaks first. Each is a second or a few
+CORE_TESTS := $(wildcard tests/ir tests/interpreter tests/compiler/passes tests/compiler/search \
+    $(addprefix tests/compiler/,test_*.py loops/test_loop_nest.py loops/test_blocks.py linear/test_wave_copies.py \
+        render/test_gpu.py render/test_metal.py) \
+    tests/hcq/cpu $(addprefix tests/hcq/,test_queue.py test_memory.py test_graph.py test_states.py test_record.py \
+        test_containers.py test_pointers.py test_port.py test_rules.py test_dependences.py test_cache.py \
+        gpu/test_graph.py gpu/test_device.py) \
+    $(addprefix tests/frontend/,test_tensor.py test_core.py test_creation.py test_movement.py test_elementwise.py \
+        test_reduction.py test_product.py test_indexing.py test_in_place.py test_realize.py test_schedule.py test_plan.py \
+        test_memory_plan.py test_short.py test_backward.py test_autograd.py test_gradient.py test_jit.py \
+        test_jit_state.py test_jit_donated.py test_mistakes.py))
+
+test-core: $(VENV)/test.stamp
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m 'not slow' $(CORE_TESTS) $(PYTEST_FLAGS)
+
+nightly:
+	@PYTHON=$(PYTHON) .ci/run nightly
 
 # every operator that PyTorch and ONNX describe, values and gradients, in an environment of its own; some minutes, and no
 # part of the tests
@@ -124,6 +145,7 @@ lint: $(VENV)/lint.stamp
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/python tools/pages.py --check
+	@$(BIN)/python .ci/plates.py
 	@$(COPY_TREE)
 	@cd $(TREE) && $(FULL_BIN)/mypy --config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p hcq
 	@cd $(TREE) && PYTHONPATH="$(CURDIR)/.ci" $(FULL_BIN)/lint-imports --config "$(CURDIR)/pyproject.toml" --no-cache --no-logo
@@ -138,7 +160,7 @@ docs: $(VENV)/demo.stamp
 reference: $(VENV)/docs.stamp
 	@$(COPY_TREE)
 	@rm -rf build/reference
-	@cd $(TREE) && $(FULL_BIN)/python -m hcq.tools.reference "$(CURDIR)/build/reference"
+	@cd $(TREE) && $(FULL_BIN)/python -m hcq.tools.reference "$(CURDIR)/build/reference" $(REFERENCE_FLAGS)
 	@echo "wrote build/reference/index.html"
 
 bench: $(VENV)/bench.stamp

@@ -1,9 +1,10 @@
 """The law of rooms, as a contract for import-linter: a room imports only what its line of the law names.
 
 In       the import graph of the package `hcq`, laid out as installed (`hcq.ir`, `hcq.compiler`, ...), with the imports
-         inside functions and for type checkers
+         inside functions, for type checkers, and by string
 Out      one line per import that the law does not allow: who, whom, file and line
-Next     pyproject.toml, [tool.importlinter] (the laws), docs/architecture.md (why the rooms are what they are)
+Next     named_imports.py (imports by string), pyproject.toml, [tool.importlinter] (the laws), docs/architecture.md (why
+         the rooms are what they are)
 
 A room is a folder or a file of `hcq` and what is below it, but for the rooms in it that have a line of their own:
 `nv.abi` is no part of `nv`. `hcq` is every file that stands in no folder, and every folder without a line where the law
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
+from named_imports import with_named
 
 PACKAGE, ANY = "hcq", "*"
 
@@ -24,6 +26,7 @@ class RoomsContract(Contract):
     may_import = fields.ListField(subfield=fields.StringField())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        with_named(graph, self.session_options.get("named", []))
         law = dict(_line(line) for line in self.may_import)
         unknown = {name for allowed in law.values() for name in allowed} - {*law, PACKAGE, ANY}
         if unknown:

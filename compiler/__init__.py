@@ -2,5 +2,6 @@
 
 In       a kernel, as the scheduler hands it over: SINK(STORE(target, value), ...)
 Out      a `CodeObject` that a device loads
-Next     compile.py (the road from end to end), loop_nest.py (what a schedule is), heuristic.py (who chooses one)
+Next     compile.py (the road from end to end), loops/loop_nest.py (what a schedule is), loops/heuristic.py (who
+         chooses one)
 """

@@ -9,7 +9,7 @@
 In       one sentence that names the call, its arguments, and the fix
 Out      an exception whose class says who must act
 Changes  nothing
-Next     ledger.py (how a fault or a timeout finds the work it belongs to)
+Next     observe/ledger.py (how a fault or a timeout finds the work it belongs to)
 """
 
 from __future__ import annotations

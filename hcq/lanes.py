@@ -3,7 +3,7 @@
 In       Dependences; for each command how long it takes, about, and which lanes may run it; what a signal costs
 Out      a Split: for each command its lane, what it waits for before it starts, and what its lane's signal becomes
 Changes  nothing
-Next     dependences.py (who needs whom), graph.py (who asks), gpu/lanes.py (figures of GPUs), docs/graphs.md (why)
+Next     dependences.py (who needs whom), graph.py (who asks), gpu/graph.py (figures of GPUs), docs/graphs.md (why)
 
 A lane is one hardware queue that runs a part of a graph, its commands one after the other in the order of the
 recording. Lane 0, the main one, is the queue of all other submissions: there a replay begins and ends. Another lane's

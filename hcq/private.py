@@ -4,7 +4,7 @@ In       a folder's path, names below it, bytes
 Out      descriptors of folders, contents of files; an Unsafe that says how to mend a folder that others can change
 Changes  makes folders with mode 0700 and files with mode 0600; a file is written aside and renamed, so a reader sees
          a whole one or none
-Next     cache.py (compiled objects), report.py (reports), docs/security.md (what this defends against)
+Next     cache.py (compiled objects), observe/report.py (reports), docs/security.md (what this defends against)
 
 Everything is judged on the open descriptor, never on a path that could be exchanged in between. So the folders
 above do not matter: a rename there can only present another folder, and that is judged like the first.

@@ -3,8 +3,9 @@
 In       rules written as patterns (`Rule("add-zero", x + 0, x)`), a graph
 Out      the graph with every rule's before replaced by its after; counts per rule, seconds, a line per replacement
 Changes  the pass's own record
-Next     pattern.py (before and after), symbolic.py (index arithmetic needs more than patterns); in compiler/passes/:
-         fold_identities.py (a pass of rules), split_ranges.py (one that looks at a graph as a whole)
+Next     pattern.py (before and after), symbolic.py (index arithmetic needs more than patterns),
+         compiler/passes/fold_identities.py (a pass of rules), compiler/passes/split_ranges.py (one that looks at a
+         graph as a whole)
 
 Rules are tried only on nodes of their op, in their order; what a rule makes is rewritten in turn.
 """

@@ -1,6 +1,6 @@
 """What every test runs under: a cache of its own, a deadline, and the options of this test suite.
 
-In       pytest's command line: --renew-golden, --require-torch, --require-browser, --emulate, --thorough, --pictures
+In       pytest's command line: --renew-golden, --require-torch, --require-browser, --emulate, --thorough, --turn, ...
 Out      fixtures `device` (the embedded CPU device) and `golden` (reviewed text in kernels_golden/)
 Changes  the HCQ_* environment of the test processes: the user's switches and cache do not reach a test
 Next     pyproject.toml, [tool.pytest.ini_options] (markers), kernels_golden/README.md (reviewed kernels)
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests import turns
 from tests.passed import Passed, left
 
 if TYPE_CHECKING:
@@ -76,6 +77,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run what is marked thorough, too: known laws over more seeds, machines and formats",
     )
+    group.addoption(
+        "--turn",
+        metavar="NUMBER/OF",
+        help="of what is marked thorough only a part: 3/10 is a tenth, picked by the hashes of names",
+    )
+    group.addoption(
+        "--since", metavar="COMMIT", help="with --turn: what changed since this commit has its turn always"
+    )
+    group.addoption(
+        "--kernels",
+        metavar="DIR",
+        help="keep what tests compile in this folder, and find it there, instead of in one of this run alone",
+    )
     group.addoption("--passed-to", metavar="FILE", help="write the names of the tests that pass to this file")
     group.addoption(
         "--except-passed", metavar="FILE", help="leave out the tests that an earlier run wrote to this file"
@@ -99,15 +113,24 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False  # files go to processes in the order of _longest_first
     for name in [name for name in os.environ if name.startswith("HCQ_")]:
         del os.environ[name]
-    cache = tempfile.mkdtemp(prefix="hcq-test-cache-")
-    config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
-    os.environ["HCQ_CACHE_DIR"] = cache
+    os.environ["HCQ_CACHE_DIR"] = _cache_of(config)
     os.environ["HCQ_VALIDATE"] = "1"
     if config.getoption("--random-schedules"):
         os.environ["HCQ_TIMEOUT_MS"] = str(RANDOM_TIMEOUT_MS)
     if emulated := config.getoption("--emulate"):
         os.environ["HCQ_EMULATE"] = emulated
         os.environ["HCQ_DEVICE"] = emulated.partition(":")[0].upper()
+
+
+def _cache_of(config: pytest.Config) -> str:
+    """A folder for what tests compile: an empty one, which goes when they have run, unless --kernels names one."""
+    if kept := config.getoption("--kernels"):
+        folder = Path(kept).absolute()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return str(folder)
+    made = tempfile.mkdtemp(prefix="hcq-test-cache-")
+    config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
+    return made
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -122,6 +145,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--thorough"):
         left_out.append("thorough")
     out = {item for item in items for marker in left_out if item.get_closest_marker(marker)}
+    if words := config.getoption("--turn"):
+        try:
+            since = config.getoption("--since")
+            out |= turns.left_out(items, turns.read(words), turns.changed_since(since) if since else ())
+        except ValueError as error:
+            raise pytest.UsageError(f"--turn, --since: {error}") from None
     if path := config.getoption("--except-passed"):
         out |= {*items} - {*left(items, Path(path))}
     if out:

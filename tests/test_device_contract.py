@@ -28,12 +28,12 @@ class TestCpu(DeviceContract):
 
 
 class Gpu(DeviceContract):
-    """An emulated GPU of some vendor."""
+    """An emulated GPU of some vendor, of the architecture that `switches` say."""
 
     vendor: ClassVar[Vendor]
 
     def port(self) -> Any:
-        return self.vendor.fresh_port()
+        return self.vendor.fresh_port(self.switches["HCQ_EMULATE"].partition(":")[2])
 
     def submit_a_fault(self, device: Any) -> Any:
         program = device.load(image(device), "store_at")
@@ -45,6 +45,24 @@ class TestAmd(Gpu):
     vendor = AMD
     switches: ClassVar[dict[str, str]] = {"HCQ_EMULATE": f"amd:{AMD.arch}"}
     survives_faults = AMD.survives_faults
+
+
+class TestAmdOfServers(Gpu):
+    """Several XCCs, waves of 64 threads, AQL queues."""
+
+    name = "AMD"
+    vendor = AMD
+    switches: ClassVar[dict[str, str]] = {"HCQ_EMULATE": "amd:gfx942"}
+    survives_faults = AMD.survives_faults
+
+
+class TestNvBeforeHopper(Gpu):
+    """Another class of compute, whose launches are described by another packet."""
+
+    name = "NV"
+    vendor = NV
+    switches: ClassVar[dict[str, str]] = {"HCQ_EMULATE": "nv:sm_80"}
+    survives_faults = NV.survives_faults
 
 
 class TestNv(Gpu):

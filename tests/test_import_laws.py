@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +77,56 @@ def test_three_files_that_import_each_other_in_a_circle_are_named(tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    "hidden",
+    [
+        'import importlib\nimportlib.import_module("hcq.checks")',
+        'def f():\n    __import__("hcq.checks")',
+        'PLACE = "hcq.checks:shown"',
+        'import sys\nFOUND = sys.modules.get("hcq.checks")',
+        'TABLE = {"shown": "checks"}\n\n\ndef f(name):\n    return import_module(f"hcq.{TABLE[name]}")',
+        'WORDS = "a checks b".split()\n\n\ndef f(name):\n    return import_module(f"hcq.{name}")',
+    ],
+)
+def test_an_import_that_is_written_as_a_string_closes_a_circle(tmp_path: Path, hidden: str) -> None:
+    done = lint(tmp_path, checks="import hcq.config", config="import hcq.private", private=hidden)
+    assert done.returncode == 1
+    assert "3 files import each other in a circle" in done.stdout
+    assert "hcq.private imports hcq.checks" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '"""See hcq.checks."""\n\n\ndef f():\n    "hcq.checks"',
+        'TEXT = "hcq.checks is a file"',
+        'checks = 1\nTEXT = f"hcq.{checks}"',
+        'NAME = "hcq.checks.shown"',
+    ],
+)
+def test_a_sentence_that_speaks_of_a_module_is_no_import(tmp_path: Path, said: str) -> None:
+    done = lint(tmp_path, checks="import hcq.config", config="import hcq.private", private=said)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_string_that_names_a_module_of_another_room_breaks_the_law_of_rooms(tmp_path: Path) -> None:
+    done = lint(
+        tmp_path, amd_rings="", nv_rings='from hcq.config import load\nload("hcq.amd.rings:Ring")', config=""
+    )
+    assert done.returncode == 1
+    assert "hcq.nv.rings:2 imports hcq.amd.rings" in done.stdout
+    assert "nv may not import amd" in done.stdout
+
+
+def test_the_registry_of_devices_may_name_them_by_string_and_no_other_file_may(tmp_path: Path) -> None:
+    table = 'PLACES = {"NV": "hcq.nv.backend:BACKEND"}'
+    parts = {"nv_backend": 'DEVICE = "hcq.nv.device:Device"', "nv_device": "import hcq.queue", "queue": ""}
+    done = lint(tmp_path, backends=table, **parts)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = lint(tmp_path, opening=table)
+    assert "hcq.opening:1 imports hcq.nv.backend" in done.stdout
+
+
+@pytest.mark.parametrize(
     ("importer", "imported"),
     [
         ("ir_node", "queue"),
@@ -104,3 +156,37 @@ def test_an_import_that_the_law_does_not_allow_is_named(tmp_path: Path, importer
     done = lint(tmp_path, **{imported: "", importer: f"import {target}"})
     assert done.returncode == 1
     assert f"hcq.{importer.replace('_', '.')}:1 imports {target}" in done.stdout
+
+
+def laws() -> object:
+    """The module of the law of circles."""
+    pytest.importorskip("importlinter", reason="checks the import checker: make lint installs it")
+    sys.path.insert(0, str(ROOT / ".ci"))
+    try:
+        return importlib.import_module("circles")
+    finally:
+        sys.path.remove(str(ROOT / ".ci"))
+
+
+def test_a_known_circle_may_shrink_and_may_not_grow() -> None:
+    circles: Any = laws()
+    known = [circles.known_of("3 in hcq.a hcq.b.c: they are one idea")]
+    three, four = {"hcq.a", "hcq.a.x", "hcq.b.c"}, {"hcq.a", "hcq.a.x", "hcq.b.c", "hcq.a.y"}
+    assert circles.unknown([three], known) == ([], [])
+    assert circles.unknown([four], known)[0] == [four]
+    assert circles.unknown([{"hcq.a", "hcq.a.x", "hcq.b"}], known)[0] == [{"hcq.a", "hcq.a.x", "hcq.b"}]
+    assert circles.unknown([], known)[1][0][2] == "it is gone; remove the line"
+
+
+def test_a_line_stands_for_one_circle_only() -> None:
+    circles: Any = laws()
+    one, other = {"hcq.a", "hcq.b", "hcq.c"}, {"hcq.d", "hcq.e", "hcq.f"}
+    rest, _ = circles.unknown([one, other], [circles.known_of("3 in hcq: one of them is known")])
+    assert len(rest) == 1
+
+
+@pytest.mark.parametrize("line", ["3 in hcq.a", "hcq.a: why", "three in hcq.a: why", "3 in hcq.a:"])
+def test_a_circle_is_known_only_with_its_size_and_a_reason(line: str) -> None:
+    circles: Any = laws()
+    with pytest.raises(ValueError, match="write"):
+        circles.known_of(line)

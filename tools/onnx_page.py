@@ -1,6 +1,6 @@
 """ONNX page: docs/onnx-operators.md, a table of the operators that models may ask for (`make docs`).
 
-In       the table of frontend/more/onnx/table.py
+In       the table of frontend/more/onnx/lookup.py
 Out      one page
 Changes  nothing
 Next     pages.py (writes and checks it), conformance_onnx.py (how they were tested)
@@ -33,7 +33,7 @@ def pages(docs: Path) -> dict[str, str]:
 
 def table() -> str:
     """A line for each group of operators: their names, and the versions in which they changed here."""
-    operators = importlib.import_module("hcq.frontend.more.onnx.table").load()
+    operators = importlib.import_module("hcq.frontend.more.onnx.lookup").load()
     groups: dict[str, list[str]] = {}
     for (domain, op), forms in sorted(operators.items()):
         versions = ", ".join(str(form.since) for form in forms)

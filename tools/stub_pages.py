@@ -1,7 +1,7 @@
 """Stub pages: for type checkers, the methods that are made of other methods, with the arguments of those (`make docs`).
 
 In       the groups whose methods are made when they are asked for
-Out      frontend/ops/in_place.pyi and synonyms.pyi
+Out      frontend/ops/in_place.pyi, frontend/ops/synonyms.pyi
 Changes  nothing
 Next     pages.py (writes and checks them), frontend/ops/forwarded.py (how such methods are made)
 """

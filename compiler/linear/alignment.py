@@ -2,7 +2,8 @@
 
 In       a LOAD or STORE of a linear program
 Out      bytes, at most those of the access and of what every argument starts at
-Next     render/gpu.py, render/cuda.py: a vector whose address divides by its size is one instruction; llvm_streams.py
+Next     render/gpu.py, render/cuda.py: a vector whose address divides by its size is one instruction;
+         compiler/render/llvm_streams.py
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tiles: how what one step of a loop reads of an operand lies in shared memory, and which thread copies what of it.
 
 In       a stage of the schedule, the loops that are open where it begins
-Out      `Tile`: its ranges, strides and swizzle; `Walk`s that cover it, piece by piece
+Out      `Tile`: its ranges, strides and swizzle; the walks that cover it, piece by piece
 Next     sharing.py (who writes the copies), banks.py (the swizzle), fragments.py (who reads)
 
 A tile is a box: for each range of the operand, what one step of its innermost open loop covers. It lies in the order of

@@ -61,11 +61,24 @@ def _under_condition(value: Node, op: Op, inside: Node, made: dict[Node, Node], 
     if op is Op.ADD and value.op is Op.MUL:
         for place, factor in enumerate(value.src):
             if _is_nothing(factor, differs):
-                other = _under_condition(value.src[1 - place], op, inside, made, differs)
+                other = _zeroed(value.src[1 - place], inside, made, differs)
                 pair = (made[factor], other) if place == 0 else (other, made[factor])
                 return Node(Op.MUL, value.dtype, pair)
-        return Node(Op.MUL, value.dtype, tuple(_or(inside, made[factor], 0) for factor in value.src))
+        return Node(Op.MUL, value.dtype, tuple(_zeroed(factor, inside, made) for factor in value.src))
     return _or(inside, made[value], identity(op, value.dtype))
+
+
+def _zeroed(factor: Node, inside: Node, made: dict[Node, Node], differs: set[Node] | None = None) -> Node:
+    """A factor that is zero beyond the end.
+
+    Where it was cast, what was cast is zero: matrix units take a factor in its own format and look behind its cast.
+    differs  where it is a product of which some factors may read zero there
+    """
+    if factor.op is Op.CAST:
+        return made[factor].replace(src=(_or(inside, made[factor.src[0]], 0),))
+    if differs is not None and factor.op is Op.MUL:
+        return _under_condition(factor, Op.ADD, inside, made, differs)
+    return _or(inside, made[factor], 0)
 
 
 def _or(inside: Node, value: Node, otherwise: Scalar) -> Node:

@@ -3,7 +3,7 @@
 In       assignments
 Out      matmul.allow_tf32, enable_flash_sdp, ...: products are of the dtypes that they are given
 Changes  nothing
-Next     __init__.py; ../cuda.py (hcq.cuda)
+Next     __init__.py; ../cuda/ (hcq.cuda)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       tensors
 Out      the methods of Tensor as functions, and what has no method: dropouts, folds, norms with running statistics
 Changes  the running statistics that batch_norm and instance_norm are given
-Next     hcq/frontend/functions.py (how a method becomes a function), layers.py (the same as modules)
+Next     hcq/frontend/functions.py (how a method becomes a function), layers/ (the same as modules)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       probabilities, rates, shapes; a Generator where not the device's own numbers are wanted
 Out      tensors of numbers, drawn now
 Changes  the counter of the stream that is drawn from; forms that end in _ write into the tensor
-Next     random.py (where the numbers come from), ../rejection.py (gamma, Poisson), more/distributions/ (densities)
+Next     random.py (where the numbers come from), rejection.py (gamma, Poisson), more/distributions/ (densities)
 
 Nothing is read back: a draw can be part of a recording. So probabilities in tensors are not checked.
 """

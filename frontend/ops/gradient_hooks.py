@@ -1,7 +1,7 @@
 """Hooks of gradients: functions that are called with a tensor's gradient once backward() has all of it.
 
 In       a tensor and a function of its gradient
-Out      `on_gradient`, which registers one; `passed`, what becomes of a gradient on its way through
+Out      `Handle`, which takes one away again; `passed`, what becomes of a gradient on its way through
 Changes  the two tables in grad/gradient.py, which hold no tensor and no graph
 Next     grad/gradient.py (who asks), history.py (register_hook, retain_grad), nn/hooks.py (hooks of modules)
 

@@ -3,7 +3,7 @@
 In       tensors shaped (..., *space); kernel sizes, strides, or the sizes of the result
 Out      lazy tensors over windows; where the greatest element was, if that is asked for
 Changes  nothing
-Next     window.py (the windows), resizing.py (interpolation)
+Next     window.py (the windows), rearranging.py (interpolation)
 """
 
 from __future__ import annotations

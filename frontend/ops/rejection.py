@@ -3,7 +3,8 @@
 In       shapes, rates, chances, float32 or float64; a Generator or None
 Out      a number for each, drawn now
 Changes  the counter of the stream that is drawn from
-Next     drawing.py, more/distributions/gamma.py, counts.py and bounded.py there (who draws)
+Next     drawing.py, more/distributions/gamma.py, more/distributions/counts.py, more/distributions/bounded.py
+         (who draw)
 Source   Marsaglia and Tsang 2000, "A Simple Method for Generating Gamma Variables"; Hörmann 1993, "The transformed
          rejection method for generating Poisson random variables" and "The generation of binomial random variates";
          Best and Fisher 1979, "Efficient Simulation of the von Mises Distribution"

@@ -3,7 +3,7 @@
 In       what the method takes
 Out      what it gives
 Changes  nothing
-Next     ../other_names.py (the table), synonyms.pyi (the arguments of each, for type checkers)
+Next     other_names.py (the table), synonyms.pyi (the arguments of each, for type checkers)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       reads of tensors that ended in a WaitTimeout; the buffers that new work needs
 Out      a device that is free for the new work
 Changes  drops the overdue work when other work comes: its results then say so when they are read
-Next     hcq/device.py (reset), plan.py, replay.py and tensor.py (who asks before they submit, write and read)
+Next     hcq/device.py (reset), plan.py, jit/replay.py and tensor.py (who asks before they submit, write and read)
 
 A device runs one submission after the other, so whatever comes after a kernel that does not end would wait for it, too,
 until its own deadline. Work is not dropped when the deadline passes: it may be read again, waiting longer, and may

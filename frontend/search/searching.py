@@ -3,7 +3,8 @@
 In       a device, its target, kernels
 Out      the schedule of each kernel for which there is a better one than the heuristic's
 Changes  the file of results; while it searches, processes of its own; writes what it does to stderr
-Next     store.py (the file), bench.py (who times), ../../compiler/search/ (beam.py, moves.py, helper.py)
+Next     store.py (the file), bench.py (who times), compiler/search/beam.py, compiler/search/moves.py,
+         compiler/search/helper.py
 
 What may go wrong with a candidate happens in another process: one compiles it, with a limit on memory, one runs it. A
 candidate that is not done in time, or ends its process, has failed, and the next one gets a new process.

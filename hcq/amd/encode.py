@@ -3,7 +3,7 @@
 In       a Command, and for a dispatch its packed arguments
 Out      Pieces: the bytes of whole packets, the ring they go to, and what has to be uploaded beside them
 Changes  nothing
-Next     pm4.py, sdma.py, aql.py (every bit), launch.py (dispatches), device.py (who puts pieces into rings)
+Next     abi/pm4.py, abi/sdma.py, abi/aql.py (every bit), launch.py (dispatches), device.py (who puts pieces into rings)
 
 Every command is finished before the next one starts. On the compute ring a dispatch waits for its waves; on the copy
 ring a fence and a poll stand between two copies; between the rings stands an inter-ring fence: one ring signals a

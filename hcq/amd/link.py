@@ -3,7 +3,7 @@
 In       the bytes of an ELF object, as LLVM writes it (relocatable) or as a linker does (shared)
 Out      Linked: the image for a given address, its kernels with checked descriptors and metadata, its variables
 Changes  nothing
-Next     module.py (who copies the image), descriptor.py and metadata.py (what kernels say of themselves)
+Next     module.py (who copies the image), abi/descriptor.py and metadata.py (what kernels say of themselves)
 Source   LLVM AMDGPUUsage, "Code Object"; relocation formulas from its table
 
 In a relocatable object every kernel descriptor needs one relocation: until then its entry offset is zero. A shared one

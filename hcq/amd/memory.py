@@ -3,7 +3,7 @@
 In       a size and a Place
 Out      an Allocation: one address, the same for host and GPU
 Changes  the process's mappings and the GPU's page table
-Next     kfd.py (the ioctls), hcq/memory.py (the pool that cuts small buffers from these)
+Next     abi/kfd.py (the ioctls), hcq/memory.py (the pool that cuts small buffers from these)
 Source   amdgpu_amdkfd_gpuvm.c; libhsakmt fmm.c for the flags
 
 What a queue is created with (its ring, its pointers, its context save area) must each be an allocation of its own:

@@ -3,7 +3,7 @@
 In       packets as bytes
 Out      a place in the ring; nothing is overwritten that the GPU has not read
 Changes  the ring, the write pointer, the doorbell
-Next     device.py (what goes into which ring), kfd.py (CREATE_QUEUE)
+Next     device.py (what goes into which ring), abi/kfd.py (CREATE_QUEUE)
 Source   the counting of pointers and doorbells: kfd_doorbell.c, ROCr's queues, PM4Queue of kfdtest
 
     ring   write pointer, read pointer     the doorbell takes             a packet at the ring's end

@@ -3,7 +3,7 @@
 In       paths, descriptors, addresses of a caller; a subclass knows how to reach its memory and descriptors
 Out      results, errnos; or NOT_OURS: the real system's
 Changes  memory and descriptors of the caller
-Next     machine.py (what is at a path), supervisor/answers.py (callers in other processes), attach/ (in this one)
+Next     machine.py (what is at a path), supervisor/answers.py (callers in other processes), attached.py (in this one)
 Source   open(2), stat(2), statx(2), access(2), readlink(2), proc(5)
 
 A descriptor of an emulated device is one of the anonymous file in which the device's memory lies: mapping it is the

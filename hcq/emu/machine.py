@@ -3,7 +3,8 @@
 In       emulated kernel drivers
 Out      find(path): a device node, a file or folder of sysfs, nothing that exists, or nothing of ours
 Changes  a temporary folder, in which the emulated files lie as real ones: descriptors of them are real, and list
-Next     kernel.py (what drivers show), supervisor/ and attach/ (who ask), port.py (our own drivers, without folders)
+Next     kernel.py (what drivers show), supervisor/ and attached.py (who ask), port.py (our own drivers, without
+         folders)
 
 Only what drivers show exists below the folders that are theirs alone. Elsewhere their files lie over the real ones.
 """

@@ -3,5 +3,5 @@
 In       an AmdDevice or an NvDevice
 Out      its signals, buffers of its peers, reads through its copy engine, arguments of its kernels, its graphs
 Changes  as each file says
-Next     device.py (the device), queue.py, graph.py, program.py, signals.py, staging.py, addresses.py
+Next     device.py (the device), queue.py, graph.py, program.py, staging.py, addresses.py
 """

@@ -3,7 +3,7 @@
 In       a device; an address that a GPU faulted at
 Out      a phrase for DeviceFault
 Changes  nothing
-Next     each driver's fault.py (who asks)
+Next     amd/fault.py, nv/fault.py (who ask)
 """
 
 from __future__ import annotations

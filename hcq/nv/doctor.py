@@ -3,7 +3,7 @@
 In       the host
 Out      which GPUs are here; the checks node, permission and driver
 Changes  nothing; opening a GPU's file makes its kernel driver start the GPU, which can take seconds
-Next     access.py (what is in the way of a file), examine.py (the checks above)
+Next     doctor/access.py (what is in the way of a file), doctor/examine.py (the checks above)
 Source   NVIDIA's driver README: device nodes, /proc/driver/nvidia; nvidia-modprobe(1)
 """
 

@@ -3,7 +3,8 @@
 In       a Command, and for a dispatch its packed arguments (launch.py)
 Out      Pieces: whole runs of methods, and for a launch what it points to
 Changes  nothing
-Next     methods.py (headers), host_methods.py, compute_methods.py, copy_methods.py (every bit), pushbuffer.py
+Next     abi/methods.py (headers), abi/host_methods.py, abi/compute_methods.py, abi/copy_methods.py (every bit),
+         pushbuffer.py
 Source   clc56f.h, clc6c0.h, clc6b5.h and their successors; orders of methods as CUDA's driver was seen to send them
 
 Every command is finished before the next one starts. A launch is followed by WFI, which holds the front end until the

@@ -3,7 +3,7 @@
 In       GpEntry values, two words each
 Out      places in the ring; nothing is overwritten that the GPU has not read
 Changes  the ring, GP_PUT, the doorbell
-Next     channel.py (who makes one), gpfifo.py (the layouts), device.py (what goes in)
+Next     channel.py (who makes one), abi/gpfifo.py (the layouts), device.py (what goes in)
 Source   clc56f.h: GP_ENTRY0/1, Nvc56fControl; clc361.h: NOTIFY_CHANNEL_PENDING; dev_ram.ref, dev_pbdma.ref (GA100):
          CONFIG_USERD_WRITEBACK, with which GP_GET may be written when the channel is saved, and not before
 

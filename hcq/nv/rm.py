@@ -3,7 +3,7 @@
 In       classes, control numbers, fields by name
 Out      handles, structures as RM left them
 Changes  objects of one client of the kernel driver
-Next     ioctls.py (which layout), process.py (the client), memory.py and channel.py (who makes what)
+Next     abi/ioctls.py (which layout), process.py (the client), memory.py and channel.py (who makes what)
 Source   nv_escape.h, nvos.h; which file a mapping belongs to: nv-mmap.c of the open kernel module
 """
 

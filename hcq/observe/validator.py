@@ -3,7 +3,7 @@
 In       what a device notifies its observers of
 Out      UsageError for a rule of level error, before the doorbell; a line on stderr for a warning, once for each buffer
 Changes  one State for all devices of the process: addresses and signals of one device may be used by another
-Next     validate.py (the engine), rules/ (what is checked)
+Next     rules/examine.py (the engine), rules/ (what is checked)
 
 Submissions are looked at in the order in which they get the device's lock. Nothing is kept of one that was refused.
 """

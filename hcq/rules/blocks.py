@@ -3,7 +3,7 @@
 In       Run effects; what a driver says before it writes into a ring or an arena
 Out      block-out-of-bounds, block-nested, block-modified, block-shared, ring-overrun, arena-overrun
 Changes  what blocks held when they last ran
-Next     validate.py (reads a block and looks at its packets), docs/rules/
+Next     examine.py (reads a block and looks at its packets), docs/rules/
 """
 
 from __future__ import annotations

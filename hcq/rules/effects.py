@@ -3,7 +3,7 @@
 In       packets as a kind's decoder gives them, and what is known of the loaded programs
 Out      a Model per kind of device: effects of packets in order, limits, and how its queues and caches order things
 Changes  nothing
-Next     rules/ (what must hold), validate.py (who runs them), cpu/validate.py (the smallest model)
+Next     rules/ (what must hold), examine.py (who runs them), cpu/validate.py (the smallest model)
 
 A kind of device gets every rule by giving a Model: which effects its packets have, and what its hardware promises. A
 model that declares less is checked less, never wrongly.

@@ -3,7 +3,7 @@
 In       rule(...) lines and @check functions of the other modules here
 Out      RULES by id; CHECKS by the kind of effect they look at; Findings
 Changes  those two tables, while the modules of rules are imported
-Next     state.py (what a check may ask), validate.py (who runs them), docs/rules/ (a page for each rule)
+Next     state.py (what a check may ask), examine.py (who runs them), docs/rules/ (a page for each rule)
 """
 
 from __future__ import annotations

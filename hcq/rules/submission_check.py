@@ -3,7 +3,7 @@
 In       the state before it, its device and its queue
 Out      what checks ask: ranges, the current kernel, what came before; `commit` or `undo` at the end
 Changes  the state, so that later packets see earlier ones; all of it is taken back when the submission is refused
-Next     validate.py (makes one for each submission), addresses.py and its neighbours (the checks)
+Next     examine.py (makes one for each submission), addresses.py and its neighbours (the checks)
 
 A submission may give work to several queues of its device. Each is an agent of its own, and `enter` says whose packets
 are looked at now; what one of them waits for, and another one will signal, is looked at first.

@@ -3,6 +3,6 @@
 In       submissions, memory, code, signals, ioctls, faults
 Out      a trace file, and the same things read back, typed
 Changes  the file named by HCQ_TRACE
-Next     writer.py (writes), records.py (every byte declared), file.py (reads), contents.py (what was in memory, for
-         replays), frames.py (whole records), memory.py (what lay where, when)
+Next     observe/trace_writer.py (writes), records.py (every byte declared), file.py (reads), observe/contents.py (what
+         was in memory, for replays), frames.py (whole records), memory.py (what lay where, when)
 """

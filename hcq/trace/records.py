@@ -4,7 +4,7 @@ In       nothing
 Out      the kinds of records, their frame and the heads of their data as layouts; pack_record, and commands to bytes
          and back
 Changes  nothing
-Next     writer.py (the writer), file.py (the reader), docs/trace-format.md (the same for people)
+Next     observe/trace_writer.py (the writer), file.py (the reader), docs/trace-format.md (the same for people)
 
 A file is MAGIC and then records. A record is a Frame, text (JSON, or nothing) and data. What happens often
 (submissions, allocations, completions) has no text: its data starts with a head declared here.

@@ -49,7 +49,7 @@ def test_the_loss_falls() -> None:
     ("arch", "queue"),
     [
         ("gfx1100", "pm4"),
-        ("gfx942", "aql"),
+        pytest.param("gfx942", "aql", marks=pytest.mark.thorough),
         pytest.param("gfx1100", "aql", marks=pytest.mark.thorough),
         pytest.param("gfx942", "pm4", marks=pytest.mark.thorough),
     ],
@@ -79,6 +79,7 @@ def test_nvidia_gpus_give_the_cpus_losses(arch: str, renderer: str) -> None:
     assert found == pytest.approx(on_the_cpu(), rel=1e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.deadline(420)
 def test_apples_gpus_give_the_cpus_losses() -> None:
     found = losses(HCQ_DEVICE="METAL", HCQ_EMULATE="metal:m3")

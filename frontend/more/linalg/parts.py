@@ -2,14 +2,13 @@
 
 In       tensors
 Out      tensors of what a routine stores; Functions whose rules are written with tensors
-Changes  nothing
-Next     factors.py, orthogonal.py, spectra.py (who use it), hcq/compiler/routines (the routines)
+Changes  nothing, but for where the functions of complex matrices are found, which __init__.py says
+Next     factors.py, orthogonal.py, spectra.py (who use it), compiler/routines/ (the routines)
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeVar, cast
@@ -22,6 +21,7 @@ from hcq.ir.node import Node, Routine
 from hcq.ir.op import Op
 
 F = TypeVar("F", bound=Callable[..., Any])
+_over_complex: list[Callable[[str], Callable[..., Any]]] = []
 EPSILON = {dtypes.float32: 2.0**-23, dtypes.float64: 2.0**-52}
 
 
@@ -33,15 +33,19 @@ def matrices(call: str, x: Tensor, name: str = "A") -> Tensor:
     return x
 
 
+def complex_functions(find: Callable[[str], Callable[..., Any]]) -> None:
+    """Say where functions of complex matrices are found: they are made of the real ones, which ask here for them."""
+    _over_complex.append(find)
+
+
 def also_complex(function: F) -> F:
-    """The function, which for complex arguments is that of its name in over_complex.py."""
+    """The function, which for complex arguments is that of its name among those of complex matrices."""
 
     @functools.wraps(function)
     def either(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
             if isinstance(value, Tensor) and value.is_complex():
-                found = importlib.import_module("hcq.frontend.more.linalg.over_complex")
-                return getattr(found, function.__name__)(*args, **kwargs)
+                return _over_complex[-1](function.__name__)(*args, **kwargs)
         return function(*args, **kwargs)
 
     return cast(F, either)

@@ -3,7 +3,7 @@
 In       a Model as it stands in the file
 Out      a Block: constants, and steps in order, each with the function that computes it
 Changes  nothing
-Next     proto.py (the file's records), table.py (operators), evaluate.py (who runs a block)
+Next     proto.py (the file's records), lookup.py (operators), evaluate.py (who runs a block)
 
 All operators that are not known are named in one error, with their nodes. A function of the file is replaced by its
 nodes, under names of their own; functions that call themselves, and those that would become more than MAX_STEPS,
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.more.onnx import proto, table, weights
+from hcq.frontend.more.onnx import lookup, proto, weights
 from hcq.frontend.more.onnx.proto import Attribute, ValueInfo
-from hcq.frontend.more.onnx.table import Implementation
+from hcq.frontend.more.onnx.table import NEWEST, Implementation
 from hcq.frontend.more.onnx.values import Value
 from hcq.frontend.more.onnx.wire import Damaged
 
@@ -153,15 +153,15 @@ class Builder:
     def step(self, node: proto.Node, scope: Scope, known: set[str], inputs: list[str]) -> Step:
         """One node."""
         version = scope.opsets.get(node.domain, self.model.opsets.get(node.domain, 0))
-        newest = table.NEWEST.get(node.domain)
+        newest = NEWEST.get(node.domain)
         found = None
         if newest is None:
             why = f"operators of {node.domain!r} are not known"
         elif not 0 < version <= newest:
             why = f"of operator set {version}; known are 1 to {newest}"
         else:
-            found = table.find(node.domain, node.op, version)
-            why = table.why_not(node.domain, node.op, version) if found is None else ""
+            found = lookup.find(node.domain, node.op, version)
+            why = lookup.why_not(node.domain, node.op, version) if found is None else ""
         attributes: dict[str, Any] = {}
         for name, attribute in node.attributes.items():
             if scope.given is not None and attribute.refers_to:

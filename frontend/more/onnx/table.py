@@ -1,9 +1,9 @@
 """The table of operators: which function computes an operator, from which version of its operator set on.
 
-In       `@operator("Softmax", since=13)` on a function; an operator's domain, name and version
-Out      the Implementation that holds for a model of that version
+In       `@operator("Softmax", since=13)` on a function
+Out      an Implementation in the table
 Changes  the table, when the modules of operators/ are imported
-Next     operators/ (the functions), graph.py (who looks them up), evaluate.py (who calls them)
+Next     operators/ (the functions), lookup.py (reads the table), evaluate.py (who calls them)
 
 A function's positional parameters are the operator's inputs, in its order; one with a default may be left out. What
 stands after `*` are its attributes, under ONNX's names; one without a default has to be given. An operator whose
@@ -15,7 +15,6 @@ form changed has several functions, and the newest one that is no newer than the
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,11 +24,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 ML, TRAINING, PREVIEW = "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.preview"
 NEWEST = {"": 28, ML: 5, TRAINING: 1, PREVIEW: 1}  # versions that this table was written from
-
-GROUPS = (
-    "activation attention control conv image index logic loss math ml norm older pool product quantize random_numbers "
-    "reduction rnn sequence shape signal text training trees"
-).split()
 
 
 @dataclass(frozen=True)
@@ -56,8 +50,7 @@ class Implementation:
     wants_call: bool
 
 
-_table: dict[tuple[str, str], list[Implementation]] = {}
-_is_loaded = False
+TABLE: dict[tuple[str, str], list[Implementation]] = {}  # (domain, operator) -> its forms
 
 
 def operator(
@@ -95,7 +88,7 @@ def operator(
                 needed += parameter.default is parameter.empty
         group = function.__module__.rpartition(".")[2]
         for op in names:
-            _table.setdefault((domain, op), []).append(
+            TABLE.setdefault((domain, op), []).append(
                 Implementation(
                     op, domain, since, function, group, tuple(takes), needed, many,
                     frozenset(host.split()), attributes, raw, "call" in parameters,
@@ -104,29 +97,3 @@ def operator(
         return function
 
     return declare
-
-
-def load() -> dict[tuple[str, str], list[Implementation]]:
-    """The whole table: (domain, operator) -> its forms, the oldest first."""
-    global _is_loaded
-    if not _is_loaded:
-        for group in GROUPS:
-            importlib.import_module(f"hcq.frontend.more.onnx.operators.{group}")
-        for forms in _table.values():
-            forms.sort(key=lambda form: form.since)
-        _is_loaded = True
-    return _table
-
-
-def find(domain: str, op: str, version: int) -> Implementation | None:
-    """The form of an operator that holds in a version; None where there is none."""
-    forms = load().get((domain, op), ())
-    return next((form for form in reversed(forms) if form.since <= version), None)
-
-
-def why_not(domain: str, op: str, version: int) -> str:
-    """In a few words why there is none."""
-    forms = load().get((domain, op), ())
-    if forms:
-        return f"its form of operator set {version} is not known, that from {forms[0].since} on is"
-    return "there is no such operator here"

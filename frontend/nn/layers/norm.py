@@ -1,7 +1,8 @@
 """Normalisation layers: subtract a mean, divide by a deviation, scale and shift by parameters.
 
 In       tensors
-Out      `BatchNorm`, `InstanceNorm` (statistics of the batch, running ones for evaluation), `LayerNorm`, `GroupNorm`,
+Out      `BatchNorm`, `InstanceNorm1d` and others (statistics of the batch, running ones for evaluation), `LayerNorm`,
+         `GroupNorm`,
          `RMSNorm`, `LocalResponseNorm`, `CrossMapLRN2d`; `SyncBatchNorm`, which is a BatchNorm
 Changes  in training mode, BatchNorm's running statistics: lazily, with the next realize of a step or of themselves
 Next     ../optim/ (whose step also does the pending updates of statistics)

@@ -34,7 +34,14 @@ TARGETS = [
     *[nv_target(arch) for arch in ("sm_80", "sm_90")],
     *[amd_target(arch) for arch in ("gfx90a", "gfx942", "gfx1100", "gfx1201")],
 ]
-by_arch = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.arch)
+OFTEN = ("sm_90", "gfx942", "gfx1201")
+by_arch = pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(target, id=target.arch, marks=[pytest.mark.thorough] * (target.arch not in OFTEN))
+        for target in TARGETS
+    ],
+)
 dtype_names = pytest.mark.parametrize(
     "dtype", [dtypes.float16, dtypes.bfloat16, dtypes.int8], ids=lambda dtype: dtype.name
 )

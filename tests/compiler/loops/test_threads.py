@@ -51,7 +51,7 @@ GPUS = {
 }
 
 machine = machine_of(*GPUS)
-gpu = gpu_of(GPUS, thorough=["metal:m3"])
+gpu = gpu_of(GPUS, thorough=["amd:gfx942", "metal:m3"])
 
 
 def softmax() -> Node:
@@ -226,6 +226,16 @@ def test_a_matrix_unit_multiplies_with_ragged_edges(gpu: tuple[Any, Any], dtype:
         if staged:
             text += f"; stage 0 r2; stage 1 r2; pipeline r2{' 1' if staged == 1 else ''}"
         check(device, narrow_product(70, 90, 50, dtype), text, target=target)
+
+
+def test_a_factor_that_is_computed_and_rounded_ends_where_its_operands_do(gpu: tuple[Any, Any]) -> None:
+    """One is not zero beyond the end of k, in whose middle a step ends: it is made zero in its own format."""
+    device, target = gpu
+    a, b = param(1, (40, 21), dtypes.float32), param(2, (21, 36), dtypes.float16)
+    more = Node(Op.EXP2, a.dtype, (a,)).cast(dtypes.float16)  # 1 where a reads zero
+    wide = [Node(Op.CAST, dtypes.float32, (factor,)) for factor in (more, b)]
+    code = check(device, kernel((out(0, (40, 1, 36), dtypes.float32), matmul(*wide))), target=target)
+    assert "matrix" in code.choice
 
 
 def test_results_that_are_put_together_are_stored_by_rows_with_all_that_is_made_of_them(

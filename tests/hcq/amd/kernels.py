@@ -172,14 +172,14 @@ def image(arch: str) -> bytes:
 
 
 @functools.cache
-def compile_ir(text: str, arch: str) -> bytes:
+def compile_ir(text: str, arch: str, optimisation: int = 2) -> bytes:
     """LLVM IR as a relocatable object for an architecture."""
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("amdgcn-amd-amdhsa")
-    machine = target.create_target_machine(cpu=arch, opt=2)
+    machine = target.create_target_machine(cpu=arch, opt=optimisation)
     module = llvm.parse_assembly(text)
     module.verify()
     return machine.emit_object(module)

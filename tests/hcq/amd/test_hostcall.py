@@ -201,6 +201,56 @@ def test_an_argument_counts_as_used_where_code_loads_it(arch: str, word: int, ki
     assert found["neither"] == set()
 
 
+COPIED = """
+target triple = "amdgcn-amd-amdhsa"
+@table = internal addrspace(4) global [20 x i64] zeroinitializer, align 8
+declare ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+define internal i64 @leaf(i64 %i) noinline {
+  %s = mul i64 %i, %i
+  ret i64 %s
+}
+define internal i64 @late(i64 %i) noinline {
+  %first = call i64 @leaf(i64 %i)
+  %place = getelementptr i64, ptr addrspace(4) FROM, i64 WORD
+  %v = load i64, ptr addrspace(4) %place
+  %second = call i64 @leaf(i64 %v)
+  %s = add i64 %first, %second
+  ret i64 %s
+}
+define amdgpu_kernel void @called(ptr addrspace(1) %out) {
+  %implicit = call ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+  %v = call i64 @late(i64 1)
+  store i64 %v, ptr addrspace(1) %out
+  ret void
+}
+define amdgpu_kernel void @inside(ptr addrspace(1) %out) {
+  %implicit = call ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+  %place = getelementptr i64, ptr addrspace(4) FROM, i64 WORD
+  %v = load i64, ptr addrspace(4) %place
+  store i64 %v, ptr addrspace(1) %out
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("optimisation", [0, 2])
+@pytest.mark.parametrize(("word", "kind"), [(12, "heap_v1"), (14, "completion_action")])
+def test_an_argument_is_told_from_a_tables_element_at_the_same_distance(
+    arch: str, optimisation: int, word: int, kind: str
+):
+    text = COPIED.replace("WORD", str(word))
+    of_table = compile_ir(text.replace("FROM", "@table"), arch, optimisation)
+    inner = "  %implicit = call ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()\n"
+    text = text.replace("  %first =", f"{inner}  %first =")
+    of_arguments = compile_ir(text.replace("FROM", "%implicit"), arch, optimisation)
+    for image, expected in ((of_table, set()), (of_arguments, {kind})):
+        linked = Linked(image, CHIPS[arch], "object")
+        found = {name: set(hidden.used(linked, kernel)) for name, kernel in linked.kernels.items()}
+        assert found["inside"] - {"hostcall_buffer"} == expected
+        assert found["called"] - {"hostcall_buffer"} == expected
+
+
 def test_a_kernel_that_needs_the_heap_is_refused_by_name_and_its_neighbours_load(
     open_amd: Callable[..., AmdDevice],
 ):

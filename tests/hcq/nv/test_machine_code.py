@@ -67,8 +67,17 @@ def run(emulate: str, renderer: str, cache: Path) -> dict[str, Any]:
 @needs_nvrtc
 @needs_nvjitlink
 @pytest.mark.deadline(150)
-@pytest.mark.parametrize("renderer", ["ptx", "cuda"])
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+@pytest.mark.parametrize(
+    ("arch", "renderer"),
+    [
+        ("sm_90", "ptx"),
+        ("sm_80", "cuda"),
+        *(
+            pytest.param(arch, renderer, marks=pytest.mark.thorough)
+            for arch, renderer in (("sm_80", "ptx"), ("sm_90", "cuda"), ("sm_120", "ptx"), ("sm_120", "cuda"))
+        ),
+    ],
+)
 def test_tensors_run_from_machine_code_that_was_loaded_by_hand(renderer, arch, tmp_path):
     import numpy as np
 

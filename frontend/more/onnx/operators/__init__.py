@@ -3,5 +3,6 @@
 In       tensors, numbers on the host, attributes
 Out      tensors
 Changes  table.py's table, when a group is imported
-Next     ../table.py (how a function says which operator it is), docs/onnx.md (all of them)
+Next     ../table.py (how a function says which operator it is), ../lookup.py (imports these),
+         docs/onnx.md (all of them)
 """

@@ -3,7 +3,7 @@
 In       a Context for one VOP1, VOP2, VOPC, VOP3 or VOP3SD instruction
 Out      Sources (readers in assembly order), destination() (a writer)
 Changes  registers, when a writer is called
-Next     operands.py (codes and registers), vector_ops.py and the other *_ops.py (who compile instructions from these)
+Next     operands.py (codes and registers), vector_ops.py and others of its kind (who compile instructions from these)
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from hcq.frontend.more.onnx import table  # noqa: E402
+from hcq.frontend.more.onnx import lookup, table  # noqa: E402
 from hcq.tools import conformance_onnx  # noqa: E402
 
 # modules of onnx.backend.test.case.node; of each the first cases, in the order in which it makes them
@@ -62,7 +62,7 @@ def test_every_form_since_version_7_that_onnx_declares_has_its_inputs_and_attrib
         version = schema.since_version
         if schema.deprecated or schema.domain not in table.NEWEST or (not schema.domain and version < 7):
             continue
-        form = table.find(schema.domain, schema.name, version)
+        form = lookup.find(schema.domain, schema.name, version)
         if form is None:
             unknown.add(schema.name)
             continue
