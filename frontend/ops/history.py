@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.grad import gradient
-from hcq.frontend.ops import gradient_hooks
+from hcq.frontend.grad import gradient, gradient_hooks
 from hcq.frontend.ops.base import Methods
 from hcq.ir.node import Node
 from hcq.ir.op import Op
