@@ -29,8 +29,8 @@ from hcq.compiler.target import Target, amd_target, metal_target, nv_target
 from hcq.counters import Counters
 from hcq.errors import HcqError
 from hcq.frontend.core import device as devices
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.node import Node
 from hcq.tools.disassembly import amd, host
 from hcq.tools.golden_programs import PROGRAMS

@@ -20,8 +20,8 @@ from typing import Any
 from hcq.frontend.core.base import Core, changed, live, thread_modes, watcher
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import expanded, flipped, iota, permuted, reshaped
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.core.threads import lock, new_write, without_done
-from hcq.frontend.schedule.structure import structure_of
 from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape, const, substitute

@@ -28,7 +28,7 @@ from hcq.ir.op import ARITHMETIC, Op
 
 T = TypeVar("T", bound=Core)
 
-# hooks by number (ops/gradient_hooks.py calls them): of what was computed, by its node, and of leaves, by their id
+# hooks by number (grad/gradient_hooks.py calls them): of what was computed, by its node, and of leaves, by their id
 hooks_of_nodes: WeakKeyDictionary[Node, dict[int, Any]] = WeakKeyDictionary()
 hooks_of_leaves: dict[int, tuple[ref[Core], dict[int, Any]]] = {}
 
@@ -86,7 +86,7 @@ def gradients(
 
 def _hooks() -> Any:
     """The module that calls hooks, imported when there is one."""
-    return import_module("hcq.frontend.ops.gradient_hooks")
+    return import_module("hcq.frontend.grad.gradient_hooks")
 
 
 def expand_history(roots: Sequence[Node]) -> tuple[list[Node], dict[Node, Node]]:

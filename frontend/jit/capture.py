@@ -25,6 +25,7 @@ from hcq.frontend.core import device as devices
 from hcq.frontend.core import views
 from hcq.frontend.core.base import Core, drop_default_mode, live, mode_of_thread
 from hcq.frontend.core.storage import Storage
+from hcq.frontend.core.structure import Structure
 from hcq.frontend.jit.delivery import deliver
 from hcq.frontend.jit.overwritten import Writing, give, hand_back, keep_others, refuse_shared
 from hcq.frontend.jit.pytree import (
@@ -44,7 +45,6 @@ from hcq.frontend.jit.stand_ins import StandIn, stand_ins
 from hcq.frontend.run import varying_numbers
 from hcq.frontend.run.plan import Plan
 from hcq.frontend.run.realize import Recorder, give_memory, realize, unwatched
-from hcq.frontend.schedule.structure import Structure
 from hcq.frontend.symbolic.conditions import Condition
 from hcq.frontend.symbolic.variable import Bound
 from hcq.frontend.tensor import Tensor

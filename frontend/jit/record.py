@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.storage import Storage
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.jit.overwritten import Writing
 from hcq.frontend.jit.pytree import Argument, Gradient, Ref, Same, comparable
 from hcq.frontend.jit.references import Reference
-from hcq.frontend.schedule.structure import structure_of
 from hcq.frontend.symbolic.conditions import Condition
 from hcq.ir.node import Node
 from hcq.ir.op import Op

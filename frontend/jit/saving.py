@@ -38,6 +38,7 @@ from hcq.frontend.core import device as devices
 from hcq.frontend.core import names as tensor_names
 from hcq.frontend.core.device import toolchain
 from hcq.frontend.core.storage import Storage
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.core.threads import lock
 from hcq.frontend.jit.capture import settle
 from hcq.frontend.jit.function import Jit
@@ -46,7 +47,6 @@ from hcq.frontend.jit.record import Role
 from hcq.frontend.jit.replay import Recording
 from hcq.frontend.run.plan import Plan, plan_for
 from hcq.frontend.run.realize import storage_of
-from hcq.frontend.schedule.structure import structure_of
 from hcq.frontend.symbolic.conditions import Condition
 from hcq.frontend.symbolic.variable import MOST, Bound
 from hcq.frontend.tensor import Tensor

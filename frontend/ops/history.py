@@ -3,7 +3,7 @@
 In       tensors
 Out      data, is_leaf, grad_fn, register_hook, retain_grad
 Changes  register_hook, retain_grad: what backward() calls; assigning to data: the tensor
-Next     grad/gradient.py (backward), gradient_hooks.py (the hooks), ../autograd/ (hcq.autograd)
+Next     grad/gradient.py (backward), frontend/grad/gradient_hooks.py (the hooks), ../autograd/ (hcq.autograd)
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.grad import gradient
-from hcq.frontend.ops import gradient_hooks
+from hcq.frontend.grad import gradient, gradient_hooks
 from hcq.frontend.ops.base import Methods
 from hcq.ir.node import Node
 from hcq.ir.op import Op

@@ -35,11 +35,11 @@ from hcq.frontend.core.nodes import (
     shrunk,
     spread,
 )
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.core.threads import lock, new_write, without_done
 from hcq.frontend.grad.function import constant_in
 from hcq.frontend.ops.base import Methods
 from hcq.frontend.ops.checked_places import check
-from hcq.frontend.schedule.structure import structure_of
 from hcq.frontend.symbolic import variable
 from hcq.frontend.symbolic.conditions import require
 from hcq.frontend.symbolic.sizes import (

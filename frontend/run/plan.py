@@ -26,9 +26,9 @@ from hcq.cache import DiskCache
 from hcq.errors import UsageError
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.storage import Storage
+from hcq.frontend.core.structure import Structure
 from hcq.frontend.run import kernel_sources, overdue
 from hcq.frontend.run.memory_plan import share
-from hcq.frontend.schedule.structure import Structure
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op

@@ -3,7 +3,7 @@
 In       tensors
 Out      the same tensors, their nodes now leaves that read memory
 Changes  device memory; the nodes of live tensors; the in-place writes of ASSIGN nodes are done
-Next     schedule/structure.py, plan.py (what runs), jit/capture.py (who records what runs here)
+Next     core/structure.py, plan.py (what runs), jit/capture.py (who records what runs here)
 
 A write in place must not be seen by a tensor that was made before it and is not computed yet: `loss`, made from `w`,
 means the old `w` for good. So before a buffer is overwritten, every live tensor that still reads it is computed too.
@@ -23,6 +23,7 @@ from hcq.frontend.core import names, views
 from hcq.frontend.core.base import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.core.nodes import expanded
 from hcq.frontend.core.storage import Storage, kind_of, next_write, written_so_far
+from hcq.frontend.core.structure import Structure, structure_of
 from hcq.frontend.core.threads import are_threads, lock, note_done, without_done
 from hcq.frontend.run import plan as plans
 from hcq.frontend.run import short, varying_numbers
@@ -39,7 +40,6 @@ from hcq.frontend.run.overwrites import (
     written_over,
 )
 from hcq.frontend.run.plan import Plan
-from hcq.frontend.schedule.structure import Structure, structure_of
 from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import Op

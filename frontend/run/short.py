@@ -3,7 +3,7 @@
 In       a tensor whose node is one arithmetic operation on tensors in memory and numbers
 Out      the key of its plan: what it does, on memory of which kind; and that memory
 Changes  nothing
-Next     realize.py (who takes this way), plan.py (the plans by these keys), schedule/structure.py (any graph)
+Next     realize.py (who takes this way), plan.py (the plans by these keys), core/structure.py (any graph)
 
 Eager programs run one small operation at a time. For those the general way, which numbers a graph, looks its plan
 up and tells every live tensor, costs more than the launch. A key here is a handful of objects compared by identity.

@@ -20,7 +20,7 @@ from typing import Any
 from hcq.frontend.core import data as formats
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.storage import Storage
-from hcq.frontend.schedule.structure import Structure
+from hcq.frontend.core.structure import Structure
 from hcq.ir.dtype import DType, Scalar
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import Op

@@ -19,8 +19,8 @@ from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.pipeline import lower
 from hcq.compiler.render.llvm import render
 from hcq.compiler.target import Target
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.schedule.schedule import Schedule, schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.show import show_graph

@@ -16,8 +16,8 @@ from hcq.compiler.__main__ import main as list_passes
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.pipeline import PASSES, lower
 from hcq.compiler.target import Target, cpu_target
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.schedule.schedule import Schedule, schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.rewrite import Pass
 from hcq.ir.verify import VerifyError, verify
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.gradient import grad
 from hcq.frontend.run.realize import realize
 from hcq.frontend.schedule import nested
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from tests.compiler.emulated_gpus import machine_of

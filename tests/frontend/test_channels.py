@@ -12,10 +12,10 @@ from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Target, amd_target, nv_target
 from hcq.counters import Counters
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.gradient import grad
 from hcq.frontend.schedule.channels import in_channels
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op

@@ -7,9 +7,9 @@ import pytest
 
 from hcq import Tensor, jit, nn
 from hcq.errors import UsageError
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.run.memory_plan import share
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.utils.checkpoint import checkpoint, checkpoint_sequential
 
 

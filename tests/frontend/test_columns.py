@@ -12,9 +12,9 @@ import pytest
 from hcq import Tensor, dtypes
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import cpu_target
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.schedule import columns
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 

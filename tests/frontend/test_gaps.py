@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hcq import Tensor
 from hcq.compiler.kernel import kernel_flops
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.gradient import grad
 from hcq.frontend.schedule.gaps import without_gaps
 from hcq.frontend.schedule.planes import in_planes
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 from tests.interpreter.evaluate import evaluate

@@ -7,11 +7,11 @@ import pytest
 
 import hcq
 from hcq import Device, Tensor
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.ops import ordering
 from hcq.frontend.run.realize import schedule_of
 from hcq.frontend.schedule import simplify
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.op import Op
 
 

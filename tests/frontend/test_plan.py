@@ -19,10 +19,10 @@ from hcq.cache import DiskCache
 from hcq.compiler import compile as compiling
 from hcq.compiler import pipeline
 from hcq.frontend.core import device as devices
+from hcq.frontend.core.structure import Structure
 from hcq.frontend.jit import jit
 from hcq.frontend.run import kernel_sources
 from hcq.frontend.run import plan as plans
-from hcq.frontend.schedule.structure import Structure
 from hcq.frontend.tensor import Tensor
 from hcq.ir.node import Node
 

@@ -9,9 +9,9 @@ import pytest
 
 import hcq
 from hcq import Tensor
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.run import plan as plans
 from hcq.frontend.run.realize import realize, storage_of
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.op import Op
 
 
@@ -91,7 +91,7 @@ def test_a_structure_has_the_same_name_in_every_process():
     import sys
 
     text = (
-        "from hcq import Tensor; from hcq.frontend.schedule.structure import structure_of;"
+        "from hcq import Tensor; from hcq.frontend.core.structure import structure_of;"
         "x = Tensor([1., 2.]); print(structure_of([(x.exp() / 3).sum().node]).digest())"
     )
     found = {

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hcq.frontend.core.storage import Storage
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.gradient import grad
 from hcq.frontend.schedule.schedule import Schedule, schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const

@@ -9,10 +9,10 @@ import pytest
 
 from hcq import Tensor, dtypes, no_grad
 from hcq.frontend.core.device import default, get
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.run import plan as plans
 from hcq.frontend.run import realize as realizing
 from hcq.frontend.run import short, varying_numbers
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.op import Op
 
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir import text
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const

@@ -13,8 +13,8 @@ from typing import Any
 
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.storage import Storage
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.run.plan import Plan, plan_for
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op

@@ -22,6 +22,7 @@ from hcq import config
 from hcq.errors import UsageError
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.storage import Storage
+from hcq.frontend.core.structure import Structure, structure_of
 from hcq.frontend.devices.collectives import cost, kernels
 from hcq.frontend.devices.collectives.links import slowest
 from hcq.frontend.devices.collectives.perform import Collective
@@ -31,7 +32,6 @@ from hcq.frontend.devices.sharding.placement import Split
 from hcq.frontend.devices.sharding.storage import ShardedStorage
 from hcq.frontend.run import overdue
 from hcq.frontend.run.plan import Launch, Plan, key_on, plan_for
-from hcq.frontend.schedule.structure import Structure, structure_of
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape, substitute, toposort
 from hcq.ir.op import Op

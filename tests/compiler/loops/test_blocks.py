@@ -13,10 +13,10 @@ from elftools.elf.elffile import ELFFile
 from hcq import Tensor
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import Target
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.io.blocks import BY_NAME
 from hcq.frontend.io.quantised import of_bytes
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.node import Node
 
 ROWS, COLUMNS = 64, 1024

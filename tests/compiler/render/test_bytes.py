@@ -12,8 +12,8 @@ from elftools.elf.elffile import ELFFile
 from hcq import Tensor
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import Target
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.dtype import dtypes
 
 TARGET = Target("cpu", "x86_64", "bytes", 2, 512, 32, l1_bytes=48 << 10, l2_bytes=1 << 20, cpu="x86-64-v4")

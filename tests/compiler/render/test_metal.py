@@ -22,8 +22,8 @@ from hcq.compiler.render.metal import MOST_PARAMETERS
 from hcq.compiler.target import METAL_ARCHS, metal_target
 from hcq.emu.metal.shader.parser import parse
 from hcq.emu.metal.shader.program import Program
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.dtype import dtypes
 from tests.compiler.test_golden_kernels import PROGRAMS, memory
 

@@ -13,8 +13,8 @@ from elftools.elf.elffile import ELFFile
 from hcq import Tensor
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import Target
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.schedule.schedule import schedule
-from hcq.frontend.schedule.structure import structure_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 

@@ -3,7 +3,8 @@
 In       a tensor and a function of its gradient
 Out      `Handle`, which takes one away again; `passed`, what becomes of a gradient on its way through
 Changes  the two tables in grad/gradient.py, which hold no tensor and no graph
-Next     grad/gradient.py (who asks), history.py (register_hook, retain_grad), nn/hooks.py (hooks of modules)
+Next     grad/gradient.py (who asks), frontend/ops/history.py (register_hook, retain_grad), nn/hooks.py (hooks of
+         modules)
 
 What was computed is known by its node, so a hook that is registered after the loss was computed is called, too. A leaf
 is known by the tensor: its node changes with every step of an optimizer.
