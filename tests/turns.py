@@ -22,7 +22,7 @@ import sys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import pytest
@@ -64,6 +64,13 @@ def changed_since(commit: str) -> list[str]:
     """The files that differ from those of a commit, new ones included."""
     differ = _git("diff", "--name-only", commit, "--")
     return [*differ, *_git("ls-files", "--others", "--exclude-standard")]
+
+
+def seeds(often: int, of: int) -> list[Any]:
+    """Parameters of a random law: its first seeds in every run, those after them as thorough ones."""
+    import pytest  # which this file, as a program, can do without
+
+    return [*range(often), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(often, of))]
 
 
 def left_out(items: Sequence[pytest.Item], turn: Turn, changed: Sequence[str] = ()) -> set[pytest.Item]:

@@ -39,7 +39,7 @@ class Run(NamedTuple):
     said: str
 
 
-@pytest.fixture(scope="module", params=list(CHIP_OF))
+@pytest.fixture(scope="module", params=["nv:sm_90", pytest.param("amd:gfx1100", marks=pytest.mark.thorough)])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """x + 1 of N floats, twice, on an emulated GPU that counts."""
     folder = tmp_path_factory.mktemp("counted")

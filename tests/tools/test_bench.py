@@ -91,7 +91,7 @@ def test_a_block_has_three_runs_or_as_many_as_fit_or_one_that_is_too_long(
     assert len(times) == runs
 
 
-@pytest.mark.parametrize("name", ["mlp-sgd-step", "mlp-adam-step"])
+@pytest.mark.parametrize("name", [pytest.param("mlp-sgd-step", marks=pytest.mark.thorough), "mlp-adam-step"])
 def test_the_gradients_by_hand_are_ours(name: str) -> None:
     """NumPy's training step has no check but that of its first loss: later ones tell whether the weights move alike."""
     case = ALL_CASES[name]()

@@ -187,7 +187,7 @@ def test_every_rung_of_the_ladder_holds_and_each_is_in_the_file(ask, word, tmp_p
 
 
 @pytest.mark.deadline(120)
-@pytest.mark.parametrize("kind", WORDS)
+@pytest.mark.parametrize("kind", ["NV", thorough("AMD")])
 def test_every_variant_changes_the_driver_of_today_or_says_that_it_does_not(ask, kind):
     """A variant that names something which the driver no longer has must be noticed here and not on somebody's GPU."""
     found = {item.name: ask(WORDS[kind], item.name) for item in items(kind) if item.argument}
@@ -261,7 +261,7 @@ def test_where_all_copy_engines_share_the_graphics_runlist_that_is_said():
         copy_channel.own_engine(AllGraphics())
 
 
-@pytest.mark.parametrize("word", ["nv:sm_80", "nv:sm_86", "nv:sm_90"])
+@pytest.mark.parametrize("word", ["nv:sm_80", thorough("nv:sm_86"), "nv:sm_90"])
 @pytest.mark.parametrize("name", ["shared", "shared-size-0", "sm-config-own"])
 def test_shared_memory_of_every_size_is_right_whatever_says_how_much_there_may_be(ask, word, name):
     found = ask(word, f"try-{name}")
@@ -727,7 +727,7 @@ def test_opening_fails_where_nothing_that_is_submitted_comes_back(ask, monkeypat
     assert "waited 300 ms" in found.text
 
 
-@pytest.mark.parametrize("word", ["nv:sm_90:late-get", "nv:sm_120:late-get:seed=2"])
+@pytest.mark.parametrize("word", ["nv:sm_90:late-get", thorough("nv:sm_120:late-get:seed=2")])
 def test_a_gp_get_that_is_late_ends_no_ladder(ask, tmp_path, word):
     found = ask(word, "ladder")
     assert found.status == Status.OK, found.text
@@ -737,7 +737,7 @@ def test_a_gp_get_that_is_late_ends_no_ladder(ask, tmp_path, word):
     assert "does not follow" in ask(word, "gp-get").text
 
 
-@pytest.mark.parametrize("word", ["nv:sm_80", "nv:sm_90", "nv:sm_120:seed=4"])
+@pytest.mark.parametrize("word", ["nv:sm_80", thorough("nv:sm_90"), "nv:sm_120:seed=4"])
 @pytest.mark.parametrize(
     "name", ["bare-kernel", "gp-get", "doorbell", "copy-engines", "copy-fault", "fresh-reads"]
 )

@@ -35,6 +35,7 @@ from tests.compiler.building import check, kernel, matmul, out, param, parameter
 from tests.compiler.emulated_gpus import machine_of
 from tests.compiler.loops.test_threads import narrow_product
 from tests.compiler.shared_memory import Access, bank_conflicts, race, walk, without
+from tests.turns import seeds
 
 GPUS = {"amd:gfx90a": ("AMD", amd_target("gfx90a")), "amd:gfx942": ("AMD:1", amd_target("gfx942"))}
 WAVE = 64
@@ -136,7 +137,7 @@ def test_rows_that_begin_between_words_are_not_copied_so(machine: None, gpu: str
 # -- how they lie ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, of=12))
 def test_a_wave_copies_to_words_side_by_side_and_no_bank_is_met_more_often_for_it(seed: int) -> None:
     rng = random.Random(seed)
     target = amd_target(rng.choice(["gfx90a", "gfx942", "gfx950"]))

@@ -44,6 +44,7 @@ from tests.compiler.building import (
     run,
 )
 from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
+from tests.turns import seeds
 
 HOPPER = nv_target("sm_90")
 UNIT_64 = "split r2.1 16; matrix r0.1 r1.1 r2.2 wgmma64.f16"
@@ -248,7 +249,7 @@ def test_what_no_tensor_map_describes_is_not_copied_in_bulk(shape: Any, turned: 
         compile_kernel(narrow_product(*shape, dtypes.float16, turned), HOPPER, schedule=text)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, of=6))
 def test_any_tile_and_any_way_to_copy_computes_the_same(gpu: Any, seed: int) -> None:
     rng = random.Random(seed)
     unit = rng.choice(units_of("sm_90", dtypes.float16, reads_shared=True)[:3])

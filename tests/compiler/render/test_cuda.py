@@ -37,6 +37,7 @@ from tests.compiler.building import (
 from tests.compiler.test_golden_kernels import PROGRAMS, scheduled
 from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc, run_ptx
 from tests.interpreter.arrays import from_raw, numpy_dtype, to_raw
+from tests.turns import seeds
 
 pytestmark = needs_nvrtc
 INTEGERS = (
@@ -282,7 +283,7 @@ def random_kernel(seed: int) -> Node:
     return kernel((out(0, shape, dtype), last))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(6, of=24))
 def test_a_random_kernel_computes_what_the_cpu_computes(seed: int) -> None:
     sink = random_kernel(seed)
     nodes = parameters(sink)
@@ -316,7 +317,7 @@ def mixed_kernel(seed: int) -> Node:
     return kernel((out(0, shape, found[-1].dtype), found[-1]))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(6, of=24))
 def test_a_random_chain_of_conversions_computes_what_the_cpu_computes(seed: int) -> None:
     sink = mixed_kernel(seed)
     arrays = []

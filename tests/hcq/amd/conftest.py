@@ -22,6 +22,17 @@ from hcq.emu.machine import kernels_for
 from hcq.emu.port import EmulatedPort
 
 QUEUES = [(arch, queue) for arch in ("gfx1100", "gfx1201", "gfx90a", "gfx942") for queue in ("pm4", "aql")]
+# of which every run has each architecture once, and each kind of queue with old and with new packets
+OFTEN = (("gfx1100", "pm4"), ("gfx1201", "aql"), ("gfx90a", "pm4"), ("gfx942", "aql"))
+
+
+def by_turns(architecture: str, queue: str, *before: Any) -> Any:
+    """Parameters (before, architecture, queue): thorough ones, where other pairs have the same law in every run."""
+    marks = [pytest.mark.thorough] * (queue != "" and (architecture, queue) not in OFTEN)
+    return pytest.param(*before, architecture, queue, marks=marks, id=f"{architecture}-{queue}".strip("-"))
+
+
+each_queue = pytest.mark.parametrize(("arch", "queue"), [by_turns(*pair) for pair in QUEUES])
 
 
 def fresh_port(*words: str) -> Any:
@@ -72,7 +83,7 @@ def open_amd() -> Iterator[Callable[..., AmdDevice]]:
         device.close(timeout_ms=1000)
 
 
-@pytest.fixture(params=QUEUES, ids=lambda pair: "-".join(pair))
+@pytest.fixture(params=[pytest.param(pair, marks=by_turns(*pair).marks) for pair in QUEUES], ids="-".join)
 def amd(request: pytest.FixtureRequest, open_amd: Callable[..., AmdDevice]) -> AmdDevice:
     """A device of each architecture with each kind of compute queue."""
     arch, queue = request.param

@@ -18,7 +18,7 @@ from hcq.amd.encode import COPY, Encoder, Piece, piece
 from hcq.amd.launch import Launcher
 from hcq.errors import HcqError
 from hcq.layout import Packet
-from tests.hcq.amd.conftest import QUEUES
+from tests.hcq.amd.conftest import each_queue
 from tests.hcq.amd.kernels import compile_ir, image
 from tests.hcq.gpu.workloads import BYTES, WORDS, filled, numbers
 from tests.hcq.gpu.workloads import WORKLOADS as SHARED
@@ -95,7 +95,7 @@ def wait_to_kernel(amd: AmdDevice) -> None:
 WORKLOADS = [*SHARED, kernel_to_scalar, new_code, wait_to_kernel]
 
 
-@pytest.mark.parametrize(("arch", "queue"), QUEUES)
+@each_queue
 @pytest.mark.parametrize("workload", WORKLOADS[len(SHARED) :], ids=lambda workload: workload.__name__)
 def test_results_are_right_behind_caches(
     open_amd: Open, arch: str, queue: str, workload: Callable[[AmdDevice], None]

@@ -25,7 +25,7 @@ from hcq.kernel_observer import Call, Nested
 from hcq.observe.foreign import report
 from hcq.observe.lint import lint
 from hcq.trace.file import Trace
-from tests.hcq.amd.conftest import QUEUES, fresh_port
+from tests.hcq.amd.conftest import each_queue, fresh_port
 from tests.hcq.amd.kernels import image
 from tests.hcq.watched import WatchedDevice, meant
 
@@ -49,7 +49,7 @@ class Watched(WatchedDevice):
         return super().close()
 
 
-@pytest.mark.parametrize(("arch", "queue"), QUEUES)
+@each_queue
 def test_what_is_seen_below_is_what_the_driver_submitted_nothing_missing_and_nothing_added(
     open_amd: Open, tmp_path: Path, arch: str, queue: str
 ) -> None:

@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.device import AmdDevice
 from hcq.observe.lint import lint
 from hcq.trace.file import Trace
-from tests.hcq.amd.conftest import QUEUES
+from tests.hcq.amd.conftest import each_queue
 from tests.hcq.amd.kernels import image
 
 UNKNOWN = (pm4.Header, sdma.Header, aql.Header)
@@ -44,7 +42,7 @@ def test_a_trace_decodes_packets_and_ioctls_and_its_times_are_the_hosts(
     assert "ioctl" in calls[1]
 
 
-@pytest.mark.parametrize(("arch", "queue"), QUEUES)
+@each_queue
 def test_what_a_trace_holds_is_what_goes_into_the_rings(
     open_amd: Callable[..., AmdDevice], arch: str, queue: str
 ) -> None:
@@ -66,7 +64,7 @@ def test_what_a_trace_holds_is_what_goes_into_the_rings(
         assert Counter(map(type, told)) == Counter(map(type, written))
 
 
-@pytest.mark.parametrize(("arch", "queue"), QUEUES)
+@each_queue
 def test_a_trace_has_no_word_that_no_packet_claims_and_breaks_no_rule(
     open_amd: Callable[..., AmdDevice], tmp_path: Path, arch: str, queue: str
 ) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from hcq.gpu.device import GpuDevice
-from tests.hcq.amd.conftest import QUEUES
+from tests.hcq.amd.conftest import QUEUES, by_turns
 from tests.hcq.amd.conftest import open_amd as open_amd
 from tests.hcq.amd.conftest import small_rings as amd_small_rings  # noqa: F401
 from tests.hcq.gpu.vendors import AMD, NV, Vendor
@@ -24,6 +24,9 @@ from tests.hcq.nv.conftest import small_ring as nv_small_ring  # noqa: F401
 
 Open = Callable[..., GpuDevice]
 GPUS = [*QUEUES, *[(arch, "") for arch in ARCHS]]  # architecture and kind of queue
+each_gpu = pytest.mark.parametrize(
+    ("vendor", "arch", "queue"), [by_turns(arch, queue, AMD if queue else NV) for arch, queue in GPUS]
+)
 
 
 @pytest.fixture(params=[AMD, NV], ids=lambda vendor: vendor.name)
@@ -38,7 +41,10 @@ def open_gpu(vendor: Vendor, open_amd: Open, open_nv: Open) -> Open:
     return open_amd if vendor is AMD else open_nv
 
 
-@pytest.fixture(params=GPUS, ids=lambda pair: "-".join(filter(None, pair)))
+@pytest.fixture(
+    params=[pytest.param(pair, marks=by_turns(*pair).marks) for pair in GPUS],
+    ids=lambda pair: "-".join(filter(None, pair)),
+)
 def gpu(request: pytest.FixtureRequest, open_amd: Open, open_nv: Open) -> GpuDevice:
     """A device of each architecture with each kind of compute queue."""
     arch, queue = request.param

@@ -11,9 +11,10 @@ from hcq import command
 from tests.hcq.gpu.conftest import ARCHS, QUEUES, Open
 from tests.hcq.gpu.kernels import image
 from tests.hcq.gpu.vendors import AMD, Vendor
+from tests.turns import seeds
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8, of=20))
 def test_chains_of_copies_and_kernels_give_the_same_results_under_every_seed(
     vendor: Vendor, open_gpu: Open, seed: int
 ):

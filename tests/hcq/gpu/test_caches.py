@@ -7,15 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from hcq.gpu.device import GpuDevice
-from tests.hcq.gpu.conftest import GPUS, Open
-from tests.hcq.gpu.vendors import AMD, NV, Vendor
+from tests.hcq.gpu.conftest import Open, each_gpu
+from tests.hcq.gpu.vendors import Vendor
 from tests.hcq.gpu.workloads import WORKLOADS, chain
-
-each_gpu = pytest.mark.parametrize(
-    ("vendor", "arch", "queue"),
-    [(AMD if queue else NV, arch, queue) for arch, queue in GPUS],
-    ids=["-".join(filter(None, pair)) for pair in GPUS],
-)
 
 
 def opened(open_gpu: Open, arch: str, queue: str, options: str) -> GpuDevice:

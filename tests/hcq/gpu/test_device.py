@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import time
 
@@ -44,17 +45,17 @@ def test_buffers_begin_where_a_line_of_memory_does(gpu: GpuDevice):
         del buffer, buffers
 
 
-@pytest.mark.parametrize("distance", [1024, -1024, 4096, 3])
-def test_a_copy_within_one_buffer_moves_what_was_there_before(gpu: GpuDevice, distance: int):
+def test_a_copy_within_one_buffer_moves_what_was_there_before(gpu: GpuDevice):
     data = bytes(i * 7 % 256 for i in range(16384))
-    size = 9000 if abs(distance) >= 1024 else 64
     buffer = gpu.alloc(len(data))
-    buffer.write(data)
-    src = 2048
-    gpu.queue().copy(buffer, buffer, size, dst_offset=src + distance, src_offset=src).submit().wait()
-    expected = bytearray(data)
-    expected[src + distance : src + distance + size] = data[src : src + size]
-    assert buffer.read() == bytes(expected)
+    for distance in (1024, -1024, 4096, 3):
+        size = 9000 if abs(distance) >= 1024 else 64
+        buffer.write(data)
+        src = 2048
+        gpu.queue().copy(buffer, buffer, size, dst_offset=src + distance, src_offset=src).submit().wait()
+        expected = bytearray(data)
+        expected[src + distance : src + distance + size] = data[src : src + size]
+        assert buffer.read() == bytes(expected), distance
 
 
 def test_a_copy_over_itself_that_would_take_many_packets_is_refused(gpu: GpuDevice):
@@ -63,18 +64,17 @@ def test_a_copy_over_itself_that_would_take_many_packets_is_refused(gpu: GpuDevi
         gpu.queue().copy(buffer, buffer, 1 << 19, dst_offset=1)
 
 
-@pytest.mark.parametrize("value_bytes", [1, 2, 4, 8])
-@pytest.mark.parametrize(("offset", "size"), [(0, 4096), (3, 1000), (5, 8), (1, 0), (4, 4), (2, 264)])
-def test_a_fill_repeats_its_pattern_from_the_first_byte_on(
-    gpu: GpuDevice, value_bytes: int, offset: int, size: int
-):
-    value = int.from_bytes(bytes(range(0x11, 0x11 + value_bytes)), "little")
+def test_a_fill_repeats_its_pattern_from_the_first_byte_on(gpu: GpuDevice):
     buffer = gpu.alloc(8192)
-    buffer.write(b"\xee" * 8192)
-    size -= size % value_bytes
-    gpu.queue().fill(buffer, value, size, offset, value_bytes).submit().wait()
-    pattern = value.to_bytes(value_bytes, "little") * (size // value_bytes)
-    assert buffer.read() == b"\xee" * offset + pattern + b"\xee" * (8192 - offset - size)
+    places = ((0, 4096), (3, 1000), (5, 8), (1, 0), (4, 4), (2, 264))
+    for value_bytes, (offset, size) in itertools.product((1, 2, 4, 8), places):
+        value = int.from_bytes(bytes(range(0x11, 0x11 + value_bytes)), "little")
+        buffer.write(b"\xee" * 8192)
+        size -= size % value_bytes
+        gpu.queue().fill(buffer, value, size, offset, value_bytes).submit().wait()
+        pattern = value.to_bytes(value_bytes, "little") * (size // value_bytes)
+        expected = b"\xee" * offset + pattern + b"\xee" * (8192 - offset - size)
+        assert buffer.read() == expected, (value_bytes, offset, size)
 
 
 def test_a_kernel_takes_buffers_ints_floats_and_doubles(gpu: GpuDevice):

@@ -9,15 +9,11 @@ import pytest
 from hcq import config
 from hcq.errors import WaitTimeout
 from tests.hcq.amd.conftest import settings_with
-from tests.hcq.gpu.conftest import GPUS, Open
-from tests.hcq.gpu.vendors import AMD, NV, Vendor
+from tests.hcq.gpu.conftest import Open, each_gpu
+from tests.hcq.gpu.vendors import AMD, Vendor
 
 
-@pytest.mark.parametrize(
-    ("vendor", "arch", "queue"),
-    [(AMD if queue else NV, arch, queue) for arch, queue in GPUS],
-    ids=["-".join(filter(None, pair)) for pair in GPUS],
-)
+@each_gpu
 def test_a_hang_names_the_ring_the_signal_the_command_and_the_line(
     vendor: Vendor, open_gpu: Open, tmp_path: Path, arch: str, queue: str
 ) -> None:

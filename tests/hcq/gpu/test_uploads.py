@@ -9,6 +9,7 @@ import pytest
 
 from hcq.errors import UsageError
 from hcq.gpu.uploads import Uploads
+from tests.turns import seeds
 
 SIZE = 1 << 14
 
@@ -22,7 +23,7 @@ def never(value: int) -> int:
     raise AssertionError("nothing is in flight")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3, of=8))
 def test_ranges_in_flight_never_overlap(memory: array.array[int], seed: int):
     draw = random.Random(seed)
     uploads = Uploads(memory.buffer_info()[0], SIZE, 256)

@@ -31,6 +31,7 @@ from hcq.nv.toolchain import library, nvjitlink
 from hcq.port import AroundPort, Port, refused
 from tests.hcq.emu.nv.shader.running import needs_nvjitlink
 from tests.hcq.nv.conftest import fresh_port
+from tests.turns import seeds
 
 Open = Callable[..., NvDevice]
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -169,7 +170,7 @@ def wait_never(count: int) -> None:
     raise AssertionError(f"no room for {count}")
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, of=40))
 def test_whatever_gp_get_says_and_however_late_no_entry_is_taken_for_read_that_was_not(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ):

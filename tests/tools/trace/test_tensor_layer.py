@@ -167,7 +167,11 @@ def test_show_prints_parameters_in_the_arguments_of_kernels(trace, training):
 # ------------------------------------------------------------ the same program on emulated GPUs
 
 
-@pytest.fixture(scope="module", params=["AMD amd:gfx1100", "NV nv:sm_90"], ids=["AMD", "NV"])
+@pytest.fixture(
+    scope="module",
+    params=["AMD amd:gfx1100", pytest.param("NV nv:sm_90", marks=pytest.mark.thorough)],
+    ids=["AMD", "NV"],
+)
 def gpu(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path]]:

@@ -52,7 +52,9 @@ def test_patterns_that_are_known_split_the_same_either_way(pattern: str) -> None
         assert words(pattern, text) == splitter(pattern)(text), text
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "seed", [*range(8), *[pytest.param(seed, marks=pytest.mark.thorough) for seed in range(8, 30)]]
+)
 def test_random_patterns_match_what_pythons_match(seed: int) -> None:
     draw = random.Random(seed)
 
@@ -136,7 +138,9 @@ def test_what_is_not_known_is_refused_in_one_sentence(pattern: str, why: str) ->
     assert str(error.value).startswith("[llm] texts are split by ") and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(6), *[pytest.param(seed, marks=pytest.mark.thorough) for seed in range(6, 20)]]
+)
 def test_patterns_of_any_characters_are_read_or_refused(seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(100):
@@ -173,7 +177,9 @@ def test_a_word_as_long_as_a_request_is_merged_in_steps_that_grow_with_it() -> N
     assert len(asked) < 4 * 4096
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *[pytest.param(seed, marks=pytest.mark.thorough) for seed in range(4, 10)]]
+)
 def test_merges_are_those_of_the_definition(seed: int) -> None:
     draw = random.Random(seed)
     parts = draw.choices("abc", k=24)

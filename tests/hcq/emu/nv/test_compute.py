@@ -26,6 +26,7 @@ from tests.hcq.emu.nv.raw import (
 
 ALL = ["nv:sm_80", "nv:sm_86", "nv:sm_89", "nv:sm_90", "nv:sm_100", "nv:sm_120"]
 WITH_SEED = [*ALL, "nv:sm_90:seed=11"]
+FURTHER = ("nv:sm_86", "nv:sm_89", "nv:sm_100")  # the layouts of launches are those of the other three
 WAIT_FOR_IDLE = methods(1, 0x110, 0)
 HEADER = ".version 7.0\n.target sm_80\n.address_size 64\n"
 
@@ -117,7 +118,7 @@ VARIABLE = (
 )
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=[pytest.param(word, marks=[pytest.mark.thorough] * (word in FURTHER)) for word in ALL])
 def raw(request: pytest.FixtureRequest) -> Raw:
     return ready(request.param)
 

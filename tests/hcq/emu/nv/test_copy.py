@@ -14,9 +14,12 @@ FLUSH, ONE_WORD, FOUR_WORDS = 1 << 2, 1 << 3, 2 << 3
 SRC_PITCH, DST_PITCH, MULTI_LINE, REMAP = 1 << 7, 1 << 8, 1 << 9, 1 << 10
 LINEAR = SRC_PITCH | DST_PITCH
 ARCHS = ["nv:sm_80", "nv:sm_89", "nv:sm_90", "nv:sm_100", "nv:sm_120:seed=5"]
+FURTHER = ("nv:sm_89", "nv:sm_100")  # copies as on the generation before
 
 
-@pytest.fixture(params=ARCHS)
+@pytest.fixture(
+    params=[pytest.param(word, marks=[pytest.mark.thorough] * (word in FURTHER)) for word in ARCHS]
+)
 def raw(request: pytest.FixtureRequest) -> Raw:
     return ready(request.param)
 

@@ -12,6 +12,7 @@ from hcq.emu.port import EmulatedPort
 from hcq.errors import DriverError
 from hcq.nv.abi import ioctls as abi
 from tests.hcq.emu.nv.raw import AXPY, Launch, Loaded, Raw, methods, release, setup
+from tests.turns import seeds
 
 XIDS = {13, 31, 32, 39, 69, 109}
 WORDS = ["nv:sm_80:steps=2000", "nv:sm_90:steps=2000", "nv:sm_120:seed=1:steps=2000"]
@@ -64,7 +65,7 @@ def test_the_undamaged_work_runs(word: str):
     assert outcome(raw) == ""
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, of=40))
 def test_a_damaged_pushbuffer_runs_or_stops_the_channel(seed: int):
     chance = random.Random(seed)
     raw, _, words = prepared(WORDS[seed % len(WORDS)])
@@ -75,7 +76,7 @@ def test_a_damaged_pushbuffer_runs_or_stops_the_channel(seed: int):
     outcome(raw)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, of=60))
 def test_a_damaged_launch_description_runs_or_is_refused(seed: int):
     chance = random.Random(seed)
     raw, launch, words = prepared(WORDS[seed % len(WORDS)])
@@ -86,7 +87,7 @@ def test_a_damaged_launch_description_runs_or_is_refused(seed: int):
     outcome(raw)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, of=20))
 def test_a_damaged_constant_bank_runs_or_faults(seed: int):
     chance = random.Random(seed)
     raw, launch, words = prepared(WORDS[seed % len(WORDS)])
@@ -96,7 +97,7 @@ def test_a_damaged_constant_bank_runs_or_faults(seed: int):
     outcome(raw)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, of=20))
 def test_a_damaged_ring_entry_runs_or_stops_the_channel(seed: int):
     chance = random.Random(seed)
     raw, _, _ = prepared(WORDS[seed % len(WORDS)])
@@ -129,7 +130,7 @@ def try_call(port: EmulatedPort, fd: int, request: int, argument: bytearray) -> 
         assert error.errno
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(5, of=15))
 def test_calls_with_damaged_arguments_are_answered(seed: int):
     chance = random.Random(seed)
     raw = Raw("nv:sm_90").open_channel()

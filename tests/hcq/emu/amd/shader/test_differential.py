@@ -12,9 +12,9 @@ import pytest
 
 from tests.hcq.emu.amd.shader.kernels import ISAS, Loaded
 from tests.hcq.emu.amd.shader.random_kernels import DTYPES, SLOT, Kernel, inputs, make
+from tests.turns import seeds
 
 ITEMS, GROUP = 128, 64
-SEEDS = range(24)
 
 
 @cache
@@ -54,7 +54,7 @@ def same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, An
 
 
 @pytest.mark.parametrize("arch", ISAS)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(6, of=24))
 def test_a_random_kernel_stores_what_the_host_stores(arch: str, seed: int) -> None:
     kernel = make(seed)
     expected = host_results(seed)

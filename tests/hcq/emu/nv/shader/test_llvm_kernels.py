@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.hcq.emu.nv.shader.running import run_ptx
+from tests.turns import seeds
 
 INTEGERS = ("i8", "i16", "i32", "i64")
 FLOATS = ("float", "double")
@@ -244,7 +245,7 @@ def to_ptx(text: str, opt: int) -> str:
     return ptx
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(8, of=40))
 def test_a_random_program_computes_what_this_machine_computes(seed):
     arrays = inputs(seed)
     here, there = ([np.zeros_like(array) for array in arrays] for _ in range(2))
