@@ -1,4 +1,4 @@
-"""hcq.accelerator: the GPU of this machine, whatever kind it is, under the names by which PyTorch's programs ask.
+"""hcq.torch.accelerator: the GPU of this machine, whatever kind it is, under the names by which PyTorch's programs ask.
 
 In       nothing, or a device's word or number
 Out      is_available, current_accelerator, device_count, synchronize, ...
@@ -18,7 +18,7 @@ KINDS = (*CUDA, "METAL")
 def is_available() -> bool:
     """Whether there is a GPU.
 
-    >>> hcq.accelerator.is_available() == (hcq.accelerator.current_accelerator() is not None)
+    >>> hcq.torch.accelerator.is_available() == (hcq.torch.accelerator.current_accelerator() is not None)
     True
     """
     kind = gpu(KINDS)
@@ -28,7 +28,7 @@ def is_available() -> bool:
 def current_accelerator(check_available: bool = False) -> Word | None:
     """The word of the GPU: of HCQ_DEVICE where that is one, else of the first kind that is here; None without one.
 
-    >>> hcq.accelerator.current_accelerator() in (None, "AMD", "NV", "METAL")
+    >>> hcq.torch.accelerator.current_accelerator() in (None, "AMD", "NV", "METAL")
     True
     """
     kind = gpu(KINDS)
@@ -38,7 +38,7 @@ def current_accelerator(check_available: bool = False) -> Word | None:
 def device_count() -> int:
     """How many GPUs of that kind there are.
 
-    >>> (hcq.accelerator.device_count() > 0) == hcq.accelerator.is_available()
+    >>> (hcq.torch.accelerator.device_count() > 0) == hcq.torch.accelerator.is_available()
     True
     """
     kind, count = gpu(KINDS), 0
@@ -50,7 +50,7 @@ def device_count() -> int:
 def current_device_index() -> int:
     """The number of the GPU that is used where none is named: the first.
 
-    >>> hcq.accelerator.current_device_index()
+    >>> hcq.torch.accelerator.current_device_index()
     0
     """
     return 0
@@ -59,7 +59,7 @@ def current_device_index() -> int:
 def synchronize(device: str | int | None = None) -> None:
     """Wait until the GPU has done all that was submitted to it. Without a GPU there is nothing to wait for.
 
-    >>> hcq.accelerator.synchronize()
+    >>> hcq.torch.accelerator.synchronize()
     """
     word = current_accelerator() if device is None else devices.canonical(device)
     if word is not None:

@@ -1,9 +1,10 @@
 """Settings: what PyTorch's programs set or ask of the library as a whole, under its names.
 
 In       a dtype, a device, a number
-Out      compile, get_default_dtype, set_num_threads, memory formats, is_autocast_enabled, ...
+Out      compile, get_default_dtype, get_num_threads, memory formats, is_autocast_enabled, ...
 Changes  set_default_device, set_default_dtype: refused unless they say what holds anyway
-Next     functions.py (who asks), docs/environment.md (the switches that there are)
+Next     functions.py (who asks), torch/rows.py (settings with nothing behind them),
+         docs/environment.md (the switches that there are)
 """
 
 from __future__ import annotations
@@ -121,48 +122,6 @@ def get_num_threads() -> int:
     return int(devices.get(devices.canonical("CPU")).config.threads or os.cpu_count() or 1)
 
 
-def set_num_threads(int: int) -> None:
-    """May be called and says nothing: HCQ_THREADS sets them before the device opens.
-
-    >>> hcq.set_num_threads(1)
-    """
-
-
-set_num_interop_threads = set_num_threads
-
-
-def set_float32_matmul_precision(precision: str) -> None:
-    """May be called and says nothing: float32 is multiplied as float32.
-
-    >>> hcq.set_float32_matmul_precision("high")
-    """
-
-
-def get_float32_matmul_precision() -> str:
-    """ "highest": float32 is multiplied as float32.
-
-    >>> hcq.get_float32_matmul_precision()
-    'highest'
-    """
-    return "highest"
-
-
-def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """May be called and says nothing: the same program gives the same bits.
-
-    >>> hcq.use_deterministic_algorithms(True)
-    """
-
-
-def are_deterministic_algorithms_enabled() -> bool:
-    """True: the same program gives the same bits.
-
-    >>> hcq.are_deterministic_algorithms_enabled()
-    True
-    """
-    return True
-
-
 def is_autocast_enabled(device_type: str | None = None) -> bool:
     """Whether this thread is inside autocast() for a kind of device, a GPU unless given.
 
@@ -227,12 +186,3 @@ def typename(obj: Any) -> str:
     'hcq.frontend.tensor.Tensor'
     """
     return f"{type(obj).__module__}.{type(obj).__qualname__}"
-
-
-def is_storage(obj: object) -> bool:
-    """False: memory is no object of a program's.
-
-    >>> hcq.is_storage([1])
-    False
-    """
-    return False

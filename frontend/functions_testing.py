@@ -1,4 +1,4 @@
-"""hcq.testing: comparing what was computed with what should have been, under PyTorch's names.
+"""hcq.torch.testing: comparing what was computed with what should have been, under PyTorch's names.
 
 In       tensors, numbers, and lists, tuples and dicts of them
 Out      assert_close
@@ -42,8 +42,8 @@ def assert_close(
 
     rtol, atol   both or none; by the dtype unless given: 1.3e-6 and 1e-5 for float32, none for integers
 
-    >>> hcq.testing.assert_close(Tensor([1.0]), Tensor([1.0 + 1e-7]))
-    >>> hcq.testing.assert_close(Tensor([1.0, 2.0]), Tensor([1.0, 2.5]))
+    >>> hcq.torch.testing.assert_close(Tensor([1.0]), Tensor([1.0 + 1e-7]))
+    >>> hcq.torch.testing.assert_close(Tensor([1.0, 2.0]), Tensor([1.0, 2.5]))
     Traceback (most recent call last):
         ...
     AssertionError: 1 of 2 elements differ, by up to 0.5 ...

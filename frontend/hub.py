@@ -35,7 +35,7 @@ _place: list[Path] = []  # what set_dir said
 def get_dir() -> str:
     """The folder that files are kept in.
 
-    >>> hcq.hub.get_dir().endswith("hub")
+    >>> hcq.torch.hub.get_dir().endswith("hub")
     True
     """
     return str(_place[0] if _place else config.current().cache_dir / "hub")
@@ -49,11 +49,11 @@ def _get_torch_home() -> str:
 def set_dir(d: str | os.PathLike[str]) -> None:
     """Keep files in another folder.
 
-    >>> before = hcq.hub.get_dir()
-    >>> hcq.hub.set_dir("/tmp/hub")
-    >>> hcq.hub.get_dir()
+    >>> before = hcq.torch.hub.get_dir()
+    >>> hcq.torch.hub.set_dir("/tmp/hub")
+    >>> hcq.torch.hub.get_dir()
     '/tmp/hub'
-    >>> hcq.hub.set_dir(before)
+    >>> hcq.torch.hub.set_dir(before)
     """
     _place[:] = [Path(d)]
 
@@ -71,12 +71,12 @@ def download_url_to_file(
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "a").write_bytes(b"words")
-    >>> hcq.hub.download_url_to_file((folder / "a").as_uri(), folder / "b")
+    >>> hcq.torch.hub.download_url_to_file((folder / "a").as_uri(), folder / "b")
     >>> (folder / "b").read_bytes()
     b'words'
     """
     digest = hashlib.sha256()
-    request = urllib.request.Request(url, headers={"User-Agent": "hcq.hub"})
+    request = urllib.request.Request(url, headers={"User-Agent": "hcq.torch.hub"})
     with contextlib.ExitStack() as opened:
         try:
             answer = opened.enter_context(urllib.request.urlopen(request, timeout=_SILENT_SECONDS))
@@ -113,7 +113,7 @@ def load_state_dict_from_url(
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> hcq.save({"weight": Tensor([1.0])}, folder / "a.safetensors")
-    >>> state = hcq.hub.load_state_dict_from_url((folder / "a.safetensors").as_uri(), model_dir=folder / "kept")
+    >>> state = hcq.torch.hub.load_state_dict_from_url((folder / "a.safetensors").as_uri(), model_dir=folder / "kept")
     >>> state["weight"].tolist()
     [1.0]
     """

@@ -1,4 +1,4 @@
-"""hcq.cuda: the GPUs, NVIDIA's or AMD's, under the names by which PyTorch's programs ask for them.
+"""hcq.torch.cuda: the GPUs, NVIDIA's or AMD's, under the names by which PyTorch's programs ask for them.
 
 In       nothing, or a GPU's word or number
 Out      is_available, device_count, synchronize, memory_allocated, ...
@@ -6,7 +6,7 @@ Changes  synchronize waits; a question opens the GPUs that it is about; manual_s
 Next     amp.py, ../device_words.py (what "cuda" means), ../accelerator.py (the same for any GPU), docs/devices.md
 
 What PyTorch keeps to itself between calls, a cache of memory, streams, graphs, is not here: a device has one queue for
-tensors, and `jit` records. `empty_cache` and their kin say nothing.
+tensors, and `jit` records.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _TENSORS = (
 
 
 def is_available() -> bool:
-    """Whether there is such a GPU: `hcq.device("cuda")` opens then.
+    """Whether there is such a GPU: `hcq.torch.device("cuda")` opens then.
 
-    >>> hcq.cuda.is_available() in (True, False)
+    >>> hcq.torch.cuda.is_available() in (True, False)
     True
     """
     kind = gpu()
@@ -40,7 +40,7 @@ def is_available() -> bool:
 def device_count() -> int:
     """How many GPUs there are of the kind that "cuda" means.
 
-    >>> (hcq.cuda.device_count() > 0) == hcq.cuda.is_available()
+    >>> (hcq.torch.cuda.device_count() > 0) == hcq.torch.cuda.is_available()
     True
     """
     kind, count = gpu(), 0
@@ -54,7 +54,7 @@ def device_count() -> int:
 def current_device() -> int:
     """The number of the GPU that "cuda" means. Raises UsageError where there is none.
 
-    >>> hcq.cuda.current_device() if hcq.cuda.is_available() else 0
+    >>> hcq.torch.cuda.current_device() if hcq.torch.cuda.is_available() else 0
     0
     """
     return _word(None).index or 0
@@ -65,8 +65,8 @@ def set_device(device: str | int) -> None:
 
     Raises  UsageError for another
 
-    >>> if hcq.cuda.is_available():
-    ...     hcq.cuda.set_device(0)
+    >>> if hcq.torch.cuda.is_available():
+    ...     hcq.torch.cuda.set_device(0)
     """
     if _word(device) != _word(None):
         raise UsageError(
@@ -77,8 +77,8 @@ def set_device(device: str | int) -> None:
 def synchronize(device: str | int | None = None) -> None:
     """Wait until a GPU has done all that was submitted to it.
 
-    >>> if hcq.cuda.is_available():
-    ...     hcq.cuda.synchronize()
+    >>> if hcq.torch.cuda.is_available():
+    ...     hcq.torch.cuda.synchronize()
     """
     devices.get(_word(device)).synchronize()
 
@@ -86,8 +86,8 @@ def synchronize(device: str | int | None = None) -> None:
 def get_device_name(device: str | int | None = None) -> str:
     """What the GPU is: its architecture, as "gfx1100" or "sm_90".
 
-    >>> if hcq.cuda.is_available():
-    ...     assert hcq.cuda.get_device_name()
+    >>> if hcq.torch.cuda.is_available():
+    ...     assert hcq.torch.cuda.get_device_name()
     """
     return str(devices.get(_word(device)).arch)
 
@@ -95,8 +95,8 @@ def get_device_name(device: str | int | None = None) -> str:
 def get_device_capability(device: str | int | None = None) -> tuple[int, int]:
     """NVIDIA's two numbers, (9, 0) of an sm_90; of AMD's the same from the name: (11, 0) of a gfx1100.
 
-    >>> if hcq.cuda.is_available():
-    ...     assert len(hcq.cuda.get_device_capability()) == 2
+    >>> if hcq.torch.cuda.is_available():
+    ...     assert len(hcq.torch.cuda.get_device_capability()) == 2
     """
     arch = get_device_name(device)
     digits = arch.removeprefix("sm_").removeprefix("gfx").rstrip("abcdef") or "0"
@@ -110,7 +110,7 @@ def get_device_capability(device: str | int | None = None) -> tuple[int, int]:
 class Properties(NamedTuple):
     """What `get_device_properties` says of a GPU.
 
-    >>> hcq.cuda.Properties("sm_90", 9, 0).major
+    >>> hcq.torch.cuda.Properties("sm_90", 9, 0).major
     9
     """
 
@@ -122,8 +122,8 @@ class Properties(NamedTuple):
 def get_device_properties(device: str | int | None = None) -> Properties:
     """name, major and minor of a GPU.
 
-    >>> if hcq.cuda.is_available():
-    ...     assert hcq.cuda.get_device_properties().major > 0
+    >>> if hcq.torch.cuda.is_available():
+    ...     assert hcq.torch.cuda.get_device_properties().major > 0
     """
     return Properties(get_device_name(device), *get_device_capability(device))
 
@@ -131,7 +131,7 @@ def get_device_properties(device: str | int | None = None) -> Properties:
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether bfloat16 is computed on the GPU: always, on some by way of float32.
 
-    >>> hcq.cuda.is_bf16_supported() == hcq.cuda.is_available()
+    >>> hcq.torch.cuda.is_bf16_supported() == hcq.torch.cuda.is_available()
     True
     """
     return is_available()
@@ -140,8 +140,8 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 def memory_allocated(device: str | int | None = None) -> int:
     """Bytes that tensors, and whatever else has memory of the pool, have on a GPU now. Free blocks do not count.
 
-    >>> if hcq.cuda.is_available():
-    ...     assert hcq.cuda.memory_allocated() >= 0
+    >>> if hcq.torch.cuda.is_available():
+    ...     assert hcq.torch.cuda.memory_allocated() >= 0
     """
     pool = devices.get(_word(device)).memory
     free = sum(capacity * len(blocks) for capacity, blocks in list(pool.free.items()))
@@ -151,23 +151,16 @@ def memory_allocated(device: str | int | None = None) -> int:
 def memory_reserved(device: str | int | None = None) -> int:
     """Bytes that the pool of a GPU has taken from the system, in use or not.
 
-    >>> if hcq.cuda.is_available():
-    ...     assert hcq.cuda.memory_reserved() >= hcq.cuda.memory_allocated()
+    >>> if hcq.torch.cuda.is_available():
+    ...     assert hcq.torch.cuda.memory_reserved() >= hcq.torch.cuda.memory_allocated()
     """
     return int(devices.get(_word(device)).memory.mapped_bytes)
-
-
-def empty_cache() -> None:
-    """May be called and says nothing: the pool gives large free blocks back by itself.
-
-    >>> hcq.cuda.empty_cache()
-    """
 
 
 def manual_seed(seed: int) -> None:
     """`hcq.manual_seed`: one seed is every device's.
 
-    >>> hcq.cuda.manual_seed(0)
+    >>> hcq.torch.cuda.manual_seed(0)
     """
     importlib.import_module("hcq.frontend.functions_random").manual_seed(seed)
 
@@ -175,7 +168,7 @@ def manual_seed(seed: int) -> None:
 def manual_seed_all(seed: int) -> None:
     """`manual_seed`.
 
-    >>> hcq.cuda.manual_seed_all(0)
+    >>> hcq.torch.cuda.manual_seed_all(0)
     """
     manual_seed(seed)
 
@@ -185,12 +178,12 @@ def _word(device: str | int | None) -> Word:
 
 
 def __getattr__(name: str) -> Any:
-    """Constructors named after their dtype, `hcq.cuda.FloatTensor`, and `hcq.cuda.amp`."""
+    """Constructors named after their dtype, `hcq.torch.cuda.FloatTensor`, and `hcq.torch.cuda.amp`."""
     if name == "amp":
         return importlib.import_module("hcq.frontend.cuda.amp")
     if name not in _TENSORS:
         raise AttributeError(
-            f"module 'hcq.cuda' has no attribute {name!r}. A device has one queue for tensors, and hcq.jit records."
+            f"module 'hcq.torch.cuda' has no attribute {name!r}. A device has one queue for tensors; hcq.jit records."
         )
     made = getattr(importlib.import_module("hcq.frontend.functions_older"), name)
 

@@ -1,4 +1,4 @@
-"""hcq.cuda.amp: mixed precision on GPUs, under the older names of PyTorch's programs.
+"""hcq.torch.cuda.amp: mixed precision on GPUs, under the older names of PyTorch's programs.
 
 In       a training step
 Out      `autocast`, which needs no device; `GradScaler`
@@ -16,7 +16,7 @@ from hcq.ir.dtype import DType, dtypes
 class autocast(casting.autocast):
     """`hcq.autocast("cuda", dtype)`.
 
-    >>> with hcq.cuda.amp.autocast(enabled=False):
+    >>> with hcq.torch.cuda.amp.autocast(enabled=False):
     ...     y = Tensor([[1.0]]) @ Tensor([[2.0]])
     >>> y.item()
     2.0

@@ -1,1 +1,1 @@
-"""Linear algebra: matrices taken apart, and what follows from that. `hcq.linalg` has the functions."""
+"""Linear algebra: matrices taken apart, and what follows from that. `hcq.torch.linalg` has the functions."""

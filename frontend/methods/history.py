@@ -3,7 +3,7 @@
 In       tensors
 Out      data, is_leaf, grad_fn, register_hook, retain_grad
 Changes  register_hook, retain_grad: what backward() calls; assigning to data: the tensor
-Next     ../gradient.py (backward), ../gradient_hooks.py (the hooks), ../autograd/ (hcq.autograd)
+Next     ../gradient.py (backward), ../gradient_hooks.py (the hooks), ../autograd/ (hcq.torch.autograd)
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from hcq.errors import UsageError
 from hcq.frontend.memory_plan import share
 from hcq.frontend.scheduler.schedule import schedule
 from hcq.frontend.scheduler.structure import structure_of
-from hcq.utils.checkpoint import checkpoint, checkpoint_sequential
+from hcq.torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 
 def blocks(count, width):

@@ -27,4 +27,3 @@ from hcq.frontend.nn.optim.scaled import Rprop as Rprop
 from hcq.frontend.nn.optim.sgd import ASGD as ASGD
 from hcq.frontend.nn.optim.sgd import LARS as LARS
 from hcq.frontend.nn.optim.sgd import SGD as SGD
-from hcq.frontend.nn.optim.sparse_adam import SparseAdam as SparseAdam
