@@ -45,7 +45,7 @@ MODULES = {  # functions in files of their own
     "functions_random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
     "bernoulli randint_like",
     "functions_types": "finfo iinfo promote_types result_type can_cast",
-    "functions_settings": "compile get_default_dtype set_default_dtype get_default_device set_default_device "
+    "torch.settings": "compile get_default_dtype set_default_dtype get_default_device set_default_device "
     "get_num_threads is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype get_autocast_gpu_dtype "
     "get_autocast_cpu_dtype typename memory_format contiguous_format preserve_format "
     "channels_last channels_last_3d layout strided",
@@ -59,7 +59,7 @@ MODULES = {  # functions in files of their own
     "printing": "set_printoptions get_printoptions",
     "functions_places": "tril_indices triu_indices unravel_index gradient",
     "functions_histogram": "histogram histogramdd",
-    "functions_native": "native_layer_norm native_group_norm native_batch_norm native_dropout_backward",
+    "torch.native": "native_layer_norm native_group_norm native_batch_norm native_dropout_backward",
     "functions_bits": "hash_tensor",
     "functions_segments": "segment_reduce",
     "nn.functional_sampling": "grid_sampler grid_sampler_2d grid_sampler_3d",

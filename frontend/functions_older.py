@@ -9,7 +9,6 @@ Next     functions.py (who asks), methods/creation.py (the constructors of today
 from __future__ import annotations
 
 import builtins
-import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -202,6 +201,18 @@ def name_of(tensor: Any) -> str:
     return f"torch.{place}{tensor.dtype.name}"
 
 
+def on_gpu(word: str) -> Any:
+    """`torch.cuda.FloatTensor`: a constructor that makes its tensors on the GPU that "cuda" means."""
+    made = globals()[word]
+
+    def constructor(*data: Any) -> Tensor:
+        return made(*data, device="cuda")
+
+    constructor.__name__ = word
+    constructor.dtype, constructor.device = made.dtype, "cuda"  # type: ignore[attr-defined]
+    return constructor
+
+
 def constructor_of(named: Any) -> Any:
     """The constructor that is meant by one, or by its name. Raises UsageError for another thing."""
     if isinstance(named, str):
@@ -209,7 +220,7 @@ def constructor_of(named: Any) -> Any:
         if word in _WORDS and package in ("torch", "hcq", "", "torch.cuda", "hcq.torch", "hcq.torch.cuda"):
             if not package.endswith(".cuda"):
                 return globals()[word]
-            return getattr(importlib.import_module("hcq.frontend.cuda"), word)
+            return on_gpu(word)
     elif isinstance(getattr(named, "dtype", None), DType) and callable(named):
         return named
     raise UsageError(f"[type] {shown(named)}: give a dtype, or a constructor such as hcq.torch.FloatTensor.")

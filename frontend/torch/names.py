@@ -24,7 +24,7 @@ PLACES = {  # a name -> where it is written
     "load": "hcq.frontend.state.files",
     "save": "hcq.frontend.state.files",
     "vmap": "hcq.frontend.transforms",
-    "_assert": "hcq.frontend.functions_settings",
+    "_assert": "hcq.frontend.torch.settings",
 }
 
 

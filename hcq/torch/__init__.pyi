@@ -6,7 +6,7 @@ from typing import Any
 
 from hcq.ir.dtype import DType
 from hcq.frontend.tensor import Tensor as Tensor
-from hcq.frontend.functions_settings import _assert as _assert
+from hcq.frontend.torch.settings import _assert as _assert
 from hcq.frontend.amp.casting import autocast as autocast
 from hcq.frontend.torch.device import device as device
 from hcq.frontend.state.files import load as load
@@ -62,10 +62,10 @@ from hcq.frontend.nn.functional_losses import bilinear as bilinear
 from hcq.frontend.fourier.windows import blackman_window as blackman_window
 from hcq.frontend.functions_types import can_cast as can_cast
 from hcq.frontend.functions_older import chain_matmul as chain_matmul
-from hcq.frontend.functions_settings import channels_last as channels_last
-from hcq.frontend.functions_settings import channels_last_3d as channels_last_3d
-from hcq.frontend.functions_settings import compile as compile
-from hcq.frontend.functions_settings import contiguous_format as contiguous_format
+from hcq.frontend.torch.settings import channels_last as channels_last
+from hcq.frontend.torch.settings import channels_last_3d as channels_last_3d
+from hcq.frontend.torch.settings import compile as compile
+from hcq.frontend.torch.settings import contiguous_format as contiguous_format
 from hcq.frontend.nn.functional_orders import conv_tbc as conv_tbc
 from hcq.frontend.nn.functional_ctc import ctc_loss as ctc_loss
 from hcq.frontend.functions_random import default_generator as default_generator
@@ -79,12 +79,12 @@ from hcq.frontend.functions_older import frobenius_norm as frobenius_norm
 from hcq.frontend.exchange import from_dlpack as from_dlpack
 from hcq.frontend.exchange import from_numpy as from_numpy
 from hcq.frontend.exchange import frombuffer as frombuffer
-from hcq.frontend.functions_settings import get_autocast_cpu_dtype as get_autocast_cpu_dtype
-from hcq.frontend.functions_settings import get_autocast_dtype as get_autocast_dtype
-from hcq.frontend.functions_settings import get_autocast_gpu_dtype as get_autocast_gpu_dtype
-from hcq.frontend.functions_settings import get_default_device as get_default_device
-from hcq.frontend.functions_settings import get_default_dtype as get_default_dtype
-from hcq.frontend.functions_settings import get_num_threads as get_num_threads
+from hcq.frontend.torch.settings import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from hcq.frontend.torch.settings import get_autocast_dtype as get_autocast_dtype
+from hcq.frontend.torch.settings import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from hcq.frontend.torch.settings import get_default_device as get_default_device
+from hcq.frontend.torch.settings import get_default_dtype as get_default_dtype
+from hcq.frontend.torch.settings import get_num_threads as get_num_threads
 from hcq.frontend.printing import get_printoptions as get_printoptions
 from hcq.frontend.functions_random import get_rng_state as get_rng_state
 from hcq.frontend.functions_places import gradient as gradient
@@ -99,21 +99,21 @@ from hcq.frontend.functions_histogram import histogramdd as histogramdd
 from hcq.frontend.functions_types import iinfo as iinfo
 from hcq.frontend.functions_modes import inference_mode as inference_mode
 from hcq.frontend.functions_random import initial_seed as initial_seed
-from hcq.frontend.functions_settings import is_autocast_cpu_enabled as is_autocast_cpu_enabled
-from hcq.frontend.functions_settings import is_autocast_enabled as is_autocast_enabled
+from hcq.frontend.torch.settings import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from hcq.frontend.torch.settings import is_autocast_enabled as is_autocast_enabled
 from hcq.frontend.functions_modes import is_grad_enabled as is_grad_enabled
 from hcq.frontend.fourier.windows import kaiser_window as kaiser_window
-from hcq.frontend.functions_settings import layout as layout
+from hcq.frontend.torch.settings import layout as layout
 from hcq.frontend.functions_random import manual_seed as manual_seed
-from hcq.frontend.functions_settings import memory_format as memory_format
-from hcq.frontend.functions_native import native_batch_norm as native_batch_norm
+from hcq.frontend.torch.settings import memory_format as memory_format
+from hcq.frontend.torch.native import native_batch_norm as native_batch_norm
 from hcq.frontend.nn.functional_orders import native_channel_shuffle as native_channel_shuffle
-from hcq.frontend.functions_native import native_dropout_backward as native_dropout_backward
-from hcq.frontend.functions_native import native_group_norm as native_group_norm
-from hcq.frontend.functions_native import native_layer_norm as native_layer_norm
+from hcq.frontend.torch.native import native_dropout_backward as native_dropout_backward
+from hcq.frontend.torch.native import native_group_norm as native_group_norm
+from hcq.frontend.torch.native import native_layer_norm as native_layer_norm
 from hcq.frontend.functions_random import normal as normal
 from hcq.frontend.functions_older import nuclear_norm as nuclear_norm
-from hcq.frontend.functions_settings import preserve_format as preserve_format
+from hcq.frontend.torch.settings import preserve_format as preserve_format
 from hcq.frontend.functions_types import promote_types as promote_types
 from hcq.frontend.functions_random import randint_like as randint_like
 from hcq.frontend.functions_older import range as range
@@ -122,15 +122,15 @@ from hcq.frontend.nn.functional_random import rrelu as rrelu
 from hcq.frontend.nn.functional_random import rrelu_ as rrelu_
 from hcq.frontend.functions_random import seed as seed
 from hcq.frontend.functions_segments import segment_reduce as segment_reduce
-from hcq.frontend.functions_settings import set_default_device as set_default_device
-from hcq.frontend.functions_settings import set_default_dtype as set_default_dtype
+from hcq.frontend.torch.settings import set_default_device as set_default_device
+from hcq.frontend.torch.settings import set_default_dtype as set_default_dtype
 from hcq.frontend.functions_modes import set_grad_enabled as set_grad_enabled
 from hcq.frontend.printing import set_printoptions as set_printoptions
 from hcq.frontend.functions_random import set_rng_state as set_rng_state
-from hcq.frontend.functions_settings import strided as strided
+from hcq.frontend.torch.settings import strided as strided
 from hcq.frontend.functions_places import tril_indices as tril_indices
 from hcq.frontend.functions_places import triu_indices as triu_indices
-from hcq.frontend.functions_settings import typename as typename
+from hcq.frontend.torch.settings import typename as typename
 from hcq.frontend.functions_places import unravel_index as unravel_index
 
 __version__: builtins.str

@@ -1,4 +1,4 @@
 # fmt: off
 """Written by `make docs`: what type checkers see of hcq.torch.cuda.amp."""
 
-from hcq.frontend.cuda.amp import *
+from hcq.frontend.torch.cuda.amp import *

@@ -3,7 +3,7 @@
 In       tensors, numbers, and lists, tuples and dicts of them
 Out      assert_close
 Changes  nothing; what is compared is computed
-Next     methods/elementwise.py (isclose)
+Next     ../methods/elementwise.py (isclose)
 """
 
 from __future__ import annotations

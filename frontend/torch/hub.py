@@ -3,7 +3,7 @@
 In       an address
 Out      load_state_dict_from_url: the tensors in the file, by name
 Changes  files in get_dir(), ~/.cache/hcq/hub unless HCQ_CACHE_DIR or set_dir says another place
-Next     state/files.py (hcq.load, which reads them without running what is in them)
+Next     ../state/files.py (hcq.load, which reads them without running what is in them)
 
 Programs of others are not fetched and run: `torch.hub.load` has no counterpart.
 """

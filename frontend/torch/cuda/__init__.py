@@ -3,7 +3,7 @@
 In       nothing, or a GPU's word or number
 Out      is_available, device_count, synchronize, memory_allocated, ...
 Changes  synchronize waits; a question opens the GPUs that it is about; manual_seed starts random numbers over
-Next     amp.py, ../device_words.py (what "cuda" means), ../accelerator.py (the same for any GPU), docs/devices.md
+Next     amp.py, ../../device_words.py (what "cuda" means), ../accelerator.py (the same for any GPU), docs/devices.md
 
 What PyTorch keeps to itself between calls, a cache of memory, streams, graphs, is not here: a device has one queue for
 tensors, and `jit` records.
@@ -180,16 +180,9 @@ def _word(device: str | int | None) -> Word:
 def __getattr__(name: str) -> Any:
     """Constructors named after their dtype, `hcq.torch.cuda.FloatTensor`, and `hcq.torch.cuda.amp`."""
     if name == "amp":
-        return importlib.import_module("hcq.frontend.cuda.amp")
+        return importlib.import_module("hcq.frontend.torch.cuda.amp")
     if name not in _TENSORS:
         raise AttributeError(
             f"module 'hcq.torch.cuda' has no attribute {name!r}. A device has one queue for tensors; hcq.jit records."
         )
-    made = getattr(importlib.import_module("hcq.frontend.functions_older"), name)
-
-    def constructor(*data: Any) -> Any:
-        return made(*data, device="cuda")
-
-    constructor.__name__ = name
-    constructor.dtype, constructor.device = made.dtype, "cuda"  # type: ignore[attr-defined]
-    return constructor
+    return importlib.import_module("hcq.frontend.functions_older").on_gpu(name)

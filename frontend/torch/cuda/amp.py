@@ -3,7 +3,7 @@
 In       a training step
 Out      `autocast`, which needs no device; `GradScaler`
 Changes  nothing by itself
-Next     ../amp/ (what they are)
+Next     ../../amp/ (what they are)
 """
 
 from __future__ import annotations

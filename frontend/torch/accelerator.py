@@ -3,7 +3,7 @@
 In       nothing, or a device's word or number
 Out      is_available, current_accelerator, device_count, synchronize, ...
 Changes  synchronize waits; a question opens the GPUs that it is about
-Next     device_words.py (which kinds there are), cuda.py (the same for GPUs of NVIDIA and AMD)
+Next     ../device_words.py (which kinds there are), cuda/ (the same for GPUs of NVIDIA and AMD)
 """
 
 from __future__ import annotations
