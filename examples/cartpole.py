@@ -21,7 +21,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a checkout works uninstalled
 
-from hcq import Tensor, jit, nn, no_grad
+from hcq import Tensor, jit, nn
+from hcq.torch import no_grad
 
 if __package__ in (None, ""):
     from terminal import Progress, curve

@@ -23,9 +23,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a checkout works uninstalled
 
-import hcq
-from hcq import Tensor, jit, nn, no_grad
+from hcq import Tensor, jit, nn
 from hcq.frontend.nn import functional
+from hcq.torch import no_grad, tensor
 
 if __package__ in (None, ""):
     from terminal import Progress, curve
@@ -131,7 +131,7 @@ def write(net: Writer, start: list[int], count: int, options: argparse.Namespace
         shown = found[-options.length :]
         window = np.zeros((1, options.length), np.int64)
         window[0, : len(shown)] = shown
-        found.append(int(following(Tensor(window), hcq.tensor(len(shown) - 1)).item()))
+        found.append(int(following(Tensor(window), tensor(len(shown) - 1)).item()))
     return found
 
 

@@ -22,8 +22,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a checkout works uninstalled
 
-import hcq
-from hcq import Tensor, jit, nn, no_grad
+from hcq import Tensor, jit, nn
+from hcq.torch import no_grad, tensor
 
 if __package__ in (None, ""):
     from terminal import Progress, cloud, curve
@@ -114,7 +114,7 @@ def sample(net: Denoiser, schedule: Schedule, count: int) -> Any:
         before = schedule.left[time - 1] if time else 1.0
         spread = math.sqrt(beta * (1 - before) / (1 - left))
         numbers = [beta / math.sqrt(1 - left), 1 / math.sqrt(1 - beta), spread]
-        x = back(x, hcq.tensor([time]), Tensor(numbers))
+        x = back(x, tensor([time]), Tensor(numbers))
     return x.numpy()
 
 

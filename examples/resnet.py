@@ -25,8 +25,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a checkout works uninstalled
 
 import hcq
-from hcq import Tensor, jit, nn, no_grad
+from hcq import Tensor, jit, nn
 from hcq.frontend.more.onnx import OnnxModel
+from hcq.torch import no_grad
 
 MEAN, DEVIATION = (
     (0.485, 0.456, 0.406),

@@ -23,8 +23,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a checkout works uninstalled
 
-import hcq
-from hcq import Tensor, jit, nn, no_grad
+from hcq import Tensor, jit, nn
+from hcq.torch import no_grad, tensor
 
 RATE, WINDOW, STEP, BANDS = 16_000, 400, 160, 80
 WORDS = 51_865
@@ -150,7 +150,7 @@ def main(argv: list[str] | None = None) -> int:
             window = np.full((1, room), END)
             window[0, : len(tokens)] = tokens
             began = time.perf_counter()
-            tokens.append(int(follow(Tensor(window), hcq.tensor(len(tokens) - 1), heard).item()))
+            tokens.append(int(follow(Tensor(window), tensor(len(tokens) - 1), heard).item()))
             times.append(time.perf_counter() - began)
     print(f"decoded at {1 / min(times):,.0f} tokens a second: {tokens[1:]}")
     return 0

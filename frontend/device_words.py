@@ -3,7 +3,7 @@
 In       what PyTorch calls a device: "cuda", "cuda:1", "mps", a number
 Out      the name here of what PyTorch calls "cuda" and "mps", and the other way round
 Changes  nothing; a question which GPU there is opens it
-Next     core/device.py (Word; canonical, who asks), cuda/ (hcq.cuda), hcq/device.py (hcq.device("cuda"))
+Next     device.py (Word; canonical, who asks), torch/cuda/ (hcq.torch.cuda), torch/device.py (hcq.torch.device("cuda"))
 
 "cuda" is a GPU of NVIDIA or of AMD, as PyTorch builds for ROCm have it: the default device where that is one, and
 else the first kind that is here.
@@ -61,6 +61,6 @@ def spelled(name: object) -> object:
     if found is None:
         raise UsageError(
             f'device {name!r}: this machine has no {" or ".join(kinds)} device. Use "CPU", or ask first: '
-            "hcq.cuda.is_available(). `python -m hcq doctor` says why one does not open."
+            "hcq.torch.cuda.is_available(). `python -m hcq doctor` says why one does not open."
         )
     return f"{found}{colon}{number}"

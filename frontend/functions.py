@@ -16,14 +16,13 @@ import functools
 import importlib
 import inspect
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.ops.late import Unknown, groups
+from hcq.frontend.ops.late import groups
 from hcq.frontend.ops.table import METHODS
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
@@ -48,11 +47,9 @@ MODULES = {  # functions in files of their own
     "functions_random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
     "bernoulli randint_like",
     "functions_types": "finfo iinfo promote_types result_type can_cast",
-    "functions_settings": "compile get_default_dtype set_default_dtype get_default_device set_default_device "
-    "get_num_threads set_num_threads set_num_interop_threads set_float32_matmul_precision "
-    "get_float32_matmul_precision use_deterministic_algorithms are_deterministic_algorithms_enabled "
-    "is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype get_autocast_gpu_dtype "
-    "get_autocast_cpu_dtype typename is_storage memory_format contiguous_format preserve_format "
+    "torch.settings": "compile get_default_dtype set_default_dtype get_default_device set_default_device "
+    "get_num_threads is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype get_autocast_gpu_dtype "
+    "get_autocast_cpu_dtype typename memory_format contiguous_format preserve_format "
     "channels_last channels_last_3d layout strided",
     "amp": "GradScaler",
     "functions_modes": "enable_grad set_grad_enabled inference_mode is_grad_enabled",
@@ -64,7 +61,7 @@ MODULES = {  # functions in files of their own
     "ops.printing": "set_printoptions get_printoptions",
     "functions_places": "tril_indices triu_indices unravel_index gradient",
     "functions_histogram": "histogram histogramdd",
-    "functions_native": "native_layer_norm native_group_norm native_batch_norm native_dropout_backward",
+    "torch.native": "native_layer_norm native_group_norm native_batch_norm native_dropout_backward",
     "functions_bits": "hash_tensor",
     "functions_segments": "segment_reduce",
     "nn.functional_sampling": "grid_sampler grid_sampler_2d grid_sampler_3d",
@@ -145,7 +142,12 @@ def named(name: str) -> Any:
         return getattr(importlib.import_module(f"hcq.frontend.{ELSEWHERE[name]}"), name)
     if name in ALIASES or _is_function(name):
         return function_of(ALIASES.get(name, name))
-    raise Unknown(sys.modules["hcq"], name, "module 'hcq' has no attribute or function")
+    raise AttributeError(f"no function, dtype or number of PyTorch's is called {name!r}")
+
+
+def has(name: str) -> bool:
+    """Whether `named` knows it."""
+    return name in {*DTYPES, *CONSTANTS, *HERE} or name in ELSEWHERE or name in ALIASES or name in names()
 
 
 def every_name() -> list[str]:

@@ -1,4 +1,4 @@
-"""Fourier transforms under PyTorch's names: `hcq.fft.fft(x)`, `hcq.fft.rfft2(x, norm="ortho")`.
+"""Fourier transforms under PyTorch's names: `hcq.torch.fft.fft(x)`, `hcq.torch.fft.rfft2(x, norm="ortho")`.
 
 In       tensors, real or complex; sizes `n` and `s`, axes `dim`, a word for `norm`
 Out      lazy tensors: complex spectra, real signals
@@ -163,7 +163,7 @@ def _sizes(
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The discrete Fourier transform of an axis: complex, of the input's shape.
 
-    >>> hcq.fft.fft(Tensor([1.0, 0.0, 0.0, 0.0])).tolist()
+    >>> hcq.torch.fft.fft(Tensor([1.0, 0.0, 0.0, 0.0])).tolist()
     [(1+0j), (1+0j), (1+0j), (1+0j)]
     """
     return _over("fft", _numbers("fft", input), n, dim, norm, FORWARD)  # type: ignore[no-any-return]
@@ -173,7 +173,7 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = N
 def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`.
 
-    >>> hcq.fft.ifft(hcq.fft.fft(Tensor([1.0, 2.0, 3.0]))).real.round().tolist()
+    >>> hcq.torch.fft.ifft(hcq.torch.fft.fft(Tensor([1.0, 2.0, 3.0]))).real.round().tolist()
     [1.0, 2.0, 3.0]
     """
     return _over("ifft", _numbers("ifft", input), n, dim, norm, INVERSE)  # type: ignore[no-any-return]
@@ -183,7 +183,7 @@ def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The first half, n // 2 + 1 numbers, of the spectrum of real numbers; the others are their conjugates.
 
-    >>> hcq.fft.rfft(Tensor([1.0, 0.0, 0.0, 0.0])).tolist()
+    >>> hcq.torch.fft.rfft(Tensor([1.0, 0.0, 0.0, 0.0])).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
     return _half("rfft", _real("rfft", input), n, dim, norm, FORWARD)  # type: ignore[no-any-return]
@@ -193,7 +193,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: n real numbers, 2 (m - 1) of m unless given.
 
-    >>> hcq.fft.irfft(hcq.fft.rfft(Tensor([1.0, 2.0, 3.0, 4.0]))).round(decimals=4).tolist()
+    >>> hcq.torch.fft.irfft(hcq.torch.fft.rfft(Tensor([1.0, 2.0, 3.0, 4.0]))).round(decimals=4).tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
     return _whole("irfft", _numbers("irfft", input), n, dim, norm, INVERSE)
@@ -203,7 +203,7 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The spectrum, n real numbers, of a signal of which the first half is given and the other is its conjugate.
 
-    >>> hcq.fft.hfft(Tensor([1.0, 2.0, 3.0])).tolist()
+    >>> hcq.torch.fft.hfft(Tensor([1.0, 2.0, 3.0])).tolist()
     [8.0, -2.0, 0.0, -2.0]
     """
     return _whole("hfft", _numbers("hfft", input), n, dim, norm, FORWARD)
@@ -214,7 +214,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     """The inverse of `hfft`: the first half of the signal with that real spectrum.
 
     >>> x = Tensor([4.0, 2.0, 0.0, 2.0])
-    >>> hcq.fft.ihfft(x).shape, hcq.fft.hfft(hcq.fft.ihfft(x), 4).round().tolist()
+    >>> hcq.torch.fft.ihfft(x).shape, hcq.torch.fft.hfft(hcq.torch.fft.ihfft(x), 4).round().tolist()
     ((3,), [4.0, 2.0, 0.0, 2.0])
     """
     return _half("ihfft", _real("ihfft", input), n, dim, norm, INVERSE)  # type: ignore[no-any-return]
@@ -264,7 +264,7 @@ def fftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = Non
     """`fft` of several axes, all unless given.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
-    >>> hcq.fft.fftn(x, dim=0).real.tolist()
+    >>> hcq.torch.fft.fftn(x, dim=0).real.tolist()
     [[4.0, 6.0], [-2.0, -2.0]]
     """
     return _all("fftn", input, s, dim, norm, FORWARD, None)  # type: ignore[no-any-return]
@@ -273,7 +273,7 @@ def fftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = Non
 def ifftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
     """`ifft` of several axes, all unless given.
 
-    >>> hcq.fft.ifftn(Tensor.ones(2, 2)).real.round().abs().tolist()
+    >>> hcq.torch.fft.ifftn(Tensor.ones(2, 2)).real.round().abs().tolist()
     [[1.0, 0.0], [0.0, 0.0]]
     """
     return _all("ifftn", input, s, dim, norm, INVERSE, None)  # type: ignore[no-any-return]
@@ -282,7 +282,7 @@ def ifftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = No
 def rfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
     """`rfft` of the last of several axes, `fft` of the others.
 
-    >>> hcq.fft.rfftn(Tensor.ones(4, 6), dim=(1, 0)).shape
+    >>> hcq.torch.fft.rfftn(Tensor.ones(4, 6), dim=(1, 0)).shape
     (3, 6)
     """
     return _half_of_all("rfftn", input, s, dim, norm, FORWARD, None)  # type: ignore[no-any-return]
@@ -291,7 +291,7 @@ def rfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = No
 def irfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
     """The inverse of `rfftn`: real numbers.
 
-    >>> hcq.fft.irfftn(Tensor.ones(2, 3)).shape, hcq.fft.irfftn(Tensor.ones(2, 3), s=(2, 5)).shape
+    >>> hcq.torch.fft.irfftn(Tensor.ones(2, 3)).shape, hcq.torch.fft.irfftn(Tensor.ones(2, 3), s=(2, 5)).shape
     ((2, 4), (2, 5))
     """
     return _whole_of_all("irfftn", input, s, dim, norm, INVERSE, None)
@@ -300,7 +300,7 @@ def irfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = N
 def hfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
     """`hfft` of the last of several axes, `fft` of the others: real numbers.
 
-    >>> hcq.fft.hfftn(Tensor.ones(2, 3), s=(2, 5)).shape
+    >>> hcq.torch.fft.hfftn(Tensor.ones(2, 3), s=(2, 5)).shape
     (2, 5)
     """
     return _whole_of_all("hfftn", input, s, dim, norm, FORWARD, None)
@@ -309,7 +309,7 @@ def hfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = No
 def ihfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = None) -> Tensor:
     """The inverse of `hfftn`.
 
-    >>> hcq.fft.ihfftn(Tensor.ones(2, 4)).shape
+    >>> hcq.torch.fft.ihfftn(Tensor.ones(2, 4)).shape
     (2, 3)
     """
     return _half_of_all("ihfftn", input, s, dim, norm, INVERSE, None)  # type: ignore[no-any-return]
@@ -318,7 +318,7 @@ def ihfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: str | None = N
 def fft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
     """`fft` of two axes, the last ones unless given.
 
-    >>> hcq.fft.fft2(Tensor([[1.0, 2.0], [3.0, 4.0]])).real.round().abs().tolist()
+    >>> hcq.torch.fft.fft2(Tensor([[1.0, 2.0], [3.0, 4.0]])).real.round().abs().tolist()
     [[10.0, 2.0], [4.0, 0.0]]
     """
     return _all("fft2", input, s, dim, norm, FORWARD, TWO)  # type: ignore[no-any-return]
@@ -327,7 +327,7 @@ def fft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None
 def ifft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
     """`ifft` of two axes, the last ones unless given.
 
-    >>> hcq.fft.ifft2(Tensor([[4.0, 0.0], [0.0, 0.0]])).real.tolist()
+    >>> hcq.torch.fft.ifft2(Tensor([[4.0, 0.0], [0.0, 0.0]])).real.tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
     return _all("ifft2", input, s, dim, norm, INVERSE, TWO)  # type: ignore[no-any-return]
@@ -336,7 +336,7 @@ def ifft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = Non
 def rfft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
     """`rfftn` of two axes, the last ones unless given.
 
-    >>> hcq.fft.rfft2(Tensor.ones(4, 6)).shape
+    >>> hcq.torch.fft.rfft2(Tensor.ones(4, 6)).shape
     (4, 4)
     """
     return _half_of_all("rfft2", input, s, dim, norm, FORWARD, TWO)  # type: ignore[no-any-return]
@@ -346,7 +346,7 @@ def irfft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = No
     """`irfftn` of two axes, the last ones unless given.
 
     >>> x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
-    >>> hcq.fft.irfft2(hcq.fft.rfft2(x), s=x.shape).round().tolist()
+    >>> hcq.torch.fft.irfft2(hcq.torch.fft.rfft2(x), s=x.shape).round().tolist()
     [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
     """
     return _whole_of_all("irfft2", input, s, dim, norm, INVERSE, TWO)
@@ -355,7 +355,7 @@ def irfft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = No
 def hfft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
     """`hfftn` of two axes, the last ones unless given.
 
-    >>> hcq.fft.hfft2(Tensor.ones(2, 3)).shape
+    >>> hcq.torch.fft.hfft2(Tensor.ones(2, 3)).shape
     (2, 4)
     """
     return _whole_of_all("hfft2", input, s, dim, norm, FORWARD, TWO)
@@ -364,7 +364,7 @@ def hfft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = Non
 def ihfft2(input: Tensor, s: Dims = None, dim: Dims = TWO, norm: str | None = None) -> Tensor:
     """`ihfftn` of two axes, the last ones unless given.
 
-    >>> hcq.fft.ihfft2(Tensor.ones(2, 4)).shape
+    >>> hcq.torch.fft.ihfft2(Tensor.ones(2, 4)).shape
     (2, 3)
     """
     return _half_of_all("ihfft2", input, s, dim, norm, INVERSE, TWO)  # type: ignore[no-any-return]
@@ -384,7 +384,7 @@ def fftfreq(
 ) -> Tensor:
     """The frequencies of the n numbers of a spectrum, of samples `d` apart: 0, 1, ..., then the negative ones.
 
-    >>> hcq.fft.fftfreq(4).tolist()
+    >>> hcq.torch.fft.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
     whole = [*range((n + 1) // 2), *range(-(n // 2), 0)]
@@ -402,7 +402,7 @@ def rfftfreq(
 ) -> Tensor:
     """The frequencies of the n // 2 + 1 numbers of half a spectrum.
 
-    >>> hcq.fft.rfftfreq(4).tolist()
+    >>> hcq.torch.fft.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
     return Tensor(
@@ -413,7 +413,7 @@ def rfftfreq(
 def fftshift(input: Tensor, dim: Dims = None) -> Tensor:
     """Half of each axis rolled on, so that frequency 0 is in the middle.
 
-    >>> hcq.fft.fftshift(hcq.fft.fftfreq(4)).tolist()
+    >>> hcq.torch.fft.fftshift(hcq.torch.fft.fftfreq(4)).tolist()
     [-0.5, -0.25, 0.0, 0.25]
     """
     return _rolled("fftshift", input, dim, 0)
@@ -423,7 +423,7 @@ def ifftshift(input: Tensor, dim: Dims = None) -> Tensor:
     """The inverse of `fftshift`.
 
     >>> x = Tensor.arange(5)
-    >>> hcq.fft.fftshift(x).tolist(), hcq.fft.ifftshift(hcq.fft.fftshift(x)).tolist()
+    >>> hcq.torch.fft.fftshift(x).tolist(), hcq.torch.fft.ifftshift(hcq.torch.fft.fftshift(x)).tolist()
     ([3, 4, 0, 1, 2], [0, 1, 2, 3, 4])
     """
     return _rolled("ifftshift", input, dim, 1)

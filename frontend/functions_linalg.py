@@ -1,4 +1,4 @@
-"""Linear algebra under PyTorch's names: `hcq.linalg.vector_norm(x)`, `hcq.linalg.solve(A, B)`.
+"""Linear algebra under PyTorch's names: `hcq.torch.linalg.vector_norm(x)`, `hcq.torch.linalg.solve(A, B)`.
 
 In       tensors
 Out      lazy tensors of products, sums and norms; by name what the files of more/linalg/ have; `LinAlgError`
@@ -49,7 +49,7 @@ def vector_norm(
     """The norm of all elements, or over axes: see `Tensor.norm`.
 
     >>> x = Tensor([3.0, 0.0, -4.0])
-    >>> [hcq.linalg.vector_norm(x, ord).item() for ord in (0, 1, 2, float("inf"))]
+    >>> [hcq.torch.linalg.vector_norm(x, ord).item() for ord in (0, 1, 2, float("inf"))]
     [2.0, 7.0, 5.0, 4.0]
     """
     x = x.abs() if x.is_complex() else x
@@ -74,7 +74,7 @@ def matrix_norm(
     the greatest or least singular value, or the sum of all.
 
     >>> A = Tensor([[1.0, -2.0], [3.0, 4.0]])
-    >>> hcq.linalg.matrix_norm(A, 1).item(), hcq.linalg.matrix_norm(A, float("inf")).item()
+    >>> hcq.torch.linalg.matrix_norm(A, 1).item(), hcq.torch.linalg.matrix_norm(A, float("inf")).item()
     (6.0, 7.0)
     """
     x = A if dtype is None else A.cast(dtype)
@@ -110,7 +110,7 @@ def norm(
     """The norm of a vector, or of a matrix where two axes, or a word such as "fro", are given.
 
     >>> A = Tensor([[3.0, 0.0], [0.0, 4.0]])
-    >>> hcq.linalg.norm(A).item(), hcq.linalg.norm(A, 2).item(), hcq.linalg.norm(A, dim=1).tolist()
+    >>> hcq.torch.linalg.norm(A).item(), hcq.torch.linalg.norm(A, 2).item(), hcq.torch.linalg.norm(A, dim=1).tolist()
     (5.0, 4.0, [3.0, 4.0])
     """
     if ord is None:
@@ -125,7 +125,7 @@ def norm(
 def vander(x: Tensor, N: int | None = None) -> Tensor:
     """The powers of each element of vectors, rising, as rows: as many as there are elements, or N.
 
-    >>> hcq.linalg.vander(hcq.tensor([2, 3]), N=4).tolist()
+    >>> hcq.torch.linalg.vander(hcq.tensor([2, 3]), N=4).tolist()
     [[1, 2, 4, 8], [1, 3, 9, 27]]
     """
     x = x if x.ndim else x.unsqueeze(0)
@@ -136,7 +136,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
 def vecdot(x: Tensor, y: Tensor, dim: int = -1) -> Tensor:
     """Sums of products along an axis, the first conjugated if it is complex.
 
-    >>> hcq.linalg.vecdot(hcq.tensor([[1, 2], [3, 4]]), hcq.tensor([10, 1])).tolist()
+    >>> hcq.torch.linalg.vecdot(hcq.tensor([[1, 2], [3, 4]]), hcq.tensor([10, 1])).tolist()
     [12, 34]
     """
     x = x.conj() if x.is_complex() else x
@@ -147,7 +147,7 @@ def vecdot(x: Tensor, y: Tensor, dim: int = -1) -> Tensor:
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     """The cross product along an axis of size 3, the last one unless given.
 
-    >>> hcq.linalg.cross(Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 1.0, 0.0])).tolist()
+    >>> hcq.torch.linalg.cross(Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 1.0, 0.0])).tolist()
     [0.0, 0.0, 1.0]
     """
     return input.cross(other, dim)
@@ -157,7 +157,7 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
 def diagonal(A: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The diagonal of the last two axes, unless others are given: see `Tensor.diagonal`.
 
-    >>> hcq.linalg.diagonal(Tensor.zeros(5, 2, 3)).shape
+    >>> hcq.torch.linalg.diagonal(Tensor.zeros(5, 2, 3)).shape
     (5, 2)
     """
     return A.diagonal(offset, dim1, dim2)
@@ -166,7 +166,7 @@ def diagonal(A: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tens
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of several matrices, in the order that takes the fewest multiplications; the ends may be vectors.
 
-    >>> hcq.linalg.multi_dot([Tensor.ones(2), Tensor.ones(2, 3), Tensor.ones(3)]).item()
+    >>> hcq.torch.linalg.multi_dot([Tensor.ones(2), Tensor.ones(2, 3), Tensor.ones(3)]).item()
     6.0
     """
     if not isinstance(tensors, (list, tuple)) or len(tensors) < 2:
@@ -207,7 +207,7 @@ def __getattr__(name: str) -> Any:
     elif name in METHODS:
         function = function_of(name)
     else:
-        raise AttributeError(f"module 'hcq.linalg' has no function {name!r}")
+        raise AttributeError(f"module 'hcq.torch.linalg' has no function {name!r}")
     globals()[name] = function
     return function
 

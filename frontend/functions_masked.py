@@ -1,4 +1,4 @@
-"""Reductions of some elements under PyTorch's names: `hcq.masked.mean(x, 1, mask=m)` is of those where m holds.
+"""Reductions of some elements under PyTorch's names: `hcq.torch.masked.mean(x, 1, mask=m)` is of those where m holds.
 
 In       tensors, and masks of bool that broadcast to them (None: every element)
 Out      lazy tensors; of no elements at all what the operation gives for none: 0, 1, an infinity, or NaN
@@ -94,7 +94,8 @@ def prod(
 ) -> Tensor:
     """The product over axes of the elements where the mask holds; 1 of none.
 
-    >>> hcq.masked.prod(Tensor([[2.0, 9.0], [4.0, 3.0]]), 1, mask=hcq.tensor([[True, False], [False, False]])).tolist()
+    >>> mask = hcq.tensor([[True, False], [False, False]])
+    >>> hcq.torch.masked.prod(Tensor([[2.0, 9.0], [4.0, 3.0]]), 1, mask=mask).tolist()
     [2.0, 1.0]
     """
     result = _filled("prod", input, mask, 1)
@@ -115,7 +116,7 @@ def amax(
     """The greatest element over axes where the mask holds; the least number of the dtype if there is none.
 
     >>> x, mask = Tensor([[1.0, 9.0], [4.0, 3.0]]), hcq.tensor([[True, False], [True, True]])
-    >>> hcq.masked.amax(x, 1, mask=mask).tolist()
+    >>> hcq.torch.masked.amax(x, 1, mask=mask).tolist()
     [1.0, 4.0]
     """
     x = input if dtype is None else input.cast(dtype)
@@ -133,7 +134,7 @@ def amin(
     """The least element over axes where the mask holds; the greatest number of the dtype if there is none.
 
     >>> x, mask = Tensor([[1.0, 9.0], [4.0, 3.0]]), hcq.tensor([[False, True], [True, True]])
-    >>> hcq.masked.amin(x, 1, mask=mask).tolist()
+    >>> hcq.torch.masked.amin(x, 1, mask=mask).tolist()
     [9.0, 3.0]
     """
     x = input if dtype is None else input.cast(dtype)
@@ -150,7 +151,7 @@ def argmax(
 ) -> Tensor:
     """Where the greatest element of those that the mask takes is, in the tensor's own dtype unless given.
 
-    >>> hcq.masked.argmax(Tensor([1.0, 9.0, 4.0]), 0, mask=hcq.tensor([True, False, True])).item()
+    >>> hcq.torch.masked.argmax(Tensor([1.0, 9.0, 4.0]), 0, mask=hcq.tensor([True, False, True])).item()
     2.0
     """
     places = _filled("argmax", input, mask, _least(input.dtype)).argmax(dim, keepdim)
@@ -167,7 +168,7 @@ def argmin(
 ) -> Tensor:
     """Where the least element of those that the mask takes is, in the tensor's own dtype unless given.
 
-    >>> hcq.masked.argmin(Tensor([1.0, 9.0, 4.0]), 0, mask=hcq.tensor([False, True, True])).item()
+    >>> hcq.torch.masked.argmin(Tensor([1.0, 9.0, 4.0]), 0, mask=hcq.tensor([False, True, True])).item()
     2.0
     """
     places = _filled("argmin", input, mask, _greatest(input.dtype)).argmin(dim, keepdim)
@@ -185,7 +186,7 @@ def mean(
     """The sum over axes divided by how many elements the mask takes; NaN of none.
 
     >>> x, mask = Tensor([[1.0, 9.0], [4.0, 3.0]]), hcq.tensor([[True, False], [False, False]])
-    >>> hcq.masked.mean(x, 1, mask=mask).tolist()
+    >>> hcq.torch.masked.mean(x, 1, mask=mask).tolist()
     [1.0, nan]
     """
     axes = _axes("masked.mean", input, dim)
@@ -205,7 +206,7 @@ def median(
 ) -> Tensor:
     """The lower median along an axis of the elements where the mask holds; NaN of none. Of floats.
 
-    >>> hcq.masked.median(Tensor([1.0, 9.0, 4.0, 2.0]), 0, mask=hcq.tensor([True, False, True, True])).item()
+    >>> hcq.torch.masked.median(Tensor([1.0, 9.0, 4.0, 2.0]), 0, mask=hcq.tensor([True, False, True, True])).item()
     2.0
     """
     x = input if dtype is None else input.cast(dtype)
@@ -227,7 +228,7 @@ def norm(
 ) -> Tensor:
     """The norm over axes of the elements where the mask holds; see `linalg.vector_norm`.
 
-    >>> hcq.masked.norm(Tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=hcq.tensor([True, False, True])).item()
+    >>> hcq.torch.masked.norm(Tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=hcq.tensor([True, False, True])).item()
     5.0
     """
     from hcq.frontend.functions_linalg import vector_norm
@@ -249,7 +250,7 @@ def var(
 ) -> Tensor:
     """The variance over axes of the elements where the mask holds: squares from their mean, over count - correction.
 
-    >>> hcq.masked.var(Tensor([1.0, 9.0, 3.0]), 0, True, mask=hcq.tensor([True, False, True])).item()
+    >>> hcq.torch.masked.var(Tensor([1.0, 9.0, 3.0]), 0, True, mask=hcq.tensor([True, False, True])).item()
     2.0
     """
     less = correction if correction is not None else 0 if unbiased is False else 1
@@ -274,7 +275,7 @@ def std(
 ) -> Tensor:
     """The square root of `var`.
 
-    >>> hcq.masked.std(Tensor([1.0, 9.0, 3.0]), 0, False, mask=hcq.tensor([True, False, True])).item()
+    >>> hcq.torch.masked.std(Tensor([1.0, 9.0, 3.0]), 0, False, mask=hcq.tensor([True, False, True])).item()
     1.0
     """
     return var(input, dim, unbiased, correction, keepdim, dtype, mask).sqrt()
@@ -292,7 +293,7 @@ def logsumexp(
 
     dtype   of the result: the tensor's own unless given, rounded towards zero if it is one of integers
 
-    >>> print(hcq.masked.logsumexp(Tensor([0.0, 9.0, 0.0]), 0, mask=hcq.tensor([True, False, True])))
+    >>> print(hcq.torch.masked.logsumexp(Tensor([0.0, 9.0, 0.0]), 0, mask=hcq.tensor([True, False, True])))
     tensor(0.6931)
     """
     x = input if input.dtype.is_float else input.cast(dtypes.float32)
@@ -311,7 +312,7 @@ def logaddexp(
     """log(exp(input) + exp(other)), each of them where its mask holds.
 
     >>> x, mask = Tensor([0.0, 0.0]), hcq.tensor([True, False])
-    >>> print(hcq.masked.logaddexp(x, x, input_mask=mask))
+    >>> print(hcq.torch.masked.logaddexp(x, x, input_mask=mask))
     tensor([0.6931, 0.0000])
     """
     x, y = (each if dtype is None else each.cast(dtype) for each in (input, other))
@@ -324,7 +325,7 @@ def logaddexp(
 def cumsum(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """The sums of each element and those before it along an axis, of those where the mask holds.
 
-    >>> hcq.masked.cumsum(Tensor([2.0, 9.0, 4.0]), 0, mask=hcq.tensor([True, False, True])).tolist()
+    >>> hcq.torch.masked.cumsum(Tensor([2.0, 9.0, 4.0]), 0, mask=hcq.tensor([True, False, True])).tolist()
     [2.0, 2.0, 6.0]
     """
     return _filled("cumsum", input, mask, 0).cumsum(dim, dtype)
@@ -334,7 +335,7 @@ def cumsum(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | N
 def cumprod(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """The products of each element and those before it along an axis, of those where the mask holds.
 
-    >>> hcq.masked.cumprod(Tensor([2.0, 9.0, 4.0]), 0, mask=hcq.tensor([True, False, True])).tolist()
+    >>> hcq.torch.masked.cumprod(Tensor([2.0, 9.0, 4.0]), 0, mask=hcq.tensor([True, False, True])).tolist()
     [2.0, 2.0, 8.0]
     """
     return _filled("cumprod", input, mask, 1).cumprod(dim, dtype)
@@ -344,7 +345,7 @@ def cumprod(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | 
 def softmax(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """softmax along an axis of the elements where the mask holds; 0 at the others, NaN where it takes none.
 
-    >>> hcq.masked.softmax(Tensor([1.0, 9.0, 1.0]), 0, mask=hcq.tensor([True, False, True])).tolist()
+    >>> hcq.torch.masked.softmax(Tensor([1.0, 9.0, 1.0]), 0, mask=hcq.tensor([True, False, True])).tolist()
     [0.5, 0.0, 0.5]
     """
     x = _in_floats(input, dtype)
@@ -355,7 +356,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | 
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """log_softmax along an axis of the elements where the mask holds; -inf at the others.
 
-    >>> print(hcq.masked.log_softmax(Tensor([1.0, 9.0, 1.0]), 0, mask=hcq.tensor([True, False, True])))
+    >>> print(hcq.torch.masked.log_softmax(Tensor([1.0, 9.0, 1.0]), 0, mask=hcq.tensor([True, False, True])))
     tensor([-0.6931,    -inf, -0.6931])
     """
     x = _in_floats(input, dtype)
@@ -366,7 +367,7 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None, mask: Tenso
 def softmin(input: Tensor, dim: int, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """softmax of -x along an axis of the elements where the mask holds.
 
-    >>> hcq.masked.softmin(Tensor([1.0, -9.0, 1.0]), 0, mask=hcq.tensor([True, False, True])).tolist()
+    >>> hcq.torch.masked.softmin(Tensor([1.0, -9.0, 1.0]), 0, mask=hcq.tensor([True, False, True])).tolist()
     [0.5, 0.0, 0.5]
     """
     x = _in_floats(input, dtype)
@@ -384,7 +385,7 @@ def normalize(
 ) -> Tensor:
     """Divided by their norm along an axis, or by eps where that is larger; 0 where the mask does not hold.
 
-    >>> print(hcq.masked.normalize(Tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=hcq.tensor([True, False, True])))
+    >>> print(hcq.torch.masked.normalize(Tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=hcq.tensor([True, False, True])))
     tensor([0.6000, 0.0000, 0.8000])
     """
     x = input if dtype is None else input.cast(dtype)

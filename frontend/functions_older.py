@@ -9,7 +9,6 @@ Next     functions.py (who asks), ops/creation.py (the constructors of today)
 from __future__ import annotations
 
 import builtins
-import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -35,7 +34,7 @@ def _made(kind: DType, given: tuple[Any, ...], device: str | None) -> Tensor:
 
 
 def _of(kind: DType) -> Callable[[F], F]:
-    """Notes the dtype of a constructor: x.type(hcq.FloatTensor) casts to it."""
+    """Notes the dtype of a constructor: x.type(hcq.torch.FloatTensor) casts to it."""
 
     def noted(constructor: F) -> F:
         constructor.dtype = kind  # type: ignore[attr-defined]
@@ -48,7 +47,7 @@ def _of(kind: DType) -> Callable[[F], F]:
 def FloatTensor(*data: Any, device: str | None = None) -> Tensor:
     """float32 numbers of a list, or unknown ones of these sizes: `hcq.tensor(data, dtype=hcq.float32)` today.
 
-    >>> hcq.FloatTensor([1, 2]).dtype, hcq.FloatTensor(2, 3).shape
+    >>> hcq.torch.FloatTensor([1, 2]).dtype, hcq.torch.FloatTensor(2, 3).shape
     (dtypes.float32, (2, 3))
     """
     return _made(dtypes.float32, data, device)
@@ -88,7 +87,7 @@ def BFloat16Tensor(*data: Any, device: str | None = None) -> Tensor:
 def LongTensor(*data: Any, device: str | None = None) -> Tensor:
     """`FloatTensor` of int64.
 
-    >>> hcq.LongTensor([1, 2]).tolist()
+    >>> hcq.torch.LongTensor([1, 2]).tolist()
     [1, 2]
     """
     return _made(dtypes.int64, data, device)
@@ -159,7 +158,7 @@ def range(
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:
-    """The product of several matrices, in the order that takes the fewest multiplications: `hcq.linalg.multi_dot`.
+    """The product of several matrices, in the order of the fewest multiplications: `hcq.torch.linalg.multi_dot`.
 
     >>> hcq.chain_matmul(Tensor([[1.0, 2.0]]), Tensor([[1.0], [1.0]]), Tensor([[3.0]])).tolist()
     [[9.0]]
@@ -202,14 +201,26 @@ def name_of(tensor: Any) -> str:
     return f"torch.{place}{tensor.dtype.name}"
 
 
+def on_gpu(word: str) -> Any:
+    """`torch.cuda.FloatTensor`: a constructor that makes its tensors on the GPU that "cuda" means."""
+    made = globals()[word]
+
+    def constructor(*data: Any) -> Tensor:
+        return made(*data, device="cuda")
+
+    constructor.__name__ = word
+    constructor.dtype, constructor.device = made.dtype, "cuda"  # type: ignore[attr-defined]
+    return constructor
+
+
 def constructor_of(named: Any) -> Any:
     """The constructor that is meant by one, or by its name. Raises UsageError for another thing."""
     if isinstance(named, str):
         package, _, word = named.rpartition(".")
-        if word in _WORDS and package in ("torch", "hcq", "", "torch.cuda", "hcq.cuda"):
+        if word in _WORDS and package in ("torch", "hcq", "", "torch.cuda", "hcq.torch", "hcq.torch.cuda"):
             if not package.endswith(".cuda"):
                 return globals()[word]
-            return getattr(importlib.import_module("hcq.frontend.cuda"), word)
+            return on_gpu(word)
     elif isinstance(getattr(named, "dtype", None), DType) and callable(named):
         return named
-    raise UsageError(f"[type] {shown(named)}: give a dtype, or a constructor such as hcq.FloatTensor.")
+    raise UsageError(f"[type] {shown(named)}: give a dtype, or a constructor such as hcq.torch.FloatTensor.")

@@ -1,4 +1,4 @@
-"""Generators: random numbers of their own, and where the default ones stand, under PyTorch's names: `hcq.random`.
+"""Generators: random numbers of their own, and where the default ones stand, under PyTorch's names: `hcq.torch.random`.
 
 In       seeds, states
 Out      `Generator`, for `generator=` of every draw; default_generator; fork_rng
@@ -193,7 +193,7 @@ def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
 
     devices   may be given, and has no effect: all are
 
-    >>> with hcq.random.fork_rng():
+    >>> with hcq.torch.random.fork_rng():
     ...     inside = hcq.rand(2).tolist()
     >>> hcq.rand(2).tolist() == inside
     True

@@ -1,4 +1,4 @@
-"""Special functions under PyTorch's names: `hcq.special.erfc(x)` is `x.erfc()`.
+"""Special functions under PyTorch's names: `hcq.torch.special.erfc(x)` is `x.erfc()`.
 
 In       tensors
 Out      the methods of Tensor that PyTorch has in torch.special, as functions; Bessel's and Airy's functions, zeta, and
@@ -65,7 +65,7 @@ _EXAMPLES = {
 
 def _example(name: str, degree: str = "") -> str:
     at, value = _EXAMPLES[name]
-    return f"\n\n>>> print(hcq.special.{name}(Tensor({at}){degree}))\ntensor({value})"
+    return f"\n\n>>> print(hcq.torch.special.{name}(Tensor({at}){degree}))\ntensor({value})"
 
 
 def _of_one(name: str, doc: str, of: Callable[[Node], Node]) -> Callable[[Tensor], Tensor]:
@@ -110,7 +110,7 @@ airy_ai = _of_one("airy_ai", "Airy's Ai. It has no derivative here.", special_be
 def spherical_bessel_j0(input: Tensor) -> Tensor:
     """sin(x) / x, and 1 at 0.
 
-    >>> print(hcq.special.spherical_bessel_j0(Tensor([0.0, 1.0])))
+    >>> print(hcq.torch.special.spherical_bessel_j0(Tensor([0.0, 1.0])))
     tensor([1.0000, 0.8415])
     """
     wide = input.cast(dtypes.float64)
@@ -195,7 +195,7 @@ def __getattr__(name: str) -> Any:
         return function
     method = OTHER_NAMES.get(name, name)
     if method not in METHODS and name not in OTHER_NAMES:
-        raise AttributeError(f"module 'hcq.special' has no function {name!r}")
+        raise AttributeError(f"module 'hcq.torch.special' has no function {name!r}")
     function = globals()[name] = function_of(method)
     return function
 

@@ -16,9 +16,7 @@ entry point of that package, in its pyproject.toml:
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from hcq.backend import Backend as Backend
 from hcq.backend import load as load
@@ -131,15 +129,3 @@ def _installed() -> dict[str, str]:
     from importlib import metadata  # only for names that are not ours, and for lists of all
 
     return {entry.name.upper(): entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}
-
-
-__path__: list[
-    str
-] = []  # so that `import hcq.backends.cudnn` finds PyTorch's modules of libraries: aliases.py
-
-
-def __getattr__(name: str) -> Any:
-    """PyTorch's `torch.backends.cudnn` and the like lead from here to the tensor layer, by name, as names of hcq do."""
-    if name.startswith("_") or name not in ("cudnn", "cuda", "mps", "mkl", "mkldnn", "openmp"):
-        raise AttributeError(f"module 'hcq.backends' has no attribute {name!r}")
-    return importlib.import_module(f"hcq.frontend.libraries.{name}")

@@ -9,17 +9,14 @@ Next     opening.py (hcq.open), base.py (what the parts of a device ask of it), 
 
 from __future__ import annotations
 
-import importlib
 import platform
-import sys
 import threading
 import time
 import weakref
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
-from typing import Any, ClassVar, Generic, TypeVar, Union
+from typing import Any, ClassVar, Generic, TypeVar
 
 from hcq import checks, open_devices
 from hcq import config as config_module
@@ -543,23 +540,3 @@ class Device(Recovery):
     def __del__(self, finalize: Callable[[Device], None] = open_devices.finalize) -> None:
         if self.is_stopped:
             finalize(self)
-
-
-class _Called(ModuleType):
-    """This module, which PyTorch's programs call: `hcq.device("cuda:0")` is a tensor's word for a device."""
-
-    def __call__(self, type: Any, index: int | None = None) -> Any:
-        """The name of a device as tensors have it, led to by name, as names of hcq are. Opens the device."""
-        name = type if index is None else f"{type}:{index}"
-        return importlib.import_module("hcq.frontend.core.device").canonical(name)
-
-    def __instancecheck__(self, thing: object) -> bool:
-        return isinstance(thing, importlib.import_module("hcq.frontend.core.device").Word)
-
-    def __or__(self, other: Any) -> Any:  # in annotations: hcq.device | None
-        return Union[str, other]  # noqa: UP007 - of types that are known when it runs
-
-    __ror__ = __or__
-
-
-sys.modules[__name__].__class__ = _Called

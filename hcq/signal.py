@@ -8,7 +8,6 @@ Next     device.py (what a value of the timeline stands for), queue.py (device-s
 
 from __future__ import annotations
 
-import importlib
 import time
 from typing import Any
 
@@ -184,10 +183,3 @@ class Completion:
 def deadline(timeout_ms: float) -> float:
     """The moment, on time.monotonic, at which a wait gives up."""
     return time.monotonic() + timeout_ms / 1000
-
-
-def __getattr__(name: str) -> Any:
-    """PyTorch's name `hcq.signal.windows` leads from here to the tensor layer, by name, as names of hcq do."""
-    if name != "windows":
-        raise AttributeError(f"module 'hcq.signal' has no attribute {name!r}")
-    return importlib.import_module("hcq.frontend.more.fourier.windows")

@@ -5,8 +5,8 @@ Out      a few samples of each operator and dtype; what they call here; tensors,
 Changes  PyTorch's random state
 Next     conformance_judge.py (what is done with them), frontend/functions.py (how hcq.NAME is found)
 
-An operator is called by its name: `linalg.det` is hcq.linalg.det, `nn.functional.relu` is hcq.nn.functional.relu,
-`add` is hcq.add or the method of that name. Arguments are converted and nothing else: no operator is made up here.
+An operator is called by its name: `linalg.det` is hcq.torch.linalg.det,
+`add` is hcq.torch.add or the method of that name. Arguments are converted and nothing else: no operator is made up.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ def evenly(items: Sequence[Any], count: int) -> list[Any]:
 
 def find(op: Any) -> Callable[..., Any] | None:
     """Our function of that name, or None."""
-    import hcq
+    import hcq.torch
 
     name = CALLED.get(full_name(op), CALLED.get(op.name, op.name))
-    found: Any = hcq
+    found: Any = hcq.torch
     for part in name.split("."):
         try:
             found = getattr(found, part)
@@ -182,7 +182,7 @@ def converted(value: Any) -> Any:
     """PyTorch's arguments as ours."""
     import torch
 
-    import hcq
+    import hcq.torch
 
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):

@@ -1,7 +1,7 @@
-"""Stub names: for type checkers, what `hcq` has that is found when it is asked for, and its aliases (`make docs`).
+"""Stub names: for type checkers, what `hcq` and `hcq.torch` have that is found when it is asked for (`make docs`).
 
-In       the tables of hcq/__init__.py, hcq/aliases.py and frontend/functions.py
-Out      hcq/__init__.pyi, and a file for each module that has a second name: hcq/nn/functional.pyi, ...
+In       the tables of hcq/__init__.py, frontend/torch/ and frontend/functions.py
+Out      hcq/__init__.pyi, and in hcq/torch/ a file for each of PyTorch's modules: hcq/torch/nn/functional.pyi, ...
 Changes  nothing
 Next     pages.py (writes and checks them), stub_pages.py (the same for methods)
 """
@@ -11,52 +11,52 @@ from __future__ import annotations
 import ast
 import inspect
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
+from hcq.frontend import functions
 from hcq.frontend.tensor import Tensor
+from hcq.frontend.torch import names
+from hcq.frontend.torch.modules import MODULES
+from hcq.frontend.torch.rows import ROWS, Row
 
 ABOUT = '"""Written by `make docs`: what type checkers see of {}."""\n\n'
 PUBLIC = "tensor", "is_tensor", "real", "imag"  # functions of functions.py that are no methods
 HEAD = "# fmt: off\n"
+# modules whose names are few, private, or those of another: a type checker sees that they are there
+UNTYPED = "_dynamo", "backends.", "nn.modules.", "utils.data.", "distributions.const", "distributions.dist"
 LONG = 120  # characters of a line, after which the linter is told to let it be
-
-# what PyTorch's modules of these names have inside of them
-INSIDE = (
-    "nn.functional",
-    "nn.init",
-    "nn.parameter",
-    "nn.utils",
-    "nn.utils.parametrizations",
-    "nn.utils.parametrize",
-    "nn.utils.prune",
-    "nn.utils.rnn",
-    "nn.utils.stateless",
-    "optim.lr_scheduler",
-    "optim.swa_utils",
-    "utils.checkpoint",
-    "utils.data",
-)
 
 
 def pages(docs: Path) -> dict[str, str]:
     """File name -> text."""
-    from hcq.aliases import MODULES
-
-    names = {name: real for name, real in MODULES.items() if real != f"hcq.{name}"}
-    for name in INSIDE:
-        first, _, below = name.partition(".")
-        if _is_there(f"{MODULES[first]}.{below}"):
-            names[name] = f"{MODULES[first]}.{below}"
-    found = {"../hcq/__init__.pyi": _package()}
-    for name, real in names.items():
-        inside = [other.rpartition(".")[2] for other in names if other.rpartition(".")[0] == name]
+    found = {"../hcq/__init__.pyi": _package(), "../hcq/torch/__init__.pyi": _names()}
+    typed = {name: real for name, real in MODULES.items() if not name.startswith(UNTYPED)}
+    for name, real in typed.items():
+        inside = [other.rpartition(".")[2] for other in typed if other.rpartition(".")[0] == name]
         path = name.replace(".", "/") + "/__init__" * bool(inside)
-        inner = "".join(f"from {real} import {one} as {one}\n" for one in inside)
-        text = f"{HEAD}{ABOUT.format(real)}from {real} import *\n{inner}{_late(real)}"
+        text = f"from {real} import *\n" if real else ""
+        text += "".join(f"from hcq.torch.{name} import {one} as {one}\n" for one in inside)
+        text += _late(real) if real else ""
+        others = [
+            other.rpartition(".")[2]
+            for other in MODULES.keys() - typed.keys()
+            if other.rpartition(".")[0] == name
+        ]
+        text += "".join(f"{other}: Any\n" for other in sorted(others))
+        text += "".join(_row(word, row) for word, row in ROWS.get(name, {}).items())
+        text = "from typing import Any\n" * ("Any" in text) + text
+        text = f"{HEAD}{ABOUT.format(f'hcq.torch.{name}')}{text}"
         long = "# ruff: noqa: E501\n" * any(len(line) > LONG for line in text.splitlines())
-        found[f"../hcq/{path}.pyi"] = long + text
+        found[f"../hcq/torch/{path}.pyi"] = long + text
     return found
+
+
+def _row(name: str, row: Row) -> str:
+    """A name of the table as a type checker sees it."""
+    value = row.make(name)
+    if inspect.isroutine(value):
+        return f"def {name}(*args: Any, **options: Any) -> Any: ...\n"
+    return f"{name}: Any\n"
 
 
 def _late(real: str) -> str:
@@ -90,38 +90,43 @@ def _late(real: str) -> str:
     )
 
 
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # what it would be in is no package
-        return False
-
-
 def _package() -> str:
+    """What hcq itself has; of PyTorch's names, which are short forms there, only that they may be asked for."""
     import hcq
-    from hcq.aliases import MODULES
-    from hcq.frontend import functions
 
     late: dict[str, str] = vars(hcq)["_LAZY"]
-
-    lines = ["import builtins\n\nfrom hcq.ir.dtype import DType\n"]
+    modules: dict[str, str] = vars(hcq)["_MODULES"]
+    lines = ["from typing import Any\n\n"]
     lines += [f"from {module} import {name} as {name}\n" for name, module in sorted(late.items())]
+    for name, real in sorted(modules.items()):
+        package, _, last = real.rpartition(".")
+        lines += [f"from {package} import {last} as {name}\n"] * ("." not in name)
+    lines += ["\n__version__: str\n\ndef __getattr__(name: str) -> Any: ...\n"]
+    return f"{HEAD}{ABOUT.format('the package')}{''.join(lines)}"
+
+
+def _names() -> str:
+    """What hcq.torch has."""
+    lines = ["import builtins\nfrom typing import Any\n\nfrom hcq.ir.dtype import DType\n"]
+    lines += [f"from {module} import {name} as {name}\n" for name, module in sorted(names.PLACES.items())]
     own = [name for name, value in vars(functions).items() if _is_own(value, functions.__name__)]
     lines += [f"from {functions.__name__} import {name} as {name}\n" for name in sorted(own)]
-    for name, real in sorted(MODULES.items()):
-        package, _, last = real.rpartition(".")
-        lines.append(f"from {package} import {last} as _{name}\n")
-    lines += ["\n", "__version__: builtins.str\n"]
-    lines += [f"{name} = _{name}\n" for name in sorted(MODULES)]
+    modules = [name for name in MODULES if "." not in name and not name.startswith(UNTYPED)]
+    lines += [f"from hcq.torch import {name} as {name}\n" for name in sorted(modules)]
+    taken = {*names.PLACES, *ROWS[""], *MODULES, *functions.DTYPES, *own}
+    elsewhere = [name for name in functions.ELSEWHERE if name not in taken]
+    for name in sorted(elsewhere):
+        lines.append(f"from hcq.frontend.{functions.ELSEWHERE[name]} import {name} as {name}\n")
+    lines += ["\n__version__: builtins.str\n\ndef install() -> None: ...\n"]
+    lines += [_row(name, row) for name, row in ROWS[""].items()]
     lines += [f"{name}: DType\n" for name in functions.DTYPES]
     kinds = {float: "builtins.float", type(None): "None"}
     lines += [f"{name}: {kinds[type(value)]}\n" for name, value in functions.CONSTANTS.items()]
-    taken = {*late, *MODULES, *functions.DTYPES, *own}
-    for name in sorted({*functions.names(), *functions.ALIASES} - taken):
+    for name in sorted({*functions.names(), *functions.ALIASES} - taken - {*elsewhere}):
         method = inspect.getattr_static(Tensor, functions.ALIASES.get(name, name), None)
         if method is not None and name.isidentifier():
             lines.append(f"{name} = Tensor.{functions.ALIASES.get(name, name)}\n")
-    return f"{HEAD}{ABOUT.format('the package')}{''.join(lines)}"
+    return f"{HEAD}{ABOUT.format('hcq.torch')}{''.join(lines)}"
 
 
 def _is_own(value: object, module: str) -> bool:

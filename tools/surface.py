@@ -33,6 +33,7 @@ from hcq.frontend.ops.other_names import OTHER_NAMES
 PLACES: dict[str, tuple[str, ...]] = {
     "hcq.Tensor": ("hcq.frontend.",),
     "hcq": ("hcq.",),
+    "hcq.torch": ("hcq.frontend.",),
     "hcq.nn.Module": ("hcq.frontend.nn.",),
     "hcq.optim.Optimizer": ("hcq.frontend.nn.optim.",),
     "hcq.optim.lr_scheduler.LRScheduler": ("hcq.frontend.nn.optim.",),
@@ -58,29 +59,27 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.optim.lr_scheduler": ("hcq.frontend.nn.optim.",),
     "hcq.optim.swa_utils": ("hcq.frontend.nn.optim.swa_utils",),
     "hcq.func": ("hcq.frontend.more.transforms",),
-    "hcq.linalg": ("hcq.frontend.functions_linalg", "hcq.frontend.more.linalg."),
-    "hcq.special": ("hcq.frontend.functions_special", "hcq.frontend.ops."),
-    "hcq.fft": ("hcq.frontend.functions_fft",),
-    "hcq.random": ("hcq.frontend.functions_random",),
-    "hcq.distributions": ("hcq.frontend.more.distributions",),
-    "hcq.masked": ("hcq.frontend.functions_masked",),
-    "hcq.amp": ("hcq.frontend.amp",),
-    "hcq.utils": ("hcq.frontend.utils",),
-    "hcq.utils.data": ("hcq.frontend.utils",),
-    "hcq.utils.checkpoint": ("hcq.frontend.utils",),
-    "hcq.signal.windows": ("hcq.frontend.more.fourier.windows",),
+    "hcq.torch.linalg": ("hcq.frontend.functions_linalg", "hcq.frontend.more.linalg."),
+    "hcq.torch.special": ("hcq.frontend.functions_special", "hcq.frontend.ops."),
+    "hcq.torch.fft": ("hcq.frontend.functions_fft",),
+    "hcq.torch.random": ("hcq.frontend.functions_random",),
+    "hcq.torch.distributions": ("hcq.frontend.more.distributions",),
+    "hcq.torch.masked": ("hcq.frontend.functions_masked",),
+    "hcq.torch.amp": ("hcq.frontend.amp",),
+    "hcq.torch.utils": ("hcq.frontend.utils",),
+    "hcq.torch.utils.data": ("hcq.frontend.utils",),
+    "hcq.torch.utils.checkpoint": ("hcq.frontend.utils",),
+    "hcq.torch.signal.windows": ("hcq.frontend.more.fourier.windows",),
     "hcq.distributed": ("hcq.frontend.more.distributed",),
-    "hcq.fx": ("hcq.frontend.functions_fx",),
-    "hcq.hub": ("hcq.frontend.hub",),
-    "hcq.testing": ("hcq.frontend.functions_testing",),
-    "hcq.autograd": ("hcq.frontend.autograd",),
-    "hcq.autograd.functional": ("hcq.frontend.autograd",),
-    "hcq.cuda": ("hcq.frontend.cuda",),
-    "hcq.cuda.amp": ("hcq.frontend.cuda",),
-    "hcq.accelerator": ("hcq.frontend.accelerator",),
-    "hcq.device": ("hcq.frontend.core.device",),
-    "hcq.jit": ("hcq.frontend.jit.scripting",),
-    "hcq.nn.attention": ("hcq.frontend.nn.attention",),
+    "hcq.torch.hub": ("hcq.frontend.torch.hub",),
+    "hcq.torch.testing": ("hcq.frontend.torch.testing",),
+    "hcq.torch.autograd": ("hcq.frontend.autograd",),
+    "hcq.torch.autograd.functional": ("hcq.frontend.autograd",),
+    "hcq.torch.cuda": ("hcq.frontend.torch.cuda",),
+    "hcq.torch.cuda.amp": ("hcq.frontend.torch.cuda",),
+    "hcq.torch.accelerator": ("hcq.frontend.torch.accelerator",),
+    "hcq.torch.backends.mps": ("hcq.frontend.torch.mps",),
+    "hcq.torch.nn.attention": ("hcq.frontend.nn.attention",),
     "hcq.onnx": ("hcq.frontend.more.onnx",),
 }
 # methods that a class calls itself, for its subclasses to write
@@ -138,7 +137,7 @@ def surface() -> list[Name]:
                 continue
             value = inspect.unwrap(value)
             module = getattr(value, "__module__", "") or ""
-            if module.startswith(written):
+            if module.startswith(written) and module != "hcq.torch":  # a row of its table, which says why
                 found.setdefault(id(value), Name(f"{place}.{name}", value, module))
     return sorted(found.values())
 

@@ -73,7 +73,7 @@ class autocast(ContextDecorator):
 def is_autocast_available(device_type: str) -> bool:
     """Whether `autocast` takes this kind of device: it takes every kind that there is.
 
-    >>> hcq.amp.is_autocast_available("cpu"), hcq.amp.is_autocast_available("abacus")
+    >>> hcq.torch.amp.is_autocast_available("cpu"), hcq.torch.amp.is_autocast_available("abacus")
     (True, False)
     """
     if not isinstance(device_type, str):

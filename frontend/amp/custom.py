@@ -25,15 +25,15 @@ def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: DType | None =
 
     It does so inside of autocast alone; backward, with `custom_bwd`, computes as forward did.
 
-    >>> class Square(hcq.autograd.Function):
+    >>> class Square(hcq.torch.autograd.Function):
     ...     @staticmethod
-    ...     @hcq.amp.custom_fwd(device_type="cpu", cast_inputs=hcq.float32)
+    ...     @hcq.torch.amp.custom_fwd(device_type="cpu", cast_inputs=hcq.float32)
     ...     def forward(ctx, x):
     ...         ctx.save_for_backward(x)
     ...         return x @ x
     ...
     ...     @staticmethod
-    ...     @hcq.amp.custom_bwd(device_type="cpu")
+    ...     @hcq.torch.amp.custom_bwd(device_type="cpu")
     ...     def backward(ctx, g):
     ...         (x,) = ctx.saved_tensors
     ...         return g @ x.T + x.T @ g
@@ -60,7 +60,7 @@ def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: DType | None =
 def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
     """A decorator of backward, which then computes as a forward with `custom_fwd` did.
 
-    >>> hcq.amp.custom_bwd(lambda ctx, g: g * 2, device_type="cpu")(hcq.nn.Identity(), Tensor([1.0])).tolist()
+    >>> hcq.torch.amp.custom_bwd(lambda ctx, g: g * 2, device_type="cpu")(hcq.nn.Identity(), Tensor([1.0])).tolist()
     [2.0]
     """
     if bwd is None:

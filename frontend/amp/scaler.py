@@ -33,7 +33,7 @@ class GradScaler:
     enabled           False does nothing but call optimizer.step()
 
     >>> w = Tensor([1.0], requires_grad=True)
-    >>> optimizer, scaler = nn.optim.SGD([w], lr=0.5), hcq.amp.GradScaler(init_scale=8.0)
+    >>> optimizer, scaler = nn.optim.SGD([w], lr=0.5), hcq.torch.amp.GradScaler(init_scale=8.0)
     >>> scaler.scale((w * 2).sum()).backward()
     >>> scaler.step(optimizer)
     >>> scaler.update()

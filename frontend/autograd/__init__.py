@@ -36,7 +36,7 @@ def backward(
     grad_tensors   one weight per tensor, of its shape; may be left out for tensors of one element
 
     >>> x = Tensor([1.0, 2.0], requires_grad=True)
-    >>> hcq.autograd.backward([x.sum(), (x * x).sum()])
+    >>> hcq.torch.autograd.backward([x.sum(), (x * x).sum()])
     >>> x.grad.tolist()
     [3.0, 5.0]
     """
@@ -60,7 +60,7 @@ class Variable(metaclass=_Tensors):
     volatile        True: without gradients
 
     >>> x = Tensor([1.0])
-    >>> hcq.autograd.Variable(x) is x, hcq.autograd.Variable(x, requires_grad=True).requires_grad
+    >>> hcq.torch.autograd.Variable(x) is x, hcq.torch.autograd.Variable(x, requires_grad=True).requires_grad
     (True, True)
     """
 

@@ -30,7 +30,7 @@ def gradcheck(
     inputs   a tensor or a tuple; those that require a gradient are checked, and are float64 for this to be exact
     Raises   UsageError that names the first element that differs; False instead where raise_exception is False
 
-    >>> hcq.autograd.gradcheck(lambda x: x.sin(), Tensor([0.5], dtype=hcq.float64, requires_grad=True))
+    >>> hcq.torch.autograd.gradcheck(lambda x: x.sin(), Tensor([0.5], dtype=hcq.float64, requires_grad=True))
     True
     """
     args = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]

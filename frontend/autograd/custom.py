@@ -79,7 +79,7 @@ class Function:
     forward    forward(ctx, *args), or forward(*args) with a setup_context(ctx, inputs, output) beside it
     backward   backward(ctx, *gradients): as many results as forward has arguments, None for those without
 
-    >>> class Cube(hcq.autograd.Function):
+    >>> class Cube(hcq.torch.autograd.Function):
     ...     @staticmethod
     ...     def forward(ctx, x):
     ...         ctx.save_for_backward(x)
@@ -222,7 +222,7 @@ def _passed(
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """A backward whose results have no gradient themselves.
 
-    >>> from hcq.autograd import once_differentiable
+    >>> from hcq.torch.autograd import once_differentiable
     >>> once_differentiable(lambda ctx, g: g * 2)(None, Tensor([1.0])).tolist()
     [2.0]
     """

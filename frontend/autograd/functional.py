@@ -44,7 +44,7 @@ def jacobian(
     inputs     a tensor, or a tuple of them, for which a tuple comes back
     strategy   "reverse-mode" or "forward-mode"
 
-    >>> hcq.autograd.functional.jacobian(lambda x: x * x, Tensor([1.0, 2.0])).tolist()
+    >>> hcq.torch.autograd.functional.jacobian(lambda x: x * x, Tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
     way = transforms.jacfwd if strategy == "forward-mode" else transforms.jacrev
@@ -61,7 +61,7 @@ def hessian(
 ) -> Any:
     """The second derivatives of a function that gives one number.
 
-    >>> hcq.autograd.functional.hessian(lambda x: (x * x * x).sum(), Tensor([1.0, 2.0])).tolist()
+    >>> hcq.torch.autograd.functional.hessian(lambda x: (x * x * x).sum(), Tensor([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
     return _apart(transforms.hessian(func, _places(inputs))(*_args(inputs)), create_graph)
@@ -70,7 +70,7 @@ def hessian(
 def vjp(func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: bool = False) -> Any:
     """The result, and `v` times the derivative; without v the result has one element.
 
-    >>> value, slope = hcq.autograd.functional.vjp(lambda x: x * x, Tensor([1.0, 3.0]), Tensor([1.0, 1.0]))
+    >>> value, slope = hcq.torch.autograd.functional.vjp(lambda x: x * x, Tensor([1.0, 3.0]), Tensor([1.0, 1.0]))
     >>> slope.tolist()
     [2.0, 6.0]
     """
@@ -82,7 +82,7 @@ def vjp(func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: b
 def jvp(func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: bool = False) -> Any:
     """The result, and the derivative times `v`; without v the input has one element.
 
-    >>> hcq.autograd.functional.jvp(lambda x: x * x, Tensor([3.0]), Tensor([1.0]))[1].tolist()
+    >>> hcq.torch.autograd.functional.jvp(lambda x: x * x, Tensor([3.0]), Tensor([1.0]))[1].tolist()
     [6.0]
     """
     args = _args(inputs)
@@ -94,7 +94,7 @@ def jvp(func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: b
 def hvp(func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: bool = False) -> Any:
     """The value of a function that gives one number, and its second derivatives times `v`.
 
-    >>> hcq.autograd.functional.hvp(lambda x: (x * x * x).sum(), Tensor([2.0]), Tensor([1.0]))[1].tolist()
+    >>> hcq.torch.autograd.functional.hvp(lambda x: (x * x * x).sum(), Tensor([2.0]), Tensor([1.0]))[1].tolist()
     [12.0]
     """
     args = _args(inputs)

@@ -30,7 +30,7 @@ class DivisionByZero(UsageError, ZeroDivisionError):
 class LinAlgError(UsageError):
     """A matrix that is not what a function with check_errors was asked for: singular, or not positive definite.
 
-    >>> hcq.linalg.inv_ex(Tensor([[0.0]]), check_errors=True)
+    >>> hcq.torch.linalg.inv_ex(Tensor([[0.0]]), check_errors=True)
     Traceback (most recent call last):
         ...
     hcq.frontend.core.errors.LinAlgError: [inv_ex] ...

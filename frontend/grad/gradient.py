@@ -310,8 +310,8 @@ def grad(
     Raises        UsageError for an input that the outputs do not depend on, and for outputs that are not floats
 
     >>> x = Tensor([3.0])
-    >>> (slope,) = hcq.autograd.grad((x * x).sum(), x, create_graph=True)
-    >>> hcq.autograd.grad(slope.sum(), x)[0].tolist()
+    >>> (slope,) = hcq.torch.autograd.grad((x * x).sum(), x, create_graph=True)
+    >>> hcq.torch.autograd.grad(slope.sum(), x)[0].tolist()
     [2.0]
     """
     outs = _listed(outputs)

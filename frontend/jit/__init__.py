@@ -5,7 +5,7 @@ Out      `jit`, and the function that it makes
 Changes  nothing by itself
 Next     function.py (which call is replayed), capture.py (what a call does), replay.py (how it is done again);
          saving.py (a recording as a file), closure.py (the variables around a function), contents.py (what is in them),
-         references.py (who holds a tensor), pytree.py (nested containers), scripting.py (what PyTorch's torch.jit has)
+         references.py (who holds a tensor), pytree.py (nested containers)
 """
 
 from __future__ import annotations
@@ -13,15 +13,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.jit import scripting
 from hcq.frontend.jit.function import Jit as Jit
 from hcq.frontend.jit.function import jit as jit
 
 if TYPE_CHECKING:
     from hcq.frontend.jit.saving import save_program as save_program
-
-for _name in scripting.__all__:  # jit.script, jit.is_scripting: PyTorch's module of this name
-    setattr(jit, _name, getattr(scripting, _name))
 
 
 def __getattr__(name: str) -> Any:

@@ -469,7 +469,7 @@ class Module(State):
         """To a GPU: to("cuda"), or one of several by its number. Raises UsageError where there is none.
 
         >>> net = nn.Linear(2, 1)
-        >>> _ = net.cuda() if hcq.cuda.is_available() else net.cpu()
+        >>> _ = net.cuda() if hcq.torch.cuda.is_available() else net.cpu()
         """
         return self.to("cuda" if device is None else device)
 

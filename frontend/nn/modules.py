@@ -3,7 +3,7 @@
 In       a name
 Out      the layers' own modules, and what PyTorch calls their common bases
 Changes  nothing
-Next     __init__.py (nn: all layers), layers/, hcq/aliases.py (how `import hcq.nn.modules.conv` finds them)
+Next     __init__.py (nn: all layers), layers/, ../torch/modules.py (their names)
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ FILES: dict[str, tuple[str, dict[str, str]]] = {
     "transformer": ("layers.transformer", {}),
     "upsampling": ("layers.shapes", {}),
 }  # fmt: skip
-__path__: list[str] = []  # so that `import hcq.nn.modules.conv` is found: by its name, as below
 
 
 class _File(ModuleType):

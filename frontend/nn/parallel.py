@@ -1,7 +1,7 @@
-"""parallel: PyTorch's wrappers that train a module on several GPUs, for programs that have one.
+"""parallel: PyTorch's wrapper that trains a module on several GPUs, for programs and files of weights that have one.
 
 In       a module
-Out      `DataParallel`, the module under `.module`; `DistributedDataParallel`, which is refused
+Out      `DataParallel`, the module under `.module`
 Changes  nothing
 Next     ../tensor.py (Tensor.shard: several devices of this machine), more/distributed/ (several processes)
 """
@@ -38,19 +38,3 @@ class DataParallel(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""
         return self.module(*args, **kwargs)
-
-
-class DistributedDataParallel(Module):
-    """Refused: several processes train a module by `hcq.distributed.DataParallel`.
-
-    >>> nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
-    Traceback (most recent call last):
-        ...
-    hcq.errors.UsageError: [DistributedDataParallel] ...
-    """
-
-    def __init__(self, module: Module, **options: Any):
-        raise UsageError(
-            "[DistributedDataParallel] start the processes with mpirun, and give the module to "
-            "hcq.distributed.DataParallel: docs/distributed.md."
-        )

@@ -121,7 +121,7 @@ class Asking(Methods):
         """On a GPU: x.to("cuda"), or one of several by its number. Raises UsageError where there is none.
 
         >>> x = Tensor([1.0])
-        >>> (x.cuda() if hcq.cuda.is_available() else x).tolist()
+        >>> (x.cuda() if hcq.torch.cuda.is_available() else x).tolist()
         [1.0]
         """
         here: Any = self

@@ -86,10 +86,10 @@ class Conversion(Methods):
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """`cast`; the dtype may be named as old programs do, by a constructor. Without one: the name that this one has.
 
-        dtype   dtypes.float16, hcq.FloatTensor, "torch.cuda.FloatTensor", ...
+        dtype   dtypes.float16, hcq.torch.FloatTensor, "torch.cuda.FloatTensor", ...
 
         >>> x = Tensor([1.5], device="CPU")
-        >>> x.type(hcq.LongTensor).tolist(), x.type(dtypes.int8).type(), x.type()
+        >>> x.type(hcq.torch.LongTensor).tolist(), x.type(dtypes.int8).type(), x.type()
         ([1], 'torch.CharTensor', 'torch.FloatTensor')
         """
         if isinstance(dtype, DType):

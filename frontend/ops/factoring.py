@@ -3,7 +3,7 @@
 In       tensors of float32 or float64
 Out      lazy tensors of factors, solutions, determinants
 Changes  nothing
-Next     more/linalg/ (the functions, loaded when one is first called), ../functions_linalg.py (`hcq.linalg`)
+Next     ../more/linalg/ (the functions, loaded when one is first called), ../functions_linalg.py (`hcq.torch.linalg`)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Factoring(Methods):
     __slots__ = ()
 
     def cholesky(self, upper: bool = False) -> Self:
-        """The Cholesky factor of symmetric positive definite matrices: see `hcq.linalg.cholesky`.
+        """The Cholesky factor of symmetric positive definite matrices: see `hcq.torch.linalg.cholesky`.
 
         >>> Tensor([[4.0, 2.0], [2.0, 2.0]]).cholesky().tolist()
         [[2.0, 0.0], [1.0, 1.0]]
@@ -52,7 +52,7 @@ class Factoring(Methods):
         return _linalg("cholesky_inverse")(self, upper)  # type: ignore[no-any-return]
 
     def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
-        """(LU, pivots), with get_infos also info: see `hcq.linalg.lu_factor_ex`. `hcq.linalg.lu` gives (P, L, U).
+        """(LU, pivots), with get_infos also info: see `linalg.lu_factor_ex`. `linalg.lu` gives (P, L, U).
 
         >>> LU, pivots = Tensor([[1.0, 2.0], [2.0, 8.0]]).lu()
         >>> LU.tolist(), pivots.tolist()
@@ -91,7 +91,7 @@ class Factoring(Methods):
         return _linalg("triangular_solve")(self, A, upper, transpose, unitriangular)
 
     def inverse(self) -> Self:
-        """The inverse of square matrices; NaN where there is none: see `hcq.linalg.inv`.
+        """The inverse of square matrices; NaN where there is none: see `hcq.torch.linalg.inv`.
 
         >>> Tensor([[2.0, 0.0], [0.0, 4.0]]).inverse().tolist()
         [[0.5, 0.0], [0.0, 0.25]]
@@ -107,7 +107,7 @@ class Factoring(Methods):
         return _linalg("det")(self)  # type: ignore[no-any-return]
 
     def slogdet(self) -> Any:
-        """(sign, logabsdet) of the determinant: see `hcq.linalg.slogdet`.
+        """(sign, logabsdet) of the determinant: see `hcq.torch.linalg.slogdet`.
 
         >>> sign, logabsdet = Tensor([[-1.0, 0.0], [0.0, 1.0]]).slogdet()
         >>> sign.item(), logabsdet.item()
@@ -124,7 +124,7 @@ class Factoring(Methods):
         return _linalg("logdet")(self)  # type: ignore[no-any-return]
 
     def qr(self, some: bool = True) -> Any:
-        """(Q, R), reduced, or complete where not `some`: see `hcq.linalg.qr`.
+        """(Q, R), reduced, or complete where not `some`: see `hcq.torch.linalg.qr`.
 
         >>> Q, R = Tensor.ones(3, 2).qr()
         >>> Q.shape, R.shape
@@ -133,7 +133,7 @@ class Factoring(Methods):
         return _linalg("qr_some")(self, some)
 
     def geqrf(self) -> Any:
-        """(a, tau): R with the reflections that Q is made of: see `hcq.linalg.geqrf`.
+        """(a, tau): R with the reflections that Q is made of: see `hcq.torch.linalg.geqrf`.
 
         >>> a, tau = Tensor([[3.0], [4.0]]).geqrf()
         >>> print(a[0].abs(), tau.shape)
@@ -142,7 +142,7 @@ class Factoring(Methods):
         return _linalg("geqrf")(self)
 
     def ormqr(self, tau: Self, other: Self, left: bool = True, transpose: bool = False) -> Self:
-        """Q @ other, this tensor and tau being what `geqrf` gave: see `hcq.linalg.ormqr`.
+        """Q @ other, this tensor and tau being what `geqrf` gave: see `hcq.torch.linalg.ormqr`.
 
         >>> a, tau = Tensor([[3.0], [4.0]]).geqrf()
         >>> a.ormqr(tau, Tensor.ones(2, 5)).shape
@@ -151,7 +151,7 @@ class Factoring(Methods):
         return _linalg("ormqr")(self, tau, other, left, transpose)  # type: ignore[no-any-return]
 
     def orgqr(self, tau: Self) -> Self:
-        """The first columns of Q, this tensor and tau being what `geqrf` gave: `hcq.linalg.householder_product`.
+        """The first columns of Q, this tensor and tau being what `geqrf` gave: `hcq.torch.linalg.householder_product`.
 
         >>> a, tau = Tensor([[3.0], [4.0]]).geqrf()
         >>> print(a.orgqr(tau).abs())
@@ -161,7 +161,7 @@ class Factoring(Methods):
         return _linalg("householder_product")(self, tau)  # type: ignore[no-any-return]
 
     def svd(self, some: bool = True, compute_uv: bool = True) -> Any:
-        """(U, S, V) with this tensor = U @ diag(S) @ V.mT; `hcq.linalg.svd` gives Vh, which is V.mT.
+        """(U, S, V) with this tensor = U @ diag(S) @ V.mT; `hcq.torch.linalg.svd` gives Vh, which is V.mT.
 
         >>> U, S, V = Tensor([[3.0, 0.0], [0.0, -4.0]]).svd()
         >>> S.tolist()
@@ -170,7 +170,7 @@ class Factoring(Methods):
         return _linalg("plain_svd")(self, some, compute_uv)
 
     def pinverse(self, rcond: float = 1e-15) -> Self:
-        """The pseudo-inverse of matrices: see `hcq.linalg.pinv`.
+        """The pseudo-inverse of matrices: see `hcq.torch.linalg.pinv`.
 
         >>> Tensor([[2.0, 0.0]]).pinverse().tolist()
         [[0.5], [0.0]]
@@ -178,7 +178,7 @@ class Factoring(Methods):
         return _linalg("pinv")(self, rcond)  # type: ignore[no-any-return]
 
     def matrix_exp(self) -> Self:
-        """The exponential of square matrices: see `hcq.linalg.matrix_exp`.
+        """The exponential of square matrices: see `hcq.torch.linalg.matrix_exp`.
 
         >>> print(Tensor([[0.0, 1.0], [0.0, 0.0]]).matrix_exp())
         tensor([[1., 1.],
@@ -187,7 +187,7 @@ class Factoring(Methods):
         return _linalg("matrix_exp")(self)  # type: ignore[no-any-return]
 
     def svd_lowrank(self, q: int | None = 6, niter: int | None = 2, M: Self | None = None) -> Any:
-        """About the q greatest singular values with their vectors: see `hcq.linalg.svd_lowrank`.
+        """About the q greatest singular values with their vectors: see `hcq.torch.linalg.svd_lowrank`.
 
         >>> U, S, V = Tensor.ones(4, 3).svd_lowrank(q=1)
         >>> U.shape, V.shape
@@ -196,7 +196,7 @@ class Factoring(Methods):
         return _linalg("svd_lowrank")(self, q, niter, M)
 
     def pca_lowrank(self, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
-        """About the q principal components of the rows: see `hcq.linalg.pca_lowrank`.
+        """About the q principal components of the rows: see `hcq.torch.linalg.pca_lowrank`.
 
         >>> U, S, V = Tensor([[1.0, 0.0], [3.0, 0.0]]).pca_lowrank(q=1)
         >>> print(S)

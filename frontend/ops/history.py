@@ -3,7 +3,8 @@
 In       tensors
 Out      data, is_leaf, grad_fn, register_hook, retain_grad
 Changes  register_hook, retain_grad: what backward() calls; assigning to data: the tensor
-Next     grad/gradient.py (backward), frontend/grad/gradient_hooks.py (the hooks), ../autograd/ (hcq.autograd)
+Next     frontend/grad/gradient.py (backward), frontend/grad/gradient_hooks.py (the hooks), ../autograd/
+         (hcq.torch.autograd)
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class SpecialValues(Methods):
     def erfcx(self) -> Self:
         """exp(x * x) * erfc(x), which does not vanish for large x.
 
-        >>> print(hcq.special.erfcx(Tensor([0.0, 30.0])))
+        >>> print(hcq.torch.special.erfcx(Tensor([0.0, 30.0])))
         tensor([1.0000, 0.0188])
         """
         return self._in_float(normal.erfcx)
@@ -60,7 +60,7 @@ class SpecialValues(Methods):
     def ndtr(self) -> Self:
         """The share of a normal distribution below x: erfc(-x / sqrt(2)) / 2.
 
-        >>> print(hcq.special.ndtr(Tensor([0.0, 1.96])))
+        >>> print(hcq.torch.special.ndtr(Tensor([0.0, 1.96])))
         tensor([0.5000, 0.9750])
         """
         return (self * -math.sqrt(0.5)).erfc() * 0.5
@@ -69,7 +69,7 @@ class SpecialValues(Methods):
     def log_ndtr(self) -> Self:
         """log(ndtr(x)), precise where that share vanishes.
 
-        >>> print(hcq.special.log_ndtr(Tensor([0.0, -10.0])))
+        >>> print(hcq.torch.special.log_ndtr(Tensor([0.0, -10.0])))
         tensor([ -0.6931, -53.2313])
         """
         t = self * math.sqrt(0.5)
@@ -81,7 +81,7 @@ class SpecialValues(Methods):
     def ndtri(self) -> Self:
         """The number below which a share x of a normal distribution lies; NaN outside of 0 to 1.
 
-        >>> print(hcq.special.ndtri(Tensor([0.5, 0.975, 1.0])))
+        >>> print(hcq.torch.special.ndtri(Tensor([0.5, 0.975, 1.0])))
         tensor([0.0000, 1.9600,    inf])
         """
         wide = self.cast(dtypes.float64)
@@ -148,7 +148,7 @@ class SpecialValues(Methods):
     def i0e(self) -> Self:
         """i0(x) * exp(-|x|).
 
-        >>> print(hcq.special.i0e(Tensor([0.0, 100.0])))
+        >>> print(hcq.torch.special.i0e(Tensor([0.0, 100.0])))
         tensor([1.0000, 0.0399])
         """
         return self._in_double(lambda x: gamma.bessel_i(0, x, True))
@@ -156,7 +156,7 @@ class SpecialValues(Methods):
     def i1(self) -> Self:
         """The modified Bessel function of the first kind, of order 1.
 
-        >>> print(hcq.special.i1(Tensor([0.0, -1.0])))
+        >>> print(hcq.torch.special.i1(Tensor([0.0, -1.0])))
         tensor([ 0.0000, -0.5652])
         """
         return self._in_double(lambda x: gamma.bessel_i(1, x, False))
@@ -164,7 +164,7 @@ class SpecialValues(Methods):
     def i1e(self) -> Self:
         """i1(x) * exp(-|x|).
 
-        >>> print(hcq.special.i1e(Tensor([0.0, 100.0])))
+        >>> print(hcq.torch.special.i1e(Tensor([0.0, 100.0])))
         tensor([0.0000, 0.0397])
         """
         return self._in_double(lambda x: gamma.bessel_i(1, x, True))

@@ -43,7 +43,7 @@ def checkpoint(
 
     A result of several tensors is computed again for each of them.
 
-    >>> from hcq.utils.checkpoint import checkpoint
+    >>> from hcq.torch.utils.checkpoint import checkpoint
     >>> x = Tensor([1.0, 2.0], requires_grad=True)
     >>> checkpoint(lambda x: (x * x).exp(), x).sum().backward()
     >>> [round(g, 3) for g in x.grad.tolist()]

@@ -6,16 +6,14 @@ Changes  the random counter of the CPU, where samples are shuffled
 Next     ../../examples/digits.py
 
 Batches are made in the program's own thread: `num_workers` and `pin_memory` may be given, and have no effect. PyTorch's
-files of this package, `dataset`, `dataloader` and `sampler`, have these names, too.
+files of this package, `dataset`, `dataloader` and `sampler`, have these names, too (../torch/modules.py).
 """
 
 from __future__ import annotations
 
 import bisect
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
-from types import ModuleType
 from typing import Any
 
 from hcq.checks import is_whole, shown
@@ -131,7 +129,7 @@ class ConcatDataset(Dataset):
 def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
     """Parts of a set, drawn at random: of these lengths, or of these shares, which sum to 1.
 
-    >>> from hcq.utils.data import TensorDataset, random_split
+    >>> from hcq.torch.utils.data import TensorDataset, random_split
     >>> [len(part) for part in random_split(TensorDataset(Tensor.arange(10)), [0.7, 0.3])]
     [7, 3]
     """
@@ -279,7 +277,7 @@ class BatchSampler(Sampler):
 def get_worker_info() -> None:
     """None: the program's own thread makes batches.
 
-    >>> hcq.utils.data.get_worker_info() is None
+    >>> hcq.torch.utils.data.get_worker_info() is None
     True
     """
 
@@ -322,7 +320,7 @@ class DataLoader:
     drop_last       leaves a shorter last batch out: a recorded step (jit) needs one shape
     batch_size      None gives samples as they are
 
-    >>> from hcq.utils.data import DataLoader, TensorDataset
+    >>> from hcq.torch.utils.data import DataLoader, TensorDataset
     >>> loader = DataLoader(TensorDataset(Tensor([1.0, 2.0, 3.0]), hcq.tensor([0, 1, 0])), batch_size=2)
     >>> [(x.tolist(), y.tolist()) for x, y in loader]
     [([1.0, 2.0], [0, 1]), ([3.0], [0])]
@@ -390,23 +388,3 @@ class DataLoader:
         if isinstance(self.dataset, IterableDataset):
             raise UsageError("[DataLoader] an IterableDataset has no length.")
         return len(self.batch_sampler if self.batch_sampler is not None else self.sampler)
-
-
-__path__: list[
-    str
-] = []  # so that `from hcq.utils.data.dataset import Dataset` is found: by its name, as below
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("dataset", "dataloader", "sampler"):
-        return _File(f"{__name__}.{name}", f"PyTorch's utils/data/{name}.py.")
-    raise AttributeError(f"module 'hcq.utils.data' has no attribute {name!r}")
-
-
-class _File(ModuleType):
-    """A file of PyTorch's package: its names are here."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(sys.modules[_File.__module__], name)

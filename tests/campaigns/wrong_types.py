@@ -394,7 +394,6 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "nn.optim.Adam": ("[leaf]",),
     **{f"nn.optim.{name}": ("[leaf]",) for name in "AdamW Adamax NAdam RAdam LAMB LARS Lion RMSprop".split()},
     **{f"nn.optim.{name}": ("[leaf]",) for name in "Adagrad Adadelta Adafactor ASGD Rprop LBFGS".split()},
-    "nn.optim.SparseAdam": None,
     "nn.optim.Muon": ("[leaf]",),
     "module.load_state_dict": ("nn.Linear(3, 2)", "nn.Linear(3, 2).state_dict()"),
     "module.train": ("nn.Linear(3, 2)",),

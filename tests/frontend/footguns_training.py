@@ -318,7 +318,7 @@ def jit_of_module(jit):
 def scaler_in_jit(jit):
     w = nn.Parameter(T(1, 2))
     opt = nn.optim.Adam([w], lr=0.1)
-    sc = hcq.amp.GradScaler(init_scale=8.0, growth_interval=2)
+    sc = hcq.torch.amp.GradScaler(init_scale=8.0, growth_interval=2)
 
     @jit
     def step(x):
@@ -337,7 +337,7 @@ def scaler_in_jit(jit):
 def scaler_factor_changed(jit):
     w = nn.Parameter(T(1, 2))
     opt = nn.optim.Adam([w], lr=0.1)
-    sc = hcq.amp.GradScaler(init_scale=8.0, growth_interval=1)
+    sc = hcq.torch.amp.GradScaler(init_scale=8.0, growth_interval=1)
 
     @jit
     def step(x):

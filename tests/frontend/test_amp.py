@@ -7,9 +7,9 @@ import pytest
 
 import hcq
 from hcq import Tensor, dtypes, jit, nn
-from hcq.amp import GradScaler
 from hcq.errors import UsageError
 from hcq.frontend.core.base import thread_modes
+from hcq.torch.amp import GradScaler
 
 X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
 HERE = Tensor([0.0]).device
@@ -133,16 +133,16 @@ def test_a_function_of_ones_own_computes_in_what_it_says_and_its_gradient_as_for
     seen = []
 
     def made(cast):
-        class Product(hcq.autograd.Function):
+        class Product(hcq.torch.autograd.Function):
             @staticmethod
-            @hcq.amp.custom_fwd(device_type="cpu", cast_inputs=cast)
+            @hcq.torch.amp.custom_fwd(device_type="cpu", cast_inputs=cast)
             def forward(ctx, x, y):
                 ctx.save_for_backward(x, y)
                 seen.append((x.dtype.name, (x @ y).dtype.name))
                 return x @ y
 
             @staticmethod
-            @hcq.amp.custom_bwd(device_type="cpu")
+            @hcq.torch.amp.custom_bwd(device_type="cpu")
             def backward(ctx, g):
                 x, y = ctx.saved_tensors
                 seen.append((g.dtype.name, (x @ y).dtype.name))
@@ -163,4 +163,4 @@ def test_a_function_of_ones_own_computes_in_what_it_says_and_its_gradient_as_for
         ("float16", "float16"), ("float16", "float16"), ("float32", "float32"), ("float32", "float32"),
     ]  # fmt: skip
     with pytest.raises(UsageError, match=r"put before a function, as @custom_fwd"):
-        hcq.amp.custom_fwd(3, device_type="cpu")
+        hcq.torch.amp.custom_fwd(3, device_type="cpu")

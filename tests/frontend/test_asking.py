@@ -76,7 +76,7 @@ def test_older_names_make_what_they_say():
         make = getattr(hcq, f"{kind}Tensor")
         assert make([1, 0]).dtype.name == name and make(2, 3).shape == (2, 3) and make().shape == (0,)
     with pytest.raises(UsageError, match="2 arguments: give sizes, or one list"):
-        hcq.FloatTensor([1], [2])
+        hcq.torch.FloatTensor([1], [2])
     assert isinstance(hcq.tensor([1]).shape, hcq.Size) and isinstance(hcq.float32, hcq.dtype)
     assert hcq.range(0, 6, 2).tolist() == [0.0, 2.0, 4.0, 6.0]
     x, y, z = (Tensor(np.random.default_rng(0).standard_normal(shape)) for shape in ((2, 5), (5, 3), (3, 4)))

@@ -6,7 +6,7 @@ import pytest
 
 import hcq
 from hcq import Tensor, UsageError
-from hcq.autograd import Function, Variable, gradcheck
+from hcq.torch.autograd import Function, Variable, gradcheck
 
 
 class Exp(Function):
@@ -77,11 +77,11 @@ def test_the_gradient_of_a_custom_function_is_what_its_backward_says():
 
 def test_a_custom_functions_gradient_has_a_gradient():
     x = leaf(1.0, 2.0)
-    (slope,) = hcq.autograd.grad(Cube.apply(x).sum(), x, create_graph=True)
+    (slope,) = hcq.torch.autograd.grad(Cube.apply(x).sum(), x, create_graph=True)
     assert slope.tolist() == [3.0, 12.0]
-    assert hcq.autograd.grad(slope.sum(), x)[0].tolist() == [6.0, 12.0]
-    (of_exp,) = hcq.autograd.grad(Exp.apply(x).sum(), x, create_graph=True)
-    assert hcq.autograd.grad(of_exp.sum(), x)[0].tolist() == Exp.apply(x).tolist()
+    assert hcq.torch.autograd.grad(slope.sum(), x)[0].tolist() == [6.0, 12.0]
+    (of_exp,) = hcq.torch.autograd.grad(Exp.apply(x).sum(), x, create_graph=True)
+    assert hcq.torch.autograd.grad(of_exp.sum(), x)[0].tolist() == Exp.apply(x).tolist()
 
 
 def test_a_custom_function_is_recorded_with_the_step_that_it_is_in():
@@ -177,12 +177,12 @@ def test_backward_takes_what_it_takes_in_pytorch():
     x, y = leaf(3.0), leaf(2.0)
     (x * x * y).sum().backward(create_graph=True, inputs=[x])
     assert y.grad is None and x.grad.tolist() == [12.0]
-    (second,) = hcq.autograd.grad(x.grad.sum(), x)
+    (second,) = hcq.torch.autograd.grad(x.grad.sum(), x)
     assert second.tolist() == [4.0]
     z = leaf(1.0)
-    found = hcq.autograd.grad(x.sum() * 2, (x, z), retain_graph=True, allow_unused=True)
+    found = hcq.torch.autograd.grad(x.sum() * 2, (x, z), retain_graph=True, allow_unused=True)
     assert found[0].tolist() == [2.0] and found[1] is None
-    assert hcq.autograd.grad(x.sum(), (z,), materialize_grads=True)[0].tolist() == [0.0]
+    assert hcq.torch.autograd.grad(x.sum(), (z,), materialize_grads=True)[0].tolist() == [0.0]
 
 
 def test_a_variable_is_a_tensor():

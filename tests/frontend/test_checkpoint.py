@@ -10,7 +10,7 @@ from hcq.errors import UsageError
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.run.memory_plan import share
 from hcq.frontend.schedule.schedule import schedule
-from hcq.utils.checkpoint import checkpoint, checkpoint_sequential
+from hcq.torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 
 def blocks(count, width):

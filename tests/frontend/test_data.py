@@ -7,7 +7,7 @@ import pytest
 
 from hcq import Tensor
 from hcq.errors import UsageError
-from hcq.utils.data import (
+from hcq.torch.utils.data import (
     ConcatDataset,
     DataLoader,
     Dataset,

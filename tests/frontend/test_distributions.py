@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hcq
-import hcq.distributions as ours
+import hcq.torch.distributions as ours
 from hcq import Tensor, UsageError, dtypes
 
 LOC, SCALE = [0.5, -1.0, 2.0], [0.7, 1.5, 0.2]
@@ -49,7 +49,7 @@ def start_over():
     Tensor.manual_seed(0)
 
 
-def made(kind, arguments, library=hcq, **named):
+def made(kind, arguments, library=hcq.torch, **named):
     return getattr(library.distributions, kind)(*[library.tensor(one, **named) for one in arguments])
 
 
@@ -65,9 +65,9 @@ def asked(call):
 def test_densities_and_moments_are_those_of_pytorch(kind):
     torch = pytest.importorskip("torch")
     arguments, others, values = CASES[kind]
-    both = [made(kind, arguments, library) for library in (hcq, torch)]
+    both = [made(kind, arguments, library) for library in (hcq.torch, torch)]
     found = {}
-    for which, library in enumerate((hcq, torch)):
+    for which, library in enumerate((hcq.torch, torch)):
         one, x = both[which], library.tensor(values)
         asks = {name: (lambda name=name, one=one: getattr(one, name)) for name in FLAGS}
         asks |= {"entropy": one.entropy, "log_prob": lambda one=one, x=x: one.log_prob(x)}

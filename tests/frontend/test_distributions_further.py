@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hcq
-import hcq.distributions as ours
+import hcq.torch.distributions as ours
 from hcq import Tensor, UsageError
 
 SCALE, CHANCES = [0.7, 1.5, 0.4], [0.2, 0.5, 0.93]
@@ -52,7 +52,7 @@ def start_over():
     Tensor.manual_seed(0)
 
 
-def made(kind, library=hcq):
+def made(kind, library=hcq.torch):
     arguments = [library.tensor(one) if isinstance(one, list) else one for one in CASES[kind][0]]
     return getattr(library.distributions, kind)(*arguments)
 
@@ -142,7 +142,7 @@ def test_draws_have_gradients_to_their_parameters(kind):
 def test_a_mixture_is_pytorchs_and_draws_of_its_components():
     torch = pytest.importorskip("torch")
     found = []
-    for library in (hcq, torch):
+    for library in (hcq.torch, torch):
         d, t = library.distributions, library.tensor
         weights = d.Categorical(t([0.3, 0.7]))
         flat = d.MixtureSameFamily(weights, d.Normal(t([-1.0, 2.0]), t([0.5, 1.0])))
@@ -202,7 +202,7 @@ def divergences(names):
     torch = pytest.importorskip("torch")
     for first, second in names:
         found = []
-        for library in (hcq, torch):
+        for library in (hcq.torch, torch):
             p, q = (
                 getattr(library.distributions, name)(
                     *[library.tensor(x) if isinstance(x, list) else x for x in table[name]]

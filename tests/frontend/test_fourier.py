@@ -34,12 +34,12 @@ def test_every_transform_of_every_size_gives_what_numpy_gives(size):
     wide = z.astype("complex128")
     half = Tensor(z[:, : size // 2 + 1])
     results = {
-        "fft": (hcq.fft.fft(Tensor(z)), np.fft.fft(wide)),
-        "ifft": (hcq.fft.ifft(Tensor(z), norm="ortho"), np.fft.ifft(wide, norm="ortho")),
-        "rfft": (hcq.fft.rfft(Tensor(x)), np.fft.rfft(wide.real)),
-        "irfft": (hcq.fft.irfft(half, n=size), np.fft.irfft(wide[:, : size // 2 + 1], n=size)),
-        "hfft": (hcq.fft.hfft(half, n=size), np.fft.hfft(wide[:, : size // 2 + 1], n=size)),
-        "ihfft": (hcq.fft.ihfft(Tensor(x)), np.fft.ihfft(wide.real)),
+        "fft": (hcq.torch.fft.fft(Tensor(z)), np.fft.fft(wide)),
+        "ifft": (hcq.torch.fft.ifft(Tensor(z), norm="ortho"), np.fft.ifft(wide, norm="ortho")),
+        "rfft": (hcq.torch.fft.rfft(Tensor(x)), np.fft.rfft(wide.real)),
+        "irfft": (hcq.torch.fft.irfft(half, n=size), np.fft.irfft(wide[:, : size // 2 + 1], n=size)),
+        "hfft": (hcq.torch.fft.hfft(half, n=size), np.fft.hfft(wide[:, : size // 2 + 1], n=size)),
+        "ihfft": (hcq.torch.fft.ihfft(Tensor(x)), np.fft.ihfft(wide.real)),
     }
     first, *others = [result for result, _ in results.values()]
     first.realize(*others)
@@ -52,40 +52,40 @@ def test_several_axes_sizes_and_norms_are_numpys():
     x = z.real.copy()
     for norm in ("backward", "ortho", "forward"):
         close(
-            hcq.fft.fft2(Tensor(z), s=(8, 5), dim=(0, 2), norm=norm).numpy(),
+            hcq.torch.fft.fft2(Tensor(z), s=(8, 5), dim=(0, 2), norm=norm).numpy(),
             np.fft.fft2(z, (8, 5), (0, 2), norm),
         )
-        close(hcq.fft.irfftn(Tensor(z), norm=norm).numpy(), np.fft.irfftn(z, norm=norm))
-    close(hcq.fft.rfftn(Tensor(x), s=(4, 12)).numpy(), np.fft.rfftn(x, (4, 12), (1, 2)))
-    close(hcq.fft.ifftn(Tensor(z)).numpy(), np.fft.ifftn(z))
-    close(hcq.fft.fft(Tensor(z), n=7, dim=0).numpy(), np.fft.fft(z, 7, 0))
-    close(hcq.fft.fft(hcq.tensor([1, 2, 3])).numpy(), np.fft.fft([1, 2, 3]))
-    assert hcq.fft.fft(Tensor(x.astype("float64"))).dtype is dtypes.complex128
+        close(hcq.torch.fft.irfftn(Tensor(z), norm=norm).numpy(), np.fft.irfftn(z, norm=norm))
+    close(hcq.torch.fft.rfftn(Tensor(x), s=(4, 12)).numpy(), np.fft.rfftn(x, (4, 12), (1, 2)))
+    close(hcq.torch.fft.ifftn(Tensor(z)).numpy(), np.fft.ifftn(z))
+    close(hcq.torch.fft.fft(Tensor(z), n=7, dim=0).numpy(), np.fft.fft(z, 7, 0))
+    close(hcq.torch.fft.fft(hcq.tensor([1, 2, 3])).numpy(), np.fft.fft([1, 2, 3]))
+    assert hcq.torch.fft.fft(Tensor(x.astype("float64"))).dtype is dtypes.complex128
 
 
 def test_float64_is_transformed_in_float64():
     x = RNG.normal(size=134)
-    close(hcq.fft.rfft(Tensor(x)).numpy(), np.fft.rfft(x), 1e-14)
+    close(hcq.torch.fft.rfft(Tensor(x)).numpy(), np.fft.rfft(x), 1e-14)
 
 
 def test_frequencies_and_shifts_are_numpys():
     for size in (1, 4, 7):
-        close(hcq.fft.fftfreq(size, 0.5).numpy(), np.fft.fftfreq(size, 0.5))
-        close(hcq.fft.rfftfreq(size, 2.0).numpy(), np.fft.rfftfreq(size, 2.0))
+        close(hcq.torch.fft.fftfreq(size, 0.5).numpy(), np.fft.fftfreq(size, 0.5))
+        close(hcq.torch.fft.rfftfreq(size, 2.0).numpy(), np.fft.rfftfreq(size, 2.0))
     x = np.arange(30, dtype="float32").reshape(5, 6)
     for dim in (None, 1, (0, -1)):
-        assert np.array_equal(hcq.fft.fftshift(Tensor(x), dim).numpy(), np.fft.fftshift(x, dim))
-        assert np.array_equal(hcq.fft.ifftshift(Tensor(x), dim).numpy(), np.fft.ifftshift(x, dim))
+        assert np.array_equal(hcq.torch.fft.fftshift(Tensor(x), dim).numpy(), np.fft.fftshift(x, dim))
+        assert np.array_equal(hcq.torch.fft.ifftshift(Tensor(x), dim).numpy(), np.fft.ifftshift(x, dim))
 
 
 def test_the_laws_of_the_transform_hold():
     a, b = signal(96), signal(96)
-    spectrum, other = hcq.fft.fft(Tensor(a)), hcq.fft.fft(Tensor(b))
-    close(hcq.fft.ifft(spectrum).numpy(), a)
+    spectrum, other = hcq.torch.fft.fft(Tensor(a)), hcq.torch.fft.fft(Tensor(b))
+    close(hcq.torch.fft.ifft(spectrum).numpy(), a)
     close((spectrum.abs() ** 2).sum().item() / 96, (np.abs(a) ** 2).sum(), 1e-6)  # Parseval
-    close(hcq.fft.fft(Tensor(a) * 2j + Tensor(b)).numpy(), (spectrum * 2j + other).numpy())
+    close(hcq.torch.fft.fft(Tensor(a) * 2j + Tensor(b)).numpy(), (spectrum * 2j + other).numpy())
     convolved = np.array([sum(a[j] * b[(k - j) % 96] for j in range(96)) for k in range(96)])
-    close(hcq.fft.ifft(spectrum * other).numpy(), convolved, 1e-6)
+    close(hcq.torch.fft.ifft(spectrum * other).numpy(), convolved, 1e-6)
 
 
 @pytest.mark.torch
@@ -100,7 +100,7 @@ def test_gradients_of_transforms_are_those_of_pytorch(size):
         return back.sum() + library.fft.rfft(z.real).abs().sum()
 
     ours, theirs = Tensor(z, requires_grad=True), torch.tensor(z, requires_grad=True)
-    loss(hcq, ours, Tensor(weights)).backward()
+    loss(hcq.torch, ours, Tensor(weights)).backward()
     loss(torch, theirs, torch.tensor(weights)).backward()
     close(ours.grad.numpy(), theirs.grad.numpy(), 2e-6)
 
@@ -117,7 +117,7 @@ def test_a_transform_inside_a_jit_uses_tables_that_are_not_part_of_it():
 
     @hcq.jit
     def powers(x):
-        return (hcq.fft.rfft(x).abs() ** 2).realize(), hcq.fft.fft(x)
+        return (hcq.torch.fft.rfft(x).abs() ** 2).realize(), hcq.torch.fft.fft(x)
 
     for _ in range(4):
         x = RNG.normal(size=(2, 96)).astype("float32")
@@ -129,26 +129,26 @@ def test_a_transform_inside_a_jit_uses_tables_that_are_not_part_of_it():
 
 def test_tables_are_kept_once_and_not_without_end(monkeypatch):
     tables._forget()
-    hcq.fft.fft(Tensor(signal(96))).realize()
+    hcq.torch.fft.fft(Tensor(signal(96))).realize()
     kept = len(tables._kept)
-    hcq.fft.fft(Tensor(signal(3, 96))).realize()
+    hcq.torch.fft.fft(Tensor(signal(3, 96))).realize()
     assert len(tables._kept) == kept and tables._bytes == sum(table.nbytes for table in tables._kept.values())
     monkeypatch.setattr(tables, "MAX_BYTES", 0)
-    close(hcq.fft.fft(Tensor(np.ones(128, "float32"))).numpy()[0], 128)
+    close(hcq.torch.fft.fft(Tensor(np.ones(128, "float32"))).numpy()[0], 128)
     assert len(tables._kept) == 1
 
 
 WRONG = {
-    "n=0": lambda x: hcq.fft.fft(x, n=0),
-    "norm": lambda x: hcq.fft.fft(x, norm="half"),
-    "dim": lambda x: hcq.fft.fft(x, dim=2),
-    "twice": lambda x: hcq.fft.fftn(x, dim=(0, -2)),
-    "s and dim": lambda x: hcq.fft.fft2(x, s=(4,)),
-    "complex rfft": lambda x: hcq.fft.rfft(x * 1j),
-    "half": lambda x: hcq.fft.fft(x.half()),
-    "no axis": lambda x: hcq.fft.irfftn(x, dim=()),
-    "no tensor": lambda x: hcq.fft.fftn([1.0]),
-    "irfft of one": lambda x: hcq.fft.irfft(x[:, :1]),
+    "n=0": lambda x: hcq.torch.fft.fft(x, n=0),
+    "norm": lambda x: hcq.torch.fft.fft(x, norm="half"),
+    "dim": lambda x: hcq.torch.fft.fft(x, dim=2),
+    "twice": lambda x: hcq.torch.fft.fftn(x, dim=(0, -2)),
+    "s and dim": lambda x: hcq.torch.fft.fft2(x, s=(4,)),
+    "complex rfft": lambda x: hcq.torch.fft.rfft(x * 1j),
+    "half": lambda x: hcq.torch.fft.fft(x.half()),
+    "no axis": lambda x: hcq.torch.fft.irfftn(x, dim=()),
+    "no tensor": lambda x: hcq.torch.fft.fftn([1.0]),
+    "irfft of one": lambda x: hcq.torch.fft.irfft(x[:, :1]),
 }
 
 

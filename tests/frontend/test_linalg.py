@@ -11,7 +11,7 @@ import hcq
 from hcq import Tensor
 from hcq.errors import UsageError
 
-L = hcq.linalg
+L = hcq.torch.linalg
 THOROUGH = pytest.mark.thorough
 R = np.random.default_rng(5)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq import Tensor, linalg
+from hcq import Tensor
 from hcq.frontend.core.errors import UsageError
+from hcq.torch import linalg
 
 L = linalg
 RNG = np.random.default_rng(5)

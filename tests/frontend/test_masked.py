@@ -1,4 +1,4 @@
-"""hcq.masked: reductions of the elements that a mask takes are those of the elements alone."""
+"""hcq.torch.masked: reductions of the elements that a mask takes are those of the elements alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq import masked
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
+from hcq.torch import masked
 
 R = np.random.default_rng(3)
 X = R.normal(0, 2, (4, 6)).astype(np.float32)

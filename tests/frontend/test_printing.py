@@ -107,7 +107,9 @@ def test_free_functions_are_the_methods_and_unknown_ones_say_what_is_named_alike
     assert hcq.relu(x).tolist() == x.relu().tolist()
     assert hcq.cat([x, x]).shape == (4,) and hcq.where(x > 0, x, 0.0).tolist() == [3.0, 0.0]
     assert hcq.subtract(x, 1).tolist() == [2.0, -2.0] and hcq.relu_(x) is x
-    assert {"einsum", "zeros_like", "subtract", "set_printoptions", "float32", "Tensor"} <= set(dir(hcq))
+    assert {"einsum", "zeros_like", "subtract", "set_printoptions", "float32", "Tensor"} <= set(
+        dir(hcq.torch)
+    )
     with pytest.raises(AttributeError, match=r"\[soft_max\] module 'hcq' has no .* Named alike: softmax"):
         hcq.soft_max  # noqa: B018
     with pytest.raises(UsageError, match=r"\[add\] out=1: use the result"):

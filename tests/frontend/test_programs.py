@@ -158,55 +158,55 @@ def test_weights_are_fetched_once_and_checked(tmp_path):
     (tmp_path / "w.pt").rename(tmp_path / f"w-{digest}.pt")
     address = (tmp_path / f"w-{digest}.pt").as_uri()
     for _ in range(2):
-        state = hcq.hub.load_state_dict_from_url(
+        state = hcq.torch.hub.load_state_dict_from_url(
             address, tmp_path / "kept", map_location="cpu", check_hash=True
         )
         assert state["w"].tolist() == [1.0]
         if (tmp_path / f"w-{digest}.pt").exists():
             (tmp_path / f"w-{digest}.pt").rename(tmp_path / "w-00000000.pt")  # not asked for again
     with pytest.raises(UsageError, match=f"its SHA-256 begins with {digest}"):
-        hcq.hub.load_state_dict_from_url(
+        hcq.torch.hub.load_state_dict_from_url(
             (tmp_path / "w-00000000.pt").as_uri(), tmp_path / "kept", check_hash=True
         )
     assert [path.name for path in (tmp_path / "kept").iterdir()] == [f"w-{digest}.pt"]
 
 
 def test_samplers_and_files_of_the_data_package_have_their_names():
-    from hcq.utils.data.dataloader import DataLoader
-    from hcq.utils.data.dataset import Dataset
-    from hcq.utils.data.sampler import SubsetRandomSampler, WeightedRandomSampler
+    from hcq.torch.utils.data.dataloader import DataLoader
+    from hcq.torch.utils.data.dataset import Dataset
+    from hcq.torch.utils.data.sampler import SubsetRandomSampler, WeightedRandomSampler
 
-    assert DataLoader is hcq.utils.data.DataLoader and Dataset is hcq.utils.data.Dataset
+    assert DataLoader is hcq.torch.utils.data.DataLoader and Dataset is hcq.torch.utils.data.Dataset
     assert sorted(SubsetRandomSampler([5, 7])) == [5, 7]
     drawn = list(WeightedRandomSampler([0.0, 1.0, 3.0], 400))
     assert set(drawn) == {1, 2} and 240 < drawn.count(2) < 350
     assert sorted(WeightedRandomSampler([1.0, 1.0, 1.0], 3, replacement=False)) == [0, 1, 2]
     with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("hcq.utils.data.nothing")
+        importlib.import_module("hcq.torch.utils.data.nothing")
 
 
 def test_assert_close_names_what_differs():
     x = Tensor([1.0, 2.0])
-    hcq.testing.assert_close({"a": [x, 1.0]}, {"a": [x + 1e-7, 1.0]})
+    hcq.torch.testing.assert_close({"a": [x, 1.0]}, {"a": [x + 1e-7, 1.0]})
     for other, words in (
         (x + 1, r"\['a'\] 2 of 2 elements differ, by up to 1"),
         (x.double(), "dtypes float32 and float64"),
         (Tensor([1.0]), r"shapes \(2,\) and \(1,\)"),
     ):
         with pytest.raises(AssertionError, match=words):
-            hcq.testing.assert_close({"a": x}, {"a": other})
+            hcq.torch.testing.assert_close({"a": x}, {"a": other})
     with pytest.raises(AssertionError, match="1 of 1"):
-        hcq.testing.assert_close(Tensor([float("nan")]), Tensor([float("nan")]))
-    hcq.testing.assert_close(Tensor([float("nan")]), Tensor([float("nan")]), equal_nan=True)
+        hcq.torch.testing.assert_close(Tensor([float("nan")]), Tensor([float("nan")]))
+    hcq.torch.testing.assert_close(Tensor([float("nan")]), Tensor([float("nan")]), equal_nan=True)
 
 
 def test_libraries_of_models_find_what_they_import():
-    from hcq.fx import wrap
-    from hcq.jit import _overload_method
+    from hcq.torch.fx import wrap
+    from hcq.torch.jit import _overload_method
 
-    assert wrap("name") == "name" and _overload_method(len) is len and "hcq.fx" in sys.modules
+    assert wrap("name") == "name" and _overload_method(len) is len and "hcq.torch.fx" in sys.modules
     with pytest.raises(UsageError, match="no graph of Python is made"):
-        hcq.fx.symbolic_trace(nn.ReLU())
+        hcq.torch.fx.symbolic_trace(nn.ReLU())
 
 
 def test_weights_changed_by_hand_are_trained_on_whatever_is_read_between():
@@ -255,12 +255,12 @@ def test_what_only_asks_for_other_processes_runs_in_one():
     if not hcq.distributed.is_initialized():
         assert hcq.distributed.get_rank() == 0
     with pytest.raises(UsageError, match=r"hcq\.distributed\.DataParallel"):
-        nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
+        hcq.torch.nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
 
 
 def test_types_are_named_as_older_programs_name_them():
     x = Tensor([1.5], device="CPU")
-    assert x.type(hcq.LongTensor).tolist() == [1] and x.type("torch.DoubleTensor").dtype is hcq.float64
+    assert x.type(hcq.torch.LongTensor).tolist() == [1] and x.type("torch.DoubleTensor").dtype is hcq.float64
     assert x.type() == "torch.FloatTensor" and x.type(hcq.int8).type() == "torch.CharTensor"
     for wrong in ("torch.Nothing", 3, [1]):
         with pytest.raises(UsageError, match="give a dtype, or a constructor"):
@@ -308,5 +308,5 @@ def test_an_address_where_nobody_answers_is_refused_with_the_file_that_was_to_be
         with pytest.raises(
             hcq.UsageError, match=r"\[download_url_to_file\] http.*weights\.pt: .*by hand to .*kept"
         ):
-            hcq.hub.download_url_to_file(url, tmp_path / "kept")
+            hcq.torch.hub.download_url_to_file(url, tmp_path / "kept")
     assert not (tmp_path / "kept").exists()

@@ -101,7 +101,7 @@ def test_each_line_means_the_same_in_both_libraries():
     torch = pytest.importorskip("torch")
     ours, theirs = [
         {"m": library, "F": library.nn.functional, **{n: library.tensor(a.copy()) for n, a in ARRAYS.items()}}
-        for library in (hcq, torch)
+        for library in (hcq.torch, torch)
     ]
     for line in LINES:
         found, expected = flat(eval(line, ours)), flat(eval(line, theirs))

@@ -273,7 +273,7 @@ def test_a_generator_has_numbers_of_its_own_that_can_be_drawn_again():
 
 def test_what_is_drawn_in_a_fork_moves_nothing_outside():
     Tensor.rand(3)
-    with hcq.random.fork_rng():
+    with hcq.torch.random.fork_rng():
         inside = [Tensor.rand(3).tolist(), Tensor.rand(3).tolist()]
         Tensor.manual_seed(77)
         Tensor.rand(5)

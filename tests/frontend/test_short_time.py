@@ -10,7 +10,7 @@ from hcq import Tensor, dtypes
 from hcq.errors import UsageError
 
 RNG = np.random.default_rng(8)
-windows = hcq.signal.windows
+windows = hcq.torch.signal.windows
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 16])

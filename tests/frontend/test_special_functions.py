@@ -1,4 +1,4 @@
-"""hcq.special: laws that hold between the functions, NumPy's polynomials, and values printed in tables."""
+"""hcq.torch.special: laws that hold between the functions, NumPy's polynomials, and values printed in tables."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq import special
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
+from hcq.torch import special
 
 X = np.concatenate([10.0 ** np.linspace(-3, 2.5, 60), [2.0, 8.0, 8.001]])
 

@@ -66,8 +66,8 @@ def test_the_first_nan_has_the_gradient():
 
 def test_the_gradient_of_an_extreme_can_be_differentiated_again():
     x = Tensor([[1.0, 3.0, 3.0]], requires_grad=True)
-    (first,) = hcq.autograd.grad(x.max(1)[0].square().sum(), x, create_graph=True)
-    (second,) = hcq.autograd.grad(first.sum(), x)
+    (first,) = hcq.torch.autograd.grad(x.max(1)[0].square().sum(), x, create_graph=True)
+    (second,) = hcq.torch.autograd.grad(first.sum(), x)
     assert first.tolist() == [[0.0, 6.0, 0.0]] and second.tolist() == [[0.0, 2.0, 0.0]]
 
 

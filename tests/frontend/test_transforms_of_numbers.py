@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import hcq
-import hcq.distributions as ours
+import hcq.torch.distributions as ours
 from hcq import Tensor, UsageError
-from hcq.distributions import constraints
+from hcq.torch.distributions import constraints
 
 X = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
 SQUARE = np.random.default_rng(1).standard_normal((2, 3, 3)).astype(np.float32)
@@ -115,7 +115,7 @@ def test_sets_hold_what_pytorchs_hold():
 def test_a_transformed_distribution_is_pytorchs():
     torch = pytest.importorskip("torch")
     found = []
-    for library in (hcq, torch):
+    for library in (hcq.torch, torch):
         d, t = library.distributions, library.tensor
         gumbel = d.TransformedDistribution(
             d.Uniform(t([0.1, 0.0]), t([0.9, 1.0])),
@@ -127,7 +127,7 @@ def test_a_transformed_distribution_is_pytorchs():
         x, y = t([2.0, 3.0]), t([0.2, 0.3, 0.5])
         assert (tuple(vectors.batch_shape), tuple(vectors.event_shape)) == ((), (3,))
         found.append([gumbel.log_prob(x), gumbel.cdf(x), gumbel.icdf(t([0.3, 0.6])), vectors.log_prob(y)])
-        if library is hcq:
+        if library is hcq.torch:
             assert vectors.expand((4,)).rsample((2,)).shape == (2, 4, 3)
     for mine, theirs in zip(*found):
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-5)

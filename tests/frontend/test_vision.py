@@ -66,8 +66,8 @@ def test_products_by_name_are_numpys():
     a, b = R.standard_normal((2, 3)).astype(np.float32), R.standard_normal((3, 4)).astype(np.float32)
     np.testing.assert_allclose(Tensor(a).kron(Tensor(b)).numpy(), np.kron(a, b), rtol=1e-6)
     np.testing.assert_allclose(Tensor(a).tensordot(Tensor(b), 1).numpy(), a @ b, rtol=1e-5)
-    np.testing.assert_allclose(hcq.linalg.multi_dot([Tensor(a), Tensor(b)]).numpy(), a @ b, rtol=1e-5)
-    assert hcq.linalg.vector_norm(Tensor([3.0, 4.0])).item() == 5.0
+    np.testing.assert_allclose(hcq.torch.linalg.multi_dot([Tensor(a), Tensor(b)]).numpy(), a @ b, rtol=1e-5)
+    assert hcq.torch.linalg.vector_norm(Tensor([3.0, 4.0])).item() == 5.0
 
 
 @pytest.mark.parametrize("formula", ["...ij,...jk->...ik", "...ii->...i", "...ij->...", "bij,bjk", "ii"])

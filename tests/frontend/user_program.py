@@ -1,11 +1,9 @@
 """A program as a user writes it: `mypy --strict` has nothing to say about it."""
 
-import hcq
-import hcq.linalg
-import hcq.nn as nn
-import hcq.nn.functional as F
-import hcq.optim as optim
-from hcq import Tensor, jit
+import hcq.torch as torch
+import hcq.torch.linalg as linalg
+import hcq.torch.nn.functional as F
+from hcq import Tensor, jit, nn, optim
 
 
 class Net(nn.Module):
@@ -30,7 +28,7 @@ def step(x: Tensor, y: Tensor) -> Tensor:
     return loss.realize()
 
 
-losses: list[Tensor] = [step(hcq.ones(4, 2), hcq.zeros(4, 1)) for _ in range(3)]
-total: Tensor = hcq.stack(losses).sum()
-inverse: Tensor = hcq.linalg.inv(hcq.eye(2, dtype=hcq.float32))
-shape: tuple[int, ...] = hcq.cat([total.reshape(1), inverse.flatten()]).shape
+losses: list[Tensor] = [step(torch.ones(4, 2), torch.zeros(4, 1)) for _ in range(3)]
+total: Tensor = torch.stack(losses).sum()
+inverse: Tensor = linalg.inv(torch.eye(2, dtype=torch.float32))
+shape: tuple[int, ...] = torch.cat([total.reshape(1), inverse.flatten()]).shape

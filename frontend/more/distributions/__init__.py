@@ -1,4 +1,4 @@
-"""hcq.distributions: densities, draws with gradients, entropies, divergences and transforms, under PyTorch's names.
+"""Distributions: densities, draws with gradients, entropies, divergences and transforms, under PyTorch's names.
 
 In       parameters
 Out      Normal, Categorical, Gamma, ...; kl_divergence; transforms, constraints, biject_to and transform_to

@@ -21,7 +21,7 @@ from hcq.frontend.more.distributions import transforms_of_vectors as vectors
 class ConstraintRegistry:
     """Constraint, or kind of constraint -> a function that makes a transform of one.
 
-    >>> from hcq.distributions import constraints, transform_to
+    >>> from hcq.torch.distributions import constraints, transform_to
     >>> transform_to(constraints.positive)(Tensor([0.0])).tolist()
     [1.0]
     """

@@ -18,7 +18,7 @@ from hcq.frontend.tensor import Tensor
 class Constraint:
     """A set. event_dim is how many last axes one element of it has; is_discrete says whether it has gaps.
 
-    >>> from hcq.distributions import constraints
+    >>> from hcq.torch.distributions import constraints
     >>> constraints.interval(0.0, 1.0).check(Tensor([0.5, 2.0])).tolist()
     [True, False]
     """

@@ -48,7 +48,7 @@ class _ArgConstraints:
 class Distribution:
     """What all have. A family says `parameters`, the names, and computes what it can.
 
-    >>> from hcq.distributions import Normal
+    >>> from hcq.torch.distributions import Normal
     >>> one = Normal(Tensor([0.0, 1.0]), 2.0)
     >>> one.batch_shape, one.event_shape, one.sample((3,)).shape
     ((2,), (), (3, 2))

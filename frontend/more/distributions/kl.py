@@ -29,7 +29,7 @@ _known: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 def register_kl(type_p: type, type_q: type) -> Callable[[F], F]:
     """A decorator: the function is the divergence of the first kind from the second, and of those made of them.
 
-    >>> from hcq.distributions import Cauchy
+    >>> from hcq.torch.distributions import Cauchy
     >>> _ = register_kl(Cauchy, Cauchy)(lambda p, q: p.loc * 0.0)
     >>> kl_divergence(Cauchy(0.0, 1.0), Cauchy(0.0, 1.0)).item()
     0.0
@@ -45,7 +45,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[F], F]:
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """The average of log p(x) - log q(x), of x that p draws. Raises UsageError where nobody has said what it is.
 
-    >>> from hcq.distributions import Normal
+    >>> from hcq.torch.distributions import Normal
     >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0)).item()
     0.5
     """

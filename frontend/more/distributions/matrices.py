@@ -26,7 +26,7 @@ from hcq.frontend.tensor import Tensor
 class Wishart(Distribution):
     """The sum of x x^T over df normal vectors x of a scale: give covariance_matrix, precision_matrix or scale_tril.
 
-    >>> from hcq.distributions import Wishart
+    >>> from hcq.torch.distributions import Wishart
     >>> Wishart(3.0, Tensor([[4.0, 0.0], [0.0, 1.0]])).mean.tolist()
     [[12.0, 0.0], [0.0, 3.0]]
     """
@@ -121,7 +121,7 @@ class Wishart(Distribution):
 class LKJCholesky(Distribution):
     """The lower triangle of a correlation matrix of `dim` by `dim`; 1 has all as likely, more has them near none.
 
-    >>> from hcq.distributions import LKJCholesky
+    >>> from hcq.torch.distributions import LKJCholesky
     >>> LKJCholesky(3, 0.5).sample((2,)).shape
     (2, 3, 3)
     """

@@ -20,7 +20,7 @@ from hcq.frontend.tensor import Tensor
 class MixtureSameFamily(Distribution):
     """Components along the last batch axis of a distribution, each drawn as often as the Categorical says.
 
-    >>> from hcq.distributions import Categorical, MixtureSameFamily, Normal
+    >>> from hcq.torch.distributions import Categorical, MixtureSameFamily, Normal
     >>> one = MixtureSameFamily(Categorical(Tensor([0.25, 0.75])), Normal(Tensor([0.0, 4.0]), 1.0))
     >>> one.batch_shape, one.mean.item()
     ((), 3.0)

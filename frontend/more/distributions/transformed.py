@@ -31,7 +31,7 @@ from hcq.frontend.tensor import Tensor
 class TransformedDistribution(Distribution):
     """What transforms, one after the other, make of what a distribution draws.
 
-    >>> from hcq.distributions import ExpTransform, LogNormal, Normal, TransformedDistribution
+    >>> from hcq.torch.distributions import ExpTransform, LogNormal, Normal, TransformedDistribution
     >>> one = TransformedDistribution(Normal(0.0, 1.0), ExpTransform())
     >>> abs(one.log_prob(2.0).item() - LogNormal(0.0, 1.0).log_prob(2.0).item()) < 1e-6
     True
@@ -134,7 +134,7 @@ class TransformedDistribution(Distribution):
 class LogisticNormal(TransformedDistribution):
     """Shares that add up to 1, made of normal numbers by breaking a stick.
 
-    >>> from hcq.distributions import LogisticNormal
+    >>> from hcq.torch.distributions import LogisticNormal
     >>> LogisticNormal(Tensor([0.0, 0.0]), Tensor([1.0, 1.0])).event_shape
     (3,)
     """
@@ -177,7 +177,7 @@ class _LogitRelaxedBernoulli(_Chances):
 class RelaxedBernoulli(TransformedDistribution):
     """Numbers between 0 and 1, nearer to these the lower the temperature, with gradients to the chances.
 
-    >>> from hcq.distributions import RelaxedBernoulli
+    >>> from hcq.torch.distributions import RelaxedBernoulli
     >>> 0.0 <= RelaxedBernoulli(Tensor([0.5]), Tensor([0.9])).rsample().item() <= 1.0
     True
     """
@@ -222,7 +222,7 @@ class _ExpRelaxedCategorical(Categorical):
 class RelaxedOneHotCategorical(TransformedDistribution):
     """Shares near one choice, the nearer the lower the temperature, with gradients to the chances.
 
-    >>> from hcq.distributions import RelaxedOneHotCategorical
+    >>> from hcq.torch.distributions import RelaxedOneHotCategorical
     >>> print(RelaxedOneHotCategorical(Tensor(0.5), Tensor([0.2, 0.8])).rsample().sum())
     tensor(1.0000)
     """

@@ -32,7 +32,7 @@ class Transform:
 
     cache_size   1 keeps the last argument and result, so that the inverse of that result is that argument
 
-    >>> from hcq.distributions import ExpTransform
+    >>> from hcq.torch.distributions import ExpTransform
     >>> t = ExpTransform()
     >>> t(Tensor([0.0])).tolist(), t.inv(Tensor([1.0])).tolist()
     ([1.0], [0.0])
@@ -168,7 +168,7 @@ class _Inverse(Transform):
 class ComposeTransform(Transform):
     """Several, one after the other.
 
-    >>> from hcq.distributions import AffineTransform, ComposeTransform, ExpTransform
+    >>> from hcq.torch.distributions import AffineTransform, ComposeTransform, ExpTransform
     >>> ComposeTransform([AffineTransform(1.0, 2.0), ExpTransform()])(Tensor([-0.5])).tolist()
     [1.0]
     """
@@ -258,7 +258,7 @@ def _widened(constraint: Any, axes: int) -> Any:
 class IndependentTransform(Transform):
     """A transform of single events, of which the last axes together are one.
 
-    >>> from hcq.distributions import ExpTransform, IndependentTransform
+    >>> from hcq.torch.distributions import ExpTransform, IndependentTransform
     >>> x = Tensor([[1.0, 2.0]])
     >>> IndependentTransform(ExpTransform(), 1).log_abs_det_jacobian(x, x.exp()).tolist()
     [3.0]
@@ -307,7 +307,7 @@ class IndependentTransform(Transform):
 class ReshapeTransform(Transform):
     """Another shape of the last axes.
 
-    >>> from hcq.distributions import ReshapeTransform
+    >>> from hcq.torch.distributions import ReshapeTransform
     >>> ReshapeTransform((4,), (2, 2))(Tensor.zeros(3, 4)).shape
     (3, 2, 2)
     """
@@ -367,7 +367,7 @@ class _Rising(Transform):
 class ExpTransform(_Rising):
     """exp(x).
 
-    >>> from hcq.distributions import ExpTransform
+    >>> from hcq.torch.distributions import ExpTransform
     >>> ExpTransform().codomain
     greater_than(lower_bound=0.0)
     """
@@ -387,7 +387,7 @@ class ExpTransform(_Rising):
 class PowerTransform(Transform):
     """x ** exponent, of positive numbers.
 
-    >>> from hcq.distributions import PowerTransform
+    >>> from hcq.torch.distributions import PowerTransform
     >>> PowerTransform(2.0)(Tensor([3.0])).tolist()
     [9.0]
     """
@@ -421,7 +421,7 @@ class PowerTransform(Transform):
 class SigmoidTransform(_Rising):
     """1 / (1 + exp(-x)).
 
-    >>> from hcq.distributions import SigmoidTransform
+    >>> from hcq.torch.distributions import SigmoidTransform
     >>> SigmoidTransform()(Tensor([0.0])).tolist()
     [0.5]
     """
@@ -442,7 +442,7 @@ class SigmoidTransform(_Rising):
 class SoftplusTransform(_Rising):
     """log(1 + exp(x)).
 
-    >>> from hcq.distributions import SoftplusTransform
+    >>> from hcq.torch.distributions import SoftplusTransform
     >>> print(SoftplusTransform()(Tensor([0.0])))
     tensor([0.6931])
     """
@@ -462,7 +462,7 @@ class SoftplusTransform(_Rising):
 class TanhTransform(_Rising):
     """tanh(x).
 
-    >>> from hcq.distributions import TanhTransform
+    >>> from hcq.torch.distributions import TanhTransform
     >>> TanhTransform().inv(Tensor([0.0])).tolist()
     [0.0]
     """
@@ -482,7 +482,7 @@ class TanhTransform(_Rising):
 class AbsTransform(Transform):
     """|x|, whose inverse is taken to be x itself.
 
-    >>> from hcq.distributions import AbsTransform
+    >>> from hcq.torch.distributions import AbsTransform
     >>> AbsTransform()(Tensor([-2.0])).tolist()
     [2.0]
     """
@@ -499,7 +499,7 @@ class AbsTransform(Transform):
 class AffineTransform(Transform):
     """loc + scale * x. event_dim is how many last axes are one argument.
 
-    >>> from hcq.distributions import AffineTransform
+    >>> from hcq.torch.distributions import AffineTransform
     >>> AffineTransform(1.0, -2.0)(Tensor([3.0])).tolist(), AffineTransform(1.0, -2.0).sign
     ([-5.0], -1)
     """
@@ -555,7 +555,7 @@ class AffineTransform(Transform):
 class CumulativeDistributionTransform(_Rising):
     """How likely a distribution is to draw at most x: it makes uniform numbers of what the distribution draws.
 
-    >>> from hcq.distributions import CumulativeDistributionTransform, Normal
+    >>> from hcq.torch.distributions import CumulativeDistributionTransform, Normal
     >>> CumulativeDistributionTransform(Normal(0.0, 1.0))(Tensor([0.0])).tolist()
     [0.5]
     """

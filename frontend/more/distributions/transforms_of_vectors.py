@@ -23,7 +23,7 @@ from hcq.frontend.tensor import Tensor
 class SoftmaxTransform(Transform):
     """softmax along the last axis; log undoes it, up to a constant.
 
-    >>> from hcq.distributions import SoftmaxTransform
+    >>> from hcq.torch.distributions import SoftmaxTransform
     >>> SoftmaxTransform()(Tensor([1.0, 1.0])).tolist()
     [0.5, 0.5]
     """
@@ -40,7 +40,7 @@ class SoftmaxTransform(Transform):
 class StickBreakingTransform(Transform):
     """n numbers to n + 1 shares of a stick, of which each takes a part of what is left.
 
-    >>> from hcq.distributions import StickBreakingTransform
+    >>> from hcq.torch.distributions import StickBreakingTransform
     >>> print(StickBreakingTransform()(Tensor([0.0, 0.0])))
     tensor([0.3333, 0.3333, 0.3333])
     """
@@ -76,7 +76,7 @@ class StickBreakingTransform(Transform):
 class LowerCholeskyTransform(Transform):
     """A matrix's lower half, with exp of its diagonal.
 
-    >>> from hcq.distributions import LowerCholeskyTransform
+    >>> from hcq.torch.distributions import LowerCholeskyTransform
     >>> LowerCholeskyTransform()(Tensor([[0.0, 7.0], [2.0, 0.0]])).tolist()
     [[1.0, 0.0], [2.0, 1.0]]
     """
@@ -93,7 +93,7 @@ class LowerCholeskyTransform(Transform):
 class PositiveDefiniteTransform(Transform):
     """A positive definite matrix, of any square one: a lower triangle times its transpose.
 
-    >>> from hcq.distributions import PositiveDefiniteTransform
+    >>> from hcq.torch.distributions import PositiveDefiniteTransform
     >>> PositiveDefiniteTransform()(Tensor([[0.0, 7.0], [2.0, 0.0]])).tolist()
     [[1.0, 2.0], [2.0, 5.0]]
     """
@@ -113,7 +113,7 @@ class PositiveDefiniteTransform(Transform):
 class CorrCholeskyTransform(Transform):
     """n (n - 1) / 2 numbers to the lower triangle of a correlation matrix of n by n: rows of length 1.
 
-    >>> from hcq.distributions import CorrCholeskyTransform
+    >>> from hcq.torch.distributions import CorrCholeskyTransform
     >>> CorrCholeskyTransform()(Tensor([0.0])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
@@ -171,7 +171,7 @@ class CatTransform(Transform):
 
     lengths   of the parts; 1 each unless given
 
-    >>> from hcq.distributions import AffineTransform, CatTransform, ExpTransform
+    >>> from hcq.torch.distributions import AffineTransform, CatTransform, ExpTransform
     >>> CatTransform([ExpTransform(), AffineTransform(1.0, 2.0)], lengths=[1, 2])(Tensor([0.0, 1.0, 2.0])).tolist()
     [1.0, 3.0, 5.0]
     """
@@ -225,7 +225,7 @@ class CatTransform(Transform):
 class StackTransform(Transform):
     """Slices of a tensor along an axis, each by a transform of its own.
 
-    >>> from hcq.distributions import AffineTransform, ExpTransform, StackTransform
+    >>> from hcq.torch.distributions import AffineTransform, ExpTransform, StackTransform
     >>> StackTransform([ExpTransform(), AffineTransform(1.0, 2.0)])(Tensor([[0.0], [1.0]])).tolist()
     [[1.0], [3.0]]
     """

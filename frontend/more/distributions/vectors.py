@@ -215,7 +215,7 @@ class LowRankMultivariateNormal(Distribution):
 class Independent(Distribution):
     """The last axes of a batch are one event: its log_prob is their sum.
 
-    >>> from hcq.distributions import Normal
+    >>> from hcq.torch.distributions import Normal
     >>> Independent(Normal(Tensor([0.0, 0.0]), 1.0), 1).event_shape
     (2,)
     """

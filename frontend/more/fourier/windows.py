@@ -1,4 +1,4 @@
-"""Windows of signals under PyTorch's names: `hcq.signal.windows.hann(512, sym=False)`, `hcq.hann_window(512)`.
+"""Windows of signals under PyTorch's names: `hcq.torch.signal.windows.hann(512, sym=False)`, `hcq.hann_window(512)`.
 
 In       the number of samples M and the window's parameters; `sym=False` for spectra: one period of M samples
 Out      a vector on the device, float32 unless given
@@ -51,7 +51,7 @@ def _finite(call: str, name: str, value: Any) -> float:
 def general_cosine(M: int, *, a: Sequence[float], sym: bool = True, **options: Any) -> Tensor:
     """a[0] - a[1] cos(t) + a[2] cos(2 t) - ..., where t goes once round: see `hann` for options.
 
-    >>> print(hcq.signal.windows.general_cosine(5, a=[0.5, 0.5]))
+    >>> print(hcq.torch.signal.windows.general_cosine(5, a=[0.5, 0.5]))
     tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
     """
     import numpy as np
@@ -68,7 +68,7 @@ def general_cosine(M: int, *, a: Sequence[float], sym: bool = True, **options: A
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Tensor:
     """alpha - (1 - alpha) cos(t), where t goes once round.
 
-    >>> print(hcq.signal.windows.general_hamming(5, alpha=0.5))
+    >>> print(hcq.torch.signal.windows.general_hamming(5, alpha=0.5))
     tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
     """
     alpha = _finite("general_hamming", "alpha", alpha)
@@ -78,7 +78,7 @@ def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options:
 def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """0.54 - 0.46 cos(t), where t goes once round.
 
-    >>> print(hcq.signal.windows.hamming(5))
+    >>> print(hcq.torch.signal.windows.hamming(5))
     tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
     """
     return general_hamming(M, sym=sym, **options)
@@ -90,7 +90,7 @@ def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     sym      False: a period of M samples, for spectra; True: the last sample is like the first
     options  dtype (float32), device, requires_grad
 
-    >>> hcq.signal.windows.hann(4, sym=False).tolist()
+    >>> hcq.torch.signal.windows.hann(4, sym=False).tolist()
     [0.0, 0.5, 1.0, 0.5]
     """
     return general_hamming(M, alpha=0.5, sym=sym, **options)
@@ -99,7 +99,7 @@ def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """0.42 - 0.5 cos(t) + 0.08 cos(2 t), where t goes once round.
 
-    >>> print(hcq.signal.windows.blackman(5)[1:4])
+    >>> print(hcq.torch.signal.windows.blackman(5)[1:4])
     tensor([0.3400, 1.0000, 0.3400])
     """
     return general_cosine(M, a=[0.42, 0.5, 0.08], sym=sym, **options)
@@ -108,7 +108,7 @@ def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Nuttall's minimal sum of four cosines.
 
-    >>> print(hcq.signal.windows.nuttall(5))
+    >>> print(hcq.torch.signal.windows.nuttall(5))
     tensor([3.6280e-04, 2.2698e-01, 1.0000e+00, 2.2698e-01, 3.6280e-04])
     """
     return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, **options)
@@ -117,7 +117,7 @@ def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """A triangle from 0 over 1 to 0.
 
-    >>> hcq.signal.windows.bartlett(5).tolist(), hcq.signal.windows.bartlett(4, sym=False).tolist()
+    >>> hcq.torch.signal.windows.bartlett(5).tolist(), hcq.torch.signal.windows.bartlett(4, sym=False).tolist()
     ([0.0, 0.5, 1.0, 0.5, 0.0], [0.0, 0.5, 1.0, 0.5])
     """
     return _window("bartlett", M, sym, options, lambda k, n: 1.0 - abs(2.0 * k / (n - 1) - 1.0))
@@ -126,7 +126,7 @@ def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """The first half of a sine, sampled in the middle of each place.
 
-    >>> print(hcq.signal.windows.cosine(4))
+    >>> print(hcq.torch.signal.windows.cosine(4))
     tensor([0.3827, 0.9239, 0.9239, 0.3827])
     """
     import numpy as np
@@ -139,7 +139,7 @@ def exponential(
 ) -> Tensor:
     """exp(-|k - center| / tau): the middle is the center; another one may be given with sym=False.
 
-    >>> print(hcq.signal.windows.exponential(4, center=0, sym=False))
+    >>> print(hcq.torch.signal.windows.exponential(4, center=0, sym=False))
     tensor([1.0000, 0.3679, 0.1353, 0.0498])
     """
     import numpy as np
@@ -162,7 +162,7 @@ def exponential(
 def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> Tensor:
     """A bell of that deviation, in samples.
 
-    >>> print(hcq.signal.windows.gaussian(5, std=1.0))
+    >>> print(hcq.torch.signal.windows.gaussian(5, std=1.0))
     tensor([0.1353, 0.6065, 1.0000, 0.6065, 0.1353])
     """
     import numpy as np
@@ -176,7 +176,7 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> T
 def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> Tensor:
     """Bessel's I0 of an arc: narrow for a large beta, a rectangle for 0.
 
-    >>> hcq.signal.windows.kaiser(4, beta=0.0).tolist()
+    >>> hcq.torch.signal.windows.kaiser(4, beta=0.0).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
     import numpy as np

@@ -96,7 +96,7 @@ def eig(A: Tensor) -> Eig:
 
     A gradient needs eigenvalues that differ, and a loss that no factor of size 1 of a vector changes.
 
-    >>> hcq.linalg.eig(Tensor([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.abs().round().tolist()
+    >>> hcq.torch.linalg.eig(Tensor([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.abs().round().tolist()
     [1.0, 1.0]
     """
     z = complex_matrices("eig", A, is_square=True)
@@ -109,7 +109,7 @@ def eig(A: Tensor) -> Eig:
 def eigvals(A: Tensor) -> Any:
     """The eigenvalues of square matrices, complex, in no order; the vectors, which a gradient needs, are found, too.
 
-    >>> hcq.linalg.eigvals(Tensor([[2.0, 1.0], [0.0, 2.0]])).tolist()
+    >>> hcq.torch.linalg.eigvals(Tensor([[2.0, 1.0], [0.0, 2.0]])).tolist()
     [(2+0j), (2+0j)]
     """
     return eig(A).eigenvalues

@@ -132,7 +132,7 @@ def triangular_solve(
     """(X with A @ X = b, A), of a triangular A; with `transpose` X with A.mT @ X = b.
 
     >>> b, A = Tensor([[4.0], [6.0]]), Tensor([[2.0, 0.0], [99.0, 3.0]])
-    >>> hcq.linalg.triangular_solve(b, A).solution.tolist()
+    >>> hcq.torch.linalg.triangular_solve(b, A).solution.tolist()
     [[2.0], [2.0]]
     """
     square("triangular_solve", A)
@@ -202,7 +202,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
 
     check_errors   compute now. Raises UsageError where info is not 0
 
-    >>> L, info = hcq.linalg.cholesky_ex(Tensor([[[4.0]], [[-1.0]]]))
+    >>> L, info = hcq.torch.linalg.cholesky_ex(Tensor([[[4.0]], [[-1.0]]]))
     >>> info.tolist()
     [0, 1]
     """
@@ -217,7 +217,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with A @ X = B, of the A whose Cholesky factor is L.
 
     >>> L = Tensor([[2.0, 0.0], [0.0, 4.0]])
-    >>> hcq.linalg.cholesky_solve(Tensor([[4.0], [16.0]]), L).tolist()
+    >>> hcq.torch.linalg.cholesky_solve(Tensor([[4.0], [16.0]]), L).tolist()
     [[1.0], [1.0]]
     """
     square("cholesky_solve", L, "L")
@@ -248,7 +248,7 @@ _BY_CHOLESKY = Written("cholesky_solve", _by_cholesky_slope, lambda X, g, L, b: 
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """The inverse of the A whose Cholesky factor is L.
 
-    >>> hcq.linalg.cholesky_inverse(Tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    >>> hcq.torch.linalg.cholesky_inverse(Tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.25, 0.0], [0.0, 0.0625]]
     """
     square("cholesky_inverse", L, "L")
@@ -347,7 +347,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> LU:
 
     pivot   without it rows stay where they are, and P is empty
 
-    >>> P, L, U = hcq.linalg.lu(Tensor([[1.0, 2.0], [2.0, 4.0]]))
+    >>> P, L, U = hcq.torch.linalg.lu(Tensor([[1.0, 2.0], [2.0, 4.0]]))
     >>> P.tolist(), U.tolist()
     ([[0.0, 1.0], [1.0, 0.0]], [[2.0, 4.0], [0.0, 0.0]])
     """
@@ -361,7 +361,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> LU:
 def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
     """(LU, pivots): both triangles in one matrix, and LAPACK's pivots, from 1: for `lu_solve` and `lu_unpack`.
 
-    >>> LU, pivots = hcq.linalg.lu_factor(Tensor([[1.0, 2.0], [2.0, 8.0]]))
+    >>> LU, pivots = hcq.torch.linalg.lu_factor(Tensor([[1.0, 2.0], [2.0, 8.0]]))
     >>> LU.tolist(), pivots.tolist()
     ([[2.0, 8.0], [0.5, -2.0]], [2, 2])
     """
@@ -375,7 +375,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 
     check_errors   compute now. Raises UsageError where info is not 0
 
-    >>> LU, pivots, info = hcq.linalg.lu_factor_ex(Tensor([[1.0, 2.0], [2.0, 4.0]]))
+    >>> LU, pivots, info = hcq.torch.linalg.lu_factor_ex(Tensor([[1.0, 2.0], [2.0, 4.0]]))
     >>> info.item()
     2
     """
@@ -387,7 +387,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 def lu_packed(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """(LU, pivots), with get_infos also info: `hcq.lu`.
 
-    >>> LU, pivots = hcq.linalg.lu_packed(Tensor([[1.0, 2.0], [2.0, 8.0]]))
+    >>> LU, pivots = hcq.torch.linalg.lu_packed(Tensor([[1.0, 2.0], [2.0, 8.0]]))
     >>> pivots.tolist()
     [2, 2]
     """
@@ -408,7 +408,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     """(P, L, U) of what `lu_factor` gave; what is not unpacked is empty.
 
     >>> A = Tensor([[0.0, 2.0], [4.0, 0.0]])
-    >>> P, L, U = hcq.linalg.lu_unpack(*hcq.linalg.lu_factor(A))
+    >>> P, L, U = hcq.torch.linalg.lu_unpack(*hcq.torch.linalg.lu_factor(A))
     >>> (P @ L @ U).tolist()
     [[0.0, 2.0], [4.0, 0.0]]
     """
@@ -427,8 +427,8 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     left     else X @ A = B
     adjoint  A.mT in the place of A
 
-    >>> LU, pivots = hcq.linalg.lu_factor(Tensor([[0.0, 2.0], [4.0, 0.0]]))
-    >>> hcq.linalg.lu_solve(LU, pivots, Tensor([[2.0], [8.0]])).tolist()
+    >>> LU, pivots = hcq.torch.linalg.lu_factor(Tensor([[0.0, 2.0], [4.0, 0.0]]))
+    >>> hcq.torch.linalg.lu_solve(LU, pivots, Tensor([[2.0], [8.0]])).tolist()
     [[2.0], [1.0]]
     """
     square("lu_solve", LU, "LU")

@@ -39,7 +39,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     Of A the lower half is looked at. hermitian is for complex matrices, and changes nothing here.
     check_errors   compute now. Raises UsageError where info is not 0
 
-    >>> hcq.linalg.ldl_factor_ex(Tensor([[0.0, 0.0], [0.0, 1.0]])).info.item()
+    >>> hcq.torch.linalg.ldl_factor_ex(Tensor([[0.0, 0.0], [0.0, 1.0]])).info.item()
     1
     """
     n, batch = square("ldl_factor", A).shape[-1], A.shape[:-2]
@@ -58,7 +58,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:
     """(LD, pivots) for `ldl_solve`: see `ldl_factor_ex`.
 
-    >>> LD, pivots = hcq.linalg.ldl_factor(Tensor([[2.0, 2.0], [2.0, 5.0]]))
+    >>> LD, pivots = hcq.torch.linalg.ldl_factor(Tensor([[2.0, 2.0], [2.0, 5.0]]))
     >>> LD.tril().tolist()
     [[2.0, 0.0], [1.0, 3.0]]
     """
@@ -71,7 +71,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     """X with A @ X = B, of the A that `ldl_factor` gave LD and pivots for.
 
     >>> A, B = Tensor([[0.0, 2.0], [2.0, 0.0]]), Tensor([[2.0], [4.0]])
-    >>> hcq.linalg.ldl_solve(*hcq.linalg.ldl_factor(A), B).tolist()
+    >>> hcq.torch.linalg.ldl_solve(*hcq.torch.linalg.ldl_factor(A), B).tolist()
     [[2.0], [1.0]]
     """
     n = square("ldl_solve", LD, "LD").shape[-1]

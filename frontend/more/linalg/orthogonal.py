@@ -123,7 +123,7 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
 def qr_some(A: Tensor, some: bool = True) -> QR:
     """`qr`, reduced or not: `hcq.qr`.
 
-    >>> Q, R = hcq.linalg.qr_some(Tensor.ones(3, 2), some=False)
+    >>> Q, R = hcq.torch.linalg.qr_some(Tensor.ones(3, 2), some=False)
     >>> Q.shape, R.shape
     ((3, 3), (3, 2))
     """
@@ -134,7 +134,7 @@ def qr_some(A: Tensor, some: bool = True) -> QR:
 def geqrf(A: Tensor) -> Geqrf:
     """(a, tau): R, and below it the reflections that Q is made of, as LAPACK has them; no gradient passes.
 
-    >>> a, tau = hcq.linalg.geqrf(Tensor([[3.0], [4.0]]))
+    >>> a, tau = hcq.torch.linalg.geqrf(Tensor([[3.0], [4.0]]))
     >>> a.shape, tau.shape
     ((2, 1), (1,))
     """
@@ -145,7 +145,7 @@ def geqrf(A: Tensor) -> Geqrf:
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns, as many as A has, of the product of the reflections that `geqrf` gave.
 
-    >>> Q = hcq.linalg.householder_product(*hcq.linalg.geqrf(Tensor([[3.0], [4.0]])))
+    >>> Q = hcq.torch.linalg.householder_product(*hcq.torch.linalg.geqrf(Tensor([[3.0], [4.0]])))
     >>> print(Q.abs())
     tensor([[0.6000],
             [0.8000]])
@@ -166,8 +166,8 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
 def ormqr(A: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """Q @ other, of the whole Q whose reflections `geqrf` gave; other @ Q where not `left`; with `transpose` of Q.T.
 
-    >>> a, tau = hcq.linalg.geqrf(Tensor([[3.0], [4.0]]))
-    >>> print(hcq.linalg.ormqr(a, tau, Tensor([[3.0], [4.0]]), transpose=True).abs())
+    >>> a, tau = hcq.torch.linalg.geqrf(Tensor([[3.0], [4.0]]))
+    >>> print(hcq.torch.linalg.ormqr(a, tau, Tensor([[3.0], [4.0]]), transpose=True).abs())
     tensor([[5.],
             [0.]])
     """

@@ -118,7 +118,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 
     check_errors   compute now. Raises UsageError where info is not 0
 
-    >>> X, info = hcq.linalg.solve_ex(Tensor([[2.0, 0.0], [0.0, 4.0]]), Tensor([2.0, 2.0]))
+    >>> X, info = hcq.torch.linalg.solve_ex(Tensor([[2.0, 0.0], [0.0, 4.0]]), Tensor([2.0, 2.0]))
     >>> X.tolist(), info.item()
     ([1.0, 0.5], 0)
     """
@@ -155,7 +155,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> InvEx:
 
     check_errors   compute now. Raises UsageError where info is not 0
 
-    >>> hcq.linalg.inv_ex(Tensor([[1.0, 2.0], [2.0, 4.0]])).info.item()
+    >>> hcq.torch.linalg.inv_ex(Tensor([[1.0, 2.0], [2.0, 4.0]])).info.item()
     2
     """
     X, info = _inverse(square("inv_ex", A))
@@ -218,7 +218,7 @@ def det(A: Tensor) -> Tensor:
 def slogdet(A: Tensor) -> SlogDet:
     """(sign, logabsdet) of the determinant: the logarithm is that of its size; 0 and -inf of a singular matrix.
 
-    >>> sign, logabsdet = hcq.linalg.slogdet(Tensor([[1.0, 0.0], [0.0, -1.0]]))
+    >>> sign, logabsdet = hcq.torch.linalg.slogdet(Tensor([[1.0, 0.0], [0.0, -1.0]]))
     >>> sign.item(), logabsdet.item()
     (-1.0, 0.0)
     """
@@ -237,7 +237,7 @@ def slogdet(A: Tensor) -> SlogDet:
 def logdet(A: Tensor) -> Tensor:
     """The logarithm of the determinant: NaN where that is negative, -inf where it is 0.
 
-    >>> hcq.linalg.logdet(Tensor([[[2.0, 0.0], [0.0, 0.5]], [[1.0, 0.0], [0.0, -1.0]]])).tolist()
+    >>> hcq.torch.linalg.logdet(Tensor([[[2.0, 0.0], [0.0, 0.5]], [[1.0, 0.0], [0.0, -1.0]]])).tolist()
     [0.0, nan]
     """
     sign, value = slogdet(A)
@@ -249,7 +249,7 @@ def logdet(A: Tensor) -> Tensor:
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """A square matrix times itself, n times; 0 gives the identity, a negative n the power of the inverse.
 
-    >>> hcq.linalg.matrix_power(Tensor([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
+    >>> hcq.torch.linalg.matrix_power(Tensor([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
     [[1.0, 5.0], [0.0, 1.0]]
     """
     return A.matrix_power(n)
@@ -259,7 +259,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse of A as a map of tensors: its first `ind` axes are what it gives, the others what it takes.
 
-    >>> hcq.linalg.tensorinv(Tensor.eye(6).reshape(2, 3, 6)).shape
+    >>> hcq.torch.linalg.tensorinv(Tensor.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)
     """
     if ind <= 0 or prod(A.shape[:ind]) != prod(A.shape[ind:]):
@@ -274,7 +274,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end before.
 
-    >>> hcq.linalg.tensorsolve(Tensor.eye(6).reshape(2, 3, 6), Tensor.ones(2, 3)).tolist()
+    >>> hcq.torch.linalg.tensorsolve(Tensor.eye(6).reshape(2, 3, 6), Tensor.ones(2, 3)).tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
     if dims is not None:

@@ -158,7 +158,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of symmetric matrices, from the least on; the vectors, which a gradient needs, are found, too.
 
-    >>> hcq.linalg.eigvalsh(Tensor([[2.0, 0.0], [0.0, -1.0]])).tolist()
+    >>> hcq.torch.linalg.eigvalsh(Tensor([[2.0, 0.0], [0.0, -1.0]])).tolist()
     [-1.0, 2.0]
     """
     return eigh(A, UPLO).eigenvalues
@@ -286,7 +286,7 @@ def plain_svd(A: Tensor, some: bool = True, compute_uv: bool = True) -> PlainSVD
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values of matrices, from the greatest on.
 
-    >>> hcq.linalg.svdvals(Tensor([[3.0, 0.0], [0.0, -4.0]])).tolist()
+    >>> hcq.torch.linalg.svdvals(Tensor([[3.0, 0.0], [0.0, -4.0]])).tolist()
     [4.0, 3.0]
     """
     matrices("svdvals", A)
@@ -337,7 +337,7 @@ def pinv(
                  is the format's precision times the greater of both sizes; `rcond` is rtol's older name
     hermitian    A is symmetric: found from its eigenvalues
 
-    >>> hcq.linalg.pinv(Tensor([[2.0, 0.0], [0.0, 0.0]])).tolist()
+    >>> hcq.torch.linalg.pinv(Tensor([[2.0, 0.0], [0.0, 0.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
     """
     matrices("pinv", A)
@@ -365,7 +365,7 @@ def matrix_rank(
 ) -> Tensor:
     """How many singular values count: see `pinv`. `tol` is atol's older name.
 
-    >>> hcq.linalg.matrix_rank(Tensor([[1.0, 2.0], [2.0, 4.0]])).item()
+    >>> hcq.torch.linalg.matrix_rank(Tensor([[1.0, 2.0], [2.0, 4.0]])).item()
     1
     """
     matrices("matrix_rank", A)
@@ -387,7 +387,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     p   None and 2, -2 (the least over the greatest); or a norm of `matrix_norm`: that of A times that of its inverse
 
     >>> A = Tensor([[1.0, 0.0], [0.0, 4.0]])
-    >>> hcq.linalg.cond(A).item(), hcq.linalg.cond(A, 1).item()
+    >>> hcq.torch.linalg.cond(A).item(), hcq.torch.linalg.cond(A, 1).item()
     (4.0, 4.0)
     """
     matrices("cond", A)
@@ -416,7 +416,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
              gelsy and where A has more rows than columns, the rank with all but gels; what is not given is empty
 
     >>> A, B = Tensor([[1.0], [1.0]]), Tensor([[1.0], [3.0]])
-    >>> found = hcq.linalg.lstsq(A, B)
+    >>> found = hcq.torch.linalg.lstsq(A, B)
     >>> print(found.solution, found.residuals)
     tensor([[2.0000]]) tensor([])
     """
@@ -463,7 +463,7 @@ def _by_qr(A: Tensor, b: Tensor) -> Tensor:
 def singular_norm(A: Tensor, order: Any) -> Tensor:
     """The norm of matrices that is their greatest (2), their least (-2) singular value, or the sum of all ("nuc").
 
-    >>> print(hcq.linalg.singular_norm(Tensor([[3.0, 0.0], [0.0, 4.0]]), "nuc"))
+    >>> print(hcq.torch.linalg.singular_norm(Tensor([[3.0, 0.0], [0.0, 4.0]]), "nuc"))
     tensor(7.)
     """
     S = svdvals(A)

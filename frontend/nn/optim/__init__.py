@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from hcq.frontend.nn.optim.sgd import ASGD as ASGD
     from hcq.frontend.nn.optim.sgd import LARS as LARS
     from hcq.frontend.nn.optim.sgd import SGD as SGD
-    from hcq.frontend.nn.optim.sparse_adam import SparseAdam as SparseAdam
 
 MODULES = ("lr_scheduler", "swa_utils")
 # a file -> its optimizers: it is imported when one is first asked for
@@ -46,7 +45,6 @@ LATE = {
     "lbfgs": "LBFGS",
     "scaled": "Adadelta Adafactor Adagrad Muon RMSprop Rprop",
     "sgd": "ASGD LARS SGD",
-    "sparse_adam": "SparseAdam",
 }
 __all__ = [*MODULES, *" ".join(LATE.values()).split(), "Optimizer", "Part"]  # noqa: PLE0604
 

@@ -103,7 +103,7 @@ def spectral_norm(
     n_power_iterations   steps whenever the weight is read in training
 
     >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3), n_power_iterations=30)
-    >>> abs(hcq.linalg.svdvals(layer.weight.detach())[0].item() - 1) < 0.01
+    >>> abs(hcq.torch.linalg.svdvals(layer.weight.detach())[0].item() - 1) < 0.01
     True
     """
     weight = getattr(module, name, None)

@@ -52,7 +52,7 @@ FUNCTIONS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "gathered": (lambda x: x[hcq.tensor([2, 0, 2])] * x[0], (4,)),
     "scattered": (_scattered, (4,)),
     "convolved": (_convolved, (25,)),
-    "factored": (lambda x: hcq.linalg.solve(x @ x.T + Tensor.eye(3, dtype=x.dtype), x), (3, 3)),
+    "factored": (lambda x: hcq.torch.linalg.solve(x @ x.T + Tensor.eye(3, dtype=x.dtype), x), (3, 3)),
     "attended": (_attended, (12,)),
 }
 

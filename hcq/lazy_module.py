@@ -1,0 +1,62 @@
+"""Lazy modules: a module under a second name, which imports what it stands for when something of it is asked for.
+
+In       names of modules, and for each a function that finds what it has
+Out      entries of sys.modules, so that `import hcq.nn as nn` and `from hcq.nn import Linear` need no import hook
+Changes  sys.modules; a lazy module has those in it as attributes, any other package finds them by its own __getattr__
+Next     __init__.py (the modules of hcq itself), torch/__init__.py (PyTorch's)
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+class LazyModule(ModuleType):
+    """A module whose names are found when they are asked for. What a program assigns to it stays its own.
+
+    find   name -> value; AttributeError where there is none
+    names  all that there are
+    """
+
+    def __init__(self, name: str, find: Callable[[str], Any], names: Callable[[], Iterable[str]]) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []  # a package: modules in it are entries of sys.modules, too
+        self.__spec__ = ModuleSpec(name, None, is_package=True)
+        self._find, self._names = find, names
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":  # import *
+            return [name for name in dir(self) if not name.startswith("_")]
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = self._find(name)
+        if callable(value):  # a number or a switch may be another one later
+            self.__dict__[name] = value
+        return value
+
+    def __dir__(self) -> list[str]:
+        found = {name for name in self._names() if not name.startswith("__")}
+        return sorted({*self.__dict__, *found} - {"_find", "_names"})
+
+
+def add(package: str, name: str, find: Callable[[str], Any], names: Callable[[], Iterable[str]]) -> None:
+    """Make the module `package.name` known. The modules that it is in, where `name` has dots, come first."""
+    full = f"{package}.{name}"
+    module = sys.modules[full] = LazyModule(full, find, names)
+    parent, _, last = full.rpartition(".")
+    if isinstance(sys.modules[parent], LazyModule):
+        setattr(sys.modules[parent], last, module)
+
+
+def stands_for(package: str, name: str, place: str) -> None:
+    """Make `package.name` known as another name of the module `place`."""
+
+    def find(attribute: str) -> Any:
+        return getattr(importlib.import_module(place), attribute)
+
+    add(package, name, find, lambda: dir(importlib.import_module(place)))

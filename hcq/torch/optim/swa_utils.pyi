@@ -1,0 +1,4 @@
+# fmt: off
+"""Written by `make docs`: what type checkers see of hcq.torch.optim.swa_utils."""
+
+from hcq.frontend.nn.optim.swa_utils import *
