@@ -46,8 +46,8 @@ def test_imports_downwards_and_within_a_floor_are_kept(tmp_path: Path) -> None:
         ir_node="import hcq.ir.op",
         ir_op="",
         compiler_linear="import hcq.ir.node",
-        frontend_tensor="import hcq.compiler.linear.linearize, hcq.queue, hcq.ir.op",
-        tools_show="import hcq.frontend.tensor, hcq.queue",
+        frontend_run="import hcq.compiler.linear.linearize, hcq.queue, hcq.ir.op",
+        tools_show="import hcq.frontend.run, hcq.queue",
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -18,7 +18,15 @@ from hcq.emu.amd.shader import global_sync
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import Trapped
 from hcq.emu.amd.shader.isa import Instruction
-from hcq.emu.amd.shader.operands import Context, Step, scalar32, scalar64, scalar_write
+from hcq.emu.amd.shader.operands import (
+    PRIVATE_APERTURE,
+    SHARED_APERTURE,
+    Context,
+    Step,
+    scalar32,
+    scalar64,
+    scalar_write,
+)
 from hcq.emu.amd.shader.scalar_memory_ops import clock
 from hcq.emu.amd.shader.waves import EXEC, VCC, Batch
 
@@ -268,7 +276,7 @@ def compile_control(ctx: Context) -> Step | None:
 
 
 def get_register(ctx: Context) -> Step:
-    """MODE, the shader clock and the places of a wave; other hardware registers read 0 only where that is true."""
+    """MODE, the shader clock, the places of a wave and the apertures; other hardware registers read 0 only where that is true."""
     register, offset, size = register_field(ctx.inst)
     write = scalar_write(ctx, ctx.inst.fields["sdst"])
     mask = (1 << size) - 1
@@ -282,6 +290,8 @@ def get_register(ctx: Context) -> Step:
         29: lambda b: np.full(b.waves, time.perf_counter_ns() & 0xFFFFF, np.uint32),
         4 if gfx9 else 23: lambda b: b.ids.astype(np.uint32),
     }
+    if not ctx.is_gfx12:  # SH_MEM_BASES: of the private and of the shared aperture, the upper 16 bits of each
+        readers[15] = lambda b: np.full(b.waves, SHARED_APERTURE | PRIVATE_APERTURE >> 16, np.uint32)
     if ctx.is_gfx12:  # the clock has two words there
         readers[29] = lambda b: np.full(b.waves, time.perf_counter_ns() & 0xFFFFFFFF, np.uint32)
         readers[30] = lambda b: np.full(b.waves, time.perf_counter_ns() >> 32 & 0xFFFFFFFF, np.uint32)

@@ -283,3 +283,16 @@ def test_the_mode_register_reads_back() -> None:
     words = ISAS["gfx1100"].encode("s_getreg_b32", sdst=4, simm16=40 | 31 << 11)
     with pytest.raises(IllegalOperation, match="hardware register 40 is not emulated"):
         run_words("gfx1100", words)
+
+
+@pytest.mark.parametrize("arch", [arch for arch in ISAS if not arch.startswith("gfx12")])
+@pytest.mark.parametrize(("base", "offset"), [("src_shared_base", 16), ("src_private_base", 0)])
+def test_the_hardware_register_of_an_aperture_is_the_upper_half_of_its_base(
+    arch: str, base: str, offset: int
+) -> None:
+    """What LLVM up to 15 makes of a generic pointer: SH_MEM_BASES, moved left by 16."""
+    words = ISAS[arch].encode("s_getreg_b32", sdst=4, simm16=15 | offset << 6 | 15 << 11)
+    upper = int(run_words(arch, words).s[0, 4])
+    code = {"src_shared_base": 235, "src_private_base": 237}[base]
+    words = ISAS[arch].encode("s_mov_b64", sdst=4, ssrc0=code)
+    assert upper << 16 == int(run_words(arch, words).s[0, 5]) > 0
