@@ -276,7 +276,7 @@ def compile_control(ctx: Context) -> Step | None:
 
 
 def get_register(ctx: Context) -> Step:
-    """MODE, the shader clock, the places of a wave and the apertures; other hardware registers read 0 only where that is true."""
+    """MODE, the shader clock, places of a wave, apertures; other hardware registers read 0 where that is true."""
     register, offset, size = register_field(ctx.inst)
     write = scalar_write(ctx, ctx.inst.fields["sdst"])
     mask = (1 << size) - 1
