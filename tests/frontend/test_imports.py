@@ -5,17 +5,20 @@ from __future__ import annotations
 import doctest
 import importlib
 import os
+import pickle
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import hcq
 import hcq.torch
-from hcq import UsageError
+from hcq import Tensor, UsageError
+from hcq.frontend import FORMER
 from hcq.frontend.torch.modules import MODULES, names_of
 from hcq.frontend.torch.rows import ROWS
 
@@ -186,3 +189,23 @@ def test_a_strict_type_checker_has_nothing_to_say_about_a_users_program(tmp_path
     ]  # not of the package's own code
     assert "source file" in done.stdout + done.stderr
     assert said == []
+
+
+@pytest.mark.parametrize("name", FORMER)
+def test_a_path_of_version_0_1_leads_to_where_its_module_is_now(name: str):
+    module = importlib.import_module(f"hcq.frontend.{name}")
+    now = importlib.import_module(FORMER[name])
+    public = [
+        key
+        for key, value in vars(now).items()
+        if not key.startswith("_") and not isinstance(value, ModuleType)
+    ]
+    assert all(getattr(module, key) is getattr(now, key) for key in public)
+
+
+def test_a_tensor_that_version_0_1_pickled_is_read():
+    x = Tensor([1.0, 2.0])
+    now = pickle.dumps(x, protocol=0)
+    assert b"hcq.frontend.io.pickled" in now
+    before = now.replace(b"hcq.frontend.io.pickled", b"hcq.frontend.pickled")
+    assert pickle.loads(before).tolist() == [1.0, 2.0]

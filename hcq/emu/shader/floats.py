@@ -65,7 +65,8 @@ def narrow(x: Array, kind: type, rounding: int = NEAREST) -> Array:
 
 def widen_bf16(bits: Array) -> Array:
     """Bits of bfloat16 to float32, exact."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    wide: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return wide
 
 
 def narrow_bf16(x: Array, nan: int | None = None) -> Array:
