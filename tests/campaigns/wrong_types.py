@@ -496,6 +496,7 @@ def calls() -> tuple[Call, ...]:
     found: list[Call | None] = [Call(text, text, ()) for text in OPERATORS]
     found.append(_call("Tensor", Tensor.__init__, None))
     for name in dir(Tensor):
+        getattr(Tensor, name)  # a late method becomes one of the class
         member = inspect.getattr_static(Tensor, name)
         if name.startswith("_") or not callable(getattr(Tensor, name)):
             continue

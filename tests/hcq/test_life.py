@@ -337,7 +337,7 @@ for number, ending in enumerate({ENDINGS}):
         sys.exit()
     os.waitpid(pid, 0)
     dev.queue().fill(buffer, number).submit().wait()
-    print(list(buffer.read(0, 2)))
+    print(list(buffer.read(0, 2)), flush=True)
 """
     assert lines(name, script) == [f"[{number}, {number}]" for number in range(len(ENDINGS))]
 
