@@ -27,6 +27,8 @@ _lock = RLock()
 _groups: dict[str, type] = {}  # those that were asked for, by their place
 
 if TYPE_CHECKING:
+    from typing_extensions import Self as Self  # what forwarded methods of Late say that they return
+
     from hcq.frontend.ops.angles import Angles
     from hcq.frontend.ops.asking import Asking
     from hcq.frontend.ops.bits import Bits
