@@ -145,6 +145,7 @@ except ModuleNotFoundError as error:
 """
 
 
+@pytest.mark.own_devices  # without the packages that an emulated GPU needs
 def test_the_names_can_be_installed_as_torch_where_pytorch_is_not():
     subprocess.run([sys.executable, "-c", INSTALLED], check=True, cwd=PAGE.parents[1])
 
