@@ -47,24 +47,14 @@ from hcq.frontend.core.threads import lock, new_write, without_done
 from hcq.frontend.grad.gradient import backward, is_on_the_way
 from hcq.frontend.ops.activation import Activation
 from hcq.frontend.ops.arguments import check_methods
-from hcq.frontend.ops.attention import Attention
 from hcq.frontend.ops.conversion import Conversion
-from hcq.frontend.ops.creation import Creation
 from hcq.frontend.ops.elementwise import Elementwise
-from hcq.frontend.ops.functions import Functions
 from hcq.frontend.ops.in_place import InPlace
-from hcq.frontend.ops.indexing import Indexing
-from hcq.frontend.ops.joining import Joining
 from hcq.frontend.ops.late import Late
-from hcq.frontend.ops.loss import Loss
 from hcq.frontend.ops.meeting import BOTH, complex_class
 from hcq.frontend.ops.movement import Movement
-from hcq.frontend.ops.normalisation import Normalisation
-from hcq.frontend.ops.power import Power
 from hcq.frontend.ops.product import Product
-from hcq.frontend.ops.random import Random
 from hcq.frontend.ops.reduction import Reduction
-from hcq.frontend.ops.window import Window
 from hcq.frontend.run import overdue
 from hcq.frontend.run.realize import realize, realize_short, schedule_of, storage_of, to_read
 from hcq.frontend.symbolic import sizes, variable
@@ -77,8 +67,7 @@ if TYPE_CHECKING:
 
 
 class Tensor(
-    Movement, Indexing, Joining, Conversion, Elementwise, Functions, Power, Activation,
-    Reduction, Product, Window, Normalisation, Attention, Loss, Creation, Random, InPlace, Late,
+    Movement, Conversion, Elementwise, Activation, Reduction, Product, InPlace, Late,
 ):  # fmt: skip
     """Numbers of one shape and dtype on a device, computed when they are read.
 

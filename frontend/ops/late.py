@@ -31,19 +31,28 @@ if TYPE_CHECKING:
 
     from hcq.frontend.ops.angles import Angles
     from hcq.frontend.ops.asking import Asking
+    from hcq.frontend.ops.attention import Attention
     from hcq.frontend.ops.bits import Bits
     from hcq.frontend.ops.counting import Counting
+    from hcq.frontend.ops.creation import Creation
     from hcq.frontend.ops.drawing import Drawing
     from hcq.frontend.ops.factoring import Factoring
+    from hcq.frontend.ops.functions import Functions
     from hcq.frontend.ops.gates import Gates
     from hcq.frontend.ops.history import History
+    from hcq.frontend.ops.indexing import Indexing
     from hcq.frontend.ops.initial import Initial
+    from hcq.frontend.ops.joining import Joining
     from hcq.frontend.ops.logarithms import Logarithms
+    from hcq.frontend.ops.loss import Loss
     from hcq.frontend.ops.margins import Margins
     from hcq.frontend.ops.matrices import Matrices
+    from hcq.frontend.ops.normalisation import Normalisation
     from hcq.frontend.ops.ordering import Ordering
     from hcq.frontend.ops.parts import Parts
     from hcq.frontend.ops.pooling import Pooling
+    from hcq.frontend.ops.power import Power
+    from hcq.frontend.ops.random import Random
     from hcq.frontend.ops.rearranging import Rearranging
     from hcq.frontend.ops.scattering import Scattering
     from hcq.frontend.ops.shapes import Shapes
@@ -52,8 +61,10 @@ if TYPE_CHECKING:
     from hcq.frontend.ops.statistics import Statistics
     from hcq.frontend.ops.strided import Strided
     from hcq.frontend.ops.synonyms import Synonyms
+    from hcq.frontend.ops.window import Window
 
     class Late(
+        Indexing, Joining, Functions, Power, Window, Normalisation, Attention, Loss, Creation, Random,
         Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
         Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided, Drawing, Asking,
         History,
@@ -77,6 +88,16 @@ else:
         def __dir__(cls):
             return sorted({*super().__dir__(), *METHODS})
 
+    class Operator:
+        """Stands for an operator: Python asks the class for those, and no `__getattr__` where it has none."""
+
+        def __init__(self, name, place):
+            self.name, self.place = name, place
+
+        def __get__(self, one, kind):
+            group(self.place)
+            return vars(Late)[self.name].__get__(one, kind)
+
     class Late(Methods, metaclass=Growing):
         """The methods that were asked for by now."""
 
@@ -94,6 +115,10 @@ else:
 
         def __dir__(self):
             return sorted({*super().__dir__(), *METHODS})
+
+    for _name, _place in METHODS.items():
+        if _name.startswith("__"):
+            setattr(Late, _name, Operator(_name, _place))
 
 
 class Unknown(AttributeError):

@@ -15,6 +15,40 @@ from typing import Any
 
 # "module:class" of a group -> its methods
 GROUPS = {
+    "hcq.frontend.ops.joining:Joining": ("cat stack"),
+    "hcq.frontend.ops.functions:Functions": (
+        "__floordiv__ __rfloordiv__ __mod__ remainder floor_divide __rmod__ _floor_divide _modulo _pair "
+        "__divmod__ fmod __abs__ exp exp2 log log2 log10 sin cos tan sqrt rsqrt reciprocal square abs sign "
+        "trunc floor ceil round frac isnan isinf isfinite _all isclose"
+    ),
+    "hcq.frontend.ops.power:Power": ("__pow__ pow __rpow__"),
+    "hcq.frontend.ops.loss:Loss": (
+        "_reduced _difference mse_loss l1_loss huber_loss smooth_l1_loss kl_div binary_cross_entropy "
+        "binary_cross_entropy_with_logits nll_loss cross_entropy _soft_cross_entropy _class_axis _at_classes"
+    ),
+    "hcq.frontend.ops.attention:Attention": ("scaled_dot_product_attention _kept_scores"),
+    "hcq.frontend.ops.normalisation:Normalisation": (
+        "softmax _softmax log_softmax _log_softmax softmin _exponentials layer_norm rms_norm group_norm "
+        "instance_norm batch_norm _normalised _last_axes normalize cosine_similarity one_hot embedding"
+    ),
+    "hcq.frontend.ops.window:Window": (
+        "conv2d conv1d conv3d conv_transpose2d conv_transpose1d conv_transpose3d _surrounded _windows "
+        "_refuse_wide_padding"
+    ),
+    "hcq.frontend.ops.indexing:Indexing": (
+        "__getitem__ _settled _basic _complete _at_bounds _slice_of_bounds _picked _mask_picks nonzero "
+        "nonzero_static argwhere _nonzero _checked _pick _pick_wide _flat_index _gather_line __setitem__ _set "
+        "_write_in_family _is_on_a_gradients_way _write _write_picked _scattered _spread gather "
+        "take_along_dim index_select select scatter_add masked_select _index_like"
+    ),
+    "hcq.frontend.ops.random:Random": (
+        "manual_seed rand randn uniform normal randint bernoulli _bernoulli_of randperm _sorted_on_host "
+        "rand_like randn_like _draw"
+    ),
+    "hcq.frontend.ops.creation:Creation": (
+        "full _leaf zeros ones empty arange linspace logspace eye full_like _placed_alike zeros_like "
+        "ones_like empty_like tril triu _triangle diagonal diag diag_embed diagflat _zero_unless"
+    ),
     "hcq.frontend.ops.ordering:Ordering": ("sort argsort topk _ordered"),
     "hcq.frontend.ops.initial:Initial": ("kaiming_uniform kaiming_normal xavier_uniform xavier_normal"),
     "hcq.frontend.ops.shapes:Shapes": (
