@@ -17,7 +17,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from hcq.compiler import parallel
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.kernel import kernel_key
 from hcq.compiler.target import Target
@@ -28,6 +27,7 @@ Show = Callable[[str, str], None]
 CACHE_KIND = "kernel"
 # of a schedule that another version found: what no transform refuses may not be what a later station expects
 REFUSALS = (ValueError, LookupError, TypeError, AssertionError)
+ENOUGH = 6  # kernels: fewer are done before other processes have begun
 NO_SCHEDULES: Mapping[str, str] = {}
 
 
@@ -102,7 +102,9 @@ def compile_kernels(
         for key, sink in wanted.items()
         if not _is_known(key, target, cache, schedules.get(key))
     ]
-    if len(missing) >= parallel.ENOUGH and workers > 1:
+    if len(missing) >= ENOUGH and workers > 1:
+        from hcq.compiler import parallel
+
         # long ones first, so that nobody waits for one that was begun last
         missing.sort(key=lambda entry: _length(entry[1]), reverse=True)
         jobs = [lambda sink=sink, text=text: _build(sink, target, text) for _, sink, text in missing]  # type: ignore[misc]

@@ -19,38 +19,72 @@ from hcq.compiler.kernel import kernel_flops, kernel_name, kernel_traffic
 from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
-from hcq.compiler.passes.decompose import decompose
 from hcq.compiler.passes.fold_identities import fold_identities
 from hcq.compiler.passes.lower_movement import lower_movement
-from hcq.compiler.passes.masked_weights import masked_weights
-from hcq.compiler.passes.online import online
-from hcq.compiler.passes.promote_floats import promote_floats
-from hcq.compiler.passes.skip_gaps import skip_gaps
-from hcq.compiler.passes.split_ranges import split_ranges
 from hcq.compiler.routines import program as routine_program
 from hcq.compiler.routines import routine_of
 from hcq.compiler.target import Target
-from hcq.ir import text as graph_text
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, toposort
-from hcq.ir.op import Op
-from hcq.ir.rewrite import Notes, Pass, Trace
-from hcq.ir.show import show_graph
-from hcq.ir.verify import VerifyError, verify
+from hcq.ir.op import ARITHMETIC, Op
+from hcq.ir.rewrite import LatePass, Notes, Pass, Trace
 
 Show = Callable[[str, str], None]
 T = TypeVar("T")
 
+
+def _online() -> Pass:
+    from hcq.compiler.passes.online import online
+
+    return online
+
+
+def _masked_weights() -> Pass:
+    from hcq.compiler.passes.masked_weights import masked_weights
+
+    return masked_weights
+
+
+def _skip_gaps() -> Pass:
+    from hcq.compiler.passes.skip_gaps import skip_gaps
+
+    return skip_gaps
+
+
+def _split_ranges() -> Pass:
+    from hcq.compiler.passes.split_ranges import split_ranges
+
+    return split_ranges
+
+
+def _promote_floats() -> Pass:
+    from hcq.compiler.passes.promote_floats import promote_floats
+
+    return promote_floats
+
+
+def _decompose() -> Pass:
+    from hcq.compiler.passes.decompose import decompose
+
+    return decompose
+
+
 # each leaves a kernel that the verifier accepts; what each is for, and its rules: `python -m hcq.compiler`
-PASSES: tuple[Pass, ...] = (
+PASSES: tuple[Pass | LatePass, ...] = (
     lower_movement,
-    online,
-    masked_weights,
-    skip_gaps,
-    split_ranges,
+    LatePass("online", lambda node, target: node.op is Op.REDUCE and node.arg is Op.MAX, _online),
+    LatePass("masked-weights", lambda node, target: node.op is Op.EXP, _masked_weights),
+    LatePass("skip-gaps", lambda node, target: node.op is Op.MOD, _skip_gaps),
+    LatePass("split-ranges", lambda node, target: node.op in (Op.FLOORDIV, Op.MOD), _split_ranges),
     fold_identities,
-    promote_floats,
-    decompose,
+    LatePass(
+        "promote-floats",
+        lambda node, target: node.dtype.is_float and node.dtype.itemsize < 4,
+        _promote_floats,
+    ),
+    LatePass(
+        "decompose", lambda node, target: node.op in ARITHMETIC and node.op not in target.native, _decompose
+    ),
 )
 
 
@@ -94,6 +128,9 @@ def build(
     text = table.station("render", lambda: serves.render(program, target.arch))
     image = table.station("assemble", lambda: serves.assemble(text, target, name))
     if show is not None:
+        from hcq.ir import text as graph_text
+        from hcq.ir.show import show_graph
+
         show("graph", graph_text.write(sink))
         show("ir", show_graph(lowered))
         show("code", f"{loops}{text}")
@@ -131,6 +168,8 @@ def _chosen(lowered: Node, target: Target, schedule: str | None) -> LoopNest:
 
 
 def _verify(graph: Node, when: str) -> None:
+    from hcq.ir.verify import VerifyError, verify  # read by nobody but who debugs a pass
+
     try:
         verify(graph, "kernel")
     except VerifyError as law:
@@ -155,7 +194,7 @@ class _Table:
         self.rows.append((name, perf_counter() - before, None, Counter()))
         return made
 
-    def graph_pass(self, step: Pass, graph: Node, target: Target, trace: Trace | None) -> Node:
+    def graph_pass(self, step: Pass | LatePass, graph: Node, target: Target, trace: Trace | None) -> Node:
         notes = Notes(trace)
         made = step.run(graph, target, notes)
         self.rows.append((step.name, notes.seconds, made, notes.counts))

@@ -17,12 +17,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from hcq.backend import Backend as Backend
 from hcq.backend import load as load
 from hcq.errors import DriverError, UsageError
-from hcq.pointers import Declared
 from hcq.port import Port
+
+if TYPE_CHECKING:
+    from hcq.pointers import Declared
 
 DIAGNOSTICS = "hcq.observe"  # who watches devices, and explains what went wrong with them
 PLACES: dict[str, str] = {

@@ -16,7 +16,7 @@ import weakref
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hcq import checks, open_devices
 from hcq import config as config_module
@@ -25,7 +25,6 @@ from hcq.callsite import EVERY, Site, site
 from hcq.command import Command, Dispatch, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
-from hcq.graph import Graph
 from hcq.interrupted import settle
 from hcq.memory import Buffer, Pool
 from hcq.observer import diagnostics
@@ -34,6 +33,9 @@ from hcq.program import Program, check_dispatch
 from hcq.queue import ONE, Queue
 from hcq.recovery import Recovery, Submitted
 from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal
+
+if TYPE_CHECKING:
+    from hcq.graph import Graph
 
 D = TypeVar("D", bound="Device")
 
@@ -206,6 +208,8 @@ class Device(Recovery):
 
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into: see hcq.graph.Graph."""
+        from hcq.graph import Graph  # who records none never loads how they are split and patched
+
         return Graph(self, name)
 
     def signal(self, name: str = "signal") -> Signal:

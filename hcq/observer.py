@@ -19,10 +19,10 @@ from hcq import backends
 from hcq.callsite import Site
 from hcq.command import Command, Indirect, PatchPoint
 from hcq.program import Program
-from hcq.spans import Span, Work
 
 if TYPE_CHECKING:
     from hcq.counters import Counters
+    from hcq.spans import Span, Work
 
 
 class Observer:

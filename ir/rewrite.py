@@ -161,6 +161,36 @@ class Pass:
         )
 
 
+class LatePass:
+    """A pass that is imported when a graph first has something for it.
+
+    when   (node, target) -> whether there is work for the pass at this node; graphs without any stay as they are
+    load   imports it
+
+    Whoever asks for more than its name, for its rules or its counts, gets those of the pass.
+    """
+
+    def __init__(self, name: str, when: Callable[[Node, Any], bool], load: Callable[[], Pass]) -> None:
+        self.name = name
+        self.when = when
+        self.load = load
+
+    def run(self, root: Node, target: Any = None, notes: Notes | None = None) -> Node:
+        """The graph after the pass; see `Pass.run`."""
+        if any(self.when(node, target) for node in toposort((root,))):
+            return self.load().run(root, target, notes)
+        return root
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.load(), name)
+
+    def __repr__(self) -> str:
+        return f"LatePass({self.name!r})"
+
+    def __str__(self) -> str:
+        return str(self.load())
+
+
 # -- applying rules -------------------------------------------------------------------------------------------------
 
 RulesByOp = Mapping[Op, Sequence[Rule]]

@@ -2,7 +2,7 @@
 
 In       a sum that the schedule's `chain` names, in a step of the loops of its range
 Out      fragments of results, to which each step adds MATRIX instructions
-Next     nested.py (whose steps these are), fragments.py (of what is loaded), ../loops/instructions.py (`chain`)
+Next     nested.py (whose steps these are), fragments.py (of what is loaded), ../loops/products.py (`chain`)
 
 The first product's fragments lie where the second one's operand is wanted: the range that is summed over is counted by
 the same threads. Where two threads have every other element of it, and each is to have all, they exchange.
@@ -16,10 +16,10 @@ from math import prod
 from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.fragments import Fragments, count_of, strides_of
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.loops.instructions import exchanged, operand_parts
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, Parts
 from hcq.compiler.loops.nest import Chained, MatrixUse
+from hcq.compiler.loops.products import exchanged, operand_parts
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 

@@ -2,8 +2,8 @@
 
 In       a LoopNest
 Out      a Program: every value once, at the outermost place where all it depends on is known
-Next     context.py (what every lowering is given), reductions.py, staged_loops.py, stores.py (the lists of lowerings),
-         program.py (the instructions), ../render/llvm.py (their spelling)
+Next     context.py (what every lowering is given), ways.py (the lists of lowerings), reductions.py, staged_loops.py,
+         stores.py, program.py (the instructions), ../render/llvm.py (their spelling)
 
 Counted loops are opened in order, outputs outside reductions. A node is evaluated at *points*: combinations of the
 steps of written-out loops. The result is placed in the scope of the innermost loop it depends on and remembered there,
@@ -19,31 +19,15 @@ given the context and the lowerings that it calls; none knows the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
-from hcq.compiler.linear.bulk_copies import BulkCopies
-from hcq.compiler.linear.collecting import Collecting
+from hcq.compiler.linear import ways
 from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.counted_loops import CountedLoops
-from hcq.compiler.linear.dots import Dots
-from hcq.compiler.linear.fragments import Fragments
 from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.memory import MOST_SHARED
-from hcq.compiler.linear.nested import Nested, by_ranges
-from hcq.compiler.linear.products import Products
 from hcq.compiler.linear.program import Program
-from hcq.compiler.linear.reductions import PlainReductions, Reductions
-from hcq.compiler.linear.scan import Scans, scanned_from
-from hcq.compiler.linear.scattered import Scattered
-from hcq.compiler.linear.sharing import Sharing, ThreadCopies
+from hcq.compiler.linear.reductions import Reductions, by_ranges
 from hcq.compiler.linear.staged_loops import StagedLoops
-from hcq.compiler.linear.staging import Staging
-from hcq.compiler.linear.stores import Stores
-from hcq.compiler.linear.tile_copies import TileCopies
 from hcq.compiler.linear.unused import drop_unused
-from hcq.compiler.linear.warpgroups import Warpgroups
-from hcq.compiler.linear.wave_copies import WaveCopies
 from hcq.compiler.loops.loop import Loop
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
@@ -59,45 +43,20 @@ def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED, wave_co
     return _Writer(Context(nest, most_shared), wave_copy_bytes).write(name)
 
 
-class StoreWay(Protocol):
-    """A way to write all stores of a kernel."""
-
-    def takes(self) -> bool:
-        """Whether it is the one for this kernel."""
-
-    def write(self) -> None:
-        """Write them, inside of all output loops."""
-
-
 class _Writer(Lowering):
     """The output loops of a kernel, and in them what each lowering writes."""
 
     def __init__(self, context: Context, wave_copy_bytes: int):
         super().__init__(context)
         self.context = context
-        limits = Limits(context)
+        limits, dots = Limits(context), ways.dots_of(context)
         self.counted = CountedLoops(context, limits)
-        dots, fragments = Dots(context), Fragments(context)
-        tiles = TileCopies(context)
-        way = WaveCopies(context, tiles, wave_copy_bytes) if wave_copy_bytes else ThreadCopies(context, tiles)
-        copies = (
-            Staging(context, self.counted, dots),
-            BulkCopies(context, tiles),
-            Sharing(context, tiles, way),
-        )
+        copies = ways.copies_of(context, self.counted, dots, wave_copy_bytes)
         self.staged = StagedLoops(context, self.counted, copies)
         self.reductions = Reductions()
-        self.reductions.ways = (
-            Nested(context, self.staged, limits, fragments, self.reductions),
-            Products(context, self.staged, (Warpgroups(context, fragments), fragments)),
-            PlainReductions(context, self.staged, limits, dots),
-        )
-        self.scans, scattered = Scans(context), Scattered(context)
-        self.stores: Sequence[StoreWay] = (
-            Collecting(context),
-            scattered,
-            Stores(context, self.scans, scattered),
-        )
+        self.reductions.ways = ways.reductions_of(context, self.staged, limits, dots, self.reductions)
+        self.scans = ways.scans_of(context)
+        self.stores = ways.stores_of(context, self.scans)
         reduced = sum(axis.bit for axis in self.nest.axes if axis.is_reduce)
         self.pending = by_ranges([node for node in self.nest.reduces if not self.nest.masks[node] & reduced])
 
@@ -131,7 +90,7 @@ class _Writer(Lowering):
         self.staged.stage_at(loops[at - 1] if at else None)
         waiting = self.pending
         self._reduce_ready(loops[at:])
-        if at == scanned_from(loops):
+        if self.scans is not None and at == self.scans.begins_at(loops):
             self.scans.begin()
         if at < len(loops):
             self.counted.open(loops[at], lambda: self._outputs(loops, at + 1))

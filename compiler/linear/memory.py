@@ -7,14 +7,18 @@ Next     staging.py (scratch), tile_copies.py and collecting.py (shared), progra
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hcq.compiler.linear.alignment import BUFFER_ALIGN
 from hcq.compiler.linear.emitter import Emitter
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.linear.tiles import Tile
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node
 from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from hcq.compiler.linear.tiles import Tile
 
 SCRATCH_ALIGN = 64  # bytes
 MOST_SHARED = 48 << 10  # bytes of a group, which every GPU has

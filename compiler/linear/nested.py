@@ -16,18 +16,21 @@ reductions alone is computed by vectors, whose lanes are then taken one by one.
 
 from __future__ import annotations
 
-from hcq.compiler.linear.chained import ChainedProducts
+from typing import TYPE_CHECKING
+
 from hcq.compiler.linear.context import Context, Lowering
-from hcq.compiler.linear.fragments import Fragments
 from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.places import Place, Point
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.linear.reductions import Reductions, fold
+from hcq.compiler.linear.reductions import Reductions, by_ranges, fold
 from hcq.compiler.linear.staged_loops import StagedLoops
 from hcq.compiler.loops.loop import Axis
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from hcq.compiler.linear.chained import ChainedProducts
 
 
 class Nested(Lowering):
@@ -38,12 +41,16 @@ class Nested(Lowering):
         context: Context,
         staged: StagedLoops,
         limits: Limits,
-        fragments: Fragments,
         reductions: Reductions,
+        chained: ChainedProducts | None,
     ):
         super().__init__(context)
-        self.staged, self.limits, self.fragments, self.reductions = staged, limits, fragments, reductions
-        self.chained = ChainedProducts(context, fragments)
+        self.staged, self.limits, self.reductions, self.chained = staged, limits, reductions, chained
+
+    @property
+    def _products(self) -> ChainedProducts:
+        assert self.chained is not None, "the schedule says `chain`"
+        return self.chained
 
     def takes(self, group: list[Node]) -> bool:
         """Reductions whose terms need others that differ along their own ranges."""
@@ -69,7 +76,7 @@ class Nested(Lowering):
         consumed = sum(axis.bit for axis in axes)
         depth = self.emitter.depth
         links = {link.use.reduce: link for link in self.nest.chained if link.use.reduce in group}
-        fragments = {node: self.chained.fragments_for(link, depth) for node, link in links.items()}
+        fragments = {node: self._products.fragments_for(link, depth) for node, link in links.items()}
         sums: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}
 
         def accumulator(node: Node, outer: Point) -> Instruction:
@@ -103,8 +110,8 @@ class Nested(Lowering):
             for node, link in links.items():
                 held = dict(fragments[node])
                 if node.src[0].op is Op.RESCALE:
-                    held = self.chained.rescaled_fragments(link, held, node.src[0].src[1])
-                held = self.chained.add_products(link, held)
+                    held = self._products.rescaled_fragments(link, held, node.src[0].src[1])
+                held = self._products.add_products(link, held)
                 now |= {mine: held[at] for at, mine in fragments[node].items()}
             walked = [n for n in rest if n not in links and self._has_lanes(self.ranges.masks[n])]
             if lanes is not None and walked:
@@ -151,7 +158,7 @@ class Nested(Lowering):
         self.values.before.clear()
         self.values.forget_orders()
         for node, link in links.items():
-            self.fragments.results_of(link.use, node, fragments[node])
+            self._products.fragments.results_of(link.use, node, fragments[node])
         for (node, place), mine in sums.items():
             whole = mine
             if digits and node not in first:  # each thread has the part of its own steps
@@ -197,21 +204,3 @@ class Nested(Lowering):
                     known[node, self.ranges.place_in(node, here)] = self.emitter.lane(vector, lane)
         self.values.alone |= tops
         self.values.forget_orders()
-
-
-def by_ranges(reduces: list[Node]) -> list[list[Node]]:
-    """Reductions that can share one pass: same ranges, none reading another; read ones come first.
-
-    Sums that follow a maximum (RESCALE) share its pass.
-    """
-    level: dict[Node, int] = {}
-    for node in toposort(reduces):
-        below = max((level[s] for s in node.src), default=0)
-        level[node] = below + 1 if node.op is Op.REDUCE else below
-        if node.op is Op.REDUCE and node.src[0].op is Op.RESCALE:
-            followed = [n.src[0] for n in toposort((node.src[0].src[1],)) if n.op is Op.FORMER]
-            level[node] = min(level[top] for top in followed)
-    groups: dict[tuple[int, tuple[Node, ...]], list[Node]] = {}
-    for node in reduces:
-        groups.setdefault((level[node], node.src[1:]), []).append(node)
-    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]

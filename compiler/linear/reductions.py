@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.compiler.linear.context import Context, Lowering
-from hcq.compiler.linear.dots import Dots
 from hcq.compiler.linear.emitter import Emitter
 from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.places import Place
@@ -22,8 +21,11 @@ from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.staged_loops import StagedLoops
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.ir.meaning import identity
-from hcq.ir.node import Node
+from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from hcq.compiler.linear.dots import Dots
 
 
 class Way(Protocol):
@@ -50,7 +52,7 @@ class Reductions:
 class PlainReductions(Lowering):
     """Reductions term by term."""
 
-    def __init__(self, context: Context, staged: StagedLoops, limits: Limits, dots: Dots):
+    def __init__(self, context: Context, staged: StagedLoops, limits: Limits, dots: Dots | None):
         super().__init__(context)
         self.staged, self.limits, self.dots = staged, limits, dots
 
@@ -103,7 +105,7 @@ class PlainReductions(Lowering):
                             start = self.emitter.broadcast(start, lanes)
                             accumulator = mine[part] = self.emitter.accumulator(start, depth)
                         before = now.get(accumulator, accumulator)
-                        if use is not None and node is use.reduce:
+                        if self.dots is not None and use is not None and node is use.reduce:
                             now[accumulator] = self.dots.dotted(use, here, before)
                             continue
                         x = self.emitter.broadcast(self.values.value(summand, here), accumulator.dtype.lanes)
@@ -126,6 +128,24 @@ class PlainReductions(Lowering):
             if digits:  # each thread has the part of its own steps
                 value = self.emitter.place(Op.ACROSS, value.dtype, (value,), (node.arg, digits))
             self.values.results[node, place] = value
+
+
+def by_ranges(reduces: list[Node]) -> list[list[Node]]:
+    """Reductions that can share one pass: same ranges, none reading another; read ones come first.
+
+    Sums that follow a maximum (RESCALE) share its pass.
+    """
+    level: dict[Node, int] = {}
+    for node in toposort(reduces):
+        below = max((level[s] for s in node.src), default=0)
+        level[node] = below + 1 if node.op is Op.REDUCE else below
+        if node.op is Op.REDUCE and node.src[0].op is Op.RESCALE:
+            followed = [n.src[0] for n in toposort((node.src[0].src[1],)) if n.op is Op.FORMER]
+            level[node] = min(level[top] for top in followed)
+    groups: dict[tuple[int, tuple[Node, ...]], list[Node]] = {}
+    for node in reduces:
+        groups.setdefault((level[node], node.src[1:]), []).append(node)
+    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
 
 
 def fold(emitter: Emitter, node: Node, parts: list[Instruction], is_vector: bool) -> Instruction:

@@ -24,11 +24,6 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 
-def scanned_from(loops: Sequence[Loop]) -> int:
-    """The number of the first loop of a scanned range; of the innermost body where there is none."""
-    return next((at for at, loop in enumerate(loops) if loop.axis.is_scanned), len(loops))
-
-
 class _Run:
     """Neighbouring values of one thread: scanned from the first of them, and what they come to."""
 
@@ -43,6 +38,10 @@ class Scans(Lowering):
     def __init__(self, context: Context):
         super().__init__(context)
         self.carried: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}
+
+    def begins_at(self, loops: Sequence[Loop]) -> int:
+        """The number of the first loop of a scanned range; of the innermost body where there is none."""
+        return next((at for at, loop in enumerate(loops) if loop.axis.is_scanned), len(loops))
 
     def begin(self) -> None:
         """An accumulator for each scan and output point: its start, or what changes nothing."""

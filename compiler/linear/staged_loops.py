@@ -63,6 +63,9 @@ class StagedLoops(Lowering):
             body()
             return
         loop = loops[0]
+        if not self.ways:  # nothing is staged
+            self.counted.open(loop, lambda: self._nested(loops[1:], body))
+            return
         way, is_pipelined = self._way(loop), loop in self.nest.pipelined
 
         def inside() -> None:

@@ -12,10 +12,10 @@ squares of vectors are read along the run and transposed in registers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.counted_loops import CountedLoops
-from hcq.compiler.linear.dots import Dots
 from hcq.compiler.linear.memory import SCRATCH_ALIGN
 from hcq.compiler.linear.places import Packed, Point
 from hcq.compiler.linear.program import Instruction
@@ -27,11 +27,14 @@ from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, index
 from hcq.ir.op import Op
 
+if TYPE_CHECKING:
+    from hcq.compiler.linear.dots import Dots
+
 
 class Staging(Lowering):
     """Copies to scratch: `copy_in` writes the loops that fill it, and reads of the operand then read scratch."""
 
-    def __init__(self, context: Context, loops: CountedLoops, dots: Dots):
+    def __init__(self, context: Context, loops: CountedLoops, dots: Dots | None):
         super().__init__(context)
         self.counted, self.dots = loops, dots
 
@@ -120,7 +123,7 @@ class Staging(Lowering):
         }
 
         def copy() -> None:
-            if words is not None:
+            if self.dots is not None and words is not None:
                 for point in self.ranges.points(self.ranges.masks[source]):
                     self.dots.store_words(written, source, words, {**point, **zeros})
                 return

@@ -2,24 +2,38 @@
 
 In       the stores of a kernel, inside of all its output loops
 Out      STORE instructions; where a store overwrites what another one reads, behind the values of both
-Next     collecting.py and scattered.py (the other ways), scan.py, lower_expr.py (one store at a point)
+Next     ways.py (who has the list), collecting.py and scattered.py (the other ways), scan.py,
+         lower_expr.py (one store at a point)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from hcq.compiler.linear.context import Context, Lowering
-from hcq.compiler.linear.scan import Scans
-from hcq.compiler.linear.scattered import Scattered
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import NEEDED, Op
+
+if TYPE_CHECKING:
+    from hcq.compiler.linear.scan import Scans
+    from hcq.compiler.linear.scattered import Scattered
+
+
+class StoreWay(Protocol):
+    """A way to write all stores of a kernel."""
+
+    def takes(self) -> bool:
+        """Whether it is the one for this kernel."""
+
+    def write(self) -> None:
+        """Write them, inside of all output loops."""
 
 
 class Stores(Lowering):
     """Stores point by point; those whose lanes lie far apart go through scratch."""
 
-    def __init__(self, context: Context, scans: Scans, scattered: Scattered):
+    def __init__(self, context: Context, scans: Scans | None, scattered: Scattered | None):
         super().__init__(context)
         self.scans, self.scattered = scans, scattered
         self.overwrites = _reads_what_was_stored(self.nest.stores)
@@ -30,11 +44,12 @@ class Stores(Lowering):
 
     def write(self) -> None:
         """Write all stores of the kernel."""
-        self.scans.step()
+        if self.scans is not None:
+            self.scans.step()
         if self.overwrites:
             self._values_first()
         for store in self.nest.stores:
-            if self.scattered.is_scattered(store):
+            if self.scattered is not None and self.scattered.is_scattered(store):
                 self.scattered.store_turned(store)
                 continue
             for point in self.ranges.points(self.ranges.masks[store]):

@@ -18,16 +18,15 @@ from collections.abc import Sequence
 
 from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.binding import MAX_COPIES
-from hcq.compiler.loops.contraction import schedule_contraction
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
-from hcq.compiler.loops.nested import schedule_nested
 from hcq.compiler.target import Target
 
 ALONE_NS = 30_000  # less work than this is not worth waking another thread
 PIECE_NS = 40_000  # a group should last about this long
 PIECES_PER_THREAD = 8
 SHORT_AXIS = 4  # steps beside an ordered range that are written out
+SHORT_LANES = 4  # of an output axis: fewer are no vector
 SHORT_SUM = 4  # steps of a reduction of columns that are written out whole, without a loop
 BLOCK_COPIES = 8  # of a row and the axes around it that are written out, at most
 SHARED_COPIES = 16  # where the steps of such an axis read the same, or there are registers for as many sums
@@ -41,10 +40,16 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
     facts = Accesses(nest)
     if any(axis.size == 0 for axis in nest.axes):
         return nest
-    if nest.reduces and schedule_nested(nest, facts, target):
-        return nest
-    if nest.reduces and schedule_contraction(nest, facts, target):
-        return nest
+    if len(nest.reduces) > 1:
+        from hcq.compiler.loops.nested import schedule_nested
+
+        if schedule_nested(nest, facts, target):
+            return nest
+    if nest.reduces and _is_worth_tiling(nest, facts, target):
+        from hcq.compiler.loops.contraction import schedule_contraction
+
+        if schedule_contraction(nest, facts, target):
+            return nest
     lanes = facts.lanes(target)
     if nest.reduces and not nest.scans and (_is_fused_row(nest) or _is_walked_twice(nest, facts)):
         _fused_row(nest, facts, target)
@@ -55,6 +60,14 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
     else:
         _elementwise(nest, facts, target, lanes)
     return nest
+
+
+def _is_worth_tiling(nest: LoopNest, facts: Accesses, target: Target) -> bool:
+    """Whether there are two output axes, and an axis long enough for lanes; contraction.py looks closer."""
+    lanes = facts.lanes(target)
+    outputs = [axis for axis in nest.axes if not axis.is_reduce]
+    long = [axis for axis in nest.axes if axis.size >= (lanes // 2 if axis.is_reduce else SHORT_LANES)]
+    return len(outputs) > 1 and bool(long)
 
 
 def merge_all(nest: LoopNest) -> None:

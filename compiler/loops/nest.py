@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 from hcq.compiler.loops.affine import Affine
-from hcq.compiler.loops.dot_units import DotUnit
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.matrix_units import MatrixUnit
 from hcq.ir.node import Node, range_number, toposort
 from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from hcq.compiler.loops.dot_units import DotUnit
+    from hcq.compiler.loops.matrix_units import MatrixUnit
 
 
 class ScheduleError(ValueError):

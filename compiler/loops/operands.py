@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.compiler.loops.binding import MAX_THREADS
-from hcq.compiler.loops.dot_units import read_by
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.nest import ScheduleError, Stage
-from hcq.compiler.loops.tensors import tensor_of
 from hcq.compiler.loops.windows import Windows
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
@@ -67,8 +65,11 @@ class Operands(Windows):
         kept = users[0] if is_cast else node
         for use in filter(None, (self.unit, *self.beside)):  # 8-bit floats that the unit takes as halves
             kept = next((f for f in (use.a, use.b) if f.op is Op.CAST and f.src[0] is node), kept)
-        for factor in () if self.dots is None else (self.dots.a, self.dots.b):
-            kept = factor if read_by(factor) is node else kept
+        if self.dots is not None:
+            from hcq.compiler.loops.dot_units import read_by
+
+            for factor in (self.dots.a, self.dots.b):
+                kept = factor if read_by(factor) is node else kept
         self.stages.append(Stage(node, kept, loop, is_box))
         self.choices.append(f"{verb} {load} {at}")
         return self
@@ -136,6 +137,8 @@ class Operands(Windows):
 
     def never_in_bulk(self, load: Node) -> str:
         """Why a load cannot be copied in bulk; "" when it can."""
+        from hcq.compiler.loops.tensors import tensor_of
+
         use, tensor = self.unit, tensor_of(self, load)
         if use is None or not use.unit.reads_shared or load not in (use.a, use.b):
             return "a bulk copy is for a matrix unit that reads shared memory"

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.compiler.loops.flipping import flipped
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.nest import Nest, ScheduleError
-from hcq.compiler.loops.padding import padded
 from hcq.ir.affine import floordiv, modulo
 from hcq.ir.node import Node, index, substitute, toposort
 from hcq.ir.op import Op
@@ -154,6 +152,8 @@ class Ranges(Nest):
             )
         size = -(-axis.size // multiple) * multiple
         if size != axis.size:
+            from hcq.compiler.loops.padding import padded
+
             self.sink = padded(self.sink, axis.range, size)
             self._begin()
         self.choices.append(text)
@@ -168,6 +168,8 @@ class Ranges(Nest):
         text = f"flip {load}"
         if any(not choice.startswith(("merge", "join", "fuse", "pad")) for choice in self.choices):
             raise ScheduleError(f"{text}: only merges, fuses and pads come before")
+        from hcq.compiler.loops.flipping import flipped
+
         made = flipped(self.sink, self.loads[load]) if 0 <= load < len(self.loads) else None
         if made is None:
             raise ScheduleError(f"{text}: it is no factor of 8 bits of one sum of products in int32")

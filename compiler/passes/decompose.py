@@ -79,8 +79,6 @@ _BY_OP = rules_by_op(RULES)
 def _decompose(sink: Node, target: Target, notes: Notes) -> Node:
     """Apply the rules of the ops that the target lacks. Raises ValueError for one that others cannot replace."""
     missing, order = ARITHMETIC - target.native, toposort((sink,))
-    if not any(node.op in missing for node in order):
-        return sink
     rules = {which: rules for which, rules in _BY_OP.items() if which in missing}
     if not target.has_float64:
         rules |= {which: rule for which, rule in SINGLE.items() if which in missing}

@@ -21,11 +21,8 @@ from hcq.ir.rewrite import Notes, Pass, Step
 
 
 def _rewrite(sink: Node, target: object, notes: Notes) -> Node:
-    order = toposort((sink,))
-    if not any(node.op is Op.EXP for node in order):
-        return sink
     new: dict[Node, Node] = {}
-    for node in order:
+    for node in toposort((sink,)):
         src = tuple([new[source] for source in node.src])
         made = node if src == node.src else node.replace(src=src)
         if made.op is Op.EXP and made.src[0].op is Op.ADD and (after := _under_condition(made)) is not None:

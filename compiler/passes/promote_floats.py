@@ -130,10 +130,7 @@ class _Promotion:
 
 
 def _compute_in_float32(sink: Node, target: Target, notes: Notes) -> Node:
-    order = toposort((sink,))
-    if not any(node.dtype in NARROW for node in order):
-        return sink
-    return _Promotion(target.casts, target.widens, notes.counts).run(order)
+    return _Promotion(target.casts, target.widens, notes.counts).run(toposort((sink,)))
 
 
 promote_floats = Pass(

@@ -31,8 +31,6 @@ from hcq.ir.symbolic import build, replace
 def _skip(sink: Node, target: object, notes: Notes) -> Node:
     """The kernel with shorter sums; new ranges are numbered after the old ones."""
     nodes = toposort((sink,))
-    if not any(node.op is Op.MOD for node in nodes):
-        return sink
     numbers = [range_number(node) for node in nodes if node.op is Op.RANGE]
     number = max(numbers, default=-1) + 1
     new: dict[Node, Node] = {}

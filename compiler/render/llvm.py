@@ -13,16 +13,17 @@ no pass has to find them. Booleans are i1 in registers and bytes in memory; bflo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
-from hcq.compiler.render import llvm_bytes as scales
-from hcq.compiler.render import llvm_dots as dots
-from hcq.compiler.render import llvm_prefetch as ahead
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
 from hcq.compiler.render.llvm_streams import FENCE, METADATA, STREAMED, Streams
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.op import ARITHMETIC, Op
+
+if TYPE_CHECKING:
+    from hcq.compiler.render.llvm_prefetch import Prefetches
 
 SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
 
@@ -32,7 +33,10 @@ def render(program: Program, arch: str) -> str:
     text = Text(program)
     if arch == "x86_64":
         text.has_extremes, text.halves_by_four, text.streams = True, True, Streams(program)
-        text.prefetches, text.bytes_by_table = ahead.Prefetches(program), True
+        if any(it.dtype.scalar.itemsize == 1 and not it.dtype.is_bool for it in program.instructions):
+            from hcq.compiler.render.llvm_prefetch import Prefetches
+
+            text.prefetches, text.bytes_by_table = Prefetches(program), True
     return text.module()
 
 
@@ -45,7 +49,7 @@ class Text:
     halves_by_four = False  # whether a single half is widened as the first of four
     bytes_by_table = False  # whether a single byte becomes a float by a table
     copy_facts = ""  # metadata of copies that waves begin
-    prefetches: ahead.Prefetches | None = None  # loads that ask for what comes later, too
+    prefetches: Prefetches | None = None  # loads that ask for what comes later, too
     streams: Streams | None = None  # stores that go past the caches, where a target has them
 
     def __init__(self, program: Program):
@@ -110,9 +114,11 @@ class Text:
 
     def looked_up(self, of: DType, to: DType, name: str) -> str | None:
         """A single byte as a float from a table, None where there is none for that."""
-        return (
-            scales.looked_up(self, of, name) if self.bytes_by_table and scales.is_looked_up(of, to) else None
-        )
+        if not self.bytes_by_table:
+            return None
+        from hcq.compiler.render import llvm_bytes
+
+        return llvm_bytes.looked_up(self, of, name) if llvm_bytes.is_looked_up(of, to) else None
 
     def before_narrowing(self, dtype: DType, name: str) -> str:
         """The value that is rounded to a narrower format, kept apart from its rounding where a target needs that."""
@@ -182,7 +188,9 @@ class Text:
         elif op is Op.LANE:
             self.names[it] = self.lane(it)
         elif op is Op.DOT:
-            self.names[it] = dots.dot(self, it)
+            from hcq.compiler.render import llvm_dots
+
+            self.names[it] = llvm_dots.dot(self, it)
         elif op in ARITHMETIC:
             sources = [(self.name(s), s.dtype) for s in it.src if s is not None]
             numbers = [s.number for s in it.src if s is not None]
@@ -306,6 +314,8 @@ class Text:
 
     def prefetch(self, pointer: str, lines: int) -> None:
         """Ask for lines that stand well behind a place."""
+        from hcq.compiler.render import llvm_prefetch as ahead
+
         for line in range(lines):
             where = ahead.AHEAD_BYTES + ahead.LINE_BYTES * line
             place = self.let(f"getelementptr i8, {self.pointer} {pointer}, i64 {where}")
@@ -342,7 +352,11 @@ class Text:
 
     def broadcast(self, it: Instruction) -> str:
         """A scalar in every lane."""
-        found = scales.product_in_lanes(self, it.source(0), it.dtype.lanes) if self.bytes_by_table else None
+        found = None
+        if self.bytes_by_table:
+            from hcq.compiler.render import llvm_bytes
+
+            found = llvm_bytes.product_in_lanes(self, it.source(0), it.dtype.lanes)
         return found or self.in_lanes(it.source(0), it.dtype)
 
     def in_lanes(self, source: Instruction, dtype: DType) -> str:

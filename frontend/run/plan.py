@@ -344,14 +344,11 @@ class _WriteOnly(DiskCache):
 def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCache) -> Plan:
     from hcq.compiler.code_object import CodeObject
     from hcq.compiler.compile import compile_kernels, compile_known
-    from hcq.compiler.loops.matrix_units import narrow_formats
     from hcq.frontend.schedule.schedule import schedule
 
     debug = config.current().debug
     target = devices.target(device)
-    made = schedule(
-        roots, structure.storages, target.threads, narrow_formats(target.arch), target.most_arguments
-    )
+    made = schedule(roots, structure.storages, target.threads, _narrow_formats(target), target.most_arguments)
 
     is_shown = bool(debug & COMPILER_WORDS) or kernel_sources.wanted()
     trace = (lambda line: print(line, file=sys.stderr)) if "rules" in debug else None
@@ -409,6 +406,15 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     plan = Plan(device, values, launches, made.results)
     _print_plan(plan, stages)
     return plan
+
+
+def _narrow_formats(target: Any) -> list[DType]:
+    """What a GPU's matrix units multiply; a processor has none."""
+    if target.name == "cpu":
+        return []
+    from hcq.compiler.loops.matrix_units import narrow_formats
+
+    return narrow_formats(target.arch)
 
 
 def _print_plan(plan: Plan, stages: list[tuple[str, dict[str, str]]]) -> None:

@@ -18,7 +18,7 @@ from hcq.compiler.pipeline import PASSES, lower
 from hcq.compiler.target import Target, cpu_target
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.schedule.schedule import Schedule, schedule
-from hcq.ir.rewrite import Pass
+from hcq.ir.rewrite import LatePass, Pass
 from hcq.ir.verify import VerifyError, verify
 
 TARGET = Target("cpu", "x86_64", "passes", 2, 512, 32, l1_bytes=48 << 10, l2_bytes=1 << 20, cpu="x86-64-v4")
@@ -81,7 +81,9 @@ def test_every_pass_leaves_a_kernel_the_verifier_accepts(program: Callable[[], l
 def test_a_pass_is_found_in_the_file_of_its_name():
     for step in PASSES:
         module = importlib.import_module(f"hcq.compiler.passes.{step.name.replace('-', '_')}")
-        assert step is getattr(module, step.name.replace("-", "_"))
+        found = step.load() if isinstance(step, LatePass) else step
+        assert found is getattr(module, step.name.replace("-", "_"))
+        assert found.name == step.name
 
 
 def test_a_pass_prints_why_it_is_there_and_counts_only_what_it_prints():
