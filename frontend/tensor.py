@@ -14,9 +14,10 @@ Next     core/base.py, ops/ (the groups), ops/late.py (groups that are imported 
     elementwise + - * / < == where            creation       zeros, arange, eye
     functions   // % exp, log, floor          random         rand, randn
     power       **                            initial        kaiming_uniform, xavier_normal
-    activation  relu, tanh, gelu              attention      scaled_dot_product_attention
+    activation  relu, elu, hardtanh           attention      scaled_dot_product_attention
     angles      asin, atan2, hypot            logarithms     logaddexp, xlogy
     signs       copysign, nan_to_num, fmax    bits           bitwise_and, gcd
+    smooth      sigmoid, tanh, erf, gelu
     gates       glu, prelu, softshrink        shapes         meshgrid, hstack, rot90
     statistics  median, quantile, cummax      counting       bincount, searchsorted
     scattering  scatter, index_add, put       special_values erfinv, lgamma, i0
@@ -44,10 +45,8 @@ from hcq.frontend.core.errors import NotReal, UsageError
 from hcq.frontend.core.nodes import constant, constant_element, expanded, scalar_dtype
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.core.threads import lock, new_write, without_done
-from hcq.frontend.grad.gradient import backward, is_on_the_way
 from hcq.frontend.ops.activation import Activation
 from hcq.frontend.ops.arguments import check_methods
-from hcq.frontend.ops.conversion import Conversion
 from hcq.frontend.ops.elementwise import Elementwise
 from hcq.frontend.ops.in_place import InPlace
 from hcq.frontend.ops.late import Late
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
 
 
 class Tensor(
-    Movement, Conversion, Elementwise, Activation, Reduction, Product, InPlace, Late,
+    Movement, Elementwise, Activation, Reduction, Product, InPlace, Late,
 ):  # fmt: skip
     """Numbers of one shape and dtype on a device, computed when they are read.
 
@@ -639,7 +638,7 @@ class Tensor(
         [6.0]
         """
         found = self._grad_so_far()
-        if found is None and not self._requires_grad and is_on_the_way(self.node) and not self.retains_grad:
+        if found is None and not self._requires_grad and self._is_on_the_way() and not self.retains_grad:
             import warnings
 
             warnings.warn(
@@ -661,7 +660,7 @@ class Tensor(
         >>> x.requires_grad, (x * 2).requires_grad, (x * 2).detach().requires_grad
         (True, True, False)
         """
-        return self._requires_grad or is_on_the_way(self.node)
+        return self._requires_grad or self._is_on_the_way()
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
@@ -701,6 +700,11 @@ class Tensor(
             changed()
         return self
 
+    def _is_on_the_way(self) -> bool:
+        from hcq.frontend.grad.gradient import is_on_the_way  # programs without gradients never load them
+
+        return is_on_the_way(self.node)
+
     def backward(
         self,
         gradient: Tensor | None = None,
@@ -721,6 +725,8 @@ class Tensor(
         >>> x.grad.tolist()
         [2.0, 4.0]
         """
+        from hcq.frontend.grad.gradient import backward
+
         backward(self, gradient, create_graph, inputs)
 
     @property

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from hcq.frontend.core.base import Core
-from hcq.frontend.grad.derivatives import FLAT, Flat, Rule
+from hcq.ir.elementwise.declaration import FLAT, Flat, Rule
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 

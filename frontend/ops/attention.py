@@ -30,7 +30,7 @@ from hcq.frontend.core.nodes import (
 )
 from hcq.frontend.grad.function import Function
 from hcq.frontend.ops.base import Methods, narrowed, rounded, widened
-from hcq.frontend.schedule.nested import is_large
+from hcq.frontend.schedule.scores import is_large
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op

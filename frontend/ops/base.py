@@ -291,6 +291,12 @@ class Methods(Core):
         def __getitem__(self, key: Any) -> Self: ...
 
 
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes that are shorter in the value than in the argument."""
+    both = zip(node.shape, node.src[1].shape)
+    return tuple(axis for axis, (now, before) in enumerate(both) if now != before)
+
+
 def meet_in_float(call: str, x: Any, other: Any) -> tuple[Node, Node, DType]:
     """Two operands broadcast in float32 or float64, to be computed with, and the dtype that the result then gets."""
     if isinstance(other, (bool, int, float)):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import constant, exponential
-from hcq.frontend.grad.derivatives import FLAT
 from hcq.frontend.grad.function import Function
 from hcq.frontend.ops.base import Methods, in_float
+from hcq.ir.elementwise.declaration import FLAT
 from hcq.ir.node import Node, const
 
 if TYPE_CHECKING:

@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from hcq.frontend.ops.asking import Asking
     from hcq.frontend.ops.attention import Attention
     from hcq.frontend.ops.bits import Bits
+    from hcq.frontend.ops.conversion import Conversion
     from hcq.frontend.ops.counting import Counting
     from hcq.frontend.ops.creation import Creation
+    from hcq.frontend.ops.deviations import Deviations
     from hcq.frontend.ops.drawing import Drawing
+    from hcq.frontend.ops.extremes import Extremes
     from hcq.frontend.ops.factoring import Factoring
     from hcq.frontend.ops.functions import Functions
     from hcq.frontend.ops.gates import Gates
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from hcq.frontend.ops.scattering import Scattering
     from hcq.frontend.ops.shapes import Shapes
     from hcq.frontend.ops.signs import Signs
+    from hcq.frontend.ops.smooth import Smooth
     from hcq.frontend.ops.special_values import SpecialValues
     from hcq.frontend.ops.statistics import Statistics
     from hcq.frontend.ops.strided import Strided
@@ -64,7 +68,8 @@ if TYPE_CHECKING:
     from hcq.frontend.ops.window import Window
 
     class Late(
-        Indexing, Joining, Functions, Power, Window, Normalisation, Attention, Loss, Creation, Random,
+        Conversion, Extremes, Deviations, Indexing, Smooth, Joining, Functions, Power, Window, Normalisation,
+        Attention, Loss, Creation, Random,
         Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
         Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided, Drawing, Asking,
         History,

@@ -27,8 +27,7 @@ from hcq.frontend.core.nodes import (
     shrunk,
 )
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import placing, variable
-from hcq.frontend.symbolic.conditions import require
+from hcq.frontend.symbolic import variable
 from hcq.frontend.symbolic.sizes import FREE, counts_of, shape_of, sizes_of, with_counts
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType, Scalar
@@ -76,6 +75,9 @@ class Movement(Methods):
 
     def _reshaped_by_numbers(self, call: str, wanted: tuple[Any, ...]) -> Self:
         """A view where axes stay as they are cut; else elements are picked from where the numbers say."""
+        from hcq.frontend.symbolic import placing
+        from hcq.frontend.symbolic.conditions import require
+
         rooms, have = room_args(call, (wanted,)), self.shape
         try:
             found = self._reshape(_completed(call, self.node.shape, rooms))
@@ -443,6 +445,9 @@ class Movement(Methods):
 
     def _padded_by_numbers(self, pads: list[tuple[Any, Any]], varying: list[int], value: Scalar) -> Self:
         """Padded along axes whose size, or whose padding, bound variables say; then along the others."""
+        from hcq.frontend.symbolic import placing
+        from hcq.frontend.symbolic.conditions import require
+
         node, number = self.node, constant("pad", value, self.node.dtype)
         for axis in varying:
             low, high = pads[axis]

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import constant, filled, iota, padded
-from hcq.frontend.grad.derivatives import FLAT
 from hcq.frontend.grad.function import Function
 from hcq.frontend.ops.base import Methods, in_float_together
 from hcq.ir.dtype import dtypes
+from hcq.ir.elementwise.declaration import FLAT
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 

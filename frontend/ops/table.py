@@ -68,10 +68,20 @@ GROUPS = {
         "adaptive_max_pool2d adaptive_max_pool3d _adaptive_greatest _wanted _adaptive_windows max_unpool1d "
         "max_unpool2d max_unpool3d _unpooled"
     ),
+    "hcq.frontend.ops.extremes:Extremes": (
+        "amax amin max min _extreme argmax argmin _where_is _where_is_along _first_that_is _not_empty"
+    ),
+    "hcq.frontend.ops.deviations:Deviations": ("var std _root var_mean std_mean norm _norm logsumexp"),
+    "hcq.frontend.ops.conversion:Conversion": (
+        "cast bitcast _bits_regrouped type bool int long byte char short half bfloat16 float double"
+    ),
     "hcq.frontend.ops.statistics:Statistics": (
         "cummax cummin _running_extreme logcumsumexp msort kthvalue median nanmedian mode _of_equals _line_of "
         "_chosen quantile nanquantile _quantile nansum nanmean _zero_for_nan aminmax diff trapezoid trapz "
         "cumulative_trapezoid _areas trace cov corrcoef dist renorm"
+    ),
+    "hcq.frontend.ops.smooth:Smooth": (
+        "_in_float erf tanh sigmoid gelu silu swish mish softplus logsigmoid log1p expm1 sinh cosh"
     ),
     "hcq.frontend.ops.gates:Gates": ("celu glu prelu hardshrink softshrink tanhshrink threshold"),
     "hcq.frontend.ops.signs:Signs": (

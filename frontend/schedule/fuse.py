@@ -29,8 +29,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from hcq.frontend.schedule.joins import MAX_PIECES, kernels_of_pieces
-from hcq.frontend.schedule.nested import Fold, is_narrow, nested
 from hcq.frontend.schedule.rows import (
     Frame,
     are_innermost,
@@ -41,6 +39,7 @@ from hcq.frontend.schedule.rows import (
     runs_along,
     whole,
 )
+from hcq.frontend.schedule.scores import Fold, is_narrow, is_thin
 from hcq.frontend.schedule.split import MAX_ARGUMENTS, too_much
 from hcq.ir.elementwise.table import COSTLY
 from hcq.ir.node import Node, Shape, toposort
@@ -163,10 +162,19 @@ class _Walk:
         self.forced = {n for n in roots if n.op is not Op.BUFFER}
         self.forced.update(n for n in self.order if n.op in _ALWAYS_REALIZED)
         self.forced.update(cuts)
-        self.nested, self.folds = nested(self.order, self.forced)
-        self.pieces = kernels_of_pieces(
-            self.order, lambda n: n.op is Op.BUFFER or n in self.forced, min(MAX_PIECES, most_arguments)
-        )
+        self.nested: frozenset[Node] = frozenset()
+        self.folds: dict[Node, Fold] = {}
+        sums = [n for n in self.order if n.op is Op.REDUCE_AXIS and n not in self.forced and is_thin(n)]
+        if sums:
+            from hcq.frontend.schedule.nested import nested
+
+            self.nested, self.folds = nested(self.order, sums, self.forced)
+        self.pieces: dict[Node, list[Node]] = {}
+        if any(node.op is Op.CAT for node in self.order):
+            from hcq.frontend.schedule.joins import MAX_PIECES, kernels_of_pieces
+
+            most = min(MAX_PIECES, most_arguments)
+            self.pieces = kernels_of_pieces(self.order, lambda n: n.op is Op.BUFFER or n in self.forced, most)
         self.leader = {piece: last for last, pieces in self.pieces.items() for piece in pieces}
         self.roots = set(roots)
         self.users = Counter(source for node in self.order for source in node.src)

@@ -139,8 +139,6 @@ def _without_odd_ones(parts: Sequence[Node], shapes: Counter[tuple[int, ...]], a
 def inner_joins(order: Sequence[Node], roots: Sequence[Node]) -> tuple[set[Node], set[Node]]:
     """(CATs that only a CAT along the same axis reads: it takes their parts; CATs that go into memory as they are)."""
     joins = [node for node in order if node.op is Op.CAT]
-    if not joins:
-        return set(), set()
     users: dict[Node, list[Node]] = {node: [] for node in joins}
     for node in order:
         for source in node.src:

@@ -27,8 +27,6 @@ Needs = dict[int, Node]  # axis -> count
 def needed_of(roots: Sequence[Node], counts: Sequence[Counts]) -> dict[Node, Needs]:
     """For each node the counts beyond which nothing is needed; an axis without one is needed as a whole."""
     order = toposort(roots)
-    if not any(counts) and not any(node.op is Op.IOTA for node in order):
-        return {}
     found: dict[Node, Needs] = {}
 
     def note(node: Node, needs: Needs) -> None:

@@ -24,39 +24,23 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import prod
 
+from hcq.frontend.schedule.scores import SAVED, THIN, Fold
 from hcq.ir.node import Node, Shape, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
 
-LARGE_SCORES = 1 << 20  # elements; fewer stay in a cache, and reading them costs less than making them again
-THIN = 128  # the longest inner size, and the widest results: what registers hold a row of
-SAVED = 2  # times fewer elements below and above than in between
-
 _VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
 Frame = tuple["int | None", ...]  # for each axis of the scores, the axis that runs along it
-Fold = tuple[Node, frozenset[int]]  # the scores, and which of their axes
 
 
-def is_large(shape: Shape, width: int) -> bool:
-    """Whether scores of this shape, of queries and keys so wide, are too many to keep."""
-    count = prod(shape)
-    return (
-        count >= LARGE_SCORES and width <= THIN and shape[-2] * shape[-1] >= SAVED * width * sum(shape[-2:])
-    )
-
-
-def is_narrow(result: Node, count: int) -> bool:
-    """Whether registers hold a row of so many results of this shape, beside scores."""
-    return count * result.shape[-1] <= THIN
-
-
-def nested(order: Sequence[Node], in_memory: Collection[Node]) -> tuple[frozenset[Node], dict[Node, Fold]]:
+def nested(
+    order: Sequence[Node], sums: Sequence[Node], in_memory: Collection[Node]
+) -> tuple[frozenset[Node], dict[Node, Fold]]:
     """The nodes that are computed inside of reductions, although they are reductions or follow from one.
+
+    sums  those of the nodes that scores.py says are too large to keep
 
     Beside them what the reductions above fold: kernels that fold the same axes of the same scores may be one.
     """
-    sums = [n for n in order if n.op is Op.REDUCE_AXIS and n not in in_memory and _is_thin(n)]
-    if not sums:
-        return frozenset(), {}
     users: dict[Node, list[Node]] = {node: [] for node in order}
     for node in order:
         for source in node.src:
@@ -70,27 +54,6 @@ def nested(order: Sequence[Node], in_memory: Collection[Node]) -> tuple[frozense
             for end, axes in ends.items():
                 folds.setdefault(end, (scores, axes))
     return frozenset(found), folds
-
-
-def _is_thin(node: Node) -> bool:
-    """A sum of products of two operands that together have far fewer elements than it has."""
-    source, size = node.src[0], prod(node.shape)
-    while source.op is Op.CAST:
-        source = source.src[0]
-    if node.arg[0] is not Op.ADD or size < LARGE_SCORES or prod(source.shape) > THIN * size:
-        return False
-    if source.op is not Op.MUL or any(not side.shape for side in source.src):
-        return False
-    return size >= SAVED * sum(_elements(side) for side in source.src)
-
-
-def _elements(node: Node) -> int:
-    """How many elements are really different."""
-    least = prod(node.shape)
-    while node.op in MOVEMENT or node.op is Op.CAST:
-        node = node.src[0]
-        least = min(least, prod(node.shape))
-    return least
 
 
 def _above(

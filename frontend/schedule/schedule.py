@@ -14,21 +14,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.schedule.channels import in_channels
-from hcq.frontend.schedule.columns import in_columns
 from hcq.frontend.schedule.fuse import Fusion, fuse, is_renamed, reaches, target_base, written_version
-from hcq.frontend.schedule.gaps import without_gaps
-from hcq.frontend.schedule.needed import Needs, needed_of
-from hcq.frontend.schedule.planes import in_planes
 from hcq.frontend.schedule.simplify import simplify_graph
 from hcq.frontend.schedule.split import MAX_ARGUMENTS
 from hcq.frontend.symbolic.sizes import counts_of, inside, without_counts
 from hcq.ir.dtype import DType
-from hcq.ir.node import Node, Param, Shape, substitute
+from hcq.ir.node import Node, Param, Shape, substitute, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
+if TYPE_CHECKING:
+    from hcq.frontend.schedule.needed import Needs
+
+LEAST_SUM = 1 << 10  # elements; shorter sums are not looked at by columns.py
+_OF_WINDOWS = frozenset({Op.WINDOW, Op.UNWINDOW})
 # what a kernel stores element by element, in the shape of the value
 _STORED_AS_THEY_ARE = ARITHMETIC | MOVEMENT | {Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.GATHER}
 
@@ -94,15 +94,35 @@ def schedule(
     most_arguments  how many buffers a kernel reads
     """
     counts = [counts_of(root) if root.op is not Op.ASSIGN else [] for root in roots]
-    roots = in_planes(in_channels(without_gaps(without_counts(roots)), formats))
-    roots = simplify_graph(in_columns(roots, threads), threads)
+    roots = simplify_graph(_with_other_sums(without_counts(roots), threads, formats), threads)
     fusion = fuse(roots, most_arguments)
-    builder = _Builder(fusion, inputs, needed_of(roots, counts))
+    needed: dict[Node, Needs] = {}
+    if any(counts) or any(node.op is Op.IOTA for node in toposort(roots)):
+        from hcq.frontend.schedule.needed import needed_of
+
+        needed = needed_of(roots, counts)
+    builder = _Builder(fusion, inputs, needed)
     builder.roots.update(roots)
     for root in roots:
         builder.name_result(root)
     builder.build()
     return builder.result
+
+
+def _with_other_sums(roots: Sequence[Node], threads: int, formats: Collection[DType]) -> Sequence[Node]:
+    """The same values; sums over windows and along columns, where there are such, in the order that memory likes."""
+    order = toposort(roots)
+    if any(node.op in _OF_WINDOWS for node in order):
+        from hcq.frontend.schedule.channels import in_channels
+        from hcq.frontend.schedule.gaps import without_gaps
+        from hcq.frontend.schedule.planes import in_planes
+
+        roots = in_planes(in_channels(without_gaps(roots), formats))
+    if any(node.op is Op.REDUCE_AXIS and prod(node.src[0].shape) >= LEAST_SUM for node in order):
+        from hcq.frontend.schedule.columns import in_columns
+
+        roots = in_columns(roots, threads)
+    return roots
 
 
 class _Builder:

@@ -27,7 +27,6 @@ from hcq.frontend.core.nodes import (
     reshaped,
     shrunk,
 )
-from hcq.frontend.schedule.joins import inner_joins, joined, parts_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, binary, const, toposort
@@ -64,7 +63,12 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
     new: dict[Node, Node] = {}
     scatters = joins = 0
     order = toposort(roots)
-    inner, written = inner_joins(order, roots)
+    inner: set[Node] = set()
+    written: set[Node] = set()
+    if any(node.op is Op.CAT for node in order):
+        from hcq.frontend.schedule.joins import inner_joins, joined, parts_of
+
+        inner, written = inner_joins(order, roots)
     sorts = _sorts(order)
     in_place = _in_place(order, roots)
     for node in order:

@@ -3,7 +3,7 @@
 In       a node of float32 or float64
 Out      a FUNCTION node: a value of exponentials and short polynomials, and a slope of its own
 Changes  nothing
-Next     ops/activation.py (the methods, for every dtype), grad/function.py (why slopes have rules of their own)
+Next     ops/smooth.py (the methods, for every dtype), grad/function.py (why slopes have rules of their own)
 
 The polynomials are Chebyshev interpolations, computed with 60 digits: erf(x) = x + x P(x*x) below 1.5 and
 1 - exp(Q(x)) above, tanh(x) = x + x*x*x T(x*x) below 0.625, log(1 + x) = x L(x) up to 1. Measured against 60 digits:

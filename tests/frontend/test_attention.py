@@ -12,7 +12,7 @@ from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.gradient import grad
 from hcq.frontend.run.realize import realize
-from hcq.frontend.schedule import nested
+from hcq.frontend.schedule import scores
 from hcq.frontend.schedule.schedule import schedule
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -35,7 +35,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def few_scores_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nested, "LARGE_SCORES", 1 << 10)
+    monkeypatch.setattr(scores, "LARGE_SCORES", 1 << 10)
 
 
 machine = machine_of(*filter(None, GPUS.values()))
@@ -187,7 +187,7 @@ def test_the_logits_of_a_classifier_are_kept() -> None:
 
 
 def test_few_scores_are_kept_for_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nested, "LARGE_SCORES", 1 << 20)
+    monkeypatch.setattr(scores, "LARGE_SCORES", 1 << 20)
     q, k, v = (Tensor(numbers((1, 2, 96, 8), seed)).realize() for seed in range(3))
     largest, _ = values_of(q.scaled_dot_product_attention(k, v), [q, k, v])
     assert largest == 2 * 96 * 96

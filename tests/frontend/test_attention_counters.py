@@ -16,7 +16,7 @@ from hcq.compiler.target import Target, amd_target, nv_target
 from hcq.counters import Counters
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.gradient import grad
-from hcq.frontend.schedule import nested
+from hcq.frontend.schedule import scores
 from hcq.frontend.schedule.schedule import schedule
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
@@ -41,7 +41,7 @@ gpu = name_of({name: word for name, (word, _) in GPUS.items()}, thorough=("amd:g
 @pytest.fixture(autouse=True)
 def never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also the scores of short sequences are made tile by tile."""
-    monkeypatch.setattr(nested, "LARGE_SCORES", 1)
+    monkeypatch.setattr(scores, "LARGE_SCORES", 1)
 
 
 def operands(count: int) -> list[Tensor]:

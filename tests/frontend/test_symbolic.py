@@ -19,7 +19,7 @@ import pytest
 from hcq import Tensor, Variable, counters, dtypes, jit, save_program
 from hcq.errors import UsageError
 from hcq.frontend.run import plan as plans
-from hcq.frontend.schedule import nested
+from hcq.frontend.schedule import scores as large_scores
 from tests.compiler.emulated_gpus import machine_of, name_of
 
 pytestmark = pytest.mark.own_devices
@@ -473,7 +473,7 @@ def test_attention_with_many_scores_looks_at_the_keys_that_count(
     machine: None, device: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where loops are longer than the room: nothing is stored behind a result."""
-    monkeypatch.setattr(nested, "LARGE_SCORES", 1)
+    monkeypatch.setattr(large_scores, "LARGE_SCORES", 1)
     room, width, size = 96, 16, 33
     n = Variable("n", 1, room)
     arrays = [numbers(2, room, width, seed=seed) for seed in range(3)]

@@ -42,9 +42,9 @@ GAP = [
 """,
     ),
     (
-        "frontend/ops/functions.py",
+        "frontend/ops/elementwise.py",
         "after",
-        "# -- one node, mostly --",
+        "# -- arithmetic --",
         """
     def gap(self, other: Any) -> Self:
         \"\"\"|self - other|; shapes broadcast, dtypes promote.\"\"\"
@@ -153,7 +153,7 @@ def test_an_op_that_follows_the_recipe_touches_three_files() -> None:
     assert [file for file, *_ in steps()] == [
         "ir/op.py",
         "ir/elementwise/functions.py",
-        "frontend/ops/functions.py",
+        "frontend/ops/elementwise.py",
     ]
 
 
