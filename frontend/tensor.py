@@ -35,9 +35,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from hcq.frontend import upper as upper  # so that rooms below have what they ask of rooms above
+from hcq.frontend.core import above, views
 from hcq.frontend.core import data as formats
 from hcq.frontend.core import device as devices
-from hcq.frontend.core import views
 from hcq.frontend.core.base import Core, changed, live, watcher
 from hcq.frontend.core.device import group as group_of
 from hcq.frontend.core.device import is_group, members
@@ -55,7 +56,8 @@ from hcq.frontend.ops.movement import Movement
 from hcq.frontend.ops.product import Product
 from hcq.frontend.ops.reduction import Reduction
 from hcq.frontend.run import overdue
-from hcq.frontend.run.realize import realize, realize_short, schedule_of, storage_of, to_read
+from hcq.frontend.run.realize import realize, schedule_of, storage_of, to_read
+from hcq.frontend.run.short import realize_short
 from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
 from hcq.ir.node import Node
@@ -179,9 +181,7 @@ class Tensor(
 
     def _upload(self, shape: tuple[int, ...], dtype: DType, raw: Any) -> Node:
         if is_group(self.device):
-            from hcq.frontend.devices.sharding.storage import stored
-
-            storage = stored(self.device, dtype, shape, raw, f"data {shape}")
+            storage = above.stored(self.device, dtype, shape, raw, f"data {shape}")
         else:
             storage = Storage(self.device, dtype, shape)
             device = devices.get(self.device)

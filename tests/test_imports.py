@@ -12,6 +12,7 @@ import pytest
 
 from hcq.frontend import FORMER
 from hcq.frontend.ops.table import GROUPS
+from tests.loaded_lines import first_example, loaded, table
 
 ROOT = Path(__file__).parent.parent
 HEAVY = ("numpy", "llvmlite", "capstone", "elftools", "torch")
@@ -56,11 +57,16 @@ def test_a_tensor_loads_what_every_program_uses_and_no_more() -> None:
         *(f"hcq.frontend.{name}" for name in FORMER),
     )  # entries with nothing loaded behind them
     ours = {name for name in loaded if name.startswith("hcq") and not name.startswith(lazy)}
-    assert len(ours) <= 99, "what few programs need is imported when it is first used"
+    assert len(ours) <= 85, "what few programs need is imported when it is first used"
     groups = {place.partition(":")[0] for place in GROUPS}
     assert ours.isdisjoint(
         groups | {"hcq.frontend.devices.sharding.plan", "hcq.frontend.devices.collectives.perform"}
     )
+
+
+def test_the_first_example_of_the_readme_loads_fewer_than_30_000_lines_of_ours() -> None:
+    rows = loaded(first_example())
+    assert sum(lines for lines, _, _ in rows) < 30_000, table(rows)
 
 
 def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:

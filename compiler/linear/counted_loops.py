@@ -9,19 +9,22 @@ Next     limits.py (which steps matter), open_loops.py (the state), staged_loops
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hcq.compiler.linear.context import Context, Lowering
-from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Loop
 from hcq.ir.dtype import dtypes
 from hcq.ir.op import Op
 
+if TYPE_CHECKING:
+    from hcq.compiler.linear.limits import Limits
+
 
 class CountedLoops(Lowering):
     """Loops around bodies."""
 
-    def __init__(self, context: Context, limits: Limits):
+    def __init__(self, context: Context, limits: Limits | None):
         super().__init__(context)
         self.limits = limits
 
@@ -61,7 +64,7 @@ class CountedLoops(Lowering):
             return
         full = self.ranges.extent[axis] = min(axis.tile, axis.size)
         if loop.kind == "group":  # already counting: narrow it to this group, if this group is whole
-            limit = self.limits.end_of_stores(loop)
+            limit = None if self.limits is None else self.limits.end_of_stores(loop)
             if not left and limit is None:
                 body()
                 return
@@ -77,7 +80,7 @@ class CountedLoops(Lowering):
             self._run(loop, self.emitter.arithmetic(Op.MAX, here, self.emitter.number(whole)), after, body)
         else:
             low, end = self.emitter.number(0), until(whole)
-            limit = self.limits.end_of_stores(loop)
+            limit = None if self.limits is None else self.limits.end_of_stores(loop)
             if loop in self.loops.limits and loop is axis.counted[0]:
                 low, limit = self.loops.limits[loop]
                 end = self.emitter.arithmetic(Op.MIN, limit, end) if left else limit

@@ -22,7 +22,6 @@ from __future__ import annotations
 from hcq.compiler.linear import ways
 from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.counted_loops import CountedLoops
-from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.memory import MOST_SHARED
 from hcq.compiler.linear.program import Program
 from hcq.compiler.linear.reductions import Reductions, by_ranges
@@ -49,7 +48,7 @@ class _Writer(Lowering):
     def __init__(self, context: Context, wave_copy_bytes: int):
         super().__init__(context)
         self.context = context
-        limits, dots = Limits(context), ways.dots_of(context)
+        limits, dots = ways.limits_of(context), ways.dots_of(context)
         self.counted = CountedLoops(context, limits)
         copies = ways.copies_of(context, self.counted, dots, wave_copy_bytes)
         self.staged = StagedLoops(context, self.counted, copies)

@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.compiler.linear.context import Context, Lowering
-from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.places import Place, Point
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.reductions import Reductions, by_ranges, fold
@@ -31,6 +30,7 @@ from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from hcq.compiler.linear.chained import ChainedProducts
+    from hcq.compiler.linear.limits import Limits
 
 
 class Nested(Lowering):
@@ -40,7 +40,7 @@ class Nested(Lowering):
         self,
         context: Context,
         staged: StagedLoops,
-        limits: Limits,
+        limits: Limits | None,
         reductions: Reductions,
         chained: ChainedProducts | None,
     ):
@@ -149,7 +149,7 @@ class Nested(Lowering):
             for mine, after in now.items():
                 self.loops.update(self.loops.open_reductions, mine, after)
 
-        limited = self.limits.limits_of(group, axes)
+        limited = {} if self.limits is None else self.limits.limits_of(group, axes)
         self.loops.limits |= limited
         self.staged.around(axes, body)
         for loop in limited:

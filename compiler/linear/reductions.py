@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.emitter import Emitter
-from hcq.compiler.linear.limits import Limits
 from hcq.compiler.linear.places import Place
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.staged_loops import StagedLoops
@@ -26,6 +25,7 @@ from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from hcq.compiler.linear.dots import Dots
+    from hcq.compiler.linear.limits import Limits
 
 
 class Way(Protocol):
@@ -52,7 +52,7 @@ class Reductions:
 class PlainReductions(Lowering):
     """Reductions term by term."""
 
-    def __init__(self, context: Context, staged: StagedLoops, limits: Limits, dots: Dots | None):
+    def __init__(self, context: Context, staged: StagedLoops, limits: Limits | None, dots: Dots | None):
         super().__init__(context)
         self.staged, self.limits, self.dots = staged, limits, dots
 
@@ -117,7 +117,8 @@ class PlainReductions(Lowering):
             for accumulator, after in now.items():
                 self.loops.update(self.loops.open_reductions, accumulator, after)
 
-        limited = self.limits.counts_of(self.limits.needed_by(group), axes)
+        limits = self.limits
+        limited = {} if limits is None else limits.counts_of(limits.needed_by(group), axes)
         self.loops.limits |= limited
         self.staged.around(axes, body)
         for loop in limited:

@@ -17,6 +17,8 @@ from hcq.compiler.linear.context import Context
 from hcq.compiler.linear.reductions import PlainReductions, Reductions, Way
 from hcq.compiler.linear.staged_loops import Copies, StagedLoops
 from hcq.compiler.linear.stores import Stores, StoreWay
+from hcq.ir.node import toposort
+from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from hcq.compiler.linear.chained import ChainedProducts
@@ -24,6 +26,15 @@ if TYPE_CHECKING:
     from hcq.compiler.linear.dots import Dots
     from hcq.compiler.linear.limits import Limits
     from hcq.compiler.linear.scan import Scans
+
+
+def limits_of(context: Context) -> Limits | None:
+    """What ends loops early, where the kernel compares at all."""
+    if not any(node.op is Op.CMPLT for node in toposort((context.nest.sink,))):
+        return None
+    from hcq.compiler.linear.limits import Limits
+
+    return Limits(context)
 
 
 def dots_of(context: Context) -> Dots | None:
@@ -66,7 +77,7 @@ def copies_of(
 
 
 def reductions_of(
-    context: Context, staged: StagedLoops, limits: Limits, dots: Dots | None, reductions: Reductions
+    context: Context, staged: StagedLoops, limits: Limits | None, dots: Dots | None, reductions: Reductions
 ) -> Sequence[Way]:
     """The ways to write reductions. Those around others, and a matrix unit's, only where there can be some."""
     nest = context.nest

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import inf, prod
 from operator import itemgetter
@@ -24,6 +24,7 @@ from typing import Any
 from hcq import config, confined, forks
 from hcq.cache import DiskCache
 from hcq.errors import UsageError
+from hcq.frontend.core import above
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.core.structure import Structure
@@ -437,15 +438,13 @@ def _print(title: str, text: str) -> None:
     print(f"-- {title}\n{text}", file=sys.stderr)
 
 
-def _searched(device: str, sinks: Sequence[Node], target: Any) -> dict[str, str]:
+def _searched(device: str, sinks: Sequence[Node], target: Any) -> Mapping[str, str]:
     """Kernel's key -> the schedule that a search found, or finds now, of those that HCQ_SEARCH is asked for."""
     settings = config.current()
     if not settings.search and settings.search_results is None:
         return {}
-    from hcq.frontend.search.searching import schedules_for
-
     with devices.toolchain():
-        return schedules_for(device, sinks, target)
+        return above.schedules_for(device, sinks, target)
 
 
 def _search_digest() -> str:
@@ -453,9 +452,7 @@ def _search_digest() -> str:
     settings = config.current()
     if not settings.search and settings.search_results is None:
         return ""
-    from hcq.frontend.search import store
-
-    return store.digest()
+    return above.schedules_digest()
 
 
 def _sources_are_known(plan: Plan, disk: DiskCache) -> bool:

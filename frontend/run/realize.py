@@ -3,7 +3,8 @@
 In       tensors
 Out      the same tensors, their nodes now leaves that read memory
 Changes  device memory; the nodes of live tensors; the in-place writes of ASSIGN nodes are done
-Next     core/structure.py, plan.py (what runs), jit/capture.py (who records what runs here)
+Next     core/structure.py, short.py (one operation, by a shorter way), roots.py (what has to run), plan.py (what runs),
+         core/above.py (what rooms above do for it), jit/capture.py (who records what runs here)
 
 A write in place must not be seen by a tensor that was made before it and is not computed yet: `loss`, made from `w`,
 means the old `w` for good. So before a buffer is overwritten, every live tensor that still reads it is computed too.
@@ -13,16 +14,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterable, Iterator, Sequence
-from sys import getrefcount
 from threading import get_ident
 from typing import Any, Protocol
 
 from hcq.errors import UsageError
+from hcq.frontend.core import above, names, views
 from hcq.frontend.core import device as devices
-from hcq.frontend.core import names, views
 from hcq.frontend.core.base import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.core.nodes import expanded
-from hcq.frontend.core.storage import Storage, kind_of, next_write, written_so_far
+from hcq.frontend.core.storage import Storage, next_write, written_so_far
 from hcq.frontend.core.structure import Structure, structure_of
 from hcq.frontend.core.threads import are_threads, lock, note_done, without_done
 from hcq.frontend.run import plan as plans
@@ -40,11 +40,10 @@ from hcq.frontend.run.overwrites import (
     written_over,
 )
 from hcq.frontend.run.plan import Plan
-from hcq.frontend.symbolic import sizes, variable
+from hcq.frontend.run.roots import replace, replace_in, root_below, root_of
+from hcq.frontend.symbolic import sizes
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import Op
-
-_BY_NUMBER = frozenset({Op.FIRST, Op.GATHER})  # parts, where a variable's number says which
 
 
 class Recorder(Watcher, Protocol):
@@ -83,7 +82,7 @@ def realize(tensors: Iterable[Any]) -> None:
     A view of memory stays a view. Raises what the device raises; then no node has changed.
     """
     listed = tensors if type(tensors) is tuple else tuple(tensors)
-    if len(listed) == 1 and realize_short(listed[0]):
+    if len(listed) == 1 and short.realize_short(listed[0]):
         return
     with lock:
         roots: dict[Node, None] = {}
@@ -93,7 +92,7 @@ def realize(tensors: Iterable[Any]) -> None:
         is_shared = are_threads()
         for tensor in listed:
             is_alone = short.is_alone(tensor)
-            node = _root_of(tensor)
+            node = root_of(tensor)
             if node is None:
                 continue
             for one in views.relatives(tensor) if is_shared else ():
@@ -105,78 +104,17 @@ def realize(tensors: Iterable[Any]) -> None:
                     holders[node] = tensor
         for turn, (device, nodes) in enumerate(by_device.items()):
             if turn:  # what they are computed from can have been moved, and is in memory now
-                now = [_root_of(tensor) for tensor in listed if tensor.device == device]
+                now = [root_of(tensor) for tensor in listed if tensor.device == device]
                 nodes = list(dict.fromkeys([node for node in now if node is not None]))
             if nodes:
                 _realize_on(device, nodes, holders)
-
-
-def realize_short(tensor: Any) -> bool:
-    """Compute one operation on memory whose plan is known: no graph is walked. False for anything else."""
-    if tensor.node.op is Op.BUFFER:
-        return True
-    if thread_modes and watcher() is not None:
-        return False
-    with lock:
-        only = getrefcount(tensor.node) == short.ALONE
-        node = tensor.node
-        is_cut = node.op is Op.DETACH
-        if is_cut and _root_of(tensor) is not node:
-            return False
-        step = node.src[0] if is_cut else node
-        found = short.key_of(step)
-        if found is None:
-            return False
-        key, storages = found
-        plan = plans.short_plan(key)
-        if plan is None:
-            found = _with_number(step, storages)
-            plan = None if found is None else plans.short_plan(found[0])
-            if found is None or plan is None:
-                return False
-            storages = found[1]
-        before = written_so_far()
-        storage = plan.run_single(storages)
-        if not is_cut:
-            for source in storages:
-                if source.tracked:
-                    storage.history = node
-                    storage.noted = before
-                    storage.tracked = True
-                    break
-        if only:
-            tensor.node = storage.node()
-            changed()
-        else:
-            live.take(tensor)
-            _replace({node: storage.node()})
-    if names.unnamed:
-        names.name_memory()
-    return True
-
-
-def _with_number(step: Node, storages: list[Storage]) -> tuple[tuple[Any, ...], list[Storage]] | None:
-    """What `short.key_of` gives for the same operation with its number in memory; None where that is not known."""
-    found = short.number_of(step)
-    if found is None or not short.is_short(step):
-        return None
-    number, place = found
-    (other,) = storages
-    kinds = [other.kind, kind_of(other.device, number.dtype, ())]
-    if place == 0:
-        kinds.reverse()
-    key = (step.op, step.dtype, *kinds)
-    if plans.short_plan(key) is None or not varying_numbers.may_vary(step, place, number):
-        return None
-    kept = varying_numbers.stored(other.device, number.dtype, number.arg)
-    return key, [other, kept] if place else [kept, other]
 
 
 def schedule_of(tensors: Iterable[Any]) -> list[Any]:
     """What `realize` would run for these tensors, compiled but not run: a plan per device, which prints as a table."""
     by_device: dict[str, dict[Node, None]] = {}
     for tensor in tensors:
-        node = _root_of(tensor)
+        node = root_of(tensor)
         if node is not None:
             by_device.setdefault(tensor.device, {})[node] = None
     found: list[Any] = []
@@ -184,9 +122,7 @@ def schedule_of(tensors: Iterable[Any]) -> list[Any]:
         roots = list(nodes)
         structure = structure_of(roots)
         if devices.is_group(device) and not structure.copies:
-            from hcq.frontend.devices.sharding.plan import group_plan
-
-            found.append(group_plan(structure, roots, device))
+            found.append(above.group_plan(structure, roots, device))
             continue
         if structure.copies:
             raise UsageError(
@@ -203,8 +139,8 @@ def to_read(tensor: Any) -> Any:
     """
     if tensor.node.op is Op.BUFFER or live.ref(tensor).whole is None:
         return tensor
-    whole = _root_of(tensor)
-    if whole is None or whole is _root(tensor.node) or whole.op is Op.ASSIGN or _reads_memory(whole):
+    whole = root_of(tensor)
+    if whole is None or whole is root_below(tensor.node) or whole.op is Op.ASSIGN or _reads_memory(whole):
         return tensor
     return tensor._like(Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,)))
 
@@ -226,35 +162,6 @@ def storage_of(tensor: Any) -> Storage:
     return storage
 
 
-def _root_of(tensor: Any) -> Node | None:
-    """What has to run for this tensor: where others are held that show the same, what they are all views of.
-
-    In memory of its own, a view would not see what is written to the others, nor they what is written to it.
-    """
-    root = _root(tensor.node)
-    if root is None or not (root.op in views.STEPS or root.op in _BY_NUMBER):
-        return root
-    own = live.ref(tensor)
-    if (own.whole is None and not own.views) or not views.is_family(tensor):
-        return root
-    by_number = (
-        variable.in_use and watcher() is None
-    )  # in a recording the number may be another one in each call
-    return views.below_numbers(root) if by_number else views.core_of(root)
-
-
-def _root(node: Node) -> Node | None:
-    """What has to run for this node: nothing for a view of memory, the assignment for a view of one."""
-    if node.op is Op.BUFFER:
-        return None
-    base = base_of(node)
-    while base.op is Op.GATHER and variable.in_use and watcher() is None and variable.is_number(base.src[1]):
-        base = base_of(base.src[0])  # a part by a variable's number
-    if base.op is Op.BUFFER:
-        return None
-    return base if base.op is Op.ASSIGN else node
-
-
 def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> None:
     """Compute roots that one device can; `holders` has the tensor of each root that nobody else holds."""
     structure = structure_of(roots)
@@ -271,9 +178,7 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
     general = None
     plan: Any = None
     if devices.is_group(device):
-        from hcq.frontend.devices.sharding.plan import group_plan  # what most programs have no use for
-
-        plan = group_plan(structure, roots, device)
+        plan = above.group_plan(structure, roots, device)
     else:
         plan = plans.kept(plans.key_on(structure, device))
     if plan is None:
@@ -314,9 +219,9 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
     else:
         if devices.are_several() and (free := [root for root in roots if not _reads_memory(root)]):
             # of constants alone: on another device the same node is another value
-            _replace({root: in_memory.pop(root) for root in free}, device)
+            replace({root: in_memory.pop(root) for root in free}, device)
         if in_memory:
-            _replace(in_memory)
+            replace(in_memory)
     if len(roots) == 1:
         (root,) = roots if general is None else general
         step = root.src[0] if root.op is Op.DETACH else root
@@ -348,8 +253,6 @@ def _history(root: Node, written: dict[Node, Node], before: int) -> tuple[Node, 
 
 def _bring_copies(roots: list[Node]) -> list[Node]:
     """Values of other devices, moved here; the graph then reads them from this device's memory."""
-    from hcq.frontend.devices.sharding.transfer import brought
-
     held = [
         Core._of(root, "") for root in roots
     ]  # live, so that their nodes follow what is computed on the way
@@ -383,7 +286,7 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
             )
             if storage.shape != source.shape:
                 shaped = Storage(storage.device, storage.dtype, source.shape, storage.buffer)
-            here = brought(shaped, node.arg, _on)
+            here = above.brought(shaped, node.arg, _on)
             if structure_of([node]).tracked[0]:
                 if here.op is not Op.BUFFER:  # parts side by side: one memory keeps the history
                     here = _on(Node(Op.CONTIGUOUS, here.dtype, (here,)), str(node.arg)).node()
@@ -391,8 +294,8 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
             found[node] = here
             if recorder is not None and here.op is Op.BUFFER and not devices.is_group(here.arg.device):
                 recorder.moved(storage, here.arg)
-        _replace(found)
-    return [_root(tensor.node) or tensor.node for tensor in held]
+        replace(found)
+    return [root_below(tensor.node) or tensor.node for tensor in held]
 
 
 def _without_copies(node: Node) -> Node:
@@ -411,38 +314,6 @@ def _on(node: Node, device: str) -> Storage:
 
 def _reads_memory(node: Node) -> bool:
     return any(inner.op is Op.BUFFER for inner in node.toposort())
-
-
-def _replace(in_memory: dict[Node, Node], device: str | None = None) -> None:
-    """Let tensors, of one device or of all, read memory instead of computing again what has been computed.
-
-    Those of this thread: memory that they had in common with another thread's would be in each other's way. But what
-    has been written is not to be written again by anybody.
-    """
-    for_all = {node: new for node, new in in_memory.items() if node.op is Op.ASSIGN}
-    if not are_threads():
-        _replace_in(live, in_memory, device)
-    else:
-        _replace_in(live.own(), in_memory, device)
-        if for_all:
-            _replace_in(live.others(), for_all, device)
-    changed()
-
-
-def _replace_in(tensors: Iterable[Any], in_memory: dict[Node, Node], device: str | None) -> None:
-    lazy = []
-    for tensor in tensors:
-        node = tensor.node
-        if node.op is Op.BUFFER or (device is not None and tensor.device != device):
-            continue
-        found = in_memory.get(node)
-        if found is not None:
-            tensor.node = found
-        elif node.src:
-            lazy.append(tensor)
-    if lazy:
-        for tensor, new in zip(lazy, substitute([tensor.node for tensor in lazy], in_memory), strict=True):
-            tensor.node = new
 
 
 def give_memory(tensors: Iterable[Any]) -> None:
@@ -476,7 +347,7 @@ def compute_readers(found: Iterable[Any]) -> None:
     """Give `readers` memory of their own; another name of a buffer gets a copy of it."""
     listed = list(found)
     for tensor in listed:
-        root = _root(tensor.node)
+        root = root_below(tensor.node)
         if root is None or (root.op is Op.ASSIGN and root is not tensor.node):
             tensor.node = Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,))
             changed()
@@ -506,7 +377,7 @@ def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
         found = []
         for t in readers(live, written):
             root = (
-                _root_of(t) or t.node
+                root_of(t) or t.node
             )  # of a view of what is written, the write: it shows what is there then
             if (root not in known or root in written) and not recorder.owns(t):
                 found.append(t)
@@ -516,7 +387,7 @@ def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
         with unwatched():
             compute_readers(found)
         # a view may be read by the roots as what it is, so only what was computed is put in its place
-        now = {old: t.node for old, t in zip(before, found) if _root(old) is not None}
+        now = {old: t.node for old, t in zip(before, found) if root_below(old) is not None}
         roots = substitute(roots, now)
 
 
@@ -547,7 +418,7 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
                 moves |= moves_of(node, written)
                 if not reads(node, written, made):
                     continue  # it moves what is written now: afterwards
-            root = _root_of(tensor)
+            root = root_of(tensor)
             if root is None or root in written:  # a view of what is overwritten becomes a copy
                 root = tensor.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
             if root not in known:
@@ -556,7 +427,7 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
         if moves:  # to other devices, from where nothing is read once it is overwritten
             moved = [Core._of(node, str(node.arg)) for node in moves]
             realize(moved)
-            _replace({node: one.node for node, one in zip(moves, moved, strict=True)})
+            replace({node: one.node for node, one in zip(moves, moved, strict=True)})
             continue
         if is_shared:  # whoever else has a write is to know that it was done
             writes = [node for node in toposort(roots) if node.op is Op.ASSIGN and node not in written]
@@ -583,9 +454,9 @@ def _apart_from_other_threads(roots: list[Node], written: set[Node], made: set[N
         return None
     writes = [node for node in toposort(roots) if node.op is Op.ASSIGN]
     apart = dict(zip(writes, substitute(writes, copies), strict=True))
-    _replace_in(own, apart, None)
+    replace_in(own, apart, None)
     last = {node: new for node, new in apart.items() if node not in written}
-    _replace_in(others, last, None)
+    replace_in(others, last, None)
     note_done(last)
     changed()
     return substitute(roots, apart)
@@ -610,6 +481,6 @@ def _parted(roots: list[Node]) -> list[Node]:
             )
         value = expanded(second.src[1], second.shape)
         apart = {second: Node(Op.DETACH, value.dtype, (value,))}
-        _replace(apart)
-        roots = [root for root in substitute(roots, apart) if _root(root) is not None]
+        replace(apart)
+        roots = [root for root in substitute(roots, apart) if root_below(root) is not None]
     return roots

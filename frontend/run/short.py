@@ -1,8 +1,8 @@
 """Short: one operation on memory, whose plan is known, is run without asking what the graph is.
 
 In       a tensor whose node is one arithmetic operation on tensors in memory and numbers
-Out      the key of its plan: what it does, on memory of which kind; and that memory
-Changes  nothing
+Out      `realize_short`; the key of a plan: what it does, on memory of which kind; and that memory
+Changes  device memory; the node of the tensor, and of others that show the same
 Next     realize.py (who takes this way), plan.py (the plans by these keys), core/structure.py (any graph)
 
 Eager programs run one small operation at a time. For those the general way, which numbers a graph, looks its plan
@@ -14,9 +14,76 @@ from __future__ import annotations
 from sys import getrefcount
 from typing import Any
 
-from hcq.frontend.core.storage import Storage
+from hcq.frontend.core import names
+from hcq.frontend.core.base import changed, live, thread_modes, watcher
+from hcq.frontend.core.storage import Storage, kind_of, written_so_far
+from hcq.frontend.core.threads import lock
+from hcq.frontend.run import plan as plans
+from hcq.frontend.run import varying_numbers
+from hcq.frontend.run.roots import replace, root_of
 from hcq.ir.node import Node
 from hcq.ir.op import ARITHMETIC, Op
+
+
+def realize_short(tensor: Any) -> bool:
+    """Compute one operation on memory whose plan is known: no graph is walked. False for anything else."""
+    if tensor.node.op is Op.BUFFER:
+        return True
+    if thread_modes and watcher() is not None:
+        return False
+    with lock:
+        only = getrefcount(tensor.node) == ALONE
+        node = tensor.node
+        is_cut = node.op is Op.DETACH
+        if is_cut and root_of(tensor) is not node:
+            return False
+        step = node.src[0] if is_cut else node
+        found = key_of(step)
+        if found is None:
+            return False
+        key, storages = found
+        plan = plans.short_plan(key)
+        if plan is None:
+            found = _with_number(step, storages)
+            plan = None if found is None else plans.short_plan(found[0])
+            if found is None or plan is None:
+                return False
+            storages = found[1]
+        before = written_so_far()
+        storage = plan.run_single(storages)
+        if not is_cut:
+            for source in storages:
+                if source.tracked:
+                    storage.history = node
+                    storage.noted = before
+                    storage.tracked = True
+                    break
+        if only:
+            tensor.node = storage.node()
+            changed()
+        else:
+            live.take(tensor)
+            replace({node: storage.node()})
+    if names.unnamed:
+        names.name_memory()
+    return True
+
+
+def _with_number(step: Node, storages: list[Storage]) -> tuple[tuple[Any, ...], list[Storage]] | None:
+    """What `key_of` gives for the same operation with its number in memory; None where that is not known."""
+    found = number_of(step)
+    if found is None or not is_short(step):
+        return None
+    number, place = found
+    (other,) = storages
+    kinds = [other.kind, kind_of(other.device, number.dtype, ())]
+    if place == 0:
+        kinds.reverse()
+    key = (step.op, step.dtype, *kinds)
+    if plans.short_plan(key) is None or not varying_numbers.may_vary(step, place, number):
+        return None
+    kept = varying_numbers.stored(other.device, number.dtype, number.arg)
+    return key, [other, kept] if place else [kept, other]
 
 
 def key_of(node: Node) -> tuple[tuple[Any, ...], list[Storage]] | None:

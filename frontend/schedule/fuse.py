@@ -40,11 +40,13 @@ from hcq.frontend.schedule.rows import (
     whole,
 )
 from hcq.frontend.schedule.scores import Fold, is_narrow, is_thin
-from hcq.frontend.schedule.split import MAX_ARGUMENTS, too_much
 from hcq.ir.elementwise.table import COSTLY
 from hcq.ir.node import Node, Shape, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
+# that a kernel reads, unless a target says less: others' launches take more, and addresses should stay in registers
+MAX_ARGUMENTS = 64
+FEW_NODES = 16  # of a graph: they are at most 32 operations each, which one kernel does
 # a launch costs about as much as this many operations on the vectors of one core, a pass over memory as that many each
 REPEAT_LIMIT = 1 << 16
 MEMORY_COST = 12
@@ -120,6 +122,15 @@ class Fusion:
         return all(uses[member].aligned for member in group if member in uses)
 
 
+def _too_much(walk: _Walk, most_arguments: int) -> frozenset[Node]:
+    """What has to be in memory so that no kernel does or reads too much; see split.py."""
+    if len(walk.order) <= min(FEW_NODES, most_arguments):
+        return frozenset()
+    from hcq.frontend.schedule.split import too_much
+
+    return too_much(walk.order, walk.kernels_of, walk.is_in_memory, most_arguments)
+
+
 def fuse(roots: Sequence[Node], most_arguments: int = MAX_ARGUMENTS) -> Fusion:
     """Choose the realized nodes and group them. `roots` are always realized, unless they are buffers already.
 
@@ -130,7 +141,7 @@ def fuse(roots: Sequence[Node], most_arguments: int = MAX_ARGUMENTS) -> Fusion:
     while True:
         if idle := walk.kept_for_no_reduction():
             walk = _Walk(roots, walk.plain | idle, walk.cuts, walk.near, most_arguments)
-        elif cuts := too_much(walk.order, walk.kernels_of, walk.is_in_memory, most_arguments) - walk.cuts:
+        elif cuts := _too_much(walk, most_arguments) - walk.cuts:
             walk = _Walk(roots, walk.plain, walk.cuts | cuts, walk.near, most_arguments)
         elif near := walk.ends_in_memory() - walk.near:
             walk = _Walk(roots, walk.plain, walk.cuts, walk.near | near, most_arguments)

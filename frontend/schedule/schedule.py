@@ -16,9 +16,16 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.schedule.fuse import Fusion, fuse, is_renamed, reaches, target_base, written_version
+from hcq.frontend.schedule.fuse import (
+    MAX_ARGUMENTS,
+    Fusion,
+    fuse,
+    is_renamed,
+    reaches,
+    target_base,
+    written_version,
+)
 from hcq.frontend.schedule.simplify import simplify_graph
-from hcq.frontend.schedule.split import MAX_ARGUMENTS
 from hcq.frontend.symbolic.sizes import counts_of, inside, without_counts
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape, substitute, toposort

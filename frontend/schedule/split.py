@@ -21,8 +21,6 @@ from hcq.ir.elementwise.table import COSTLY
 from hcq.ir.node import Node
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
 
-# that a kernel reads, unless a target says less: others' launches take more, and addresses should stay in registers
-MAX_ARGUMENTS = 64
 MAX_OPERATIONS = 512  # of a kernel that can be cut
 MAX_ALIVE = 16  # values across a cut
 # many instructions each, or a condition on all that is read below
@@ -33,7 +31,7 @@ def too_much(
     order: Sequence[Node],
     kernels_of: Callable[[Node], Iterable[Node]],
     in_memory: Callable[[Node], bool],
-    most: int = MAX_ARGUMENTS,
+    most: int,
 ) -> frozenset[Node]:
     """The nodes to put in memory, none when every kernel is small enough.
 

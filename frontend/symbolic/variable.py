@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hcq.checks import is_whole, shown
+from hcq.frontend.core import above
 from hcq.frontend.core import data as formats
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.errors import OutOfRange, UsageError
@@ -142,10 +143,8 @@ class Leaf:
             )
         dtype = _dtype_of(self.low, self.high)
         if devices.is_group(device):
-            from hcq.frontend.devices.sharding.storage import stored  # every device has it
-
-            raw = formats.pack([self.now], dtype)
-            storage = self.storages[device] = stored(device, dtype, (), raw, str(self.variable.name))
+            raw = formats.pack([self.now], dtype)  # every device has it
+            storage = self.storages[device] = above.stored(device, dtype, (), raw, str(self.variable.name))
             storage.number = self
             return storage
         buffer = devices.get(device).memory.alloc_idle(dtype.itemsize, str(self.variable.name))
