@@ -171,15 +171,15 @@ class Extremes(Methods):
 
 def _slope_of_first(node: Node, g: Node) -> Node:
     """All of it to the first element that is the value, or NaN, in the order of memory: counted down, that is the
-    largest count.
+    largest count, which no other place has.
     """
     x, axes = node.src[1], reduced_axes(node)
     count = prod([x.shape[axis] for axis in axes])
     shape = tuple([size if axis in axes else 1 for axis, size in enumerate(x.shape)])
     countdown = expanded(reshaped(negated(ordinal(count, 0, (count,))) + count, shape), x.shape)
     is_value = either(x.eq(expanded(node, x.shape)), x.ne(x))
-    left = is_value.where(countdown, 0)
-    is_first = left.eq(expanded(reduced(Op.MAX, left, axes), x.shape))
+    first = reduced(Op.MAX, is_value.where(countdown, 0), axes)
+    is_first = countdown.eq(expanded(first, x.shape))
     return is_first.where(expanded(g, x.shape), 0.0)
 
 

@@ -15,10 +15,8 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from math import inf, prod
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 from hcq import config, confined, forks
@@ -30,6 +28,7 @@ from hcq.frontend.core.storage import Storage
 from hcq.frontend.core.structure import Structure
 from hcq.frontend.run import kernel_sources, overdue
 from hcq.frontend.run.memory_plan import share
+from hcq.frontend.run.toolchain import toolchain
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
@@ -289,7 +288,7 @@ def _forget(device: str) -> None:
     for key, plan in list(_plans.items()):
         if plan.device == device and _plans.pop(key, None) is not None:
             _plan_bytes -= plan.size_bytes
-    _toolchain.cache_clear()
+    toolchain.cache_clear()
 
 
 devices.on_close.append(_forget)
@@ -298,7 +297,7 @@ devices.on_close.append(_forget)
 def _find(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     """A plan from disk whose programs load; any doubt about what is there, and it is made anew."""
     disk = DiskCache()
-    name = f"{structure.digest()}-{_toolchain(device)}"
+    name = f"{structure.digest()}-{toolchain(device)}"
     if not config.current().debug & COMPILER_WORDS:  # what should be shown has to be done
         plan = _decode(device, disk.get("plan", name + _search_digest()))
         # a trace holds what its kernels were made from
@@ -574,18 +573,3 @@ def _numbers(found: Any, low: int = 0, end: float = inf) -> tuple[int, ...]:
     if type(found) not in (list, tuple) or not all(type(n) is int and low <= n < end for n in found):
         raise TypeError(f"{found!r}: expected whole numbers from {low}")
     return tuple(found)
-
-
-@cache
-def _toolchain(device: str) -> str:
-    """What a plan depends on besides its structure: the target, and this package's own source."""
-    import hashlib
-
-    root = Path(__file__).resolve().parent.parent.parent
-    words = [devices.target(device).key]
-    for folder in ("ir", "compiler", "frontend"):
-        for path in sorted((root / folder).rglob("*.py")):
-            about = path.stat()
-            # the time of the last change of anything, too: some installers give all files one time of change
-            words.append(f"{path.relative_to(root)} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}")
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]

@@ -120,7 +120,7 @@ def _forget() -> None:
 
     plan._plans.clear()
     plan._programs.clear()
-    plan._toolchain.cache_clear()
+    plan.toolchain.cache_clear()
     compiler.forget()
 
 
