@@ -49,13 +49,12 @@ def realize_short(tensor: Any) -> bool:
             if found is None or plan is None:
                 return False
             storages = found[1]
-        before = written_so_far()
         storage = plan.run_single(storages)
         if not is_cut:
             for source in storages:
                 if source.tracked:
                     storage.history = node
-                    storage.noted = before
+                    storage.noted = written_so_far()  # nothing was written in place meanwhile
                     storage.tracked = True
                     break
         if only:
