@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from hcq.frontend.schedule.channels import in_channels
+from hcq.frontend.rewrites.channels import in_channels
+from hcq.frontend.rewrites.gaps import without_gaps
+from hcq.frontend.rewrites.planes import in_planes
 from hcq.frontend.schedule.columns import in_columns
 from hcq.frontend.schedule.fuse import Fusion, fuse, is_renamed, reaches, target_base, written_version
-from hcq.frontend.schedule.gaps import without_gaps
 from hcq.frontend.schedule.needed import Needs, needed_of
-from hcq.frontend.schedule.planes import in_planes
 from hcq.frontend.schedule.simplify import simplify_graph
 from hcq.frontend.schedule.split import MAX_ARGUMENTS
 from hcq.frontend.symbolic.sizes import counts_of, inside, without_counts
