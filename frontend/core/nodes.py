@@ -20,6 +20,11 @@ from hcq.ir.dtype import DType, Scalar, dtypes, element, promote, truncate
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import MOVEMENT, Op
 
+# what is in memory whoever reads it
+IN_MEMORY_ANYWAY = frozenset(
+    {Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS, Op.BUCKET, Op.ROUTINE}
+)
+
 # -- movement ---------------------------------------------------------------------------------------------------------
 
 

@@ -120,9 +120,9 @@ def _with_other_sums(roots: Sequence[Node], threads: int, formats: Collection[DT
     """The same values; sums over windows and along columns, where there are such, in the order that memory likes."""
     order = toposort(roots)
     if any(node.op in _OF_WINDOWS for node in order):
-        from hcq.frontend.schedule.channels import in_channels
-        from hcq.frontend.schedule.gaps import without_gaps
-        from hcq.frontend.schedule.planes import in_planes
+        from hcq.frontend.rewrites.channels import in_channels
+        from hcq.frontend.rewrites.gaps import without_gaps
+        from hcq.frontend.rewrites.planes import in_planes
 
         roots = in_planes(in_channels(without_gaps(roots), formats))
     if any(node.op is Op.REDUCE_AXIS and prod(node.src[0].shape) >= LEAST_SUM for node in order):

@@ -14,7 +14,7 @@ from hcq.compiler.target import Target, amd_target, nv_target
 from hcq.counters import Counters
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.gradient import grad
-from hcq.frontend.schedule.channels import in_channels
+from hcq.frontend.rewrites.channels import in_channels
 from hcq.frontend.schedule.schedule import schedule
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, toposort
