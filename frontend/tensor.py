@@ -6,12 +6,12 @@ Changes  device memory for data given here; realize() and everything that reads 
 Next     core/base.py, ops/ (the groups), ops/late.py (groups that are imported when first used), run/realize.py,
          grad/gradient.py (backward)
 
-    movement    reshape, permute, pad         reduction      sum, max, argmax, cumsum
-    indexing    x[...], gather, scatter       product        matmul, einsum
+    movement    reshape, permute, flip        reduction      sum, max, argmax, cumsum
+    indexing    x[...]                        product        matmul, einsum
     joining     cat, stack                    window         conv2d
     ordering    sort, topk                    normalisation  softmax, layer_norm
     conversion  cast                          loss           cross_entropy
-    elementwise + - * / < == where            creation       zeros, arange, eye
+    elementwise + - * / < ==                  creation       zeros, arange, eye
     functions   // % exp, log, floor          random         rand, randn
     power       **                            initial        kaiming_uniform, xavier_normal
     activation  relu, tanh, gelu              attention      scaled_dot_product_attention
@@ -22,7 +22,8 @@ Next     core/base.py, ops/ (the groups), ops/late.py (groups that are imported 
     scattering  scatter, index_add, put       special_values erfinv, lgamma, i0
     pooling     max_pool2d, avg_pool2d        rearranging    interpolate, pixel_shuffle
     margins     cdist, triplet_margin_loss    matrices       addmm, kron, tensordot
-    parts       real, conj, complex, angle
+    parts       real, conj, complex, angle    choice         where, clamp, masked_fill
+    gathering   gather, select, nonzero       padding        pad
 
 `x += 1`, `x.add_(1)` and `x[...] = y` write where x is: views of x see it, as `x[0]` or `x.T`, and what was computed
 from x before keeps what it meant. `x.assign(y)` gives x another value, and leaves them all what they meant.
@@ -48,11 +49,13 @@ from hcq.frontend.grad.gradient import backward, is_on_the_way
 from hcq.frontend.ops.activation import Activation
 from hcq.frontend.ops.arguments import check_methods
 from hcq.frontend.ops.attention import Attention
+from hcq.frontend.ops.choice import Choice
 from hcq.frontend.ops.conversion import Conversion
 from hcq.frontend.ops.creation import Creation
 from hcq.frontend.ops.elementwise import Elementwise
 from hcq.frontend.ops.functions import Functions
 from hcq.frontend.ops.in_place import InPlace
+from hcq.frontend.ops.index_writes import IndexWrites
 from hcq.frontend.ops.indexing import Indexing
 from hcq.frontend.ops.joining import Joining
 from hcq.frontend.ops.late import Late
@@ -77,7 +80,7 @@ if TYPE_CHECKING:
 
 
 class Tensor(
-    Movement, Indexing, Joining, Conversion, Elementwise, Functions, Power, Activation,
+    Movement, Indexing, IndexWrites, Joining, Conversion, Elementwise, Choice, Functions, Power, Activation,
     Reduction, Product, Window, Normalisation, Attention, Loss, Creation, Random, InPlace, Late,
 ):  # fmt: skip
     """Numbers of one shape and dtype on a device, computed when they are read.

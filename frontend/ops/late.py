@@ -36,12 +36,14 @@ if TYPE_CHECKING:
     from hcq.frontend.ops.drawing import Drawing
     from hcq.frontend.ops.factoring import Factoring
     from hcq.frontend.ops.gates import Gates
+    from hcq.frontend.ops.gathering import Gathering
     from hcq.frontend.ops.history import History
     from hcq.frontend.ops.initial import Initial
     from hcq.frontend.ops.logarithms import Logarithms
     from hcq.frontend.ops.margins import Margins
     from hcq.frontend.ops.matrices import Matrices
     from hcq.frontend.ops.ordering import Ordering
+    from hcq.frontend.ops.padding import Padding
     from hcq.frontend.ops.parts import Parts
     from hcq.frontend.ops.pooling import Pooling
     from hcq.frontend.ops.rearranging import Rearranging
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     class Late(
         Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
         Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided, Drawing, Asking,
-        History,
+        History, Gathering, Padding,
     ):  # fmt: skip
         """All of them."""
 

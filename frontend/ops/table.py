@@ -49,9 +49,13 @@ GROUPS = {
         "deg2rad rad2deg sinc"
     ),
     "hcq.frontend.ops.logarithms:Logarithms": ("logaddexp logaddexp2 logit xlogy xlog1py entr float_power"),
+    "hcq.frontend.ops.gathering:Gathering": (
+        "gather take_along_dim index_select select masked_select _index_like nonzero nonzero_static argwhere _nonzero"
+    ),
+    "hcq.frontend.ops.padding:Padding": ("pad _varying_pads _padded_by_numbers _pad_from_inside _grown"),
     "hcq.frontend.ops.scattering:Scattering": (
-        "scatter _placed scatter_reduce _combined _slices index_add index_copy index_fill index_reduce "
-        "index_put _flat_places take put masked_scatter"
+        "scatter scatter_add _placed _all_over scatter_reduce _combined _slices index_add index_copy index_fill "
+        "index_reduce index_put _flat_places take put masked_scatter"
     ),
     "hcq.frontend.ops.matrices:Matrices": (
         "_plus _plus_product _plus_matmul addmm addmv addr baddbmm addbmm vdot inner tensordot kron cross "
