@@ -29,40 +29,7 @@ _groups: dict[str, type] = {}  # those that were asked for, by their place
 if TYPE_CHECKING:
     from typing_extensions import Self as Self  # what forwarded methods of Late say that they return
 
-    from hcq.frontend.ops.angles import Angles
-    from hcq.frontend.ops.asking import Asking
-    from hcq.frontend.ops.bits import Bits
-    from hcq.frontend.ops.counting import Counting
-    from hcq.frontend.ops.drawing import Drawing
-    from hcq.frontend.ops.factoring import Factoring
-    from hcq.frontend.ops.gates import Gates
-    from hcq.frontend.ops.gathering import Gathering
-    from hcq.frontend.ops.history import History
-    from hcq.frontend.ops.initial import Initial
-    from hcq.frontend.ops.logarithms import Logarithms
-    from hcq.frontend.ops.margins import Margins
-    from hcq.frontend.ops.matrices import Matrices
-    from hcq.frontend.ops.ordering import Ordering
-    from hcq.frontend.ops.padding import Padding
-    from hcq.frontend.ops.parts import Parts
-    from hcq.frontend.ops.pooling import Pooling
-    from hcq.frontend.ops.rearranging import Rearranging
-    from hcq.frontend.ops.scattering import Scattering
-    from hcq.frontend.ops.shapes import Shapes
-    from hcq.frontend.ops.signs import Signs
-    from hcq.frontend.ops.special_values import SpecialValues
-    from hcq.frontend.ops.statistics import Statistics
-    from hcq.frontend.ops.strided import Strided
-    from hcq.frontend.ops.synonyms import Synonyms
-
-    class Late(
-        Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
-        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided, Drawing, Asking,
-        History, Gathering, Padding,
-    ):  # fmt: skip
-        """All of them."""
-
-        __slots__ = ()
+    from hcq.frontend.ops.late_groups import Late as Late  # a class of all of them: late_groups.pyi
 
 else:
 
