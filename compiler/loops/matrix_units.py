@@ -15,8 +15,11 @@ For D of mma.m16n8k16 that is m = (2 registers, 8 steps of digit 1) and n = (4 o
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
+from math import prod
 
 from hcq.ir.dtype import DType, dtypes
 
@@ -76,6 +79,16 @@ class MatrixUnit:
             return _around("n", self.d_n, "m", self.d_m)
         return (*_held("m", self.d_m), *_held("n", self.d_n))
 
+    @cached_property
+    def held(self) -> int:
+        """Registers of a fragment of the result in one thread."""
+        return prod([size for size, digit in (*self.d_m, *self.d_n) if digit == HELD])
+
+    @cached_property
+    def registers(self) -> list[tuple[int, int]]:
+        """Which places of a tile the registers of a fragment of the result are, as offsets in m and n."""
+        return [(at["m"], at["n"]) for at in offsets(self.d_order, {"m": self.d_m, "n": self.d_n})]
+
     @property
     def rounds(self) -> bool:
         """Whether its factors are rounded to tf32 first."""
@@ -100,10 +113,7 @@ class MatrixUnit:
     def size(self, dimension: str) -> int:
         """How many values of "m", "n" or "k" it multiplies."""
         parts = {"m": self.d_m, "n": self.d_n, "k": self.k}[dimension]
-        count = 1
-        for steps, _ in parts:
-            count *= steps
-        return count
+        return prod([steps for steps, _ in parts])
 
 
 def _held(name: str, parts: Parts) -> Order:
@@ -114,6 +124,21 @@ def _around(outer: str, parts: Parts, inner: str, inside: Parts) -> Order:
     """The registers that two dimensions count, the second inside of the outermost part of the first."""
     found = _held(outer, parts)
     return (*found[:1], *_held(inner, inside), *found[1:])
+
+
+def strides_of(parts: Parts) -> list[int]:
+    """How many values of its dimension a step of each part is worth."""
+    return [prod([size for size, _ in parts[place + 1 :]]) for place in range(len(parts))]
+
+
+def offsets(order: Order, of: Mapping[str, Parts]) -> Iterator[dict[str, int]]:
+    """Along each dimension, where the values are that registers hold in this order; `of` has the dimensions' parts."""
+    strides = {name: strides_of(parts) for name, parts in of.items()}
+    for steps in product(*[range(of[name][part][0]) for name, part in order]):
+        at = dict.fromkeys(of, 0)
+        for step, (name, part) in zip(steps, order):
+            at[name] += step * strides[name][part]
+        yield at
 
 
 WARPGROUP_COLUMNS = (64, 128, 192, 256)
