@@ -1,7 +1,7 @@
 """Stub pages: for type checkers, what groups of methods have of each other, and methods that are made of others.
 
 In       the source of the groups of methods; the groups whose methods are made when they are asked for
-Out      frontend/ops/in_place.pyi, frontend/ops/synonyms.pyi; frontend/ops/declared.pyi, what groups call in one
+Out      frontend/ops/factoring.pyi, in_place.pyi, synonyms.pyi; frontend/ops/declared.pyi, what groups call in one
          another; frontend/ops/late_groups.pyi, a class of all groups that are imported late
 Changes  nothing
 Next     pages.py (writes and checks them), frontend/ops/forwarded.py (how such methods are made)
@@ -27,10 +27,11 @@ LONG = 120  # characters of a line, after which the linter is told to let it be
 
 def pages(docs: Path) -> dict[str, str]:
     """File name -> text."""
+    from hcq.frontend.ops.factoring import Factoring
     from hcq.frontend.ops.in_place import InPlace
     from hcq.frontend.ops.synonyms import Synonyms
 
-    found = {group.__module__.rpartition(".")[2]: _stub(group) for group in (InPlace, Synonyms)}
+    found = {group.__module__.rpartition(".")[2]: _stub(group) for group in (Factoring, InPlace, Synonyms)}
     found |= {"declared": _declared(), "late_groups": _late_groups()}
     return {f"../frontend/ops/{name}.pyi": text for name, text in found.items()}
 
@@ -50,7 +51,11 @@ def _stub(group: type) -> str:
             parameters.insert(only.index(True), "*")
         parameters[0] = "self"
         ignored = "  # type: ignore[misc]" if name.startswith("__i") else ""
-        lines.append(f"    def {name}({', '.join(parameters)}) -> Self: ...{ignored}\n")
+        said = inspect.signature(method).return_annotation
+        returns = said if group.__name__ == "Factoring" else "Self"
+        lines.append(
+            f"    def {name}({', '.join(parameters)}) -> {returns}: ...{ignored}\n".replace("Tensor", "Self")
+        )
     body = f"class {group.__name__}(Methods):\n" + "".join(lines)
     words = set(re.findall(r"\w+", body))
     used = [(module, sorted(words & set(names))) for module, names in IMPORTS]
