@@ -15,7 +15,7 @@ For D of mma.m16n8k16 that is m = (2 registers, 8 steps of digit 1) and n = (4 o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -131,7 +131,7 @@ def strides_of(parts: Parts) -> list[int]:
     return [prod([size for size, _ in parts[place + 1 :]]) for place in range(len(parts))]
 
 
-def offsets(order: Order, of: Mapping[str, Parts]) -> Iterator[dict[str, int]]:
+def offsets(order: Sequence[tuple[str, int]], of: Mapping[str, Parts]) -> Iterator[dict[str, int]]:
     """Along each dimension, where the values are that registers hold in this order; `of` has the dimensions' parts."""
     strides = {name: strides_of(parts) for name, parts in of.items()}
     for steps in product(*[range(of[name][part][0]) for name, part in order]):
