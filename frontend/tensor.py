@@ -6,12 +6,12 @@ Changes  device memory for data given here; realize() and everything that reads 
 Next     core/base.py, ops/ (the groups), ops/late.py (groups that are imported when first used), run/realize.py,
          grad/gradient.py (backward)
 
-    movement    reshape, permute, pad         reduction      sum, max, argmax, cumsum
-    indexing    x[...], gather, scatter       product        matmul, einsum
+    movement    reshape, permute, flip        reduction      sum, max, argmax, cumsum
+    indexing    x[...]                        product        matmul, einsum
     joining     cat, stack                    window         conv2d
     ordering    sort, topk                    normalisation  softmax, layer_norm
     conversion  cast                          loss           cross_entropy
-    elementwise + - * / < == where            creation       zeros, arange, eye
+    elementwise + - * / < ==                  creation       zeros, arange, eye
     functions   // % exp, log, floor          random         rand, randn
     power       **                            initial        kaiming_uniform, xavier_normal
     activation  relu, elu, hardtanh           attention      scaled_dot_product_attention
@@ -23,7 +23,8 @@ Next     core/base.py, ops/ (the groups), ops/late.py (groups that are imported 
     scattering  scatter, index_add, put       special_values erfinv, lgamma, i0
     pooling     max_pool2d, avg_pool2d        rearranging    interpolate, pixel_shuffle
     margins     cdist, triplet_margin_loss    matrices       addmm, kron, tensordot
-    parts       real, conj, complex, angle
+    parts       real, conj, complex, angle    choice         where, clamp, masked_fill
+    gathering   gather, select, nonzero       padding        pad
 
 `x += 1`, `x.add_(1)` and `x[...] = y` write where x is: views of x see it, as `x[0]` or `x.T`, and what was computed
 from x before keeps what it meant. `x.assign(y)` gives x another value, and leaves them all what they meant.
@@ -48,6 +49,7 @@ from hcq.frontend.core.storage import Storage
 from hcq.frontend.core.threads import lock, new_write, without_done
 from hcq.frontend.ops.activation import Activation
 from hcq.frontend.ops.arguments import check_methods
+from hcq.frontend.ops.choice import Choice
 from hcq.frontend.ops.elementwise import Elementwise
 from hcq.frontend.ops.in_place import InPlace
 from hcq.frontend.ops.late import Late
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
 
 
 class Tensor(
-    Movement, Elementwise, Activation, Reduction, Product, InPlace, Late,
+    Movement, Elementwise, Choice, Activation, Reduction, Product, InPlace, Late,
 ):  # fmt: skip
     """Numbers of one shape and dtype on a device, computed when they are read.
 

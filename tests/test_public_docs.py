@@ -103,7 +103,7 @@ def test_what_is_public_has_a_docstring(room):
 
 EXAMPLES = {name: text for room in rooms().values() for name, text in room.items() if ">>>" in text}
 # of the tensor layer, whose examples are nearly a thousand; `make reference` and the thorough tests run the others, too
-SOME = ("Reduction.sum", "Movement.expand", "Indexing.gather", "Linear", "SGD", "vmap", "softmax")
+SOME = ("Reduction.sum", "Movement.expand", "Gathering.gather", "Linear", "SGD", "vmap", "softmax")
 
 
 def examples() -> Iterator[Any]:

@@ -14,17 +14,14 @@ from itertools import product
 from math import prod
 
 from hcq.compiler.linear.context import Context, Lowering
-from hcq.compiler.linear.fragments import Fragments, count_of, strides_of
+from hcq.compiler.linear.fragments import Fragments, Sums
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis
-from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, Parts
+from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, Order, Parts, offsets
 from hcq.compiler.loops.nest import Chained, MatrixUse
 from hcq.compiler.loops.products import exchanged, operand_parts
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-
-Order = tuple[tuple[str, int], ...]
-Sums = dict[tuple[int, int], Instruction]  # where a tile begins, in m and n -> its fragment
 
 
 class ChainedProducts(Lowering):
@@ -37,12 +34,8 @@ class ChainedProducts(Lowering):
     def fragments_for(self, link: Chained, depth: int) -> Sums:
         """An accumulator for each tile of results, outside of the loops."""
         use = link.use
-        kind = use.unit.result.vec(count_of(use.unit.d_m) * count_of(use.unit.d_n))
-        zero = self.emitter.broadcast(self.emitter.number(0, use.unit.result), kind.lanes)
-        sums: Sums = {}
-        for at in product(tiles_from(use.m, use.unit.size("m")), tiles_from(use.n, use.unit.size("n"))):
-            sums[at] = self.emitter.accumulator(zero, depth)
-        return sums
+        rows, columns = tiles_from(use.m, use.unit.size("m")), tiles_from(use.n, use.unit.size("n"))
+        return self.fragments.sums_for(use, rows, columns, depth)
 
     def rescaled_fragments(self, link: Chained, now: Sums, factor: Node) -> Sums:
         """The fragments times a factor of their rows."""
@@ -50,7 +43,7 @@ class ChainedProducts(Lowering):
         made = {}
         for (row, column), fragment in now.items():
             factors = []
-            for m, n in registers_of(use.unit):
+            for m, n in use.unit.registers:
                 at = (row + m, 1) if link.is_a else (column + n, 1)
                 factors.append(self.values.value(factor, {use.m if link.is_a else use.n: at}))
             whole = self.emitter.emit(Op.VECTOR, fragment.dtype, tuple(factors))
@@ -112,11 +105,9 @@ class ChainedProducts(Lowering):
         order: Order,
     ) -> Instruction:
         """A fragment of what the threads have made, rounded to the unit's format."""
-        unit, k_strides, strides = use.unit, strides_of(k_parts), strides_of(parts)
-        values = []
-        for steps in product(*[range((k_parts if d == "k" else parts)[part][0]) for d, part in order]):
-            k = start + sum(s * k_strides[part] for s, (d, part) in zip(steps, order) if d == "k")
-            here = tile + sum(s * strides[part] for s, (d, part) in zip(steps, order) if d != "k")
+        unit, values = use.unit, []
+        for at in offsets(order, {"k": k_parts, "m": parts, "n": parts}):
+            here, k = tile + at["m"] + at["n"], start + at["k"]
             values.append(self._element(root, axis, here, use.k, k, unit))
         wide = self.emitter.emit(Op.VECTOR, values[0].dtype.vec(len(values)), tuple(values))
         return self.emitter.emit(Op.CAST, unit.a.vec(len(values)), (wide,))
@@ -135,17 +126,6 @@ class ChainedProducts(Lowering):
         return self.emitter.lane(
             self.values.value(root, {axis: (here, 1), key: (k - k % lanes, lanes)}), k % lanes
         )
-
-
-def registers_of(unit: MatrixUnit) -> list[tuple[int, int]]:
-    """Which places of a tile the registers of a fragment of results are, as offsets in m and n."""
-    m_steps, n_steps = strides_of(unit.d_m), strides_of(unit.d_n)
-    found = []
-    for steps in product(*[range((unit.d_m if d == "m" else unit.d_n)[part][0]) for d, part in unit.d_order]):
-        m = sum(s * m_steps[part] for s, (d, part) in zip(steps, unit.d_order) if d == "m")
-        n = sum(s * n_steps[part] for s, (d, part) in zip(steps, unit.d_order) if d == "n")
-        found.append((m, n))
-    return found
 
 
 def tiles_from(axis: Axis, size: int) -> list[int]:

@@ -17,12 +17,13 @@ from hcq.compiler.linear.context import Lowering
 from hcq.compiler.linear.places import Packed
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.matrix_units import HELD, Parts
+from hcq.compiler.loops.matrix_units import HELD, Order, Parts, offsets, strides_of
 from hcq.compiler.loops.nest import MatrixUse, ScheduleError
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op
 
+Sums = dict[tuple[int, int], Instruction]  # where a tile begins, in m and n -> its fragment
 ROWS, ROW_BYTES = 8, 16  # of the squares that LOAD_ROWS deals out
 
 
@@ -41,13 +42,8 @@ class Fragments(Lowering):
         a, a_axis = self.along(use.a, use.m, unit.d_m, unit.a_m)
         b, b_axis = self.along(use.b, use.n, unit.d_n, unit.b_n)
         rows, columns = tiles_of(use.m, unit.d_m), tiles_of(use.n, unit.d_n)
-        depth = self.emitter.depth
-        held = count_of(unit.d_m) * count_of(unit.d_n)
-        kind = unit.result.vec(held)
-        zero = self.emitter.broadcast(self.emitter.number(0, unit.result), held)
-        sums = {}
-        for row, column in product(rows, columns):
-            sums[row, column] = self.emitter.accumulator(zero, depth)
+        kind = unit.result.vec(unit.held)
+        sums = self.sums_for(use, rows, columns, self.emitter.depth)
 
         def body() -> None:
             now = dict(sums)
@@ -71,20 +67,19 @@ class Fragments(Lowering):
         loops(body)
         self.results_of(use, node, sums)
 
-    def results_of(self, use: MatrixUse, node: Node, sums: dict[tuple[int, int], Instruction]) -> None:
+    def sums_for(self, use: MatrixUse, rows: list[int], columns: list[int], depth: int) -> Sums:
+        """An accumulator for each tile of results, outside of the loops."""
+        zero = self.emitter.broadcast(self.emitter.number(0, use.unit.result), use.unit.held)
+        return {at: self.emitter.accumulator(zero, depth) for at in product(rows, columns)}
+
+    def results_of(self, use: MatrixUse, node: Node, sums: Sums) -> None:
         """What each register of a fragment is the value of."""
         unit = use.unit
         across, down = [
             axis.loops[-1].size if axis.loops[-1].kind == "vector" else 1 for axis in (use.n, use.m)
         ]
-        m_steps, n_steps = strides_of(unit.d_m), strides_of(unit.d_n)
+        places = {at: register for register, at in enumerate(unit.registers)}
         for (row, column), total in sums.items():
-            places: dict[tuple[int, int], int] = {}
-            ranges = [range((unit.d_m if d == "m" else unit.d_n)[part][0]) for d, part in unit.d_order]
-            for register, steps in enumerate(product(*ranges)):
-                m = sum(s * m_steps[part] for s, (d, part) in zip(steps, unit.d_order) if d == "m")
-                n = sum(s * n_steps[part] for s, (d, part) in zip(steps, unit.d_order) if d == "n")
-                places[m, n] = register
             for m, n in places:
                 if n % across or m % down:
                     continue
@@ -101,7 +96,7 @@ class Fragments(Lowering):
         tile: int,
         use: MatrixUse,
         start: int,
-        order: tuple[tuple[str, int], ...],
+        order: Order,
         of_k: tuple[Axis, Parts] | None = None,
     ) -> Instruction:
         """The registers of an operand for one tile, in the unit's order, and rounded where it rounds its factors.
@@ -119,7 +114,7 @@ class Fragments(Lowering):
         tile: int,
         use: MatrixUse,
         start: int,
-        order: tuple[tuple[str, int], ...],
+        order: Order,
         of_k: tuple[Axis, Parts] | None,
     ) -> Instruction:
         """The same as it is in memory."""
@@ -135,14 +130,10 @@ class Fragments(Lowering):
             across = parts[-1][0]
         together = ("k", len(k_parts) - 1) if lanes > 1 else last if across > 1 else None
         outer = [place for place in order if place != together]
-        strides = {"k": strides_of(k_parts)}
-        strides["m"] = strides["n"] = strides_of(parts)
-        sizes = {"k": k_parts, "m": parts, "n": parts}
         values: list[Instruction] = []
-        for steps in product(*[range(sizes[d][part][0]) for d, part in outer]):
-            k = start + sum(s * strides["k"][part] for s, (d, part) in zip(steps, outer) if d == "k")
-            here = tile + sum(s * strides[d][part] for s, (d, part) in zip(steps, outer) if d != "k")
-            value = self.values.value(root, {axis: (here, across), k_axis: (k, lanes)})
+        for at in offsets(outer, {"k": k_parts, "m": parts, "n": parts}):
+            here = tile + at["m"] + at["n"]
+            value = self.values.value(root, {axis: (here, across), k_axis: (start + at["k"], lanes)})
             value = self.emitter.broadcast(value, lanes * across)
             values += [self.emitter.lane(value, lane) for lane in range(lanes * across)]
         return self.emitter.emit(Op.VECTOR, root.dtype.vec(len(values)), tuple(values))
@@ -254,23 +245,6 @@ class Fragments(Lowering):
 def _step(packed: Packed, axis: Axis) -> int:
     """Elements between neighbours of an axis in a packed operand; 0 where it does not differ along it."""
     return next((s // loop.stride for loop, s in packed.strides.items() if loop.axis is axis), 0)
-
-
-def strides_of(parts: Parts) -> list[int]:
-    """How many values of its dimension a step of each part is worth."""
-    strides, stride = [], 1
-    for size, _ in reversed(parts):
-        strides.append(stride)
-        stride *= size
-    return strides[::-1]
-
-
-def count_of(parts: Parts) -> int:
-    """Registers of one thread along a dimension."""
-    count = 1
-    for size, digit in parts:
-        count *= size if digit == HELD else 1
-    return count
 
 
 def tiles_of(axis: Axis, parts: Parts) -> list[int]:

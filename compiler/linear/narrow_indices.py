@@ -67,8 +67,6 @@ def _interval(it: Instruction, program: Program, known: dict[Instruction, Interv
     if op is Op.MIN or op is Op.MAX:
         pick = min if op is Op.MIN else max
         return pick(a, c), pick(b, d)
-    if op is Op.XOR and a >= 0 and c >= 0:
-        return 0, (1 << max(b, d).bit_length()) - 1
     if op is Op.FLOORDIV and c == d > 0:
         return a // c, b // c
     if op is Op.MOD and c == d > 0:

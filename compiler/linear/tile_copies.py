@@ -8,7 +8,7 @@ Next     tiles.py (how an operand lies there), sharing.py, wave_copies.py, bulk_
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from hcq.compiler.linear.banks import LINE_BYTES
@@ -114,24 +114,28 @@ class TileCopies(Lowering):
 
     def copies(self, tile: Tile) -> list[Copy]:
         """What this thread copies of a tile: place, value, and a condition where not all threads have a part."""
+
+        def copy_all() -> list[Copy]:
+            turns = self.turns(tile, 4 * STEPS_AT_ONCE)
+            return [copy for _, piece, mask in turns for copy in self.copy(tile, piece, mask)]
+
+        return self.from_the_start(tile, copy_all)
+
+    def turns(self, tile: Tile, most: int) -> Iterator[tuple[int, Instruction, Instruction | None]]:
+        """The pieces of a tile that this thread copies: what its number is added to, the piece, and if there is one.
+
+        Raises ScheduleError for more than `most` turns
+        """
         threads = self.nest.threads
         steps = -(-tile.pieces // threads)
-        if steps > 4 * STEPS_AT_ONCE:
+        if steps > most:
             raise ScheduleError(
                 f"stage: {steps} steps of {threads} threads copy one tile; stage less at a time"
             )
-
-        def copy_all() -> list[Copy]:
-            made = []
-            for step in range(steps):
-                piece = self.emitter.plus(self.loops.thread, step * threads)
-                mask = None
-                if (step + 1) * threads > tile.pieces:
-                    mask = self.emitter.is_below(piece, tile.pieces)
-                made += self.copy(tile, piece, mask)
-            return made
-
-        return self.from_the_start(tile, copy_all)
+        for first in range(0, steps * threads, threads):
+            piece = self.emitter.plus(self.loops.thread, first)
+            is_whole = first + threads <= tile.pieces
+            yield first, piece, None if is_whole else self.emitter.is_below(piece, tile.pieces)
 
     def from_the_start(self, tile: Tile, write: Callable[[], T]) -> T:
         """What is written where the tile's ranges are at the begin of the step."""

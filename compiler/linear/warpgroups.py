@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-from math import prod
 
 from hcq.compiler.linear.context import Context, Lowering
 from hcq.compiler.linear.fragments import Fragments, tiles_of
@@ -22,7 +21,6 @@ from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.tile_copies import is_unit_behind
 from hcq.compiler.linear.tiles import SPAN, SWIZZLE_ALIGN
 from hcq.compiler.loops.loop import Axis
-from hcq.compiler.loops.matrix_units import HELD
 from hcq.compiler.loops.nest import MatrixUse, ScheduleError
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
@@ -49,12 +47,8 @@ class Warpgroups(Lowering):
         if any(axis not in (use.m, use.n) for axis in self.ranges.axes_of(self.ranges.masks[node])):
             raise ScheduleError("matrix: only its own output ranges are written out")
         rows, columns = tiles_of(use.m, unit.d_m), tiles_of(use.n, unit.d_n)
-        held = prod(size for size, digit in (*unit.d_m, *unit.d_n) if digit == HELD)
-        kind, depth = unit.result.vec(held), self.emitter.depth
-        zero = self.emitter.broadcast(self.emitter.number(0, unit.result), held)
-        sums: dict[tuple[int, int], Instruction] = {}
-        for at in product(rows, columns):
-            sums[at] = self.emitter.accumulator(zero, depth)
+        kind = unit.result.vec(unit.held)
+        sums = self.fragments.sums_for(use, rows, columns, self.emitter.depth)
 
         def body() -> None:
             now = dict(sums)

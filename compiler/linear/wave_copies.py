@@ -104,20 +104,10 @@ class WaveCopies(Lowering):
         """The same, of words of so many bytes."""
         lanes = size // tile.stage.value.dtype.itemsize
         view = replace(tile, lanes=lanes, parts=_parts(tile, lanes))
-        threads = self.nest.threads
-        steps = -(-view.pieces // threads)
-        if steps > 4 * STEPS_AT_ONCE * BUFFER_ALIGN // size:
-            raise ScheduleError(
-                f"stage: {steps} steps of {threads} threads copy one tile; stage less at a time"
-            )
 
         def copy_all() -> list[Copy]:
             made = []
-            for step in range(steps):
-                word = self.emitter.plus(self.loops.thread, step * threads)
-                mask = None
-                if (step + 1) * threads > view.pieces:
-                    mask = self.emitter.is_below(word, view.pieces)
+            for first, word, mask in self.tiles.turns(view, 4 * STEPS_AT_ONCE * BUFFER_ALIGN // size):
                 ((_, _, value, _),) = self.tiles.copy(view, self._read_for(view, word), mask)
                 if (
                     value.op is not Op.LOAD
@@ -125,7 +115,7 @@ class WaveCopies(Lowering):
                     or Alignment().bytes(value, value.dtype) < size
                 ):
                     return []
-                made.append(([(self.loops.thread, lanes)], step * threads * lanes, value, mask))
+                made.append(([(self.loops.thread, lanes)], first * lanes, value, mask))
             return made
 
         return self.tiles.from_the_start(tile, copy_all)

@@ -15,12 +15,17 @@ For D of mma.m16n8k16 that is m = (2 registers, 8 steps of digit 1) and n = (4 o
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
 
 from hcq.ir.dtype import DType, dtypes
 
 HELD = -1  # a part that registers count
 Parts = tuple[tuple[int, int], ...]  # (steps, digit or HELD), outermost first
+Order = tuple[tuple[str, int], ...]  # (dimension, which of its parts), outermost first
 
 
 @dataclass(frozen=True)
@@ -33,26 +38,56 @@ class MatrixUnit:
     has_row_loads  LOAD_ROWS of a linear program makes its fragments of shared memory (ldmatrix)
     b_k            the parts of B's k, where other threads count it than A's; else none
     reads_shared   both operands lie in shared memory, where the unit of four warps reads them: no thread holds them
+    columns_first  the parts of n count a result's registers around those of m, too
     """
 
     name: str
     archs: tuple[str, ...]
     a: DType
     b: DType
-    result: DType
     digits: tuple[int, ...]
     d_m: Parts
     d_n: Parts
     a_m: Parts
     b_n: Parts
     k: Parts
-    a_order: tuple[tuple[str, int], ...]
-    b_order: tuple[tuple[str, int], ...]
-    d_order: tuple[tuple[str, int], ...]
     has_row_loads: bool = False
     reads_shared: bool = False
     needs: str = ""
     b_k: Parts = ()
+    columns_first: bool = False
+
+    @cached_property
+    def result(self) -> DType:
+        """What it adds up in: 32 bits of a kind."""
+        return dtypes.float32 if self.a.is_float else dtypes.int32
+
+    @cached_property
+    def a_order(self) -> Order:
+        """The registers of a fragment of A: its rows stand inside of the outermost part of k."""
+        return () if self.reads_shared else _around("k", self.k, "m", self.a_m)
+
+    @cached_property
+    def b_order(self) -> Order:
+        """The registers of a fragment of B: its columns stand inside of the outermost part of k."""
+        return () if self.reads_shared else _around("k", self.k_of_b, "n", self.b_n)
+
+    @cached_property
+    def d_order(self) -> Order:
+        """The registers of a fragment of the result: columns stand inside of rows."""
+        if self.columns_first:
+            return _around("n", self.d_n, "m", self.d_m)
+        return (*_held("m", self.d_m), *_held("n", self.d_n))
+
+    @cached_property
+    def held(self) -> int:
+        """Registers of a fragment of the result in one thread."""
+        return prod([size for size, digit in (*self.d_m, *self.d_n) if digit == HELD])
+
+    @cached_property
+    def registers(self) -> list[tuple[int, int]]:
+        """Which places of a tile the registers of a fragment of the result are, as offsets in m and n."""
+        return [(at["m"], at["n"]) for at in offsets(self.d_order, {"m": self.d_m, "n": self.d_n})]
 
     @property
     def rounds(self) -> bool:
@@ -78,10 +113,32 @@ class MatrixUnit:
     def size(self, dimension: str) -> int:
         """How many values of "m", "n" or "k" it multiplies."""
         parts = {"m": self.d_m, "n": self.d_n, "k": self.k}[dimension]
-        count = 1
-        for steps, _ in parts:
-            count *= steps
-        return count
+        return prod([steps for steps, _ in parts])
+
+
+def _held(name: str, parts: Parts) -> Order:
+    return tuple([(name, place) for place, (_, digit) in enumerate(parts) if digit == HELD])
+
+
+def _around(outer: str, parts: Parts, inner: str, inside: Parts) -> Order:
+    """The registers that two dimensions count, the second inside of the outermost part of the first."""
+    found = _held(outer, parts)
+    return (*found[:1], *_held(inner, inside), *found[1:])
+
+
+def strides_of(parts: Parts) -> list[int]:
+    """How many values of its dimension a step of each part is worth."""
+    return [prod([size for size, _ in parts[place + 1 :]]) for place in range(len(parts))]
+
+
+def offsets(order: Sequence[tuple[str, int]], of: Mapping[str, Parts]) -> Iterator[dict[str, int]]:
+    """Along each dimension, where the values are that registers hold in this order; `of` has the dimensions' parts."""
+    strides = {name: strides_of(parts) for name, parts in of.items()}
+    for steps in product(*[range(of[name][part][0]) for name, part in order]):
+        at = dict.fromkeys(of, 0)
+        for step, (name, part) in zip(steps, order):
+            at[name] += step * strides[name][part]
+        yield at
 
 
 WARPGROUP_COLUMNS = (64, 128, 192, 256)
@@ -90,55 +147,15 @@ ADA = (
     "sm_89",
     "sm_120",
 )  # which multiply floats of 8 bits by mma.sync: for others ptxas makes them of halves
-_MMA_ORDER = {
-    "a_order": (("k", 0), ("m", 0), ("k", 2)),
-    "b_order": (("k", 0), ("k", 2)),
-    "d_order": (("m", 0), ("n", 1)),
-}
 
 
-def _mma16(name: str, operand: DType) -> MatrixUnit:
-    """mma.m16n8k16 of 16-bit floats, sums in float32."""
+def _mma(name: str, operand: DType, k: Parts, needs: str = "") -> MatrixUnit:
+    """mma.m16n8k16 of 16-bit floats, and mma.m16n8k8 of float32 that is rounded to 10 bits of fraction."""
+    rows = ((2, HELD), (8, 1))
     return MatrixUnit(
-        name,
-        AMPERE,
-        operand,
-        operand,
-        dtypes.float32,
-        (4, 8),
-        d_m=((2, HELD), (8, 1)),
-        d_n=((4, 0), (2, HELD)),
-        a_m=((2, HELD), (8, 1)),
-        b_n=((8, 1),),
-        k=((2, HELD), (4, 0), (2, HELD)),
-        **_MMA_ORDER,
-        has_row_loads=True,
-        reads_shared=False,
-        needs="",
-        b_k=(),
-    )
-
-
-def _mma_tf32() -> MatrixUnit:
-    """mma.m16n8k8 of float32 that is rounded to 10 bits of fraction, sums in float32."""
-    return MatrixUnit(
-        "mma.tf32",
-        AMPERE,
-        dtypes.float32,
-        dtypes.float32,
-        dtypes.float32,
-        (4, 8),
-        d_m=((2, HELD), (8, 1)),
-        d_n=((4, 0), (2, HELD)),
-        a_m=((2, HELD), (8, 1)),
-        b_n=((8, 1),),
-        k=((2, HELD), (4, 0)),
-        a_order=(("k", 0), ("m", 0)),
-        b_order=(("k", 0),),
-        d_order=(("m", 0), ("n", 1)),
-        has_row_loads=True,
-        needs="tf32",
-    )
+        name, AMPERE, operand, operand, (4, 8), d_m=rows, d_n=((4, 0), (2, HELD)), a_m=rows, b_n=((8, 1),), k=k,
+        has_row_loads=True, needs=needs,
+    )  # fmt: skip
 
 
 def _mma8(name: str, archs: tuple[str, ...], a: DType, b: DType, needs: str = "") -> MatrixUnit:
@@ -147,45 +164,20 @@ def _mma8(name: str, archs: tuple[str, ...], a: DType, b: DType, needs: str = ""
     Which row of A and which column of B is which is ours to say: here pairs of neighbours belong to one thread. Where
     memory has bytes along m or n, ldmatrix turns squares of such pairs, whose bytes a thread then sorts.
     """
+    pairs = ((8, 1), (2, HELD))
     return MatrixUnit(
-        name,
-        archs,
-        a,
-        b,
-        _sum_of(a),
-        (4, 8),
-        d_m=((8, 1), (2, HELD)),
-        d_n=((4, 0), (4, HELD)),
-        a_m=((8, 1), (2, HELD)),
-        b_n=((8, 1), (2, HELD)),
-        k=((2, HELD), (4, 0), (4, HELD)),
-        a_order=(("k", 0), ("m", 1), ("k", 2)),
-        b_order=(("k", 0), ("n", 1), ("k", 2)),
-        d_order=(("m", 1), ("n", 1)),
-        has_row_loads=True,
-        needs=needs,
-    )
+        name, archs, a, b, (4, 8), d_m=pairs, d_n=((4, 0), (4, HELD)), a_m=pairs, b_n=pairs,
+        k=((2, HELD), (4, 0), (4, HELD)), has_row_loads=True, needs=needs,
+    )  # fmt: skip
 
 
 def _wgmma(columns: int, name: str, operand: DType) -> MatrixUnit:
     """wgmma.mma_async.m64nNk16 of 16-bit floats, sums in float32: a warpgroup, four warps of which each has 16 rows."""
     return MatrixUnit(
-        name,
-        ("sm_90",),
-        operand,
-        operand,
-        dtypes.float32,
-        (4, 8, 4),
-        d_m=((4, 2), (2, HELD), (8, 1)),
-        d_n=((columns // 8, HELD), (4, 0), (2, HELD)),
-        a_m=(),
-        b_n=(),
-        k=((16, HELD),),
-        a_order=(),
-        b_order=(),
-        d_order=(("n", 0), ("m", 1), ("n", 2)),
-        reads_shared=True,
-    )
+        name, ("sm_90",), operand, operand, (4, 8, 4), d_m=((4, 2), (2, HELD), (8, 1)),
+        d_n=((columns // 8, HELD), (4, 0), (2, HELD)), a_m=(), b_n=(), k=((16, HELD),), reads_shared=True,
+        columns_first=True,
+    )  # fmt: skip
 
 
 CDNA = ("gfx90a", "gfx942", "gfx950")
@@ -194,8 +186,12 @@ RDNA4 = ("gfx1200", "gfx1201")
 HELD_BYTES = 16  # of either operand in a thread of CDNA and RDNA 4: one load from shared memory
 
 
-def _sum_of(operand: DType) -> DType:
-    return dtypes.float32 if operand.is_float else dtypes.int32
+def _of_amd(
+    name: str, archs: tuple[str, ...], a: DType, b: DType, digits: tuple[int, int], d_m: Parts, k: Parts
+) -> MatrixUnit:
+    """A unit of AMD's: a thread has a row of A, a column of B, and a column of the result."""
+    line = ((digits[0], 0),)
+    return MatrixUnit(name, archs, a, b, digits, d_m=d_m, d_n=line, a_m=line, b_n=line, k=k)
 
 
 def _mfma16(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixUnit:
@@ -204,81 +200,25 @@ def _mfma16(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixU
     Which step of k is which does not matter to a sum, as long as both operands agree: each thread's first four (or
     eight bytes) are those of the first instruction.
     """
-    return MatrixUnit(
-        name,
-        archs,
-        operand,
-        operand,
-        _sum_of(operand),
-        (16, 4),
-        d_m=((4, 1), (4, HELD)),
-        d_n=((16, 0),),
-        a_m=((16, 0),),
-        b_n=((16, 0),),
-        k=((4, 1), (HELD_BYTES // operand.itemsize, HELD)),
-        a_order=(("k", 1),),
-        b_order=(("k", 1),),
-        d_order=(("m", 1),),
-    )
+    k = ((4, 1), (HELD_BYTES // operand.itemsize, HELD))
+    return _of_amd(name, archs, operand, operand, (16, 4), ((4, 1), (4, HELD)), k)
 
 
 def _mfma32(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixUnit:
     """The same of v_mfma_f32_32x32x8 and v_mfma_i32_32x32x16."""
-    return MatrixUnit(
-        name,
-        archs,
-        operand,
-        operand,
-        _sum_of(operand),
-        (32, 2),
-        d_m=((4, HELD), (2, 1), (4, HELD)),
-        d_n=((32, 0),),
-        a_m=((32, 0),),
-        b_n=((32, 0),),
-        k=((2, 1), (HELD_BYTES // operand.itemsize, HELD)),
-        a_order=(("k", 1),),
-        b_order=(("k", 1),),
-        d_order=(("m", 0), ("m", 2)),
-    )
+    k = ((2, 1), (HELD_BYTES // operand.itemsize, HELD))
+    return _of_amd(name, archs, operand, operand, (32, 2), ((4, HELD), (2, 1), (4, HELD)), k)
 
 
 def _wmma11(name: str, a: DType, b: DType) -> MatrixUnit:
     """v_wmma_f32_16x16x16 (or _i32_) of RDNA 3: both halves of a wave hold the operands, rows alternate."""
-    return MatrixUnit(
-        name,
-        RDNA3,
-        a,
-        b,
-        _sum_of(a),
-        (16, 2),
-        d_m=((8, HELD), (2, 1)),
-        d_n=((16, 0),),
-        a_m=((16, 0),),
-        b_n=((16, 0),),
-        k=((16, HELD),),
-        a_order=(("k", 0),),
-        b_order=(("k", 0),),
-        d_order=(("m", 0),),
-    )
+    return _of_amd(name, RDNA3, a, b, (16, 2), ((8, HELD), (2, 1)), ((16, HELD),))
 
 
 def _wmma12(name: str, a: DType, b: DType) -> MatrixUnit:
     """v_wmma_f32_16x16x16 (two of bytes) of RDNA 4: half of k, and half of the rows, in each half of a wave."""
-    return MatrixUnit(
-        name,
-        RDNA4,
-        a,
-        b,
-        _sum_of(a),
-        (16, 2),
-        d_m=((2, 1), (8, HELD)),
-        d_n=((16, 0),),
-        a_m=((16, 0),),
-        b_n=((16, 0),),
-        k=((2, 1), (HELD_BYTES // a.itemsize, HELD)),
-        a_order=(("k", 1),),
-        b_order=(("k", 1),),
-        d_order=(("m", 1),),
+    return _of_amd(
+        name, RDNA4, a, b, (16, 2), ((2, 1), (8, HELD)), ((2, 1), (HELD_BYTES // a.itemsize, HELD))
     )
 
 
@@ -293,22 +233,9 @@ def _simdgroup(name: str, operand: DType) -> MatrixUnit:
     """
     rows, columns = ((2, 4), (2, 2), (2, 1)), ((2, 3), (2, 0), (2, HELD))
     return MatrixUnit(
-        name,
-        APPLE,
-        operand,
-        operand,
-        dtypes.float32,
-        (2, 2, 2, 2, 2),
-        d_m=rows,
-        d_n=columns,
-        a_m=rows,
-        b_n=columns,
-        k=columns,
-        a_order=(("k", 2),),
-        b_order=(("n", 2),),
-        d_order=(("n", 2),),
+        name, APPLE, operand, operand, (2, 2, 2, 2, 2), d_m=rows, d_n=columns, a_m=rows, b_n=columns, k=columns,
         b_k=rows,
-    )
+    )  # fmt: skip
 
 
 _F16, _BF16, _S8, _U8 = dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.uint8
@@ -319,9 +246,9 @@ _BYTES = {"s8": (_S8, _S8), "u8": (_U8, _U8), "s8u8": (_S8, _U8), "u8s8": (_U8, 
 UNITS = {
     unit.name: unit
     for unit in (
-        _mma16("mma.f16", _F16),
-        _mma16("mma.bf16", _BF16),
-        _mma_tf32(),
+        _mma("mma.f16", _F16, ((2, HELD), (4, 0), (2, HELD))),
+        _mma("mma.bf16", _BF16, ((2, HELD), (4, 0), (2, HELD))),
+        _mma("mma.tf32", dtypes.float32, ((2, HELD), (4, 0)), "tf32"),
         *[_mma8(f"mma.{name}", AMPERE, a, b) for name, (a, b) in _BYTES.items()],
         *[_mma8(f"mma.{name}", ADA, a, b, "fp8") for name, (a, b) in _FLOATS.items()],
         *[_wgmma(n, f"wgmma{n}.f16", _F16) for n in WARPGROUP_COLUMNS],

@@ -41,7 +41,7 @@ class Word(str):
     @property
     def type(self) -> str:
         """PyTorch's word: "cpu"; "cuda" for GPUs of NVIDIA and AMD; "mps" for Metal; another kind in lower case."""
-        from hcq.frontend.device_words import type_of
+        from hcq.frontend.torch.device_words import type_of
 
         return type_of(self.partition(",")[0].partition(":")[0])
 
@@ -80,7 +80,7 @@ def canonical(name: str | int | None) -> Word:
 
 def _spelled(name: Any) -> Any:
     """A name of PyTorch's as one of ours; most programs have none."""
-    from hcq.frontend.device_words import spelled
+    from hcq.frontend.torch.device_words import spelled
 
     return spelled(name)
 

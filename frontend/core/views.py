@@ -3,7 +3,7 @@
 In       a tensor, and values for it
 Out      `write`: the tensor has the values, and so have all that view the same memory, as in PyTorch
 Changes  the nodes of those tensors; where a part of what is in memory is written, that memory, now
-Next     ops/in_place.py (x.add_), ops/indexing.py (x[0] = y), base.py (`_view`: who is a view of whom)
+Next     ops/in_place.py (x.add_), ops/index_writes.py (x[0] = y), base.py (`_view`: who is a view of whom)
 
 Tensors are a family when they view one another by PyTorch's rules: `x`, `x[0]`, `x.T`, `x.view(-1)` while its elements
 lie in that order. Below the views of each is the same node, the core: memory, or what is to be computed. A write gives

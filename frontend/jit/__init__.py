@@ -3,9 +3,9 @@
 In       a function of tensors
 Out      `jit`, and the function that it makes
 Changes  nothing by itself
-Next     function.py (which call is replayed), capture.py (what a call does), replay.py (how it is done again);
-         saving.py (a recording as a file), closure.py (the variables around a function), contents.py (what is in them),
-         references.py (who holds a tensor), pytree.py (nested containers)
+Next     function.py (which call is replayed), watched_call.py and capture.py (what a call does), replay.py (how it is
+         done again); saving.py (a recording as a file), closure.py (the variables around a function), contents.py
+         (what is in them), references.py (who holds a tensor), pytree.py (nested containers)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       a CallRecord, and the memory that each of its roles is in this call
 Out      the result, in the containers that it was in
 Changes  arguments that the call writes to, `.grad` of tensors outside, and places where the call keeps tensors
-Next     capture.py and replay.py (who ask for it)
+Next     watched_call.py and replay.py (who ask for it)
 """
 
 from __future__ import annotations

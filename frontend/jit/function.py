@@ -3,7 +3,7 @@
 In       a function of tensors (and of plain values, which are part of what is recorded)
 Out      the same function; as soon as two calls did the same, one doorbell runs all its kernels
 Changes  what the function changes: tensors that it assigns to, gradients, tensors that it keeps
-Next     capture.py (what a call does), replay.py (how it is done again), closure.py (variables around a function)
+Next     watched_call.py (what a call does), replay.py (how it is done again), closure.py (variables around a function)
 
 A replay does what a call does, or the call is made, or it is refused. The first calls run as they are and are captured.
 Two in a row that did the same on the same memory make a recording. It is replayed while what it was made of is as it
@@ -33,12 +33,12 @@ from hcq.frontend.core.data import MAX_DEPTH
 from hcq.frontend.core.errors import NotReal
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.core.threads import lock
-from hcq.frontend.jit.capture import capture, settle
 from hcq.frontend.jit.closure import Closure
 from hcq.frontend.jit.contents import Contents
 from hcq.frontend.jit.cut import has_cut, of_cuts, taken_apart
 from hcq.frontend.jit.record import CallRecord
 from hcq.frontend.jit.replay import Recording
+from hcq.frontend.jit.watched_call import capture, settle
 from hcq.frontend.run.realize import realize, storage_of
 from hcq.frontend.symbolic.variable import Bound, Leaf
 from hcq.frontend.tensor import Tensor

@@ -40,11 +40,11 @@ from hcq.frontend.core.device import toolchain
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.core.threads import lock
-from hcq.frontend.jit.capture import settle
 from hcq.frontend.jit.function import Jit
 from hcq.frontend.jit.pytree import Argument, New, Same
 from hcq.frontend.jit.record import Role
 from hcq.frontend.jit.replay import Recording
+from hcq.frontend.jit.watched_call import settle
 from hcq.frontend.run.plan import Plan, plan_for
 from hcq.frontend.run.realize import storage_of
 from hcq.frontend.symbolic.conditions import Condition

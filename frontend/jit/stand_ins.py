@@ -3,7 +3,7 @@
 In       the arguments of a call, and the memory that stands for each of its tensors
 Out      the same arguments, in which other tensors are: the same memory under other names
 Changes  nothing
-Next     capture.py (who calls the function on them)
+Next     watched_call.py (who calls the function on them)
 """
 
 from __future__ import annotations

@@ -3,5 +3,5 @@
 In       tensors and Python values
 Out      lazy tensors; nothing runs
 Changes  nothing
-Next     base.py (what groups call in one another), core/nodes.py (what they are made of), ../tensor.py (who joins them)
+Next     base.py, declared.py (the base of each), core/nodes.py (what they are made of), ../tensor.py (who joins them)
 """

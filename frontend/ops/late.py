@@ -29,54 +29,7 @@ _groups: dict[str, type] = {}  # those that were asked for, by their place
 if TYPE_CHECKING:
     from typing_extensions import Self as Self  # what forwarded methods of Late say that they return
 
-    from hcq.frontend.ops.angles import Angles
-    from hcq.frontend.ops.asking import Asking
-    from hcq.frontend.ops.attention import Attention
-    from hcq.frontend.ops.bits import Bits
-    from hcq.frontend.ops.conversion import Conversion
-    from hcq.frontend.ops.counting import Counting
-    from hcq.frontend.ops.creation import Creation
-    from hcq.frontend.ops.deviations import Deviations
-    from hcq.frontend.ops.drawing import Drawing
-    from hcq.frontend.ops.extremes import Extremes
-    from hcq.frontend.ops.factoring import Factoring
-    from hcq.frontend.ops.functions import Functions
-    from hcq.frontend.ops.gates import Gates
-    from hcq.frontend.ops.history import History
-    from hcq.frontend.ops.indexing import Indexing
-    from hcq.frontend.ops.initial import Initial
-    from hcq.frontend.ops.joining import Joining
-    from hcq.frontend.ops.logarithms import Logarithms
-    from hcq.frontend.ops.loss import Loss
-    from hcq.frontend.ops.margins import Margins
-    from hcq.frontend.ops.matrices import Matrices
-    from hcq.frontend.ops.normalisation import Normalisation
-    from hcq.frontend.ops.ordering import Ordering
-    from hcq.frontend.ops.parts import Parts
-    from hcq.frontend.ops.pooling import Pooling
-    from hcq.frontend.ops.power import Power
-    from hcq.frontend.ops.random import Random
-    from hcq.frontend.ops.rearranging import Rearranging
-    from hcq.frontend.ops.scattering import Scattering
-    from hcq.frontend.ops.shapes import Shapes
-    from hcq.frontend.ops.signs import Signs
-    from hcq.frontend.ops.smooth import Smooth
-    from hcq.frontend.ops.special_values import SpecialValues
-    from hcq.frontend.ops.statistics import Statistics
-    from hcq.frontend.ops.strided import Strided
-    from hcq.frontend.ops.synonyms import Synonyms
-    from hcq.frontend.ops.window import Window
-
-    class Late(
-        Conversion, Extremes, Deviations, Indexing, Smooth, Joining, Functions, Power, Window, Normalisation,
-        Attention, Loss, Creation, Random,
-        Ordering, Initial, Shapes, Parts, Pooling, Statistics, Gates, Signs, Angles, Logarithms, Scattering,
-        Matrices, Factoring, Bits, Counting, Margins, Rearranging, SpecialValues, Synonyms, Strided, Drawing, Asking,
-        History,
-    ):  # fmt: skip
-        """All of them."""
-
-        __slots__ = ()
+    from hcq.frontend.ops.late_groups import Late as Late  # a class of all of them: late_groups.pyi
 
 else:
 

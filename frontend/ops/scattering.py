@@ -8,7 +8,7 @@ Next     indexing.py (square brackets, gather, scatter_add), counting.py (bincou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
@@ -52,27 +52,41 @@ class Scattering(Methods):
             return self.scatter_reduce(dim, index, src, "sum" if reduce == "add" else "prod")
         return self._placed("scatter", Op.SCATTER, dim, index, src)
 
+    def scatter_add(self, dim: int, index: Self, src: Self) -> Self:
+        """This tensor plus the elements of src at the indices along an axis; what is out of range adds nothing.
+
+        index, src   as many axes as this tensor; src has an element for each of the index, and this tensor's dtype
+
+        >>> hcq.tensor([0, 0]).scatter_add(0, hcq.tensor([1, 1]), hcq.tensor([5, 6])).tolist()
+        [0, 11]
+        """
+        return self._placed("scatter_add", Op.SCATTER_ADD, dim, index, src)
+
     def _placed(self, call: str, op: Op, dim: int, index: Self, src: Self) -> Self:
         """A scatter of the part of src that there are indices for; no index reaches beyond other axes."""
         axis = self._axis(call, dim)
         if not self.node.shape:
-            _one(call, index, src)
-            line = self._reshape((1,))
-            return line._placed(call, op, 0, index._reshape((1,)), src._reshape((1,)))._reshape(())
+            return _as_a_line(call, self, index, src, lambda x, at, y: x._placed(call, op, 0, at, y))
         if index.numel() == 0:
             return self._like(self.node)
         index = self._index_like(call, index, axis)
         if src.node.dtype is not self.node.dtype:
             raise UsageError(f"[{call}] puts {src.node.dtype.name} into {self.node.dtype.name}. Cast src.")
+        self._same_device(call, src)
         shape = index.node.shape
         if len(src.node.shape) != len(shape) or any(s < i for s, i in zip(src.node.shape, shape)):
             raise UsageError(
                 f"[{call}] src {src.node.shape} is smaller than index {shape}. Give an element each."
             )
+        places, values = self._all_over(axis, index, src)
+        return self._like(Node(op, self.node.dtype, (self.node, places, values), axis))
+
+    def _all_over(self, axis: int, index: Self, src: Self) -> tuple[Node, Node]:
+        """Indices along an axis and elements for them, as long as this tensor along the others; -1 where none are."""
+        shape = index.node.shape
         part = shrunk(src.node, tuple([(0, size, 1) for size in shape]))
         grow = tuple([(0, 0 if d == axis else self.node.shape[d] - size) for d, size in enumerate(shape)])
-        places = padded(index.node, grow, -1)
-        return self._like(Node(op, self.node.dtype, (self.node, places, padded(part, grow)), axis))
+        return padded(index.node, grow, -1), padded(part, grow)
 
     @in_float_together
     def scatter_reduce(
@@ -94,12 +108,13 @@ class Scattering(Methods):
                 f"[{call}] reduce={reduce!r} is unknown. Use 'sum', 'prod', 'mean', 'amax' or 'amin'."
             )
         if not self.node.shape:
-            _one(call, index, src)
-            line = self._reshape((1,))
-            found = line.scatter_reduce(
-                0, index._reshape((1,)), src._reshape((1,)), reduce, include_self=include_self
+            return _as_a_line(
+                call,
+                self,
+                index,
+                src,
+                lambda x, at, y: x.scatter_reduce(0, at, y, reduce, include_self=include_self),
             )
-            return found._reshape(())
         if index.numel() == 0:
             return self._like(self.node)
         if self.node.dtype.is_bool and reduce in ("sum", "prod"):  # either, both
@@ -129,11 +144,7 @@ class Scattering(Methods):
         call = "scatter_reduce"
         axis = self._axis(call, dim)
         index = self._index_like(call, index, axis)
-        shape = index.node.shape
-        part = shrunk(src.node, tuple([(0, size, 1) for size in shape]))
-        grow = tuple([(0, 0 if d == axis else self.node.shape[d] - size) for d, size in enumerate(shape)])
-        places = self._like(padded(index.node, grow, -1)).unsqueeze(axis)
-        values = self._like(padded(part, grow)).unsqueeze(axis)
+        places, values = (self._like(each).unsqueeze(axis) for each in self._all_over(axis, index, src))
         size = self.node.shape[axis]
         full = (*places.node.shape[:axis], size, *places.node.shape[axis + 1 :])
         goes_here = places == self._like(iota(size, axis, full))
@@ -168,8 +179,7 @@ class Scattering(Methods):
         [4, 0, 3]
         """
         if not self.node.shape:
-            _one("index_add", index, source)
-            return self._reshape((1,)).index_add(0, index, source._reshape((1,)), alpha)._reshape(())
+            return _as_a_line("index_add", self, index, source, lambda x, at, y: x.index_add(0, at, y, alpha))
         axis, places, values = self._slices("index_add", dim, index, source)
         values = values if type(alpha) is int and alpha == 1 else (values * alpha).cast(self.node.dtype)
         return self._placed("index_add", Op.SCATTER_ADD, axis, places, values)
@@ -181,8 +191,7 @@ class Scattering(Methods):
         [7, 0, 5]
         """
         if not self.node.shape:
-            _one("index_copy", index, source)
-            return self._reshape((1,)).index_copy(0, index, source._reshape((1,)))._reshape(())
+            return _as_a_line("index_copy", self, index, source, lambda x, at, y: x.index_copy(0, at, y))
         axis, places, values = self._slices("index_copy", dim, index, source)
         return self._placed("index_copy", Op.SCATTER, axis, places, values)
 
@@ -212,12 +221,16 @@ class Scattering(Methods):
         >>> Tensor([1.0, 1.0]).index_reduce(0, hcq.tensor([0, 0]), Tensor([5.0, 3.0]), "amax").tolist()
         [5.0, 1.0]
         """
+        call = "index_reduce"
         if not self.node.shape:
-            _one("index_reduce", index, source)
-            line = self._reshape((1,))
-            found = line.index_reduce(0, index, source._reshape((1,)), reduce, include_self=include_self)
-            return found._reshape(())
-        axis, places, values = self._slices("index_reduce", dim, index, source)
+            return _as_a_line(
+                call,
+                self,
+                index,
+                source,
+                lambda x, at, y: x.index_reduce(0, at, y, reduce, include_self=include_self),
+            )
+        axis, places, values = self._slices(call, dim, index, source)
         return self.scatter_reduce(axis, places, values, reduce, include_self=include_self)
 
     def index_put(self, indices: Sequence[Any], values: Self, accumulate: bool = False) -> Self:
@@ -287,8 +300,9 @@ class Scattering(Methods):
         return line.where(taken, self.expand(shape).flatten())._reshape(shape)
 
 
-def _one(call: str, *tensors: Core) -> None:
-    """What goes to a tensor of shape () has one element."""
-    for tensor in tensors:
+def _as_a_line(call: str, x: Any, index: Any, source: Any, method: Callable[[Any, Any, Any], Any]) -> Any:
+    """What a method makes of a tensor of shape () as a vector of one element; what goes to it has one element, too."""
+    for tensor in (index, source):
         if tensor.numel() != 1:
             raise UsageError(f"[{call}] {tensor.node.shape} for a tensor of shape (): give one element.")
+    return method(*[tensor._reshape((1,)) for tensor in (x, index, source)])._reshape(())

@@ -36,10 +36,11 @@ GROUPS = {
         "_refuse_wide_padding"
     ),
     "hcq.frontend.ops.indexing:Indexing": (
-        "__getitem__ _settled _basic _complete _at_bounds _slice_of_bounds _picked _mask_picks nonzero "
-        "nonzero_static argwhere _nonzero _checked _pick _pick_wide _flat_index _gather_line __setitem__ _set "
-        "_write_in_family _is_on_a_gradients_way _write _write_picked _scattered _spread gather "
-        "take_along_dim index_select select scatter_add masked_select _index_like"
+        "__getitem__ _settled _basic _complete _at_bounds _slice_of_bounds _picked _mask_picks _checked "
+        "_pick _pick_wide _flat_index _gather_line"
+    ),
+    "hcq.frontend.ops.index_writes:IndexWrites": (
+        "__setitem__ _set _write_in_family _is_on_a_gradients_way _write _write_picked _scattered _spread"
     ),
     "hcq.frontend.ops.random:Random": (
         "manual_seed rand randn uniform normal randint bernoulli _bernoulli_of randperm _sorted_on_host "
@@ -93,9 +94,13 @@ GROUPS = {
         "deg2rad rad2deg sinc"
     ),
     "hcq.frontend.ops.logarithms:Logarithms": ("logaddexp logaddexp2 logit xlogy xlog1py entr float_power"),
+    "hcq.frontend.ops.gathering:Gathering": (
+        "gather take_along_dim index_select select masked_select _index_like nonzero nonzero_static argwhere _nonzero"
+    ),
+    "hcq.frontend.ops.padding:Padding": ("pad _varying_pads _padded_by_numbers _pad_from_inside _grown"),
     "hcq.frontend.ops.scattering:Scattering": (
-        "scatter _placed scatter_reduce _combined _slices index_add index_copy index_fill index_reduce "
-        "index_put _flat_places take put masked_scatter"
+        "scatter scatter_add _placed _all_over scatter_reduce _combined _slices index_add index_copy index_fill "
+        "index_reduce index_put _flat_places take put masked_scatter"
     ),
     "hcq.frontend.ops.matrices:Matrices": (
         "_plus _plus_product _plus_matmul addmm addmv addr baddbmm addbmm vdot inner tensordot kron cross "

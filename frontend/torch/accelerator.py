@@ -3,14 +3,14 @@
 In       nothing, or a device's word or number
 Out      is_available, current_accelerator, device_count, synchronize, ...
 Changes  synchronize waits; a question opens the GPUs that it is about
-Next     ../device_words.py (which kinds there are), cuda/ (the same for GPUs of NVIDIA and AMD)
+Next     device_words.py (which kinds there are), cuda/ (the same for GPUs of NVIDIA and AMD)
 """
 
 from __future__ import annotations
 
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.device import Word
-from hcq.frontend.device_words import CUDA, gpu, is_here
+from hcq.frontend.torch.device_words import CUDA, gpu, is_here
 
 KINDS = (*CUDA, "METAL")
 

@@ -3,7 +3,7 @@
 In       "cuda:1", "cpu", a number; or a kind and a number
 Out      a Word, the name of an open device
 Changes  opens the device
-Next     ../core/device.py (Word, canonical), ../device_words.py (what "cuda" means)
+Next     ../core/device.py (Word, canonical), device_words.py (what "cuda" means)
 """
 
 from __future__ import annotations

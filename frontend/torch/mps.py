@@ -3,12 +3,12 @@
 In       nothing
 Out      is_available
 Changes  a question opens the device
-Next     rows.py (is_built), ../device_words.py (what "mps" means)
+Next     rows.py (is_built), device_words.py (what "mps" means)
 """
 
 from __future__ import annotations
 
-from hcq.frontend.device_words import is_here
+from hcq.frontend.torch.device_words import is_here
 
 
 def is_available() -> bool:

@@ -9,8 +9,8 @@ import pytest
 import hcq
 import hcq.torch
 from hcq import Tensor, UsageError, config
-from hcq.frontend import device_words
 from hcq.frontend.core.device import Word
+from hcq.frontend.torch import device_words
 
 
 def test_a_device_is_a_word_that_answers_as_pytorchs_objects_do():

@@ -79,7 +79,7 @@ def _refuse_the_rest() -> None:
     for name in sorted(names | set(_OPERATORS)):
         if name in own or name in INHERITED or name == "device":
             continue
-        if hasattr(Tensor, name):
+        if name in names or hasattr(Tensor, name):
             setattr(Complex, name, _refusal(name))
 
 

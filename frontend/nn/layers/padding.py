@@ -3,7 +3,7 @@
 In       how much on each side, the last axis first, then tensors
 Out      `ZeroPad1d` to `ZeroPad3d` and the other paddings: constant, reflect, replicate, circular
 Changes  nothing
-Next     ops/movement.py (pad)
+Next     ops/padding.py (pad)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       nothing, or a GPU's word or number
 Out      is_available, device_count, synchronize, memory_allocated, ...
 Changes  synchronize waits; a question opens the GPUs that it is about; manual_seed starts random numbers over
-Next     amp.py, ../../device_words.py (what "cuda" means), ../accelerator.py (the same for any GPU), docs/devices.md
+Next     amp.py, ../device_words.py (what "cuda" means), ../accelerator.py (the same for any GPU), docs/devices.md
 
 What PyTorch keeps to itself between calls, a cache of memory, streams, graphs, is not here: a device has one queue for
 tensors, and `jit` records.
@@ -18,7 +18,7 @@ from hcq.frontend.amp import GradScaler as GradScaler
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.device import Word
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.device_words import gpu, is_here
+from hcq.frontend.torch.device_words import gpu, is_here
 
 OutOfMemoryError = MemoryError
 _TENSORS = (

@@ -3,7 +3,7 @@
 In       what PyTorch calls a device: "cuda", "cuda:1", "mps", a number
 Out      the name here of what PyTorch calls "cuda" and "mps", and the other way round
 Changes  nothing; a question which GPU there is opens it
-Next     device.py (Word; canonical, who asks), torch/cuda/ (hcq.torch.cuda), torch/device.py (hcq.torch.device("cuda"))
+Next     ../core/device.py (Word; canonical, who asks), cuda/ (hcq.torch.cuda), device.py (hcq.torch.device("cuda"))
 
 "cuda" is a GPU of NVIDIA or of AMD, as PyTorch builds for ROCm have it: the default device where that is one, and
 else the first kind that is here.

@@ -1,0 +1,17 @@
+"""Declared: what a group of methods may call in another group.
+
+In       the groups of methods
+Out      `Declared`, the base of all of them; for type checkers it has what any group calls in another (declared.pyi)
+Changes  nothing
+Next     base.py (Methods), tools/stub_pages.py (who reads the groups and writes the stub)
+"""
+
+from __future__ import annotations
+
+from hcq.frontend.core.base import Core
+
+
+class Declared(Core):
+    """The base of groups of methods."""
+
+    __slots__ = ()
