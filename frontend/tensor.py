@@ -50,14 +50,14 @@ from hcq.frontend.core.threads import lock, new_write, without_done
 from hcq.frontend.ops.activation import Activation
 from hcq.frontend.ops.arguments import check_methods
 from hcq.frontend.ops.choice import Choice
+from hcq.frontend.ops.complex_arguments import BOTH, complex_class
 from hcq.frontend.ops.elementwise import Elementwise
 from hcq.frontend.ops.in_place import InPlace
 from hcq.frontend.ops.late import Late
-from hcq.frontend.ops.meeting import BOTH, complex_class
 from hcq.frontend.ops.movement import Movement
 from hcq.frontend.ops.product import Product
 from hcq.frontend.ops.reduction import Reduction
-from hcq.frontend.run import overdue
+from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.realize import realize, schedule_of, storage_of, to_read
 from hcq.frontend.run.short import realize_short
 from hcq.frontend.symbolic import sizes, variable
@@ -187,8 +187,8 @@ class Tensor(
         else:
             storage = Storage(self.device, dtype, shape)
             device = devices.get(self.device)
-            if overdue.late:
-                overdue.drop(device)
+            if timed_out_work.late:
+                timed_out_work.drop(device)
             storage.buffer = device.alloc(storage.size_bytes, f"data {shape}")
             if storage.size_bytes:
                 storage.buffer.write(raw)
@@ -362,7 +362,7 @@ class Tensor(
         if not prod(room):
             return b""
         raw = bytearray(prod(room) * self.dtype.itemsize)
-        overdue.read(self._buffer(call), raw)
+        timed_out_work.read(self._buffer(call), raw)
         if variable.in_use and (now := sizes.shape_now(self.node)) != room:
             return formats.cut(raw, room, now, self.dtype.itemsize)
         return bytes(raw)
@@ -400,7 +400,7 @@ class Tensor(
         if self.node.op is Op.CONST:
             array.fill(self.node.arg)
         elif array.size:
-            overdue.read(self._buffer("numpy"), array)
+            timed_out_work.read(self._buffer("numpy"), array)
         if variable.in_use and (now := sizes.shape_now(self.node)) != self.node.shape:
             array = array[tuple(map(slice, now))].copy()
         return array
@@ -485,7 +485,7 @@ class Tensor(
                 raise ValueError(f"[__array__] a tensor of {what} is copied. Leave out copy=False.")
             array = self.numpy()
         else:
-            from hcq.frontend.io.exchange import array as shared
+            from hcq.frontend.io.dlpack import array as shared
 
             array = shared(self)
         return array if dtype is None else array.astype(dtype, copy=False)
@@ -497,7 +497,7 @@ class Tensor(
 
         Raises  BufferError for a tensor of another device, one that requires a gradient, and dtypes that DLPack lacks
         """
-        from hcq.frontend.io.exchange import capsule
+        from hcq.frontend.io.dlpack import capsule
 
         return capsule(self, max_version, dl_device, copy)
 
