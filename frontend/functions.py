@@ -173,7 +173,9 @@ def _is_function(name: str) -> bool:
     if name in METHODS:
         getattr(Tensor, name)
     elif not any(
-        name in vars(base) and base._are_functions for base in Tensor.__mro__ if Methods in base.__bases__
+        name in vars(base) and getattr(base, "_are_functions", True)
+        for base in Tensor.__mro__
+        if Methods in base.__bases__
     ):
         return False
     return not isinstance(inspect.getattr_static(Tensor, name), property)

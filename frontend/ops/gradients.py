@@ -144,7 +144,7 @@ class Gradients(Methods):
 
     @data.setter
     def data(self, value: Any) -> None:
-        if not isinstance(value, Core):
+        if not isinstance(value, Methods):
             raise UsageError(f"[data] {value!r}: assign a tensor.")
         own = value.detach()
         if self._requires_grad:
