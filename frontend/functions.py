@@ -43,7 +43,7 @@ OF_TENSOR = (
 HERE = ("tensor", "is_tensor", "real", "imag")
 MODULES = {  # functions in files of their own
     "more.fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
-    "io.exchange": "as_tensor asarray from_dlpack from_numpy frombuffer",
+    "io.dlpack": "as_tensor asarray from_dlpack from_numpy frombuffer",
     "functions_random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
     "bernoulli randint_like",
     "functions_types": "finfo iinfo promote_types result_type can_cast",
@@ -158,7 +158,8 @@ def every_name() -> list[str]:
 @functools.cache
 def names() -> tuple[str, ...]:
     """Every method that is a function, too."""
-    found = {name for group in groups(Tensor) for name in vars(group) if not name.startswith("_")}
+    of_functions = [group for group in groups(Tensor) if group._are_functions]
+    found = {name for group in of_functions for name in vars(group) if not name.startswith("_")}
     callables = [name for name in found if not isinstance(inspect.getattr_static(Tensor, name), property)]
     return tuple(sorted([*(name for name in callables if name not in DTYPES), *OF_TENSOR]))
 
@@ -171,7 +172,11 @@ def _is_function(name: str) -> bool:
         return False
     if name in METHODS:
         getattr(Tensor, name)
-    elif not any(name in vars(base) for base in Tensor.__mro__ if Methods in base.__bases__):
+    elif not any(
+        name in vars(base) and getattr(base, "_are_functions", True)
+        for base in Tensor.__mro__
+        if Methods in base.__bases__
+    ):
         return False
     return not isinstance(inspect.getattr_static(Tensor, name), property)
 

@@ -1,8 +1,8 @@
 """Stub pages: for type checkers, what groups of methods have of each other, and methods that are made of others.
 
 In       the source of the groups of methods; the groups whose methods are made when they are asked for
-Out      frontend/ops/factoring.pyi, frontend/ops/in_place.pyi, frontend/ops/synonyms.pyi; frontend/ops/declared.pyi, what groups call in one
-         another; frontend/ops/late_groups.pyi, a class of all groups that are imported late
+Out      frontend/ops/factoring.pyi, frontend/ops/in_place.pyi, frontend/ops/synonyms.pyi; frontend/ops/declared.pyi,
+         what groups call in one another; frontend/ops/late_groups.pyi, a class of all groups that are imported late
 Changes  nothing
 Next     pages.py (writes and checks them), frontend/ops/forwarded.py (how such methods are made)
 """
@@ -111,7 +111,8 @@ def _declared() -> str:
     found: dict[str, Method] = {}
     asked: dict[str, set[str]] = {}  # attribute -> the modules of the groups that ask for it
     sources: dict[str, ast.Module] = {}
-    for group in (Tensor, *groups(Tensor)):
+    listed: list[type] = [Tensor, *groups(Tensor)]
+    for group in listed:
         module = group.__module__
         tree = sources[module] = ast.parse(Path(inspect.getfile(group)).read_text(encoding="utf-8"))
         for node in ast.walk(tree):
@@ -138,6 +139,8 @@ def _declared() -> str:
 
 def _methods(group: ast.ClassDef, special: str) -> Iterator[tuple[str, Lines]]:
     """The methods of a class as lines of a stub, second names among them; of its special ones `special`, or all."""
+    from hcq.frontend.core.base import Core
+
     found: dict[str, ast.FunctionDef] = {}
     for node in group.body:
         if isinstance(node, ast.FunctionDef):
@@ -152,7 +155,7 @@ def _methods(group: ast.ClassDef, special: str) -> Iterator[tuple[str, Lines]]:
         if is_left_out or name in NO_NAMES or (first not in (["self"], ["cls"]) and not node.decorator_list):
             continue
         above = [DECORATORS[word] for one in node.decorator_list if (word := ast.unparse(one)) in DECORATORS]
-        if special and "property" in above:
+        if "property" in above and (special or hasattr(Core, name)):
             continue  # core/base.py has those of Tensor
         yield name, _lines(name, above, node)
 

@@ -49,6 +49,7 @@ class Methods(Declared):
     """A group of methods of Tensor; it may call the methods of others."""
 
     __slots__ = ()
+    _are_functions: bool = True  # of hcq.torch, too: functions.py
 
     if TYPE_CHECKING:  # of a tensor, or of a list of them
 

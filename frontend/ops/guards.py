@@ -158,12 +158,12 @@ def _of_any(
     otherwise: Function,
 ) -> Function:
     count = len(by_place)
-    looked_at = [(at, rule) for at, rule in enumerate(by_place) if rule.check is not None]
+    looked_at = [(at, rule.check, rule) for at, rule in enumerate(by_place) if rule.check is not None]
     check_rest = None if of_rest is None else of_rest.check
 
     def guard(*args: Any, **named: Any) -> Any:
         try:
-            for at, (check, _, low, high, plain) in looked_at:
+            for at, check, (_, _, low, high, plain) in looked_at:
                 if at >= len(args):
                     break
                 value = args[at]
@@ -174,11 +174,11 @@ def _of_any(
             if check_rest is not None and len(args) > count:
                 args = (*args[:count], *check_rest(args[count:], args[0]))
             for name in named:
-                check, usual, low, high, plain = rules.get(name, ANYTHING)
-                value = named[name]
-                if check is not None and value is not usual:
-                    if (type(value) is not int or not low <= value <= high) and type(value) not in plain:
-                        named[name] = check(value, args[0] if args else None)
+                rule, value = rules.get(name), named[name]
+                if rule is None or rule.check is None or value is rule.usual or type(value) in rule.plain:
+                    continue
+                if type(value) is not int or not rule.low <= value <= rule.high:
+                    named[name] = rule.check(value, args[0] if args else None)
             return function(*args, **named)
         except NotReal:
             return otherwise(*args, **named)

@@ -24,7 +24,7 @@ _IS_NO_METHOD = frozenset(
     {"__module__", "__qualname__", "__doc__", "__slots__", "__firstlineno__", "__static_attributes__"}
 )
 _lock = RLock()
-_groups: dict[str, type] = {}  # those that were asked for, by their place
+_groups: dict[str, type[Methods]] = {}  # those that were asked for, by their place
 
 if TYPE_CHECKING:
     from typing_extensions import Self as Self  # what forwarded methods of Late say that they return
@@ -98,7 +98,7 @@ def _unknown(kind: type, name: str) -> Unknown:
     return Unknown(kind, name, f"a {kind.__name__} has no method or attribute")
 
 
-def group(place: str) -> type:
+def group(place: str) -> type[Methods]:
     """The group at a place of the table. Late has its methods from then on."""
     found = _groups.get(place)
     if found is None:
@@ -111,7 +111,7 @@ def group(place: str) -> type:
     return found
 
 
-def groups(kind: type = Late) -> tuple[type, ...]:
+def groups(kind: type = Late) -> tuple[type[Methods], ...]:
     """The groups whose methods a class such as Tensor has, with every late one, imported by now."""
     own = [base for base in kind.__mro__ if base is not Late and Methods in base.__bases__]
     return (*own, *map(group, GROUPS))

@@ -8,8 +8,8 @@ import pytest
 from hcq import Device, Tensor, jit
 from hcq.frontend.core import device as devices
 from hcq.frontend.run.realize import schedule_of
-from hcq.frontend.schedule.fuse import MAX_ARGUMENTS
 from hcq.frontend.schedule.joins import MAX_PIECES
+from hcq.frontend.schedule.walk import MAX_ARGUMENTS
 
 
 def columns(count: int, *shape: int) -> list[np.ndarray]:
