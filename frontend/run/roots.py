@@ -68,6 +68,7 @@ def replace(in_memory: dict[Node, Node], device: str | None = None) -> None:
 
 
 def replace_in(tensors: Iterable[Any], in_memory: dict[Node, Node], device: str | None) -> None:
+    """The same for these tensors, of one device or of all."""
     lazy = []
     for tensor in tensors:
         node = tensor.node
