@@ -238,6 +238,7 @@ class Walk:
         return frozenset(node for node in chosen if node in self.has_reduction and self.weight[node])
 
     def run(self) -> None:
+        """Walk: decide for each node, when all its users have been met, whether it is realized."""
         for node in reversed(self.order):
             if node.op in _LEAVES and node not in self.forced:
                 continue
@@ -292,6 +293,7 @@ class Walk:
         return self.uses.get(node, ())
 
     def is_in_memory(self, node: Node) -> bool:
+        """Whether a kernel reads it, and does not compute it."""
         return node.op is Op.BUFFER or node in self.realized
 
     def fold_of(self, kernel: Node) -> tuple[Fold, Shape] | None:
