@@ -17,7 +17,7 @@ from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import constant, filled, iota, padded
 from hcq.frontend.grad.derivatives import FLAT
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Methods, in_float_together
+from hcq.frontend.ops.base import Methods, in_float_together, per_axis
 from hcq.frontend.ops.forwarded import of_rank
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
@@ -48,10 +48,10 @@ class Pooling(Methods):
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        window = _sizes("kernel_size", kernel_size, rank)
+        window = per_axis("kernel_size", kernel_size, rank)
         rank = len(window)
-        steps = window if stride is None or stride in ([], ()) else _sizes("stride", stride, rank)
-        dilations, around = _sizes("dilation", dilation, rank), _sizes("padding", padding, rank)
+        steps = window if stride is None or stride in ([], ()) else per_axis("stride", stride, rank)
+        dilations, around = per_axis("dilation", dilation, rank), per_axis("padding", padding, rank)
         self._refuse_wide_padding(call, around, window)
         pads = self._pads(call, window, steps, around, dilations, ceil_mode)
         windows = self._surrounded(call, pads, window, dilations, self.node.dtype.min)._windows(
@@ -152,10 +152,10 @@ class Pooling(Methods):
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Self:
-        window = _sizes("kernel_size", kernel_size, rank)
+        window = per_axis("kernel_size", kernel_size, rank)
         rank = len(window)
-        steps = window if stride is None or stride in ([], ()) else _sizes("stride", stride, rank)
-        around, ones = _sizes("padding", padding, rank), (1,) * rank
+        steps = window if stride is None or stride in ([], ()) else per_axis("stride", stride, rank)
+        around, ones = per_axis("padding", padding, rank), (1,) * rank
         self._refuse_wide_padding(call, around, window)
         if self.node.dtype.is_bool:
             raise UsageError(f"[{call}] bool has no averages. Cast first: x.float().")
@@ -339,9 +339,9 @@ class Pooling(Methods):
         padding: Sizes = 0,
         output_size: Sequence[int] | None = None,
     ) -> Self:
-        window = _sizes("kernel_size", kernel_size, rank)
-        steps = window if stride is None or stride in ([], ()) else _sizes("stride", stride, rank)
-        around = _sizes("padding", padding, rank)
+        window = per_axis("kernel_size", kernel_size, rank)
+        steps = window if stride is None or stride in ([], ()) else per_axis("stride", stride, rank)
+        around = per_axis("padding", padding, rank)
         if len(self.node.shape) < rank or indices.node.shape != self.node.shape:
             raise UsageError(
                 f"[{call}] {self.node.shape}, indices {indices.node.shape}: the shapes must be equal."
@@ -414,15 +414,3 @@ def _first_place(windows: Any, places: Any, rank: int, inside: Any = None) -> An
     best = windows._reshape((*lead, length)).argmax(-1, True)
     places = places.expand(shape)._reshape((*lead, length))
     return places.gather(len(lead), best)._reshape(lead)
-
-
-def _sizes(name: str, given: Any, rank: int) -> tuple[int, ...]:
-    """One int for every axis, or one each."""
-    found = (given,) * rank if isinstance(given, int) else tuple(given)
-    found = found * rank if len(found) == 1 else found
-    least = 0 if name == "padding" else 1
-    if any(not isinstance(size, int) or size < least for size in found):
-        raise UsageError(f"[{name}] {given!r}: give ints of {least} or more.")
-    if len(found) != rank and name != "kernel_size":
-        raise UsageError(f"[{name}] {given!r}: give one int, or {rank} of them.")
-    return found
