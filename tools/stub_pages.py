@@ -1,8 +1,8 @@
 """Stub pages: for type checkers, what groups of methods have of each other, and methods that are made of others.
 
 In       the source of the groups of methods; the groups whose methods are made when they are asked for
-Out      frontend/ops/factoring.pyi, in_place.pyi, synonyms.pyi; frontend/ops/declared.pyi, what groups call in one
-         another; frontend/ops/late_groups.pyi, a class of all groups that are imported late
+Out      frontend/ops/factoring.pyi, frontend/ops/in_place.pyi, frontend/ops/synonyms.pyi; what groups call in another,
+         frontend/ops/declared.pyi; a class of all groups that are imported late, frontend/ops/late_groups.pyi
 Changes  nothing
 Next     pages.py (writes and checks them), frontend/ops/forwarded.py (how such methods are made)
 """
