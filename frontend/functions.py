@@ -43,7 +43,7 @@ OF_TENSOR = (
 HERE = ("tensor", "is_tensor", "real", "imag")
 MODULES = {  # functions in files of their own
     "more.fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
-    "io.exchange": "as_tensor asarray from_dlpack from_numpy frombuffer",
+    "io.dlpack": "as_tensor asarray from_dlpack from_numpy frombuffer",
     "functions_random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
     "bernoulli randint_like",
     "functions_types": "finfo iinfo promote_types result_type can_cast",

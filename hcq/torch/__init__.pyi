@@ -54,8 +54,8 @@ from hcq.frontend.functions_older import LongTensor as LongTensor
 from hcq.frontend.functions_older import ShortTensor as ShortTensor
 from hcq.frontend.functions_older import Size as Size
 from hcq.frontend.nn.functional import alpha_dropout as alpha_dropout
-from hcq.frontend.io.exchange import as_tensor as as_tensor
-from hcq.frontend.io.exchange import asarray as asarray
+from hcq.frontend.io.dlpack import as_tensor as as_tensor
+from hcq.frontend.io.dlpack import asarray as asarray
 from hcq.frontend.more.fourier.windows import bartlett_window as bartlett_window
 from hcq.frontend.functions_random import bernoulli as bernoulli
 from hcq.frontend.nn.functional_losses import bilinear as bilinear
@@ -76,9 +76,9 @@ from hcq.frontend.functions_modes import enable_grad as enable_grad
 from hcq.frontend.nn.functional import feature_alpha_dropout as feature_alpha_dropout
 from hcq.frontend.functions_types import finfo as finfo
 from hcq.frontend.functions_older import frobenius_norm as frobenius_norm
-from hcq.frontend.io.exchange import from_dlpack as from_dlpack
-from hcq.frontend.io.exchange import from_numpy as from_numpy
-from hcq.frontend.io.exchange import frombuffer as frombuffer
+from hcq.frontend.io.dlpack import from_dlpack as from_dlpack
+from hcq.frontend.io.dlpack import from_numpy as from_numpy
+from hcq.frontend.io.dlpack import frombuffer as frombuffer
 from hcq.frontend.torch.settings import get_autocast_cpu_dtype as get_autocast_cpu_dtype
 from hcq.frontend.torch.settings import get_autocast_dtype as get_autocast_dtype
 from hcq.frontend.torch.settings import get_autocast_gpu_dtype as get_autocast_gpu_dtype
