@@ -25,8 +25,15 @@ P = ParamSpec("P")
 class Forwarded:
     """`call(self, ...)` is `finish(self, call, self.method(...))`, with the method's parameters."""
 
-    def __init__(self, call: str, method: str, finish: Callable[[Any, str, Any], Any], about: str) -> None:
-        self.call, self.method, self.finish, self.about = call, method, finish, about
+    def __init__(
+        self,
+        call: str,
+        method: str,
+        finish: Callable[[Any, str, Any], Any],
+        about: str,
+        returns: str = "Self",
+    ) -> None:
+        self.call, self.method, self.finish, self.about, self.returns = call, method, finish, about, returns
         self.owner: type = object
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -42,6 +49,7 @@ class Forwarded:
 
         call, name, finish = self.call, self.method, self.finish
         signature = inspect.signature(method)
+        returns = self.returns or signature.return_annotation
 
         def made(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
@@ -55,7 +63,7 @@ class Forwarded:
             return finish(self, call, result)
 
         owner = self.owner.__module__, self.owner.__qualname__
-        return _presented(made, call, owner, signature.replace(return_annotation="Self"), self.about)
+        return _presented(made, call, owner, signature.replace(return_annotation=returns), self.about)
 
 
 class OfFunction(Forwarded):
