@@ -52,7 +52,7 @@ def _stub(group: type) -> str:
         parameters[0] = "self"
         ignored = "  # type: ignore[misc]" if name.startswith("__i") else ""
         said = inspect.signature(method).return_annotation
-        returns = said if group.__name__ == "Factoring" else "Self"
+        returns = said if group.__name__ in ("Factoring", "Synonyms") else "Self"
         lines.append(
             f"    def {name}({', '.join(parameters)}) -> {returns}: ...{ignored}\n".replace("Tensor", "Self")
         )

@@ -38,6 +38,26 @@ def write(w: Writer, batch: int, n: int, m: int, k: int) -> None:
             a[i, c] = sources[0][i, c]
         for c in w.columns(0, k, k):
             v[i, c] = sources[1][i, c]
+
+    def pair(p: Number, q: Number, epsilon: float, is_open: Variable) -> None:
+        _pair(w, a, v, p, q, m, k, epsilon, is_open)
+
+    sweep(w, n, m, pair, lambda i, c: a[i, c] * a[i, c], lengths, order)
+
+
+def sweep(
+    w: Writer,
+    n: int,
+    m: int,
+    pair: Callable[[Number, Number, float, Variable], None],
+    square: Callable[[Number, Columns], Number],
+    lengths: Array,
+    order: Array,
+) -> None:
+    """Turn each pair of n rows of m elements until all are at right angles; then their lengths, and by these an order.
+
+    square   of a row: the squares of the sizes of some of its elements
+    """
     epsilon = (2.0**-23 if w.dtype is dtypes.float32 else 2.0**-52) * max(m, 4) ** 0.5
     is_open = w.variable(1.0)
     for _ in w.range(0, SWEEPS, "sweep"):
@@ -45,17 +65,27 @@ def write(w: Writer, batch: int, n: int, m: int, k: int) -> None:
             is_open.set(0.0)
             for p in w.range(0, n - 1, "p"):
                 for q in w.range(p + 1, n, "q"):
-                    _pair(w, a, v, p, q, m, k, epsilon, is_open)
+                    pair(p, q, epsilon, is_open)
     for i in w.range(0, n):
-        (length,) = w.sums(0, m, m, _square_of(a, i), 1)
+
+        def squares(c: Columns, i: Number = i) -> list[Number]:
+            return [square(i, c)]
+
+        (length,) = w.sums(0, m, m, squares, 1)
         for _ in w.one_thread():
             lengths[i] = length.sqrt()
     w.barrier()
     store_order(w, lengths, order, n, True)
 
 
-def _square_of(rows: Array, i: Number) -> Callable[[Columns], list[Number]]:
-    return lambda c: [rows[i, c] * rows[i, c]]
+def turn(w: Writer, alpha: Number, beta: Number, gamma: Number) -> tuple[Number, Number]:
+    """(cosine, sine) of the turn after which two rows are at right angles: of their squares and their product."""
+    zeta = (beta - alpha) / (gamma * 2.0)
+    size = zeta.size()
+    tangent = 1.0 / (size + (zeta * zeta + 1.0).sqrt())
+    tangent = w.where(zeta < 0.0, -tangent, tangent)
+    cosine = 1.0 / (tangent * tangent + 1.0).sqrt()
+    return cosine, cosine * tangent
 
 
 def _pair(
@@ -77,12 +107,7 @@ def _pair(
 
     alpha, beta, gamma = w.sums(0, m, m, products, 3)
     for _ in w.when(alpha.sqrt() * beta.sqrt() * epsilon < gamma.size()):
-        zeta = (beta - alpha) / (gamma * 2.0)
-        size = zeta.size()
-        tangent = 1.0 / (size + (zeta * zeta + 1.0).sqrt())
-        tangent = w.where(zeta < 0.0, -tangent, tangent)
-        cosine = 1.0 / (tangent * tangent + 1.0).sqrt()
-        sine = cosine * tangent
+        cosine, sine = turn(w, alpha, beta, gamma)
         for rows, count in ((a, m), (v, k)):
             for c in w.columns(0, count, count):
                 one, other = rows[p, c], rows[q, c]

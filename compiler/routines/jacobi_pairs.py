@@ -10,12 +10,9 @@ Two rows' product has a phase: the second row is turned by it, and then both are
 
 from __future__ import annotations
 
-from hcq.compiler.routines.ordering import store_order
+from hcq.compiler.routines.jacobi import sweep, turn
 from hcq.compiler.routines.pairs import Pair, PairArray
 from hcq.compiler.routines.writer import Columns, Number, Variable, Writer
-from hcq.ir.dtype import dtypes
-
-SWEEPS = 40  # at most: it takes five to ten
 
 
 def layout(batch: int, n: int, m: int) -> tuple[int, int]:
@@ -42,24 +39,11 @@ def write(w: Writer, batch: int, n: int, m: int) -> None:
     for i in w.elements(0, n):
         v[i, i] = Pair(w.constant(1.0), zero.imag)
     w.barrier()
-    epsilon = (2.0**-23 if w.dtype is dtypes.float32 else 2.0**-52) * max(m, 4) ** 0.5
-    is_open = w.variable(1.0)
-    for _ in w.range(0, SWEEPS, "sweep"):
-        for _ in w.when(is_open.value > 0.0):
-            is_open.set(0.0)
-            for p in w.range(0, n - 1, "p"):
-                for q in w.range(p + 1, n, "q"):
-                    _pair(w, a, v, p, q, m, n, epsilon, is_open)
-    for i in w.range(0, n):
 
-        def squares(c: Columns, i: Number = i) -> list[Number]:
-            return [a[i, c].square()]
+    def pair(p: Number, q: Number, epsilon: float, is_open: Variable) -> None:
+        _pair(w, a, v, p, q, m, n, epsilon, is_open)
 
-        (length,) = w.sums(0, m, m, squares, 1)
-        for _ in w.one_thread():
-            lengths[i] = length.sqrt()
-    w.barrier()
-    store_order(w, lengths, order, n, True)
+    sweep(w, n, m, pair, lambda i, c: a[i, c].square(), lengths, order)
 
 
 def _pair(
@@ -83,11 +67,7 @@ def _pair(
     gamma = Pair(real, imag).size()
     for _ in w.when(alpha.sqrt() * beta.sqrt() * epsilon < gamma):
         back = Pair(real / gamma, -(imag / gamma))
-        zeta = (beta - alpha) / (gamma * 2.0)
-        tangent = 1.0 / (zeta.size() + (zeta * zeta + 1.0).sqrt())
-        tangent = w.where(zeta < 0.0, -tangent, tangent)
-        cosine = 1.0 / (tangent * tangent + 1.0).sqrt()
-        sine = cosine * tangent
+        cosine, sine = turn(w, alpha, beta, gamma)
         for rows, count in ((a, m), (v, n)):
             for c in w.columns(0, count, count):
                 one, other = rows[p, c], rows[q, c] * back

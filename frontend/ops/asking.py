@@ -205,22 +205,6 @@ class Asking(Methods):
         """
         return self.node.shape == other.node.shape
 
-    def ndimension(self) -> int:
-        """How many axes: `dim`.
-
-        >>> hcq.tensor([[1]]).ndimension()
-        2
-        """
-        return len(self.node.shape)
-
-    def nelement(self) -> int:
-        """How many elements: `numel`.
-
-        >>> hcq.tensor([[1, 2]]).nelement()
-        2
-        """
-        return self.numel()
-
     def new_tensor(
         self, data: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
     ) -> Any:

@@ -2,7 +2,8 @@
 
 In       a method, and the tensors that it is given
 Out      `Methods`, from which every group derives, and nothing else; `in_float`, `in_float_together` and
-         `meet_in_float`, for methods that compute in float32; `narrowed` and `wide_in_autocast`, for autocast()
+         `meet_in_float`, for methods that compute in float32; `narrowed` and `wide_in_autocast`, for autocast();
+         `per_axis`, for methods of windows
 Changes  nothing
 Next     core/base.py (what a tensor is made of), declared.py (what groups call in one another), the other files of this
          folder (the groups), tensor.py (who joins)
@@ -18,6 +19,7 @@ from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hcq.frontend.core.base import Core, autocast_dtype, thread_modes
+from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import broadcast, met
 from hcq.frontend.ops.declared import Declared
 from hcq.ir.dtype import DType, dtypes, promote
@@ -61,6 +63,18 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
     """The axes that are shorter in the value than in the argument."""
     both = zip(node.shape, node.src[1].shape)
     return tuple(axis for axis, (now, before) in enumerate(both) if now != before)
+
+
+def per_axis(name: str, given: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    """One int for every axis, or one each, of an argument of windows: 1 or more, of paddings 0 or more."""
+    found = (given,) * rank if isinstance(given, int) else tuple(given)
+    found = found * rank if len(found) == 1 else found
+    least = 0 if "padding" in name else 1
+    if any(not isinstance(size, int) or size < least for size in found):
+        raise UsageError(f"[{name}] {given!r}: give ints of {least} or more.")
+    if len(found) != rank and name != "kernel_size":
+        raise UsageError(f"[{name}] {given!r}: give one int, or {rank} of them.")
+    return found
 
 
 def meet_in_float(call: str, x: Any, other: Any) -> tuple[Node, Node, DType]:

@@ -9,5 +9,6 @@ Next     synonyms.py (x.subtract), in_place.py (x.subtract_), functions.py (hcq.
 OTHER_NAMES = {
     "absolute": "abs", "negative": "neg", "multiply": "mul", "subtract": "sub", "divide": "div", "greater": "gt",
     "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
-    "swapdims": "swapaxes", "fix": "trunc",
+    "swapdims": "swapaxes", "fix": "trunc", "narrow_copy": "narrow", "unsafe_split": "split", "unsafe_chunk": "chunk",
+    "ndimension": "dim", "nelement": "numel",
 }  # fmt: skip

@@ -16,7 +16,8 @@ from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import constant, filled, iota, padded
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Methods, in_float_together
+from hcq.frontend.ops.base import Methods, in_float_together, per_axis
+from hcq.frontend.ops.forwarded import of_rank
 from hcq.ir.dtype import dtypes
 from hcq.ir.elementwise.declaration import FLAT
 from hcq.ir.node import Node
@@ -36,81 +37,21 @@ class Pooling(Methods):
 
     # -- the greatest of each window --
 
-    def max_pool1d(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        dilation: Sizes = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Any:
-        """The greatest element of each window over the last axis; see `max_pool2d`.
-
-        >>> Tensor([[[1.0, 5.0, 2.0, 3.0, 4.0]]]).max_pool1d(2, ceil_mode=True).tolist()
-        [[[5.0, 3.0, 4.0]]]
-        """
-        return self._max_pool(
-            "max_pool1d", 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-        )
-
-    def max_pool2d(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        dilation: Sizes = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Any:
-        """The greatest element of each window over the last axes (two, for an int); padding never wins.
-
-        (..., *space) -> (..., *space'), where space' is that of conv2d; stride is the kernel's size unless given.
-        ceil_mode        a last window that begins inside, and reaches beyond, counts
-        return_indices   (values, indices): where in the flattened space each one was
-
-        >>> x = Tensor([[[[1.0, 2.0], [4.0, 3.0]]]])
-        >>> values, indices = hcq.nn.functional.max_pool2d(x, 2, return_indices=True)
-        >>> values.item(), indices.item()
-        (4.0, 2)
-        """
-        return self._max_pool(
-            "max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-        )
-
-    def max_pool3d(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        dilation: Sizes = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Any:
-        """The greatest element of each window over the last three axes; see `max_pool2d`.
-
-        >>> Tensor.zeros(1, 1, 4, 5, 6).max_pool3d(2).shape
-        (1, 1, 2, 2, 3)
-        """
-        return self._max_pool(
-            "max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-        )
-
     def _max_pool(
         self,
         call: str,
         rank: int,
         kernel_size: Sizes,
-        stride: Any,
-        padding: Sizes,
-        dilation: Sizes,
-        ceil_mode: bool,
-        return_indices: bool,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
     ) -> Any:
-        window = _sizes("kernel_size", kernel_size, rank)
+        window = per_axis("kernel_size", kernel_size, rank)
         rank = len(window)
-        steps = window if stride is None or stride in ([], ()) else _sizes("stride", stride, rank)
-        dilations, around = _sizes("dilation", dilation, rank), _sizes("padding", padding, rank)
+        steps = window if stride is None or stride in ([], ()) else per_axis("stride", stride, rank)
+        dilations, around = per_axis("dilation", dilation, rank), per_axis("padding", padding, rank)
         self._refuse_wide_padding(call, around, window)
         pads = self._pads(call, window, steps, around, dilations, ceil_mode)
         windows = self._surrounded(call, pads, window, dilations, self.node.dtype.min)._windows(
@@ -126,6 +67,37 @@ class Pooling(Methods):
         flat = self._like(iota(prod(space), 0, (prod(space),)))._reshape(space)
         places = flat._like(padded(flat.node, tuple(pads), -1))._windows(window, steps, dilations)
         return values, _first_place(windows, places, rank)
+
+    max_pool1d = of_rank(
+        "max_pool1d", _max_pool, 1,
+        """The greatest element of each window over the last axis; see `max_pool2d`.
+
+        >>> Tensor([[[1.0, 5.0, 2.0, 3.0, 4.0]]]).max_pool1d(2, ceil_mode=True).tolist()
+        [[[5.0, 3.0, 4.0]]]
+        """,
+    )  # fmt: skip
+    max_pool2d = of_rank(
+        "max_pool2d", _max_pool, 2,
+        """The greatest element of each window over the last axes (two, for an int); padding never wins.
+
+        (..., *space) -> (..., *space'), where space' is that of conv2d; stride is the kernel's size unless given.
+        ceil_mode        a last window that begins inside, and reaches beyond, counts
+        return_indices   (values, indices): where in the flattened space each one was
+
+        >>> x = Tensor([[[[1.0, 2.0], [4.0, 3.0]]]])
+        >>> values, indices = hcq.nn.functional.max_pool2d(x, 2, return_indices=True)
+        >>> values.item(), indices.item()
+        (4.0, 2)
+        """,
+    )  # fmt: skip
+    max_pool3d = of_rank(
+        "max_pool3d", _max_pool, 3,
+        """The greatest element of each window over the last three axes; see `max_pool2d`.
+
+        >>> Tensor.zeros(1, 1, 4, 5, 6).max_pool3d(2).shape
+        (1, 1, 2, 2, 3)
+        """,
+    )  # fmt: skip
 
     def _pads(
         self,
@@ -166,49 +138,7 @@ class Pooling(Methods):
         >>> Tensor([[[1.0, 3.0, 5.0]]]).avg_pool1d(2, stride=1).tolist()
         [[[2.0, 4.0]]]
         """
-        return self._avg_pool(
-            "avg_pool1d", 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None
-        )
-
-    def avg_pool2d(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Self:
-        """The average of each window over the last axes (two, for an int); padding counts if count_include_pad.
-
-        (..., *space) -> (..., *space'), as in max_pool2d. Of integers rounded towards zero. Raises UsageError for bool.
-        divisor_override   what sums are divided by instead of their counts
-
-        >>> x = Tensor.ones(1, 1, 2, 2)
-        >>> x.avg_pool2d(2, padding=1).tolist(), x.avg_pool2d(2, padding=1, count_include_pad=False).tolist()
-        ([[[[0.25, 0.25], [0.25, 0.25]]]], [[[[1.0, 1.0], [1.0, 1.0]]]])
-        """
-        return self._avg_pool(
-            "avg_pool2d", 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
-
-    def avg_pool3d(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Self:
-        """The average of each window over the last three axes; see `avg_pool2d`.
-
-        >>> Tensor.ones(1, 1, 4, 4, 4).avg_pool3d(2, divisor_override=1).unique().tolist()
-        [8.0]
-        """
-        return self._avg_pool(
-            "avg_pool3d", 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
+        return self._avg_pool("avg_pool1d", 1, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
     @in_float_together
     def _avg_pool(
@@ -216,27 +146,27 @@ class Pooling(Methods):
         call: str,
         rank: int,
         kernel_size: Sizes,
-        stride: Any,
-        padding: Sizes,
-        ceil_mode: bool,
-        count_include_pad: bool,
-        divisor: int | None,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> Self:
-        window = _sizes("kernel_size", kernel_size, rank)
+        window = per_axis("kernel_size", kernel_size, rank)
         rank = len(window)
-        steps = window if stride is None or stride in ([], ()) else _sizes("stride", stride, rank)
-        around, ones = _sizes("padding", padding, rank), (1,) * rank
+        steps = window if stride is None or stride in ([], ()) else per_axis("stride", stride, rank)
+        around, ones = per_axis("padding", padding, rank), (1,) * rank
         self._refuse_wide_padding(call, around, window)
         if self.node.dtype.is_bool:
             raise UsageError(f"[{call}] bool has no averages. Cast first: x.float().")
-        if divisor == 0:
+        if divisor_override == 0:
             raise UsageError(f"[{call}] divisor_override=0: use another one.")
         pads = self._pads(call, window, steps, around, ones, ceil_mode)
         total = self._surrounded(call, pads, window, ones)._windows(window, steps, ones)
         axes = tuple(range(len(total.node.shape) - rank, len(total.node.shape)))
         summed = total._reduce(Op.ADD, axes, keepdim=False)
-        if divisor is not None:
-            return _shared(summed, divisor)
+        if divisor_override is not None:
+            return _shared(summed, divisor_override)
         is_plain = all(high <= p for (_, high), p in zip(pads, around))
         if is_plain and (count_include_pad or not any(around)):
             return _shared(summed, prod(window))
@@ -252,6 +182,27 @@ class Pooling(Methods):
         for d in range(len(shape) - rank, len(shape)):
             counts = counts._part(d, 0, summed.node.shape[d])
         return _shared(summed, counts)
+
+    avg_pool2d = of_rank(
+        "avg_pool2d", _avg_pool, 2,
+        """The average of each window over the last axes (two, for an int); padding counts if count_include_pad.
+
+        (..., *space) -> (..., *space'), as in max_pool2d. Of integers rounded towards zero. Raises UsageError for bool.
+        divisor_override   what sums are divided by instead of their counts
+
+        >>> x = Tensor.ones(1, 1, 2, 2)
+        >>> x.avg_pool2d(2, padding=1).tolist(), x.avg_pool2d(2, padding=1, count_include_pad=False).tolist()
+        ([[[[0.25, 0.25], [0.25, 0.25]]]], [[[[1.0, 1.0], [1.0, 1.0]]]])
+        """,
+    )  # fmt: skip
+    avg_pool3d = of_rank(
+        "avg_pool3d", _avg_pool, 3,
+        """The average of each window over the last three axes; see `avg_pool2d`.
+
+        >>> Tensor.ones(1, 1, 4, 4, 4).avg_pool3d(2, divisor_override=1).unique().tolist()
+        [8.0]
+        """,
+    )  # fmt: skip
 
     # -- as many windows as are asked for --
 
@@ -287,9 +238,7 @@ class Pooling(Methods):
             raise UsageError(f"[{call}] {self.node.dtype.name} has no fractions. Cast first: x.float().")
         wanted, space = self._wanted(call, output_size, rank)
         if all(want and size % want == 0 for want, size in zip(wanted, space)):
-            return self._avg_pool(
-                call, rank, [size // want for size, want in zip(space, wanted)], None, 0, False, True, None
-            )
+            return self._avg_pool(call, rank, [size // want for size, want in zip(space, wanted)])
         windows, inside = self._adaptive_windows(wanted, space)
         axes = tuple(range(len(windows.node.shape) - rank, len(windows.node.shape)))
         total = inside.where(windows, 0.0)._reduce(Op.ADD, axes, keepdim=False)
@@ -380,68 +329,19 @@ class Pooling(Methods):
 
     # -- back --
 
-    def max_unpool1d(
-        self,
-        indices: Self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        output_size: Sequence[int] | None = None,
-    ) -> Self:
-        """The inverse of max_pool1d: values at the indices that it gave, and zero elsewhere.
-
-        >>> values, indices = hcq.nn.functional.max_pool1d(Tensor([[[1.0, 5.0, 2.0, 3.0]]]), 2, return_indices=True)
-        >>> values.max_unpool1d(indices, 2).tolist()
-        [[[0.0, 5.0, 0.0, 3.0]]]
-        """
-        return self._unpooled("max_unpool1d", 1, indices, kernel_size, stride, padding, output_size)
-
-    def max_unpool2d(
-        self,
-        indices: Self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        output_size: Sequence[int] | None = None,
-    ) -> Self:
-        """The inverse of max_pool2d: values at the indices that it gave, and zero elsewhere.
-
-        >>> x = Tensor([[[[1.0, 2.0], [4.0, 3.0]]]])
-        >>> values, indices = hcq.nn.functional.max_pool2d(x, 2, return_indices=True)
-        >>> values.max_unpool2d(indices, 2).tolist()
-        [[[[0.0, 0.0], [4.0, 0.0]]]]
-        """
-        return self._unpooled("max_unpool2d", 2, indices, kernel_size, stride, padding, output_size)
-
-    def max_unpool3d(
-        self,
-        indices: Self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        output_size: Sequence[int] | None = None,
-    ) -> Self:
-        """The inverse of max_pool3d: values at the indices that it gave, and zero elsewhere.
-
-        >>> values, indices = hcq.nn.functional.max_pool3d(Tensor.ones(1, 1, 2, 2, 2), 2, return_indices=True)
-        >>> values.max_unpool3d(indices, 2).sum().item()
-        1.0
-        """
-        return self._unpooled("max_unpool3d", 3, indices, kernel_size, stride, padding, output_size)
-
     def _unpooled(
         self,
         call: str,
         rank: int,
         indices: Self,
         kernel_size: Sizes,
-        stride: Any,
-        padding: Sizes,
-        output_size: Any,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        output_size: Sequence[int] | None = None,
     ) -> Self:
-        window = _sizes("kernel_size", kernel_size, rank)
-        steps = window if stride is None or stride in ([], ()) else _sizes("stride", stride, rank)
-        around = _sizes("padding", padding, rank)
+        window = per_axis("kernel_size", kernel_size, rank)
+        steps = window if stride is None or stride in ([], ()) else per_axis("stride", stride, rank)
+        around = per_axis("padding", padding, rank)
         if len(self.node.shape) < rank or indices.node.shape != self.node.shape:
             raise UsageError(
                 f"[{call}] {self.node.shape}, indices {indices.node.shape}: the shapes must be equal."
@@ -460,6 +360,35 @@ class Pooling(Methods):
         if self.node.dtype.is_float:
             values = self._like(UNPOOLED.of(values.node, flat.node, index.node))
         return values._reshape((*lead, *wanted))
+
+    max_unpool1d = of_rank(
+        "max_unpool1d", _unpooled, 1,
+        """The inverse of max_pool1d: values at the indices that it gave, and zero elsewhere.
+
+        >>> values, indices = hcq.nn.functional.max_pool1d(Tensor([[[1.0, 5.0, 2.0, 3.0]]]), 2, return_indices=True)
+        >>> values.max_unpool1d(indices, 2).tolist()
+        [[[0.0, 5.0, 0.0, 3.0]]]
+        """,
+    )  # fmt: skip
+    max_unpool2d = of_rank(
+        "max_unpool2d", _unpooled, 2,
+        """The inverse of max_pool2d: values at the indices that it gave, and zero elsewhere.
+
+        >>> x = Tensor([[[[1.0, 2.0], [4.0, 3.0]]]])
+        >>> values, indices = hcq.nn.functional.max_pool2d(x, 2, return_indices=True)
+        >>> values.max_unpool2d(indices, 2).tolist()
+        [[[[0.0, 0.0], [4.0, 0.0]]]]
+        """,
+    )  # fmt: skip
+    max_unpool3d = of_rank(
+        "max_unpool3d", _unpooled, 3,
+        """The inverse of max_pool3d: values at the indices that it gave, and zero elsewhere.
+
+        >>> values, indices = hcq.nn.functional.max_pool3d(Tensor.ones(1, 1, 2, 2, 2), 2, return_indices=True)
+        >>> values.max_unpool3d(indices, 2).sum().item()
+        1.0
+        """,
+    )  # fmt: skip
 
 
 def _shared(total: Any, count: Any) -> Any:
@@ -485,15 +414,3 @@ def _first_place(windows: Any, places: Any, rank: int, inside: Any = None) -> An
     best = windows._reshape((*lead, length)).argmax(-1, True)
     places = places.expand(shape)._reshape((*lead, length))
     return places.gather(len(lead), best)._reshape(lead)
-
-
-def _sizes(name: str, given: Any, rank: int) -> tuple[int, ...]:
-    """One int for every axis, or one each."""
-    found = (given,) * rank if isinstance(given, int) else tuple(given)
-    found = found * rank if len(found) == 1 else found
-    least = 0 if name == "padding" else 1
-    if any(not isinstance(size, int) or size < least for size in found):
-        raise UsageError(f"[{name}] {given!r}: give ints of {least} or more.")
-    if len(found) != rank and name != "kernel_size":
-        raise UsageError(f"[{name}] {given!r}: give one int, or {rank} of them.")
-    return found

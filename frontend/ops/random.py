@@ -347,12 +347,7 @@ class Random(Methods):
         >>> Tensor.zeros(2, 3, dtype=hcq.float64).rand_like().dtype
         dtypes.float64
         """
-        made = self.rand(
-            self.shape, dtype=dtype or self.dtype, device=device or self.device, generator=generator
-        )
-        if device is None and devices.is_group(self.device):
-            made = made._like(self._placed_alike(made.node))
-        return made.requires_grad_() if requires_grad else made
+        return self._drawn_alike(self.rand, dtype, device, requires_grad, generator)
 
     def randn_like(
         self,
@@ -367,7 +362,13 @@ class Random(Methods):
         >>> Tensor.zeros(2, 3).randn_like().shape
         (2, 3)
         """
-        made = self.randn(
+        return self._drawn_alike(self.randn, dtype, device, requires_grad, generator)
+
+    def _drawn_alike(
+        self, draw: Any, dtype: DType | None, device: str | None, requires_grad: bool, generator: Any
+    ) -> Self:
+        """What a constructor draws of this tensor's shape, and where it is."""
+        made: Self = draw(
             self.shape, dtype=dtype or self.dtype, device=device or self.device, generator=generator
         )
         if device is None and devices.is_group(self.device):

@@ -68,14 +68,6 @@ class Shapes(Methods):
         axes = tuple(axis for axis, s in enumerate(shape) if axis < lead or wanted[axis - lead] != s)
         return self.sum(axes, keepdim=True)._reshape(wanted) if shape != wanted else self
 
-    def narrow_copy(self, dim: int, start: int, length: int) -> Self:
-        """`narrow`, in memory of its own when it is computed.
-
-        >>> hcq.tensor([10, 20, 30]).narrow_copy(0, 1, 2).tolist()
-        [20, 30]
-        """
-        return self.narrow(dim, start, length)
-
     def new_full(
         self, size: Any, fill_value: Scalar, dtype: DType | None = None, device: str | None = None
     ) -> Self:
@@ -378,22 +370,6 @@ class Shapes(Methods):
         [[1], [2, 3]]
         """
         return self.split(tuple(split_sizes), dim)
-
-    def unsafe_split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """`split`, which is safe here.
-
-        >>> [part.tolist() for part in hcq.tensor([1, 2, 3]).unsafe_split(2)]
-        [[1, 2], [3]]
-        """
-        return self.split(split_size, dim)
-
-    def unsafe_chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
-        """`chunk`, which is safe here.
-
-        >>> [part.tolist() for part in hcq.tensor([1, 2, 3]).unsafe_chunk(2)]
-        [[1, 2], [3]]
-        """
-        return self.chunk(chunks, dim)
 
     # -- a part replaced --
 

@@ -26,6 +26,6 @@ def _same(self: Any, call: str, result: Any) -> Any:
 
 
 for _name, _first in OTHER_NAMES.items():
-    _form = Forwarded(_name, _first, _same, f"PyTorch's other name of `{_first}`.")
+    _form = Forwarded(_name, _first, _same, f"PyTorch's other name of `{_first}`.", "")
     setattr(Synonyms, _name, _form)
     _form.__set_name__(Synonyms, _name)

@@ -43,7 +43,7 @@ GROUPS = {
         "__setitem__ _set _write_in_family _is_on_a_gradients_way _write _write_picked _scattered _spread"
     ),
     "hcq.frontend.ops.random:Random": (
-        "manual_seed rand randn uniform normal randint bernoulli _bernoulli_of randperm _sorted_on_host "
+        "manual_seed rand randn _drawn_alike uniform normal randint bernoulli _bernoulli_of randperm _sorted_on_host "
         "rand_like randn_like _draw"
     ),
     "hcq.frontend.ops.creation:Creation": (
@@ -53,10 +53,10 @@ GROUPS = {
     "hcq.frontend.ops.ordering:Ordering": ("sort argsort topk _ordered"),
     "hcq.frontend.ops.initial:Initial": ("kaiming_uniform kaiming_normal xavier_uniform xavier_normal"),
     "hcq.frontend.ops.shapes:Shapes": (
-        "view_as reshape_as ravel sum_to_size narrow_copy new_full new_zeros new_ones new_empty scalar_tensor "
+        "view_as reshape_as ravel sum_to_size new_full new_zeros new_ones new_empty scalar_tensor "
         "broadcast_shapes broadcast_tensors meshgrid cartesian_prod combinations atleast_1d atleast_2d "
         "atleast_3d hstack vstack row_stack dstack column_stack block_diag fliplr flipud _second rot90 "
-        "tensor_split hsplit vsplit dsplit _split_evenly split_with_sizes unsafe_split unsafe_chunk "
+        "tensor_split hsplit vsplit dsplit _split_evenly split_with_sizes "
         "select_scatter slice_scatter diagonal_scatter fill constant_pad_nd equal"
     ),
     "hcq.frontend.ops.parts:Parts": (
@@ -132,7 +132,7 @@ GROUPS = {
     ),
     "hcq.frontend.ops.synonyms:Synonyms": (
         "absolute negative multiply subtract divide greater greater_equal less less_equal not_equal swapdims "
-        "fix"
+        "fix narrow_copy unsafe_split unsafe_chunk ndimension nelement"
     ),
     "hcq.frontend.ops.strided:Strided": (
         "as_strided as_strided_copy as_strided_scatter _places empty_strided empty_permuted new_empty_strided "
@@ -144,7 +144,7 @@ GROUPS = {
     ),
     "hcq.frontend.ops.asking:Asking": (
         "stride storage_offset is_contiguous data_ptr is_cpu is_cuda is_mps is_xpu cuda get_device pin_memory "
-        "is_sparse is_quantized is_meta itemsize is_signed is_nonzero is_same_size ndimension nelement "
+        "is_sparse is_quantized is_meta itemsize is_signed is_nonzero is_same_size "
         "new_tensor new type_as apply_ map_ _mapped"
     ),
     "hcq.frontend.ops.history:History": ("is_leaf grad_fn register_hook _own_hooks retain_grad retains_grad"),

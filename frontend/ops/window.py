@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hcq.frontend.core.base import thread_modes
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import expanded, padded, permuted, reshaped, shrunk, spread, sum_of_products
-from hcq.frontend.ops.base import Methods, narrowed, rounded, widened
+from hcq.frontend.ops.base import Methods, narrowed, per_axis, rounded, widened
 from hcq.frontend.symbolic.sizes import counts_of
 from hcq.ir.dtype import promote
 from hcq.ir.node import Node
@@ -74,7 +74,7 @@ class Window(Methods):
                 f"[conv2d] bias {bias.node.shape}, weight {w.node.shape}: give a number for each of the {out} outputs."
             )
         x._same_device("conv2d", w)
-        steps, dilations = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
+        steps, dilations = per_axis("stride", stride, rank), per_axis("dilation", dilation, rank)
         x = x._surrounded("conv2d", _both_sides(padding, window, steps, dilations), window, dilations)
         windows = x._windows(window, steps, dilations).node  # (batch, channels, *o, *window)
         dtype = promote(windows.dtype, w.node.dtype)
@@ -137,8 +137,8 @@ class Window(Methods):
                 f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}, groups={groups}: the "
                 "weight's first size must be the input's channels, a multiple of groups."
             )
-        steps, dilations = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
-        around, extra = _sizes("padding", padding, rank), _sizes("output_padding", output_padding, rank)
+        steps, dilations = per_axis("stride", stride, rank), per_axis("dilation", dilation, rank)
+        around, extra = per_axis("padding", padding, rank), per_axis("output_padding", output_padding, rank)
         # elements `stride` apart, surrounded, then an ordinary convolution with the window turned around
         for d in range(rank):
             x = x._like(spread(x.node, 2 + d, steps[d]))
@@ -208,20 +208,6 @@ def _tiles(node: Node, axis: int, size: int) -> Node:
     return permuted(split, last)
 
 
-def _sizes(name: str, given: Sizes, rank: int) -> tuple[int, ...]:
-    """One int for every axis, or one each."""
-    if isinstance(given, int):
-        found: tuple[int, ...] = (given,) * rank
-    else:
-        found = tuple(given)
-    least = 0 if "padding" in name else 1
-    if any(not isinstance(size, int) or size < least for size in found):
-        raise UsageError(f"[{name}] {given!r}: give ints of {least} or more.")
-    if name not in ("kernel_size", "output_size") and len(found) != rank:
-        raise UsageError(f"[{name}] {given!r}: give one int, or {rank} of them.")
-    return found
-
-
 def _both_sides(
     padding: Sizes | str, window: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[tuple[int, int]]:
@@ -236,4 +222,4 @@ def _both_sides(
         return [(n // 2, n - n // 2) for n in total]
     if isinstance(padding, str):
         raise UsageError(f"[conv2d] padding={padding!r} is unknown. Use ints, 'same' or 'valid'.")
-    return [(p, p) for p in _sizes("padding", padding, len(window))]
+    return [(p, p) for p in per_axis("padding", padding, len(window))]
