@@ -14,7 +14,7 @@ from typing import Any
 
 from hcq.frontend.more.distributions import constraints
 from hcq.frontend.more.distributions.continuous import EULER, Cauchy
-from hcq.frontend.more.distributions.distribution import Distribution, bell, together, uniform
+from hcq.frontend.more.distributions.distribution import Distribution, bell, formula, together, uniform
 from hcq.frontend.more.distributions.gamma import Gamma
 from hcq.frontend.tensor import Tensor
 
@@ -34,15 +34,8 @@ class StudentT(Distribution):
         self.df, self.loc, self.scale = together(df, loc, scale)
         super().__init__(self.df.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """loc; NaN where df is 1 or less."""
-        return (self.df <= 1.0).where(math.nan, self.loc)  # type: ignore[no-any-return]
-
-    @property
-    def mode(self) -> Tensor:
-        """loc."""
-        return self.loc
+    mean = formula("loc; NaN where df is 1 or less.", lambda self: (self.df <= 1.0).where(math.nan, self.loc))
+    mode = formula("loc.", lambda self: self.loc)
 
     @property
     def variance(self) -> Tensor:
@@ -90,10 +83,10 @@ class FisherSnedecor(Distribution):
         self.df1, self.df2 = together(df1, df2)
         super().__init__(self.df1.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """df2 / (df2 - 2); NaN where df2 is 2 or less."""
-        return (self.df2 <= 2.0).where(math.nan, self.df2 / (self.df2 - 2.0))  # type: ignore[no-any-return]
+    mean = formula(
+        "df2 / (df2 - 2); NaN where df2 is 2 or less.",
+        lambda self: (self.df2 <= 2.0).where(math.nan, self.df2 / (self.df2 - 2.0)),
+    )
 
     @property
     def mode(self) -> Tensor:
@@ -139,20 +132,9 @@ class HalfCauchy(Distribution):
     def _whole(self) -> Cauchy:
         return Cauchy(self.scale * 0.0, self.scale)
 
-    @property
-    def mean(self) -> Tensor:
-        """Infinity."""
-        return self.scale * math.inf
-
-    @property
-    def mode(self) -> Tensor:
-        """0."""
-        return self.scale * 0.0
-
-    @property
-    def variance(self) -> Tensor:
-        """Infinity."""
-        return self.scale * math.inf
+    mean = formula("Infinity.", lambda self: self.scale * math.inf)
+    mode = formula("0.", lambda self: self.scale * 0.0)
+    variance = formula("Infinity.", lambda self: self.scale * math.inf)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """The size of one of Cauchy's."""
@@ -200,10 +182,7 @@ class InverseGamma(Distribution):
         found = self.rate / (self.concentration - 1.0)
         return (self.concentration > 1.0).where(found, math.inf)  # type: ignore[no-any-return]
 
-    @property
-    def mode(self) -> Tensor:
-        """rate / (concentration + 1)."""
-        return self.rate / (self.concentration + 1.0)
+    mode = formula("rate / (concentration + 1).", lambda self: self.rate / (self.concentration + 1.0))
 
     @property
     def variance(self) -> Tensor:
@@ -245,10 +224,7 @@ class Pareto(Distribution):
         self.scale, self.alpha = together(scale, alpha)
         super().__init__(self.scale.shape)
 
-    @property
-    def support(self) -> Any:
-        """Numbers from scale on."""
-        return constraints.greater_than_eq(self.scale)
+    support = formula("Numbers from scale on.", lambda self: constraints.greater_than_eq(self.scale))
 
     @property
     def mean(self) -> Tensor:
@@ -256,10 +232,7 @@ class Pareto(Distribution):
         a = self.alpha.clamp(1.0)
         return a * self.scale / (a - 1.0)
 
-    @property
-    def mode(self) -> Tensor:
-        """scale."""
-        return self.scale
+    mode = formula("scale.", lambda self: self.scale)
 
     @property
     def variance(self) -> Tensor:
@@ -316,10 +289,7 @@ class GeneralizedPareto(Distribution):
         found = self.loc + self.scale / (1.0 - self.concentration)
         return (self.concentration < 1.0).where(found, math.inf)  # type: ignore[no-any-return]
 
-    @property
-    def mode(self) -> Tensor:
-        """loc."""
-        return self.loc
+    mode = formula("loc.", lambda self: self.loc)
 
     @property
     def variance(self) -> Tensor:
@@ -377,10 +347,10 @@ class Weibull(Distribution):
         self.scale, self.concentration = together(scale, concentration)
         super().__init__(self.scale.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """scale * gamma(1 + 1 / concentration)."""
-        return self.scale * (1.0 + 1.0 / self.concentration).lgamma().exp()
+    mean = formula(
+        "scale * gamma(1 + 1 / concentration).",
+        lambda self: self.scale * (1.0 + 1.0 / self.concentration).lgamma().exp(),
+    )
 
     @property
     def mode(self) -> Tensor:
