@@ -20,7 +20,7 @@ import numpy as np
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.onnx.operators.math import same_dtype, whole
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import earlier, operator
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -169,30 +169,10 @@ def resize(
     return same_dtype(x, result)
 
 
-@operator("Resize", since=10, host="scales")
-def resize_of_10(x: Tensor, scales: Any, *, mode: str = "nearest", call: Any) -> Any:
-    """Of version 10: places are counted from the corner."""
-    return resize(
-        x,
-        None,
-        scales,
-        mode=mode,
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-        call=call,
-    )
-
-
-@operator("Upsample", since=9, host="scales")
-def upsample(x: Tensor, scales: Any, *, mode: str = "nearest", call: Any) -> Any:
-    """Resize's older name, with scales as an input."""
-    return resize_of_10(x, scales, mode=mode, call=call)
-
-
-@operator("Upsample", since=7)
-def upsample_by_attribute(x: Tensor, *, scales: Any, mode: str = "nearest", call: Any) -> Any:
-    """Resize's older name, with scales as an attribute."""
-    return resize_of_10(x, np.asarray(scales), mode=mode, call=call)
+OF_10: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+earlier("Resize", 10, resize, "x scales!", "mode", **OF_10)  # places are counted from the corner
+earlier("Upsample", 9, resize, "x scales!", "mode", **OF_10)
+earlier("Upsample", 7, resize, "x", "scales! mode", **OF_10)
 
 
 # -- values at computed places --
@@ -291,26 +271,6 @@ def affine_grid(theta: Tensor, size: Any, *, align_corners: int = 0, call: Any) 
     return (points @ theta.transpose(1, 2)).reshape(theta.shape[0], *space, len(space))
 
 
-@operator("RoiAlign", since=10)
-def roi_align_of_10(
-    x: Tensor,
-    rois: Tensor,
-    batch: Tensor,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-    call: Any,
-) -> Any:
-    """Before 16: regions are not moved by half a pixel."""
-    return roi_align(
-        x, rois, batch, coordinate_transformation_mode="output_half_pixel", mode=mode, output_height=output_height,
-        output_width=output_width, sampling_ratio=sampling_ratio, spatial_scale=spatial_scale, call=call,
-    )  # fmt: skip
-
-
 @operator("RoiAlign", since=16)
 def roi_align(
     x: Tensor,
@@ -351,6 +311,13 @@ def roi_align(
             )
         return Tensor.cat(rows, dim=0)
     return _regions(x, box, batch, next(iter(counts)), mode, (output_height, output_width), half)
+
+
+earlier(  # regions are not moved by half a pixel
+    "RoiAlign", 10, roi_align, "x rois batch",
+    "mode output_height output_width sampling_ratio spatial_scale",
+    coordinate_transformation_mode="output_half_pixel",
+)  # fmt: skip
 
 
 def _regions(x: Tensor, box: Tensor, batch: Tensor, points: Any, mode: str, size: Any, half: float) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hcq.frontend.more.onnx.operators.math import same_dtype
 from hcq.frontend.more.onnx.operators.shape import dtype_of
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import earlier, operator
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -62,6 +62,9 @@ def batch_normalization(
     return found, *running
 
 
+earlier("BatchNormalization", 9, batch_normalization, "x scale bias mean var", "epsilon momentum")
+
+
 @operator("BatchNormalization", since=7)
 def batch_normalization_of_7(
     x: Tensor,
@@ -78,21 +81,6 @@ def batch_normalization_of_7(
     if spatial:
         return _batch_norm(x, scale, bias, mean, var, epsilon)
     return (x - mean) * (scale / (var + epsilon).sqrt()) + bias
-
-
-@operator("BatchNormalization", since=9)
-def batch_normalization_of_inference(
-    x: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    var: Tensor,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-) -> Any:
-    """Of versions 9 to 13: with the means and variances that are given."""
-    return _batch_norm(x, scale, bias, mean, var, epsilon)
 
 
 @operator("InstanceNormalization", since=6)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import earlier, operator
 from hcq.frontend.more.onnx.weights import DTYPES, kind_name
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
@@ -149,10 +149,7 @@ def reshape(x: Tensor, shape: Numbers, *, allowzero: int = 0) -> Any:
     return x.reshape(tuple(sizes))
 
 
-@operator("Reshape", since=1)
-def reshape_by_attribute(x: Tensor, *, shape: Any) -> Any:
-    """Before 5: the shape is an attribute."""
-    return reshape(x, np.asarray(shape))
+earlier("Reshape", 1, reshape, "x", "shape")
 
 
 @operator("Flatten", since=1)
@@ -170,10 +167,7 @@ def squeeze(x: Tensor, axes: Numbers = None) -> Any:
     return x.squeeze(tuple(int(axis) for axis in np.asarray(axes).reshape(-1)))
 
 
-@operator("Squeeze", since=1)
-def squeeze_by_attribute(x: Tensor, *, axes: Any = None) -> Any:
-    """Before 13: axes are an attribute."""
-    return squeeze(x, axes)
+earlier("Squeeze", 1, squeeze, "x", "axes")
 
 
 @operator("Unsqueeze", since=13, host="axes")
@@ -186,10 +180,7 @@ def unsqueeze(x: Tensor, axes: Numbers) -> Any:
     return x
 
 
-@operator("Unsqueeze", since=1)
-def unsqueeze_by_attribute(x: Tensor, *, axes: Any) -> Any:
-    """Before 13: axes are an attribute."""
-    return unsqueeze(x, axes)
+earlier("Unsqueeze", 1, unsqueeze, "x", "axes")
 
 
 @operator("Transpose", since=1)
@@ -234,16 +225,8 @@ def in_parts(
     return tuple(x.narrow(axis, start, size) for start, size in zip(starts, sizes))
 
 
-@operator("Split", since=13, host="split")
-def split_evenly(x: Tensor, split: Numbers = None, *, axis: int = 0, call: Any) -> Any:
-    """Before 18: equal parts, or parts of the sizes given."""
-    return in_parts(x, split, axis=axis, call=call)
-
-
-@operator("Split", since=2)
-def split_by_attribute(x: Tensor, *, split: Any = None, axis: int = 0, call: Any) -> Any:
-    """Before 13: sizes are an attribute."""
-    return in_parts(x, split, axis=axis, call=call)
+earlier("Split", 13, in_parts, "x split", "axis")
+earlier("Split", 2, in_parts, "x", "split axis")
 
 
 def slices_of(shape: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> tuple[slice, ...]:
@@ -268,10 +251,7 @@ def cut(x: Tensor, starts: Numbers, ends: Numbers, axes: Numbers = None, steps: 
     return x[slices_of(x.shape, starts, ends, axes, steps)]
 
 
-@operator("Slice", since=1)
-def cut_by_attributes(x: Tensor, *, starts: Any, ends: Any, axes: Any = None) -> Any:
-    """Before 10: ranges are attributes."""
-    return x[slices_of(x.shape, starts, ends, axes)]
+earlier("Slice", 1, cut, "x", "starts ends axes")
 
 
 @operator("Pad", since=11, host="pads value axes")
@@ -287,16 +267,8 @@ def pad(
     return padded(x, around, mode, filling)
 
 
-@operator("Pad", since=2)
-def pad_by_attributes(x: Tensor, *, pads: Any, mode: str = "constant", value: float = 0.0) -> Any:
-    """Before 11: pads are an attribute."""
-    return pad(x, np.asarray(pads), np.asarray(value), mode=mode)
-
-
-@operator("Pad", since=1)
-def pad_by_old_attributes(x: Tensor, *, paddings: Any, mode: str = "constant", value: float = 0.0) -> Any:
-    """Of version 1: pads are an attribute of another name."""
-    return pad(x, np.asarray(paddings), np.asarray(value), mode=mode)
+earlier("Pad", 2, pad, "x", "pads mode value")
+earlier("Pad", 1, pad, "x", "paddings=pads mode value")
 
 
 def padded(x: Tensor, around: list[tuple[int, int]], mode: str, filling: Any) -> Tensor:
