@@ -125,14 +125,6 @@ def _ring_broadcast(n: int, size: int, link: Link) -> float:
     return (n - 2 + cut) * (link.latency_s + size / cut * link.seconds_per_byte)
 
 
-def _tree_broadcast(n: int, size: int, link: Link) -> float:
-    return rounds(n) * (link.latency_s + size * link.seconds_per_byte)
-
-
-def _tree_all_to_all(n: int, size: int, link: Link) -> float:
-    return rounds(n) * (link.latency_s + size / 2 * link.seconds_per_byte)
-
-
 _FORMULAE: dict[tuple[str, str], Callable[[int, int, Link], float]] = {
     ("all-reduce", "ring"): _ring_all_reduce,
     ("all-reduce", "tree"): _tree_all_reduce,
@@ -141,9 +133,11 @@ _FORMULAE: dict[tuple[str, str], Callable[[int, int, Link], float]] = {
     ("all-gather", "ring"): _ring_gather,
     ("all-gather", "tree"): _tree_gather,
     ("broadcast", "ring"): _ring_broadcast,
-    ("broadcast", "tree"): _tree_broadcast,
+    ("broadcast", "tree"): lambda n, size, link: rounds(n) * (link.latency_s + size * link.seconds_per_byte),
     ("all-to-all", "ring"): _ring_gather,
-    ("all-to-all", "tree"): _tree_all_to_all,
+    ("all-to-all", "tree"): lambda n, size, link: (
+        rounds(n) * (link.latency_s + size / 2 * link.seconds_per_byte)
+    ),
 }
 
 

@@ -190,10 +190,6 @@ def _all_reduce_tree(counts: Counts) -> Rounds:
     return [*_reduce_to_first(n, count), *_spread(n, "source", 0, count)]
 
 
-def _broadcast_tree(counts: Counts) -> Rounds:
-    return _spread(len(counts), "source", 0, counts[0][0])
-
-
 def _reduce_scatter_tree(counts: Counts) -> Rounds:
     n, sizes = len(counts), counts[0]
     at = _starts(sizes)
@@ -264,7 +260,7 @@ _WAYS = {
     ("all-gather", "ring"): _all_gather_ring,
     ("all-gather", "tree"): _all_gather_tree,
     ("broadcast", "ring"): _broadcast_ring,
-    ("broadcast", "tree"): _broadcast_tree,
+    ("broadcast", "tree"): lambda counts: _spread(len(counts), "source", 0, counts[0][0]),
     ("all-to-all", "ring"): _all_to_all_ring,
     ("all-to-all", "tree"): _all_to_all_tree,
 }

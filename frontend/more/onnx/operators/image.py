@@ -72,10 +72,6 @@ def _cubic(a: float) -> Callable[[Any], Any]:
     return weigh
 
 
-def _linear(t: Any) -> Any:
-    return np.maximum(0, 1 - np.abs(t))
-
-
 def _weights(
     places: Any, size: int, scale: float, weigh: Any, reach: int, antialias: int, exclude: int
 ) -> Any:
@@ -158,7 +154,9 @@ def resize(
             index = np.clip(_nearest(where, nearest_mode), 0, n - 1).astype(np.int64)[None]
             weight = np.ones(index.shape)
         elif mode == "linear":
-            index, weight = _weights(where, n, scale, _linear, 1, antialias, exclude_outside)
+            index, weight = _weights(
+                where, n, scale, lambda t: np.maximum(0, 1 - np.abs(t)), 1, antialias, exclude_outside
+            )
         elif mode == "cubic":
             index, weight = _weights(where, n, scale, _cubic(cubic_coeff_a), 2, antialias, exclude_outside)
         else:
