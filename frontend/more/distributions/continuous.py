@@ -112,39 +112,55 @@ class LogNormal(Normal):
         return super().entropy() + self.loc
 
 
-class HalfNormal(Distribution):
+class _Half(Distribution):
+    """The size of what a distribution around 0 draws, which is as likely on both sides."""
+
+    parameters = ("scale",)
+    has_rsample = True
+    support: Any = constraints.nonnegative
+    whole: type[_LocationScale]
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        (self.scale,) = together(scale)
+        super().__init__(self.scale.shape)
+
+    def _whole(self) -> _LocationScale:
+        return self.whole(self.scale * 0.0, self.scale)
+
+    mode = formula("0.", lambda self: self.scale * 0.0)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """The size of a number of the whole distribution."""
+        return self._whole().rsample(sample_shape).abs()
+
+    def log_prob(self, value: Any) -> Tensor:
+        """The logarithm of the density; -inf below 0."""
+        x = self._value(value)
+        return (x >= 0.0).where(self._whole().log_prob(x) + math.log(2.0), -math.inf)  # type: ignore[no-any-return]
+
+    def cdf(self, value: Any) -> Tensor:
+        """How likely it is to draw at most this."""
+        return 2.0 * self._whole().cdf(value) - 1.0
+
+    def icdf(self, value: Any) -> Tensor:
+        """The inverse of cdf."""
+        return self._whole().icdf((self._value(value) + 1.0) / 2.0)
+
+    def entropy(self) -> Tensor:
+        """log(2) less than that of the whole distribution."""
+        return self._whole().entropy() - math.log(2.0)
+
+
+class HalfNormal(_Half):
     """The size of what Normal(0, scale) draws.
 
     >>> HalfNormal(1.0).mean.item()
     0.7978...
     """
 
-    support: Any = constraints.nonnegative
-
-    parameters = ("scale",)
-    has_rsample = True
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        (self.scale,) = together(scale)
-        super().__init__(self.scale.shape)
-
+    whole = Normal
     mean = formula("scale * sqrt(2 / pi).", lambda self: self.scale * math.sqrt(2.0 / math.pi))
-    mode = formula("0.", lambda self: self.scale * 0.0)
     variance = formula("scale**2 * (1 - 2 / pi).", lambda self: self.scale.square() * (1.0 - 2.0 / math.pi))
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """The size of a normal number."""
-        return (self.scale * bell(self.scale, self._shape(sample_shape))).abs()
-
-    def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density; -inf below 0."""
-        x = self._value(value)
-        found = math.log(2.0) - 0.5 * LOG_2PI - 0.5 * (x / self.scale).square() - self.scale.log()
-        return (x >= 0.0).where(found, -math.inf)  # type: ignore[no-any-return]
-
-    def entropy(self) -> Tensor:
-        """log(2) less than that of the normal distribution."""
-        return 0.5 + 0.5 * LOG_2PI + self.scale.log() - math.log(2.0)
 
 
 class Uniform(Distribution):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq.frontend.more.distributions import constraints
-from hcq.frontend.more.distributions.continuous import EULER, Cauchy
+from hcq.frontend.more.distributions.continuous import EULER, Cauchy, _Half
 from hcq.frontend.more.distributions.distribution import Distribution, bell, formula, together, uniform
 from hcq.frontend.more.distributions.gamma import Gamma
 from hcq.frontend.tensor import Tensor
@@ -114,48 +114,16 @@ class FisherSnedecor(Distribution):
         return size + a * share.log() + (a - 1.0) * x.log() - (a + b) * (share * x).log1p()
 
 
-class HalfCauchy(Distribution):
+class HalfCauchy(_Half):
     """The size of what Cauchy(0, scale) draws.
 
     >>> HalfCauchy(2.0).cdf(2.0).item()
     0.5
     """
 
-    parameters = ("scale",)
-    has_rsample = True
-    support: Any = constraints.nonnegative
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        (self.scale,) = together(scale)
-        super().__init__(self.scale.shape)
-
-    def _whole(self) -> Cauchy:
-        return Cauchy(self.scale * 0.0, self.scale)
-
+    whole = Cauchy
     mean = formula("Infinity.", lambda self: self.scale * math.inf)
-    mode = formula("0.", lambda self: self.scale * 0.0)
     variance = formula("Infinity.", lambda self: self.scale * math.inf)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """The size of one of Cauchy's."""
-        return self._whole().rsample(sample_shape).abs()
-
-    def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density; -inf below 0."""
-        x = self._value(value)
-        return (x >= 0.0).where(self._whole().log_prob(x) + math.log(2.0), -math.inf)  # type: ignore[no-any-return]
-
-    def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
-        return 2.0 * self._whole().cdf(value) - 1.0
-
-    def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
-        return self._whole().icdf((self._value(value) + 1.0) / 2.0)
-
-    def entropy(self) -> Tensor:
-        """log(2 pi scale)."""
-        return self._whole().entropy() - math.log(2.0)
 
 
 class InverseGamma(Distribution):
