@@ -103,10 +103,11 @@ def operator(
     return declare
 
 
-def operators(rows: Mapping[str, tuple[int, Callable[..., Any]]]) -> None:
-    """Declares operators of one line each: name -> from which version on, and what computes it."""
+def operators(rows: Mapping[str, tuple[int, Callable[..., Any]]], **options: Any) -> None:
+    """Declares operators of one line each: name -> from which version on, and what computes it; with `operator`'s
+    options."""
     for op, (since, function) in rows.items():
-        operator(op, since=since)(function)
+        operator(op, since=since, **options)(function)
 
 
 def earlier(

@@ -284,31 +284,22 @@ def roi_align(
     call: Any,
 ) -> Any:
     """Regions in one size: averages, or the greatest, of points between pixels."""
-    half = 0.5 if coordinate_transformation_mode == "half_pixel" else 0.0
-    if sampling_ratio <= 0:
-        corners = call.run.numbers(call.given[1]) * spatial_scale
-        counts = {
-            tuple(
-                max(1, int(np.ceil(s / n)))
-                for s, n in zip((r[3] - r[1], r[2] - r[0]), (output_height, output_width))
-            )
-            for r in corners
-        }
-    else:
-        counts = {(sampling_ratio, sampling_ratio)}
+    half, size = 0.5 if coordinate_transformation_mode == "half_pixel" else 0.0, (output_height, output_width)
+    corners = None if sampling_ratio > 0 else call.run.numbers(call.given[1]) * spatial_scale
+
+    def points(r: Any) -> tuple[int, ...]:
+        """As many as a region has pixels."""
+        return tuple(max(1, int(np.ceil(s / n))) for s, n in zip((r[3] - r[1], r[2] - r[0]), size))
+
+    counts = [(sampling_ratio, sampling_ratio)] if corners is None else [points(r) for r in corners]
     box = rois * spatial_scale - half
-    if len(counts) > 1:  # as many points as each region has pixels
-        rows = []
-        for i, r in enumerate(corners):
-            each = tuple(
-                max(1, int(np.ceil(s / n)))
-                for s, n in zip((r[3] - r[1], r[2] - r[0]), (output_height, output_width))
-            )
-            rows.append(
-                _regions(x, box[i : i + 1], batch[i : i + 1], each, mode, (output_height, output_width), half)
-            )
-        return Tensor.cat(rows, dim=0)
-    return _regions(x, box, batch, next(iter(counts)), mode, (output_height, output_width), half)
+    if len(set(counts)) > 1:
+        each = [
+            _regions(x, box[i : i + 1], batch[i : i + 1], count, mode, size, half)
+            for i, count in enumerate(counts)
+        ]
+        return Tensor.cat(each, dim=0)
+    return _regions(x, box, batch, counts[0], mode, size, half)
 
 
 earlier(  # regions are not moved by half a pixel

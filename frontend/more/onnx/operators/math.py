@@ -129,6 +129,7 @@ ARITHMETIC: dict[str, tuple[int, Callable[..., Any]]] = {
     "Pow": (7, power),
     # the remainder with the divisor's sign; with fmod the dividend's
     "Mod": (10, lambda a, b, *, fmod=0: a.fmod(b) if fmod else a.remainder(b)),
+    "Det": (11, lambda x: x.det()),  # of each matrix, by elimination
     "BitwiseAnd": (18, lambda a, b: a & b),
     "BitwiseOr": (18, lambda a, b: a | b),
     "BitwiseXor": (18, lambda a, b: a ^ b),
@@ -151,11 +152,3 @@ def cumsum(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any
 def cumprod(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
     """Products of what is before along an axis."""
     return _running(x, axis, exclusive, reverse, "cumprod", 1)
-
-
-@operator("Det", since=11)
-def det(x: Tensor) -> Any:
-    """The determinant of each matrix, by elimination."""
-    from hcq.frontend.more.linalg import solving
-
-    return solving.det(x)

@@ -23,6 +23,11 @@ def per_channel(values: Tensor, x: Tensor) -> Tensor:
     return values.reshape(-1, *[1] * (x.ndim - 2))
 
 
+def _wide(x: Tensor, stash_type: int) -> Tensor:
+    """In the dtype that a layer computes in."""
+    return x.cast(dtype_of(stash_type)) if x.dtype.itemsize < 4 else x
+
+
 def _normalised(x: Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
     """Without mean and in units of the deviation; the mean, and one over the deviation."""
     mean = x.mean(axes, keepdim=True)
@@ -101,7 +106,7 @@ def layer_normalization(
     stash_type: int = 1,
 ) -> Any:
     """The last axes by their mean and variance, and these."""
-    wide = x.cast(dtype_of(stash_type)) if x.dtype.itemsize < 4 else x
+    wide = _wide(x, stash_type)
     axes = tuple(range(axis % x.ndim, x.ndim))
     found, mean, inverse = _normalised(wide, axes, epsilon)
     found = same_dtype(x, found) * scale
@@ -113,7 +118,7 @@ def rms_normalization(
     x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Any:
     """The last axes over the root of their mean square."""
-    wide = x.cast(dtype_of(stash_type)) if x.dtype.itemsize < 4 else x
+    wide = _wide(x, stash_type)
     axes = tuple(range(axis % x.ndim, x.ndim))
     found = wide * ((wide * wide).mean(axes, keepdim=True) + epsilon).rsqrt()
     return same_dtype(x, same_dtype(x, found) * scale)
@@ -140,7 +145,7 @@ def group_normalization_by_groups(
 
 
 def _groups(x: Tensor, groups: int, epsilon: float, stash_type: int) -> Tensor:
-    wide = x.cast(dtype_of(stash_type)) if x.dtype.itemsize < 4 else x
+    wide = _wide(x, stash_type)
     rows = wide.reshape(x.shape[0], groups, prod(x.shape[1:]) // groups)
     return same_dtype(x, _normalised(rows, (2,), epsilon)[0].reshape(x.shape))
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.more.onnx.table import earlier, operator
+from hcq.frontend.more.onnx.table import earlier, operator, operators
 from hcq.frontend.more.onnx.weights import DTYPES, kind_name
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
@@ -33,18 +33,6 @@ def dtype_of(kind: int) -> DType:
 # -- dtypes --
 
 
-@operator("Cast", since=6)
-def cast(x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
-    """In another dtype."""
-    return converted(x, dtype_of(to), saturate)
-
-
-@operator("CastLike", since=15)
-def cast_like(x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Any:
-    """In another tensor's dtype."""
-    return converted(x, like.dtype, saturate)
-
-
 def converted(x: Tensor, dtype: DType, saturate: int = 1) -> Tensor:
     """In another dtype. 8-bit floats hold what is too large at their greatest, unless saturate is 0."""
     if dtype.is_storage_only and x.dtype is not dtype:
@@ -54,12 +42,6 @@ def converted(x: Tensor, dtype: DType, saturate: int = 1) -> Tensor:
             return wide.clamp(-most, most).cast(dtype)
         return wide.cast(dtype)
     return x.cast(dtype)
-
-
-@operator("Identity", since=1, raw=True)
-def identity(x: Any) -> Any:
-    """The same value."""
-    return x
 
 
 # -- new tensors --
@@ -121,18 +103,6 @@ def count(start: Numbers, limit: Numbers, delta: Numbers, *, stash_type: int = 1
 
 
 # -- what is asked of a shape --
-
-
-@operator("Shape", since=1, raw=True)
-def shape_of(x: Any, *, start: int = 0, end: int | None = None) -> Any:
-    """Sizes of axes: known before anything runs."""
-    return np.asarray(x.shape[slice(start, end)], np.int64)
-
-
-@operator("Size", since=1, raw=True)
-def size_of(x: Any) -> Any:
-    """How many elements there are."""
-    return np.asarray(prod(x.shape), np.int64)
 
 
 # -- movement --
@@ -199,12 +169,6 @@ def expand(x: Tensor, shape: Numbers) -> Any:
 def tile(x: Tensor, repeats: Numbers) -> Any:
     """Repeated along each axis."""
     return x.repeat(*[int(n) for n in repeats]) if x.ndim else x
-
-
-@operator("Concat", since=1)
-def concat(*tensors: Tensor, axis: int = 1) -> Any:
-    """One behind the other along an axis."""
-    return Tensor.cat(list(tensors), dim=axis)
 
 
 @operator("Split", since=18, host="split")
@@ -356,3 +320,24 @@ def space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Any:
     x = x.reshape(n, c, h // b, b, w // b, b)
     x = x.permute(0, 3, 5, 1, 2, 4) if mode == "DCR" else x.permute(0, 1, 3, 5, 2, 4)
     return x.reshape(n, c * b * b, h // b, w // b)
+
+
+operators(
+    {
+        # in another dtype
+        "Cast": (6, lambda x, *, to, saturate=1, round_mode="up": converted(x, dtype_of(to), saturate)),
+        # in another tensor's dtype
+        "CastLike": (15, lambda x, like, *, saturate=1, round_mode="up": converted(x, like.dtype, saturate)),
+        # one behind the other along an axis
+        "Concat": (1, lambda *tensors, axis=1: Tensor.cat(list(tensors), dim=axis)),
+    }
+)
+operators(
+    {
+        "Identity": (1, lambda x: x),  # the same value
+        # sizes of axes: known before anything runs
+        "Shape": (1, lambda x, *, start=0, end=None: np.asarray(x.shape[slice(start, end)], np.int64)),
+        "Size": (1, lambda x: np.asarray(prod(x.shape), np.int64)),  # how many elements there are
+    },
+    raw=True,
+)
