@@ -67,7 +67,7 @@ GEMMA2 = """
 
 def words_of(table: str, is_gguf: bool) -> dict[str, str]:
     """A word of a file -> our name."""
-    found = {}
+    found: dict[str, str] = {}
     for ours, gguf, *others in map(str.split, table.strip().splitlines()):
         found |= {word: ours for word in ([gguf] if is_gguf else others) if word != "-"}
     return found
