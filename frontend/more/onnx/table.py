@@ -165,9 +165,10 @@ def _attributes(parameters: Parameters, bundles: Mapping[str, type[Any]]) -> dic
 def _unbundled(function: Callable[..., Any], bundles: Mapping[str, type[Any]]) -> Callable[..., Any]:
     """The function, of attributes one by one."""
 
+    parts = [(name, bundle, tuple(inspect.signature(bundle).parameters)) for name, bundle in bundles.items()]
+
     def compute(*inputs: Any, **attributes: Any) -> Any:
-        for name, bundle in bundles.items():
-            fields = inspect.signature(bundle).parameters
+        for name, bundle, fields in parts:
             own = {field: attributes.pop(field) for field in fields if field in attributes}
             attributes[name] = bundle(**own)
         return function(*inputs, **attributes)
