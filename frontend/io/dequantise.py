@@ -58,14 +58,6 @@ def table(device: str, numbers: tuple[int, ...], width: int = 1) -> Tensor:
     return found
 
 
-def _q4_0(b: Blocks) -> Tensor:
-    return (nibbles(b.part(2, 18, 1, 16)).cast(dtypes.float32) - 8) * b.float16(0, 2)
-
-
-def _q4_1(b: Blocks) -> Tensor:
-    return nibbles(b.part(4, 20, 1, 16)).cast(dtypes.float32) * b.float16(0, 2) + b.float16(2, 2)
-
-
 def _fifth_bits(b: Blocks, begin: int) -> Tensor:
     """The fifth bits of 32 codes, in four bytes, as 0 or 16: (rows, blocks, 2, 16)."""
     words = b.words(begin, begin + 4, 2, 1)  # element j's is bit j
@@ -81,14 +73,6 @@ def _q5_0(b: Blocks) -> Tensor:
 def _q5_1(b: Blocks) -> Tensor:
     codes = nibbles(b.part(8, 24, 1, 16)) | _fifth_bits(b, 4)
     return codes.cast(dtypes.float32) * b.float16(0, 2) + b.float16(2, 2)
-
-
-def _q8_0(b: Blocks) -> Tensor:
-    return b.part(2, 34).bitcast(dtypes.int8).cast(dtypes.float32) * b.float16(0)
-
-
-def _iq4_nl(b: Blocks) -> Tensor:
-    return looked_up(nibbles(b.part(2, 18, 1, 16)), STEPS_IQ4) * b.float16(0, 2)
 
 
 def _mxfp4(b: Blocks) -> Tensor:
@@ -153,12 +137,12 @@ def _q1_0(b: Blocks) -> Tensor:
 
 MEANINGS: dict[str, Meaning] = {
     "Q1_0": _q1_0,
-    "Q4_0": _q4_0,
-    "Q4_1": _q4_1,
+    "Q4_0": lambda b: (nibbles(b.part(2, 18, 1, 16)).cast(dtypes.float32) - 8) * b.float16(0, 2),
+    "Q4_1": lambda b: nibbles(b.part(4, 20, 1, 16)).cast(dtypes.float32) * b.float16(0, 2) + b.float16(2, 2),
     "Q5_0": _q5_0,
     "Q5_1": _q5_1,
-    "Q8_0": _q8_0,
-    "IQ4_NL": _iq4_nl,
+    "Q8_0": lambda b: b.part(2, 34).bitcast(dtypes.int8).cast(dtypes.float32) * b.float16(0),
+    "IQ4_NL": lambda b: looked_up(nibbles(b.part(2, 18, 1, 16)), STEPS_IQ4) * b.float16(0, 2),
     "MXFP4": _mxfp4,
     "NVFP4": _nvfp4,
     "TQ1_0": _tq1_0,

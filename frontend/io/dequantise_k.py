@@ -61,10 +61,6 @@ def _with_six_bit_scales(b: Blocks, codes: Tensor) -> Tensor:
     return codes.cast(dtypes.float32) * (b.float16(0, 3) * scale) - b.float16(2, 3) * least
 
 
-def _q4_k(b: Blocks) -> Tensor:
-    return _with_six_bit_scales(b, nibbles(b.part(16, 144, 4, 1, 32)))
-
-
 def _q5_k(b: Blocks) -> Tensor:
     fifth = (b.part(16, 48, 1, 1, 32) >> counted(b.bytes.device, 8, 1, 4, 2, 1)) & 1
     return _with_six_bit_scales(b, nibbles(b.part(48, 176, 4, 1, 32)) | (fifth << 4))
@@ -97,7 +93,7 @@ def _iq4_xs(b: Blocks) -> Tensor:
 MEANINGS: dict[str, Meaning] = {
     "Q2_K": _q2_k,
     "Q3_K": _q3_k,
-    "Q4_K": _q4_k,
+    "Q4_K": lambda b: _with_six_bit_scales(b, nibbles(b.part(16, 144, 4, 1, 32))),
     "Q5_K": _q5_k,
     "Q6_K": _q6_k,
     "Q8_K": _q8_k,

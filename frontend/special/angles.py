@@ -14,11 +14,11 @@ float32, acosh within 8 near 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from hcq.frontend.core.nodes import (
     absolute,
     both,
-    constant,
     divided,
     either,
     logarithm,
@@ -27,7 +27,7 @@ from hcq.frontend.core.nodes import (
     reciprocal,
 )
 from hcq.frontend.grad.function import Function
-from hcq.frontend.special.elementary import log1p, polynomial
+from hcq.frontend.special.elementary import log1p, number, polynomial, root
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -74,19 +74,15 @@ def signed(size: Node, like: Node) -> Node:
     return has_sign(like).where(negated(size), size)
 
 
-def root(x: Node) -> Node:
-    """The square root."""
-    return Node(Op.SQRT, x.dtype, (x,))
-
-
-def _number(value: float, x: Node) -> Node:
-    return constant("float", value, x.dtype)
+def _odd(x: Node, size: Node) -> Node:
+    """`size`, which was found for |x|, with the sign of x; zeros stay as they are."""
+    return x.eq(0.0).where(x, (x < 0.0).where(negated(size), size))
 
 
 def _turned(x: Node) -> Node:
     """pi/2 - x."""
     high, low = HALF_PI[x.dtype]
-    return minus(_number(low, x), x) + _number(high, x)
+    return minus(number(low, x), x) + number(high, x)
 
 
 def _atan_of_unit(x: Node) -> Node:
@@ -101,7 +97,7 @@ def atan(x: Node) -> Node:
     is_steep = size > 1.0
     part = _atan_of_unit(is_steep.where(reciprocal(size), size))
     angle = is_steep.where(_turned(part), part)
-    return ATAN_OF.of(x.eq(0.0).where(x, (x < 0.0).where(negated(angle), angle)), x)
+    return ATAN_OF.of(_odd(x, angle), x)
 
 
 def atan2(y: Node, x: Node) -> Node:
@@ -115,7 +111,7 @@ def atan2(y: Node, x: Node) -> Node:
     part = _atan_of_unit(ratio)
     angle = is_steep.where(_turned(part), part)
     high_pi, low_pi = HALF_PI[x.dtype]
-    angle = has_sign(x).where(minus(_number(2 * low_pi, x), angle) + _number(2 * high_pi, x), angle)
+    angle = has_sign(x).where(minus(number(2 * low_pi, x), angle) + number(2 * high_pi, x), angle)
     is_nan = either(x.ne(x), y.ne(y))
     return ATAN2.of(is_nan.where(const(math.nan, x.dtype), signed(angle, y)), y, x)
 
@@ -136,7 +132,7 @@ def asin(x: Node) -> Node:
     """The angle whose sine is x; NaN beyond 1."""
     is_small, part = _small_or_rest(absolute(x))
     angle = is_small.where(part, _turned(part * 2.0))
-    return ASIN_OF.of(x.eq(0.0).where(x, (x < 0.0).where(negated(angle), angle)), x)
+    return ASIN_OF.of(_odd(x, angle), x)
 
 
 def acos(x: Node) -> Node:
@@ -146,7 +142,7 @@ def acos(x: Node) -> Node:
     high, low = HALF_PI[x.dtype]
     near = _turned(is_negative.where(negated(part), part))
     twice = part * 2.0
-    far = is_negative.where(minus(_number(2 * low, x), twice) + _number(2 * high, x), twice)
+    far = is_negative.where(minus(number(2 * low, x), twice) + number(2 * high, x), twice)
     return ACOS_OF.of(is_small.where(near, far), x)
 
 
@@ -158,7 +154,7 @@ def asinh(x: Node) -> Node:
     square = inside * inside
     rest = divided(square, root(square + 1.0) + 1.0)
     value = is_huge.where(logarithm(size) + math.log(2.0), log1p(inside + rest))
-    return ASINH_OF.of(x.eq(0.0).where(x, (x < 0.0).where(negated(value), value)), x)
+    return ASINH_OF.of(_odd(x, value), x)
 
 
 def acosh(x: Node) -> Node:
@@ -175,7 +171,7 @@ def atanh(x: Node) -> Node:
     value = log1p(divided(size * 2.0, negated(size) + 1.0)) * 0.5
     value = size.eq(1.0).where(const(math.inf, x.dtype), value)
     value = (size > 1.0).where(const(math.nan, x.dtype), value)
-    return ATANH_OF.of(x.eq(0.0).where(x, (x < 0.0).where(negated(value), value)), x)
+    return ATANH_OF.of(_odd(x, value), x)
 
 
 def hypot(x: Node, y: Node) -> Node:
@@ -193,9 +189,9 @@ def hypot(x: Node, y: Node) -> Node:
 # -- derivatives -----------------------------------------------------------------------------------------------------
 
 
-def _slope_of_atan(node: Node, g: Node) -> Node:
-    x = node.src[1]
-    return divided(g, x * x + 1.0)
+def _over(name: str, of: Callable[[Node], Node]) -> Function:
+    """The gradient is divided by a graph of x."""
+    return Function(name, lambda node, g: divided(g, of(node.src[1])))
 
 
 def _slope_of_height(node: Node, g: Node) -> Node:
@@ -214,47 +210,18 @@ def _radius(x: Node, y: Node) -> Node:
     return square.eq(0.0).where(const(1.0, x.dtype), square)
 
 
-def _beside_one(x: Node) -> Node:
-    """The root of 1 - x * x."""
-    return root((negated(x) + 1.0) * (x + 1.0))
+def _less_square(x: Node) -> Node:
+    """1 - x * x."""
+    return (negated(x) + 1.0) * (x + 1.0)
 
 
-def _slope_of_asin(node: Node, g: Node) -> Node:
-    return divided(g, _beside_one(node.src[1]))
-
-
-def _slope_of_acos(node: Node, g: Node) -> Node:
-    return negated(divided(g, _beside_one(node.src[1])))
-
-
-def _slope_of_asinh(node: Node, g: Node) -> Node:
-    x = node.src[1]
-    return divided(g, root(x * x + 1.0))
-
-
-def _slope_of_acosh(node: Node, g: Node) -> Node:
-    x = node.src[1]
-    return divided(g, root((x + -1.0) * (x + 1.0)))
-
-
-def _slope_of_atanh(node: Node, g: Node) -> Node:
-    x = node.src[1]
-    return divided(g, (negated(x) + 1.0) * (x + 1.0))
-
-
-def _slope_of_first(node: Node, g: Node) -> Node:
-    return g * divided(node.src[1], node)
-
-
-def _slope_of_second(node: Node, g: Node) -> Node:
-    return g * divided(node.src[2], node)
-
-
-ATAN_OF = Function("atan", _slope_of_atan)
+ATAN_OF = _over("atan", lambda x: x * x + 1.0)
 ATAN2 = Function("atan2", _slope_of_height, _slope_of_width)
-ASIN_OF = Function("asin", _slope_of_asin)
-ACOS_OF = Function("acos", _slope_of_acos)
-ASINH_OF = Function("asinh", _slope_of_asinh)
-ACOSH_OF = Function("acosh", _slope_of_acosh)
-ATANH_OF = Function("atanh", _slope_of_atanh)
-HYPOT = Function("hypot", _slope_of_first, _slope_of_second)
+ASIN_OF = _over("asin", lambda x: root(_less_square(x)))
+ACOS_OF = Function("acos", lambda node, g: negated(divided(g, root(_less_square(node.src[1])))))
+ASINH_OF = _over("asinh", lambda x: root(x * x + 1.0))
+ACOSH_OF = _over("acosh", lambda x: root((x + -1.0) * (x + 1.0)))
+ATANH_OF = _over("atanh", _less_square)
+HYPOT = Function(
+    "hypot", lambda node, g: g * divided(node.src[1], node), lambda node, g: g * divided(node.src[2], node)
+)

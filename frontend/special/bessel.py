@@ -22,7 +22,8 @@ from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import absolute, divided, exponential, logarithm, minus, negated, reciprocal
 from hcq.frontend.grad.function import Function
 from hcq.frontend.special import bessel_series as series
-from hcq.frontend.special.gamma import bessel_i
+from hcq.frontend.special.elementary import root
+from hcq.frontend.special.gamma import bessel_i, over_x
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 
@@ -50,10 +51,6 @@ def _cos(x: Node) -> Node:
     return Node(Op.COS, x.dtype, (x,))
 
 
-def _root(x: Node) -> Node:
-    return Node(Op.SQRT, x.dtype, (x,))
-
-
 # -- J and Y ----------------------------------------------------------------------------------------------------------
 
 
@@ -66,7 +63,7 @@ def _far(order: int, size: Node, is_second: bool) -> Node:
     along = minus(sine, cosine) if order else sine + cosine  # cos(x - s) * sqrt(2)
     across = negated(sine + cosine) if order else minus(sine, cosine)  # sin(x - s) * sqrt(2)
     wave = p * across + q * along if is_second else minus(p * along, q * across)
-    return size.eq(math.inf).where(_number(0.0, size), divided(wave, _root(size * math.pi)))
+    return size.eq(math.inf).where(_number(0.0, size), divided(wave, root(size * math.pi)))
 
 
 def bessel_j(order: int, x: Node) -> Node:
@@ -126,7 +123,7 @@ def bessel_k(order: int, x: Node, is_scaled: bool) -> Node:
     near = reciprocal(inside) + log + near * inside if order else minus(near, log)
     beyond = is_near.where(_number(2.0, x), x)
     far = divided(
-        chebyshev(divided(_number(2.0, x), beyond), (series.K0, series.K1)[order], 0.0, 1.0), _root(beyond)
+        chebyshev(divided(_number(2.0, x), beyond), (series.K0, series.K1)[order], 0.0, 1.0), root(beyond)
     )
     if is_scaled:
         near = near * exponential(inside)
@@ -149,17 +146,17 @@ def airy_ai(x: Node) -> Node:
         is_high.where(_number(2.0, x), is_low.where(_number(-4.0, x), x)), series.AI_NEAR, -4.0, 2.0
     )
     high = is_high.where(x, _number(2.0, x))
-    angle = high * _root(high) * (2.0 / 3.0)
+    angle = high * root(high) * (2.0 / 3.0)
     decay = chebyshev(divided(_number(2.0**2.5 / 3.0, x), angle), series.AI_FAR, 0.0, 1.0)
-    far = divided(decay * exponential(negated(angle)), _root(_root(high)) * (2.0 * math.sqrt(math.pi)))
+    far = divided(decay * exponential(negated(angle)), root(root(high)) * (2.0 * math.sqrt(math.pi)))
     low = is_low.where(negated(x), _number(4.0, x))
-    turn = low * _root(low) * (2.0 / 3.0)
+    turn = low * root(low) * (2.0 / 3.0)
     share = divided(_number(16.0 / 3.0, x), turn)
     p = chebyshev(share * share, series.AI_P, 0.0, 1.0)
     q = divided(chebyshev(share * share, series.AI_Q, 0.0, 1.0), turn)
     sine, cosine = _sin(turn), _cos(turn)
     wave = p * (sine + cosine) + q * minus(sine, cosine)
-    below = divided(wave, _root(_root(low)) * math.sqrt(2.0 * math.pi))
+    below = divided(wave, root(root(low)) * math.sqrt(2.0 * math.pi))
     value = is_high.where(far, is_low.where(below, near))
     value = absolute(x).eq(math.inf).where(_number(0.0, x), value)
     return AIRY.of(value, x)
@@ -177,14 +174,6 @@ def no_slope(name: str) -> Callable[[Node, Node], Node]:
     return rule
 
 
-def _over_x(node: Node) -> Node:
-    """The value divided by its argument; 1/2 at zero, which is what J1 has there."""
-    x = node.src[1]
-    is_zero = x.eq(0.0)
-    share = divided(node, is_zero.where(_number(1.0, x), x))
-    return is_zero.where(_number(0.5, x), share)
-
-
 def _slope_of_k(order: int, is_scaled: bool) -> Callable[[Node, Node], Node]:
     def rule(node: Node, g: Node) -> Node:
         x = node.src[1]
@@ -197,7 +186,7 @@ def _slope_of_k(order: int, is_scaled: bool) -> Callable[[Node, Node], Node]:
 
 _RULES: dict[str, Callable[[Node, Node], Node]] = {
     "bessel_j0": lambda node, g: negated(g * bessel_j(1, node.src[1])),
-    "bessel_j1": lambda node, g: g * minus(bessel_j(0, node.src[1]), _over_x(node)),
+    "bessel_j1": lambda node, g: g * minus(bessel_j(0, node.src[1]), over_x(node)),
     "bessel_y0": lambda node, g: negated(g * bessel_y(1, node.src[1])),
     "bessel_y1": lambda node, g: g * minus(bessel_y(0, node.src[1]), divided(node, node.src[1])),
     "modified_bessel_k0": _slope_of_k(0, False),

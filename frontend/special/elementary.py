@@ -81,18 +81,23 @@ LOG1P_DOUBLE = (
 TANH_LIMIT = 0.625
 
 
-def _number(value: float, x: Node) -> Node:
+def number(value: float, x: Node) -> Node:
     """A number as x's format holds it."""
     return constant("float", value, x.dtype)
+
+
+def root(x: Node) -> Node:
+    """The square root."""
+    return Node(Op.SQRT, x.dtype, (x,))
 
 
 def polynomial(x: Node, singles: Sequence[float], doubles: Sequence[float], low: float, high: float) -> Node:
     """The polynomial whose coefficients are for u = -1..1, at x = low..high. Horner's order."""
     first, second, *rest = reversed(doubles if x.dtype is dtypes.float64 else singles)
-    u = x * _number(2.0 / (high - low), x) + _number(-(high + low) / (high - low), x)
-    result = u * _number(first, x) + _number(second, x)
+    u = x * number(2.0 / (high - low), x) + number(-(high + low) / (high - low), x)
+    result = u * number(first, x) + number(second, x)
     for coefficient in rest:
-        result = result * u + _number(coefficient, x)
+        result = result * u + number(coefficient, x)
     return result
 
 
@@ -156,10 +161,10 @@ def logsigmoid(x: Node) -> Node:
 
 def softplus(x: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x is beyond the threshold."""
-    scaled = x * _number(beta, x)
+    scaled = x * number(beta, x)
     is_negative, small = _shrunk(scaled)
     soft = is_negative.where(const(0.0, x.dtype), scaled) + _log1p_of_unit(small)
-    return (scaled > _number(threshold, x)).where(x, divided(soft, _number(beta, x)))
+    return (scaled > number(threshold, x)).where(x, divided(soft, number(beta, x)))
 
 
 def _log1p_of_unit(x: Node) -> Node:
@@ -183,9 +188,9 @@ def expm1(x: Node) -> Node:
     """exp(x) - 1: near zero a Taylor polynomial."""
     limit, terms = 0.5, 17 if x.dtype is dtypes.float64 else 9
     inside = _clamped(x, -limit, limit)
-    small = inside * _number(1.0 / math.factorial(terms), x) + _number(1.0 / math.factorial(terms - 1), x)
+    small = inside * number(1.0 / math.factorial(terms), x) + number(1.0 / math.factorial(terms - 1), x)
     for n in range(terms - 2, 0, -1):
-        small = small * inside + _number(1.0 / math.factorial(n), x)
+        small = small * inside + number(1.0 / math.factorial(n), x)
     return EXPM1.of((absolute(x) < limit).where(small * inside, exponential(x) + -1.0), x)
 
 
@@ -220,10 +225,6 @@ def _bell(x: Node, width: float) -> Node:
     return divided(shrunk * 4.0, above * above)
 
 
-def _silu(x: Node) -> Node:
-    return sigmoid(x) + x * (_bell(x, 1.0) * 0.25)
-
-
 def _mish(x: Node) -> Node:
     soft = softplus(x)
     return tanh(soft) + x * (_bell(soft, 2.0) * sigmoid(x))
@@ -240,5 +241,5 @@ LOG1P_OF = _slope(lambda x: reciprocal(x + 1.0), "log1p")
 EXPM1 = _slope(exponential, "expm1")
 SINH = _slope(_cosh, "sinh")
 COSH = _slope(sinh, "cosh")
-SILU = _slope(_silu, "silu")
+SILU = _slope(lambda x: sigmoid(x) + x * (_bell(x, 1.0) * 0.25), "silu")
 MISH = _slope(_mish, "mish")

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 
 from hcq.frontend.core.nodes import absolute, divided, logarithm, minus, negated, reciprocal, truncated
 from hcq.frontend.grad.function import Function
+from hcq.frontend.special.elementary import root
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -221,7 +223,7 @@ def bessel_i(order: int, x: Node, is_scaled: bool) -> Node:
         factor *= ((2 * k - 1) ** 2 - 4 * order * order) / (8.0 * k)
         terms.append(factor)
     large = divided(
-        _series(reciprocal(is_small.where(const(16.0, x.dtype), size)), terms), _root(size * (2 * math.pi))
+        _series(reciprocal(is_small.where(const(16.0, x.dtype), size)), terms), root(size * (2 * math.pi))
     )
     if is_scaled:
         value = is_small.where(small * shrunk, large)
@@ -235,33 +237,13 @@ def bessel_i(order: int, x: Node, is_scaled: bool) -> Node:
     return BESSEL[order, is_scaled].of(value, x)
 
 
-def _root(x: Node) -> Node:
-    return Node(Op.SQRT, x.dtype, (x,))
-
-
 # -- derivatives ----------------------------------------------------------------------------------------------------
 
 
-def _slope_of_lgamma(node: Node, g: Node) -> Node:
-    return g * digamma(node.src[1])
-
-
-def _slope_of_digamma(node: Node, g: Node) -> Node:
-    return g * polygamma(1, node.src[1])
-
-
-_made: dict[int, Function] = {}
-
-
+@cache
 def POLYGAMMA(n: int) -> Function:  # one function for each order, as a constant is
     """The n-th derivative, whose slope is the next one."""
-    if n not in _made:
-        _made[n] = Function(f"polygamma{n}", lambda node, g: g * polygamma(n + 1, node.src[1]))
-    return _made[n]
-
-
-def _slope_of_i0(node: Node, g: Node) -> Node:
-    return g * bessel_i(1, node.src[1], False)
+    return Function(f"polygamma{n}", lambda node, g: g * polygamma(n + 1, node.src[1]))
 
 
 def _slope_of_i0e(node: Node, g: Node) -> Node:
@@ -274,26 +256,24 @@ def _sign_of(x: Node) -> Node:
     return (x < 0.0).where(minus_one, (x > 0.0).where(one, zero))
 
 
-def _slope_of_i1(node: Node, g: Node) -> Node:
+def over_x(node: Node) -> Node:
+    """The value divided by its argument; 1/2 at zero."""
     x = node.src[1]
     is_zero = x.eq(0.0)
     share = divided(node, is_zero.where(const(1.0, x.dtype), x))
-    return g * minus(bessel_i(0, x, False), is_zero.where(const(0.5, x.dtype), share))
+    return is_zero.where(const(0.5, x.dtype), share)
 
 
 def _slope_of_i1e(node: Node, g: Node) -> Node:
     x = node.src[1]
-    is_zero = x.eq(0.0)
-    share = divided(node, is_zero.where(const(1.0, x.dtype), x))
-    share = is_zero.where(const(0.5, x.dtype), share)
-    return g * minus(minus(bessel_i(0, x, True), _sign_of(x) * node), share)
+    return g * minus(minus(bessel_i(0, x, True), _sign_of(x) * node), over_x(node))
 
 
-LGAMMA = Function("lgamma", _slope_of_lgamma)
-DIGAMMA = Function("digamma", _slope_of_digamma)
+LGAMMA = Function("lgamma", lambda node, g: g * digamma(node.src[1]))
+DIGAMMA = Function("digamma", lambda node, g: g * polygamma(1, node.src[1]))
 BESSEL = {
-    (0, False): Function("i0", _slope_of_i0),
+    (0, False): Function("i0", lambda node, g: g * bessel_i(1, node.src[1], False)),
     (0, True): Function("i0e", _slope_of_i0e),
-    (1, False): Function("i1", _slope_of_i1),
+    (1, False): Function("i1", lambda node, g: g * minus(bessel_i(0, node.src[1], False), over_x(node))),
     (1, True): Function("i1e", _slope_of_i1e),
 }

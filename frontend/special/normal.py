@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 
-from hcq.frontend.core.nodes import absolute, constant, divided, exponential, minus, negated
+from hcq.frontend.core.nodes import absolute, divided, exponential, minus, negated
 from hcq.frontend.grad.function import Function
-from hcq.frontend.special.elementary import erf, log1p, polynomial
+from hcq.frontend.special.elementary import erf, log1p, number, polynomial
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, binary, const
 from hcq.ir.op import Op
@@ -50,17 +50,13 @@ ROOT_OF_PI = math.sqrt(math.pi)
 _UPPER = {dtypes.float32: (dtypes.int32, -0x1000), dtypes.float64: (dtypes.int64, -0x8000000)}
 
 
-def _number(value: float, x: Node) -> Node:
-    return constant("float", value, x.dtype)
-
-
 def _scaled(x: Node) -> Node:
     """exp(x * x) * erfc(x) for x from 0 on."""
     is_large = x > 1e6  # at an infinity the ratio would be NaN
     inside = is_large.where(const(1e6, x.dtype), x)
     ratio = divided(inside + -MIDDLE, inside + MIDDLE)
     value = divided(polynomial(ratio, ERFCX, ERFCX_DOUBLE, -1.0, 1.0), inside * 2.0 + 1.0)
-    return is_large.where(divided(_number(1.0 / ROOT_OF_PI, x), x), value)
+    return is_large.where(divided(number(1.0 / ROOT_OF_PI, x), x), value)
 
 
 def exponential_of_square(x: Node, sign: float) -> Node:
@@ -120,14 +116,6 @@ def _slope_of_erfc(node: Node, g: Node) -> Node:
     return g * (exponential(negated(x) * x) * (-2.0 / ROOT_OF_PI))
 
 
-def _slope_of_erfcx(node: Node, g: Node) -> Node:
-    return g * (node * node.src[1] * 2.0 + (-2.0 / ROOT_OF_PI))
-
-
-def _slope_of_erfinv(node: Node, g: Node) -> Node:
-    return g * (exponential(node * node) * (ROOT_OF_PI / 2.0))
-
-
 ERFC = Function("erfc", _slope_of_erfc)
-ERFCX_OF = Function("erfcx", _slope_of_erfcx)
-ERFINV_OF = Function("erfinv", _slope_of_erfinv)
+ERFCX_OF = Function("erfcx", lambda node, g: g * (node * node.src[1] * 2.0 + (-2.0 / ROOT_OF_PI)))
+ERFINV_OF = Function("erfinv", lambda node, g: g * (exponential(node * node) * (ROOT_OF_PI / 2.0)))

@@ -71,9 +71,18 @@ def test_densities_and_moments_are_those_of_pytorch(kind):
         one, x = both[which], library.tensor(values)
         asks = {name: (lambda name=name, one=one: getattr(one, name)) for name in FLAGS}
         asks |= {"entropy": one.entropy, "log_prob": lambda one=one, x=x: one.log_prob(x)}
-        if kind not in ("Beta", "Dirichlet", "MultivariateNormal", "HalfNormal"):
+        if kind not in ("Beta", "Dirichlet", "MultivariateNormal"):
             asks["cdf"] = lambda one=one, x=x: one.cdf(x)
-        if kind in ("Normal", "LogNormal", "Laplace", "Cauchy", "Exponential", "Uniform", "Gumbel"):
+        if kind in (
+            "Normal",
+            "HalfNormal",
+            "LogNormal",
+            "Laplace",
+            "Cauchy",
+            "Exponential",
+            "Uniform",
+            "Gumbel",
+        ):
             asks["icdf"] = lambda one=one, library=library: one.icdf(library.tensor([0.1, 0.5, 0.8]))
         if others:
             other = made(kind, others, library)

@@ -67,7 +67,12 @@ def seconds(kind: str, way: str, ranks: int, size_bytes: int, link: Link) -> flo
     """How long a collective takes. The docstring of this module has the formulae."""
     if ranks < 2:
         return 0.0
-    return _FORMULAE[kind, way](ranks, size_bytes, link)
+    alpha, beta, gamma = link
+    if (kind, way) == ("broadcast", "ring"):
+        cut = pieces(ranks, size_bytes, link)
+        return (ranks - 2 + cut) * (alpha + size_bytes / cut * beta)
+    often, sent, added = _PAID[kind, way](ranks)
+    return often * alpha + sent * size_bytes * beta + added * size_bytes * gamma
 
 
 def way(kind: str, ranks: int, size_bytes: int, link: Link) -> str:
@@ -80,8 +85,7 @@ def sent_bytes(kind: str, way: str, ranks: int, size_bytes: int) -> int:
     if ranks < 2:
         return 0
     if way == "ring":
-        share = {"all-reduce": 2, "broadcast": 1}.get(kind, 1)
-        return share * (ranks - 1) * size_bytes
+        return (2 if kind == "all-reduce" else 1) * (ranks - 1) * size_bytes
     if kind == "all-to-all":
         return ranks * rounds(ranks) * size_bytes // 2
     if kind == "broadcast":
@@ -89,61 +93,17 @@ def sent_bytes(kind: str, way: str, ranks: int, size_bytes: int) -> int:
     return 2 * (ranks - 1) * size_bytes
 
 
-def _ring_all_reduce(n: int, size: int, link: Link) -> float:
-    alpha, beta, gamma = link
-    return 2 * (n - 1) * alpha + 2 * (n - 1) / n * size * beta + (n - 1) / n * size * gamma
-
-
-def _tree_all_reduce(n: int, size: int, link: Link) -> float:
-    alpha, beta, gamma = link
-    deep = rounds(n)
-    return 2 * deep * alpha + 2 * deep * size * beta + deep * size * gamma
-
-
-def _ring_reduce_scatter(n: int, size: int, link: Link) -> float:
-    alpha, beta, gamma = link
-    return (n - 1) * alpha + (n - 1) / n * size * (beta + gamma)
-
-
-def _tree_reduce_scatter(n: int, size: int, link: Link) -> float:
-    alpha, beta, gamma = link
-    deep = rounds(n)
-    return 2 * deep * alpha + deep * size * (beta + gamma) + (n - 1) / n * size * beta
-
-
-def _ring_gather(n: int, size: int, link: Link) -> float:
-    return (n - 1) * link.latency_s + (n - 1) / n * size * link.seconds_per_byte
-
-
-def _tree_gather(n: int, size: int, link: Link) -> float:
-    deep = rounds(n)
-    return 2 * deep * link.latency_s + ((n - 1) / n + deep) * size * link.seconds_per_byte
-
-
-def _ring_broadcast(n: int, size: int, link: Link) -> float:
-    cut = pieces(n, size, link)
-    return (n - 2 + cut) * (link.latency_s + size / cut * link.seconds_per_byte)
-
-
-def _tree_broadcast(n: int, size: int, link: Link) -> float:
-    return rounds(n) * (link.latency_s + size * link.seconds_per_byte)
-
-
-def _tree_all_to_all(n: int, size: int, link: Link) -> float:
-    return rounds(n) * (link.latency_s + size / 2 * link.seconds_per_byte)
-
-
-_FORMULAE: dict[tuple[str, str], Callable[[int, int, Link], float]] = {
-    ("all-reduce", "ring"): _ring_all_reduce,
-    ("all-reduce", "tree"): _tree_all_reduce,
-    ("reduce-scatter", "ring"): _ring_reduce_scatter,
-    ("reduce-scatter", "tree"): _tree_reduce_scatter,
-    ("all-gather", "ring"): _ring_gather,
-    ("all-gather", "tree"): _tree_gather,
-    ("broadcast", "ring"): _ring_broadcast,
-    ("broadcast", "tree"): _tree_broadcast,
-    ("all-to-all", "ring"): _ring_gather,
-    ("all-to-all", "tree"): _tree_all_to_all,
+Paid = tuple[float, float, float]  # rounds, and of all bytes the share that is sent, and that is added
+_PAID: dict[tuple[str, str], Callable[[int], Paid]] = {
+    ("all-reduce", "ring"): lambda n: (2 * (n - 1), 2 * (n - 1) / n, (n - 1) / n),
+    ("all-reduce", "tree"): lambda n: (2 * rounds(n), 2 * rounds(n), rounds(n)),
+    ("reduce-scatter", "ring"): lambda n: (n - 1, (n - 1) / n, (n - 1) / n),
+    ("reduce-scatter", "tree"): lambda n: (2 * rounds(n), rounds(n) + (n - 1) / n, rounds(n)),
+    ("all-gather", "ring"): lambda n: (n - 1, (n - 1) / n, 0),
+    ("all-gather", "tree"): lambda n: (2 * rounds(n), rounds(n) + (n - 1) / n, 0),
+    ("broadcast", "tree"): lambda n: (rounds(n), rounds(n), 0),
+    ("all-to-all", "ring"): lambda n: (n - 1, (n - 1) / n, 0),
+    ("all-to-all", "tree"): lambda n: (rounds(n), rounds(n) / 2, 0),
 }
 
 

@@ -76,54 +76,44 @@ def _starts(sizes: Sequence[int]) -> list[int]:
 # -- by ring --------------------------------------------------------------------------------------------------------
 
 
-def _reduce_around(sizes: Sequence[int]) -> Rounds:
-    """Chunk c goes once around and ends, complete, on rank c."""
+def _around(space: str, sizes: Sequence[int], lead: int, adds: bool = False) -> Rounds:
+    """Each rank takes a chunk from the one before it, in each turn the next: at first the one `lead` from its own."""
     n, at = len(sizes), _starts(sizes)
     found: Rounds = []
     for turn in range(n - 1):
         made = []
         for rank in range(n):
-            chunk = (rank + n - 2 - turn) % n
-            before = (rank - 1) % n
-            made.append(Step(rank, "source", at[chunk], before, "source", at[chunk], sizes[chunk], True))
+            chunk = (rank + lead - turn) % n
+            made.append(Step(rank, space, at[chunk], (rank - 1) % n, space, at[chunk], sizes[chunk], adds))
         found.append(made)
     return found
+
+
+def _reduce_around(sizes: Sequence[int]) -> Rounds:
+    """Chunk c goes once around and ends, complete, on rank c."""
+    return _around("source", sizes, -2, True)
+
+
+def _own(sizes: Sequence[int], into: Sequence[int], of: Sequence[int]) -> list[Step]:
+    """Each rank copies its own chunk from its source to its result."""
+    return [
+        Step(rank, "result", into[rank], rank, "source", of[rank], size) for rank, size in enumerate(sizes)
+    ]
 
 
 def _all_reduce_ring(counts: Counts) -> Rounds:
-    n = len(counts)
-    sizes = chunks(counts[0][0], n)
-    at = _starts(sizes)
-    found = _reduce_around(sizes)
-    for turn in range(n - 1):
-        made = []
-        for rank in range(n):
-            chunk = (rank - 1 - turn) % n
-            before = (rank - 1) % n
-            made.append(Step(rank, "source", at[chunk], before, "source", at[chunk], sizes[chunk]))
-        found.append(made)
-    return found
+    sizes = chunks(counts[0][0], len(counts))
+    return [*_reduce_around(sizes), *_around("source", sizes, -1)]
 
 
 def _reduce_scatter_ring(counts: Counts) -> Rounds:
     sizes = counts[0]
-    at = _starts(sizes)
-    own = [Step(r, "result", 0, r, "source", at[r], sizes[r]) for r in range(len(sizes))]
-    return [*_reduce_around(sizes), own]
+    return [*_reduce_around(sizes), _own(sizes, [0] * len(sizes), _starts(sizes))]
 
 
 def _all_gather_ring(counts: Counts) -> Rounds:
-    n, sizes = len(counts), [row[0] for row in counts]
-    at = _starts(sizes)
-    found = [[Step(r, "result", at[r], r, "source", 0, sizes[r]) for r in range(n)]]
-    for turn in range(n - 1):
-        made = []
-        for rank in range(n):
-            chunk = (rank - 1 - turn) % n
-            before = (rank - 1) % n
-            made.append(Step(rank, "result", at[chunk], before, "result", at[chunk], sizes[chunk]))
-        found.append(made)
-    return found
+    sizes = [row[0] for row in counts]
+    return [_own(sizes, _starts(sizes), [0] * len(sizes)), *_around("result", sizes, -1)]
 
 
 def _broadcast_ring(counts: Counts, pieces: int = 1) -> Rounds:
@@ -158,31 +148,28 @@ def _all_to_all_ring(counts: Counts) -> Rounds:
 # -- by tree --------------------------------------------------------------------------------------------------------
 
 
+def _pairs(n: int) -> list[list[tuple[int, int, int]]]:
+    """By round, who meets whom: (rank, other, one behind those that the other stands for), the nearest first."""
+    steps_ = [1 << bit for bit in range(doublings(n))]
+    return [
+        [(rank, rank + step, min(rank + 2 * step, n)) for rank in range(0, n, 2 * step) if rank + step < n]
+        for step in steps_
+    ]
+
+
 def _reduce_to_first(n: int, count: int) -> Rounds:
-    found = []
-    for bit in range(doublings(n)):
-        step = 1 << bit
-        made = [
-            Step(rank, "source", 0, rank + step, "source", 0, count, True)
-            for rank in range(0, n, 2 * step)
-            if rank + step < n
-        ]
-        found.append(made)
-    return found
+    return [
+        [Step(rank, "source", 0, other, "source", 0, count, True) for rank, other, _ in met]
+        for met in _pairs(n)
+    ]
 
 
 def _spread(n: int, space: str, start: int, count: int) -> Rounds:
     """From the first rank to all, doubling those that have it."""
-    found = []
-    for bit in reversed(range(doublings(n))):
-        step = 1 << bit
-        made = [
-            Step(rank + step, space, start, rank, space, start, count)
-            for rank in range(0, n, 2 * step)
-            if rank + step < n
-        ]
-        found.append(made)
-    return found
+    return [
+        [Step(other, space, start, rank, space, start, count) for rank, other, _ in met]
+        for met in reversed(_pairs(n))
+    ]
 
 
 def _all_reduce_tree(counts: Counts) -> Rounds:
@@ -190,39 +177,21 @@ def _all_reduce_tree(counts: Counts) -> Rounds:
     return [*_reduce_to_first(n, count), *_spread(n, "source", 0, count)]
 
 
-def _broadcast_tree(counts: Counts) -> Rounds:
-    return _spread(len(counts), "source", 0, counts[0][0])
-
-
 def _reduce_scatter_tree(counts: Counts) -> Rounds:
     n, sizes = len(counts), counts[0]
     at = _starts(sizes)
     found = _reduce_to_first(n, sum(sizes))
-    for bit in reversed(range(doublings(n))):
-        step = 1 << bit
-        made = []
-        for rank in range(0, n, 2 * step):
-            other = rank + step
-            if other < n:
-                end = min(other + step, n)
-                made.append(Step(other, "source", at[other], rank, "source", at[other], at[end] - at[other]))
-        found.append(made)
-    return [*found, [Step(r, "result", 0, r, "source", at[r], sizes[r]) for r in range(n)]]
+    for met in reversed(_pairs(n)):
+        found.append([Step(b, "source", at[b], a, "source", at[b], at[end] - at[b]) for a, b, end in met])
+    return [*found, _own(sizes, [0] * n, at)]
 
 
 def _all_gather_tree(counts: Counts) -> Rounds:
     n, sizes = len(counts), [row[0] for row in counts]
     at = _starts(sizes)
-    found = [[Step(r, "result", at[r], r, "source", 0, sizes[r]) for r in range(n)]]
-    for bit in range(doublings(n)):
-        step = 1 << bit
-        made = []
-        for rank in range(0, n, 2 * step):
-            other = rank + step
-            if other < n:
-                end = min(other + step, n)
-                made.append(Step(rank, "result", at[other], other, "result", at[other], at[end] - at[other]))
-        found.append(made)
+    found = [_own(sizes, at, [0] * n)]
+    for met in _pairs(n):
+        found.append([Step(a, "result", at[b], b, "result", at[b], at[end] - at[b]) for a, b, end in met])
     return [*found, *_spread(n, "result", 0, at[n])]
 
 
@@ -264,7 +233,7 @@ _WAYS = {
     ("all-gather", "ring"): _all_gather_ring,
     ("all-gather", "tree"): _all_gather_tree,
     ("broadcast", "ring"): _broadcast_ring,
-    ("broadcast", "tree"): _broadcast_tree,
+    ("broadcast", "tree"): lambda counts: _spread(len(counts), "source", 0, counts[0][0]),
     ("all-to-all", "ring"): _all_to_all_ring,
     ("all-to-all", "tree"): _all_to_all_tree,
 }

@@ -222,16 +222,10 @@ class Rules:
             layout = Partial(op)
         return self._made(node, layout, [x])
 
-    def scan(self, node: Node, sources: Sequence[Value]) -> Value:
-        """Local along another axis than the split one."""
-        split = self._split_of(sources[:1], lambda axis: axis != node.arg[1])
-        if split is None:
-            return self._everywhere(node, sources)
-        return self._made(node, split, self._alike(sources, split))
-
-    def join(self, node: Node, sources: Sequence[Value]) -> Value:
-        """Local along another axis than the split one."""
-        split = self._split_of(sources, lambda axis: axis != node.arg)
+    def beside(self, node: Node, sources: Sequence[Value]) -> Value:
+        """CAT and SCAN_AXIS: local along another axis than the split one."""
+        deciding, along = (sources, node.arg) if node.op is Op.CAT else (sources[:1], node.arg[1])
+        split = self._split_of(deciding, lambda axis: axis != along)
         if split is None:
             return self._everywhere(node, sources)
         return self._made(node, split, self._alike(sources, split))
@@ -264,17 +258,13 @@ class Rules:
         return self._made(node, SUM, [Value(None, base.shape, bases), index, x])
 
     def same(self, node: Node, sources: Sequence[Value]) -> Value:
-        """DETACH: what it is made of, for gradients have been taken; so it is exchanged once for both."""
+        """DETACH and FUNCTION: what it is made of, for gradients have been taken; so it is exchanged once for both."""
         return sources[0]
 
     def contiguous(self, node: Node, sources: Sequence[Value]) -> Value:
         """In memory: terms are added."""
         x = self.layouts.summed(sources[0])
         return self._made(node, x.layout, [x])
-
-    def function(self, node: Node, sources: Sequence[Value]) -> Value:
-        """Its value: gradients have been taken."""
-        return sources[0]
 
     def copy(self, node: Node, sources: Sequence[Value]) -> Value:
         """Another placement on the same group."""
@@ -341,12 +331,12 @@ _RULES: dict[Op, Callable[[Rules, Node, Sequence[Value]], Value]] = {
     Op.WINDOW: Rules.window,
     Op.UNWINDOW: Rules.window,
     Op.REDUCE_AXIS: Rules.reduce,
-    Op.SCAN_AXIS: Rules.scan,
-    Op.CAT: Rules.join,
+    Op.SCAN_AXIS: Rules.beside,
+    Op.CAT: Rules.beside,
     Op.GATHER: Rules.gather,
     Op.DETACH: Rules.same,
     Op.CONTIGUOUS: Rules.contiguous,
-    Op.FUNCTION: Rules.function,
+    Op.FUNCTION: Rules.same,
     Op.COPY: Rules.copy,
     Op.ASSIGN: Rules.assign,
 }

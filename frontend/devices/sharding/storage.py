@@ -106,11 +106,3 @@ def stored(device: str, dtype: DType, shape: Shape, raw: Any, name: str) -> Stor
     if storage.size_bytes:
         storage.buffer.write(raw)
     return storage
-
-
-def new_parts(group: str, dtype: DType, shape: Shape, split: Split | None) -> list[Storage]:
-    """Storages without memory, one per device."""
-    shapes = [
-        shape if split is None else split.shape(shape, rank) for rank in range(len(devices.members(group)))
-    ]
-    return [Storage(member, dtype, own) for member, own in zip(devices.members(group), shapes)]

@@ -16,7 +16,7 @@ from typing import Any
 from hcq.frontend.more.distributions import constraints
 from hcq.frontend.more.distributions.continuous import EULER
 from hcq.frontend.more.distributions.discrete import _Chances
-from hcq.frontend.more.distributions.distribution import Distribution, together, uniform
+from hcq.frontend.more.distributions.distribution import Distribution, formula, together, uniform
 from hcq.frontend.ops import rejection
 from hcq.frontend.tensor import Tensor
 
@@ -40,10 +40,7 @@ class Kumaraswamy(Distribution):
         a, b = 1.0 + n / self.concentration1, self.concentration0
         return (b.log() + a.lgamma() + b.lgamma() - (a + b).lgamma()).exp()
 
-    @property
-    def mean(self) -> Tensor:
-        """b * beta(1 + 1 / a, b)."""
-        return self._moment(1.0)
+    mean = formula("b * beta(1 + 1 / a, b).", lambda self: self._moment(1.0))
 
     @property
     def mode(self) -> Tensor:
@@ -53,10 +50,9 @@ class Kumaraswamy(Distribution):
         share = (a - 1.0) / is_flat.where(1.0, a * b - 1.0)
         return is_flat.where(math.nan, share ** (1.0 / a))  # type: ignore[no-any-return]
 
-    @property
-    def variance(self) -> Tensor:
-        """The second moment less the mean squared."""
-        return self._moment(2.0) - self.mean.square()
+    variance = formula(
+        "The second moment less the mean squared.", lambda self: self._moment(2.0) - self.mean.square()
+    )
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """icdf of a uniform number, within what can be told from 0 and 1."""
@@ -183,20 +179,12 @@ class VonMises(Distribution):
         self.loc, self.concentration = together(loc, concentration)
         super().__init__(self.loc.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """loc."""
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        """loc."""
-        return self.loc
-
-    @property
-    def variance(self) -> Tensor:
-        """On the circle: 1 - I1(concentration) / I0(concentration)."""
-        return 1.0 - self.concentration.i1e() / self.concentration.i0e()
+    mean = formula("loc.", lambda self: self.loc)
+    mode = formula("loc.", lambda self: self.loc)
+    variance = formula(
+        "On the circle: 1 - I1(concentration) / I0(concentration).",
+        lambda self: 1.0 - self.concentration.i1e() / self.concentration.i0e(),
+    )
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Angles."""

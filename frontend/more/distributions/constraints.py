@@ -208,10 +208,6 @@ def _is_lower_cholesky(value: Tensor) -> Tensor:
     return _is_lower(value) & (value.diagonal(0, -2, -1) > 0).all(-1)
 
 
-def _is_corr_cholesky(value: Tensor) -> Tensor:
-    return _is_lower_cholesky(value) & ((value.norm(2, -1) - 1.0).abs() < 1e-4).all(-1)
-
-
 def _least(value: Tensor) -> Tensor:
     from hcq.frontend.more.linalg.spectra import eigvalsh
 
@@ -233,6 +229,10 @@ square = _By("square", lambda x: (x.sum((-2, -1)) * 0.0 + float(x.shape[-2] == x
 symmetric = _By("symmetric", _is_symmetric, 2)
 lower_triangular = _By("lower_triangular", _is_lower, 2)
 lower_cholesky = _By("lower_cholesky", _is_lower_cholesky, 2)
-corr_cholesky = _By("corr_cholesky", _is_corr_cholesky, 2)
+corr_cholesky = _By(
+    "corr_cholesky",
+    lambda value: _is_lower_cholesky(value) & ((value.norm(2, -1) - 1.0).abs() < 1e-4).all(-1),
+    2,
+)
 positive_semidefinite = _By("positive_semidefinite", lambda x: _is_symmetric(x) & (_least(x) >= -1e-6), 2)
 positive_definite = _By("positive_definite", lambda x: _is_symmetric(x) & (_least(x) > 0), 2)

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq.frontend.more.distributions import constraints
-from hcq.frontend.more.distributions.distribution import LOG_2PI, Distribution, bell, together, uniform
+from hcq.frontend.more.distributions.distribution import (
+    LOG_2PI,
+    Distribution,
+    bell,
+    formula,
+    together,
+    uniform,
+)
 from hcq.frontend.tensor import Tensor
 
 EULER = 0.57721566490153286
@@ -27,15 +34,8 @@ class _LocationScale(Distribution):
         self.loc, self.scale = together(loc, scale)
         super().__init__(self.loc.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """loc."""
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        """loc."""
-        return self.loc
+    mean = formula("loc.", lambda self: self.loc)
+    mode = formula("loc.", lambda self: self.loc)
 
     def _unscaled(self, value: Any) -> Tensor:
         return (self._value(value) - self.loc) / self.scale
@@ -50,15 +50,8 @@ class Normal(_LocationScale):
 
     support: Any = constraints.real
 
-    @property
-    def variance(self) -> Tensor:
-        """scale squared."""
-        return self.scale.square()
-
-    @property
-    def stddev(self) -> Tensor:
-        """scale."""
-        return self.scale
+    variance = formula("scale squared.", lambda self: self.scale.square())
+    stddev = formula("scale.", lambda self: self.scale)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """loc + scale * a standard normal number."""
@@ -90,25 +83,12 @@ class LogNormal(Normal):
 
     support: Any = constraints.positive
 
-    @property
-    def mean(self) -> Tensor:
-        """exp(loc + scale**2 / 2)."""
-        return (self.loc + 0.5 * self.scale.square()).exp()
-
-    @property
-    def mode(self) -> Tensor:
-        """exp(loc - scale**2)."""
-        return (self.loc - self.scale.square()).exp()
-
-    @property
-    def variance(self) -> Tensor:
-        """(exp(scale**2) - 1) * mean**2."""
-        return self.scale.square().expm1() * self.mean.square()
-
-    @property
-    def stddev(self) -> Tensor:
-        """The square root of the variance."""
-        return self.variance.sqrt()
+    mean = formula("exp(loc + scale**2 / 2).", lambda self: (self.loc + 0.5 * self.scale.square()).exp())
+    mode = formula("exp(loc - scale**2).", lambda self: (self.loc - self.scale.square()).exp())
+    variance = formula(
+        "(exp(scale**2) - 1) * mean**2.", lambda self: self.scale.square().expm1() * self.mean.square()
+    )
+    stddev = formula("The square root of the variance.", lambda self: self.variance.sqrt())
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """exp of a normal number."""
@@ -132,50 +112,55 @@ class LogNormal(Normal):
         return super().entropy() + self.loc
 
 
-class HalfNormal(Distribution):
+class _Half(Distribution):
+    """The size of what a distribution around 0 draws, which is as likely on both sides."""
+
+    parameters = ("scale",)
+    has_rsample = True
+    support: Any = constraints.nonnegative
+    whole: type[_LocationScale]
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        (self.scale,) = together(scale)
+        super().__init__(self.scale.shape)
+
+    def _whole(self) -> _LocationScale:
+        return self.whole(self.scale * 0.0, self.scale)
+
+    mode = formula("0.", lambda self: self.scale * 0.0)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """The size of a number of the whole distribution."""
+        return self._whole().rsample(sample_shape).abs()
+
+    def log_prob(self, value: Any) -> Tensor:
+        """The logarithm of the density; -inf below 0."""
+        x = self._value(value)
+        return (x >= 0.0).where(self._whole().log_prob(x) + math.log(2.0), -math.inf)  # type: ignore[no-any-return]
+
+    def cdf(self, value: Any) -> Tensor:
+        """How likely it is to draw at most this."""
+        return 2.0 * self._whole().cdf(value) - 1.0
+
+    def icdf(self, value: Any) -> Tensor:
+        """The inverse of cdf."""
+        return self._whole().icdf((self._value(value) + 1.0) / 2.0)
+
+    def entropy(self) -> Tensor:
+        """log(2) less than that of the whole distribution."""
+        return self._whole().entropy() - math.log(2.0)
+
+
+class HalfNormal(_Half):
     """The size of what Normal(0, scale) draws.
 
     >>> HalfNormal(1.0).mean.item()
     0.7978...
     """
 
-    support: Any = constraints.nonnegative
-
-    parameters = ("scale",)
-    has_rsample = True
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        (self.scale,) = together(scale)
-        super().__init__(self.scale.shape)
-
-    @property
-    def mean(self) -> Tensor:
-        """scale * sqrt(2 / pi)."""
-        return self.scale * math.sqrt(2.0 / math.pi)
-
-    @property
-    def mode(self) -> Tensor:
-        """0."""
-        return self.scale * 0.0
-
-    @property
-    def variance(self) -> Tensor:
-        """scale**2 * (1 - 2 / pi)."""
-        return self.scale.square() * (1.0 - 2.0 / math.pi)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """The size of a normal number."""
-        return (self.scale * bell(self.scale, self._shape(sample_shape))).abs()
-
-    def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density; -inf below 0."""
-        x = self._value(value)
-        found = math.log(2.0) - 0.5 * LOG_2PI - 0.5 * (x / self.scale).square() - self.scale.log()
-        return (x >= 0.0).where(found, -math.inf)  # type: ignore[no-any-return]
-
-    def entropy(self) -> Tensor:
-        """log(2) less than that of the normal distribution."""
-        return 0.5 + 0.5 * LOG_2PI + self.scale.log() - math.log(2.0)
+    whole = Normal
+    mean = formula("scale * sqrt(2 / pi).", lambda self: self.scale * math.sqrt(2.0 / math.pi))
+    variance = formula("scale**2 * (1 - 2 / pi).", lambda self: self.scale.square() * (1.0 - 2.0 / math.pi))
 
 
 class Uniform(Distribution):
@@ -188,29 +173,15 @@ class Uniform(Distribution):
     parameters = ("low", "high")
     has_rsample = True
 
-    @property
-    def support(self) -> Any:
-        """Which numbers it draws."""
-        return constraints.interval(self.low, self.high)
+    support = formula("Which numbers it draws.", lambda self: constraints.interval(self.low, self.high))
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = together(low, high)
         super().__init__(self.low.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """The middle."""
-        return (self.low + self.high) / 2.0
-
-    @property
-    def mode(self) -> Tensor:
-        """NaN: there is none."""
-        return self.low * math.nan
-
-    @property
-    def variance(self) -> Tensor:
-        """(high - low)**2 / 12."""
-        return (self.high - self.low).square() / 12.0
+    mean = formula("The middle.", lambda self: (self.low + self.high) / 2.0)
+    mode = formula("NaN: there is none.", lambda self: self.low * math.nan)
+    variance = formula("(high - low)**2 / 12.", lambda self: (self.high - self.low).square() / 12.0)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """low + a uniform number * (high - low)."""
@@ -251,25 +222,10 @@ class Exponential(Distribution):
         (self.rate,) = together(rate)
         super().__init__(self.rate.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """1 / rate."""
-        return 1.0 / self.rate
-
-    @property
-    def mode(self) -> Tensor:
-        """0."""
-        return self.rate * 0.0
-
-    @property
-    def variance(self) -> Tensor:
-        """1 / rate**2."""
-        return 1.0 / self.rate.square()
-
-    @property
-    def stddev(self) -> Tensor:
-        """1 / rate."""
-        return 1.0 / self.rate
+    mean = formula("1 / rate.", lambda self: 1.0 / self.rate)
+    mode = formula("0.", lambda self: self.rate * 0.0)
+    variance = formula("1 / rate**2.", lambda self: 1.0 / self.rate.square())
+    stddev = formula("1 / rate.", lambda self: 1.0 / self.rate)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """-log of a uniform number, / rate."""
@@ -302,15 +258,8 @@ class Laplace(_LocationScale):
 
     support: Any = constraints.real
 
-    @property
-    def variance(self) -> Tensor:
-        """2 scale**2."""
-        return 2.0 * self.scale.square()
-
-    @property
-    def stddev(self) -> Tensor:
-        """sqrt(2) scale."""
-        return math.sqrt(2.0) * self.scale
+    variance = formula("2 scale**2.", lambda self: 2.0 * self.scale.square())
+    stddev = formula("sqrt(2) scale.", lambda self: math.sqrt(2.0) * self.scale)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """The difference of two waiting times."""
@@ -345,15 +294,8 @@ class Cauchy(_LocationScale):
 
     support: Any = constraints.real
 
-    @property
-    def mean(self) -> Tensor:
-        """NaN."""
-        return self.loc * math.nan
-
-    @property
-    def variance(self) -> Tensor:
-        """Infinity."""
-        return self.scale * math.inf
+    mean = formula("NaN.", lambda self: self.loc * math.nan)
+    variance = formula("Infinity.", lambda self: self.scale * math.inf)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """loc + scale * tan of a uniform angle."""
@@ -385,15 +327,8 @@ class Gumbel(_LocationScale):
 
     support: Any = constraints.real
 
-    @property
-    def mean(self) -> Tensor:
-        """loc + scale * Euler's constant."""
-        return self.loc + self.scale * EULER
-
-    @property
-    def variance(self) -> Tensor:
-        """(pi * scale)**2 / 6."""
-        return (math.pi**2 / 6.0) * self.scale.square()
+    mean = formula("loc + scale * Euler's constant.", lambda self: self.loc + self.scale * EULER)
+    variance = formula("(pi * scale)**2 / 6.", lambda self: (math.pi**2 / 6.0) * self.scale.square())
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """loc - scale * log of a waiting time."""

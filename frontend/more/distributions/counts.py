@@ -15,7 +15,7 @@ from hcq.checks import is_whole, shown
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.distributions import constraints
 from hcq.frontend.more.distributions.discrete import Categorical, _Chances
-from hcq.frontend.more.distributions.distribution import Distribution, together
+from hcq.frontend.more.distributions.distribution import Distribution, formula, together
 from hcq.frontend.more.distributions.gamma import Gamma
 from hcq.frontend.ops import rejection
 from hcq.frontend.tensor import Tensor
@@ -46,25 +46,13 @@ class Binomial(_Trials):
     ) -> None:
         self._several(total_count, probs, logits)
 
-    @property
-    def support(self) -> Any:
-        """0 to total_count."""
-        return constraints.integer_interval(0, self.total_count)
-
-    @property
-    def mean(self) -> Tensor:
-        """total_count * probs."""
-        return self.total_count * self.probs
-
-    @property
-    def mode(self) -> Tensor:
-        """(total_count + 1) * probs, rounded down, at most total_count."""
-        return ((self.total_count + 1.0) * self.probs).floor().minimum(self.total_count)
-
-    @property
-    def variance(self) -> Tensor:
-        """total_count * probs * (1 - probs)."""
-        return self.mean * (1.0 - self.probs)
+    support = formula("0 to total_count.", lambda self: constraints.integer_interval(0, self.total_count))
+    mean = formula("total_count * probs.", lambda self: self.total_count * self.probs)
+    mode = formula(
+        "(total_count + 1) * probs, rounded down, at most total_count.",
+        lambda self: ((self.total_count + 1.0) * self.probs).floor().minimum(self.total_count),
+    )
+    variance = formula("total_count * probs * (1 - probs).", lambda self: self.mean * (1.0 - self.probs))
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Whole numbers, as floats."""
@@ -109,20 +97,12 @@ class NegativeBinomial(_Trials):
     ) -> None:
         self._several(total_count, probs, logits)
 
-    @property
-    def mean(self) -> Tensor:
-        """total_count * exp(logits)."""
-        return self.total_count * self.logits.exp()
-
-    @property
-    def mode(self) -> Tensor:
-        """(total_count - 1) * exp(logits), rounded down, at least 0."""
-        return ((self.total_count - 1.0) * self.logits.exp()).floor().clamp(0.0)
-
-    @property
-    def variance(self) -> Tensor:
-        """mean / (1 - probs)."""
-        return self.mean / (-self.logits).sigmoid()
+    mean = formula("total_count * exp(logits).", lambda self: self.total_count * self.logits.exp())
+    mode = formula(
+        "(total_count - 1) * exp(logits), rounded down, at least 0.",
+        lambda self: ((self.total_count - 1.0) * self.logits.exp()).floor().clamp(0.0),
+    )
+    variance = formula("mean / (1 - probs).", lambda self: self.mean / (-self.logits).sigmoid())
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Of Poisson's, at rates of Gamma's."""
@@ -159,20 +139,12 @@ class Multinomial(Distribution):
         self.probs, self.logits = one.probs, one.logits
         super().__init__(self.probs.shape[:-1], self.probs.shape[-1:])
 
-    @property
-    def support(self) -> Any:
-        """Vectors of whole numbers that add up to total_count."""
-        return constraints.multinomial(self.total_count)
-
-    @property
-    def mean(self) -> Tensor:
-        """total_count * probs."""
-        return self.total_count * self.probs
-
-    @property
-    def variance(self) -> Tensor:
-        """total_count * probs * (1 - probs)."""
-        return self.mean * (1.0 - self.probs)
+    support = formula(
+        "Vectors of whole numbers that add up to total_count.",
+        lambda self: constraints.multinomial(self.total_count),
+    )
+    mean = formula("total_count * probs.", lambda self: self.total_count * self.probs)
+    variance = formula("total_count * probs * (1 - probs).", lambda self: self.mean * (1.0 - self.probs))
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Vectors of counts, as floats."""

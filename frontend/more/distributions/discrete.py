@@ -14,7 +14,7 @@ from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.distributions import constraints
-from hcq.frontend.more.distributions.distribution import Distribution, together
+from hcq.frontend.more.distributions.distribution import Distribution, formula, together
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -57,10 +57,7 @@ class Bernoulli(_Chances):
         self._take(probs, logits)
         super().__init__(self.probs.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """probs."""
-        return self.probs
+    mean = formula("probs.", lambda self: self.probs)
 
     @property
     def mode(self) -> Tensor:
@@ -68,10 +65,7 @@ class Bernoulli(_Chances):
         found = (self.probs >= 0.5).where(1.0, 0.0)
         return (self.probs == 0.5).where(math.nan, found).cast(self.probs.dtype)  # type: ignore[no-any-return]
 
-    @property
-    def variance(self) -> Tensor:
-        """probs * (1 - probs)."""
-        return self.probs * (1.0 - self.probs)
+    variance = formula("probs * (1 - probs).", lambda self: self.probs * (1.0 - self.probs))
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """0 or 1, as floats."""
@@ -103,20 +97,9 @@ class Geometric(_Chances):
         self._take(probs, logits)
         super().__init__(self.probs.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """1 / probs - 1."""
-        return 1.0 / self.probs - 1.0
-
-    @property
-    def mode(self) -> Tensor:
-        """0."""
-        return self.probs * 0.0
-
-    @property
-    def variance(self) -> Tensor:
-        """(1 / probs - 1) / probs."""
-        return (1.0 / self.probs - 1.0) / self.probs
+    mean = formula("1 / probs - 1.", lambda self: 1.0 / self.probs - 1.0)
+    mode = formula("0.", lambda self: self.probs * 0.0)
+    variance = formula("(1 / probs - 1) / probs.", lambda self: (1.0 / self.probs - 1.0) / self.probs)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Whole numbers from 0 on, as floats."""
@@ -142,10 +125,9 @@ class Categorical(_Chances):
 
     event_rank = {"probs": 1, "logits": 1}  # noqa: RUF012
 
-    @property
-    def support(self) -> Any:
-        """Which numbers it draws."""
-        return constraints.integer_interval(0, self.probs.shape[-1] - 1)
+    support = formula(
+        "Which numbers it draws.", lambda self: constraints.integer_interval(0, self.probs.shape[-1] - 1)
+    )
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._take(probs, logits)
@@ -163,20 +145,9 @@ class Categorical(_Chances):
     def _of_logits(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         return logits.softmax(-1), logits - logits.logsumexp(-1, keepdim=True)
 
-    @property
-    def mean(self) -> Tensor:
-        """NaN: choices are no quantities."""
-        return self.probs[..., 0] * math.nan
-
-    @property
-    def variance(self) -> Tensor:
-        """NaN."""
-        return self.mean
-
-    @property
-    def mode(self) -> Tensor:
-        """The likeliest one."""
-        return self.probs.argmax(-1)
+    mean = formula("NaN: choices are no quantities.", lambda self: self.probs[..., 0] * math.nan)
+    variance = formula("NaN.", lambda self: self.mean)
+    mode = formula("The likeliest one.", lambda self: self.probs.argmax(-1))
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """int64."""
@@ -215,15 +186,8 @@ class OneHotCategorical(Categorical):
         super().__init__(probs, logits)
         self.event_shape = self.probs.shape[-1:]
 
-    @property
-    def mean(self) -> Tensor:
-        """probs."""
-        return self.probs
-
-    @property
-    def variance(self) -> Tensor:
-        """probs * (1 - probs)."""
-        return self.probs * (1.0 - self.probs)
+    mean = formula("probs.", lambda self: self.probs)
+    variance = formula("probs * (1 - probs).", lambda self: self.probs * (1.0 - self.probs))
 
     @property
     def mode(self) -> Tensor:
@@ -273,20 +237,9 @@ class Poisson(Distribution):
         (self.rate,) = together(rate)
         super().__init__(self.rate.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """rate."""
-        return self.rate
-
-    @property
-    def mode(self) -> Tensor:
-        """rate, rounded down."""
-        return self.rate.floor()
-
-    @property
-    def variance(self) -> Tensor:
-        """rate."""
-        return self.rate
+    mean = formula("rate.", lambda self: self.rate)
+    mode = formula("rate, rounded down.", lambda self: self.rate.floor())
+    variance = formula("rate.", lambda self: self.rate)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Whole numbers, as floats."""

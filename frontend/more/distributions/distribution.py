@@ -11,7 +11,7 @@ Parameters are not looked at, so that all of it can be in a recording: NaN comes
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from hcq.frontend.core.errors import UsageError
@@ -34,6 +34,15 @@ def together(*given: Any) -> list[Tensor]:
         made = [Tensor(float(one)) for one in given]
     shape = Tensor.broadcast_shapes(*[one.shape for one in made])
     return [(one if one.dtype.is_float else one.float()).expand(shape) for one in made]
+
+
+def formula(says: str, compute: Callable[[Any], Any]) -> Any:
+    """A property that is computed from the parameters: what it says of itself, and how.
+
+    >>> class Doubled(Distribution):
+    ...     mean = formula("Twice the rate.", lambda self: self.rate * 2.0)
+    """
+    return property(compute, doc=says)
 
 
 class _ArgConstraints:

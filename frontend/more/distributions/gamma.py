@@ -18,7 +18,7 @@ from typing import Any
 
 from hcq.frontend.grad.function import Function
 from hcq.frontend.more.distributions import constraints
-from hcq.frontend.more.distributions.distribution import Distribution, together
+from hcq.frontend.more.distributions.distribution import Distribution, formula, together
 from hcq.frontend.ops import rejection
 from hcq.frontend.special import incomplete as special_incomplete
 from hcq.frontend.tensor import Tensor
@@ -68,20 +68,12 @@ class Gamma(Distribution):
         self.concentration, self.rate = together(concentration, rate)
         super().__init__(self.concentration.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """concentration / rate."""
-        return self.concentration / self.rate
-
-    @property
-    def mode(self) -> Tensor:
-        """(concentration - 1) / rate, at least 0."""
-        return ((self.concentration - 1.0) / self.rate).clamp(0.0)
-
-    @property
-    def variance(self) -> Tensor:
-        """concentration / rate**2."""
-        return self.concentration / self.rate.square()
+    mean = formula("concentration / rate.", lambda self: self.concentration / self.rate)
+    mode = formula(
+        "(concentration - 1) / rate, at least 0.",
+        lambda self: ((self.concentration - 1.0) / self.rate).clamp(0.0),
+    )
+    variance = formula("concentration / rate**2.", lambda self: self.concentration / self.rate.square())
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Numbers above 0."""
@@ -114,10 +106,7 @@ class Chi2(Gamma):
         (df,) = together(df)
         super().__init__(0.5 * df, 0.5)
 
-    @property
-    def df(self) -> Tensor:
-        """How many."""
-        return self.concentration * 2.0
+    df = formula("How many.", lambda self: self.concentration * 2.0)
 
 
 class Dirichlet(Distribution):
@@ -137,10 +126,10 @@ class Dirichlet(Distribution):
         (self.concentration,) = together(concentration)
         super().__init__(self.concentration.shape[:-1], self.concentration.shape[-1:])
 
-    @property
-    def mean(self) -> Tensor:
-        """Each concentration's part of the sum."""
-        return self.concentration / self.concentration.sum(-1, keepdim=True)
+    mean = formula(
+        "Each concentration's part of the sum.",
+        lambda self: self.concentration / self.concentration.sum(-1, keepdim=True),
+    )
 
     @property
     def mode(self) -> Tensor:
@@ -195,15 +184,10 @@ class Beta(Distribution):
     def _shares(self) -> Dirichlet:
         return Dirichlet(Tensor.stack([self.concentration1, self.concentration0], -1))
 
-    @property
-    def mean(self) -> Tensor:
-        """a / (a + b)."""
-        return self.concentration1 / (self.concentration1 + self.concentration0)
-
-    @property
-    def mode(self) -> Tensor:
-        """(a - 1) / (a + b - 2)."""
-        return self._shares().mode[..., 0]
+    mean = formula(
+        "a / (a + b).", lambda self: self.concentration1 / (self.concentration1 + self.concentration0)
+    )
+    mode = formula("(a - 1) / (a + b - 2).", lambda self: self._shares().mode[..., 0])
 
     @property
     def variance(self) -> Tensor:

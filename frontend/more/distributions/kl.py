@@ -78,26 +78,11 @@ def _normal(p: Any, q: Any) -> Tensor:
     return 0.5 * (share + ((p.loc - q.loc) / q.scale).square() - 1.0 - share.log())  # type: ignore[no-any-return]
 
 
-@register_kl(Bernoulli, Bernoulli)
-def _bernoulli(p: Any, q: Any) -> Tensor:
-    return p.probs * (p.logits - q.logits) + q.logits.softplus() - p.logits.softplus()  # type: ignore[no-any-return]
-
-
 @register_kl(Categorical, Categorical)
 def _categorical(p: Any, q: Any) -> Tensor:
     each = p.probs * (p.logits - q.logits)
     each = (q.probs == 0.0).where(math.inf, each)
     return (p.probs == 0.0).where(0.0, each).sum(-1)  # type: ignore[no-any-return]
-
-
-@register_kl(Geometric, Geometric)
-def _geometric(p: Any, q: Any) -> Tensor:
-    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits  # type: ignore[no-any-return]
-
-
-@register_kl(Poisson, Poisson)
-def _poisson(p: Any, q: Any) -> Tensor:
-    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)  # type: ignore[no-any-return]
 
 
 @register_kl(Exponential, Exponential)
@@ -133,11 +118,6 @@ def _dirichlet(p: Any, q: Any) -> Tensor:
     return sizes + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)  # type: ignore[no-any-return]
 
 
-@register_kl(Beta, Beta)
-def _beta(p: Any, q: Any) -> Tensor:
-    return _dirichlet(p._shares(), q._shares())
-
-
 @register_kl(MultivariateNormal, MultivariateNormal)
 def normal_vectors(p: Any, q: Any) -> Tensor:
     """Of distributions that have a loc and a scale_tril."""
@@ -157,3 +137,13 @@ def _independent(p: Any, q: Any) -> Tensor:
             "are no two distributions of one thing."
         )
     return p._summed(kl_divergence(p.base_dist, q.base_dist))  # type: ignore[no-any-return]
+
+
+SAME: dict[type, Callable[[Any, Any], Tensor]] = {
+    Bernoulli: lambda p, q: p.probs * (p.logits - q.logits) + q.logits.softplus() - p.logits.softplus(),
+    Geometric: lambda p, q: -p.entropy() - (-q.probs).log1p() / p.probs - q.logits,
+    Poisson: lambda p, q: p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate),
+    Beta: lambda p, q: _dirichlet(p._shares(), q._shares()),
+}
+for _kind, _divergence in SAME.items():
+    register_kl(_kind, _kind)(_divergence)

@@ -89,10 +89,6 @@ def _distance_mean(p: Any, place: Tensor) -> Tensor:
 # -- the average of the second one's log_prob -----------------------------------------------------------------------
 
 
-def _to_exponential(p: Any, q: Any) -> Tensor:
-    return q.rate.log() - q.rate * p.mean  # type: ignore[no-any-return]
-
-
 def _to_gamma(p: Any, q: Any) -> Tensor:
     size = q.concentration * q.rate.log() - q.concentration.lgamma()
     return size + (q.concentration - 1.0) * _log_mean(p) - q.rate * p.mean  # type: ignore[no-any-return]
@@ -108,32 +104,16 @@ def _to_gumbel(p: Any, q: Any) -> Tensor:
     return -q.scale.log() - (p.mean - q.loc) / q.scale - bent  # type: ignore[no-any-return]
 
 
-def _to_laplace(p: Any, q: Any) -> Tensor:
-    return -(2.0 * q.scale).log() - _distance_mean(p, q.loc) / q.scale  # type: ignore[no-any-return]
-
-
 def _to_beta(p: Any, q: Any) -> Tensor:
     a, b = q.concentration1, q.concentration0
     size = (a + b).lgamma() - a.lgamma() - b.lgamma()
     return size + (a - 1.0) * _log_mean(p) + (b - 1.0) * _log_rest_mean(p)  # type: ignore[no-any-return]
 
 
-def _to_grey(p: Any, q: Any) -> Tensor:
-    return p.mean * q.logits - q.logits.softplus() + q._log_size()  # type: ignore[no-any-return]
-
-
 def _to_uniform(p: Any, q: Any) -> Tensor:
     low, high = _bounds(p)
     found = -(q.high - q.low).log()
     return ((q.low > low) | (q.high < high)).where(-math.inf, found)  # type: ignore[no-any-return]
-
-
-def _to_pareto(p: Any, q: Any) -> Tensor:
-    return q.alpha.log() + q.alpha * q.scale.log() - (q.alpha + 1.0) * _log_mean(p)  # type: ignore[no-any-return]
-
-
-def _to_poisson(p: Any, q: Any) -> Tensor:
-    return p.mean * q.rate.log() - q.rate  # type: ignore[no-any-return]
 
 
 def _bounds(p: Any) -> tuple[Any, Any]:
@@ -169,14 +149,14 @@ FROM: dict[type, tuple[type, ...]] = {  # what is known of the second, of each f
 }
 TO: dict[type, Cross] = {
     Beta: _to_beta,
-    ContinuousBernoulli: _to_grey,
-    Exponential: _to_exponential,
+    ContinuousBernoulli: lambda p, q: p.mean * q.logits - q.logits.softplus() + q._log_size(),
+    Exponential: lambda p, q: q.rate.log() - q.rate * p.mean,
     Gamma: _to_gamma,
     Gumbel: _to_gumbel,
-    Laplace: _to_laplace,
+    Laplace: lambda p, q: -(2.0 * q.scale).log() - _distance_mean(p, q.loc) / q.scale,
     Normal: _to_normal,
-    Pareto: _to_pareto,
-    Poisson: _to_poisson,
+    Pareto: lambda p, q: q.alpha.log() + q.alpha * q.scale.log() - (q.alpha + 1.0) * _log_mean(p),
+    Poisson: lambda p, q: p.mean * q.rate.log() - q.rate,
     Uniform: _to_uniform,
 }
 _WIDE = (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform)
@@ -202,16 +182,14 @@ def _crossed(cross: Cross) -> Cross:
     return divergence
 
 
-def _infinite(p: Any, q: Any) -> Tensor:
-    return Tensor.full(Tensor.broadcast_shapes(p.batch_shape, q.batch_shape), math.inf)
-
-
 for _first, _seconds in FROM.items():
     for _second in _seconds:
         register_kl(_first, _second)(_crossed(TO[_second]))
 for _first, _seconds in INFINITE.items():
     for _second in _seconds:
-        register_kl(_first, _second)(_infinite)
+        register_kl(_first, _second)(
+            lambda p, q: Tensor.full(Tensor.broadcast_shapes(p.batch_shape, q.batch_shape), math.inf)
+        )
 
 
 @register_kl(HalfNormal, HalfNormal)

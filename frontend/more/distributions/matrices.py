@@ -16,7 +16,7 @@ from typing import Any
 from hcq.checks import is_whole, shown
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.distributions import constraints
-from hcq.frontend.more.distributions.distribution import Distribution, bell, together
+from hcq.frontend.more.distributions.distribution import Distribution, bell, formula, together
 from hcq.frontend.more.distributions.gamma import Beta, Gamma
 from hcq.frontend.more.distributions.vectors import triangle_of
 from hcq.frontend.more.linalg.factors import cholesky, solve_triangular
@@ -48,10 +48,9 @@ class Wishart(Distribution):
         self.scale_tril = triangle.expand((*batch, size, size))
         super().__init__(batch, (size, size))
 
-    @property
-    def covariance_matrix(self) -> Tensor:
-        """The scale: of each of the vectors."""
-        return self.scale_tril @ self.scale_tril.mT
+    covariance_matrix = formula(
+        "The scale: of each of the vectors.", lambda self: self.scale_tril @ self.scale_tril.mT
+    )
 
     @property
     def precision_matrix(self) -> Tensor:
@@ -67,10 +66,7 @@ class Wishart(Distribution):
     def _wide(self) -> Tensor:
         return self.df.reshape(*self.batch_shape, 1, 1)
 
-    @property
-    def mean(self) -> Tensor:
-        """df * covariance_matrix."""
-        return self._wide() * self.covariance_matrix
+    mean = formula("df * covariance_matrix.", lambda self: self._wide() * self.covariance_matrix)
 
     @property
     def mode(self) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.distributions.discrete import Categorical
-from hcq.frontend.more.distributions.distribution import Distribution
+from hcq.frontend.more.distributions.distribution import Distribution, formula
 from hcq.frontend.tensor import Tensor
 
 
@@ -46,10 +46,7 @@ class MixtureSameFamily(Distribution):
         self.component_distribution = component_distribution
         super().__init__(shape[:-1], component_distribution.event_shape)
 
-    @property
-    def support(self) -> Any:
-        """That of the components."""
-        return self.component_distribution.support
+    support = formula("That of the components.", lambda self: self.component_distribution.support)
 
     def _chances(self) -> Tensor:
         """Of the components, with an axis for each of an event."""
@@ -60,10 +57,9 @@ class MixtureSameFamily(Distribution):
         """The average over components."""
         return (self._chances() * value).sum(-1 - len(self.event_shape))
 
-    @property
-    def mean(self) -> Tensor:
-        """The average of the components' means."""
-        return self._over(self.component_distribution.mean)
+    mean = formula(
+        "The average of the components' means.", lambda self: self._over(self.component_distribution.mean)
+    )
 
     @property
     def variance(self) -> Tensor:

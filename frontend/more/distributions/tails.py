@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq.frontend.more.distributions import constraints
-from hcq.frontend.more.distributions.continuous import EULER, Cauchy
-from hcq.frontend.more.distributions.distribution import Distribution, bell, together, uniform
+from hcq.frontend.more.distributions.continuous import EULER, Cauchy, _Half
+from hcq.frontend.more.distributions.distribution import Distribution, bell, formula, together, uniform
 from hcq.frontend.more.distributions.gamma import Gamma
 from hcq.frontend.tensor import Tensor
 
@@ -34,15 +34,8 @@ class StudentT(Distribution):
         self.df, self.loc, self.scale = together(df, loc, scale)
         super().__init__(self.df.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """loc; NaN where df is 1 or less."""
-        return (self.df <= 1.0).where(math.nan, self.loc)  # type: ignore[no-any-return]
-
-    @property
-    def mode(self) -> Tensor:
-        """loc."""
-        return self.loc
+    mean = formula("loc; NaN where df is 1 or less.", lambda self: (self.df <= 1.0).where(math.nan, self.loc))
+    mode = formula("loc.", lambda self: self.loc)
 
     @property
     def variance(self) -> Tensor:
@@ -90,10 +83,10 @@ class FisherSnedecor(Distribution):
         self.df1, self.df2 = together(df1, df2)
         super().__init__(self.df1.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """df2 / (df2 - 2); NaN where df2 is 2 or less."""
-        return (self.df2 <= 2.0).where(math.nan, self.df2 / (self.df2 - 2.0))  # type: ignore[no-any-return]
+    mean = formula(
+        "df2 / (df2 - 2); NaN where df2 is 2 or less.",
+        lambda self: (self.df2 <= 2.0).where(math.nan, self.df2 / (self.df2 - 2.0)),
+    )
 
     @property
     def mode(self) -> Tensor:
@@ -121,59 +114,16 @@ class FisherSnedecor(Distribution):
         return size + a * share.log() + (a - 1.0) * x.log() - (a + b) * (share * x).log1p()
 
 
-class HalfCauchy(Distribution):
+class HalfCauchy(_Half):
     """The size of what Cauchy(0, scale) draws.
 
     >>> HalfCauchy(2.0).cdf(2.0).item()
     0.5
     """
 
-    parameters = ("scale",)
-    has_rsample = True
-    support: Any = constraints.nonnegative
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        (self.scale,) = together(scale)
-        super().__init__(self.scale.shape)
-
-    def _whole(self) -> Cauchy:
-        return Cauchy(self.scale * 0.0, self.scale)
-
-    @property
-    def mean(self) -> Tensor:
-        """Infinity."""
-        return self.scale * math.inf
-
-    @property
-    def mode(self) -> Tensor:
-        """0."""
-        return self.scale * 0.0
-
-    @property
-    def variance(self) -> Tensor:
-        """Infinity."""
-        return self.scale * math.inf
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """The size of one of Cauchy's."""
-        return self._whole().rsample(sample_shape).abs()
-
-    def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density; -inf below 0."""
-        x = self._value(value)
-        return (x >= 0.0).where(self._whole().log_prob(x) + math.log(2.0), -math.inf)  # type: ignore[no-any-return]
-
-    def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
-        return 2.0 * self._whole().cdf(value) - 1.0
-
-    def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
-        return self._whole().icdf((self._value(value) + 1.0) / 2.0)
-
-    def entropy(self) -> Tensor:
-        """log(2 pi scale)."""
-        return self._whole().entropy() - math.log(2.0)
+    whole = Cauchy
+    mean = formula("Infinity.", lambda self: self.scale * math.inf)
+    variance = formula("Infinity.", lambda self: self.scale * math.inf)
 
 
 class InverseGamma(Distribution):
@@ -200,10 +150,7 @@ class InverseGamma(Distribution):
         found = self.rate / (self.concentration - 1.0)
         return (self.concentration > 1.0).where(found, math.inf)  # type: ignore[no-any-return]
 
-    @property
-    def mode(self) -> Tensor:
-        """rate / (concentration + 1)."""
-        return self.rate / (self.concentration + 1.0)
+    mode = formula("rate / (concentration + 1).", lambda self: self.rate / (self.concentration + 1.0))
 
     @property
     def variance(self) -> Tensor:
@@ -245,10 +192,7 @@ class Pareto(Distribution):
         self.scale, self.alpha = together(scale, alpha)
         super().__init__(self.scale.shape)
 
-    @property
-    def support(self) -> Any:
-        """Numbers from scale on."""
-        return constraints.greater_than_eq(self.scale)
+    support = formula("Numbers from scale on.", lambda self: constraints.greater_than_eq(self.scale))
 
     @property
     def mean(self) -> Tensor:
@@ -256,10 +200,7 @@ class Pareto(Distribution):
         a = self.alpha.clamp(1.0)
         return a * self.scale / (a - 1.0)
 
-    @property
-    def mode(self) -> Tensor:
-        """scale."""
-        return self.scale
+    mode = formula("scale.", lambda self: self.scale)
 
     @property
     def variance(self) -> Tensor:
@@ -316,10 +257,7 @@ class GeneralizedPareto(Distribution):
         found = self.loc + self.scale / (1.0 - self.concentration)
         return (self.concentration < 1.0).where(found, math.inf)  # type: ignore[no-any-return]
 
-    @property
-    def mode(self) -> Tensor:
-        """loc."""
-        return self.loc
+    mode = formula("loc.", lambda self: self.loc)
 
     @property
     def variance(self) -> Tensor:
@@ -377,10 +315,10 @@ class Weibull(Distribution):
         self.scale, self.concentration = together(scale, concentration)
         super().__init__(self.scale.shape)
 
-    @property
-    def mean(self) -> Tensor:
-        """scale * gamma(1 + 1 / concentration)."""
-        return self.scale * (1.0 + 1.0 / self.concentration).lgamma().exp()
+    mean = formula(
+        "scale * gamma(1 + 1 / concentration).",
+        lambda self: self.scale * (1.0 + 1.0 / self.concentration).lgamma().exp(),
+    )
 
     @property
     def mode(self) -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.distributions.continuous import Normal
 from hcq.frontend.more.distributions.discrete import Categorical, _Chances
-from hcq.frontend.more.distributions.distribution import Distribution, together, uniform
+from hcq.frontend.more.distributions.distribution import Distribution, formula, together, uniform
 from hcq.frontend.more.distributions.transforms import (
     ComposeTransform,
     ExpTransform,
@@ -67,10 +67,12 @@ class TransformedDistribution(Distribution):
         cut = len(shape) - max(whole.codomain.event_dim, axes + change)
         super().__init__(shape[:cut], shape[cut:])
 
-    @property
-    def support(self) -> Any:
-        """The codomain of the last transform."""
-        return ComposeTransform(self.transforms).codomain if self.transforms else self.base_dist.support
+    support = formula(
+        "The codomain of the last transform.",
+        lambda self: (
+            ComposeTransform(self.transforms).codomain if self.transforms else self.base_dist.support
+        ),
+    )
 
     def expand(self, batch_shape: Sequence[int]) -> Any:
         """The base expanded."""
@@ -143,15 +145,8 @@ class LogisticNormal(TransformedDistribution):
         base = Normal(loc, scale)
         super().__init__(base if base.batch_shape else base.expand((1,)), StickBreakingTransform())
 
-    @property
-    def loc(self) -> Tensor:
-        """Of the normal numbers."""
-        return self.base_dist.base_dist.loc  # type: ignore[attr-defined, no-any-return]
-
-    @property
-    def scale(self) -> Tensor:
-        """Of the normal numbers."""
-        return self.base_dist.base_dist.scale  # type: ignore[attr-defined, no-any-return]
+    loc = formula("Of the normal numbers.", lambda self: self.base_dist.base_dist.loc)
+    scale = formula("Of the normal numbers.", lambda self: self.base_dist.base_dist.scale)
 
 
 class _LogitRelaxedBernoulli(_Chances):

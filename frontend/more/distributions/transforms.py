@@ -16,7 +16,7 @@ from typing import Any, cast
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.distributions import constraints
-from hcq.frontend.more.distributions.distribution import Distribution
+from hcq.frontend.more.distributions.distribution import Distribution, formula
 from hcq.frontend.tensor import Tensor
 
 Shape = tuple[int, ...]
@@ -120,28 +120,11 @@ class _Inverse(Transform):
         super().__init__()
         self.base = base
 
-    @property
-    def domain(self) -> Any:  # type: ignore[override]
-        """What it takes."""
-        return self.base.codomain
-
-    @property
-    def codomain(self) -> Any:  # type: ignore[override]
-        """What it gives."""
-        return self.base.domain
-
-    @property
-    def bijective(self) -> bool:  # type: ignore[override]
-        """Whether all of it is one to one."""
-        return self.base.bijective
-
-    @property
-    def inv(self) -> Transform:
-        return self.base
-
-    @property
-    def sign(self) -> Any:
-        return self.base.sign
+    domain = formula("What it takes.", lambda self: self.base.codomain)
+    codomain = formula("What it gives.", lambda self: self.base.domain)
+    bijective = formula("Whether all of it is one to one.", lambda self: self.base.bijective)
+    inv = formula("The inverse.", lambda self: self.base)
+    sign = formula("1 where it rises, -1 where it falls.", lambda self: self.base.sign)
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         return self.base.with_cache(cache_size).inv
@@ -197,18 +180,13 @@ class ComposeTransform(Transform):
             need = max(need + part.codomain.event_dim - part.domain.event_dim, part.codomain.event_dim)
         return _widened(self.parts[-1].codomain, need)
 
-    @property
-    def bijective(self) -> bool:  # type: ignore[override]
-        """Whether all of it is one to one."""
-        return all(part.bijective for part in self.parts)
-
-    @property
-    def inv(self) -> Transform:
-        return ComposeTransform([part.inv for part in reversed(self.parts)])
-
-    @property
-    def sign(self) -> Any:
-        return prod(part.sign for part in self.parts)
+    bijective = formula(
+        "Whether all of it is one to one.", lambda self: all(part.bijective for part in self.parts)
+    )
+    inv = formula("The inverse.", lambda self: ComposeTransform([part.inv for part in reversed(self.parts)]))
+    sign = formula(
+        "1 where it rises, -1 where it falls.", lambda self: prod(part.sign for part in self.parts)
+    )
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         return ComposeTransform(self.parts, cache_size)
@@ -271,19 +249,15 @@ class IndependentTransform(Transform):
         self.base_transform, self.reinterpreted_batch_ndims = base_transform, reinterpreted_batch_ndims
         self.bijective = base_transform.bijective
 
-    @property
-    def domain(self) -> Any:  # type: ignore[override]
-        """What it takes."""
-        return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
-
-    @property
-    def codomain(self) -> Any:  # type: ignore[override]
-        """What it gives."""
-        return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
-
-    @property
-    def sign(self) -> Any:
-        return self.base_transform.sign
+    domain = formula(
+        "What it takes.",
+        lambda self: constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims),
+    )
+    codomain = formula(
+        "What it gives.",
+        lambda self: constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims),
+    )
+    sign = formula("1 where it rises, -1 where it falls.", lambda self: self.base_transform.sign)
 
     def _call(self, x: Tensor) -> Tensor:
         return self.base_transform(x)
@@ -322,15 +296,12 @@ class ReshapeTransform(Transform):
                 f"[ReshapeTransform] {self.in_shape} to {self.out_shape}: the numbers of elements differ."
             )
 
-    @property
-    def domain(self) -> Any:  # type: ignore[override]
-        """What it takes."""
-        return constraints.independent(constraints.real, len(self.in_shape))
-
-    @property
-    def codomain(self) -> Any:  # type: ignore[override]
-        """What it gives."""
-        return constraints.independent(constraints.real, len(self.out_shape))
+    domain = formula(
+        "What it takes.", lambda self: constraints.independent(constraints.real, len(self.in_shape))
+    )
+    codomain = formula(
+        "What it gives.", lambda self: constraints.independent(constraints.real, len(self.out_shape))
+    )
 
     def _call(self, x: Tensor) -> Tensor:
         return x.reshape(self.forward_shape(x.shape))
@@ -359,9 +330,7 @@ class _Rising(Transform):
 
     bijective = True
 
-    @property
-    def sign(self) -> Any:
-        return 1
+    sign = formula("1 where it rises, -1 where it falls.", lambda self: 1)
 
 
 class ExpTransform(_Rising):
@@ -399,9 +368,7 @@ class PowerTransform(Transform):
         super().__init__(cache_size)
         self.exponent = exponent if isinstance(exponent, Tensor) else Tensor(float(exponent))
 
-    @property
-    def sign(self) -> Any:
-        return self.exponent.sign()
+    sign = formula("1 where it rises, -1 where it falls.", lambda self: self.exponent.sign())
 
     def _call(self, x: Tensor) -> Tensor:
         return x**self.exponent
@@ -510,27 +477,23 @@ class AffineTransform(Transform):
         super().__init__(cache_size)
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
 
-    @property
-    def event_dim(self) -> int:
-        return self._event_dim
-
-    @property
-    def domain(self) -> Any:  # type: ignore[override]
-        """What it takes."""
-        return (
+    event_dim = formula("How many last axes are one argument.", lambda self: self._event_dim)
+    domain = formula(
+        "What it takes.",
+        lambda self: (
             constraints.independent(constraints.real, self._event_dim)
             if self._event_dim
             else constraints.real
-        )
+        ),
+    )
 
-    @property
-    def codomain(self) -> Any:  # type: ignore[override]
-        """What it gives."""
-        return self.domain
-
-    @property
-    def sign(self) -> Any:
-        return self.scale.sign() if isinstance(self.scale, Tensor) else (self.scale > 0) - (self.scale < 0)
+    codomain = formula("What it gives.", lambda self: self.domain)
+    sign = formula(
+        "1 where it rises, -1 where it falls.",
+        lambda self: (
+            self.scale.sign() if isinstance(self.scale, Tensor) else (self.scale > 0) - (self.scale < 0)
+        ),
+    )
 
     def _call(self, x: Tensor) -> Tensor:
         return self.loc + self.scale * x  # type: ignore[no-any-return]

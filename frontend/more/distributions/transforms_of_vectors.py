@@ -16,6 +16,7 @@ from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.distributions import constraints
+from hcq.frontend.more.distributions.distribution import formula
 from hcq.frontend.more.distributions.transforms import Shape, Transform, summed
 from hcq.frontend.tensor import Tensor
 
@@ -188,15 +189,14 @@ class CatTransform(Transform):
             )
         self.bijective = all(part.bijective for part in self.transforms)
 
-    @property
-    def domain(self) -> Any:  # type: ignore[override]
-        """What it takes."""
-        return constraints.cat([part.domain for part in self.transforms], self.dim, self.lengths)
-
-    @property
-    def codomain(self) -> Any:  # type: ignore[override]
-        """What it gives."""
-        return constraints.cat([part.codomain for part in self.transforms], self.dim, self.lengths)
+    domain = formula(
+        "What it takes.",
+        lambda self: constraints.cat([part.domain for part in self.transforms], self.dim, self.lengths),
+    )
+    codomain = formula(
+        "What it gives.",
+        lambda self: constraints.cat([part.codomain for part in self.transforms], self.dim, self.lengths),
+    )
 
     def _parts(self, x: Tensor) -> Any:
         if x.shape[self.dim] != sum(self.lengths):
@@ -235,15 +235,13 @@ class StackTransform(Transform):
         self.transforms, self.dim = list(tseq), dim
         self.bijective = all(part.bijective for part in self.transforms)
 
-    @property
-    def domain(self) -> Any:  # type: ignore[override]
-        """What it takes."""
-        return constraints.stack([part.domain for part in self.transforms], self.dim)
-
-    @property
-    def codomain(self) -> Any:  # type: ignore[override]
-        """What it gives."""
-        return constraints.stack([part.codomain for part in self.transforms], self.dim)
+    domain = formula(
+        "What it takes.", lambda self: constraints.stack([part.domain for part in self.transforms], self.dim)
+    )
+    codomain = formula(
+        "What it gives.",
+        lambda self: constraints.stack([part.codomain for part in self.transforms], self.dim),
+    )
 
     def _slices(self, x: Tensor) -> Any:
         if x.shape[self.dim] != len(self.transforms):

@@ -13,7 +13,7 @@ from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.distributions import constraints
-from hcq.frontend.more.distributions.distribution import LOG_2PI, Distribution, bell
+from hcq.frontend.more.distributions.distribution import LOG_2PI, Distribution, bell, formula
 from hcq.frontend.more.linalg.factors import cholesky, solve_triangular
 from hcq.frontend.tensor import Tensor
 
@@ -64,10 +64,9 @@ class MultivariateNormal(Distribution):
         self.loc, self.scale_tril = loc.expand((*batch, size)), triangle.expand((*batch, size, size))
         super().__init__(batch, (size,))
 
-    @property
-    def covariance_matrix(self) -> Tensor:
-        """How the elements vary together."""
-        return self.scale_tril @ self.scale_tril.mT
+    covariance_matrix = formula(
+        "How the elements vary together.", lambda self: self.scale_tril @ self.scale_tril.mT
+    )
 
     @property
     def precision_matrix(self) -> Tensor:
@@ -77,20 +76,9 @@ class MultivariateNormal(Distribution):
         inverse = solve_triangular(self.scale_tril, unit, upper=False)
         return inverse.mT @ inverse
 
-    @property
-    def mean(self) -> Tensor:
-        """loc."""
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        """loc."""
-        return self.loc
-
-    @property
-    def variance(self) -> Tensor:
-        """Of each element."""
-        return self.scale_tril.square().sum(-1)
+    mean = formula("loc.", lambda self: self.loc)
+    mode = formula("loc.", lambda self: self.loc)
+    variance = formula("Of each element.", lambda self: self.scale_tril.square().sum(-1))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """loc + scale_tril @ standard normal numbers."""
@@ -146,15 +134,13 @@ class LowRankMultivariateNormal(Distribution):
         self.cov_factor = cov_factor.expand((*batch, size, rank))
         super().__init__(batch, (size,))
 
-    @property
-    def covariance_matrix(self) -> Tensor:
-        """How the elements vary together."""
-        return self.cov_factor @ self.cov_factor.mT + self.cov_diag.diag_embed()
-
-    @property
-    def scale_tril(self) -> Tensor:
-        """The lower triangle of the covariance matrix."""
-        return cholesky(self.covariance_matrix)
+    covariance_matrix = formula(
+        "How the elements vary together.",
+        lambda self: self.cov_factor @ self.cov_factor.mT + self.cov_diag.diag_embed(),
+    )
+    scale_tril = formula(
+        "The lower triangle of the covariance matrix.", lambda self: cholesky(self.covariance_matrix)
+    )
 
     @property
     def precision_matrix(self) -> Tensor:
@@ -162,20 +148,9 @@ class LowRankMultivariateNormal(Distribution):
         part = solve_triangular(self._small(), self._scaled().mT, upper=False)
         return (1.0 / self.cov_diag).diag_embed() - part.mT @ part
 
-    @property
-    def mean(self) -> Tensor:
-        """loc."""
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        """loc."""
-        return self.loc
-
-    @property
-    def variance(self) -> Tensor:
-        """Of each element."""
-        return self.cov_factor.square().sum(-1) + self.cov_diag
+    mean = formula("loc.", lambda self: self.loc)
+    mode = formula("loc.", lambda self: self.loc)
+    variance = formula("Of each element.", lambda self: self.cov_factor.square().sum(-1) + self.cov_diag)
 
     def _scaled(self) -> Tensor:
         return self.cov_factor / self.cov_diag.unsqueeze(-1)
@@ -220,10 +195,10 @@ class Independent(Distribution):
     (2,)
     """
 
-    @property
-    def support(self) -> Any:
-        """Which numbers it draws."""
-        return constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims)
+    support = formula(
+        "Which numbers it draws.",
+        lambda self: constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims),
+    )
 
     def __init__(
         self,
@@ -241,20 +216,9 @@ class Independent(Distribution):
         shape = base_distribution.batch_shape
         super().__init__(shape[:count], (*shape[count:], *base_distribution.event_shape))
 
-    @property
-    def mean(self) -> Tensor:
-        """Of each."""
-        return self.base_dist.mean
-
-    @property
-    def mode(self) -> Tensor:
-        """Of each."""
-        return self.base_dist.mode
-
-    @property
-    def variance(self) -> Tensor:
-        """Of each."""
-        return self.base_dist.variance
+    mean = formula("Of each.", lambda self: self.base_dist.mean)
+    mode = formula("Of each.", lambda self: self.base_dist.mode)
+    variance = formula("Of each.", lambda self: self.base_dist.variance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """As of the base."""

@@ -18,7 +18,6 @@ from hcq.frontend.core.errors import UsageError
 from hcq.frontend.grad.function import also_of
 from hcq.frontend.more.linalg.parts import (
     Written,
-    alike,
     also_complex,
     batched,
     checked_info,
@@ -29,6 +28,7 @@ from hcq.frontend.more.linalg.parts import (
     pieces,
     run,
     square,
+    system,
 )
 from hcq.frontend.ops.arguments import checked
 from hcq.frontend.tensor import Tensor
@@ -109,9 +109,7 @@ def solve_triangular(
     >>> solve_triangular(Tensor([[2.0, 0.0], [1.0, 1.0]]), Tensor([[2.0], [3.0]]), upper=False).tolist()
     [[1.0], [2.0]]
     """
-    square("solve_triangular", A)
-    matrices("solve_triangular", B, "B")
-    alike("solve_triangular", A, B)
+    system("solve_triangular", A, B)
     return _triangular("solve_triangular", A, B, upper, left, unitriangular)
 
 
@@ -135,9 +133,7 @@ def triangular_solve(
     >>> hcq.torch.linalg.triangular_solve(b, A).solution.tolist()
     [[2.0], [2.0]]
     """
-    square("triangular_solve", A)
-    matrices("triangular_solve", b, "b")
-    alike("triangular_solve", A, b)
+    system("triangular_solve", A, b, b="b")
     t, upper = (A.mT, not upper) if transpose else (A, upper)
     copy = expanded(A, Tensor.broadcast_shapes(A.shape[:-2], b.shape[:-2]))
     return TriangularSolve(_triangular("triangular_solve", t, b, upper, True, unitriangular), copy)
@@ -220,9 +216,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     >>> hcq.torch.linalg.cholesky_solve(Tensor([[4.0], [16.0]]), L).tolist()
     [[1.0], [1.0]]
     """
-    square("cholesky_solve", L, "L")
-    matrices("cholesky_solve", B, "B")
-    alike("cholesky_solve", L, B)
+    system("cholesky_solve", L, B, "L")
     if B.shape[-2] != L.shape[-1]:
         raise UsageError(f"[cholesky_solve] L of shape {L.shape}, B of shape {B.shape}: sizes must agree.")
     factor, b = batched("cholesky_solve", L.mT if upper else L, B)
@@ -431,9 +425,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     >>> hcq.torch.linalg.lu_solve(LU, pivots, Tensor([[2.0], [8.0]])).tolist()
     [[2.0], [1.0]]
     """
-    square("lu_solve", LU, "LU")
-    matrices("lu_solve", B, "B")
-    alike("lu_solve", LU, B)
+    system("lu_solve", LU, B, "LU")
     if not left:
         return lu_solve(LU, pivots, B.mT, left=True, adjoint=not adjoint).mT
     if B.shape[-2] != LU.shape[-1]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.more.linalg.parts import alike, batched, checked_info, matrices, pieces, run, square
+from hcq.frontend.more.linalg.parts import batched, checked_info, pieces, run, square, system
 from hcq.frontend.ops.arguments import checked
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -74,9 +74,8 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     >>> hcq.torch.linalg.ldl_solve(*hcq.torch.linalg.ldl_factor(A), B).tolist()
     [[2.0], [1.0]]
     """
-    n = square("ldl_solve", LD, "LD").shape[-1]
-    matrices("ldl_solve", B, "B")
-    alike("ldl_solve", LD, B)
+    system("ldl_solve", LD, B, "LD")
+    n = LD.shape[-1]
     if B.shape[-2] != n or pivots.shape != LD.shape[:-1]:
         raise UsageError(
             f"[ldl_solve] LD of shape {LD.shape}, pivots of shape {pivots.shape}, B of shape {B.shape}: sizes must "

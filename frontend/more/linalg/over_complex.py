@@ -78,17 +78,17 @@ __all__ = [
 # -- determinants --------------------------------------------------------------------------------------------------
 
 
-def _det_slope(results: list[Any], gradients: list[Any], A: Any) -> Any:
-    return rows(rows(gradients[0] * results[0].conj())) * inv(A).mH
-
-
 def _slogdet_slope(results: list[Any], gradients: list[Any], A: Any) -> Any:
     (sign, _), (g_sign, g_value) = results, gradients
     turn = (g_sign.conj() * sign).imag
     return rows(rows(of(g_value.real, -turn))) * inv(A).mH
 
 
-_DET = ComplexRule("complex_det", lambda shape: [()], _det_slope)
+_DET = ComplexRule(
+    "complex_det",
+    lambda shape: [()],
+    lambda results, gradients, A: rows(rows(gradients[0] * results[0].conj())) * inv(A).mH,
+)
 _SLOGDET = ComplexRule("complex_slogdet", lambda shape: [(), ()], _slogdet_slope)
 
 

@@ -79,6 +79,13 @@ def alike(call: str, a: Tensor, b: Tensor) -> None:
     a._same_device(call, b)
 
 
+def system(call: str, A: Tensor, B: Tensor, a: str = "A", b: str = "B") -> None:
+    """Refuses what is no square matrices beside matrices of the same format. a, b: what they are called."""
+    square(call, A, a)
+    matrices(call, B, b)
+    alike(call, A, B)
+
+
 def batched(call: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the batch that their batches broadcast to."""
     shape = Tensor.broadcast_shapes(a.shape[:-2], b.shape[:-2])

@@ -15,16 +15,13 @@ begins with what a slot still has of its prompt.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.grad.gradient import no_grad
-from hcq.frontend.jit import jit
 from hcq.frontend.more.llm.chances import Chance, chance_of
 from hcq.frontend.more.llm.memory import Memory, Piece, Step
 from hcq.frontend.more.llm.model import Model
 from hcq.frontend.more.llm.sampling import Sampler
-from hcq.frontend.more.llm.session import PIECE, checked_tokens, common
+from hcq.frontend.more.llm.session import PIECE, checked_tokens, common, recorded
 from hcq.frontend.symbolic.variable import Variable
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
@@ -100,28 +97,9 @@ class Batch:
         self._steps = 0
         self.slots = slots
 
-        @jit
-        def write(tokens: Tensor, places: Tensor, longest: Any) -> Tensor:
-            with no_grad():
-                found = model.logits(tokens, Step(memory, places, longest)).reshape(-1)
-                Tensor.realize(found, *memory.written())
-            return found
-
-        @jit
-        def read(tokens: Tensor, count: Any, slot: Any, last: Any) -> Tensor:
-            with no_grad():
-                found = model.logits(tokens, Piece(memory, PIECE, count, slot, last)).reshape(-1)
-                Tensor.realize(found, *memory.written())
-            return found
-
-        @jit
-        def write_alone(token: Tensor, count: Any, slot: Any) -> Tensor:
-            with no_grad():
-                found = model.logits(token, Piece(memory, 1, count, slot)).reshape(-1)
-                Tensor.realize(found, *memory.written())
-            return found
-
-        self._write, self._write_alone, self._read = write, write_alone, read
+        self._write = recorded(model, memory, lambda places, longest: Step(memory, places, longest))
+        self._write_alone = recorded(model, memory, lambda count, slot: Piece(memory, 1, count, slot))
+        self._read = recorded(model, memory, lambda *where: Piece(memory, PIECE, *where))
 
     @property
     def free(self) -> int:

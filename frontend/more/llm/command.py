@@ -45,6 +45,29 @@ docs/language-models.md says which models are known, and what the server answers
 """
 
 
+Numbers = dict[
+    str, tuple[str, type, float | None]
+]  # options of a number: what it is, type, what holds without it
+PLAIN: Numbers = {
+    "tokens": ("how many at most", int, 128),
+    "context": ("room for tokens; 0: 2048, or what the model knows", int, 0),
+}
+CHOICE: Numbers = {
+    "temperature": ("0: always the likeliest", float, 0.8),
+    "top-k": ("of so many; 0: of all", int, 40),
+    "top-p": ("of this probability", float, 0.95),
+    "min-p": ("of the likeliest's", float, 0.05),
+    "repetition": ("penalty; 1: none", float, 1.0),
+    "seed": ("the same seed writes the same text", int, None),
+}
+SERVED: Numbers = {
+    "port": ("0: a free one", int, 8080),
+    "slots": ("answers written at once", int, 4),
+    "waiting": ("requests that wait beside", int, 16),
+    "seconds": ("that an answer may take", float, 600.0),
+}
+
+
 def add_verb(parser: argparse.ArgumentParser) -> None:
     """The arguments of the verb."""
     parser.add_argument("model", metavar="MODEL", nargs="?", help="a GGUF file, or a folder with config.json")
@@ -54,51 +77,15 @@ def add_verb(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--random", metavar="SIZE", choices=sorted(SIZES), help=f"random weights: {', '.join(SIZES)}"
     )
-    parser.add_argument(
-        "--tokens", metavar="N", type=int, default=128, help="how many at most (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--context",
-        metavar="N",
-        type=int,
-        default=0,
-        help="room for tokens (default: 2048, or what the model knows)",
-    )
     parser.add_argument("--device", metavar="NAME", help="CPU, AMD, NV:1, ... (default: HCQ_DEVICE)")
-    choice = parser.add_argument_group("which token is chosen")
-    choice.add_argument(
-        "--temperature", type=float, default=0.8, help="0: always the likeliest (default: %(default)s)"
-    )
-    choice.add_argument("--top-k", type=int, default=40, help="of so many; 0: of all (default: %(default)s)")
-    choice.add_argument(
-        "--top-p", type=float, default=0.95, help="of this probability (default: %(default)s)"
-    )
-    choice.add_argument("--min-p", type=float, default=0.05, help="of the likeliest's (default: %(default)s)")
-    choice.add_argument(
-        "--repetition", type=float, default=1.0, help="penalty; 1: none (default: %(default)s)"
-    )
-    choice.add_argument("--seed", type=int, help="the same seed writes the same text")
     parser.add_argument("--chat", action="store_true", help="a conversation in the terminal")
+    choice = parser.add_argument_group("which token is chosen")
     served = parser.add_argument_group("a server")
     served.add_argument("--serve", action="store_true", help="answer programs and a page on this machine")
-    served.add_argument("--port", type=int, default=8080, help="0: a free one (default: %(default)s)")
-    served.add_argument(
-        "--slots", metavar="N", type=int, default=4, help="answers written at once (default: %(default)s)"
-    )
-    served.add_argument(
-        "--waiting",
-        metavar="N",
-        type=int,
-        default=16,
-        help="requests that wait beside (default: %(default)s)",
-    )
-    served.add_argument(
-        "--seconds",
-        metavar="N",
-        type=float,
-        default=600.0,
-        help="that an answer may take (default: %(default)g)",
-    )
+    for group, numbers in ((parser, PLAIN), (choice, CHOICE), (served, SERVED)):
+        for name, (says, kind, plain) in numbers.items():
+            says += "" if plain is None else " (default: %(default)g)"
+            group.add_argument(f"--{name}", metavar="N", type=kind, default=plain, help=says)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -22,89 +22,57 @@ from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.llm.configuration import Configuration, Experts
 from hcq.frontend.tensor import Tensor
 
-GGUF = {
-    "token_embd": "embedding",
-    "position_embd": "positions",
-    "output_norm": "norm",
-    "output": "head",
-    "rope_freqs": "rotary_factors",
-    "rope_factors_short": "rotary_short",
-    "rope_factors_long": "rotary_long",
-}
-GGUF_LAYER = {
-    "attn_norm": "before",
-    "attn_q": "q",
-    "attn_k": "k",
-    "attn_v": "v",
-    "attn_qkv": "qkv",
-    "attn_output": "out",
-    "attn_q_norm": "q_norm",
-    "attn_k_norm": "k_norm",
-    "ffn_norm": "between",
-    "ffn_gate": "gate",
-    "ffn_up": "up",
-    "ffn_down": "down",
-    "ffn_gate_inp": "router",
-    "ffn_gate_exps": "gate_experts",
-    "ffn_up_exps": "up_experts",
-    "ffn_down_exps": "down_experts",
-    "ffn_gate_inp_shexp": "shared_router",
-    "ffn_gate_shexp": "shared_gate",
-    "ffn_up_shexp": "shared_up",
-    "ffn_down_shexp": "shared_down",
-    "post_attention_norm": "after_attention",
-    "post_ffw_norm": "after_feed_forward",
-}
-STATE_DICT = {
-    "embed_tokens": "embedding",
-    "norm": "norm",
-    "lm_head": "head",
-    "wte": "embedding",
-    "wpe": "positions",
-    "ln_f": "norm",
-}
-STATE_DICT_LAYER = {
-    "input_layernorm": "before",
-    "self_attn.q_proj": "q",
-    "self_attn.k_proj": "k",
-    "self_attn.v_proj": "v",
-    "self_attn.qkv_proj": "qkv",
-    "self_attn.o_proj": "out",
-    "self_attn.q_norm": "q_norm",
-    "self_attn.k_norm": "k_norm",
-    "post_attention_layernorm": "between",
-    "mlp.gate_proj": "gate",
-    "mlp.up_proj": "up",
-    "mlp.gate_up_proj": "gate_up",
-    "mlp.down_proj": "down",
-    "ln_1": "before",
-    "attn.c_attn": "qkv",
-    "attn.c_proj": "out",
-    "ln_2": "between",
-    "mlp.c_fc": "up",
-    "mlp.c_proj": "down",
-    "mlp.gate": "router",
-    "block_sparse_moe.gate": "router",
-    "mlp.shared_expert_gate": "shared_router",
-    "mlp.shared_expert.gate_proj": "shared_gate",
-    "mlp.shared_expert.up_proj": "shared_up",
-    "mlp.shared_expert.down_proj": "shared_down",
-}
-# of one expert of several
-STATE_DICT_EXPERT = {
-    "gate_proj": "gate_experts",
-    "up_proj": "up_experts",
-    "down_proj": "down_experts",
-    "w1": "gate_experts",
-    "w3": "up_experts",
-    "w2": "down_experts",
-}
+# our name, the word in GGUF files, and those in state dicts of transformers; - is none
+OUTSIDE = """
+    embedding           token_embd          embed_tokens                 wte
+    positions           position_embd       wpe
+    norm                output_norm         norm                         ln_f
+    head                output              lm_head
+    rotary_factors      rope_freqs
+    rotary_short        rope_factors_short
+    rotary_long         rope_factors_long
+"""
+IN_A_LAYER = """
+    before              attn_norm           input_layernorm              ln_1
+    q                   attn_q              self_attn.q_proj
+    k                   attn_k              self_attn.k_proj
+    v                   attn_v              self_attn.v_proj
+    qkv                 attn_qkv            self_attn.qkv_proj           attn.c_attn
+    out                 attn_output         self_attn.o_proj             attn.c_proj
+    q_norm              attn_q_norm         self_attn.q_norm
+    k_norm              attn_k_norm         self_attn.k_norm
+    between             ffn_norm            post_attention_layernorm     ln_2
+    gate                ffn_gate            mlp.gate_proj
+    up                  ffn_up              mlp.up_proj                  mlp.c_fc
+    gate_up             -                   mlp.gate_up_proj
+    down                ffn_down            mlp.down_proj                mlp.c_proj
+    router              ffn_gate_inp        mlp.gate                     block_sparse_moe.gate
+    gate_experts        ffn_gate_exps       experts.*.gate_proj          experts.*.w1
+    up_experts          ffn_up_exps         experts.*.up_proj            experts.*.w3
+    down_experts        ffn_down_exps       experts.*.down_proj          experts.*.w2
+    shared_router       ffn_gate_inp_shexp  mlp.shared_expert_gate
+    shared_gate         ffn_gate_shexp      mlp.shared_expert.gate_proj
+    shared_up           ffn_up_shexp        mlp.shared_expert.up_proj
+    shared_down         ffn_down_shexp      mlp.shared_expert.down_proj
+    after_attention     post_attention_norm
+    after_feed_forward  post_ffw_norm
+"""
 # of Gemma 2 and 3, where the word for the norm between stands for the one after attention
-GEMMA2_LAYER = {
-    "post_attention_layernorm": "after_attention",
-    "pre_feedforward_layernorm": "between",
-    "post_feedforward_layernorm": "after_feed_forward",
-}
+GEMMA2 = """
+    after_attention     -                   post_attention_layernorm
+    between             -                   pre_feedforward_layernorm
+    after_feed_forward  -                   post_feedforward_layernorm
+"""
+
+
+def words_of(table: str, is_gguf: bool) -> dict[str, str]:
+    """A word of a file -> our name."""
+    found: dict[str, str] = {}
+    for ours, gguf, *others in map(str.split, table.strip().splitlines()):
+        found |= {word: ours for word in ([gguf] if is_gguf else others) if word != "-"}
+    return found
+
+
 _GGUF = re.compile(r"(?:blk\.(\d+)\.)?(.+?)\.(weight|bias)")
 _STATE = re.compile(r"(?:transformer\.|model\.)?(?:(?:layers|h)\.(\d+)\.)?(.+?)\.(weight|bias)")
 _EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(\d{1,6})\.(\w+)")
@@ -118,6 +86,9 @@ def weights_of(tensors: Mapping[str, Tensor], kind: str, model: Configuration) -
     Raises  UsageError for tensors that are missing, unknown or of another shape
     """
     is_gguf = kind == "GGUF"
+    outside, words = words_of(OUTSIDE, is_gguf), words_of(IN_A_LAYER, is_gguf)
+    if model.architecture in ("gemma2", "gemma3"):
+        words |= words_of(GEMMA2, is_gguf)
     found: dict[str, Tensor] = {}
     apart: dict[str, dict[int, Tensor]] = {}  # of experts, by their numbers
     for name in tensors:
@@ -125,15 +96,11 @@ def weights_of(tensors: Mapping[str, Tensor], kind: str, model: Configuration) -
             continue
         match = (_GGUF if is_gguf else _STATE).fullmatch(name)
         layer, word, part = match.groups() if match else (None, "", "")
-        if layer is None:
-            ours = (GGUF if is_gguf else STATE_DICT).get(word)
-        else:
-            table = GGUF_LAYER if is_gguf else STATE_DICT_LAYER
-            own = GEMMA2_LAYER if model.architecture in ("gemma2", "gemma3") and not is_gguf else {}
-            ours = own.get(word) or table.get(word)
-            if (one := _EXPERT.fullmatch(word)) and not is_gguf and one[2] in STATE_DICT_EXPERT:
-                apart.setdefault(f"{layer}.{STATE_DICT_EXPERT[one[2]]}", {})[int(one[1])] = tensors[name]
-                continue
+        ours = (outside if layer is None else words).get(word)
+        one = _EXPERT.fullmatch(word)
+        if one and layer is not None and (several := words.get(f"experts.*.{one[2]}")):
+            apart.setdefault(f"{layer}.{several}", {})[int(one[1])] = tensors[name]
+            continue
         if ours is None:
             raise UsageError(f"[llm] the tensor {name!r} is not one of a model of {model.architecture}.")
         tensor = tensors[name]

@@ -11,13 +11,13 @@ before anything looks there. Tokens to write go one by one. So two recordings se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.grad.gradient import no_grad
 from hcq.frontend.jit import jit
-from hcq.frontend.more.llm.memory import Memory, Piece
+from hcq.frontend.more.llm.memory import Memory, Piece, Step
 from hcq.frontend.more.llm.model import Model
 from hcq.frontend.more.llm.sampling import Sampler
 from hcq.frontend.symbolic.variable import Variable
@@ -43,22 +43,8 @@ class Session:
         self._many = Variable("piece_end", PIECE, memory.room)
         self._last = Variable("last", 0, PIECE - 1)
         self._device = device
-
-        @jit
-        def write(token: Tensor, count: Any) -> Tensor:
-            with no_grad():
-                found = model.logits(token, Piece(memory, 1, count)).reshape(-1)
-                Tensor.realize(found, *memory.written())
-            return found
-
-        @jit
-        def read(tokens: Tensor, count: Any, last: Any) -> Tensor:
-            with no_grad():
-                found = model.logits(tokens, Piece(memory, PIECE, count, last=last)).reshape(-1)
-                Tensor.realize(found, *memory.written())
-            return found
-
-        self._write, self._read = write, read
+        self._write = recorded(model, memory, lambda count: Piece(memory, 1, count))
+        self._read = recorded(model, memory, lambda count, last: Piece(memory, PIECE, count, last=last))
 
     def read(self, tokens: Sequence[int]) -> Tensor:
         """Read tokens after those that are there. Returns the logits of what follows, (vocabulary,).
@@ -110,6 +96,22 @@ class Session:
 
     def _tensor(self, tokens: list[int]) -> Tensor:
         return Tensor(tokens, device=self._device, dtype=dtypes.int32).realize()
+
+
+def recorded(model: Model, memory: Memory, where: Callable[..., Piece | Step]) -> Callable[..., Tensor]:
+    """A recorded call: the logits, one behind the other, of what follows tokens.
+
+    where  where they stand, of the call's other arguments
+    """
+
+    @jit
+    def call(tokens: Tensor, *others: Any) -> Tensor:
+        with no_grad():
+            found = model.logits(tokens, where(*others)).reshape(-1)
+            Tensor.realize(found, *memory.written())
+        return found
+
+    return call
 
 
 def checked_tokens(tokens: Sequence[int], vocabulary: int) -> None:

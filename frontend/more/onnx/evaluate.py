@@ -154,47 +154,31 @@ class Run:
 
 
 class Call:
-    """A step with its inputs, for the function that computes it."""
+    """A step with its inputs, for the function that computes it.
+
+    device          where tensors are made
+    number, tensor  give the numbers of a raw value, and it on the device
+    version, count  the model's version of the operator set, and how many outputs the node names
+    """
 
     def __init__(self, run: Run, step: Step, values: Values, given: list[Any]):
         self.run, self.step, self.values, self.given = run, step, values, given
-
-    @property
-    def device(self) -> str:
-        """Where tensors are made."""
-        return self.run.device
+        self.device, self.number, self.tensor = run.device, run.numbers, run.tensor
+        self.version, self.count = step.version, len(step.outputs)
 
     @property
     def has_float64(self) -> bool:
         """Whether the device computes float64."""
         return devices.target(devices.members(self.run.device)[0]).has_float64
 
-    @property
-    def version(self) -> int:
-        """The model's version of the operator set."""
-        return self.step.version
-
     def wants(self, place: int) -> bool:
         """Whether an output is used."""
-        return place < len(self.step.outputs) and bool(self.step.outputs[place])
-
-    @property
-    def count(self) -> int:
-        """How many outputs the node names."""
-        return len(self.step.outputs)
+        return place < self.count and bool(self.step.outputs[place])
 
     def constant(self, array: Any, dtype: DType | None = None) -> Tensor:
         """Numbers on the device, there once for all calls."""
         value = of_array(np.asarray(array), dtype)
         return self.run.upload(value.array(), value.dtype)
-
-    def number(self, value: Any) -> Any:
-        """The numbers of a raw value."""
-        return self.run.numbers(value)
-
-    def tensor(self, value: Any) -> Tensor:
-        """A raw value on the device."""
-        return self.run.tensor(value)
 
     def arguments(self) -> list[Any]:
         """Inputs as the function takes them."""

@@ -34,35 +34,11 @@ def _divide(a: Array, b: Array) -> Array:
     return (quotient + ((quotient < 0) & (quotient * safe != a))).astype(a.dtype)
 
 
-def _mod(a: Array, b: Array, fmod: int = 0) -> Array:
-    return np.fmod(a, b) if fmod else np.mod(a, b)
-
-
 def _cast(x: Array, to: int, saturate: int = 1, **_: Any) -> Array | None:
     dtype = DTYPES.get(to)
     if dtype is None or bits_of(dtype).name != dtype.name:
         return None
     return x.astype(dtype.name)
-
-
-def _gather(x: Array, index: Array, axis: int = 0) -> Array:
-    return np.take(x, index, axis=axis)
-
-
-def _concat(*arrays: Array, axis: int = 0) -> Array:
-    return np.concatenate(arrays, axis=axis)
-
-
-def _squeeze(x: Array, axes: Any = None) -> Array:
-    return np.squeeze(x) if axes is None else np.squeeze(x, tuple(whole(axes)))
-
-
-def _unsqueeze(x: Array, axes: Any) -> Array:
-    return np.expand_dims(x, tuple(whole(axes)))
-
-
-def _slice(x: Array, starts: Array, ends: Array, axes: Any = None, steps: Any = None) -> Array:
-    return x[slices_of(x.shape, starts, ends, axes, steps)]
 
 
 def _reshape(x: Array, shape: Array, allowzero: int = 0) -> Array | None:
@@ -85,10 +61,6 @@ def _expand(x: Array, shape: Array) -> Array | None:
     return np.broadcast_to(x, sizes) if prod(sizes) <= MAX_HOST else None
 
 
-def _transpose(x: Array, perm: Any = None) -> Array:
-    return np.transpose(x, perm)
-
-
 def _many(act: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     def fold(first: Array, *others: Array) -> Array:
         for other in others:
@@ -105,17 +77,22 @@ def _unary(act: Callable[[Array], Array]) -> Callable[..., Array]:
 # operator -> (from which version on, function)
 FORMS: dict[str, tuple[int, Callable[..., Any]]] = {
     "Add": (7, lambda a, b: a + b), "Sub": (7, lambda a, b: a - b), "Mul": (7, lambda a, b: a * b),
-    "Div": (7, _divide), "Mod": (10, _mod), "Neg": (6, _unary(np.negative)), "Abs": (6, _unary(np.abs)),
+    "Div": (7, _divide), "Mod": (10, lambda a, b, fmod=0: np.fmod(a, b) if fmod else np.mod(a, b)),
+    "Neg": (6, _unary(np.negative)), "Abs": (6, _unary(np.abs)),
     "Floor": (6, _unary(np.floor)), "Ceil": (6, _unary(np.ceil)), "Sqrt": (6, _unary(np.sqrt)),
     "Min": (8, _many(np.minimum)), "Max": (8, _many(np.maximum)),
     "Equal": (7, lambda a, b: a == b), "Less": (7, lambda a, b: a < b), "Greater": (7, lambda a, b: a > b),
     "LessOrEqual": (12, lambda a, b: a <= b), "GreaterOrEqual": (12, lambda a, b: a >= b),
-    "And": (7, np.logical_and), "Or": (7, np.logical_or), "Not": (1, np.logical_not),
-    "Where": (9, np.where), "Cast": (6, _cast), "Gather": (1, _gather), "Concat": (4, _concat),
-    "Squeeze": (1, _squeeze), "Unsqueeze": (1, _unsqueeze), "Slice": (10, _slice), "Reshape": (5, _reshape),
+    "And": (7, np.logical_and), "Or": (7, np.logical_or), "Not": (1, np.logical_not), "Where": (9, np.where),
+    "Cast": (6, _cast), "Reshape": (5, _reshape), "Expand": (8, _expand),
+    "Gather": (1, lambda x, index, axis=0: np.take(x, index, axis=axis)),
+    "Concat": (4, lambda *arrays, axis=0: np.concatenate(arrays, axis=axis)),
+    "Squeeze": (1, lambda x, axes=None: np.squeeze(x, None if axes is None else tuple(whole(axes)))),
+    "Unsqueeze": (1, lambda x, axes: np.expand_dims(x, tuple(whole(axes)))),
+    "Slice": (10, lambda x, *numbers: x[slices_of(x.shape, *numbers)]),
+    "Transpose": (1, lambda x, perm=None: np.transpose(x, perm)),
     "ReduceProd": (1, _reduced(np.prod)), "ReduceSum": (1, _reduced(np.sum)),
     "ReduceMax": (1, _reduced(np.max)), "ReduceMin": (1, _reduced(np.min)),
-    "Expand": (8, _expand), "Transpose": (1, _transpose),
 }  # fmt: skip
 
 

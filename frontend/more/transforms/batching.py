@@ -86,30 +86,6 @@ def _elementwise(step: _Step) -> Node:
     return step.made(numbers, node.arg)
 
 
-def _reshape(step: _Step) -> Node:
-    return reshaped(step.source(0), (step.size, *step.node.arg))
-
-
-def _permute(step: _Step) -> Node:
-    return step.made([step.source(0)], (0, *[axis + 1 for axis in step.node.arg]))
-
-
-def _expand(step: _Step) -> Node:
-    return expanded(step.source(0), (step.size, *step.node.arg))
-
-
-def _pad(step: _Step) -> Node:
-    return step.made([step.source(0)], ((0, 0), *step.node.arg))
-
-
-def _shrink(step: _Step) -> Node:
-    return step.made([step.source(0)], ((0, step.size, 1), *step.node.arg))
-
-
-def _flip(step: _Step) -> Node:
-    return step.made([step.source(0)], tuple([axis + 1 for axis in step.node.arg]))
-
-
 def _window(step: _Step) -> Node:
     axis, *rest = step.node.arg
     return step.made([step.source(0)], (axis + 1, *rest))
@@ -159,10 +135,6 @@ def _same(step: _Step) -> Node:
     return step.made([step.source(0)], step.node.arg)
 
 
-def _function(step: _Step) -> Node:
-    return step.made([step.source(at) for at in range(len(step.node.src))], _of_batches(step.node.arg))
-
-
 @functools.lru_cache(maxsize=4096)
 def _of_batches(function: Function) -> Function:
     """The same function for a batch: one object for each function, so that graphs stay alike."""
@@ -192,12 +164,12 @@ def _rule_of_batches(
 _MEANING = {Op.ASSIGN: "a write in place", Op.FIRST: "an axis of a size that a Variable says"}
 
 _RULES: dict[Op, Rule] = {
-    Op.RESHAPE: _reshape,
-    Op.PERMUTE: _permute,
-    Op.EXPAND: _expand,
-    Op.PAD: _pad,
-    Op.SHRINK: _shrink,
-    Op.FLIP: _flip,
+    Op.RESHAPE: lambda step: reshaped(step.source(0), (step.size, *step.node.arg)),
+    Op.PERMUTE: lambda step: step.made([step.source(0)], (0, *[axis + 1 for axis in step.node.arg])),
+    Op.EXPAND: lambda step: expanded(step.source(0), (step.size, *step.node.arg)),
+    Op.PAD: lambda step: step.made([step.source(0)], ((0, 0), *step.node.arg)),
+    Op.SHRINK: lambda step: step.made([step.source(0)], ((0, step.size, 1), *step.node.arg)),
+    Op.FLIP: lambda step: step.made([step.source(0)], tuple([axis + 1 for axis in step.node.arg])),
     Op.WINDOW: _window,
     Op.UNWINDOW: _window,
     Op.REDUCE_AXIS: _reduce,
@@ -208,7 +180,9 @@ _RULES: dict[Op, Rule] = {
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
     Op.COPY: _same,
-    Op.FUNCTION: _function,
+    Op.FUNCTION: lambda step: step.made(
+        [step.source(at) for at in range(len(step.node.src))], _of_batches(step.node.arg)
+    ),
     Op.ROUTINE: _routine,
     **dict.fromkeys(SCATTERS, _scatter),
 }

@@ -157,6 +157,12 @@ def grad_and_value(
     return transformed
 
 
+def _told(func: Callable[..., Any], argnums: Any, has_aux: bool, tell: Callable[[Any, Any], Any]) -> Any:
+    """A function that tells of the gradient and the value of `func` in another form."""
+    both = grad_and_value(func, argnums, has_aux)
+    return functools.wraps(func)(lambda *args, **kwargs: tell(*both(*args, **kwargs)))
+
+
 def value_and_grad(
     func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
@@ -166,14 +172,7 @@ def value_and_grad(
     >>> value.item(), slope.tolist()
     (9.0, [6.0])
     """
-    both = grad_and_value(func, argnums, has_aux)
-
-    @functools.wraps(func)
-    def transformed(*args: Any, **kwargs: Any) -> Any:
-        gradient, value = both(*args, **kwargs)
-        return value, gradient
-
-    return transformed
+    return _told(func, argnums, has_aux, lambda gradient, value: (value, gradient))
 
 
 def grad(
@@ -188,11 +187,6 @@ def grad(
     >>> hcq.func.grad(lambda x: (x ** 3).sum())(Tensor([2.0])).tolist()
     [12.0]
     """
-    both = grad_and_value(func, argnums, has_aux)
-
-    @functools.wraps(func)
-    def transformed(*args: Any, **kwargs: Any) -> Any:
-        gradient, value = both(*args, **kwargs)
-        return (gradient, value[1]) if has_aux else gradient
-
-    return transformed
+    return _told(
+        func, argnums, has_aux, lambda gradient, value: (gradient, value[1]) if has_aux else gradient
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,22 +23,38 @@ from hcq.frontend.tensor import Tensor
 Pairs = list[tuple[int, int]]
 
 
-def pads_of(auto_pad: str, pads: Any, space: Any, window: Any, strides: Any, dilations: Any) -> Pairs:
-    """What stands before and behind each axis."""
-    rank = len(window)
-    if auto_pad in ("NOTSET", ""):
-        given = pads or [0] * (2 * rank)
-        return [(given[i], given[i + rank]) for i in range(rank)]
-    if auto_pad == "VALID":
-        return [(0, 0)] * rank
-    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-        raise UsageError(f"auto_pad {auto_pad!r}; known are NOTSET, VALID, SAME_UPPER, SAME_LOWER")
-    found = []
-    for size, length, step, reach in zip(space, window, strides, dilations):
-        full = max(0, (-(-size // step) - 1) * step + reach * (length - 1) + 1 - size)
-        less, more = full // 2, full - full // 2
-        found.append((less, more) if auto_pad == "SAME_UPPER" else (more, less))
-    return found
+class Windows(NamedTuple):
+    """The attributes that all operators with windows have: how far these are apart, and their elements."""
+
+    auto_pad: str = "NOTSET"
+    dilations: Any = None
+    pads: Any = None
+    strides: Any = None
+
+    def steps(self, rank: int) -> Any:
+        """From one window to the next."""
+        return self.strides or [1] * rank
+
+    def reach(self, rank: int) -> Any:
+        """From one element of a window to the next."""
+        return self.dilations or [1] * rank
+
+    def around(self, space: Any, window: Any) -> Pairs:
+        """What stands before and behind each axis."""
+        rank = len(window)
+        if self.auto_pad in ("NOTSET", ""):
+            given = self.pads or [0] * (2 * rank)
+            return [(given[i], given[i + rank]) for i in range(rank)]
+        if self.auto_pad == "VALID":
+            return [(0, 0)] * rank
+        if self.auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+            raise UsageError(f"auto_pad {self.auto_pad!r}; known are NOTSET, VALID, SAME_UPPER, SAME_LOWER")
+        found = []
+        for size, length, step, reach in zip(space, window, self.steps(rank), self.reach(rank)):
+            full = max(0, (-(-size // step) - 1) * step + reach * (length - 1) + 1 - size)
+            less, more = full // 2, full - full // 2
+            found.append((less, more) if self.auto_pad == "SAME_UPPER" else (more, less))
+        return found
 
 
 def surrounded(x: Tensor, around: Pairs, filling: Any = 0) -> Tensor:
@@ -48,46 +64,39 @@ def surrounded(x: Tensor, around: Pairs, filling: Any = 0) -> Tensor:
     return padded(x, [(0, 0)] * (x.ndim - len(around)) + around, "constant", filling)
 
 
-@operator("Conv", since=1)
+@operator("Conv", since=1, windows=Windows)
 def conv(
     x: Tensor,
     w: Tensor,
     b: Tensor | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
     group: int = 1,
     kernel_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
+    windows: Windows,
 ) -> Any:
     """Cross-correlation with a window, zeros around."""
-    rank = w.ndim - 2
-    steps, reach = strides or [1] * rank, dilations or [1] * rank
-    around = pads_of(auto_pad, pads, x.shape[2:], w.shape[2:], steps, reach)
+    steps, reach = windows.steps(w.ndim - 2), windows.reach(w.ndim - 2)
+    around = windows.around(x.shape[2:], w.shape[2:])
     if all(a == b_ and 2 * a <= r * (n - 1) for (a, b_), n, r in zip(around, w.shape[2:], reach)):
         return same_dtype(x, x.conv2d(w, b, steps, [a for a, _ in around], reach, group))
     return same_dtype(x, surrounded(x, around).conv2d(w, b, steps, 0, reach, group))
 
 
-@operator("ConvTranspose", since=1)
+@operator("ConvTranspose", since=1, windows=Windows)
 def conv_transpose(
     x: Tensor,
     w: Tensor,
     b: Tensor | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
     group: int = 1,
     kernel_shape: Any = None,
     output_padding: Any = None,
     output_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
+    windows: Windows,
 ) -> Any:
     """All that a window reaches, then cut by the pads: what is cut beyond the end stands there as zeros."""
-    rank = w.ndim - 2
-    steps, reach = strides or [1] * rank, dilations or [1] * rank
+    rank, auto_pad = w.ndim - 2, windows.auto_pad
+    steps, reach = windows.steps(rank), windows.reach(rank)
     extra = output_padding or [0] * rank
     full = [
         (size - 1) * step + r * (n - 1) + 1 + more
@@ -104,7 +113,7 @@ def conv_transpose(
         if auto_pad == "SAME_UPPER":
             around = [(b_, a) for a, b_ in around]
     else:
-        around = pads_of(auto_pad, pads, x.shape[2:], w.shape[2:], steps, reach)
+        around = windows.around(x.shape[2:], w.shape[2:])
     found = x.conv_transpose2d(w, None, steps, 0, 0, group, reach)
     found = surrounded(found, [(-a, more - b_) for (a, b_), more in zip(around, extra)])
     return same_dtype(x, found if b is None else found + b.reshape(-1, *[1] * rank))
@@ -116,9 +125,9 @@ def col2im(
 ) -> Any:
     """Windows put back where they were taken, and summed where they overlap."""
     space, window = whole(image), whole(block)
-    rank = len(space)
-    steps, reach = strides or [1] * rank, dilations or [1] * rank
-    around = pads_of("NOTSET", pads, space, window, steps, reach)
+    windows_ = Windows(dilations=dilations, pads=pads, strides=strides)
+    steps, reach = windows_.steps(len(space)), windows_.reach(len(space))
+    around = windows_.around(space, window)
     sizes = [n + a + b for n, (a, b) in zip(space, around)]
     places = [(n - r * (k - 1) - 1) // s + 1 for n, r, k, s in zip(sizes, reach, window, steps)]
     batch, channels = x.shape[0], x.shape[1] // prod(window)
@@ -168,7 +177,7 @@ def deform_conv(
     if w.ndim != 4:
         raise UsageError(f"weight {w.shape}: it is computed for two axes of space")
     steps, reach = strides or [1, 1], dilations or [1, 1]
-    around = pads_of("NOTSET", pads, x.shape[2:], w.shape[2:], steps, reach)
+    around = Windows(pads=pads).around(x.shape[2:], w.shape[2:])
     batch, channels = x.shape[:2]
     out, _, kh, kw = w.shape
     oh, ow = offset.shape[2:]

@@ -20,7 +20,7 @@ import numpy as np
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.onnx.operators.math import same_dtype, whole
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import earlier, operator
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -70,10 +70,6 @@ def _cubic(a: float) -> Callable[[Any], Any]:
         return np.where(t <= 1, near, np.where(t < 2, far, 0))
 
     return weigh
-
-
-def _linear(t: Any) -> Any:
-    return np.maximum(0, 1 - np.abs(t))
 
 
 def _weights(
@@ -158,7 +154,9 @@ def resize(
             index = np.clip(_nearest(where, nearest_mode), 0, n - 1).astype(np.int64)[None]
             weight = np.ones(index.shape)
         elif mode == "linear":
-            index, weight = _weights(where, n, scale, _linear, 1, antialias, exclude_outside)
+            index, weight = _weights(
+                where, n, scale, lambda t: np.maximum(0, 1 - np.abs(t)), 1, antialias, exclude_outside
+            )
         elif mode == "cubic":
             index, weight = _weights(where, n, scale, _cubic(cubic_coeff_a), 2, antialias, exclude_outside)
         else:
@@ -169,30 +167,10 @@ def resize(
     return same_dtype(x, result)
 
 
-@operator("Resize", since=10, host="scales")
-def resize_of_10(x: Tensor, scales: Any, *, mode: str = "nearest", call: Any) -> Any:
-    """Of version 10: places are counted from the corner."""
-    return resize(
-        x,
-        None,
-        scales,
-        mode=mode,
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-        call=call,
-    )
-
-
-@operator("Upsample", since=9, host="scales")
-def upsample(x: Tensor, scales: Any, *, mode: str = "nearest", call: Any) -> Any:
-    """Resize's older name, with scales as an input."""
-    return resize_of_10(x, scales, mode=mode, call=call)
-
-
-@operator("Upsample", since=7)
-def upsample_by_attribute(x: Tensor, *, scales: Any, mode: str = "nearest", call: Any) -> Any:
-    """Resize's older name, with scales as an attribute."""
-    return resize_of_10(x, np.asarray(scales), mode=mode, call=call)
+OF_10: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+earlier("Resize", 10, resize, "x scales!", "mode", **OF_10)  # places are counted from the corner
+earlier("Upsample", 9, resize, "x scales!", "mode", **OF_10)
+earlier("Upsample", 7, resize, "x", "scales! mode", **OF_10)
 
 
 # -- values at computed places --
@@ -291,26 +269,6 @@ def affine_grid(theta: Tensor, size: Any, *, align_corners: int = 0, call: Any) 
     return (points @ theta.transpose(1, 2)).reshape(theta.shape[0], *space, len(space))
 
 
-@operator("RoiAlign", since=10)
-def roi_align_of_10(
-    x: Tensor,
-    rois: Tensor,
-    batch: Tensor,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-    call: Any,
-) -> Any:
-    """Before 16: regions are not moved by half a pixel."""
-    return roi_align(
-        x, rois, batch, coordinate_transformation_mode="output_half_pixel", mode=mode, output_height=output_height,
-        output_width=output_width, sampling_ratio=sampling_ratio, spatial_scale=spatial_scale, call=call,
-    )  # fmt: skip
-
-
 @operator("RoiAlign", since=16)
 def roi_align(
     x: Tensor,
@@ -326,31 +284,29 @@ def roi_align(
     call: Any,
 ) -> Any:
     """Regions in one size: averages, or the greatest, of points between pixels."""
-    half = 0.5 if coordinate_transformation_mode == "half_pixel" else 0.0
-    if sampling_ratio <= 0:
-        corners = call.run.numbers(call.given[1]) * spatial_scale
-        counts = {
-            tuple(
-                max(1, int(np.ceil(s / n)))
-                for s, n in zip((r[3] - r[1], r[2] - r[0]), (output_height, output_width))
-            )
-            for r in corners
-        }
-    else:
-        counts = {(sampling_ratio, sampling_ratio)}
+    half, size = 0.5 if coordinate_transformation_mode == "half_pixel" else 0.0, (output_height, output_width)
+    corners = None if sampling_ratio > 0 else call.run.numbers(call.given[1]) * spatial_scale
+
+    def points(r: Any) -> tuple[int, ...]:
+        """As many as a region has pixels."""
+        return tuple(max(1, int(np.ceil(s / n))) for s, n in zip((r[3] - r[1], r[2] - r[0]), size))
+
+    counts = [(sampling_ratio, sampling_ratio)] if corners is None else [points(r) for r in corners]
     box = rois * spatial_scale - half
-    if len(counts) > 1:  # as many points as each region has pixels
-        rows = []
-        for i, r in enumerate(corners):
-            each = tuple(
-                max(1, int(np.ceil(s / n)))
-                for s, n in zip((r[3] - r[1], r[2] - r[0]), (output_height, output_width))
-            )
-            rows.append(
-                _regions(x, box[i : i + 1], batch[i : i + 1], each, mode, (output_height, output_width), half)
-            )
-        return Tensor.cat(rows, dim=0)
-    return _regions(x, box, batch, next(iter(counts)), mode, (output_height, output_width), half)
+    if len(set(counts)) > 1:
+        each = [
+            _regions(x, box[i : i + 1], batch[i : i + 1], count, mode, size, half)
+            for i, count in enumerate(counts)
+        ]
+        return Tensor.cat(each, dim=0)
+    return _regions(x, box, batch, counts[0], mode, size, half)
+
+
+earlier(  # regions are not moved by half a pixel
+    "RoiAlign", 10, roi_align, "x rois batch",
+    "mode output_height output_width sampling_ratio spatial_scale",
+    coordinate_transformation_mode="output_half_pixel",
+)  # fmt: skip
 
 
 def _regions(x: Tensor, box: Tensor, batch: Tensor, points: Any, mode: str, size: Any, half: float) -> Tensor:

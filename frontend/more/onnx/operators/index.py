@@ -19,7 +19,7 @@ import numpy as np
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.onnx.operators.math import same_dtype
 from hcq.frontend.more.onnx.operators.shape import pieces
-from hcq.frontend.more.onnx.table import ML, operator
+from hcq.frontend.more.onnx.table import ML, earlier, operator
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -139,10 +139,7 @@ def top_k(x: Tensor, k: Numbers, *, axis: int = -1, largest: int = 1, sorted: in
     return found.values, found.indices
 
 
-@operator("TopK", since=1)
-def top_k_by_attribute(x: Tensor, *, k: int, axis: int = -1) -> Any:
-    """Before 10: k is an attribute."""
-    return top_k(x, k, axis=axis)
+earlier("TopK", 1, top_k, "x", "k axis")
 
 
 @operator("Unique", since=11, host="x")

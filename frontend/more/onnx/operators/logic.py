@@ -8,67 +8,21 @@ Next     math.py (arithmetic), control.py (If and Loop)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from hcq.frontend.more.onnx.table import operator
-from hcq.frontend.tensor import Tensor
+from hcq.frontend.more.onnx.table import operators
 
-
-@operator("And", since=7)
-def logical_and(a: Tensor, b: Tensor) -> Any:
-    """Both."""
-    return a & b
-
-
-@operator("Or", since=7)
-def logical_or(a: Tensor, b: Tensor) -> Any:
-    """One, or both."""
-    return a | b
-
-
-@operator("Xor", since=7)
-def logical_xor(a: Tensor, b: Tensor) -> Any:
-    """One, and not both."""
-    return a ^ b
-
-
-@operator("Not", since=1)
-def logical_not(x: Tensor) -> Any:
-    """Not x."""
-    return x.logical_not()
-
-
-@operator("Equal", since=7)
-def equal(a: Tensor, b: Tensor) -> Any:
-    """a == b."""
-    return a == b
-
-
-@operator("Greater", since=7)
-def greater(a: Tensor, b: Tensor) -> Any:
-    """a > b."""
-    return a > b
-
-
-@operator("GreaterOrEqual", since=12)
-def greater_or_equal(a: Tensor, b: Tensor) -> Any:
-    """a >= b."""
-    return a >= b
-
-
-@operator("Less", since=7)
-def less(a: Tensor, b: Tensor) -> Any:
-    """a < b."""
-    return a < b
-
-
-@operator("LessOrEqual", since=12)
-def less_or_equal(a: Tensor, b: Tensor) -> Any:
-    """a <= b."""
-    return a <= b
-
-
-@operator("Where", since=9)
-def where(condition: Tensor, a: Tensor, b: Tensor) -> Any:
-    """a where the condition holds, and else b."""
-    return condition.where(a, b)
+LOGIC: dict[str, tuple[int, Callable[..., Any]]] = {
+    "And": (7, lambda a, b: a & b),
+    "Or": (7, lambda a, b: a | b),
+    "Xor": (7, lambda a, b: a ^ b),
+    "Not": (1, lambda x: x.logical_not()),
+    "Equal": (7, lambda a, b: a == b),
+    "Greater": (7, lambda a, b: a > b),
+    "GreaterOrEqual": (12, lambda a, b: a >= b),
+    "Less": (7, lambda a, b: a < b),
+    "LessOrEqual": (12, lambda a, b: a <= b),
+    "Where": (9, lambda condition, a, b: condition.where(a, b)),
+}
+operators(LOGIC)

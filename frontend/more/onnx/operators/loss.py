@@ -44,15 +44,8 @@ def negative_log_likelihood(
     return same_dtype(x, picked.sum() / scale.sum())
 
 
-@operator("SoftmaxCrossEntropyLoss", since=12)
-def softmax_cross_entropy(
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
-    ignore_index: int | None = None,
-    reduction: str = "mean",
-) -> Any:
+@operator("SoftmaxCrossEntropyLoss", since=12, attributes_of=negative_log_likelihood)
+def softmax_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None, **attributes: Any) -> Any:
     """The loss of LogSoftmax along axis 1, and that itself."""
     logs = x.log_softmax(1)
-    return negative_log_likelihood(logs, target, weight, ignore_index=ignore_index, reduction=reduction), logs
+    return negative_log_likelihood(logs, target, weight, **attributes), logs

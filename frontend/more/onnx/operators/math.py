@@ -8,37 +8,26 @@ Next     activation.py (functions of layers), reduction.py (many to one), logic.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import operator, operators
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
+FLOAT_MAX = 3.4028234663852886e38
+# from which version of the operator set on -> methods of a tensor whose operators have the same name
 UNARY = {
-    "Abs": "abs", "Ceil": "ceil", "Exp": "exp", "Floor": "floor", "Log": "log", "Neg": "neg",
-    "Reciprocal": "reciprocal", "Sqrt": "sqrt",
-}  # fmt: skip
-LATER = {
-    "Acos": (7, "acos"), "Acosh": (9, "acosh"), "Asin": (7, "asin"), "Asinh": (9, "asinh"), "Atan": (7, "atan"),
-    "Atanh": (9, "atanh"), "Cos": (7, "cos"), "Cosh": (9, "cosh"), "Sin": (7, "sin"), "Sinh": (9, "sinh"),
-    "Tan": (7, "tan"), "Erf": (9, "erf"), "Round": (11, "round"), "Sign": (9, "sign"), "IsNaN": (9, "isnan"),
-    "BitwiseNot": (18, "bitwise_not"), "Tanh": (6, "tanh"), "Sigmoid": (6, "sigmoid"),
-}  # fmt: skip
-
-
-def _declare_unary(op: str, since: int, method: str) -> None:
-    @operator(op, since=since)
-    def unary(x: Tensor) -> Any:
-        return getattr(x, method)()
-
-
-for _op, _method in UNARY.items():
-    _declare_unary(_op, 6, _method)
-for _op, (_since, _method) in LATER.items():
-    _declare_unary(_op, _since, _method)
+    6: "abs ceil exp floor log neg reciprocal sqrt tanh sigmoid",
+    7: "acos asin atan cos sin tan",
+    9: "acosh asinh atanh cosh sinh erf sign isnan",
+    11: "round",
+    18: "bitwise_not",
+}
+NAMES = {"isnan": "IsNaN", "bitwise_not": "BitwiseNot"}
 
 
 def same_dtype(x: Tensor, result: Tensor) -> Tensor:
@@ -46,37 +35,6 @@ def same_dtype(x: Tensor, result: Tensor) -> Tensor:
     return result if result.dtype is x.dtype else result.cast(x.dtype)
 
 
-@operator("Add", since=7)
-def add(a: Tensor, b: Tensor) -> Any:
-    """a + b."""
-    return a + b
-
-
-@operator("Sub", since=7)
-def sub(a: Tensor, b: Tensor) -> Any:
-    """a - b."""
-    return a - b
-
-
-@operator("Mul", since=7)
-def mul(a: Tensor, b: Tensor) -> Any:
-    """a * b."""
-    return a * b
-
-
-@operator("Div", since=7)
-def div(a: Tensor, b: Tensor) -> Any:
-    """Integers are divided towards zero, as C does."""
-    return a / b if a.dtype.is_float else a.div(b, rounding_mode="trunc")
-
-
-@operator("Mod", since=10)
-def mod(a: Tensor, b: Tensor, *, fmod: int = 0) -> Any:
-    """The remainder with the divisor's sign; with fmod the dividend's."""
-    return a.fmod(b) if fmod else a.remainder(b)
-
-
-@operator("Pow", since=7)
 def power(a: Tensor, b: Tensor) -> Any:
     """In the dtype of the base, computed in the exponent's where only that has fractions."""
     if a.dtype.is_float and b.dtype.is_float:
@@ -97,56 +55,6 @@ def bit_shift(a: Tensor, b: Tensor, *, direction: str) -> Any:
     return fits.where(a >> b.clamp(0, bits - 1), gone)
 
 
-@operator("BitwiseAnd", since=18)
-def bitwise_and(a: Tensor, b: Tensor) -> Any:
-    """a & b."""
-    return a & b
-
-
-@operator("BitwiseOr", since=18)
-def bitwise_or(a: Tensor, b: Tensor) -> Any:
-    """a | b."""
-    return a | b
-
-
-@operator("BitwiseXor", since=18)
-def bitwise_xor(a: Tensor, b: Tensor) -> Any:
-    """a ^ b."""
-    return a ^ b
-
-
-@operator("Max", since=6)
-def maximum(*tensors: Tensor) -> Any:
-    """The greatest of all."""
-    return reduce(lambda a, b: a.maximum(b), tensors)
-
-
-@operator("Min", since=6)
-def minimum(*tensors: Tensor) -> Any:
-    """The least of all."""
-    return reduce(lambda a, b: a.minimum(b), tensors)
-
-
-@operator("Sum", since=6)
-def total(*tensors: Tensor) -> Any:
-    """The sum of all."""
-    return reduce(lambda a, b: a + b, tensors)
-
-
-@operator("Mean", since=6)
-def mean(*tensors: Tensor) -> Any:
-    """The average of all."""
-    return reduce(lambda a, b: a + b, tensors) / len(tensors)
-
-
-@operator("Clip", since=6)
-def clip_by_attributes(
-    x: Tensor, *, min: float = -3.4028234663852886e38, max: float = 3.4028234663852886e38
-) -> Any:
-    """Before 11: the bounds are attributes."""
-    return x.clamp(min, max)
-
-
 @operator("Clip", since=11)
 def clip(x: Tensor, least: Tensor | None = None, most: Tensor | None = None) -> Any:
     """Where the least is more than the most, the most holds."""
@@ -155,20 +63,9 @@ def clip(x: Tensor, least: Tensor | None = None, most: Tensor | None = None) -> 
     return x if most is None else x.minimum(most)
 
 
-@operator("CumSum", since=11, host="axis")
-def cumsum(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
-    """Sums of what is before along an axis, itself included or not."""
-    return _running(x, int(axis.item()), exclusive, reverse, "cumsum", 0)
-
-
-@operator("CumProd", since=26, host="axis")
-def cumprod(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
-    """Products of what is before along an axis, itself included or not."""
-    return _running(x, int(axis.item()), exclusive, reverse, "cumprod", 1)
-
-
-def _running(x: Tensor, axis: int, exclusive: int, reverse: int, method: str, first: int) -> Tensor:
-    axis %= x.ndim
+def _running(x: Tensor, axis: Any, exclusive: int, reverse: int, method: str, first: int) -> Tensor:
+    """Sums or products of what is before along an axis, itself included or not."""
+    axis = int(axis.item()) % x.ndim
     if reverse:
         x = x.flip(axis)
     if exclusive and x.shape[axis]:
@@ -176,14 +73,6 @@ def _running(x: Tensor, axis: int, exclusive: int, reverse: int, method: str, fi
         x = x.narrow(axis, 0, x.shape[axis] - 1).pad(pads, value=first)
     found = same_dtype(x, getattr(x, method)(axis))
     return found.flip(axis) if reverse else found
-
-
-@operator("Det", since=11)
-def det(x: Tensor) -> Any:
-    """The determinant of each matrix, by elimination."""
-    from hcq.frontend.more.linalg import solving
-
-    return solving.det(x)
 
 
 @operator("BitCast", since=26)
@@ -221,3 +110,45 @@ def trilu(x: Tensor, k: Any = None, *, upper: int = 1) -> Any:
 def whole(values: Any) -> list[int]:
     """An array of numbers as Python's."""
     return [int(value) for value in np.asarray(values).reshape(-1)]
+
+
+def _declare_unary(op: str, since: int, method: str) -> None:
+    operator(op, since=since)(lambda x: getattr(x, method)())
+
+
+for _since, _methods in UNARY.items():
+    for _method in _methods.split():
+        _declare_unary(NAMES.get(_method, _method.capitalize()), _since, _method)
+
+ARITHMETIC: dict[str, tuple[int, Callable[..., Any]]] = {
+    "Add": (7, lambda a, b: a + b),
+    "Sub": (7, lambda a, b: a - b),
+    "Mul": (7, lambda a, b: a * b),
+    # integers are divided towards zero, as C does
+    "Div": (7, lambda a, b: a / b if a.dtype.is_float else a.div(b, rounding_mode="trunc")),
+    "Pow": (7, power),
+    # the remainder with the divisor's sign; with fmod the dividend's
+    "Mod": (10, lambda a, b, *, fmod=0: a.fmod(b) if fmod else a.remainder(b)),
+    "Det": (11, lambda x: x.det()),  # of each matrix, by elimination
+    "BitwiseAnd": (18, lambda a, b: a & b),
+    "BitwiseOr": (18, lambda a, b: a | b),
+    "BitwiseXor": (18, lambda a, b: a ^ b),
+    "Max": (6, lambda *tensors: reduce(Tensor.maximum, tensors)),
+    "Min": (6, lambda *tensors: reduce(Tensor.minimum, tensors)),
+    "Sum": (6, lambda *tensors: reduce(Tensor.__add__, tensors)),
+    "Mean": (6, lambda *tensors: reduce(Tensor.__add__, tensors) / len(tensors)),
+    "Clip": (6, lambda x, *, min=-FLOAT_MAX, max=FLOAT_MAX: x.clamp(min, max)),  # bounds became inputs
+}
+operators(ARITHMETIC)
+
+
+@operator("CumSum", since=11, host="axis")
+def cumsum(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
+    """Sums of what is before along an axis."""
+    return _running(x, axis, exclusive, reverse, "cumsum", 0)
+
+
+@operator("CumProd", since=26, host="axis")
+def cumprod(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
+    """Products of what is before along an axis."""
+    return _running(x, axis, exclusive, reverse, "cumprod", 1)

@@ -13,7 +13,7 @@ from typing import Any
 
 from hcq.frontend.more.onnx.operators.math import same_dtype
 from hcq.frontend.more.onnx.operators.shape import dtype_of
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import earlier, operator
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -21,6 +21,11 @@ from hcq.ir.dtype import dtypes
 def per_channel(values: Tensor, x: Tensor) -> Tensor:
     """One number for each channel, beside (batch, channels, *space)."""
     return values.reshape(-1, *[1] * (x.ndim - 2))
+
+
+def _wide(x: Tensor, stash_type: int) -> Tensor:
+    """In the dtype that a layer computes in."""
+    return x.cast(dtype_of(stash_type)) if x.dtype.itemsize < 4 else x
 
 
 def _normalised(x: Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,6 +67,9 @@ def batch_normalization(
     return found, *running
 
 
+earlier("BatchNormalization", 9, batch_normalization, "x scale bias mean var", "epsilon momentum")
+
+
 @operator("BatchNormalization", since=7)
 def batch_normalization_of_7(
     x: Tensor,
@@ -78,21 +86,6 @@ def batch_normalization_of_7(
     if spatial:
         return _batch_norm(x, scale, bias, mean, var, epsilon)
     return (x - mean) * (scale / (var + epsilon).sqrt()) + bias
-
-
-@operator("BatchNormalization", since=9)
-def batch_normalization_of_inference(
-    x: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    var: Tensor,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-) -> Any:
-    """Of versions 9 to 13: with the means and variances that are given."""
-    return _batch_norm(x, scale, bias, mean, var, epsilon)
 
 
 @operator("InstanceNormalization", since=6)
@@ -113,7 +106,7 @@ def layer_normalization(
     stash_type: int = 1,
 ) -> Any:
     """The last axes by their mean and variance, and these."""
-    wide = x.cast(dtype_of(stash_type)) if x.dtype.itemsize < 4 else x
+    wide = _wide(x, stash_type)
     axes = tuple(range(axis % x.ndim, x.ndim))
     found, mean, inverse = _normalised(wide, axes, epsilon)
     found = same_dtype(x, found) * scale
@@ -125,7 +118,7 @@ def rms_normalization(
     x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Any:
     """The last axes over the root of their mean square."""
-    wide = x.cast(dtype_of(stash_type)) if x.dtype.itemsize < 4 else x
+    wide = _wide(x, stash_type)
     axes = tuple(range(axis % x.ndim, x.ndim))
     found = wide * ((wide * wide).mean(axes, keepdim=True) + epsilon).rsqrt()
     return same_dtype(x, same_dtype(x, found) * scale)
@@ -152,7 +145,7 @@ def group_normalization_by_groups(
 
 
 def _groups(x: Tensor, groups: int, epsilon: float, stash_type: int) -> Tensor:
-    wide = x.cast(dtype_of(stash_type)) if x.dtype.itemsize < 4 else x
+    wide = _wide(x, stash_type)
     rows = wide.reshape(x.shape[0], groups, prod(x.shape[1:]) // groups)
     return same_dtype(x, _normalised(rows, (2,), epsilon)[0].reshape(x.shape))
 

@@ -17,16 +17,13 @@ from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.onnx.operators import logic, math, norm, rnn
-from hcq.frontend.more.onnx.operators.image import upsample_by_attribute
+from hcq.frontend.more.onnx.operators.image import OF_10, resize
 from hcq.frontend.more.onnx.operators.product import gemm
 from hcq.frontend.more.onnx.table import operator
 from hcq.frontend.tensor import Tensor
 
-TWO: dict[str, tuple[int, Callable[[Tensor, Tensor], Any]]] = {
-    "Add": (6, math.add), "Sub": (6, math.sub), "Mul": (6, math.mul), "Div": (6, math.div), "Pow": (1, math.power),
-    "And": (1, logic.logical_and), "Or": (1, logic.logical_or), "Xor": (1, logic.logical_xor),
-    "Equal": (1, logic.equal), "Greater": (1, logic.greater), "Less": (1, logic.less),
-}  # fmt: skip
+# from which version on -> operators of two operands
+TWO = {6: ("Add", "Sub", "Mul", "Div"), 1: ("Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")}
 
 
 def beside(a: Tensor, b: Tensor, broadcast: int, axis: int | None) -> Tensor:
@@ -52,8 +49,9 @@ def _declare(op: str, since: int, act: Callable[[Tensor, Tensor], Any]) -> None:
         return act(a, beside(a, b, broadcast, axis))
 
 
-for _op, (_since, _act) in TWO.items():
-    _declare(_op, _since, _act)
+for _since, _names in TWO.items():
+    for _op in _names:
+        _declare(_op, _since, {**math.ARITHMETIC, **logic.LOGIC}[_op][1])
 
 
 @operator("Gemm", since=6, attributes_of=gemm)
@@ -106,23 +104,16 @@ def upsample_by_two_numbers(
     x: Tensor, *, height_scale: float, width_scale: float, mode: str = "nearest", call: Any
 ) -> Any:
     """Of images, (batch, channels, height, width)."""
-    scales = [1.0, 1.0, height_scale, width_scale]
-    return upsample_by_attribute(x, scales=scales, mode="linear" if mode == "bilinear" else mode, call=call)
+    scales, mode = [1.0, 1.0, height_scale, width_scale], "linear" if mode == "bilinear" else mode
+    return resize(x, scales=scales, mode=mode, **OF_10, call=call)
 
 
-@operator("RNN", since=1, attributes_of=rnn.rnn)
-def rnn_of_1(*inputs: Any, output_sequence: int = 0, **attributes: Any) -> Any:
-    """output_sequence says whether the first output is there; which outputs a node names says that, too."""
-    return rnn.rnn(*inputs, **attributes)
+def _declare_recurrent(op: str, since: int, layer: Callable[..., Any]) -> None:
+    @operator(op, since=since, attributes_of=layer, cells=rnn.Cells)
+    def recurrent(*inputs: Any, output_sequence: int = 0, **attributes: Any) -> Any:
+        """output_sequence says whether the first output is there; which outputs a node names says that, too."""
+        return layer(*inputs, **attributes)
 
 
-@operator("GRU", since=3, attributes_of=rnn.gru)
-def gru_of_3(*inputs: Any, output_sequence: int = 0, **attributes: Any) -> Any:
-    """As of version 7, with output_sequence."""
-    return rnn.gru(*inputs, **attributes)
-
-
-@operator("LSTM", since=1, attributes_of=rnn.lstm)
-def lstm_of_1(*inputs: Any, output_sequence: int = 0, **attributes: Any) -> Any:
-    """As of version 7, with output_sequence."""
-    return rnn.lstm(*inputs, **attributes)
+for _op, _since, _layer in (("RNN", 1, rnn.rnn), ("GRU", 3, rnn.gru), ("LSTM", 1, rnn.lstm)):
+    _declare_recurrent(_op, _since, _layer)

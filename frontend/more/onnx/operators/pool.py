@@ -13,28 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from hcq.frontend.more.onnx.operators.conv import Pairs, pads_of, surrounded
+from hcq.frontend.more.onnx.operators.conv import Pairs, Windows, surrounded
 from hcq.frontend.more.onnx.operators.math import same_dtype, whole
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import operator, operators
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
 
 def windows_of(
-    x: Tensor,
-    window: Any,
-    strides: Any,
-    dilations: Any,
-    auto_pad: str,
-    pads: Any,
-    ceil_mode: int,
-    filling: Any,
-) -> tuple[Tensor, Pairs]:
-    """(batch, channels, *places, *window), and what stands around."""
+    x: Tensor, window: Any, windows: Windows, ceil_mode: int, filling: Any
+) -> tuple[Tensor, Pairs, tuple[int, ...]]:
+    """(batch, channels, *places, *window), what stands around, and the axes of the window."""
     rank = len(window)
-    steps, reach = strides or [1] * rank, dilations or [1] * rank
-    around = pads_of(auto_pad, pads, x.shape[2:], window, steps, reach)
-    if ceil_mode and auto_pad in ("NOTSET", ""):
+    steps, reach = windows.steps(rank), windows.reach(rank)
+    around = windows.around(x.shape[2:], window)
+    if ceil_mode and windows.auto_pad in ("NOTSET", ""):
         for d, (a, b) in enumerate(around):
             size, full = x.shape[2 + d], reach[d] * (window[d] - 1) + 1
             count = -(-(size + a + b - full) // steps[d]) + 1
@@ -44,116 +37,74 @@ def windows_of(
     x = surrounded(x, around, filling)
     for d in range(rank):
         x = x.unfold(2 + d, window[d], steps[d], reach[d])
-    return x, around
+    return x, around, tuple(range(2 + rank, 2 + 2 * rank))
 
 
-@operator("MaxPool", since=1)
+@operator("MaxPool", since=1, windows=Windows)
 def max_pool(
-    x: Tensor,
-    *,
-    kernel_shape: Any,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Any = None,
-    pads: Any = None,
-    storage_order: int = 0,
-    strides: Any = None,
-    call: Any,
+    x: Tensor, *, kernel_shape: Any, ceil_mode: int = 0, storage_order: int = 0, windows: Windows, call: Any
 ) -> Any:
     """The greatest of each window, and its place in the whole tensor."""
-    rank = len(kernel_shape)
-    least = x.dtype.min
-    windows, _ = windows_of(x, kernel_shape, strides, dilations, auto_pad, pads, ceil_mode, least)
-    axes = tuple(range(2 + rank, 2 + 2 * rank))
-    values = windows.amax(axes)
+    seen, _, axes = windows_of(x, kernel_shape, windows, ceil_mode, x.dtype.min)
+    values = seen.amax(axes)
     if not call.wants(1):
         return values
     space = x.shape[2:]
     flat = np.arange(prod(space)).reshape(space, order="F" if storage_order else "C").astype(np.int64)
-    places, _ = windows_of(
-        call.constant(flat.reshape(1, 1, *space)),
-        kernel_shape,
-        strides,
-        dilations,
-        auto_pad,
-        pads,
-        ceil_mode,
-        -1,
-    )
+    numbers = call.constant(flat.reshape(1, 1, *space))
+    places, _, _ = windows_of(numbers, kernel_shape, windows, ceil_mode, -1)
     size = prod(kernel_shape)
-    rows = windows.reshape(*values.shape, size)
+    rows = seen.reshape(*values.shape, size)
     first = rows.argmax(-1, keepdim=True)
     places = places.reshape(1, 1, *values.shape[2:], size).expand(*rows.shape)
-    plane = Tensor.arange(prod(x.shape[:2]), device=x.device).reshape(*x.shape[:2], *[1] * rank) * prod(space)
-    return values, places.gather(-1, first).squeeze(-1) + plane
+    plane = Tensor.arange(prod(x.shape[:2]), device=x.device).reshape(*x.shape[:2], *[1] * len(axes))
+    return values, places.gather(-1, first).squeeze(-1) + plane * prod(space)
 
 
-@operator("AveragePool", since=1)
+@operator("AveragePool", since=1, windows=Windows)
 def average_pool(
     x: Tensor,
     *,
     kernel_shape: Any,
-    auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
     count_include_pad: int = 0,
-    dilations: Any = None,
-    pads: Any = None,
-    strides: Any = None,
+    windows: Windows,
     call: Any,
 ) -> Any:
     """Over the elements that there are: those of pads count if they are told to, those beyond the pads never."""
-    rank = len(kernel_shape)
-    windows, around = windows_of(x, kernel_shape, strides, dilations, auto_pad, pads, ceil_mode, 0)
-    axes = tuple(range(2 + rank, 2 + 2 * rank))
-    given = pads_of(auto_pad, pads, x.shape[2:], kernel_shape, strides or [1] * rank, dilations or [1] * rank)
+    seen, around, axes = windows_of(x, kernel_shape, windows, ceil_mode, 0)
+    steps, reach = windows.steps(len(axes)), windows.reach(len(axes))
+    given = windows.around(x.shape[2:], kernel_shape)
     counts = np.ones(())
     for d, (n, (a, b), (ga, gb)) in enumerate(zip(x.shape[2:], around, given)):
         inside = np.ones(n) if not count_include_pad else np.ones(n + ga + gb)
         left, right = (a, b) if not count_include_pad else (a - ga, b - gb)
         line = np.pad(inside, (left, right))
-        step, reach = (strides or [1] * rank)[d], (dilations or [1] * rank)[d]
-        starts = np.arange(windows.shape[2 + d]) * step
-        taken = line[starts[:, None] + np.arange(kernel_shape[d]) * reach].sum(1)
+        starts = np.arange(seen.shape[2 + d]) * steps[d]
+        taken = line[starts[:, None] + np.arange(kernel_shape[d]) * reach[d]].sum(1)
         counts = np.multiply.outer(counts, taken)
     divisor = call.constant(counts.astype(np.float32)).cast(x.dtype)
-    return same_dtype(x, windows.sum(axes) / divisor)
+    return same_dtype(x, seen.sum(axes) / divisor)
 
 
-@operator("LpPool", since=2)
-def lp_pool(
-    x: Tensor,
-    *,
-    kernel_shape: Any,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Any = None,
-    p: int = 2,
-    pads: Any = None,
-    strides: Any = None,
-) -> Any:
+@operator("LpPool", since=2, windows=Windows)
+def lp_pool(x: Tensor, *, kernel_shape: Any, ceil_mode: int = 0, p: int = 2, windows: Windows) -> Any:
     """The p-norm of each window."""
-    rank = len(kernel_shape)
-    windows, _ = windows_of(x, kernel_shape, strides, dilations, auto_pad, pads, ceil_mode, 0)
-    axes = tuple(range(2 + rank, 2 + 2 * rank))
-    return same_dtype(x, (windows.abs() ** p).sum(axes) ** (1 / p))
+    seen, _, axes = windows_of(x, kernel_shape, windows, ceil_mode, 0)
+    return same_dtype(x, (seen.abs() ** p).sum(axes) ** (1 / p))
 
 
-@operator("GlobalAveragePool", since=1)
-def global_average_pool(x: Tensor) -> Any:
-    """The average of each channel."""
-    return x.mean(tuple(range(2, x.ndim)), keepdim=True)
+def _space(x: Tensor) -> tuple[int, ...]:
+    return tuple(range(2, x.ndim))
 
 
-@operator("GlobalMaxPool", since=1)
-def global_max_pool(x: Tensor) -> Any:
-    """The greatest of each channel."""
-    return x.amax(tuple(range(2, x.ndim)), keepdim=True)
-
-
-@operator("GlobalLpPool", since=2)
-def global_lp_pool(x: Tensor, *, p: int = 2) -> Any:
-    """The p-norm of each channel."""
-    return (x.abs() ** p).sum(tuple(range(2, x.ndim)), keepdim=True) ** (1 / p)
+operators(
+    {
+        "GlobalAveragePool": (1, lambda x: x.mean(_space(x), keepdim=True)),
+        "GlobalMaxPool": (1, lambda x: x.amax(_space(x), keepdim=True)),
+        "GlobalLpPool": (2, lambda x, *, p=2: (x.abs() ** p).sum(_space(x), keepdim=True) ** (1 / p)),
+    }
+)
 
 
 @operator("MaxUnpool", since=9, host="shape")
@@ -161,9 +112,8 @@ def max_unpool(
     x: Tensor, index: Tensor, shape: Any = None, *, kernel_shape: Any, pads: Any = None, strides: Any = None
 ) -> Any:
     """Values where their indices say, counted in the whole tensor of the usual size; zeros elsewhere."""
-    rank = len(kernel_shape)
-    steps = strides or [1] * rank
-    around = pads_of("NOTSET", pads, x.shape[2:], kernel_shape, steps, [1] * rank)
+    steps = strides or [1] * len(kernel_shape)
+    around = Windows(pads=pads).around(x.shape[2:], kernel_shape)
     usual = [(n - 1) * s + k - a - b for n, s, k, (a, b) in zip(x.shape[2:], steps, kernel_shape, around)]
     sizes = [*x.shape[:2], *usual]
     flat = Tensor.zeros(prod(sizes), device=x.device, dtype=x.dtype)

@@ -11,14 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from hcq.frontend.more.onnx.operators.math import same_dtype
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import operator, operators
 from hcq.frontend.tensor import Tensor
-
-
-@operator("MatMul", since=1)
-def matmul(a: Tensor, b: Tensor) -> Any:
-    """Products of matrices, in batches."""
-    return same_dtype(a, a @ b)
 
 
 @operator("Gemm", since=7)
@@ -40,7 +34,10 @@ def gemm(
     return same_dtype(a, product)
 
 
-@operator("Einsum", since=12)
-def einsum(*tensors: Tensor, equation: str) -> Any:
-    """Sums over products, by an equation."""
-    return Tensor.einsum(equation.replace(" ", ""), *tensors)
+operators(
+    {
+        "MatMul": (1, lambda a, b: same_dtype(a, a @ b)),  # products of matrices, in batches
+        # sums over products, by an equation
+        "Einsum": (12, lambda *tensors, equation: Tensor.einsum(equation.replace(" ", ""), *tensors)),
+    }
+)

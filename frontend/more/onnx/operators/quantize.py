@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.more.onnx.operators.conv import conv
+from hcq.frontend.more.onnx.operators.conv import Windows, conv
 from hcq.frontend.more.onnx.operators.math import same_dtype
 from hcq.frontend.more.onnx.operators.shape import converted, dtype_of
 from hcq.frontend.more.onnx.table import operator
@@ -137,7 +137,7 @@ def qlinear_matmul(
     return quantized(real, y_scale.float(), y_zero, y_zero.dtype)
 
 
-@operator("ConvInteger", since=10, attributes_of=conv)
+@operator("ConvInteger", since=10, attributes_of=conv, windows=Windows)
 def conv_integer(
     x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None, **attributes: Any
 ) -> Any:
@@ -147,7 +147,7 @@ def conv_integer(
     return conv(_without_zero(x, x_zero, 0), _without_zero(w, w_zero, 0), **attributes).cast(dtypes.int32)
 
 
-@operator("QLinearConv", since=10, attributes_of=conv)
+@operator("QLinearConv", since=10, attributes_of=conv, windows=Windows)
 def qlinear_conv(
     x: Tensor,
     x_scale: Tensor,

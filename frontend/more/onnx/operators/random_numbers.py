@@ -16,81 +16,67 @@ from typing import Any
 import numpy as np
 
 from hcq.frontend.more.onnx.operators.shape import dtype_of
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import operator, operators
 from hcq.frontend.tensor import Tensor
-from hcq.ir.dtype import dtypes
+from hcq.ir.dtype import DType, dtypes
 
 
-def _uniform(shape: Any, seed: float | None, call: Any) -> Tensor:
-    """From 0 to 1."""
+def _drawn(method: str, shape: Any, seed: float | None, call: Any) -> Tensor:
+    """Numbers from 0 to 1 of "rand", and of the standard normal distribution of "randn"."""
     if seed is not None:
-        return call.constant(_seeded(seed).random(tuple(shape), np.float32))
+        numbers = np.random.default_rng(int.from_bytes(struct.pack("<d", float(seed)), "little"))
+        draw = numbers.random if method == "rand" else numbers.standard_normal
+        return call.constant(draw(tuple(shape), np.float32))
     call.run.is_random = True
-    return Tensor.rand(*shape, device=call.device)
+    return getattr(Tensor, method)(*shape, device=call.device)
 
 
-def _seeded(seed: float) -> Any:
-    return np.random.default_rng(int.from_bytes(struct.pack("<d", float(seed)), "little"))
+def _uniform(shape: Any, seed: float | None, call: Any, low: float = 0.0, high: float = 1.0) -> Tensor:
+    return _drawn("rand", shape, seed, call) * (high - low) + low
 
 
-def _normal(shape: Any, seed: float | None, call: Any) -> Tensor:
-    if seed is not None:
-        return call.constant(_seeded(seed).standard_normal(tuple(shape), np.float32))
-    call.run.is_random = True
-    return Tensor.randn(*shape, device=call.device)
+def _normal(shape: Any, seed: float | None, call: Any, mean: float = 0.0, scale: float = 1.0) -> Tensor:
+    return _drawn("randn", shape, seed, call) * scale + mean
 
 
-@operator("RandomUniform", since=1)
-def random_uniform(
-    *, dtype: int = 1, high: float = 1.0, low: float = 0.0, seed: float | None = None, shape: Any, call: Any
-) -> Any:
-    """Numbers from low to high, all as likely."""
-    return (_uniform(shape, seed, call) * (high - low) + low).cast(dtype_of(dtype))
+def _kind(dtype: int | None, x: Tensor) -> DType:
+    return x.dtype if dtype is None else dtype_of(dtype)
 
 
-@operator("RandomUniformLike", since=1)
-def random_uniform_like(
-    x: Tensor,
-    *,
-    dtype: int | None = None,
-    high: float = 1.0,
-    low: float = 0.0,
-    seed: float | None = None,
-    call: Any,
-) -> Any:
-    """Numbers from low to high, of another tensor's shape."""
-    kind = x.dtype if dtype is None else dtype_of(dtype)
-    return (_uniform(x.shape, seed, call) * (high - low) + low).cast(kind)
-
-
-@operator("RandomNormal", since=1)
-def random_normal(
-    *, dtype: int = 1, mean: float = 0.0, scale: float = 1.0, seed: float | None = None, shape: Any, call: Any
-) -> Any:
-    """Numbers of a normal distribution."""
-    return (_normal(shape, seed, call) * scale + mean).cast(dtype_of(dtype))
-
-
-@operator("RandomNormalLike", since=1)
-def random_normal_like(
-    x: Tensor,
-    *,
-    dtype: int | None = None,
-    mean: float = 0.0,
-    scale: float = 1.0,
-    seed: float | None = None,
-    call: Any,
-) -> Any:
-    """Numbers of a normal distribution, of another tensor's shape."""
-    kind = x.dtype if dtype is None else dtype_of(dtype)
-    return (_normal(x.shape, seed, call) * scale + mean).cast(kind)
-
-
-@operator("Bernoulli", since=15)
-def bernoulli(x: Tensor, *, dtype: int | None = None, seed: float | None = None, call: Any) -> Any:
-    """1 with the probability that stands there."""
-    kind = x.dtype if dtype is None else dtype_of(dtype)
-    return (_uniform(x.shape, seed, call) < x.float()).cast(kind)
+operators(
+    {
+        "RandomUniform": (
+            1,
+            lambda *, dtype=1, high=1.0, low=0.0, seed=None, shape, call: _uniform(
+                shape, seed, call, low, high
+            ).cast(dtype_of(dtype)),
+        ),
+        "RandomUniformLike": (
+            1,
+            lambda x, *, dtype=None, high=1.0, low=0.0, seed=None, call: _uniform(
+                x.shape, seed, call, low, high
+            ).cast(_kind(dtype, x)),
+        ),
+        "RandomNormal": (
+            1,
+            lambda *, dtype=1, mean=0.0, scale=1.0, seed=None, shape, call: _normal(
+                shape, seed, call, mean, scale
+            ).cast(dtype_of(dtype)),
+        ),
+        "RandomNormalLike": (
+            1,
+            lambda x, *, dtype=None, mean=0.0, scale=1.0, seed=None, call: _normal(
+                x.shape, seed, call, mean, scale
+            ).cast(_kind(dtype, x)),
+        ),
+        "Bernoulli": (  # 1 with the probability that stands there
+            15,
+            lambda x, *, dtype=None, seed=None, call: (_uniform(x.shape, seed, call) < x.float()).cast(
+                _kind(dtype, x)
+            ),
+        ),
+    }
+)
 
 
 @operator("Multinomial", since=7)

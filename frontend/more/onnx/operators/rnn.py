@@ -9,7 +9,7 @@ Next     control.py (Loop and Scan, whose steps are graphs)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.onnx.table import operator
@@ -42,22 +42,57 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Act:
     return found[name.lower()]
 
 
-def _activations(names: Any, alphas: Any, betas: Any, usual: list[str], directions: int) -> list[list[Act]]:
-    names = names or usual * directions
-    given = [
-        _activation(name, *(values[i] if values and i < len(values) else None for values in (alphas, betas)))
-        for i, name in enumerate(names)
-    ]
-    each = len(usual)
-    return [given[d * each : (d + 1) * each] for d in range(directions)]
+class Cells(NamedTuple):
+    """The attributes that all recurrent layers have."""
 
+    activation_alpha: Any = None
+    activation_beta: Any = None
+    activations: Any = None
+    clip: float | None = None
+    direction: str = "forward"
+    hidden_size: int | None = None
+    layout: int = 0
 
-def _directions(direction: str) -> list[bool]:
-    """Whether each direction goes backwards."""
-    known = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
-    if direction not in known:
-        raise UsageError(f"direction {direction!r}; known are {', '.join(known)}")
-    return known[direction]
+    def functions(self, usual: str) -> list[list[Act]]:
+        """The activations of each direction."""
+        each, directions = len(usual.split()), len(self.backwards())
+        numbers = (self.activation_alpha, self.activation_beta)
+        given = [
+            _activation(name, *(values[i] if values and i < len(values) else None for values in numbers))
+            for i, name in enumerate(self.activations or usual.split() * directions)
+        ]
+        return [given[d * each : (d + 1) * each] for d in range(directions)]
+
+    def backwards(self) -> list[bool]:
+        """Whether each direction goes backwards."""
+        known = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+        if self.direction not in known:
+            raise UsageError(f"direction {self.direction!r}; known are {', '.join(known)}")
+        return known[self.direction]
+
+    def clipped(self, x: Tensor) -> Tensor:
+        """Within the bounds of what goes into an activation."""
+        return x if self.clip is None else x.clamp(-self.clip, self.clip)
+
+    def run(
+        self, x: Tensor, r: Tensor, lengths: Tensor | None, starts: list[Tensor | None], make: Any
+    ) -> Any:
+        """All directions, stacked as ONNX wants them. make(d) is the step of a direction."""
+        x = x.transpose(0, 1) if self.layout else x
+        outputs, lasts = [], []
+        for d, backwards in enumerate(self.backwards()):
+            states = []
+            for start in starts:
+                if start is None:
+                    states.append(Tensor.zeros(x.shape[1], r.shape[2], device=x.device, dtype=x.dtype))
+                else:
+                    states.append(start[:, d] if self.layout else start[d])
+            found, last = _recurrent(x, lengths, backwards, states, make(d))
+            outputs.append(found)
+            lasts.append(last)
+        y = Tensor.stack(outputs, dim=1)  # (length, directions, batch, hidden)
+        ends = [Tensor.stack(last, dim=1 if self.layout else 0) for last in zip(*lasts)]
+        return y.permute(2, 0, 1, 3) if self.layout else y, *ends
 
 
 def _recurrent(
@@ -81,39 +116,7 @@ def _recurrent(
     return Tensor.stack(outputs, dim=0), states
 
 
-def _run(
-    x: Tensor,
-    lengths: Tensor | None,
-    starts: list[Tensor | None],
-    direction: str,
-    layout: int,
-    hidden: int,
-    make: Any,
-) -> tuple[Tensor, list[Tensor]]:
-    """All directions, stacked as ONNX wants them. make(d) is the step of a direction."""
-    x = x.transpose(0, 1) if layout else x
-    batch = x.shape[1]
-    outputs, lasts = [], []
-    for d, backwards in enumerate(_directions(direction)):
-        states = []
-        for start in starts:
-            if start is None:
-                states.append(Tensor.zeros(batch, hidden, device=x.device, dtype=x.dtype))
-            else:
-                states.append(start[:, d] if layout else start[d])
-        found, last = _recurrent(x, lengths, backwards, states, make(d))
-        outputs.append(found)
-        lasts.append(last)
-    y = Tensor.stack(outputs, dim=1)  # (length, directions, batch, hidden)
-    ends = [Tensor.stack([last[i] for last in lasts], dim=1 if layout else 0) for i in range(len(starts))]
-    return (y.permute(2, 0, 1, 3) if layout else y), ends
-
-
-def _clipped(x: Tensor, clip: float | None) -> Tensor:
-    return x if clip is None else x.clamp(-clip, clip)
-
-
-@operator("RNN", since=7)
+@operator("RNN", since=7, cells=Cells)
 def rnn(
     x: Tensor,
     w: Tensor,
@@ -122,32 +125,24 @@ def rnn(
     lengths: Tensor | None = None,
     h: Tensor | None = None,
     *,
-    activation_alpha: Any = None,
-    activation_beta: Any = None,
-    activations: Any = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
+    cells: Cells,
 ) -> Any:
     """One gate: h = f(w x + r h + b)."""
-    hidden = r.shape[2]
-    acts = _activations(activations, activation_alpha, activation_beta, ["Tanh"], w.shape[0])
+    hidden, acts = r.shape[2], cells.functions("Tanh")
 
     def make(d: int) -> Any:
         def step(now: Tensor, state: Tensor) -> list[Tensor]:
             total = now @ w[d].transpose(0, 1) + state @ r[d].transpose(0, 1)
             if b is not None:
                 total = total + b[d][:hidden] + b[d][hidden:]
-            return [acts[d][0](_clipped(total, clip))]
+            return [acts[d][0](cells.clipped(total))]
 
         return step
 
-    y, (last,) = _run(x, lengths, [h], direction, layout, hidden, make)
-    return y, last
+    return cells.run(x, r, lengths, [h], make)
 
 
-@operator("GRU", since=7)
+@operator("GRU", since=7, cells=Cells)
 def gru(
     x: Tensor,
     w: Tensor,
@@ -156,18 +151,11 @@ def gru(
     lengths: Tensor | None = None,
     h: Tensor | None = None,
     *,
-    activation_alpha: Any = None,
-    activation_beta: Any = None,
-    activations: Any = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
     linear_before_reset: int = 0,
+    cells: Cells,
 ) -> Any:
     """Gates in the order z, r, h."""
-    hidden = r.shape[2]
-    acts = _activations(activations, activation_alpha, activation_beta, ["Sigmoid", "Tanh"], w.shape[0])
+    hidden, acts = r.shape[2], cells.functions("Sigmoid Tanh")
 
     def make(d: int) -> Any:
         gate, candidate = acts[d]
@@ -179,7 +167,7 @@ def gru(
             bias = b[d][3 * hidden :] if b is not None else None
             old = state @ r[d][: 2 * hidden].transpose(0, 1)
             both = new[:, : 2 * hidden] + (old if bias is None else old + bias[: 2 * hidden])
-            update, reset = gate(_clipped(both, clip)).chunk(2, 1)
+            update, reset = gate(cells.clipped(both)).chunk(2, 1)
             inner = r[d][2 * hidden :].transpose(0, 1)
             if linear_before_reset:
                 past = state @ inner
@@ -187,16 +175,15 @@ def gru(
             else:
                 past = (reset * state) @ inner
                 past = past if bias is None else past + bias[2 * hidden :]
-            fresh = candidate(_clipped(new[:, 2 * hidden :] + past, clip))
+            fresh = candidate(cells.clipped(new[:, 2 * hidden :] + past))
             return [(1 - update) * fresh + update * state]
 
         return step
 
-    y, (last,) = _run(x, lengths, [h], direction, layout, hidden, make)
-    return y, last
+    return cells.run(x, r, lengths, [h], make)
 
 
-@operator("LSTM", since=7)
+@operator("LSTM", since=7, cells=Cells)
 def lstm(
     x: Tensor,
     w: Tensor,
@@ -207,20 +194,11 @@ def lstm(
     c: Tensor | None = None,
     peepholes: Tensor | None = None,
     *,
-    activation_alpha: Any = None,
-    activation_beta: Any = None,
-    activations: Any = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
     input_forget: int = 0,
-    layout: int = 0,
+    cells: Cells,
 ) -> Any:
     """Gates in the order i, o, f, c."""
-    hidden = r.shape[2]
-    acts = _activations(
-        activations, activation_alpha, activation_beta, ["Sigmoid", "Tanh", "Tanh"], w.shape[0]
-    )
+    hidden, acts = r.shape[2], cells.functions("Sigmoid Tanh Tanh")
 
     def make(d: int) -> Any:
         gate, candidate, shown = acts[d]
@@ -233,14 +211,13 @@ def lstm(
             if peepholes is not None:
                 see_in, see_out, see_forget = peepholes[d].chunk(3, 0)
                 into, forget = into + see_in * cell, forget + see_forget * cell
-            into = gate(_clipped(into, clip))
-            kept = 1 - into if input_forget else gate(_clipped(forget, clip))
-            cell = kept * cell + into * candidate(_clipped(fresh, clip))
+            into = gate(cells.clipped(into))
+            kept = 1 - into if input_forget else gate(cells.clipped(forget))
+            cell = kept * cell + into * candidate(cells.clipped(fresh))
             if peepholes is not None:
                 out = out + see_out * cell
-            return [gate(_clipped(out, clip)) * shown(cell), cell]
+            return [gate(cells.clipped(out)) * shown(cell), cell]
 
         return step
 
-    y, (last, cell) = _run(x, lengths, [h, c], direction, layout, hidden, make)
-    return y, last, cell
+    return cells.run(x, r, lengths, [h, c], make)

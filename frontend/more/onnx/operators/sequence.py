@@ -13,22 +13,10 @@ from typing import Any
 import numpy as np
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import operator, operators
 from hcq.frontend.tensor import Tensor
 
 Sequence = list[Any]
-
-
-@operator("SequenceEmpty", since=11, raw=True)
-def sequence_empty(*, dtype: int = 1) -> Any:
-    """A sequence of nothing."""
-    return []
-
-
-@operator("SequenceConstruct", since=11, raw=True)
-def sequence_construct(*values: Any) -> Any:
-    """A sequence of these."""
-    return list(values)
 
 
 def _place(position: Any, size: int, call: Any) -> int:
@@ -61,12 +49,6 @@ def sequence_at(sequence: Any, position: Any, *, call: Any) -> Any:
     return sequence[place]
 
 
-@operator("SequenceLength", since=11, raw=True)
-def sequence_length(sequence: Any) -> Any:
-    """How many there are."""
-    return np.asarray(len(sequence), np.int64)
-
-
 @operator("ConcatFromSequence", since=11, raw=True)
 def concat_from_sequence(sequence: Any, *, axis: int, new_axis: int = 0, call: Any) -> Any:
     """All tensors along an axis, or along a new one."""
@@ -95,12 +77,6 @@ def split_to_sequence(x: Any, split: Any = None, *, axis: int = 0, keepdims: int
     return [call.run.value(part) for part in parts]
 
 
-@operator("Optional", since=15, raw=True)
-def optional(value: Any = None, *, type: Any = None) -> Any:
-    """A value, or nothing."""
-    return value
-
-
 @operator("OptionalGetElement", since=15, raw=True)
 def optional_get_element(value: Any) -> Any:
     """The value of an optional. Nothing is refused."""
@@ -109,7 +85,14 @@ def optional_get_element(value: Any) -> Any:
     return value
 
 
-@operator("OptionalHasElement", since=15, raw=True)
-def optional_has_element(value: Any = None) -> Any:
-    """Whether there is a value."""
-    return np.asarray(value is not None)
+operators(
+    {
+        "SequenceEmpty": (11, lambda *, dtype=1: []),  # a sequence of nothing
+        "SequenceConstruct": (11, lambda *values: list(values)),  # a sequence of these
+        "SequenceLength": (11, lambda sequence: np.asarray(len(sequence), np.int64)),  # how many there are
+        "Optional": (15, lambda value=None, *, type=None: value),  # a value, or nothing
+        # whether there is a value
+        "OptionalHasElement": (15, lambda value=None: np.asarray(value is not None)),
+    },
+    raw=True,
+)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.more.onnx.table import operator
+from hcq.frontend.more.onnx.table import earlier, operator, operators
 from hcq.frontend.more.onnx.weights import DTYPES, kind_name
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
@@ -33,18 +33,6 @@ def dtype_of(kind: int) -> DType:
 # -- dtypes --
 
 
-@operator("Cast", since=6)
-def cast(x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
-    """In another dtype."""
-    return converted(x, dtype_of(to), saturate)
-
-
-@operator("CastLike", since=15)
-def cast_like(x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Any:
-    """In another tensor's dtype."""
-    return converted(x, like.dtype, saturate)
-
-
 def converted(x: Tensor, dtype: DType, saturate: int = 1) -> Tensor:
     """In another dtype. 8-bit floats hold what is too large at their greatest, unless saturate is 0."""
     if dtype.is_storage_only and x.dtype is not dtype:
@@ -54,12 +42,6 @@ def converted(x: Tensor, dtype: DType, saturate: int = 1) -> Tensor:
             return wide.clamp(-most, most).cast(dtype)
         return wide.cast(dtype)
     return x.cast(dtype)
-
-
-@operator("Identity", since=1, raw=True)
-def identity(x: Any) -> Any:
-    """The same value."""
-    return x
 
 
 # -- new tensors --
@@ -123,18 +105,6 @@ def count(start: Numbers, limit: Numbers, delta: Numbers, *, stash_type: int = 1
 # -- what is asked of a shape --
 
 
-@operator("Shape", since=1, raw=True)
-def shape_of(x: Any, *, start: int = 0, end: int | None = None) -> Any:
-    """Sizes of axes: known before anything runs."""
-    return np.asarray(x.shape[slice(start, end)], np.int64)
-
-
-@operator("Size", since=1, raw=True)
-def size_of(x: Any) -> Any:
-    """How many elements there are."""
-    return np.asarray(prod(x.shape), np.int64)
-
-
 # -- movement --
 
 
@@ -149,10 +119,7 @@ def reshape(x: Tensor, shape: Numbers, *, allowzero: int = 0) -> Any:
     return x.reshape(tuple(sizes))
 
 
-@operator("Reshape", since=1)
-def reshape_by_attribute(x: Tensor, *, shape: Any) -> Any:
-    """Before 5: the shape is an attribute."""
-    return reshape(x, np.asarray(shape))
+earlier("Reshape", 1, reshape, "x", "shape")
 
 
 @operator("Flatten", since=1)
@@ -170,10 +137,7 @@ def squeeze(x: Tensor, axes: Numbers = None) -> Any:
     return x.squeeze(tuple(int(axis) for axis in np.asarray(axes).reshape(-1)))
 
 
-@operator("Squeeze", since=1)
-def squeeze_by_attribute(x: Tensor, *, axes: Any = None) -> Any:
-    """Before 13: axes are an attribute."""
-    return squeeze(x, axes)
+earlier("Squeeze", 1, squeeze, "x", "axes")
 
 
 @operator("Unsqueeze", since=13, host="axes")
@@ -186,10 +150,7 @@ def unsqueeze(x: Tensor, axes: Numbers) -> Any:
     return x
 
 
-@operator("Unsqueeze", since=1)
-def unsqueeze_by_attribute(x: Tensor, *, axes: Any) -> Any:
-    """Before 13: axes are an attribute."""
-    return unsqueeze(x, axes)
+earlier("Unsqueeze", 1, unsqueeze, "x", "axes")
 
 
 @operator("Transpose", since=1)
@@ -210,12 +171,6 @@ def tile(x: Tensor, repeats: Numbers) -> Any:
     return x.repeat(*[int(n) for n in repeats]) if x.ndim else x
 
 
-@operator("Concat", since=1)
-def concat(*tensors: Tensor, axis: int = 1) -> Any:
-    """One behind the other along an axis."""
-    return Tensor.cat(list(tensors), dim=axis)
-
-
 @operator("Split", since=18, host="split")
 def in_parts(
     x: Tensor, split: Numbers = None, *, axis: int = 0, num_outputs: int | None = None, call: Any
@@ -234,16 +189,8 @@ def in_parts(
     return tuple(x.narrow(axis, start, size) for start, size in zip(starts, sizes))
 
 
-@operator("Split", since=13, host="split")
-def split_evenly(x: Tensor, split: Numbers = None, *, axis: int = 0, call: Any) -> Any:
-    """Before 18: equal parts, or parts of the sizes given."""
-    return in_parts(x, split, axis=axis, call=call)
-
-
-@operator("Split", since=2)
-def split_by_attribute(x: Tensor, *, split: Any = None, axis: int = 0, call: Any) -> Any:
-    """Before 13: sizes are an attribute."""
-    return in_parts(x, split, axis=axis, call=call)
+earlier("Split", 13, in_parts, "x split", "axis")
+earlier("Split", 2, in_parts, "x", "split axis")
 
 
 def slices_of(shape: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> tuple[slice, ...]:
@@ -268,10 +215,7 @@ def cut(x: Tensor, starts: Numbers, ends: Numbers, axes: Numbers = None, steps: 
     return x[slices_of(x.shape, starts, ends, axes, steps)]
 
 
-@operator("Slice", since=1)
-def cut_by_attributes(x: Tensor, *, starts: Any, ends: Any, axes: Any = None) -> Any:
-    """Before 10: ranges are attributes."""
-    return x[slices_of(x.shape, starts, ends, axes)]
+earlier("Slice", 1, cut, "x", "starts ends axes")
 
 
 @operator("Pad", since=11, host="pads value axes")
@@ -287,16 +231,8 @@ def pad(
     return padded(x, around, mode, filling)
 
 
-@operator("Pad", since=2)
-def pad_by_attributes(x: Tensor, *, pads: Any, mode: str = "constant", value: float = 0.0) -> Any:
-    """Before 11: pads are an attribute."""
-    return pad(x, np.asarray(pads), np.asarray(value), mode=mode)
-
-
-@operator("Pad", since=1)
-def pad_by_old_attributes(x: Tensor, *, paddings: Any, mode: str = "constant", value: float = 0.0) -> Any:
-    """Of version 1: pads are an attribute of another name."""
-    return pad(x, np.asarray(paddings), np.asarray(value), mode=mode)
+earlier("Pad", 2, pad, "x", "pads mode value")
+earlier("Pad", 1, pad, "x", "paddings=pads mode value")
 
 
 def padded(x: Tensor, around: list[tuple[int, int]], mode: str, filling: Any) -> Tensor:
@@ -384,3 +320,24 @@ def space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Any:
     x = x.reshape(n, c, h // b, b, w // b, b)
     x = x.permute(0, 3, 5, 1, 2, 4) if mode == "DCR" else x.permute(0, 1, 3, 5, 2, 4)
     return x.reshape(n, c * b * b, h // b, w // b)
+
+
+operators(
+    {
+        # in another dtype
+        "Cast": (6, lambda x, *, to, saturate=1, round_mode="up": converted(x, dtype_of(to), saturate)),
+        # in another tensor's dtype
+        "CastLike": (15, lambda x, like, *, saturate=1, round_mode="up": converted(x, like.dtype, saturate)),
+        # one behind the other along an axis
+        "Concat": (1, lambda *tensors, axis=1: Tensor.cat(list(tensors), dim=axis)),
+    }
+)
+operators(
+    {
+        "Identity": (1, lambda x: x),  # the same value
+        # sizes of axes: known before anything runs
+        "Shape": (1, lambda x, *, start=0, end=None: np.asarray(x.shape[slice(start, end)], np.int64)),
+        "Size": (1, lambda x: np.asarray(prod(x.shape), np.int64)),  # how many elements there are
+    },
+    raw=True,
+)

@@ -110,29 +110,24 @@ def stft(
     return Tensor.stack([a, b], dim=-1)
 
 
-def _window(size: Any, periodic: int, output_datatype: int, terms: tuple[float, ...], call: Any) -> Any:
-    n = int(_number(size))
-    angle = 2 * np.pi * np.arange(n) / max(1, n if periodic else n - 1)
-    values = sum(a * np.cos(k * angle) * (-1) ** k for k, a in enumerate(terms))
-    return call.constant(np.asarray(values, np.float32)).cast(dtype_of(output_datatype))
+WINDOWS = {  # the factors of cos(0), -cos(angle), cos(2 angle)
+    "HannWindow": (0.5, 0.5),
+    "HammingWindow": (25 / 46, 21 / 46),
+    "BlackmanWindow": (0.42, 0.5, 0.08),
+}
 
 
-@operator("HannWindow", since=17, host="size")
-def hann_window(size: Any, *, output_datatype: int = 1, periodic: int = 1, call: Any) -> Any:
-    """1/2 - 1/2 cos."""
-    return _window(size, periodic, output_datatype, (0.5, 0.5), call)
+def _declare_window(op: str, terms: tuple[float, ...]) -> None:
+    @operator(op, since=17, host="size")
+    def window(size: Any, *, output_datatype: int = 1, periodic: int = 1, call: Any) -> Any:
+        n = int(_number(size))
+        angle = 2 * np.pi * np.arange(n) / max(1, n if periodic else n - 1)
+        values = sum(a * np.cos(k * angle) * (-1) ** k for k, a in enumerate(terms))
+        return call.constant(np.asarray(values, np.float32)).cast(dtype_of(output_datatype))
 
 
-@operator("HammingWindow", since=17, host="size")
-def hamming_window(size: Any, *, output_datatype: int = 1, periodic: int = 1, call: Any) -> Any:
-    """25/46 - 21/46 cos."""
-    return _window(size, periodic, output_datatype, (25 / 46, 21 / 46), call)
-
-
-@operator("BlackmanWindow", since=17, host="size")
-def blackman_window(size: Any, *, output_datatype: int = 1, periodic: int = 1, call: Any) -> Any:
-    """0.42 - 0.5 cos + 0.08 cos of twice the angle."""
-    return _window(size, periodic, output_datatype, (0.42, 0.5, 0.08), call)
+for _op, _terms in WINDOWS.items():
+    _declare_window(_op, _terms)
 
 
 @operator("MelWeightMatrix", since=17, host="bins length rate low high")

@@ -10,6 +10,7 @@ All rows walk all trees at once, a level at a time, as reading tables by index: 
 
 from __future__ import annotations
 
+import operator as compare
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
+ANSWERS = (compare.le, compare.lt, compare.ge, compare.gt, compare.eq, compare.ne)  # what nodes ask
 MEMBER = MODES.index("MEMBER")
 MAX_CELLS = 1 << 26  # of the table of leaves: nodes times targets
 
@@ -82,21 +84,12 @@ def _votes(x: Tensor, forest: Forest, call: Any) -> tuple[Tensor, Tensor]:
                     is_in = (value.unsqueeze(-1) == call.constant(np.asarray(among, kind))).any(-1)
                     goes = goes | ((place == node) & is_in)
             else:
-                goes = goes | ((mode == number) & _answer(number, value, split))
+                goes = goes | ((mode == number) & ANSWERS[number](value, split))
         place = goes.where(at(yes), at(no))
     shape = (batch, roots, forest.worth.shape[1])
     flat = place.reshape(-1)
     worth = call.constant(forest.worth.astype(kind)).index_select(0, flat).reshape(shape)
     return worth, call.constant(forest.has_vote).index_select(0, flat).reshape(shape)
-
-
-def _answer(mode: int, value: Tensor, split: Tensor) -> Tensor:
-    """What a node asks."""
-    if mode in (0, 1):
-        return value <= split if mode == 0 else value < split
-    if mode in (2, 3):
-        return value >= split if mode == 2 else value > split
-    return value == split if mode == 4 else value != split
 
 
 def _aggregated(worth: Tensor, has_vote: Tensor, how: str, base: Any, call: Any) -> Tensor:
@@ -188,37 +181,59 @@ def _members(modes: Any, values: Any) -> dict[int, list[float]]:
     return found
 
 
-def _older(nodes: dict[str, Any], votes: tuple[Any, Any, Any, Any], targets: int) -> Forest:
-    """The form of versions 1 and 3: a node is known by its tree and its number in it, and leaves are nodes."""
-    place = {key: i for i, key in enumerate(zip(nodes["treeids"], nodes["nodeids"]))}
-    size = len(place)
-    words = [word.removeprefix("BRANCH_") for word in nodes["modes"]]
-    unknown = set(words) - set(MODES[:MEMBER]) - {"LEAF"}
-    if unknown:
-        raise UsageError(f"modes {sorted(unknown)} are not known")
-    is_leaf = np.array([word == "LEAF" for word in words], bool)
+class Nodes(NamedTuple):
+    """The attributes of versions 1 and 3: a node is known by its tree and its number in it, and leaves are nodes."""
 
-    def goes(ids: Any) -> Any:
-        return np.array(
-            [i if is_leaf[i] else place[tree, ids[i]] for i, tree in enumerate(nodes["treeids"])], np.int64
-        )
+    nodes_falsenodeids: Any
+    nodes_featureids: Any
+    nodes_modes: Any
+    nodes_nodeids: Any
+    nodes_treeids: Any
+    nodes_truenodeids: Any
+    base_values: Any = None
+    base_values_as_tensor: Any = None
+    nodes_hitrates: Any = None
+    nodes_hitrates_as_tensor: Any = None
+    nodes_missing_value_tracks_true: Any = None
+    nodes_values: Any = None
+    nodes_values_as_tensor: Any = None
+    post_transform: str = "NONE"
 
-    yes, no = goes(nodes["truenodeids"]), goes(nodes["falsenodeids"])
-    inner = ~is_leaf
-    roots = np.setdiff1d(np.arange(size), np.concatenate([yes[inner], no[inner]]))
-    reached = level = roots
-    while len(level := level[inner[level]]) and len(reached) <= size:
-        level = np.concatenate([yes[level], no[level]])
-        reached = np.concatenate([reached, level])
-    if len(roots) != len(set(nodes["treeids"])) or len(reached) != size:
-        raise UsageError("its trees have a circle, or a node that none or several lead to")
-    trees, ids, targetids, weights = votes
-    worth, has_vote = _leaves(size, targets, [place[key] for key in zip(trees, ids)], targetids, weights)
-    modes = np.array([0 if word == "LEAF" else MODES.index(word) for word in words], np.int64)
-    return Forest(
-        np.asarray(nodes["featureids"], np.int64), np.asarray(nodes["values"], np.float64), modes, yes, no,
-        np.asarray(nodes["missing"] or [0] * size, bool), roots, worth, has_vote, {},
-    )  # fmt: skip
+    @property
+    def base(self) -> Any:
+        """A number for each target."""
+        return _numbers(self.base_values, self.base_values_as_tensor)
+
+    def forest(self, votes: tuple[Any, Any, Any, Any], targets: int) -> Forest:
+        """The trees. votes: tree, node, target and weight of each."""
+        place = {key: i for i, key in enumerate(zip(self.nodes_treeids, self.nodes_nodeids))}
+        size = len(place)
+        words = [word.removeprefix("BRANCH_") for word in self.nodes_modes]
+        unknown = set(words) - set(MODES[:MEMBER]) - {"LEAF"}
+        if unknown:
+            raise UsageError(f"modes {sorted(unknown)} are not known")
+        is_leaf = np.array([word == "LEAF" for word in words], bool)
+
+        def goes(ids: Any) -> Any:
+            found = [i if is_leaf[i] else place[tree, ids[i]] for i, tree in enumerate(self.nodes_treeids)]
+            return np.array(found, np.int64)
+
+        yes, no = goes(self.nodes_truenodeids), goes(self.nodes_falsenodeids)
+        inner = ~is_leaf
+        roots = np.setdiff1d(np.arange(size), np.concatenate([yes[inner], no[inner]]))
+        reached = level = roots
+        while len(level := level[inner[level]]) and len(reached) <= size:
+            level = np.concatenate([yes[level], no[level]])
+            reached = np.concatenate([reached, level])
+        if len(roots) != len(set(self.nodes_treeids)) or len(reached) != size:
+            raise UsageError("its trees have a circle, or a node that none or several lead to")
+        trees, ids, targetids, weights = votes
+        worth, has_vote = _leaves(size, targets, [place[key] for key in zip(trees, ids)], targetids, weights)
+        modes = np.array([0 if word == "LEAF" else MODES.index(word) for word in words], np.int64)
+        values = np.asarray(_numbers(self.nodes_values, self.nodes_values_as_tensor), np.float64)
+        tracks = np.asarray(self.nodes_missing_value_tracks_true or [0] * size, bool)
+        features = np.asarray(self.nodes_featureids, np.int64)
+        return Forest(features, values, modes, yes, no, tracks, roots, worth, has_vote, {})
 
 
 def _numbers(floats: Any, tensor: Any) -> Any:
@@ -226,52 +241,31 @@ def _numbers(floats: Any, tensor: Any) -> Any:
     return tensor.array() if tensor is not None else floats or []
 
 
-@operator("TreeEnsembleRegressor", domain=ML)
+@operator("TreeEnsembleRegressor", domain=ML, nodes=Nodes)
 def tree_ensemble_regressor(
     x: Tensor,
     *,
     aggregate_function: str = "SUM",
-    base_values: Any = None,
-    base_values_as_tensor: Any = None,
     n_targets: int = 1,
-    nodes_falsenodeids: Any,
-    nodes_featureids: Any,
-    nodes_hitrates: Any = None,
-    nodes_hitrates_as_tensor: Any = None,
-    nodes_missing_value_tracks_true: Any = None,
-    nodes_modes: Any,
-    nodes_nodeids: Any,
-    nodes_treeids: Any,
-    nodes_truenodeids: Any,
-    nodes_values: Any = None,
-    nodes_values_as_tensor: Any = None,
-    post_transform: str = "NONE",
     target_ids: Any,
     target_nodeids: Any,
     target_treeids: Any,
     target_weights: Any = None,
     target_weights_as_tensor: Any = None,
+    nodes: Nodes,
     call: Any,
 ) -> Any:
     """The older form of TreeEnsemble."""
-    nodes = dict(
-        treeids=nodes_treeids, nodeids=nodes_nodeids, modes=nodes_modes, featureids=nodes_featureids,
-        truenodeids=nodes_truenodeids, falsenodeids=nodes_falsenodeids, missing=nodes_missing_value_tracks_true,
-        values=_numbers(nodes_values, nodes_values_as_tensor),
-    )  # fmt: skip
     weights = _numbers(target_weights, target_weights_as_tensor)
-    forest = _older(nodes, (target_treeids, target_nodeids, target_ids, weights), n_targets)
-    base = _numbers(base_values, base_values_as_tensor)
-    found = _aggregated(*_votes(x, forest, call), aggregate_function, base, call)
-    return transformed(found.cast(dtypes.float32), post_transform)
+    forest = nodes.forest((target_treeids, target_nodeids, target_ids, weights), n_targets)
+    found = _aggregated(*_votes(x, forest, call), aggregate_function, nodes.base, call)
+    return transformed(found.cast(dtypes.float32), nodes.post_transform)
 
 
-@operator("TreeEnsembleClassifier", domain=ML)
+@operator("TreeEnsembleClassifier", domain=ML, nodes=Nodes)
 def tree_ensemble_classifier(
     x: Tensor,
     *,
-    base_values: Any = None,
-    base_values_as_tensor: Any = None,
     class_ids: Any,
     class_nodeids: Any,
     class_treeids: Any,
@@ -279,43 +273,25 @@ def tree_ensemble_classifier(
     class_weights_as_tensor: Any = None,
     classlabels_int64s: Any = None,
     classlabels_strings: Any = None,
-    nodes_falsenodeids: Any,
-    nodes_featureids: Any,
-    nodes_hitrates: Any = None,
-    nodes_hitrates_as_tensor: Any = None,
-    nodes_missing_value_tracks_true: Any = None,
-    nodes_modes: Any,
-    nodes_nodeids: Any,
-    nodes_treeids: Any,
-    nodes_truenodeids: Any,
-    nodes_values: Any = None,
-    nodes_values_as_tensor: Any = None,
-    post_transform: str = "NONE",
+    nodes: Nodes,
     call: Any,
 ) -> Any:
     """The label of the greatest sum of votes, and the sums. Of two classes one alone may have votes."""
     if classlabels_strings or not classlabels_int64s:
         raise UsageError("labels that are strings are not computed here")
-    nodes = dict(
-        treeids=nodes_treeids, nodeids=nodes_nodeids, modes=nodes_modes, featureids=nodes_featureids,
-        truenodeids=nodes_truenodeids, falsenodeids=nodes_falsenodeids, missing=nodes_missing_value_tracks_true,
-        values=_numbers(nodes_values, nodes_values_as_tensor),
-    )  # fmt: skip
-    weights = _numbers(class_weights, class_weights_as_tensor)
+    weights, after = _numbers(class_weights, class_weights_as_tensor), nodes.post_transform
     is_single = len(classlabels_int64s) == 2 and len(set(class_ids)) == 1
     ids = [0] * len(class_ids) if is_single else class_ids
-    forest = _older(
-        nodes, (class_treeids, class_nodeids, ids, weights), 1 if is_single else len(classlabels_int64s)
-    )
-    base = _numbers(base_values, base_values_as_tensor)
-    if is_single and len(base) > 1:
+    targets = 1 if is_single else len(classlabels_int64s)
+    forest = nodes.forest((class_treeids, class_nodeids, ids, weights), targets)
+    if is_single and len(nodes.base) > 1:
         raise UsageError("votes for one class of two, and base_values for both")
-    found = _aggregated(*_votes(x, forest, call), "SUM", base, call).cast(dtypes.float32)
+    found = _aggregated(*_votes(x, forest, call), "SUM", nodes.base, call).cast(dtypes.float32)
     labels = call.constant(np.asarray(classlabels_int64s, np.int64))
     if is_single:
-        if post_transform not in ("NONE", "LOGISTIC"):
-            raise UsageError(f"votes for one class of two, and post_transform {post_transform!r}")
-        share = found.sigmoid() if post_transform == "LOGISTIC" else found
+        if after not in ("NONE", "LOGISTIC"):
+            raise UsageError(f"votes for one class of two, and post_transform {after!r}")
+        share = found.sigmoid() if after == "LOGISTIC" else found
         place = (share > 0.5).cast(dtypes.int64).reshape(-1)
         return labels.index_select(0, place), Tensor.cat([1 - share, share], dim=1)
-    return labels.index_select(0, found.argmax(1)), transformed(found, post_transform)
+    return labels.index_select(0, found.argmax(1)), transformed(found, after)

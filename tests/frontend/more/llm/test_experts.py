@@ -17,7 +17,7 @@ from hcq.frontend.more.llm.configuration import Configuration, Experts, of_confi
 from hcq.frontend.more.llm.experts import mixture
 from hcq.frontend.more.llm.files import open_model
 from hcq.frontend.more.llm.model import Model
-from hcq.frontend.more.llm.names import GGUF, GGUF_LAYER, weights_of
+from hcq.frontend.more.llm.names import IN_A_LAYER, OUTSIDE, weights_of, words_of
 from hcq.frontend.more.llm.session import Session
 from hcq.frontend.more.llm.stretching import PLAIN, Linear, Llama3, Long, Yarn
 from tests.frontend.more.llm import test_hostile, test_model
@@ -84,8 +84,8 @@ def test_metadata_mean_the_configuration(name: str) -> None:
 
 def gguf_of(w: dict[str, Any], c: Configuration) -> dict[str, Any]:
     """Tensors under GGUF's names; the experts of qwen2moe quantised, 32 numbers a block."""
-    words = {ours: theirs for theirs, ours in GGUF_LAYER.items()}
-    plain = {ours: theirs for theirs, ours in GGUF.items()}
+    words = {ours: theirs for theirs, ours in words_of(IN_A_LAYER, True).items()}
+    plain = {ours: theirs for theirs, ours in words_of(OUTSIDE, True).items()}
     found: dict[str, Any] = {}
     for name, array in w.items():
         layer, _, word = name.rpartition(".")
