@@ -43,6 +43,7 @@ from hcq.frontend.core.storage import Storage
 from hcq.frontend.ops.activation import Activation
 from hcq.frontend.ops.arguments import check_methods
 from hcq.frontend.ops.attention import Attention
+from hcq.frontend.ops.base import Methods
 from hcq.frontend.ops.conversion import Conversion
 from hcq.frontend.ops.creation import Creation
 from hcq.frontend.ops.elementwise import Elementwise
@@ -51,7 +52,7 @@ from hcq.frontend.ops.gradients import Gradients
 from hcq.frontend.ops.in_place import InPlace
 from hcq.frontend.ops.indexing import Indexing
 from hcq.frontend.ops.joining import Joining
-from hcq.frontend.ops.late import Late
+from hcq.frontend.ops.late import Late, take_over
 from hcq.frontend.ops.loss import Loss
 from hcq.frontend.ops.meeting import BOTH, complex_class
 from hcq.frontend.ops.movement import Movement
@@ -76,6 +77,24 @@ if TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
+
+    class Own(Reading, Writing, Transfer, Gradients):
+        """What reads, writes, moves and differentiates a tensor."""
+
+        __slots__ = ()
+
+else:
+
+    class Own(Methods):
+        """What reads, writes, moves and differentiates a tensor: one class, for each base makes it slower."""
+
+        __slots__ = ()
+        _groups = (Reading, Writing, Transfer, Gradients)
+
+    for _part in Own._groups:
+        take_over(Own, _part)
+
+if TYPE_CHECKING:
     Kind = type
 else:
 
@@ -97,8 +116,7 @@ else:
 
 
 class Tensor(
-    Reading, Writing, Transfer, Gradients,
-    Movement, Indexing, Joining, Conversion, Elementwise, Functions, Power, Activation,
+    Own, Movement, Indexing, Joining, Conversion, Elementwise, Functions, Power, Activation,
     Reduction, Product, Window, Normalisation, Attention, Loss, Creation, Random, InPlace, Late, metaclass=Kind,
 ):  # fmt: skip
     """Numbers of one shape and dtype on a device, computed when they are read.

@@ -130,8 +130,16 @@ def group(place: str) -> type[Methods]:
 
 def groups(kind: type = Late) -> tuple[type[Methods], ...]:
     """The groups whose methods a class such as Tensor has, with every late one, imported by now."""
-    own = [base for base in kind.__mro__ if base is not Late and Methods in base.__bases__]
+    bases = [base for base in kind.__mro__ if base is not Late and Methods in base.__bases__]
+    own = [part for base in bases for part in getattr(base, "_groups", (base,))]
     return (*own, *map(group, GROUPS))
+
+
+def take_over(owner: type, found: type) -> None:
+    """A class has the methods of a group as if they were its own."""
+    for name, member in vars(found).items():
+        if name not in _IS_NO_METHOD:
+            setattr(owner, name, member)
 
 
 def _hand_over(found: type) -> None:
