@@ -78,18 +78,26 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
 
-    class Own(Reading, Writing, Transfer, Gradients):
-        """What reads, writes, moves and differentiates a tensor."""
+    class Own(
+        Reading, Writing, Transfer, Gradients,
+        Movement, Indexing, Joining, Conversion, Elementwise, Functions, Power, Activation,
+        Reduction, Product, Window, Normalisation, Attention, Loss, Creation, Random, InPlace,
+    ):  # fmt: skip
+        """The groups that every program has."""
 
         __slots__ = ()
 
 else:
 
     class Own(Methods):
-        """What reads, writes, moves and differentiates a tensor: one class, for each base makes it slower."""
+        """The groups that every program has, in one class: attributes are looked for along all bases of a class."""
 
         __slots__ = ()
-        _groups = (Reading, Writing, Transfer, Gradients)
+        _groups = (
+            Reading, Writing, Transfer, Gradients,
+        Movement, Indexing, Joining, Conversion, Elementwise, Functions, Power, Activation,
+        Reduction, Product, Window, Normalisation, Attention, Loss, Creation, Random, InPlace,
+        )  # fmt: skip
 
     for _part in Own._groups:
         take_over(Own, _part)
@@ -115,10 +123,7 @@ else:
             return own.replace(parameters=list(own.parameters.values())[1:], return_annotation=own.empty)
 
 
-class Tensor(
-    Own, Movement, Indexing, Joining, Conversion, Elementwise, Functions, Power, Activation,
-    Reduction, Product, Window, Normalisation, Attention, Loss, Creation, Random, InPlace, Late, metaclass=Kind,
-):  # fmt: skip
+class Tensor(Own, Late, metaclass=Kind):
     """Numbers of one shape and dtype on a device, computed when they are read.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
