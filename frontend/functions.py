@@ -21,8 +21,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.ops.base import Methods
-from hcq.frontend.ops.late import groups
+from hcq.frontend.ops.late import groups, own_groups
 from hcq.frontend.ops.table import METHODS
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
@@ -158,7 +157,8 @@ def every_name() -> list[str]:
 @functools.cache
 def names() -> tuple[str, ...]:
     """Every method that is a function, too."""
-    found = {name for group in groups(Tensor) for name in vars(group) if not name.startswith("_")}
+    of_functions = [group for group in groups(Tensor) if group._are_functions]
+    found = {name for group in of_functions for name in vars(group) if not name.startswith("_")}
     callables = [name for name in found if not isinstance(inspect.getattr_static(Tensor, name), property)]
     return tuple(sorted([*(name for name in callables if name not in DTYPES), *OF_TENSOR]))
 
@@ -171,7 +171,7 @@ def _is_function(name: str) -> bool:
         return False
     if name in METHODS:
         getattr(Tensor, name)
-    elif not any(name in vars(base) for base in Tensor.__mro__ if Methods in base.__bases__):
+    elif not any(name in vars(group) for group in own_groups(Tensor) if group._are_functions):
         return False
     return not isinstance(inspect.getattr_static(Tensor, name), property)
 

@@ -2,7 +2,7 @@
 
 In       see bench_cases.py
 Out      cases; `CONVOLUTION_CASES` lists them
-Next     bench_training.py (the list of all), frontend/schedule/gaps.py (what makes gradients fast)
+Next     bench_training.py (the list of all), frontend/rewrites/gaps.py (what makes gradients fast)
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
 In       a class or a function with full annotations
 Out      the same with its parameters checked, and integers and tuples in their plain form
 Changes  `check_methods` replaces the public methods of a class, once, when its module is imported
-Next     core/base.py (axes and shapes, whose values depend on the tensor), hcq/checks.py (the same for devices)
+Next     guards.py (what stands in front of a function), core/base.py (axes and shapes, whose values depend on
+         the tensor), hcq/checks.py (the same for devices)
 
 A parameter's annotation is its declaration: `start: int` takes an int and integers of other libraries, `index: Self` a
-tensor on the same device. The checks of a function are compiled into one small function in front of it, a type test
-for each parameter, so that a right call costs a tenth of a microsecond. `Any`, and what is not listed in KINDS, is left
-to the method.
+tensor on the same device. The annotations of a function are read once, at its first call. `Any`, and what is not
+listed in KINDS, is left to the method.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from hcq.checks import is_whole, shown
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import NotReal, UsageError
 from hcq.frontend.ops.complex_arguments import in_complex
+from hcq.frontend.ops.guards import HIGHEST, LOWEST, Rule, guarded
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType
 
 if TYPE_CHECKING:
     import ast
+    import inspect
 
 F = TypeVar("F", bound=Callable[..., Any])
 Check = Callable[[Any], Any]  # the value in its plain form; raises Refused
@@ -45,11 +47,18 @@ class Refused(Exception):
 
 
 class Kind(NamedTuple):
-    """What one word of an annotation takes: in words, the test that a right call passes, and the whole check."""
+    """What one word of an annotation takes.
+
+    words  for the message of a refusal
+    check  the value in its plain form; raises Refused
+    plain  types of which every value is right
+    whole  ints of 64 bits are right, too
+    """
 
     words: str
-    quick: str  # an expression on {0}; "" for none
     check: Check
+    plain: frozenset[type] = frozenset()
+    whole: bool = False
 
 
 def _read_back(value: Any) -> Any:
@@ -62,7 +71,7 @@ def _int(value: Any) -> int:
     if not is_whole(value):
         raise Refused
     number = int(value.__index__())
-    if not -(2**63) <= number < 2**63:
+    if not LOWEST <= number <= HIGHEST:
         raise Refused("does not fit 64 bits")
     return number
 
@@ -117,18 +126,17 @@ def _truth(value: Any) -> bool:
 
 
 _ONLY_INT = {int}
-_WHOLE = "(type({0}) is int and -0x8000000000000000 <= {0} <= 0x7fffffffffffffff)"
 KINDS = {
-    "int": Kind("an int", _WHOLE, _int),
-    "float": Kind("a number", f"type({{0}}) is float or {_WHOLE}", _float),
-    "Scalar": Kind("a number", "type({0}) is float or type({0}) is int or type({0}) is bool", _scalar),
-    "bool": Kind("True or False", "{0} is True or {0} is False", _truth),
-    "str": Kind("a string", "type({0}) is str", _of(str)),
-    "DType": Kind("a dtype, such as dtypes.float32", "type({0}) is DType", _dtype),
-    "AnyDType": Kind("a dtype, such as dtypes.complex64", "type({0}) is DType", _of(DType)),
-    "Bound": Kind("a bound Variable", "type({0}) is Bound", _of(Bound)),
-    "Self": Kind("a tensor", "isinstance({0}, Core)", _of(Core)),
-    "None": Kind("None", "{0} is None", _of(type(None))),
+    "int": Kind("an int", _int, whole=True),
+    "float": Kind("a number", _float, frozenset({float}), whole=True),
+    "Scalar": Kind("a number", _scalar, frozenset({float, int, bool})),
+    "bool": Kind("True or False", _truth, frozenset({bool})),
+    "str": Kind("a string", _of(str), frozenset({str})),
+    "DType": Kind("a dtype, such as dtypes.float32", _dtype, frozenset({DType})),
+    "AnyDType": Kind("a dtype, such as dtypes.complex64", _of(DType), frozenset({DType})),
+    "Bound": Kind("a bound Variable", _of(Bound), frozenset({Bound})),
+    "Self": Kind("a tensor", _of(Core)),
+    "None": Kind("None", _of(type(None)), frozenset({type(None)})),
 }
 
 
@@ -194,81 +202,47 @@ def checked(function: F, call: str = "", takes_complex: bool = False) -> F:
     """
     import inspect  # and what it imports: not before a method is called
 
-    parameters = list(inspect.signature(function).parameters.values())
-    names: dict[str, Any] = {
-        "_inner": function,
-        "Core": Core,
-        "DType": DType,
-        "Bound": Bound,
-        "_are_ints": _are_ints,
-    }
-    lines: list[str] = []
-    takes_self = bool(parameters) and parameters[0].name == "self"
-    for parameter in parameters:
+    parameters = inspect.signature(function).parameters
+    takes_self = next(iter(parameters), "") == "self"
+    rules: dict[str, Rule] = {}
+    for parameter in parameters.values():
         kind = None if isinstance(parameter.annotation, type) else _kind(str(parameter.annotation))
         if kind is None or parameter.kind is parameter.VAR_KEYWORD:
             continue
-        name = parameter.name
-        text = str(parameter.annotation)
         if parameter.kind is parameter.VAR_POSITIONAL:
-            kind = Kind(f"{kind.words} each", "not {0}", _each(kind.check, tuple))
-        refuse = functools.partial(_refuse, call or function.__name__, name, kind)
-        names[f"_check_{name}"] = refuse
-        lines.append(
-            f"    if not ({kind.quick.format(name)}): {name} = _check_{name}({name})"
-            if kind.quick
-            else f"    {name} = _check_{name}({name})"
-        )
-        if takes_self and text in ("Self", "Self | None"):
-            guard = f"{name} is not None and " if "None" in text else ""
-            lines.append(f"    if {guard}{name}.device != self.device: self._same_device({call!r}, {name})")
-    if not lines and not takes_complex:
+            kind = Kind(f"{kind.words} each", _each(kind.check, tuple, are_ints=kind is KINDS["int"]))
+        is_beside = takes_self and str(parameter.annotation) in ("Self", "Self | None")
+        rules[parameter.name] = _rule(call or function.__name__, parameter, kind, is_beside)
+    if not rules and not takes_complex:
         return function
-    heads, passes, defaults = _forwarded(function)
-    names |= defaults
-    source = [
-        f"def _checked({', '.join(heads)}):",
-        *lines,
-        f"    return _inner({', '.join(passes)})",
-    ]
-    if takes_complex:  # what is not taken costs nothing
-        names["NotReal"], names["_in_complex"] = NotReal, in_complex
-        again = ", ".join([repr(call), *passes])
-        source[1:] = ["    try:", *[f"    {line}" for line in source[1:]]]
-        source += ["    except NotReal:", f"        return _in_complex({again})"]
-    # a name in this folder: the search for the user's line in a stack skips it
-    file = f"{os.path.dirname(__file__)}/arguments of {call or function.__name__}"
-    exec(compile("\n".join(source), file, "exec"), names)
-    made: Any = functools.wraps(function)(names["_checked"])
-    return made  # type: ignore[no-any-return]
+    otherwise = functools.partial(in_complex, call) if takes_complex else None
+    return guarded(function, parameters, rules, otherwise)  # type: ignore[return-value]
 
 
-def _forwarded(function: Callable[..., Any]) -> tuple[list[str], list[str], dict[str, Any]]:
-    """How its parameters are declared, how they are passed on, and its defaults by the names in the declarations."""
-    import inspect
+def _rule(call: str, parameter: inspect.Parameter, kind: Kind, is_beside: bool) -> Rule:
+    """How the argument of a parameter is looked at.
 
-    heads: list[str] = []
-    passes: list[str] = []
-    defaults: dict[str, Any] = {}
-    has_star = False
-    for parameter in inspect.signature(function).parameters.values():
-        name = parameter.name
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            star = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            has_star = True
-            heads.append(star + name)
-            passes.append(star + name)
-            continue
-        if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
-            heads.append("*")
-            has_star = True
-        default = ""
-        if parameter.default is not parameter.empty:
-            defaults[f"_default_{name}"] = parameter.default
-            default = f"=_default_{name}"
-        heads.append(name + default)
-        passes.append(f"{name}={name}" if parameter.kind is parameter.KEYWORD_ONLY else name)
-    return heads, passes, defaults
+    is_beside  a tensor, which must be where the call's first argument is
+    """
+    name = parameter.name
+
+    def taken(value: Any, first: Any) -> Any:
+        try:
+            return kind.check(value)
+        except NotReal as why:
+            raise NotReal(f"[{call}] {name}={shown(value)}: {why}") from None
+        except Refused as why:
+            reason = f" It {why}." if why.args else ""
+            raise UsageError(f"[{call}] {name}={shown(value)}: takes {kind.words}.{reason}") from None
+
+    def beside(value: Any, first: Any) -> Any:
+        tensor = value if isinstance(value, Core) else taken(value, first)
+        if tensor.device != first.device:
+            first._same_device(call, tensor)
+        return tensor
+
+    low, high = (LOWEST, HIGHEST) if kind.whole else (1, 0)
+    return Rule(beside if is_beside else taken, parameter.default, low, high, kind.plain)
 
 
 def listed(call: str, name: str, values: Any) -> list[Any]:
@@ -279,17 +253,6 @@ def listed(call: str, name: str, values: Any) -> list[Any]:
         raise UsageError(
             f"[{call}] {name}={shown(values)}: give a list of tensors, as model.parameters()."
         ) from None
-
-
-def _refuse(call: str, name: str, kind: Kind, value: Any) -> Any:
-    """The value in its plain form, where the quick test did not know it."""
-    try:
-        return kind.check(value)
-    except NotReal as why:
-        raise NotReal(f"[{call}] {name}={shown(value)}: {why}") from None
-    except Refused as why:
-        reason = f" It {why}." if why.args else ""
-        raise UsageError(f"[{call}] {name}={shown(value)}: takes {kind.words}.{reason}") from None
 
 
 @functools.cache
@@ -314,7 +277,7 @@ def _read(tree: ast.expr) -> Kind | None:
     if isinstance(tree, ast.Name):
         return _kind(ALIASES[tree.id]) if tree.id in ALIASES and tree.id != "Self" else KINDS.get(tree.id)
     if isinstance(tree, ast.Subscript) and ast.unparse(tree.value) == "os.PathLike":
-        return Kind("a path", "", _of(os.PathLike))
+        return Kind("a path", _of(os.PathLike))
     if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
         return None
     outer = tree.value.id
@@ -322,15 +285,14 @@ def _read(tree: ast.expr) -> Kind | None:
     is_open = isinstance(inner[-1], ast.Constant) and inner[-1].value is Ellipsis
     kinds = [_read(part) for part in (inner[:-1] if is_open else inner)]
     if outer == "Mapping" and len(kinds) == 2 and kinds[1] is not None:
-        return Kind(f"a mapping of names to {kinds[1].words}", "", _mapping(kinds[1].check))
+        return Kind(f"a mapping of names to {kinds[1].words}", _mapping(kinds[1].check))
     if outer not in ("tuple", "list", "Sequence") or any(kind is None for kind in kinds):
         return None
     first = kinds[0]
     assert first is not None
     if outer == "tuple" and not is_open:
-        return Kind(f"{len(kinds)} of {first.words}", "", _each(first.check, tuple, len(kinds)))
-    quick = "type({0}) is tuple and _are_ints({0})" if first is KINDS["int"] else ""
-    return Kind(f"a list of {first.words}", quick, _each(first.check, tuple))
+        return Kind(f"{len(kinds)} of {first.words}", _each(first.check, tuple, len(kinds)))
+    return Kind(f"a list of {first.words}", _each(first.check, tuple, are_ints=first is KINDS["int"]))
 
 
 def _either(first: Kind, second: Kind) -> Kind:
@@ -342,22 +304,25 @@ def _either(first: Kind, second: Kind) -> Kind:
                 raise
             return second.check(value)
 
-    quick = " or ".join(filter(None, (first.quick, second.quick)))
     words = first.words if second.words in first.words else f"{first.words}, or {second.words}"
-    return Kind(words, quick, check)
+    return Kind(words, check, first.plain | second.plain, first.whole or second.whole)
 
 
 def _are_ints(values: tuple[Any, ...]) -> bool:
     """The quick test of a shape: plain ints of 64 bits."""
     return not values or (
-        set(map(type, values)) == _ONLY_INT and -(2**63) <= min(values) and max(values) < 2**63
+        set(map(type, values)) == _ONLY_INT and LOWEST <= min(values) and max(values) <= HIGHEST
     )
 
 
-def _each(check: Check, make: Callable[[Iterable[Any]], Any], count: int | None = None) -> Check:
+def _each(
+    check: Check, make: Callable[[Iterable[Any]], Any], count: int | None = None, are_ints: bool = False
+) -> Check:
     """Several values, each of one kind, as a tuple or a list."""
 
     def check_each(value: Any) -> Any:
+        if are_ints and type(value) is tuple and _are_ints(value):
+            return value
         if isinstance(value, (str, bytes, bytearray, Mapping, set, frozenset, Core)):
             raise Refused
         if not isinstance(value, Sequence) and not hasattr(value, "__iter__"):

@@ -3,14 +3,14 @@
 In       tensors and an axis
 Out      lazy tensors: indices first, then the values that they pick
 Changes  nothing
-Next     indexing.py (picking), schedule/simplify.py (how BUCKET counts and places)
+Next     indexing.py (picking), ../rewrites/sorts.py (how BUCKET counts and places)
 
 Everything is done with keys: integers that are ordered as the elements are, NaN greater than everything, zeros equal.
 Short axes are sorted by counting, for each element, how many come before it. Longer ones by buckets, RADIX bits after
 RADIX bits, the least ones first: each pass keeps the order of what is equal there. What a pass moves are int64, the key
 above, the element's place below; keys of 64 bits take two rounds. Where a row is one piece of work, how many elements
-of a kind it has is counted once for all passes (simplify.py). A few of many are looked for in the blocks that have
-the least elements.
+of a kind it has is counted once for all passes (rewrites/sorts.py). A few of many are looked for in the blocks that
+have the least elements.
 """
 
 from __future__ import annotations

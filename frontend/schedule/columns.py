@@ -3,7 +3,7 @@
 In       roots, in which a sum runs over the rows of a matrix in memory; how many workers there are
 Out      the same sums, where a CPU's few workers make them
 Changes  nothing
-Next     simplify.py (other reductions in two steps), rows.py (which axis of what runs along which)
+Next     ../rewrites/two_steps.py (other reductions in two steps), rows.py (which axis of what runs along which)
 
     out[c] = sum over r of x[r, c]          part[p, c] += sum over i of x[p * length + 4 * r + i, c],
                                             out[c] = sum over p of part[p, c]

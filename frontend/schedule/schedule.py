@@ -16,14 +16,16 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from hcq.frontend.schedule.channels import in_channels
+from hcq.frontend.rewrites.channels import in_channels
+from hcq.frontend.rewrites.gaps import without_gaps
+from hcq.frontend.rewrites.planes import in_planes
 from hcq.frontend.schedule.columns import in_columns
-from hcq.frontend.schedule.fuse import Fusion, fuse, is_renamed, reaches, target_base, written_version
-from hcq.frontend.schedule.gaps import without_gaps
+from hcq.frontend.schedule.fuse import Fusion, fuse
+from hcq.frontend.schedule.groups import reaches
 from hcq.frontend.schedule.needed import Needs, needed_of
-from hcq.frontend.schedule.planes import in_planes
 from hcq.frontend.schedule.simplify import simplify_graph
 from hcq.frontend.schedule.split import MAX_ARGUMENTS
+from hcq.frontend.schedule.targets import is_renamed, target_base, written_version
 from hcq.frontend.symbolic.sizes import counts_of, inside, without_counts
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape, substitute
@@ -106,7 +108,7 @@ def schedule(
 
 
 class _Builder:
-    """Turns the groups that fuse.py chose into kernels over numbered values."""
+    """Turns the groups that groups.py chose into kernels over numbered values."""
 
     def __init__(self, fusion: Fusion, inputs: Sequence[Any], needed: Mapping[Node, Needs]):
         self.fusion = fusion
@@ -394,7 +396,7 @@ def _topological(needs: list[set[int]]) -> list[int]:
                 done[kernel] = None
             elif missing[0] in stack:
                 raise AssertionError(
-                    f"schedule: kernels {stack} need each other; fuse.py grouped what it must not"
+                    f"schedule: kernels {stack} need each other; groups.py grouped what it must not"
                 )
             else:
                 stack.append(missing[0])

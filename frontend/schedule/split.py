@@ -1,6 +1,6 @@
 """Splitting: a kernel that reads more buffers than a launch takes becomes several.
 
-In       the walk of fuse.py: which kernels compute a node, and for what
+In       the walk of walk.py: which kernels compute a node, and for what
 Out      nodes to put in memory, so that no kernel has more than its share
 Changes  nothing
 Next     fuse.py, which walks again with these in memory

@@ -101,6 +101,49 @@ def test_defaults_keywords_and_stars_reach_a_checked_function() -> None:
         join()
 
 
+def one(a: int) -> tuple[int, ...]:
+    return (a,)
+
+
+def two(code: int, guard: int = 2) -> tuple[int, ...]:  # names that the guard itself uses
+    return (code, guard)
+
+
+def three(function: int, check_a: int, c: int = 3) -> tuple[int, ...]:
+    return (function, check_a, c)
+
+
+def four(b: int, a: int, d: int = 3, c: int = 4) -> tuple[int, ...]:
+    return (b, a, d, c)
+
+
+def five(args: int, named: int, c: int = 3, d: int = 4, e: int = 5) -> tuple[int, ...]:
+    return (args, named, c, d, e)
+
+
+@pytest.mark.parametrize("function", (one, two, three, four, five))
+def test_a_checked_function_binds_its_arguments_as_the_function_does(function: Callable[..., object]) -> None:
+    made = checked(function)
+    names = list(inspect.signature(function).parameters)
+    for count in range(len(names) + 1):
+        by_place, by_name = range(count), dict.fromkeys(names[count:], 7)
+        assert made(*by_place, **by_name) == function(*by_place, **by_name)
+        with pytest.raises(UsageError, match=rf"^\[{function.__name__}\] {names[-1]}='x': takes an int\.$"):
+            made(*by_place[: len(names) - 1], **{**by_name, names[-1]: "x"})
+    assert made(*range(len(names))) == function(*range(len(names)))
+    for wrong in ((), range(len(names) + 1)):
+        with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) "):
+            made(*wrong)
+    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) .*'other'"):
+        made(*range(len(names)), other=1)
+
+
+def test_an_int_beyond_64_bits_is_refused_and_the_greatest_is_taken() -> None:
+    assert checked(two)(2**63 - 1, -(2**63)) == (2**63 - 1, -(2**63))
+    with pytest.raises(UsageError, match=r"^\[two\] guard=.*: takes an int\. It does not fit 64 bits\.$"):
+        checked(two)(1, 2**63)
+
+
 def test_what_has_nothing_to_check_stays_as_it_is() -> None:
     def plain(a, b=None):  # type: ignore[no-untyped-def]
         return a, b

@@ -13,7 +13,7 @@ from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Target, amd_target, nv_target
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.gradient import grad
-from hcq.frontend.schedule.channels import in_channels
+from hcq.frontend.rewrites.channels import in_channels
 from hcq.frontend.schedule.schedule import schedule
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, toposort

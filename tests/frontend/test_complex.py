@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq import Tensor, dtypes
+from hcq import Tensor, dtypes, nn
 from hcq.errors import UsageError
 
 RNG = np.random.default_rng(3)
@@ -309,3 +309,23 @@ def test_importing_hcq_and_computing_with_real_numbers_imports_nothing_of_comple
         "assert not [name for name in sys.modules if 'frontend.more.complex' in name or 'fourier' in name]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_tensor_of_complex_numbers_is_made_complex_and_one_of_a_kind_of_its_own_is_real() -> None:
+    class Tagged(Tensor):
+        def __init__(self, data: object, tag: str) -> None:
+            super().__init__(data)
+            self.tag = tag
+
+    assert [type(Tensor(data)).__name__ for data in (1j, [[1.0, 2j]], [1.0])] == [
+        "Complex",
+        "Complex",
+        "Tensor",
+    ]
+    made = Tagged([1, 2], "x")
+    assert (type(made), made.tag, made.dtype, made.tolist()) == (Tagged, "x", dtypes.float32, [1.0, 2.0])
+    for kind in (lambda data: Tagged(data, "x"), nn.Parameter):
+        with pytest.raises(
+            UsageError, match=r"^\[(Tagged|Parameter)\] complex numbers: its numbers are real\."
+        ):
+            kind([1j])

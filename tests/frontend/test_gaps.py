@@ -13,8 +13,8 @@ from hcq import Tensor
 from hcq.compiler.kernel import kernel_flops
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.gradient import grad
-from hcq.frontend.schedule.gaps import without_gaps
-from hcq.frontend.schedule.planes import in_planes
+from hcq.frontend.rewrites.gaps import without_gaps
+from hcq.frontend.rewrites.planes import in_planes
 from hcq.frontend.schedule.schedule import schedule
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op

@@ -9,8 +9,8 @@ import hcq
 from hcq import Device, Tensor
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.ops import ordering
+from hcq.frontend.rewrites import sorts
 from hcq.frontend.run.realize import schedule_of
-from hcq.frontend.schedule import simplify
 from hcq.frontend.schedule.schedule import schedule
 from hcq.ir.op import Op
 
@@ -24,10 +24,8 @@ def way(request, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(ordering, "COUNTED", 1 << 40 if is_counted else 0)
     monkeypatch.setattr(ordering, "SHORT", 0 if is_counted else 8)
     monkeypatch.setattr(ordering, "LEAST_BLOCK", 2)  # so that topk takes short axes apart, too
-    monkeypatch.setattr(
-        simplify, "MIN_PER_KIND", 1e9 if is_whole else 0.1
-    )  # and buckets are filled in pieces,
-    monkeypatch.setattr(simplify, "PIECE", 40)  # on GPUs, too
+    monkeypatch.setattr(sorts, "MIN_PER_KIND", 1e9 if is_whole else 0.1)  # and buckets are filled in pieces,
+    monkeypatch.setattr(sorts, "PIECE", 40)  # on GPUs, too
     return str(request.param)
 
 

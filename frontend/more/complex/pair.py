@@ -41,7 +41,7 @@ class Pair(Tensor):
     whole: ClassVar[
         Any
     ]  # the class with all groups of methods, of which every complex tensor is: tensor.py sets it
-    # a real tensor has its node in this place; Tensor([1j]) turns into a complex one there
+    # kept in the place in which a real tensor has its node
     parts: tuple[Tensor, Tensor] = Core.__dict__["node"]
 
     @property
@@ -85,8 +85,11 @@ class Pair(Tensor):
 
     # -- from data --
 
+    def _register(self) -> None:
+        """No live tensor of its own: its parts are."""
+
     def _take(self, data: Any, device: str | None, dtype: AnyDType | None) -> None:
-        """Have the numbers of `data`: called where a real tensor found that they are complex."""
+        """Have the numbers of `data`: called where `Tensor` found that they are complex."""
         if isinstance(data, Pair):
             real, imag = data.parts if device is None else data.to(device).parts
         elif isinstance(data, Tensor):

@@ -3,7 +3,7 @@
 In       roots, in which the gradient of a convolution's weight sums over the windows of its input
 Out      the same sums, one for each remainder of the place inside the window by the step
 Changes  nothing
-Next     gaps.py (the same for the gradient of the input), simplify.py (who joins the remainders)
+Next     gaps.py (the same for the gradient of the input), ../schedule/simplify.py (who joins the remainders)
 
     dw[k] = sum over o of g[o] * x[2o + k]                          stride 2
     dw[2j] = sum over o of g[o] * even[o + j],  even = x[::2]       and odd = x[1::2] for dw[2j+1]
@@ -19,7 +19,7 @@ from math import prod
 from typing import NamedTuple
 
 from hcq.frontend.core.nodes import expanded, shrunk
-from hcq.frontend.schedule.gaps import in_turns, same_axis, stretch
+from hcq.frontend.rewrites.gaps import in_turns, same_axis, stretch
 from hcq.ir.node import Node, Shape, toposort
 from hcq.ir.op import Op
 

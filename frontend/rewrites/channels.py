@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hcq.frontend.core.nodes import expanded, permuted
-from hcq.frontend.schedule.gaps import same_axis
+from hcq.frontend.rewrites.gaps import same_axis
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import MOVEMENT, Op
