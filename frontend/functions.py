@@ -21,8 +21,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.ops.base import Methods
-from hcq.frontend.ops.late import groups
+from hcq.frontend.ops.late import groups, own_groups
 from hcq.frontend.ops.table import METHODS
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
@@ -172,11 +171,7 @@ def _is_function(name: str) -> bool:
         return False
     if name in METHODS:
         getattr(Tensor, name)
-    elif not any(
-        name in vars(base) and getattr(base, "_are_functions", True)
-        for base in Tensor.__mro__
-        if Methods in base.__bases__
-    ):
+    elif not any(name in vars(group) for group in own_groups(Tensor) if group._are_functions):
         return False
     return not isinstance(inspect.getattr_static(Tensor, name), property)
 

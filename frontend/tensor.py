@@ -44,12 +44,13 @@ from hcq.frontend.core.nodes import constant_element, scalar_dtype
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.ops.activation import Activation
 from hcq.frontend.ops.arguments import check_methods
+from hcq.frontend.ops.base import Methods
 from hcq.frontend.ops.choice import Choice
 from hcq.frontend.ops.complex_arguments import BOTH, complex_class
 from hcq.frontend.ops.elementwise import Elementwise
 from hcq.frontend.ops.gradients import Gradients
 from hcq.frontend.ops.in_place import InPlace
-from hcq.frontend.ops.late import Late
+from hcq.frontend.ops.late import Late, take_over
 from hcq.frontend.ops.movement import Movement
 from hcq.frontend.ops.product import Product
 from hcq.frontend.ops.reading import Reading
@@ -67,6 +68,30 @@ from hcq.ir.op import Op
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+
+if TYPE_CHECKING:
+
+    class Own(
+        Reading, Writing, Transfer, Gradients,
+        Movement, Elementwise, Choice, Activation, Reduction, Product, InPlace,
+    ):  # fmt: skip
+        """The groups that every program has."""
+
+        __slots__ = ()
+
+else:
+
+    class Own(Methods):
+        """The groups that every program has, in one class: attributes are looked for along all bases of a class."""
+
+        __slots__ = ()
+        _groups = (
+            Reading, Writing, Transfer, Gradients,
+        Movement, Elementwise, Choice, Activation, Reduction, Product, InPlace,
+        )  # fmt: skip
+
+    for _part in Own._groups:
+        take_over(Own, _part)
 
 if TYPE_CHECKING:
     Kind = type
@@ -89,10 +114,7 @@ else:
             return own.replace(parameters=list(own.parameters.values())[1:], return_annotation=own.empty)
 
 
-class Tensor(
-    Reading, Writing, Transfer, Gradients, Movement, Elementwise, Choice, Activation, Reduction, Product, InPlace, Late,
-    metaclass=Kind,
-):  # fmt: skip
+class Tensor(Own, Late, metaclass=Kind):
     """Numbers of one shape and dtype on a device, computed when they are read.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])

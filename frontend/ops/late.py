@@ -3,7 +3,7 @@
 In       a name that Tensor does not have yet
 Out      `Late`, a base of Tensor that gets the methods of the one group that has the name; `groups`, all there are
 Changes  Late: it gets the methods, each once
-Next     table.py (which group has a name), ../tensor.py (the groups that every program has), ../functions.py
+Next     table.py (which group has a name), ../tensor.py (which has the other groups), ../functions.py
 
 A type checker sees a class that has all of them.
 """
@@ -21,7 +21,15 @@ from hcq.frontend.ops.forwarded import Forwarded
 from hcq.frontend.ops.table import GROUPS, METHODS
 
 _IS_NO_METHOD = frozenset(
-    {"__module__", "__qualname__", "__doc__", "__slots__", "__firstlineno__", "__static_attributes__"}
+    {
+        "__module__",
+        "__qualname__",
+        "__doc__",
+        "__slots__",
+        "__firstlineno__",
+        "__static_attributes__",
+        "_are_functions",
+    }
 )
 _lock = RLock()
 _groups: dict[str, type[Methods]] = {}  # those that were asked for, by their place
@@ -113,8 +121,22 @@ def group(place: str) -> type[Methods]:
 
 def groups(kind: type = Late) -> tuple[type[Methods], ...]:
     """The groups whose methods a class such as Tensor has, with every late one, imported by now."""
-    own = [base for base in kind.__mro__ if base is not Late and Methods in base.__bases__]
-    return (*own, *map(group, GROUPS))
+    return (*own_groups(kind), *map(group, GROUPS))
+
+
+def own_groups(kind: type) -> list[type[Methods]]:
+    """The groups that a class has from the first."""
+    bases = [base for base in kind.__mro__ if base is not Late and Methods in base.__bases__]
+    return [part for base in bases for part in getattr(base, "_groups", (base,))]
+
+
+def take_over(owner: type, found: type) -> None:
+    """A class has the methods of a group as if they were its own."""
+    for name, member in vars(found).items():
+        if name not in _IS_NO_METHOD:
+            setattr(owner, name, member)
+            if isinstance(member, Forwarded):
+                member.__set_name__(owner, name)
 
 
 def _hand_over(found: type) -> None:
