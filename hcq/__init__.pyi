@@ -23,7 +23,7 @@ from hcq.frontend.more import distributed as distributed
 from hcq.frontend.more import transforms as func
 from hcq.frontend import nn as nn
 from hcq.frontend.more import onnx as onnx
-from hcq.frontend.nn import optim as optim
+from hcq.frontend import optim as optim
 
 __version__: str
 

@@ -3,7 +3,7 @@
 In       tensors
 Out      `Module` and the layers; `nn.functional`, `nn.init`, `nn.optim`, `nn.utils`; `nn.save_file`, `nn.load_file`
 Changes  nothing by itself; a layer in training mode may update its running statistics
-Next     module.py (what a layer is), layers/, optim/ (how parameters move), examples/digits.py (a whole training run)
+Next     module.py (what a layer is), layers/, ../optim/ (how parameters move), examples/digits.py (a training run)
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hcq import lazy_module
+from hcq.frontend import FORMER, optim
 from hcq.frontend.io.safetensors import load_file, save_file
-from hcq.frontend.nn import functional, init, optim, utils
+from hcq.frontend.nn import functional, init, utils
 from hcq.frontend.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from hcq.frontend.nn.layers.activation import (
     CELU,
@@ -249,6 +251,11 @@ def __getattr__(name: str) -> Any:
         found = globals()[each] = getattr(module, each)
         check_methods(found, "__init__")
     return globals()[name]
+
+
+for _name in FORMER:
+    if _name.startswith("nn."):
+        lazy_module.stands_for("hcq.frontend", _name, FORMER[_name])
 
 
 def __dir__() -> list[str]:

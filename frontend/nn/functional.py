@@ -3,7 +3,7 @@
 In       tensors
 Out      the methods of Tensor as functions, and what has no method: dropouts, folds, norms with running statistics
 Changes  the running statistics that batch_norm and instance_norm are given
-Next     hcq/frontend/functions.py (how a method becomes a function), layers/ (the same as modules)
+Next     ../functions/__init__.py (how a method becomes a function), layers/ (the same as modules)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend.functions import function_of
+from hcq.frontend.functions.methods import function_of
 from hcq.frontend.grad.function import constant_in
 from hcq.frontend.grad.gradient import grad
 from hcq.frontend.ops.arguments import checked

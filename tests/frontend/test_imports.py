@@ -80,7 +80,7 @@ def test_hcqs_own_modules_are_those_of_the_tensor_layer(name: str):
     for word in name.split("."):
         found = getattr(found, word)
     assert found.__name__ == {
-        "optim": "hcq.frontend.nn.optim", "func": "hcq.frontend.more.transforms",
+        "optim": "hcq.frontend.optim", "func": "hcq.frontend.more.transforms",
         "distributed": "hcq.frontend.more.distributed", "onnx": "hcq.frontend.more.onnx",
     }.get(name, f"hcq.frontend.{name}")  # fmt: skip
     kinds = {key: value for key, value in vars(found).items() if isinstance(value, type)}

@@ -7,7 +7,7 @@ import pytest
 
 from hcq import Tensor, dtypes, jit, nn
 from hcq.errors import UsageError
-from hcq.frontend.nn import optim
+from hcq.frontend import optim
 
 STEPS = 5
 R = np.random.default_rng(4)

@@ -17,8 +17,8 @@ from typing import Any
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.nn.constant import constant
-from hcq.frontend.nn.optim.groups import Group, not_negative
-from hcq.frontend.nn.optim.optimizer import Optimizer, Part, filled, zeros
+from hcq.frontend.optim.groups import Group, not_negative
+from hcq.frontend.optim.optimizer import Optimizer, Part, filled, zeros
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

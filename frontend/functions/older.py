@@ -3,7 +3,7 @@
 In       data or sizes
 Out      FloatTensor, LongTensor, ...; range, chain_matmul, frobenius_norm, nuclear_norm; Size and dtype, for isinstance
 Changes  nothing
-Next     functions.py (who asks), ops/creation.py (the constructors of today)
+Next     __init__.py (who asks), ops/creation.py (the constructors of today)
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     >>> hcq.chain_matmul(Tensor([[1.0, 2.0]]), Tensor([[1.0], [1.0]]), Tensor([[3.0]])).tolist()
     [[9.0]]
     """
-    from hcq.frontend.functions_linalg import multi_dot
+    from hcq.frontend.functions.linalg import multi_dot
 
     return matrices[0] if len(matrices) == 1 else multi_dot(builtins.list(matrices))
 

@@ -13,7 +13,7 @@ from typing import Any
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.core.base import thread_modes, watcher
-from hcq.frontend.nn.optim.optimizer import Optimizer
+from hcq.frontend.optim.optimizer import Optimizer
 from hcq.frontend.tensor import Tensor
 
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.frontend.nn.optim.optimizer import Optimizer
-from hcq.frontend.nn.optim.schedules import LRScheduler, rate_of, refuse_recording
+from hcq.frontend.optim.optimizer import Optimizer
+from hcq.frontend.optim.schedules import LRScheduler, rate_of, refuse_recording
 
 
 class SequentialLR:

@@ -12,31 +12,31 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.nn.optim.optimizer import Optimizer as Optimizer
-from hcq.frontend.nn.optim.optimizer import Part as Part
 from hcq.frontend.ops.arguments import check_methods
 from hcq.frontend.ops.late import Unknown
+from hcq.frontend.optim.optimizer import Optimizer as Optimizer
+from hcq.frontend.optim.optimizer import Part as Part
 
 if TYPE_CHECKING:
-    from hcq.frontend.nn.optim import lr_scheduler as lr_scheduler
-    from hcq.frontend.nn.optim import swa_utils as swa_utils
-    from hcq.frontend.nn.optim.adam import LAMB as LAMB
-    from hcq.frontend.nn.optim.adam import Adam as Adam
-    from hcq.frontend.nn.optim.adam import Adamax as Adamax
-    from hcq.frontend.nn.optim.adam import AdamW as AdamW
-    from hcq.frontend.nn.optim.adam import Lion as Lion
-    from hcq.frontend.nn.optim.adam import NAdam as NAdam
-    from hcq.frontend.nn.optim.adam import RAdam as RAdam
-    from hcq.frontend.nn.optim.lbfgs import LBFGS as LBFGS
-    from hcq.frontend.nn.optim.scaled import Adadelta as Adadelta
-    from hcq.frontend.nn.optim.scaled import Adafactor as Adafactor
-    from hcq.frontend.nn.optim.scaled import Adagrad as Adagrad
-    from hcq.frontend.nn.optim.scaled import Muon as Muon
-    from hcq.frontend.nn.optim.scaled import RMSprop as RMSprop
-    from hcq.frontend.nn.optim.scaled import Rprop as Rprop
-    from hcq.frontend.nn.optim.sgd import ASGD as ASGD
-    from hcq.frontend.nn.optim.sgd import LARS as LARS
-    from hcq.frontend.nn.optim.sgd import SGD as SGD
+    from hcq.frontend.optim import lr_scheduler as lr_scheduler
+    from hcq.frontend.optim import swa_utils as swa_utils
+    from hcq.frontend.optim.adam import LAMB as LAMB
+    from hcq.frontend.optim.adam import Adam as Adam
+    from hcq.frontend.optim.adam import Adamax as Adamax
+    from hcq.frontend.optim.adam import AdamW as AdamW
+    from hcq.frontend.optim.adam import Lion as Lion
+    from hcq.frontend.optim.adam import NAdam as NAdam
+    from hcq.frontend.optim.adam import RAdam as RAdam
+    from hcq.frontend.optim.lbfgs import LBFGS as LBFGS
+    from hcq.frontend.optim.scaled import Adadelta as Adadelta
+    from hcq.frontend.optim.scaled import Adafactor as Adafactor
+    from hcq.frontend.optim.scaled import Adagrad as Adagrad
+    from hcq.frontend.optim.scaled import Muon as Muon
+    from hcq.frontend.optim.scaled import RMSprop as RMSprop
+    from hcq.frontend.optim.scaled import Rprop as Rprop
+    from hcq.frontend.optim.sgd import ASGD as ASGD
+    from hcq.frontend.optim.sgd import LARS as LARS
+    from hcq.frontend.optim.sgd import SGD as SGD
 
 MODULES = ("lr_scheduler", "swa_utils")
 # a file -> its optimizers: it is imported when one is first asked for
@@ -52,11 +52,11 @@ __all__ = [*MODULES, *" ".join(LATE.values()).split(), "Optimizer", "Part"]  # n
 def __getattr__(name: str) -> Any:
     """An optimizer, or one of MODULES, imported when it is asked for."""
     if name in MODULES:
-        return import_module(f"hcq.frontend.nn.optim.{name}")
+        return import_module(f"hcq.frontend.optim.{name}")
     file = next((file for file, names in LATE.items() if name in names.split()), None)
     if file is None:
         raise Unknown(sys.modules[__name__], name, "module 'hcq.optim' has no attribute or optimizer")
-    module = import_module(f"hcq.frontend.nn.optim.{file}")
+    module = import_module(f"hcq.frontend.optim.{file}")
     for each in LATE[file].split():
         found = globals()[each] = getattr(module, each)
         check_methods(found, "__init__")

@@ -4,7 +4,7 @@ In       tensors
 Out      the methods of Tensor that PyTorch has in torch.special, as functions; Bessel's and Airy's functions, zeta, and
          orthogonal polynomials, which are functions only
 Changes  nothing
-Next     functions.py (how a method becomes a function), ops/special_values.py (the methods), special/bessel.py,
+Next     __init__.py (how a method becomes a function), ops/special_values.py (the methods), special/bessel.py,
          special/polynomials.py, special/gamma.py (zeta)
 
 What is no method is computed in float64 and rounded once, so a device without it refuses it; integers become float32.
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.functions import function_of
+from hcq.frontend.functions.methods import function_of
 from hcq.frontend.grad.function import Function
 from hcq.frontend.ops.arguments import checked
 from hcq.frontend.ops.base import meet_in_float

@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hcq.frontend.nn.optim.groups import Group
-from hcq.frontend.nn.optim.optimizer import Optimizer, Part, zeros
+from hcq.frontend.optim.groups import Group
+from hcq.frontend.optim.optimizer import Optimizer, Part, zeros
 from hcq.frontend.tensor import Tensor
 
 

@@ -20,10 +20,10 @@ from hcq.errors import UsageError
 from hcq.frontend.core import names
 from hcq.frontend.core.base import changed, live, watcher
 from hcq.frontend.nn.constant import constant
-from hcq.frontend.nn.optim.counts import Counts
-from hcq.frontend.nn.optim.groups import Group, Of, not_negative, scalar_dtype
-from hcq.frontend.nn.optim.saved import Saved
 from hcq.frontend.ops.arguments import listed
+from hcq.frontend.optim.counts import Counts
+from hcq.frontend.optim.groups import Group, Of, not_negative, scalar_dtype
+from hcq.frontend.optim.saved import Saved
 from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
