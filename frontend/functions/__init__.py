@@ -51,8 +51,7 @@ MODULES = {  # functions in files of their own
     "channels_last channels_last_3d layout strided",
     "amp": "GradScaler",
     "functions.modes": "enable_grad set_grad_enabled inference_mode is_grad_enabled",
-    "nn.functional": "dropout alpha_dropout feature_alpha_dropout",
-    "nn.functional_random": "rrelu rrelu_",
+    "nn.functional_random": "dropout alpha_dropout feature_alpha_dropout rrelu rrelu_",
     "nn.functional_orders": "conv_tbc native_channel_shuffle",
     "functions.older": "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
     "ByteTensor BoolTensor Size dtype range chain_matmul frobenius_norm nuclear_norm",
@@ -74,6 +73,7 @@ _SHORT_NAMES = {
     "half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32", "long": "int64",
     "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2",
 }  # fmt: skip
+
 
 def tensor(
     data: Any, *, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False

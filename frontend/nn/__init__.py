@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hcq import lazy_module
-from hcq.frontend import FORMER, optim
+from hcq.frontend import FORMER as _FORMER
+from hcq.frontend import optim
 from hcq.frontend.io.safetensors import load_file, save_file
 from hcq.frontend.nn import functional, init, utils
 from hcq.frontend.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
@@ -253,9 +254,9 @@ def __getattr__(name: str) -> Any:
     return globals()[name]
 
 
-for _name in FORMER:
+for _name, _place in _FORMER.items():
     if _name.startswith("nn."):
-        lazy_module.stands_for("hcq.frontend", _name, FORMER[_name])
+        lazy_module.stands_for("hcq.frontend", _name, _place)
 
 
 def __dir__() -> list[str]:
@@ -271,7 +272,7 @@ def _kinds(base: type) -> list[type]:
 
 for _class in (*_kinds(Module), *_kinds(optim.Optimizer)):
     check_methods(_class, "__init__")
-del _class
+del _class, _name, _place
 
 __all__ = [
     "Module",

@@ -53,7 +53,7 @@ from hcq.frontend.functions.older import IntTensor as IntTensor
 from hcq.frontend.functions.older import LongTensor as LongTensor
 from hcq.frontend.functions.older import ShortTensor as ShortTensor
 from hcq.frontend.functions.older import Size as Size
-from hcq.frontend.nn.functional import alpha_dropout as alpha_dropout
+from hcq.frontend.nn.functional_random import alpha_dropout as alpha_dropout
 from hcq.frontend.io.exchange import as_tensor as as_tensor
 from hcq.frontend.io.exchange import asarray as asarray
 from hcq.frontend.more.fourier.windows import bartlett_window as bartlett_window
@@ -69,11 +69,11 @@ from hcq.frontend.torch.settings import contiguous_format as contiguous_format
 from hcq.frontend.nn.functional_orders import conv_tbc as conv_tbc
 from hcq.frontend.nn.functional_ctc import ctc_loss as ctc_loss
 from hcq.frontend.functions.random import default_generator as default_generator
-from hcq.frontend.nn.functional import dropout as dropout
+from hcq.frontend.nn.functional_random import dropout as dropout
 from hcq.frontend.functions.older import dtype as dtype
 from hcq.frontend.nn.functional_bags import embedding_bag as embedding_bag
 from hcq.frontend.functions.modes import enable_grad as enable_grad
-from hcq.frontend.nn.functional import feature_alpha_dropout as feature_alpha_dropout
+from hcq.frontend.nn.functional_random import feature_alpha_dropout as feature_alpha_dropout
 from hcq.frontend.functions.types import finfo as finfo
 from hcq.frontend.functions.older import frobenius_norm as frobenius_norm
 from hcq.frontend.io.exchange import from_dlpack as from_dlpack

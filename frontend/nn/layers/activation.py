@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hcq.frontend.nn.functional import rrelu
+from hcq.frontend.nn.functional_random import rrelu
 from hcq.frontend.nn.layers.sizes import even
 from hcq.frontend.nn.module import Module
 from hcq.frontend.tensor import Tensor

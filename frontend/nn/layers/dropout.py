@@ -3,7 +3,7 @@
 In       a probability, then tensors
 Out      `Dropout`, `Dropout1d` to `Dropout3d` (whole channels), `AlphaDropout`, `FeatureAlphaDropout`
 Changes  nothing but the device's random counter
-Next     ../functional.py (what they compute)
+Next     ../functional_random.py (what they compute)
 Source   Srivastava et al. 2014; Klambauer et al. 2017
 """
 

@@ -8,10 +8,16 @@ from hcq.frontend.nn.functional_indices import adaptive_max_pool1d_with_indices 
 from hcq.frontend.nn.functional_indices import adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices
 from hcq.frontend.nn.functional_indices import adaptive_max_pool3d_with_indices as adaptive_max_pool3d_with_indices
 from hcq.frontend.nn.functional_sampling import affine_grid as affine_grid
+from hcq.frontend.nn.functional_random import alpha_dropout as alpha_dropout
 from hcq.frontend.nn.functional_losses import bilinear as bilinear
 from hcq.frontend.nn.functional_orders import conv_tbc as conv_tbc
 from hcq.frontend.nn.functional_ctc import ctc_loss as ctc_loss
+from hcq.frontend.nn.functional_random import dropout as dropout
+from hcq.frontend.nn.functional_random import dropout1d as dropout1d
+from hcq.frontend.nn.functional_random import dropout2d as dropout2d
+from hcq.frontend.nn.functional_random import dropout3d as dropout3d
 from hcq.frontend.nn.functional_bags import embedding_bag as embedding_bag
+from hcq.frontend.nn.functional_random import feature_alpha_dropout as feature_alpha_dropout
 from hcq.frontend.nn.functional_fractional import fractional_max_pool2d as fractional_max_pool2d
 from hcq.frontend.nn.functional_fractional import fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices
 from hcq.frontend.nn.functional_fractional import fractional_max_pool3d as fractional_max_pool3d
@@ -29,6 +35,7 @@ from hcq.frontend.nn.functional_indices import max_pool3d_with_indices as max_po
 from hcq.frontend.nn.functional_heads import multi_head_attention_forward as multi_head_attention_forward
 from hcq.frontend.nn.functional_losses import multilabel_margin_loss as multilabel_margin_loss
 from hcq.frontend.nn.functional_orders import native_channel_shuffle as native_channel_shuffle
+from hcq.frontend.nn.functional_random import rrelu as rrelu
 from hcq.frontend.nn.functional_random import rrelu_ as rrelu_
 from hcq.frontend.nn.functional_sampling import upsample as upsample
 from hcq.frontend.nn.functional_sampling import upsample_bilinear as upsample_bilinear
