@@ -17,27 +17,6 @@ from hcq.frontend.ops.late import Unknown
 from hcq.frontend.optim.optimizer import Optimizer as Optimizer
 from hcq.frontend.optim.optimizer import Part as Part
 
-if TYPE_CHECKING:
-    from hcq.frontend.optim import lr_scheduler as lr_scheduler
-    from hcq.frontend.optim import swa_utils as swa_utils
-    from hcq.frontend.optim.adam import LAMB as LAMB
-    from hcq.frontend.optim.adam import Adam as Adam
-    from hcq.frontend.optim.adam import Adamax as Adamax
-    from hcq.frontend.optim.adam import AdamW as AdamW
-    from hcq.frontend.optim.adam import Lion as Lion
-    from hcq.frontend.optim.adam import NAdam as NAdam
-    from hcq.frontend.optim.adam import RAdam as RAdam
-    from hcq.frontend.optim.lbfgs import LBFGS as LBFGS
-    from hcq.frontend.optim.scaled import Adadelta as Adadelta
-    from hcq.frontend.optim.scaled import Adafactor as Adafactor
-    from hcq.frontend.optim.scaled import Adagrad as Adagrad
-    from hcq.frontend.optim.scaled import Muon as Muon
-    from hcq.frontend.optim.scaled import RMSprop as RMSprop
-    from hcq.frontend.optim.scaled import Rprop as Rprop
-    from hcq.frontend.optim.sgd import ASGD as ASGD
-    from hcq.frontend.optim.sgd import LARS as LARS
-    from hcq.frontend.optim.sgd import SGD as SGD
-
 MODULES = ("lr_scheduler", "swa_utils")
 # a file -> its optimizers: it is imported when one is first asked for
 LATE = {
@@ -46,7 +25,16 @@ LATE = {
     "scaled": "Adadelta Adafactor Adagrad Muon RMSprop Rprop",
     "sgd": "ASGD LARS SGD",
 }
-__all__ = [*MODULES, *" ".join(LATE.values()).split(), "Optimizer", "Part"]  # noqa: PLE0604
+
+if TYPE_CHECKING:  # as MODULES and LATE have them
+    from hcq.frontend.optim import lr_scheduler as lr_scheduler
+    from hcq.frontend.optim import swa_utils as swa_utils
+    from hcq.frontend.optim.adam import *
+    from hcq.frontend.optim.lbfgs import *
+    from hcq.frontend.optim.scaled import *
+    from hcq.frontend.optim.sgd import *
+else:
+    __all__ = [*MODULES, *" ".join(LATE.values()).split(), "Optimizer", "Part"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
