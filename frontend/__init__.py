@@ -33,6 +33,8 @@ FORMER = {
     "llm.sampling": "hcq.frontend.more.llm.sampling",
     "llm.session": "hcq.frontend.more.llm.session",
     "names": "hcq.frontend.core.names",
+    "nn.functional_indices": "hcq.frontend.nn.functional_pools",
+    "nn.functional_lp": "hcq.frontend.nn.functional_pools",
     "nn.optim": "hcq.frontend.optim",
     **{
         f"nn.optim.{file}": f"hcq.frontend.optim.{file}"

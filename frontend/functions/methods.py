@@ -1,7 +1,7 @@
 """Methods as functions: a method of Tensor whose first argument is the tensor, with the words of PyTorch's functions.
 
 In       the name of a method
-Out      the function
+Out      the function; `called`, for functions that are made and no methods
 Changes  nothing
 Next     __init__.py (all functions by name), ops/late.py (methods that are imported when they are asked for)
 """
@@ -11,11 +11,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.ops.arguments import checked
 from hcq.frontend.tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 FIRST = ("input", "input1", "anchor")  # what PyTorch's functions call the tensor of the method
 _PAIR = {"input2": "other"}
@@ -29,6 +32,17 @@ def _reduction(size_average: bool | None, reduce: bool | None) -> str:
     if reduce is False:
         return "none"
     return "sum" if size_average is False else "mean"
+
+
+def called(name: str, doc: str) -> Callable[[F], F]:
+    """A decorator of sister functions: the name and the docstring of one of them; its arguments are checked."""
+
+    def named(function: F) -> F:
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = doc
+        return checked(function)
+
+    return named
 
 
 def function_of(name: str) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import lazy_module
 from hcq.frontend import FORMER as _FORMER
-from hcq.frontend import optim
+from hcq.frontend import optim as optim
 from hcq.frontend.io.safetensors import load_file, save_file
 from hcq.frontend.nn import functional, init, utils
 from hcq.frontend.ops.arguments import check_methods

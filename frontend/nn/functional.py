@@ -54,9 +54,9 @@ MODULES = {
     "rrelu rrelu_",
     "functional_orders": "conv_tbc native_channel_shuffle",
     "functional_groups": "grouped_mm",
-    "functional_indices": "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices "
-    "adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices",
-    "functional_lp": "lp_pool1d lp_pool2d lp_pool3d",
+    "functional_pools": "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices "
+    "adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices "
+    "lp_pool1d lp_pool2d lp_pool3d",
     "functional_heads": "multi_head_attention_forward",
     "functional_losses": "multilabel_margin_loss linear_cross_entropy bilinear",
 }

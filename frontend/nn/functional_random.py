@@ -168,10 +168,10 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """leaky_relu whose slope below zero is drawn for each element in training, else the middle of both bounds.
+    """x above zero; below, x times a number drawn between lower and upper; their mean if not in training.
 
-    >>> nn.functional.rrelu(Tensor([-24.0, 3.0])).tolist()
-    [-5.5, 3.0]
+    >>> nn.functional.rrelu(Tensor([-8.0, 8.0]), lower=0.25, upper=0.75).tolist()
+    [-4.0, 8.0]
     """
     if not lower <= upper:
         raise UsageError(f"[rrelu] lower={lower}, upper={upper}: give the lower one first.")

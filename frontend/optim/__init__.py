@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *MODULES, *" ".join(LATE.values()).split()})
 
 
 check_methods(Optimizer, "__init__")

@@ -96,6 +96,12 @@ class Optimizer(Saved):
             self._add(dict(group))
         self._refuse_frozen()
 
+    def _begin(self, given: dict[str, Any]) -> None:
+        """Begin with the arguments of a subclass: `locals()`, where all but the parameters are options of groups."""
+        own = ("self", "params", "further", *self.ignored)
+        options = {name: value for name, value in given.items() if name not in own}
+        Optimizer.__init__(self, given["params"], options, given["further"])
+
     def _refuse_further(self, further: dict[str, Any]) -> None:
         call = type(self).__name__
         if further.pop("differentiable", False):
