@@ -6,6 +6,8 @@ Changes  sys.modules: FORMER; devices open when a tensor first needs one
 Next     tensor.py (the class), run/realize.py (the way to the device), grad/gradient.py, nn/
 """
 
+import sys
+
 from hcq import lazy_module
 
 # paths of versions 0.1 and 0.2, which programs, its documents and pickled tensors name, and where each is now
@@ -58,3 +60,5 @@ FORMER = {
 for _name, _place in FORMER.items():
     if not _name.startswith("nn."):  # those in nn are known once nn is
         lazy_module.stands_for(__name__, _name, _place)
+        if "." not in _name:
+            globals()[_name] = sys.modules[f"{__name__}.{_name}"]

@@ -204,6 +204,19 @@ def test_a_path_of_version_0_1_leads_to_where_its_module_is_now(name: str):
     assert all(getattr(module, key) is getattr(now, key) for key in public)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import hcq.frontend.nn.optim as found; found.SGD",
+        "from hcq.frontend.nn.optim.adam import Adam",
+        "import hcq.frontend.utils.data; hcq.frontend.utils.data.DataLoader",
+        "from hcq.frontend.functions_linalg import vector_norm",
+    ],
+)
+def test_a_former_path_is_there_before_anything_else_is_imported(statement: str):
+    subprocess.run([sys.executable, "-c", statement], check=True)
+
+
 def test_a_tensor_that_version_0_1_pickled_is_read():
     x = Tensor([1.0, 2.0])
     now = pickle.dumps(x, protocol=0)
