@@ -204,6 +204,8 @@ def checked(function: F, call: str = "", takes_complex: bool = False) -> F:
     }
     lines: list[str] = []
     takes_self = bool(parameters) and parameters[0].name == "self"
+    # the constructor of a base that has no public name is called by the name of the class that is made
+    made_class = ", type(self).__name__" if takes_self and call.startswith("_") else ""
     for parameter in parameters:
         kind = None if isinstance(parameter.annotation, type) else _kind(str(parameter.annotation))
         if kind is None or parameter.kind is parameter.VAR_KEYWORD:
@@ -215,9 +217,9 @@ def checked(function: F, call: str = "", takes_complex: bool = False) -> F:
         refuse = functools.partial(_refuse, call or function.__name__, name, kind)
         names[f"_check_{name}"] = refuse
         lines.append(
-            f"    if not ({kind.quick.format(name)}): {name} = _check_{name}({name})"
+            f"    if not ({kind.quick.format(name)}): {name} = _check_{name}({name}{made_class})"
             if kind.quick
-            else f"    {name} = _check_{name}({name})"
+            else f"    {name} = _check_{name}({name}{made_class})"
         )
         if takes_self and text in ("Self", "Self | None"):
             guard = f"{name} is not None and " if "None" in text else ""
@@ -281,8 +283,9 @@ def listed(call: str, name: str, values: Any) -> list[Any]:
         ) from None
 
 
-def _refuse(call: str, name: str, kind: Kind, value: Any) -> Any:
+def _refuse(call: str, name: str, kind: Kind, value: Any, made_class: str = "") -> Any:
     """The value in its plain form, where the quick test did not know it."""
+    call = made_class or call
     try:
         return kind.check(value)
     except NotReal as why:
