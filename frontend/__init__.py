@@ -6,14 +6,28 @@ Changes  sys.modules: FORMER; devices open when a tensor first needs one
 Next     tensor.py (the class), run/realize.py (the way to the device), grad/gradient.py, nn/
 """
 
+import sys
+
 from hcq import lazy_module
 
-# paths of version 0.1, which programs, its documents and pickled tensors name, and where each is now
+# paths of versions 0.1 and 0.2, which programs, its documents and pickled tensors name, and where each is now
 FORMER = {
     "collectives": "hcq.frontend.devices.collectives",
     "collectives.links": "hcq.frontend.devices.collectives.links",
     "distributed": "hcq.frontend.more.distributed",
     "errors": "hcq.frontend.core.errors",
+    "functions_bits": "hcq.frontend.functions.bits",
+    "functions_fft": "hcq.frontend.functions.fft",
+    "functions_histogram": "hcq.frontend.functions.histogram",
+    "functions_linalg": "hcq.frontend.functions.linalg",
+    "functions_masked": "hcq.frontend.functions.masked",
+    "functions_modes": "hcq.frontend.functions.modes",
+    "functions_older": "hcq.frontend.functions.older",
+    "functions_places": "hcq.frontend.functions.places",
+    "functions_random": "hcq.frontend.functions.random",
+    "functions_segments": "hcq.frontend.functions.segments",
+    "functions_special": "hcq.frontend.functions.special",
+    "functions_types": "hcq.frontend.functions.types",
     "gradient": "hcq.frontend.grad.gradient",
     "llm": "hcq.frontend.more.llm",
     "llm.batch": "hcq.frontend.more.llm.batch",
@@ -21,6 +35,16 @@ FORMER = {
     "llm.sampling": "hcq.frontend.more.llm.sampling",
     "llm.session": "hcq.frontend.more.llm.session",
     "names": "hcq.frontend.core.names",
+    "nn.functional_indices": "hcq.frontend.nn.functional_pools",
+    "nn.functional_lp": "hcq.frontend.nn.functional_pools",
+    "nn.optim": "hcq.frontend.optim",
+    **{
+        f"nn.optim.{file}": f"hcq.frontend.optim.{file}"
+        for file in (
+            "adam counts groups lbfgs line_search lr_scheduler optimizer saved scaled schedule_chains "
+            "schedule_curves schedule_cycles schedules sgd swa_utils"
+        ).split()
+    },
     "onnx": "hcq.frontend.more.onnx",
     "pickled": "hcq.frontend.io.pickled",
     "state": "hcq.frontend.io",
@@ -29,6 +53,12 @@ FORMER = {
     "state.gguf": "hcq.frontend.io.gguf",
     "state.safetensors": "hcq.frontend.io.safetensors",
     "state.torch_file": "hcq.frontend.io.torch_file",
+    "utils": "hcq.torch.utils",
+    "utils.checkpoint": "hcq.frontend.autograd.checkpoint",
+    "utils.data": "hcq.frontend.data",
 }
 for _name, _place in FORMER.items():
-    lazy_module.stands_for(__name__, _name, _place)
+    if not _name.startswith("nn."):  # those in nn are known once nn is
+        lazy_module.stands_for(__name__, _name, _place)
+        if "." not in _name:
+            globals()[_name] = sys.modules[f"{__name__}.{_name}"]

@@ -24,7 +24,7 @@ from hcq.frontend.more import distributed as distributed
 from hcq.frontend.more import transforms as func
 from hcq.frontend import nn as nn
 from hcq.frontend.more import onnx as onnx
-from hcq.frontend.nn import optim as optim
+from hcq.frontend import optim as optim
 from hcq.events import ranks as ranks
 from hcq.performance import roofline as roofline
 

@@ -3,7 +3,7 @@
 In       PyTorch's OpInfo database
 Out      a few samples of each operator and dtype; what they call here; tensors, theirs as ours and ours as theirs
 Changes  PyTorch's random state
-Next     conformance_judge.py (what is done with them), frontend/functions.py (how hcq.NAME is found)
+Next     conformance_judge.py (what is done with them), frontend/functions/__init__.py (how hcq.NAME is found)
 
 An operator is called by its name: `linalg.det` is hcq.torch.linalg.det,
 `add` is hcq.torch.add or the method of that name. Arguments are converted and nothing else: no operator is made up.

@@ -1,6 +1,6 @@
 """Stub names: for type checkers, what `hcq` and `hcq.torch` have that is found when it is asked for (`make docs`).
 
-In       the tables of hcq/__init__.py, frontend/torch/ and frontend/functions.py
+In       the tables of hcq/__init__.py, frontend/torch/ and frontend/functions/__init__.py
 Out      hcq/__init__.pyi, and in hcq/torch/ a file for each of PyTorch's modules: hcq/torch/nn/functional.pyi, ...
 Changes  nothing
 Next     pages.py (writes and checks them), stub_pages.py (the same for methods)

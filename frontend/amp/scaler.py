@@ -3,7 +3,7 @@
 In       a loss; an optimizer
 Out      `GradScaler`
 Changes  gradients; the scale, in device memory; a step with infinite or missing numbers changes nothing
-Next     ../nn/optim/optimizer.py (`skipped`), casting.py
+Next     frontend/optim/optimizer.py (`skipped`), casting.py
 Source   Micikevicius et al. 2018; PyTorch's torch.amp.GradScaler, for names and defaults
 
 Nothing is read back: whether a step is taken is decided where it runs. So a training step may be recorded whole.
@@ -18,7 +18,7 @@ from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.core.base import changed, watcher
 from hcq.frontend.nn.constant import constant
-from hcq.frontend.nn.optim.optimizer import Optimizer
+from hcq.frontend.optim.optimizer import Optimizer
 from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes

@@ -16,9 +16,9 @@ from hcq.frontend.autograd.checking import gradcheck as gradcheck
 from hcq.frontend.autograd.custom import Function as Function
 from hcq.frontend.autograd.custom import once_differentiable as once_differentiable
 from hcq.frontend.core.base import Core
-from hcq.frontend.functions_modes import enable_grad as enable_grad
-from hcq.frontend.functions_modes import inference_mode as inference_mode
-from hcq.frontend.functions_modes import set_grad_enabled as set_grad_enabled
+from hcq.frontend.functions.modes import enable_grad as enable_grad
+from hcq.frontend.functions.modes import inference_mode as inference_mode
+from hcq.frontend.functions.modes import set_grad_enabled as set_grad_enabled
 from hcq.frontend.grad.gradient import grad as grad
 from hcq.frontend.grad.gradient import no_grad as no_grad
 from hcq.frontend.tensor import Tensor

@@ -18,7 +18,7 @@ from typing import Any
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.core.base import Core
-from hcq.frontend.functions_modes import is_grad_enabled
+from hcq.frontend.functions.modes import is_grad_enabled
 from hcq.frontend.grad import function
 from hcq.frontend.grad.gradient import is_on_the_way, no_grad
 from hcq.frontend.tensor import Tensor

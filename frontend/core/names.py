@@ -3,7 +3,7 @@
 In       modules when they are called, optimizers when they step; what the user says with `set_name`
 Out      the names of buffers, given to the device's trace as soon as the tensors have memory
 Changes  the names of those buffers, which reports print, too
-Next     nn/module.py and nn/optim/ (who is asked), run/realize.py (when tensors get memory), hcq/observe/trace.py
+Next     nn/module.py and optim/ (who is asked), run/realize.py (when tensors get memory), hcq/observe/trace.py
 
 A tensor is called after the outermost module that was called with it inside. Modules and optimizers are asked only
 while something is traced; a name that the user gave is in reports without a trace, too.

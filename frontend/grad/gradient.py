@@ -3,7 +3,7 @@
 In       a root node, the gradient of a loss with respect to it, the nodes to differentiate with respect to
 Out      one graph per target; nothing runs, and the graphs can be differentiated again
 Changes  `backward` writes the `.grad` of live leaf tensors; the rest changes nothing
-Next     derivatives.py (the rule of each op), tensor.py (Tensor.backward calls here), nn/optim/ (who uses `.grad`)
+Next     derivatives.py (the rule of each op), tensor.py (Tensor.backward calls here), optim/ (who uses `.grad`)
 
 The walk goes once over the graph, from the root to the leaves, and only over nodes that lead to a target. Values that
 were already realized keep their history: the gradient goes through them, and reads the realized values.

@@ -3,7 +3,7 @@
 In       tensors
 Out      `Module` and the layers; `nn.functional`, `nn.init`, `nn.optim`, `nn.utils`; `nn.save_file`, `nn.load_file`
 Changes  nothing by itself; a layer in training mode may update its running statistics
-Next     module.py (what a layer is), layers/, optim/ (how parameters move), examples/digits.py (a whole training run)
+Next     module.py (what a layer is), layers/, ../optim/ (how parameters move), examples/digits.py (a training run)
 """
 
 from __future__ import annotations
@@ -12,192 +12,38 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hcq import lazy_module
+from hcq.frontend import FORMER as _FORMER
+from hcq.frontend import optim as optim
 from hcq.frontend.io.safetensors import load_file, save_file
-from hcq.frontend.nn import functional, init, optim, utils
-from hcq.frontend.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from hcq.frontend.nn.layers.activation import (
-    CELU,
-    ELU,
-    GELU,
-    GLU,
-    SELU,
-    Hardshrink,
-    Hardsigmoid,
-    Hardswish,
-    Hardtanh,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    Mish,
-    PReLU,
-    ReLU,
-    ReLU6,
-    RReLU,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softmax2d,
-    Softmin,
-    Softplus,
-    Softshrink,
-    Softsign,
-    Tanh,
-    Tanhshrink,
-    Threshold,
-)
-from hcq.frontend.nn.layers.linear import Bilinear, Identity, Linear
-from hcq.frontend.nn.module import Module
-from hcq.frontend.nn.parameter import Buffer, Parameter
+from hcq.frontend.nn import functional, init, utils
 from hcq.frontend.ops.arguments import check_methods
 from hcq.frontend.ops.late import Unknown
 
-if TYPE_CHECKING:
-    from hcq.frontend.nn.layers.adaptive import AdaptiveLogSoftmaxWithLoss
-    from hcq.frontend.nn.layers.attention import MultiheadAttention
-    from hcq.frontend.nn.layers.cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
-    from hcq.frontend.nn.layers.convolution import (
-        Conv1d,
-        Conv2d,
-        Conv3d,
-        ConvTranspose1d,
-        ConvTranspose2d,
-        ConvTranspose3d,
-    )
-    from hcq.frontend.nn.layers.distance import CosineSimilarity, PairwiseDistance
-    from hcq.frontend.nn.layers.dropout import (
-        AlphaDropout,
-        Dropout,
-        Dropout1d,
-        Dropout2d,
-        Dropout3d,
-        FeatureAlphaDropout,
-    )
-    from hcq.frontend.nn.layers.embedding import Embedding, EmbeddingBag
-    from hcq.frontend.nn.layers.lazy import (
-        LazyBatchNorm1d,
-        LazyBatchNorm2d,
-        LazyBatchNorm3d,
-        LazyConv1d,
-        LazyConv2d,
-        LazyConv3d,
-        LazyConvTranspose1d,
-        LazyConvTranspose2d,
-        LazyConvTranspose3d,
-        LazyInstanceNorm1d,
-        LazyInstanceNorm2d,
-        LazyInstanceNorm3d,
-        LazyLinear,
-    )
-    from hcq.frontend.nn.layers.norm import (
-        BatchNorm,
-        BatchNorm1d,
-        BatchNorm2d,
-        BatchNorm3d,
-        CrossMapLRN2d,
-        GroupNorm,
-        InstanceNorm1d,
-        InstanceNorm2d,
-        InstanceNorm3d,
-        LayerNorm,
-        LocalResponseNorm,
-        RMSNorm,
-        SyncBatchNorm,
-    )
-    from hcq.frontend.nn.layers.padding import (
-        CircularPad1d,
-        CircularPad2d,
-        CircularPad3d,
-        ConstantPad1d,
-        ConstantPad2d,
-        ConstantPad3d,
-        ReflectionPad1d,
-        ReflectionPad2d,
-        ReflectionPad3d,
-        ReplicationPad1d,
-        ReplicationPad2d,
-        ReplicationPad3d,
-        ZeroPad1d,
-        ZeroPad2d,
-        ZeroPad3d,
-    )
-    from hcq.frontend.nn.layers.pooling import (
-        AdaptiveAvgPool1d,
-        AdaptiveAvgPool2d,
-        AdaptiveAvgPool3d,
-        AdaptiveMaxPool1d,
-        AdaptiveMaxPool2d,
-        AdaptiveMaxPool3d,
-        AvgPool1d,
-        AvgPool2d,
-        AvgPool3d,
-        FractionalMaxPool2d,
-        FractionalMaxPool3d,
-        LPPool1d,
-        LPPool2d,
-        LPPool3d,
-        MaxPool1d,
-        MaxPool2d,
-        MaxPool3d,
-        MaxUnpool1d,
-        MaxUnpool2d,
-        MaxUnpool3d,
-    )
-    from hcq.frontend.nn.layers.recurrent import GRU, LSTM, RNN, RNNBase
-    from hcq.frontend.nn.layers.shapes import (
-        ChannelShuffle,
-        Flatten,
-        Fold,
-        PixelShuffle,
-        PixelUnshuffle,
-        Unflatten,
-        Unfold,
-        Upsample,
-        UpsamplingBilinear2d,
-        UpsamplingNearest2d,
-    )
-    from hcq.frontend.nn.layers.transformer import (
-        Transformer,
-        TransformerDecoder,
-        TransformerDecoderLayer,
-        TransformerEncoder,
-        TransformerEncoderLayer,
-    )
-    from hcq.frontend.nn.losses import (
-        BCELoss,
-        BCEWithLogitsLoss,
-        CosineEmbeddingLoss,
-        CrossEntropyLoss,
-        CTCLoss,
-        GaussianNLLLoss,
-        HingeEmbeddingLoss,
-        HuberLoss,
-        KLDivLoss,
-        L1Loss,
-        LinearCrossEntropyLoss,
-        MarginRankingLoss,
-        MSELoss,
-        MultiLabelMarginLoss,
-        MultiLabelSoftMarginLoss,
-        MultiMarginLoss,
-        NLLLoss,
-        NLLLoss2d,
-        PoissonNLLLoss,
-        SmoothL1Loss,
-        SoftMarginLoss,
-        TripletMarginLoss,
-        TripletMarginWithDistanceLoss,
-    )
-    from hcq.frontend.nn.parallel import DataParallel
-    from hcq.frontend.nn.uninitialized import UninitializedBuffer, UninitializedParameter
-
 # a file -> its classes: it is imported when one is first asked for
 LATE = {
+    "module": "Module",
+    "parameter": "Buffer Parameter",
+    "uninitialized": "UninitializedParameter UninitializedBuffer",
+    "containers": "ModuleDict ModuleList ParameterDict ParameterList Sequential",
+    "layers.activation": (
+        "CELU ELU GELU GLU SELU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax "
+        "Mish PReLU ReLU ReLU6 RReLU Sigmoid SiLU Softmax Softmax2d Softmin Softplus Softshrink Softsign "
+        "Tanh Tanhshrink Threshold"
+    ),
+    "layers.adaptive": "AdaptiveLogSoftmaxWithLoss",
     "layers.attention": "MultiheadAttention",
     "layers.cells": "GRUCell LSTMCell RNNCell RNNCellBase",
     "layers.convolution": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
     "layers.distance": "CosineSimilarity PairwiseDistance",
     "layers.dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
     "layers.embedding": "Embedding EmbeddingBag",
+    "layers.lazy": (
+        "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
+        "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d "
+        "LazyInstanceNorm2d LazyInstanceNorm3d"
+    ),
+    "layers.linear": "Bilinear Identity Linear",
     "layers.norm": (
         "BatchNorm BatchNorm1d BatchNorm2d BatchNorm3d CrossMapLRN2d GroupNorm InstanceNorm1d "
         "InstanceNorm2d InstanceNorm3d LayerNorm LocalResponseNorm RMSNorm SyncBatchNorm"
@@ -227,18 +73,45 @@ LATE = {
         "SmoothL1Loss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
     ),
     "parallel": "DataParallel",
-    "layers.adaptive": "AdaptiveLogSoftmaxWithLoss",
-    "layers.lazy": (
-        "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
-        "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d "
-        "LazyInstanceNorm2d LazyInstanceNorm3d"
-    ),
-    "uninitialized": "UninitializedParameter UninitializedBuffer",
 }
+
+if TYPE_CHECKING:  # as LATE has them
+    from hcq.frontend.nn.containers import *
+    from hcq.frontend.nn.layers.activation import *
+    from hcq.frontend.nn.layers.adaptive import *
+    from hcq.frontend.nn.layers.attention import *
+    from hcq.frontend.nn.layers.cells import *
+    from hcq.frontend.nn.layers.convolution import *
+    from hcq.frontend.nn.layers.distance import *
+    from hcq.frontend.nn.layers.dropout import *
+    from hcq.frontend.nn.layers.embedding import *
+    from hcq.frontend.nn.layers.lazy import *
+    from hcq.frontend.nn.layers.linear import *
+    from hcq.frontend.nn.layers.norm import *
+    from hcq.frontend.nn.layers.padding import *
+    from hcq.frontend.nn.layers.pooling import *
+    from hcq.frontend.nn.layers.recurrent import *
+    from hcq.frontend.nn.layers.shapes import *
+    from hcq.frontend.nn.layers.transformer import *
+    from hcq.frontend.nn.losses import *
+    from hcq.frontend.nn.module import *
+    from hcq.frontend.nn.parallel import *
+    from hcq.frontend.nn.parameter import *
+    from hcq.frontend.nn.uninitialized import *
+else:
+    __all__ = [  # noqa: PLE0604
+        *" ".join(LATE.values()).split(),
+        "load_file",
+        "save_file",
+        "functional",
+        "init",
+        "optim",
+        "utils",
+    ]
 
 
 def __getattr__(name: str) -> Any:
-    """What is imported when it is asked for: classes of few programs, and the modules nn.modules and nn.attention."""
+    """A class of LATE, or the modules nn.modules and nn.attention, imported when it is asked for."""
     if name in ("modules", "attention"):
         return import_module(f"hcq.frontend.nn.{name}")
     file = next((file for file, names in LATE.items() if name in names.split()), None)
@@ -255,189 +128,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *" ".join(LATE.values()).split()})
 
 
-def _kinds(base: type) -> list[type]:
-    found = [base]
-    for kind in found:
-        found += kind.__subclasses__()
-    return found
-
-
-for _class in (*_kinds(Module), *_kinds(optim.Optimizer)):
-    check_methods(_class, "__init__")
-del _class
-
-__all__ = [
-    "Module",
-    "Parameter",
-    "Buffer",
-    "UninitializedParameter",
-    "UninitializedBuffer",
-    "Sequential",
-    "ModuleList",
-    "ModuleDict",
-    "ParameterList",
-    "ParameterDict",
-    "Identity",
-    "Linear",
-    "Bilinear",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-    "MaxUnpool1d",
-    "MaxUnpool2d",
-    "MaxUnpool3d",
-    "FractionalMaxPool2d",
-    "FractionalMaxPool3d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "LPPool1d",
-    "LPPool2d",
-    "LPPool3d",
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d",
-    "ReLU",
-    "ReLU6",
-    "SELU",
-    "SiLU",
-    "Mish",
-    "Hardsigmoid",
-    "Hardswish",
-    "Sigmoid",
-    "LogSigmoid",
-    "Tanh",
-    "Softsign",
-    "Tanhshrink",
-    "LeakyReLU",
-    "ELU",
-    "CELU",
-    "GELU",
-    "Hardtanh",
-    "Softplus",
-    "Hardshrink",
-    "Softshrink",
-    "Threshold",
-    "GLU",
-    "Softmax",
-    "Softmin",
-    "LogSoftmax",
-    "Softmax2d",
-    "PReLU",
-    "RReLU",
-    "ZeroPad1d",
-    "ZeroPad2d",
-    "ZeroPad3d",
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "ConstantPad3d",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReflectionPad3d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "ReplicationPad3d",
-    "CircularPad1d",
-    "CircularPad2d",
-    "CircularPad3d",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "Dropout3d",
-    "AlphaDropout",
-    "FeatureAlphaDropout",
-    "BatchNorm",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "BatchNorm3d",
-    "SyncBatchNorm",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
-    "LocalResponseNorm",
-    "CrossMapLRN2d",
-    "LayerNorm",
-    "RMSNorm",
-    "GroupNorm",
-    "Embedding",
-    "EmbeddingBag",
-    "Flatten",
-    "Unflatten",
-    "PixelShuffle",
-    "PixelUnshuffle",
-    "ChannelShuffle",
-    "Upsample",
-    "UpsamplingNearest2d",
-    "UpsamplingBilinear2d",
-    "Unfold",
-    "Fold",
-    "CosineSimilarity",
-    "PairwiseDistance",
-    "RNNCell",
-    "LSTMCell",
-    "GRUCell",
-    "RNNCellBase",
-    "RNN",
-    "LSTM",
-    "GRU",
-    "RNNBase",
-    "MultiheadAttention",
-    "TransformerEncoderLayer",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
-    "TransformerDecoder",
-    "Transformer",
-    "CrossEntropyLoss",
-    "NLLLoss",
-    "NLLLoss2d",
-    "MSELoss",
-    "L1Loss",
-    "SmoothL1Loss",
-    "HuberLoss",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "KLDivLoss",
-    "PoissonNLLLoss",
-    "GaussianNLLLoss",
-    "HingeEmbeddingLoss",
-    "SoftMarginLoss",
-    "MultiMarginLoss",
-    "MultiLabelSoftMarginLoss",
-    "MultiLabelMarginLoss",
-    "MarginRankingLoss",
-    "CosineEmbeddingLoss",
-    "TripletMarginLoss",
-    "TripletMarginWithDistanceLoss",
-    "CTCLoss",
-    "LinearCrossEntropyLoss",
-    "AdaptiveLogSoftmaxWithLoss",
-    "DataParallel",
-    "LazyLinear",
-    "LazyConv1d",
-    "LazyConv2d",
-    "LazyConv3d",
-    "LazyConvTranspose1d",
-    "LazyConvTranspose2d",
-    "LazyConvTranspose3d",
-    "LazyBatchNorm1d",
-    "LazyBatchNorm2d",
-    "LazyBatchNorm3d",
-    "LazyInstanceNorm1d",
-    "LazyInstanceNorm2d",
-    "LazyInstanceNorm3d",
-    "load_file",
-    "save_file",
-    "functional",
-    "init",
-    "optim",
-    "utils",
-]
+for _name, _place in _FORMER.items():
+    if _name.startswith("nn."):
+        lazy_module.stands_for("hcq.frontend", _name, _place)
+del _name, _place

@@ -9,26 +9,39 @@ Source   Graham 2014: windows begin at floor(a (i + u)) - floor(a u), of one ran
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.ops.arguments import checked
+from hcq.frontend.functions.methods import called
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
 
-@checked
-def fractional_max_pool2d(
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Tensor | None = None,
-) -> Any:
+def _pool(rank: int, gives_indices: bool, doc: str) -> Callable[..., Any]:
+    """One of the four functions."""
+    call = f"fractional_max_pool{rank}d" + "_with_indices" * gives_indices
+
+    @called(call, doc)
+    def pool(
+        input: Tensor,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = gives_indices,
+        _random_samples: Tensor | None = None,
+    ) -> Any:
+        indices = gives_indices or return_indices
+        return _pooled(call, rank, input, kernel_size, output_size, output_ratio, indices, _random_samples)
+
+    return pool
+
+
+fractional_max_pool2d = _pool(
+    2,
+    False,
     """The greatest elements of random windows over two axes; output_size or output_ratio (0 to 1) says how many.
 
     return_indices    (values, indices): where in the flattened space each one was
@@ -36,77 +49,35 @@ def fractional_max_pool2d(
 
     >>> nn.functional.fractional_max_pool2d(Tensor.ones(1, 2, 9, 9), 2, output_ratio=0.5).shape
     (1, 2, 4, 4)
-    """
-    return _pooled(
-        "fractional_max_pool2d",
-        2,
-        input,
-        kernel_size,
-        output_size,
-        output_ratio,
-        return_indices,
-        _random_samples,
-    )
-
-
-@checked
-def fractional_max_pool3d(
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Tensor | None = None,
-) -> Any:
+    """,
+)
+fractional_max_pool3d = _pool(
+    3,
+    False,
     """The greatest elements of random windows over three axes; see `fractional_max_pool2d`.
 
     >>> nn.functional.fractional_max_pool3d(Tensor.ones(1, 2, 5, 5, 5), 2, output_size=3).shape
     (1, 2, 3, 3, 3)
-    """
-    return _pooled(
-        "fractional_max_pool3d",
-        3,
-        input,
-        kernel_size,
-        output_size,
-        output_ratio,
-        return_indices,
-        _random_samples,
-    )
-
-
-@checked
-def fractional_max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = True,
-    _random_samples: Tensor | None = None,
-) -> Any:
+    """,
+)
+fractional_max_pool2d_with_indices = _pool(
+    2,
+    True,
     """`fractional_max_pool2d` with return_indices=True.
 
     >>> nn.functional.fractional_max_pool2d_with_indices(Tensor.ones(1, 5, 5), 2, output_size=3)[1].shape
     (1, 3, 3)
-    """
-    return fractional_max_pool2d(input, kernel_size, output_size, output_ratio, True, _random_samples)
-
-
-@checked
-def fractional_max_pool3d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = True,
-    _random_samples: Tensor | None = None,
-) -> Any:
+    """,
+)
+fractional_max_pool3d_with_indices = _pool(
+    3,
+    True,
     """`fractional_max_pool3d` with return_indices=True.
 
     >>> nn.functional.fractional_max_pool3d_with_indices(Tensor.ones(1, 5, 5, 5), 2, output_size=3)[1].shape
     (1, 3, 3, 3)
-    """
-    return fractional_max_pool3d(input, kernel_size, output_size, output_ratio, True, _random_samples)
+    """,
+)
 
 
 def _pooled(
@@ -120,8 +91,7 @@ def _pooled(
     samples: Any,
 ) -> Any:
     if x.ndim == rank + 1:
-        wide = None if samples is None else samples
-        found = _pooled(call, rank, x.unsqueeze(0), kernel_size, size, ratio, return_indices, wide)
+        found = _pooled(call, rank, x.unsqueeze(0), kernel_size, size, ratio, return_indices, samples)
         return tuple(part.squeeze(0) for part in found) if return_indices else found.squeeze(0)
     if x.ndim != rank + 2:
         raise UsageError(

@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.nn.functional_random import dropout
 from hcq.frontend.ops.arguments import checked
 from hcq.frontend.ops.base import rounded, widened
 from hcq.frontend.tensor import Tensor
@@ -113,8 +114,6 @@ def multi_head_attention_forward(
         scores = scores + mask.pad((0, keys - mask.shape[-1])).reshape(batch, 1, 1, keys)
     weights = scores.softmax(-1)
     if training and dropout_p > 0.0:
-        from hcq.frontend.nn.functional import dropout
-
         weights = dropout(weights, dropout_p)
     heads = weights.reshape(batch * num_heads, length, keys).matmul(v)
     joined = rounded(heads, have).transpose(0, 1).reshape(length, batch, width)

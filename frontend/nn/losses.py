@@ -28,7 +28,9 @@ class _Loss(Module):
 
     method = ""
     options: tuple[str, ...] = ()
-    printed: tuple[str, ...] = ()
+
+    def __init__(self, reduction: str = "mean"):
+        self._set(reduction)
 
     def _set(self, reduction: str, **options: Any) -> None:
         allowed = (
@@ -53,12 +55,14 @@ class _Loss(Module):
         options = {name: getattr(self, name) for name in self.options}
         return getattr(first, self.method)(*others, reduction=self.reduction, **options)
 
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={getattr(self, name)}" for name in self.printed)
-
 
 class _Pair(_Loss):
     """A loss of two predictions and how they should be to each other."""
+
+    options = ("margin",)
+
+    def __init__(self, margin: float = 0.0, reduction: str = "mean"):
+        self._set(reduction, margin=margin)
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
         """Of shape () for "mean" and "sum"."""
@@ -124,9 +128,6 @@ class MSELoss(_Loss):
 
     method = "mse_loss"
 
-    def __init__(self, reduction: str = "mean"):
-        self._set(reduction)
-
 
 class L1Loss(_Loss):
     """The absolute difference of two tensors of one shape.
@@ -136,9 +137,6 @@ class L1Loss(_Loss):
     """
 
     method = "l1_loss"
-
-    def __init__(self, reduction: str = "mean"):
-        self._set(reduction)
 
 
 class SmoothL1Loss(_Loss):
@@ -265,9 +263,6 @@ class SoftMarginLoss(_Loss):
 
     method = "soft_margin_loss"
 
-    def __init__(self, reduction: str = "mean"):
-        self._set(reduction)
-
 
 class MultiMarginLoss(_Loss):
     """max(0, margin - x[target] + x) ** p over the other classes.
@@ -305,9 +300,6 @@ class MultiLabelMarginLoss(_Loss):
     >>> nn.MultiLabelMarginLoss()(Tensor([[0.5, 0.25]]), hcq.tensor([[0, -1]])).item()
     0.375
     """
-
-    def __init__(self, reduction: str = "mean"):
-        self._set(reduction)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """(batch, classes) or (classes,), and classes of that shape -> of shape () for "mean" and "sum"."""
@@ -393,10 +385,7 @@ class MarginRankingLoss(_Pair):
     1.5
     """
 
-    method, options = "margin_ranking_loss", ("margin",)
-
-    def __init__(self, margin: float = 0.0, reduction: str = "mean"):
-        self._set(reduction, margin=margin)
+    method = "margin_ranking_loss"
 
 
 class CosineEmbeddingLoss(_Pair):
@@ -407,10 +396,7 @@ class CosineEmbeddingLoss(_Pair):
     0.75
     """
 
-    method, options = "cosine_embedding_loss", ("margin",)
-
-    def __init__(self, margin: float = 0.0, reduction: str = "mean"):
-        self._set(reduction, margin=margin)
+    method = "cosine_embedding_loss"
 
 
 class TripletMarginLoss(_Triplet):

@@ -212,28 +212,33 @@ def checked(function: F, call: str = "", takes_complex: bool = False) -> F:
         if parameter.kind is parameter.VAR_POSITIONAL:
             kind = Kind(f"{kind.words} each", _each(kind.check, tuple, are_ints=kind is KINDS["int"]))
         is_beside = takes_self and str(parameter.annotation) in ("Self", "Self | None")
-        rules[parameter.name] = _rule(call or function.__name__, parameter, kind, is_beside)
+        rules[parameter.name] = _rule(call or function.__name__, parameter, kind, takes_self, is_beside)
     if not rules and not takes_complex:
         return function
     otherwise = functools.partial(in_complex, call) if takes_complex else None
     return guarded(function, parameters, rules, otherwise)  # type: ignore[return-value]
 
 
-def _rule(call: str, parameter: inspect.Parameter, kind: Kind, is_beside: bool) -> Rule:
+def _rule(call: str, parameter: inspect.Parameter, kind: Kind, takes_self: bool, is_beside: bool) -> Rule:
     """How the argument of a parameter is looked at.
 
-    is_beside  a tensor, which must be where the call's first argument is
+    takes_self  a method's, whose first argument is the object
+    is_beside   a tensor, which must be where the call's first argument is
     """
     name = parameter.name
+    # the constructor of a base that has no public name is called by the name of the class that is made
+    is_of_class = takes_self and call.startswith("_")
 
     def taken(value: Any, first: Any) -> Any:
         try:
             return kind.check(value)
         except NotReal as why:
-            raise NotReal(f"[{call}] {name}={shown(value)}: {why}") from None
+            refused: type[Exception] = NotReal
+            what = str(why)
         except Refused as why:
-            reason = f" It {why}." if why.args else ""
-            raise UsageError(f"[{call}] {name}={shown(value)}: takes {kind.words}.{reason}") from None
+            what = f"takes {kind.words}." + (f" It {why}." if why.args else "")
+            refused = UsageError
+        raise refused(f"[{type(first).__name__ if is_of_class else call}] {name}={shown(value)}: {what}")
 
     def beside(value: Any, first: Any) -> Any:
         tensor = value if isinstance(value, Core) else taken(value, first)

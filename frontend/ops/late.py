@@ -3,7 +3,7 @@
 In       a name that Tensor does not have yet
 Out      `Late`, a base of Tensor that gets the methods of the one group that has the name; `groups`, all there are
 Changes  Late: it gets the methods, each once
-Next     table.py (which group has a name), ../tensor.py (which has the other groups), ../functions.py
+Next     table.py (which group has a name), ../tensor.py (the groups that every program has), functions/__init__.py
 
 A type checker sees a class that has all of them.
 """

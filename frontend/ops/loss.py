@@ -3,7 +3,7 @@
 In       predictions and targets
 Out      lazy tensors: of shape () for "mean" and "sum", of the elements' shape for "none"
 Changes  nothing
-Next     grad/gradient.py (the way downhill), nn/optim/ (the step)
+Next     grad/gradient.py (the way downhill), optim/ (the step)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       seeds
 Out      `Stream`; DEFAULT, which draws take that name no Generator
 Changes  device memory: the seed and the counter of each device that is drawn from
-Next     random.py (the cipher of both), functions_random.py (Generator: a stream as users see it)
+Next     random.py (the cipher of both), functions/random.py (Generator: a stream as users see it)
 """
 
 from __future__ import annotations

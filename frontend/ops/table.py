@@ -154,8 +154,8 @@ METHODS = {name: place for place, names in GROUPS.items() for name in names.spli
 # what some methods do, and what is made of Tensor itself
 ABOVE = {
     "complex": "hcq.frontend.more.complex.tensor",
-    "linalg": "hcq.frontend.functions_linalg",
-    "older": "hcq.frontend.functions_older",
+    "linalg": "hcq.frontend.functions.linalg",
+    "older": "hcq.frontend.functions.older",
     "short_time": "hcq.frontend.more.fourier.short_time",
 }
 

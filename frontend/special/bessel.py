@@ -3,7 +3,7 @@
 In       a node of float64
 Out      a FUNCTION node: Chebyshev series, logarithms and roots; its slope is the next Bessel function
 Changes  nothing
-Next     bessel_series.py (the coefficients), gamma.py (I), functions_special.py (the functions)
+Next     bessel_series.py (the coefficients), gamma.py (I), functions/special.py (the functions)
 
 J and Y are series in x * x up to 8, and beyond it amplitude and phase: two series in 1 / x beside sine and cosine. K
 is its power series up to 2, and exp(-x) / sqrt(x) times a series in 1 / x beyond. Ai is a series from -4 to 2, and

@@ -3,7 +3,7 @@
 In       tensors of float64 in one shape: where, and which degree, a whole number
 Out      tensors of float64; a degree below 0 gives 0
 Changes  nothing; the greatest degree of a tensor is computed and read back, but for Chebyshev's
-Next     functions_special.py (the functions)
+Next     functions/special.py (the functions)
 
 Chebyshev's polynomials are cosines and sines of a multiple of the angle, hyperbolic ones beyond -1 and 1. The others
 are their recurrences of three terms, taken to the greatest degree of all elements.

@@ -3,7 +3,7 @@
 In       a name
 Out      what it is here
 Changes  nothing
-Next     rows.py (names with nothing behind them), ../functions.py (Tensor's methods as functions, dtypes, numbers)
+Next     rows.py (names with nothing behind them), ../functions/__init__.py (methods as functions, dtypes, numbers)
 """
 
 from __future__ import annotations

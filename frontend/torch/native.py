@@ -3,7 +3,7 @@
 In       tensors, as the functions of nn take them
 Out      tuples: the result, and the statistics it was made with
 Changes  running statistics that native_batch_norm is given, in training
-Next     ../functions.py (where they are found), frontend/ops/normalisation.py (the layers themselves)
+Next     ../functions/__init__.py (where they are found), frontend/ops/normalisation.py (the layers themselves)
 """
 
 from __future__ import annotations

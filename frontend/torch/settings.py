@@ -3,7 +3,7 @@
 In       a dtype, a device, a number
 Out      compile, get_default_dtype, get_num_threads, memory formats, is_autocast_enabled, ...
 Changes  set_default_device, set_default_dtype: refused unless they say what holds anyway
-Next     ../functions.py (who asks), rows.py (settings with nothing behind them),
+Next     ../functions/__init__.py (who asks), rows.py (settings with nothing behind them),
          docs/environment.md (the switches that there are)
 """
 

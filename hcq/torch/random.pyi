@@ -1,4 +1,4 @@
 # fmt: off
 """Written by `make docs`: what type checkers see of hcq.torch.random."""
 
-from hcq.frontend.functions_random import *
+from hcq.frontend.functions.random import *

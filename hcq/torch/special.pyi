@@ -1,29 +1,29 @@
 # fmt: off
 """Written by `make docs`: what type checkers see of hcq.torch.special."""
 
-from hcq.frontend.functions_special import *
+from hcq.frontend.functions.special import *
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.functions_special import airy_ai as airy_ai
-from hcq.frontend.functions_special import bessel_j0 as bessel_j0
-from hcq.frontend.functions_special import bessel_j1 as bessel_j1
-from hcq.frontend.functions_special import bessel_y0 as bessel_y0
-from hcq.frontend.functions_special import bessel_y1 as bessel_y1
-from hcq.frontend.functions_special import chebyshev_polynomial_t as chebyshev_polynomial_t
-from hcq.frontend.functions_special import chebyshev_polynomial_u as chebyshev_polynomial_u
-from hcq.frontend.functions_special import chebyshev_polynomial_v as chebyshev_polynomial_v
-from hcq.frontend.functions_special import chebyshev_polynomial_w as chebyshev_polynomial_w
-from hcq.frontend.functions_special import hermite_polynomial_h as hermite_polynomial_h
-from hcq.frontend.functions_special import hermite_polynomial_he as hermite_polynomial_he
-from hcq.frontend.functions_special import laguerre_polynomial_l as laguerre_polynomial_l
-from hcq.frontend.functions_special import legendre_polynomial_p as legendre_polynomial_p
-from hcq.frontend.functions_special import modified_bessel_k0 as modified_bessel_k0
-from hcq.frontend.functions_special import modified_bessel_k1 as modified_bessel_k1
-from hcq.frontend.functions_special import scaled_modified_bessel_k0 as scaled_modified_bessel_k0
-from hcq.frontend.functions_special import scaled_modified_bessel_k1 as scaled_modified_bessel_k1
-from hcq.frontend.functions_special import shifted_chebyshev_polynomial_t as shifted_chebyshev_polynomial_t
-from hcq.frontend.functions_special import shifted_chebyshev_polynomial_u as shifted_chebyshev_polynomial_u
-from hcq.frontend.functions_special import shifted_chebyshev_polynomial_v as shifted_chebyshev_polynomial_v
-from hcq.frontend.functions_special import shifted_chebyshev_polynomial_w as shifted_chebyshev_polynomial_w
+from hcq.frontend.functions.special import airy_ai as airy_ai
+from hcq.frontend.functions.special import bessel_j0 as bessel_j0
+from hcq.frontend.functions.special import bessel_j1 as bessel_j1
+from hcq.frontend.functions.special import bessel_y0 as bessel_y0
+from hcq.frontend.functions.special import bessel_y1 as bessel_y1
+from hcq.frontend.functions.special import chebyshev_polynomial_t as chebyshev_polynomial_t
+from hcq.frontend.functions.special import chebyshev_polynomial_u as chebyshev_polynomial_u
+from hcq.frontend.functions.special import chebyshev_polynomial_v as chebyshev_polynomial_v
+from hcq.frontend.functions.special import chebyshev_polynomial_w as chebyshev_polynomial_w
+from hcq.frontend.functions.special import hermite_polynomial_h as hermite_polynomial_h
+from hcq.frontend.functions.special import hermite_polynomial_he as hermite_polynomial_he
+from hcq.frontend.functions.special import laguerre_polynomial_l as laguerre_polynomial_l
+from hcq.frontend.functions.special import legendre_polynomial_p as legendre_polynomial_p
+from hcq.frontend.functions.special import modified_bessel_k0 as modified_bessel_k0
+from hcq.frontend.functions.special import modified_bessel_k1 as modified_bessel_k1
+from hcq.frontend.functions.special import scaled_modified_bessel_k0 as scaled_modified_bessel_k0
+from hcq.frontend.functions.special import scaled_modified_bessel_k1 as scaled_modified_bessel_k1
+from hcq.frontend.functions.special import shifted_chebyshev_polynomial_t as shifted_chebyshev_polynomial_t
+from hcq.frontend.functions.special import shifted_chebyshev_polynomial_u as shifted_chebyshev_polynomial_u
+from hcq.frontend.functions.special import shifted_chebyshev_polynomial_v as shifted_chebyshev_polynomial_v
+from hcq.frontend.functions.special import shifted_chebyshev_polynomial_w as shifted_chebyshev_polynomial_w
 digamma = Tensor.digamma
 entr = Tensor.entr
 erf = Tensor.erf

@@ -9,7 +9,7 @@ import pytest
 
 import hcq
 import hcq.nn.functional as F
-from hcq import Tensor, UsageError, dtypes, no_grad
+from hcq import Tensor, UsageError, dtypes, nn, no_grad
 
 VIEWS = [
     lambda x: x, lambda x: x[1], lambda x: x[:, 1:], lambda x: x[:, ::2], lambda x: x.reshape(4, 3), lambda x: x[None],
@@ -112,6 +112,12 @@ def test_a_choice_of_gumbel_is_as_likely_as_its_logit_and_passes_a_gradient():
     leaf = Tensor([0.0, 1.0], requires_grad=True)
     (F.gumbel_softmax(leaf, hard=True) * Tensor([1.0, 2.0])).sum().backward()
     assert abs(leaf.grad.sum().item()) < 1e-6 and leaf.grad[1].item() > 0
+
+
+def test_rrelu_refuses_a_lower_bound_above_the_upper_one():
+    for function in (F.rrelu, hcq.rrelu, lambda x, low, high: nn.RReLU(low, high)(x)):
+        with pytest.raises(UsageError, match=r"\[rrelu\] lower=0\.5, upper=0\.25"):
+            function(Tensor([-1.0]), 0.5, 0.25)
 
 
 def test_slopes_of_rrelu_are_drawn_in_training_alone():

@@ -269,7 +269,7 @@ def test_gradients_flow_through_real_tensors_into_complex_ones_and_back():
 
 
 def test_an_optimizer_moves_complex_parameters_as_pairs_of_real_ones():
-    from hcq.frontend.nn.optim import SGD
+    from hcq.frontend.optim import SGD
 
     z = Tensor([3 + 4j], requires_grad=True)
     step = SGD([z], lr=0.5)

@@ -80,7 +80,7 @@ def test_hcqs_own_modules_are_those_of_the_tensor_layer(name: str):
     for word in name.split("."):
         found = getattr(found, word)
     assert found.__name__ == {
-        "optim": "hcq.frontend.nn.optim", "func": "hcq.frontend.more.transforms",
+        "optim": "hcq.frontend.optim", "func": "hcq.frontend.more.transforms",
         "distributed": "hcq.frontend.more.distributed", "onnx": "hcq.frontend.more.onnx",
     }.get(name, f"hcq.frontend.{name}")  # fmt: skip
     kinds = {key: value for key, value in vars(found).items() if isinstance(value, type)}
@@ -202,6 +202,19 @@ def test_a_path_of_version_0_1_leads_to_where_its_module_is_now(name: str):
         if not key.startswith("_") and not isinstance(value, ModuleType)
     ]
     assert all(getattr(module, key) is getattr(now, key) for key in public)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import hcq.frontend.nn.optim as found; found.SGD",
+        "from hcq.frontend.nn.optim.adam import Adam",
+        "import hcq.frontend.utils.data; hcq.frontend.utils.data.DataLoader",
+        "from hcq.frontend.functions_linalg import vector_norm",
+    ],
+)
+def test_a_former_path_is_there_before_anything_else_is_imported(statement: str):
+    subprocess.run([sys.executable, "-c", statement], check=True)
 
 
 def test_a_tensor_that_version_0_1_pickled_is_read():

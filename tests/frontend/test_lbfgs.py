@@ -7,7 +7,7 @@ import pytest
 
 from hcq import Tensor, dtypes, jit, nn
 from hcq.errors import UsageError
-from hcq.frontend.nn.optim import LBFGS
+from hcq.frontend.optim import LBFGS
 
 START = np.array([-1.2, 1.0, -0.5, 1.5])
 OPTIONS = [

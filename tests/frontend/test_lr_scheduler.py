@@ -9,8 +9,8 @@ import pytest
 
 from hcq import Tensor
 from hcq.errors import UsageError
-from hcq.frontend.nn import optim
-from hcq.frontend.nn.optim import lr_scheduler
+from hcq.frontend import optim
+from hcq.frontend.optim import lr_scheduler
 
 EPOCHS = 30
 
@@ -132,7 +132,7 @@ def test_a_cycle_that_is_over_and_mistakes_are_answered_with_sentences():
 def test_averages_of_weights_are_pytorchs():
     torch = pytest.importorskip("torch")
     from hcq import nn
-    from hcq.frontend.nn.optim import swa_utils
+    from hcq.frontend.optim import swa_utils
 
     mine, other = nn.Linear(2, 1, bias=False), torch.nn.Linear(2, 1, bias=False)
     pairs = [
@@ -160,7 +160,7 @@ def test_averages_of_weights_are_pytorchs():
 @pytest.mark.filterwarnings("ignore")
 def test_swalr_goes_to_its_rate_as_pytorchs_does():
     torch = pytest.importorskip("torch")
-    from hcq.frontend.nn.optim import swa_utils
+    from hcq.frontend.optim import swa_utils
 
     for strategy in ("cos", "linear"):
         make = lambda s, o, kind=strategy: s.SWALR(o, 0.05, anneal_epochs=6, anneal_strategy=kind)  # noqa: E731

@@ -120,3 +120,13 @@ def test_a_strided_convolution_has_no_same_padding_and_says_so_when_it_is_made(l
     with pytest.raises(UsageError, match="padding='same' with stride"):
         layer(4, 8, 3, stride=2, padding="same")
     assert layer(4, 8, 3, padding="same").padding == "same"
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [("MSELoss", (3,)), ("MaxPool2d", (2, None, 0, 1, "x")), ("LSTMCell", ("a", 3)), ("Conv1d", ("a", 3, 3)),
+     ("TransformerDecoderLayer", ("a", 3)), ("LazyInstanceNorm2d", ("a",))],
+)  # fmt: skip
+def test_a_layer_that_shares_its_constructor_is_refused_by_its_own_name(name, args):
+    with pytest.raises(UsageError, match=rf"^\[{name}\] "):
+        getattr(nn, name)(*args)

@@ -8,7 +8,7 @@ import pytest
 import hcq
 from hcq import Tensor, dtypes, jit
 from hcq.errors import UsageError
-from hcq.frontend.nn.optim import SGD, Adam, AdamW
+from hcq.frontend.optim import SGD, Adam, AdamW
 
 START = [np.linspace(-1.0, 1.0, 12).reshape(3, 4), np.array([0.5, -0.25, 2.0])]
 STEPS = 6

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
 from hcq import Tensor, dtypes, jit, nn
 from hcq.errors import UsageError
-from hcq.frontend.nn import optim
+from hcq.frontend import optim
 
 STEPS = 5
 R = np.random.default_rng(4)
@@ -206,3 +208,15 @@ def test_a_rate_that_is_a_tensor_is_read_at_every_step():
     optimizer.param_groups[0]["lr"] = 0.25  # written into the tensor
     optimizer.step()
     assert w.tolist() == [0.25] and rate.item() == 0.25
+
+
+@pytest.mark.parametrize("name", [name for names in optim.LATE.values() for name in names.split()])
+def test_the_options_of_an_optimizer_are_its_arguments(name: str):
+    kind = getattr(optim, name)
+    found = kind([Tensor.ones(2, 2).requires_grad_()]).defaults
+    arguments = inspect.signature(kind).parameters
+    taken = set(arguments) - {"params", "further", *kind.ignored}
+    assert taken <= set(found) and set(found) - taken <= {"decoupled_weight_decay"}
+    computed = {"max_eval"}  # from another option, unless it is given
+    given = {word: value.default for word, value in arguments.items() if word in taken - computed}
+    assert {word: found[word] for word in given} == given

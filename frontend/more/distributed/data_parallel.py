@@ -38,7 +38,7 @@ from hcq.frontend.more.distributed.collectives import (
 from hcq.frontend.more.distributed.group import Group, Operation
 from hcq.frontend.more.distributed.job import world
 from hcq.frontend.nn.module import Module
-from hcq.frontend.nn.optim import Optimizer
+from hcq.frontend.optim import Optimizer
 from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 

@@ -29,7 +29,7 @@ from hcq.frontend.more.distributed.collectives import Sending, broadcast, receiv
 from hcq.frontend.more.distributed.group import Group
 from hcq.frontend.more.distributed.job import world
 from hcq.frontend.nn.module import Module
-from hcq.frontend.nn.optim import Optimizer
+from hcq.frontend.optim import Optimizer
 from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes

@@ -3,7 +3,7 @@
 In       signals (time) or (batch, time), or spectra (..., frequencies, frames); sizes and a window, as PyTorch has them
 Out      complex spectra, lazy; signals, whose windows are divided out
 Changes  `istft` outside of a jit reads whether the windows leave a gap
-Next     ../functions_fft.py (the transform of one window), ops/parts.py (who comes here)
+Next     ../functions/fft.py (the transform of one window), ops/parts.py (who comes here)
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hcq.frontend import functions_fft as fft
 from hcq.frontend.core.base import watcher
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.functions import fft
 from hcq.frontend.more.complex.pair import Pair
 from hcq.frontend.tensor import Tensor
 

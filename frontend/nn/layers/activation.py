@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hcq.frontend.nn.functional import rrelu
+from hcq.frontend.nn.functional_random import rrelu
 from hcq.frontend.nn.layers.sizes import even
 from hcq.frontend.nn.module import Module
 from hcq.frontend.tensor import Tensor
@@ -24,6 +24,7 @@ class _Activation(Module):
     options: tuple[str, ...] = ()  # in the order of the method's arguments
     shown: tuple[str, ...] | None = None  # by value alone, where PyTorch prints no names
     inplace = False
+    shows_inplace = True
 
     def forward(self, x: Tensor) -> Tensor:
         """Of the same shape, unless the class says otherwise; see the method of Tensor."""
@@ -34,11 +35,7 @@ class _Activation(Module):
         parts = [f"{option}={getattr(self, option)}" for option in self.options]
         if self.shown is not None:
             parts = [str(getattr(self, option)) for option in self.shown]
-        return ", ".join([*parts, "inplace=True"] if self.inplace else parts)
-
-
-class _Plain(_Activation):
-    """One without options."""
+        return ", ".join([*parts, "inplace=True"] if self.inplace and self.shows_inplace else parts)
 
 
 class _InPlace(_Activation):
@@ -106,9 +103,7 @@ class Hardsigmoid(_InPlace):
     """
 
     method = "hardsigmoid"
-
-    def extra_repr(self) -> str:
-        return ""
+    shows_inplace = False
 
 
 class Hardswish(_InPlace):
@@ -119,12 +114,10 @@ class Hardswish(_InPlace):
     """
 
     method = "hardswish"
-
-    def extra_repr(self) -> str:
-        return ""
+    shows_inplace = False
 
 
-class Sigmoid(_Plain):
+class Sigmoid(_Activation):
     """1 / (1 + exp(-x)).
 
     >>> nn.Sigmoid()(Tensor([-1000.0, 0.0])).tolist()
@@ -134,7 +127,7 @@ class Sigmoid(_Plain):
     method = "sigmoid"
 
 
-class LogSigmoid(_Plain):
+class LogSigmoid(_Activation):
     """log(sigmoid(x)).
 
     >>> nn.LogSigmoid()(Tensor([-1000.0])).tolist()
@@ -144,7 +137,7 @@ class LogSigmoid(_Plain):
     method = "logsigmoid"
 
 
-class Tanh(_Plain):
+class Tanh(_Activation):
     """The hyperbolic tangent.
 
     >>> print(nn.Tanh()(Tensor([-100.0, 0.5])))
@@ -154,7 +147,7 @@ class Tanh(_Plain):
     method = "tanh"
 
 
-class Softsign(_Plain):
+class Softsign(_Activation):
     """x / (1 + abs(x)).
 
     >>> nn.Softsign()(Tensor([-1.0, 3.0])).tolist()
@@ -164,7 +157,7 @@ class Softsign(_Plain):
     method = "softsign"
 
 
-class Tanhshrink(_Plain):
+class Tanhshrink(_Activation):
     """x - tanh(x).
 
     >>> print(nn.Tanhshrink()(Tensor([0.0, 2.0])))

@@ -153,7 +153,21 @@ class RNNCell(RNNCellBase):
         return super().extra_repr() + other
 
 
-class LSTMCell(RNNCellBase):
+class _Gated(RNNCellBase):
+    """A cell with as many gates as its mode has."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ):
+        super().__init__(input_size, hidden_size, bias, STEPS[self.mode].gates, device, dtype)
+
+
+class LSTMCell(_Gated):
     """One step of an LSTM; the state is (h, c).
 
     >>> h, c = nn.LSTMCell(4, 8)(Tensor.zeros(3, 4))
@@ -163,18 +177,8 @@ class LSTMCell(RNNCellBase):
 
     mode = "LSTM"
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: str | None = None,
-        dtype: DType | None = None,
-    ):
-        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
-
-class GRUCell(RNNCellBase):
+class GRUCell(_Gated):
     """One step of a GRU.
 
     >>> nn.GRUCell(4, 8)(Tensor.zeros(3, 4)).shape
@@ -182,13 +186,3 @@ class GRUCell(RNNCellBase):
     """
 
     mode = "GRU"
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: str | None = None,
-        dtype: DType | None = None,
-    ):
-        super().__init__(input_size, hidden_size, bias, 3, device, dtype)

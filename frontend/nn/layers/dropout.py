@@ -3,23 +3,31 @@
 In       a probability, then tensors
 Out      `Dropout`, `Dropout1d` to `Dropout3d` (whole channels), `AlphaDropout`, `FeatureAlphaDropout`
 Changes  nothing but the device's random counter
-Next     ../functional.py (what they compute)
+Next     ../functional_random.py (what they compute)
 Source   Srivastava et al. 2014; Klambauer et al. 2017
 """
 
 from __future__ import annotations
 
-from hcq.frontend.nn import functional as F
+from collections.abc import Callable
+
+from hcq.frontend.nn import functional_random as F
 from hcq.frontend.nn.layers.sizes import probability
 from hcq.frontend.nn.module import Module
 from hcq.frontend.tensor import Tensor
 
 
 class _Dropout(Module):
-    """p is how likely an element, or a channel, becomes zero."""
+    """p is how likely an element, or a channel, becomes zero; a subclass names the function that does it."""
+
+    _drop: Callable[..., Tensor]
 
     def __init__(self, p: float = 0.5, inplace: bool = False):
         self.p, self.inplace = probability(type(self).__name__, p), inplace
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape; in evaluation, x itself."""
+        return self._drop(x, self.p, self.training, self.inplace)
 
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"
@@ -33,9 +41,7 @@ class Dropout(_Dropout):
     (True, [1.0, 1.0])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The same shape; in evaluation, x itself."""
-        return F.dropout(x, self.p, self.training, self.inplace)
+    _drop = staticmethod(F.dropout)
 
 
 class Dropout1d(_Dropout):
@@ -46,9 +52,7 @@ class Dropout1d(_Dropout):
     True
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The same shape."""
-        return F.dropout1d(x, self.p, self.training, self.inplace)
+    _drop = staticmethod(F.dropout1d)
 
 
 class Dropout2d(_Dropout):
@@ -58,9 +62,7 @@ class Dropout2d(_Dropout):
     [[[[0.0, 0.0]]]]
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The same shape."""
-        return F.dropout2d(x, self.p, self.training, self.inplace)
+    _drop = staticmethod(F.dropout2d)
 
 
 class Dropout3d(_Dropout):
@@ -70,9 +72,7 @@ class Dropout3d(_Dropout):
     2.0
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The same shape."""
-        return F.dropout3d(x, self.p, self.training, self.inplace)
+    _drop = staticmethod(F.dropout3d)
 
 
 class AlphaDropout(_Dropout):
@@ -82,9 +82,7 @@ class AlphaDropout(_Dropout):
     [1.0, 2.0]
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The same shape."""
-        return F.alpha_dropout(x, self.p, self.training, self.inplace)
+    _drop = staticmethod(F.alpha_dropout)
 
 
 class FeatureAlphaDropout(_Dropout):
@@ -94,6 +92,4 @@ class FeatureAlphaDropout(_Dropout):
     [[[1.0, 2.0]]]
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The same shape."""
-        return F.feature_alpha_dropout(x, self.p, self.training, self.inplace)
+    _drop = staticmethod(F.feature_alpha_dropout)

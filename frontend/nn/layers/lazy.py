@@ -262,8 +262,19 @@ class _Features(Lazy, norm._Running):
 
     counted = ("weight", "running_mean")
 
-    def _forget(self) -> None:
-        """Have no shapes: the layer was made for one channel, to have the rest checked."""
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ):
+        super().__init__(1, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        # made for one channel, to have the rest checked; now it has no shapes
         for name in ("weight", "bias", "running_mean", "running_var"):
             tensor = getattr(self, name)
             kind: Any = UninitializedBuffer if name in self.buffers_of_class else UninitializedParameter
@@ -285,25 +296,7 @@ class _Features(Lazy, norm._Running):
         self.num_features = count
 
 
-class _LazyBatchNorm(_Features, norm.BatchNorm):
-    """A batch norm, whose num_features are the channels of the first input."""
-
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: str | None = None,
-        dtype: DType | None = None,
-        *,
-        bias: bool = True,
-    ):
-        super().__init__(1, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
-        self._forget()
-
-
-class LazyBatchNorm1d(_LazyBatchNorm):
+class LazyBatchNorm1d(_Features, norm.BatchNorm):
     """BatchNorm1d, whose num_features are the channels of the first input.
 
     >>> layer = nn.LazyBatchNorm1d()
@@ -314,7 +307,7 @@ class LazyBatchNorm1d(_LazyBatchNorm):
     cls_to_become, ranks = norm.BatchNorm1d, norm.BatchNorm1d.ranks
 
 
-class LazyBatchNorm2d(_LazyBatchNorm):
+class LazyBatchNorm2d(_Features, norm.BatchNorm):
     """BatchNorm2d, whose num_features are the channels of the first input.
 
     >>> layer = nn.LazyBatchNorm2d()
@@ -325,7 +318,7 @@ class LazyBatchNorm2d(_LazyBatchNorm):
     cls_to_become, ranks = norm.BatchNorm2d, norm.BatchNorm2d.ranks
 
 
-class LazyBatchNorm3d(_LazyBatchNorm):
+class LazyBatchNorm3d(_Features, norm.BatchNorm):
     """BatchNorm3d, whose num_features are the channels of the first input.
 
     >>> nn.LazyBatchNorm3d()(Tensor.ones(1, 2, 2, 2, 2)).sum().item()
@@ -335,25 +328,7 @@ class LazyBatchNorm3d(_LazyBatchNorm):
     cls_to_become, ranks = norm.BatchNorm3d, norm.BatchNorm3d.ranks
 
 
-class _LazyInstanceNorm(_Features, norm._InstanceNorm):
-    """An instance norm, whose num_features are the channels of the first input."""
-
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: str | None = None,
-        dtype: DType | None = None,
-        *,
-        bias: bool = True,
-    ):
-        super().__init__(1, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
-        self._forget()
-
-
-class LazyInstanceNorm1d(_LazyInstanceNorm):
+class LazyInstanceNorm1d(_Features, norm._InstanceNorm):
     """InstanceNorm1d, whose num_features are the channels of the first input.
 
     >>> print(nn.LazyInstanceNorm1d()(Tensor([[[1.0, 3.0], [10.0, 20.0]]]))[0])
@@ -364,7 +339,7 @@ class LazyInstanceNorm1d(_LazyInstanceNorm):
     cls_to_become, ranks = norm.InstanceNorm1d, norm.InstanceNorm1d.ranks
 
 
-class LazyInstanceNorm2d(_LazyInstanceNorm):
+class LazyInstanceNorm2d(_Features, norm._InstanceNorm):
     """InstanceNorm2d, whose num_features are the channels of the first input.
 
     >>> layer = nn.LazyInstanceNorm2d()
@@ -375,7 +350,7 @@ class LazyInstanceNorm2d(_LazyInstanceNorm):
     cls_to_become, ranks = norm.InstanceNorm2d, norm.InstanceNorm2d.ranks
 
 
-class LazyInstanceNorm3d(_LazyInstanceNorm):
+class LazyInstanceNorm3d(_Features, norm._InstanceNorm):
     """InstanceNorm3d, whose num_features are the channels of the first input.
 
     >>> nn.LazyInstanceNorm3d()(Tensor.ones(1, 2, 2, 2, 2)).sum().item()

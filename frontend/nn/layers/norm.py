@@ -34,14 +34,22 @@ def _scale_and_shift(
     return weight, shift
 
 
-def _reset(weight: Tensor | None, shift: Tensor | None) -> None:
-    if weight is not None:
-        init.ones_(weight)
-    if shift is not None:
-        init.zeros_(shift)
+class _Norm(Module):
+    """What scales by a weight and shifts by a bias, where it has them."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def reset_parameters(self) -> None:
+        """Start over: scale 1, shift 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        bias = getattr(self, "bias", None)
+        if bias is not None:
+            init.zeros_(bias)
 
 
-class _Running(Module):
+class _Running(_Norm):
     """A norm of each channel (axis 1), whose statistics over many batches are kept for evaluation.
 
     weight, bias   (num_features,), if affine
@@ -83,7 +91,7 @@ class _Running(Module):
     def reset_parameters(self) -> None:
         """Start over: scale 1, shift 0, and no statistics."""
         self.reset_running_stats()
-        _reset(self.weight, self.bias)
+        super().reset_parameters()
 
     def _share(self) -> Any:
         """How much of this batch's statistics enters the running ones."""
@@ -349,7 +357,7 @@ class CrossMapLRN2d(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-class LayerNorm(Module):
+class LayerNorm(_Norm):
     """The last axes, of sizes `normalized_shape`, to mean 0 and deviation 1.
 
     >>> print(nn.LayerNorm(2)(Tensor([[1.0, 3.0], [10.0, 20.0]])))
@@ -370,10 +378,6 @@ class LayerNorm(Module):
         self.normalized_shape, self.eps = shape, eps
         self.weight, self.bias = _scale_and_shift(shape, elementwise_affine, bias, dtype, device)
 
-    def reset_parameters(self) -> None:
-        """Start over: scale 1, shift 0."""
-        _reset(self.weight, self.bias)
-
     def forward(self, x: Tensor) -> Tensor:
         """(..., *normalized_shape), of the same shape; see Tensor.layer_norm."""
         return x.layer_norm(self.normalized_shape, self.weight, self.bias, self.eps)
@@ -385,7 +389,7 @@ class LayerNorm(Module):
         )
 
 
-class RMSNorm(Module):
+class RMSNorm(_Norm):
     """The last axes, of sizes `normalized_shape`, to a root mean square of 1.
 
     >>> print(nn.RMSNorm(2)(Tensor([[3.0, 4.0]])))
@@ -404,10 +408,6 @@ class RMSNorm(Module):
         self.normalized_shape, self.eps = shape, eps
         self.weight, _ = _scale_and_shift(shape, elementwise_affine, False, dtype, device)
 
-    def reset_parameters(self) -> None:
-        """Start over: scale 1."""
-        _reset(self.weight, None)
-
     def forward(self, x: Tensor) -> Tensor:
         """(..., *normalized_shape), of the same shape; see Tensor.rms_norm."""
         return x.rms_norm(self.normalized_shape, self.weight, self.eps)
@@ -416,7 +416,7 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.weight is not None}"
 
 
-class GroupNorm(Module):
+class GroupNorm(_Norm):
     """The channels (axis 1) in groups, each to mean 0 and deviation 1 within a sample.
 
     >>> print(nn.GroupNorm(2, 4)(Tensor([[1.0, 3.0, 10.0, 20.0]])))
@@ -438,10 +438,6 @@ class GroupNorm(Module):
             raise UsageError(f"[GroupNorm] {num_channels} channels do not divide into {num_groups} groups.")
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self.weight, self.bias = _scale_and_shift((num_channels,), affine, bias, dtype, device)
-
-    def reset_parameters(self) -> None:
-        """Start over: scale 1, shift 0."""
-        _reset(self.weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, num_channels, ...), of the same shape; see Tensor.group_norm. Raises UsageError for other channels."""

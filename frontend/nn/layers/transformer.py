@@ -42,10 +42,44 @@ def _function(call: str, activation: Activation) -> Callable[[Tensor], Tensor]:
 class _Layer(Module):
     """What an encoder's layer and a decoder's layer have in common."""
 
-    def _network(self, d_model: int, width: int, dropout: float, bias: bool, where: Any) -> None:
-        self.linear1 = Linear(d_model, width, bias, **where)
+    norm1: LayerNorm
+    norm2: LayerNorm
+    norm3: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
+    dropout3: Dropout
+
+    attends_to_memory = False
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ):
+        where: Any = {"device": device, "dtype": dtype}
+        heads: Any = {"dropout": dropout, "bias": bias, "batch_first": batch_first, **where}
+        self.self_attn = MultiheadAttention(d_model, nhead, **heads)
+        if self.attends_to_memory:
+            self.multihead_attn = MultiheadAttention(d_model, nhead, **heads)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **where)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(width, d_model, bias, **where)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **where)
+        self.norm_first = norm_first
+        places = (1, 2, 3) if self.attends_to_memory else (1, 2)  # one for each part of the layer
+        for place in places:
+            setattr(self, f"norm{place}", LayerNorm(d_model, layer_norm_eps, bias=bias, **where))
+        for place in places:
+            setattr(self, f"dropout{place}", Dropout(dropout))
+        self._set_activation(activation)
 
     def _fed_forward(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self._activation(self.linear1(x))))
@@ -64,31 +98,6 @@ class TransformerEncoderLayer(_Layer):
     >>> layer(Tensor.ones(2, 5, 8)).shape
     (2, 5, 8)
     """
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: str | None = None,
-        dtype: DType | None = None,
-    ):
-        where: Any = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **where
-        )
-        self._network(d_model, dim_feedforward, dropout, bias, where)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **where)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **where)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        self._set_activation(activation)
 
     def forward(
         self,
@@ -121,31 +130,7 @@ class TransformerDecoderLayer(_Layer):
     (3, 4, 8)
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: str | None = None,
-        dtype: DType | None = None,
-    ):
-        where: Any = {"device": device, "dtype": dtype}
-        heads: Any = {"dropout": dropout, "bias": bias, "batch_first": batch_first, **where}
-        self.self_attn = MultiheadAttention(d_model, nhead, **heads)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, **heads)
-        self._network(d_model, dim_feedforward, dropout, bias, where)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **where)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **where)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, **where)
-        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
-        self._set_activation(activation)
+    attends_to_memory = True
 
     def forward(
         self,

@@ -26,15 +26,8 @@ from hcq.frontend.nn.utils.clip import vector_to_parameters as vector_to_paramet
 if TYPE_CHECKING:
     from hcq.frontend.nn.utils import prune as prune
     from hcq.frontend.nn.utils import stateless as stateless
-    from hcq.frontend.nn.utils.fusion import fuse_conv_bn_eval as fuse_conv_bn_eval
-    from hcq.frontend.nn.utils.fusion import fuse_conv_bn_weights as fuse_conv_bn_weights
-    from hcq.frontend.nn.utils.fusion import fuse_linear_bn_eval as fuse_linear_bn_eval
-    from hcq.frontend.nn.utils.fusion import fuse_linear_bn_weights as fuse_linear_bn_weights
-    from hcq.frontend.nn.utils.fusion import skip_init as skip_init
-    from hcq.frontend.nn.utils.normed import remove_spectral_norm as remove_spectral_norm
-    from hcq.frontend.nn.utils.normed import remove_weight_norm as remove_weight_norm
-    from hcq.frontend.nn.utils.normed import spectral_norm as spectral_norm
-    from hcq.frontend.nn.utils.normed import weight_norm as weight_norm
+    from hcq.frontend.nn.utils.fusion import *
+    from hcq.frontend.nn.utils.normed import *
 
 # imported when they are asked for: those of layers, which are imported after this, and modules of few programs
 LATE = {

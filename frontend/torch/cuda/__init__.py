@@ -162,7 +162,7 @@ def manual_seed(seed: int) -> None:
 
     >>> hcq.torch.cuda.manual_seed(0)
     """
-    importlib.import_module("hcq.frontend.functions_random").manual_seed(seed)
+    importlib.import_module("hcq.frontend.functions.random").manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
@@ -185,4 +185,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"module 'hcq.torch.cuda' has no attribute {name!r}. A device has one queue for tensors; hcq.jit records."
         )
-    return importlib.import_module("hcq.frontend.functions_older").on_gpu(name)
+    return importlib.import_module("hcq.frontend.functions.older").on_gpu(name)

@@ -4,14 +4,20 @@
 
 from hcq.frontend.nn.functional import *
 from hcq.frontend.tensor import Tensor
-from hcq.frontend.nn.functional_indices import adaptive_max_pool1d_with_indices as adaptive_max_pool1d_with_indices
-from hcq.frontend.nn.functional_indices import adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices
-from hcq.frontend.nn.functional_indices import adaptive_max_pool3d_with_indices as adaptive_max_pool3d_with_indices
+from hcq.frontend.nn.functional_pools import adaptive_max_pool1d_with_indices as adaptive_max_pool1d_with_indices
+from hcq.frontend.nn.functional_pools import adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices
+from hcq.frontend.nn.functional_pools import adaptive_max_pool3d_with_indices as adaptive_max_pool3d_with_indices
 from hcq.frontend.nn.functional_sampling import affine_grid as affine_grid
+from hcq.frontend.nn.functional_random import alpha_dropout as alpha_dropout
 from hcq.frontend.nn.functional_losses import bilinear as bilinear
 from hcq.frontend.nn.functional_orders import conv_tbc as conv_tbc
 from hcq.frontend.nn.functional_ctc import ctc_loss as ctc_loss
+from hcq.frontend.nn.functional_random import dropout as dropout
+from hcq.frontend.nn.functional_random import dropout1d as dropout1d
+from hcq.frontend.nn.functional_random import dropout2d as dropout2d
+from hcq.frontend.nn.functional_random import dropout3d as dropout3d
 from hcq.frontend.nn.functional_bags import embedding_bag as embedding_bag
+from hcq.frontend.nn.functional_random import feature_alpha_dropout as feature_alpha_dropout
 from hcq.frontend.nn.functional_fractional import fractional_max_pool2d as fractional_max_pool2d
 from hcq.frontend.nn.functional_fractional import fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices
 from hcq.frontend.nn.functional_fractional import fractional_max_pool3d as fractional_max_pool3d
@@ -20,15 +26,16 @@ from hcq.frontend.nn.functional_sampling import grid_sample as grid_sample
 from hcq.frontend.nn.functional_groups import grouped_mm as grouped_mm
 from hcq.frontend.nn.functional_random import gumbel_softmax as gumbel_softmax
 from hcq.frontend.nn.functional_losses import linear_cross_entropy as linear_cross_entropy
-from hcq.frontend.nn.functional_lp import lp_pool1d as lp_pool1d
-from hcq.frontend.nn.functional_lp import lp_pool2d as lp_pool2d
-from hcq.frontend.nn.functional_lp import lp_pool3d as lp_pool3d
-from hcq.frontend.nn.functional_indices import max_pool1d_with_indices as max_pool1d_with_indices
-from hcq.frontend.nn.functional_indices import max_pool2d_with_indices as max_pool2d_with_indices
-from hcq.frontend.nn.functional_indices import max_pool3d_with_indices as max_pool3d_with_indices
+from hcq.frontend.nn.functional_pools import lp_pool1d as lp_pool1d
+from hcq.frontend.nn.functional_pools import lp_pool2d as lp_pool2d
+from hcq.frontend.nn.functional_pools import lp_pool3d as lp_pool3d
+from hcq.frontend.nn.functional_pools import max_pool1d_with_indices as max_pool1d_with_indices
+from hcq.frontend.nn.functional_pools import max_pool2d_with_indices as max_pool2d_with_indices
+from hcq.frontend.nn.functional_pools import max_pool3d_with_indices as max_pool3d_with_indices
 from hcq.frontend.nn.functional_heads import multi_head_attention_forward as multi_head_attention_forward
 from hcq.frontend.nn.functional_losses import multilabel_margin_loss as multilabel_margin_loss
 from hcq.frontend.nn.functional_orders import native_channel_shuffle as native_channel_shuffle
+from hcq.frontend.nn.functional_random import rrelu as rrelu
 from hcq.frontend.nn.functional_random import rrelu_ as rrelu_
 from hcq.frontend.nn.functional_sampling import upsample as upsample
 from hcq.frontend.nn.functional_sampling import upsample_bilinear as upsample_bilinear

@@ -1,4 +1,4 @@
 # fmt: off
 """Written by `make docs`: what type checkers see of hcq.torch.optim.lr_scheduler."""
 
-from hcq.frontend.nn.optim.lr_scheduler import *
+from hcq.frontend.optim.lr_scheduler import *

@@ -1,4 +1,4 @@
 # fmt: off
 """Written by `make docs`: what type checkers see of hcq.torch.optim.optimizer."""
 
-from hcq.frontend.nn.optim.optimizer import *
+from hcq.frontend.optim.optimizer import *

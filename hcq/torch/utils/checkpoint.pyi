@@ -1,4 +1,4 @@
 # fmt: off
 """Written by `make docs`: what type checkers see of hcq.torch.utils.checkpoint."""
 
-from hcq.frontend.utils.checkpoint import *
+from hcq.frontend.autograd.checkpoint import *

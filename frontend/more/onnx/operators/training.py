@@ -3,7 +3,7 @@
 In       a rate, a count of steps, and tensors: parameters, gradients, states
 Out      new parameters and states
 Changes  nothing: what is new comes out
-Next     nn/optim/ (optimizers of our own networks), loss.py
+Next     optim/ (optimizers of our own networks), loss.py
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.frontend.nn.optim.optimizer import Optimizer
-from hcq.frontend.nn.optim.schedules import LRScheduler, rate_of, refuse_recording
+from hcq.frontend.optim.optimizer import Optimizer
+from hcq.frontend.optim.schedules import LRScheduler, _Kept, rate_of, refuse_recording
 
 
-class SequentialLR:
+class SequentialLR(_Kept):
     """One schedule after the other: the next one begins at each of the milestones.
 
     >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
@@ -68,10 +68,6 @@ class SequentialLR:
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
-
-    def get_last_lr(self) -> list[float]:
-        """The rates that were set last, of each group."""
-        return list(self._last_lr)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values, and those of the schedules."""
@@ -124,7 +120,7 @@ class ChainedScheduler:
             each.load_state_dict(state)
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(_Kept):
     """Times factor once a measure has not become better for `patience` epochs; step() is given the measure.
 
     mode        "min" or "max": what better is
@@ -190,15 +186,3 @@ class ReduceLROnPlateau:
         if self.threshold_mode == "rel":
             return sign * now < sign * self.best * (1.0 - sign * self.threshold)
         return sign * now < sign * self.best - self.threshold
-
-    def get_last_lr(self) -> list[float]:
-        """The rates that were set last, of each group."""
-        return list(self._last_lr)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values: all that the next step depends on besides the optimizer."""
-        return {name: value for name, value in vars(self).items() if name != "optimizer"}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what state_dict gave."""
-        vars(self).update(state_dict)

@@ -17,8 +17,8 @@ from typing import Any
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.nn.constant import constant
-from hcq.frontend.nn.optim.groups import Group, not_negative
-from hcq.frontend.nn.optim.optimizer import Optimizer, Part, filled, zeros
+from hcq.frontend.optim.groups import Group, not_negative
+from hcq.frontend.optim.optimizer import Optimizer, Part, filled, zeros
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -57,8 +57,7 @@ class RMSprop(Optimizer):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
-        super().__init__(params, {**options, "centered": centered, "maximize": maximize}, further)
+        self._begin(locals())
 
     def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
         found = {"square_avg": zeros(parameter)}
@@ -107,8 +106,7 @@ class Rprop(Optimizer):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize}
-        super().__init__(params, options, further)
+        self._begin(locals())
 
     def check(self, call: str, key: str, value: Any) -> Any:
         if key not in ("etas", "step_sizes"):
@@ -159,14 +157,7 @@ class Adagrad(Optimizer):
         **further: Any,
     ):
         not_negative("Adagrad", "initial_accumulator_value", initial_accumulator_value)
-        options = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "weight_decay": weight_decay,
-            "eps": eps,
-            "maximize": maximize,
-        }
-        super().__init__(params, {**options, "initial_accumulator_value": initial_accumulator_value}, further)
+        self._begin(locals())
 
     def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
         return {"sum": filled(parameter, group["initial_accumulator_value"])}
@@ -200,8 +191,7 @@ class Adadelta(Optimizer):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, options, further)
+        self._begin(locals())
 
     def state_of(self, group: Group, parameter: Tensor) -> dict[str, Tensor]:
         return {"square_avg": zeros(parameter), "acc_delta": zeros(parameter)}
@@ -246,8 +236,7 @@ class Adafactor(Optimizer):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay}
-        super().__init__(params, {**options, "maximize": maximize}, further)
+        self._begin(locals())
 
     def check(self, call: str, key: str, value: Any) -> Any:
         if key == "eps":
@@ -328,19 +317,8 @@ class Muon(Optimizer):
             raise UsageError(
                 f"[Muon] adjust_lr_fn {shown(adjust_lr_fn)}: use 'original' or 'match_rms_adamw'."
             )
-        options = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "eps": eps,
-        }
-        options |= {
-            "ns_coefficients": tuple(ns_coefficients),
-            "ns_steps": ns_steps,
-            "adjust_lr_fn": adjust_lr_fn,
-        }
-        super().__init__(params, {**options, "maximize": maximize}, further)
+        ns_coefficients = tuple(ns_coefficients)  # type: ignore[assignment]
+        self._begin(locals())
 
     def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
         return {}

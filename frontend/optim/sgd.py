@@ -13,8 +13,8 @@ from typing import Any
 
 from hcq.errors import UsageError
 from hcq.frontend.nn.constant import constant
-from hcq.frontend.nn.optim.groups import Group, not_negative
-from hcq.frontend.nn.optim.optimizer import Optimizer, Part, zeros
+from hcq.frontend.optim.groups import Group, not_negative
+from hcq.frontend.optim.optimizer import Optimizer, Part, zeros
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -47,8 +47,7 @@ class SGD(Optimizer):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
-        super().__init__(params, {**options, "nesterov": nesterov, "maximize": maximize}, further)
+        self._begin(locals())
 
     def check_group(self, call: str, group: Group) -> None:
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
@@ -113,14 +112,7 @@ class LARS(Optimizer):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "eps": eps,
-            "maximize": maximize,
-        }
-        super().__init__(params, {**options, "trust_coefficient": trust_coefficient}, further)
+        self._begin(locals())
 
     def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
         return {}
@@ -164,8 +156,7 @@ class ASGD(Optimizer):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
-        super().__init__(params, {**options, "maximize": maximize}, further)
+        self._begin(locals())
 
     def check(self, call: str, key: str, value: Any) -> Any:
         return not_negative(call, key, value) if key in ("lambd", "t0") else super().check(call, key, value)

@@ -3,7 +3,7 @@
 In       a name
 Out      the method of Tensor by that name as a function of its first argument; `tensor`, numbers and dtypes by name
 Changes  nothing
-Next     ops/ (the methods), hcq/__init__.py (who asks), nn/functional.py (the same for layers)
+Next     methods.py (a method as a function), ops/ (the methods), hcq/__init__.py (who asks), nn/functional.py
 
 There is no list of methods: every public one of the groups in ops/ is a function, and so is a new one.
 What names a dtype in PyTorch is the dtype: `hcq.float32`, `hcq.bool`. A function that has the name of one of hcq's
@@ -16,11 +16,9 @@ import functools
 import importlib
 import inspect
 import math
-from collections.abc import Callable
 from typing import Any
 
-from hcq.checks import shown
-from hcq.frontend.core.errors import UsageError
+from hcq.frontend.functions.methods import function_of
 from hcq.frontend.ops.late import groups, own_groups
 from hcq.frontend.ops.table import METHODS
 from hcq.frontend.tensor import Tensor
@@ -43,26 +41,25 @@ HERE = ("tensor", "is_tensor", "real", "imag")
 MODULES = {  # functions in files of their own
     "more.fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "io.dlpack": "as_tensor asarray from_dlpack from_numpy frombuffer",
-    "functions_random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
+    "functions.random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
     "bernoulli randint_like",
-    "functions_types": "finfo iinfo promote_types result_type can_cast",
+    "functions.types": "finfo iinfo promote_types result_type can_cast",
     "torch.settings": "compile get_default_dtype set_default_dtype get_default_device set_default_device "
     "get_num_threads is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype get_autocast_gpu_dtype "
     "get_autocast_cpu_dtype typename memory_format contiguous_format preserve_format "
     "channels_last channels_last_3d layout strided",
     "amp": "GradScaler",
-    "functions_modes": "enable_grad set_grad_enabled inference_mode is_grad_enabled",
-    "nn.functional": "dropout alpha_dropout feature_alpha_dropout",
-    "nn.functional_random": "rrelu rrelu_",
+    "functions.modes": "enable_grad set_grad_enabled inference_mode is_grad_enabled",
+    "nn.functional_random": "dropout alpha_dropout feature_alpha_dropout rrelu rrelu_",
     "nn.functional_orders": "conv_tbc native_channel_shuffle",
-    "functions_older": "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
+    "functions.older": "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
     "ByteTensor BoolTensor Size dtype range chain_matmul frobenius_norm nuclear_norm",
     "ops.printing": "set_printoptions get_printoptions",
-    "functions_places": "tril_indices triu_indices unravel_index gradient",
-    "functions_histogram": "histogram histogramdd",
+    "functions.places": "tril_indices triu_indices unravel_index gradient",
+    "functions.histogram": "histogram histogramdd",
     "torch.native": "native_layer_norm native_group_norm native_batch_norm native_dropout_backward",
-    "functions_bits": "hash_tensor",
-    "functions_segments": "segment_reduce",
+    "functions.bits": "hash_tensor",
+    "functions.segments": "segment_reduce",
     "nn.functional_sampling": "grid_sampler grid_sampler_2d grid_sampler_3d",
     "nn.functional_losses": "bilinear",
     "nn.functional_bags": "embedding_bag",
@@ -74,12 +71,6 @@ ELSEWHERE = {
 _SHORT_NAMES = {
     "half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32", "long": "int64",
     "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2",
-}  # fmt: skip
-
-FIRST = ("input", "input1", "anchor")  # what PyTorch's functions call the tensor of the method
-_PAIR = {"input2": "other"}
-THEIR_WORDS = {  # function -> PyTorch's word for an argument -> ours
-    "pad": {"pad": "padding"}, "cosine_embedding_loss": _PAIR, "margin_ranking_loss": _PAIR,
 }  # fmt: skip
 
 
@@ -174,46 +165,3 @@ def _is_function(name: str) -> bool:
     elif not any(name in vars(group) for group in own_groups(Tensor) if group._are_functions):
         return False
     return not isinstance(inspect.getattr_static(Tensor, name), property)
-
-
-def _reduction(size_average: bool | None, reduce: bool | None) -> str:
-    """What losses of PyTorch before 0.4.1 call reduction."""
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
-
-
-def function_of(name: str) -> Callable[..., Any]:
-    """Tensor's method as a function whose first argument, `input` by keyword, is the tensor."""
-    getattr(Tensor, name)  # some are made when they are asked for
-    method = inspect.getattr_static(Tensor, name)
-    if isinstance(method, (classmethod, staticmethod)):
-        return getattr(Tensor, name)  # type: ignore[no-any-return]
-    parameters = inspect.signature(method).parameters
-    takes_list, takes_reduction = next(iter(parameters)) != "self", "reduction" in parameters
-
-    @functools.wraps(method)
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if "out" in kwargs:
-            raise UsageError(
-                f"[{name}] out={shown(kwargs['out'])}: use the result, or write it: y.copy_(...)."
-            )
-        if kwargs:
-            if not args:
-                args = tuple([kwargs.pop(word) for word in FIRST if word in kwargs])
-            if ("size_average" in kwargs or "reduce" in kwargs) and takes_reduction:
-                kwargs["reduction"] = _reduction(kwargs.pop("size_average", None), kwargs.pop("reduce", None))
-            for word, ours in THEIR_WORDS.get(name, {}).items():
-                if word in kwargs:
-                    kwargs[ours] = kwargs.pop(word)
-        first = args[0] if args else None
-        if isinstance(first, Tensor):
-            return getattr(first, name)(*args[1:], **kwargs)
-        if takes_list:
-            return getattr(Tensor, name)(*args, **kwargs)
-        if isinstance(first, (bool, int, float, complex)) and len(args) > 1 and isinstance(args[1], Tensor):
-            return getattr(args[1]._operand(name, first), name)(*args[1:], **kwargs)  # pow(2, x)
-        given = shown(first) if args else "nothing"
-        raise UsageError(f"[{name}] {given}: takes a tensor first. Make it one: hcq.tensor(...).")
-
-    return function

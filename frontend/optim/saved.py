@@ -13,8 +13,8 @@ from typing import Any
 
 from hcq.errors import UsageError
 from hcq.frontend.nn.constant import constant
-from hcq.frontend.nn.optim.counts import Counts
-from hcq.frontend.nn.optim.groups import Group
+from hcq.frontend.optim.counts import Counts
+from hcq.frontend.optim.groups import Group
 from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes

@@ -19,8 +19,8 @@ from hcq.errors import UsageError
 from hcq.frontend.nn.constant import constant
 from hcq.frontend.nn.layers.norm import BatchNorm
 from hcq.frontend.nn.module import Module
-from hcq.frontend.nn.optim.optimizer import Optimizer
-from hcq.frontend.nn.optim.schedules import LRScheduler
+from hcq.frontend.optim.optimizer import Optimizer
+from hcq.frontend.optim.schedules import LRScheduler
 from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes

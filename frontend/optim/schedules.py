@@ -13,7 +13,7 @@ from typing import Any
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.core.base import thread_modes, watcher
-from hcq.frontend.nn.optim.optimizer import Optimizer
+from hcq.frontend.optim.optimizer import Optimizer
 from hcq.frontend.tensor import Tensor
 
 
@@ -23,7 +23,47 @@ def rate_of(group: Any) -> float:
     return float(rate.item()) if isinstance(rate, Tensor) else rate
 
 
-class LRScheduler:
+class _Kept:
+    """What sets rates, and can be saved: the rates of each group that it set last, and its state."""
+
+    _last_lr: list[float]
+
+    def get_last_lr(self) -> list[float]:
+        """The rates that were set last, of each group.
+
+        >>> optimizer = hcq.optim.SGD([{"params": [Tensor([1.0], requires_grad=True)], "lr": 0.5}], lr=1.0)
+        >>> hcq.optim.lr_scheduler.StepLR(optimizer, 2).get_last_lr()
+        [0.5]
+        """
+        return list(self._last_lr)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values: all that the next step depends on besides the optimizer.
+
+        >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+        >>> hcq.optim.lr_scheduler.StepLR(optimizer, 2).state_dict()["last_epoch"]
+        0
+        """
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name != "optimizer" and not callable(value) and not _holds_callables(value)
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from what state_dict gave.
+
+        >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
+        >>> first, second = (hcq.optim.lr_scheduler.StepLR(optimizer, 2) for _ in range(2))
+        >>> first.step()
+        >>> second.load_state_dict(first.state_dict())
+        >>> second.last_epoch
+        1
+        """
+        vars(self).update(state_dict)
+
+
+class LRScheduler(_Kept):
     """What all schedules share. A subclass says in `rate` what a group's rate is at a time.
 
     last_epoch   the time to go on from, for an optimizer whose groups have initial_lr; -1 starts
@@ -70,15 +110,6 @@ class LRScheduler:
         """The rate of a group at a time, whatever there was before."""
         return self.rate(place, self.base_lrs[place], time)
 
-    def get_last_lr(self) -> list[float]:
-        """The rates that were set last, of each group.
-
-        >>> optimizer = hcq.optim.SGD([{"params": [Tensor([1.0], requires_grad=True)], "lr": 0.5}], lr=1.0)
-        >>> hcq.optim.lr_scheduler.StepLR(optimizer, 2).get_last_lr()
-        [0.5]
-        """
-        return list(self._last_lr)
-
     def step(self, epoch: int | None = None) -> None:
         """Go on by one, or to a time, and set the rates. Raises UsageError inside of a recorded function.
 
@@ -101,31 +132,6 @@ class LRScheduler:
 
     def after(self) -> None:
         """What else is set once the rates are, for a subclass to say."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain values: all that the next step depends on besides the optimizer.
-
-        >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
-        >>> hcq.optim.lr_scheduler.StepLR(optimizer, 2).state_dict()["last_epoch"]
-        0
-        """
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name != "optimizer" and not callable(value) and not _holds_callables(value)
-        }
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what state_dict gave.
-
-        >>> optimizer = hcq.optim.SGD([Tensor([1.0], requires_grad=True)], lr=1.0)
-        >>> first, second = (hcq.optim.lr_scheduler.StepLR(optimizer, 2) for _ in range(2))
-        >>> first.step()
-        >>> second.load_state_dict(first.state_dict())
-        >>> second.last_epoch
-        1
-        """
-        vars(self).update(state_dict)
 
 
 def _holds_callables(value: Any) -> bool:

@@ -20,10 +20,10 @@ from hcq.errors import UsageError
 from hcq.frontend.core import names
 from hcq.frontend.core.base import changed, live, watcher
 from hcq.frontend.nn.constant import constant
-from hcq.frontend.nn.optim.counts import Counts
-from hcq.frontend.nn.optim.groups import Group, Of, not_negative, scalar_dtype
-from hcq.frontend.nn.optim.saved import Saved
 from hcq.frontend.ops.arguments import listed
+from hcq.frontend.optim.counts import Counts
+from hcq.frontend.optim.groups import Group, Of, not_negative, scalar_dtype
+from hcq.frontend.optim.saved import Saved
 from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
@@ -95,6 +95,12 @@ class Optimizer(Saved):
         for group in groups:
             self._add(dict(group))
         self._refuse_frozen()
+
+    def _begin(self, given: dict[str, Any]) -> None:
+        """Begin with the arguments of a subclass: `locals()`, where all but the parameters are options of groups."""
+        own = ("self", "params", "further", *self.ignored)
+        options = {name: value for name, value in given.items() if name not in own}
+        Optimizer.__init__(self, given["params"], options, given["further"])
 
     def _refuse_further(self, further: dict[str, Any]) -> None:
         call = type(self).__name__

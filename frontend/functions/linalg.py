@@ -15,7 +15,7 @@ from typing import Any
 
 from hcq.frontend.core.errors import LinAlgError as LinAlgError
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.functions import function_of
+from hcq.frontend.functions.methods import function_of
 from hcq.frontend.ops.arguments import checked
 from hcq.frontend.ops.base import Axes
 from hcq.frontend.tensor import Tensor

@@ -4,7 +4,7 @@ In       tensors
 Out      the methods of Tensor that PyTorch has in torch.special, as functions; Bessel's and Airy's functions, zeta, and
          orthogonal polynomials, which are functions only
 Changes  nothing
-Next     functions.py (how a method becomes a function), ops/special_values.py (the methods), special/bessel.py,
+Next     __init__.py (how a method becomes a function), ops/special_values.py (the methods), special/bessel.py,
          special/polynomials.py, special/gamma.py (zeta)
 
 What is no method is computed in float64 and rounded once, so a device without it refuses it; integers become float32.
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.functions import function_of
+from hcq.frontend.functions.methods import called, function_of
 from hcq.frontend.grad.function import Function
 from hcq.frontend.ops.arguments import checked
 from hcq.frontend.ops.base import meet_in_float
@@ -71,12 +71,11 @@ def _example(name: str, degree: str = "") -> str:
 def _of_one(name: str, doc: str, of: Callable[[Node], Node]) -> Callable[[Tensor], Tensor]:
     """A function of one tensor, element by element."""
 
+    @called(name, doc + _example(name))
     def function(input: Tensor) -> Tensor:
         return input._in_double(of)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc + _example(name)
-    return checked(function)
+    return function
 
 
 bessel_j0 = _of_one("bessel_j0", "Bessel's J of order 0.", lambda x: special_bessel.bessel_j(0, x))
@@ -157,14 +156,12 @@ def _polynomial(name: str, x: Any, n: Any) -> Tensor:
 
 
 def _polynomials(name: str, doc: str) -> Callable[[Any, Any], Tensor]:
+    what = f"{doc} of degree n, a number or a tensor that broadcasts; 0 for n below 0. No derivative."
+
+    @called(name, what + _example(name, ", 3"))
     def function(input: Any, n: Any) -> Tensor:
         return _polynomial(name, input, n)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
-        f"{doc} of degree n, a number or a tensor that broadcasts; 0 for n below 0. No derivative."
-        + _example(name, ", 3")
-    )
     return function
 
 

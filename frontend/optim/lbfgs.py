@@ -18,9 +18,9 @@ from typing import Any
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.core.base import thread_modes, watcher
-from hcq.frontend.nn.optim.groups import Group
-from hcq.frontend.nn.optim.line_search import Point, strong_wolfe
-from hcq.frontend.nn.optim.optimizer import Optimizer
+from hcq.frontend.optim.groups import Group
+from hcq.frontend.optim.line_search import Point, strong_wolfe
+from hcq.frontend.optim.optimizer import Optimizer
 from hcq.frontend.tensor import Tensor
 
 LEAST_CURVATURE = 1e-10  # of a step that is remembered

@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hcq.frontend.nn.optim.groups import Group
-from hcq.frontend.nn.optim.optimizer import Optimizer, Part, zeros
+from hcq.frontend.optim.groups import Group
+from hcq.frontend.optim.optimizer import Optimizer, Part, zeros
 from hcq.frontend.tensor import Tensor
 
 
@@ -87,9 +87,7 @@ class Adam(_Moments):
         decoupled_weight_decay: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
-        options |= {"maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, options, further)
+        self._begin(locals())
 
     def moved(self, part: Part, rate: Tensor) -> Tensor:
         value, g = self.decayed(part, rate, part.group.option("decoupled_weight_decay"))
@@ -163,8 +161,7 @@ class Adamax(_Moments):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, options, further)
+        self._begin(locals())
 
     def moved(self, part: Part, rate: Tensor) -> Tensor:
         value, g = self.decayed(part, rate, False)
@@ -199,9 +196,7 @@ class NAdam(_Moments):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        options |= {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, options, further)
+        self._begin(locals())
 
     def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
         return {"step": 0.0, "mu_product": 1.0}
@@ -259,8 +254,7 @@ class RAdam(_Moments):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, {**options, "decoupled_weight_decay": decoupled_weight_decay}, further)
+        self._begin(locals())
 
     def moved(self, part: Part, rate: Tensor) -> Tensor:
         value, g = self.decayed(part, rate, part.group.option("decoupled_weight_decay"))
@@ -323,8 +317,7 @@ class LAMB(_Moments):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, options, further)
+        self._begin(locals())
 
     def moved(self, part: Part, rate: Tensor) -> Tensor:
         mean, square = self.mean(part, part.gradient), self.square(part, part.gradient)
@@ -358,8 +351,7 @@ class Lion(_Moments):
         maximize: bool = False,
         **further: Any,
     ):
-        options = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, options, further)
+        self._begin(locals())
 
     def counts_of(self, options: Mapping[str, Any]) -> dict[str, float]:
         return {}

@@ -231,7 +231,7 @@ def norm(
     >>> hcq.torch.masked.norm(Tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=hcq.tensor([True, False, True])).item()
     5.0
     """
-    from hcq.frontend.functions_linalg import vector_norm
+    from hcq.frontend.functions.linalg import vector_norm
 
     order = 2.0 if ord is None else float(ord)
     x = _filled("norm", input, mask, math.inf if order < 0 else 0)

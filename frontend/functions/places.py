@@ -3,7 +3,7 @@
 In       sizes; tensors of indices; samples at even or given distances
 Out      lazy tensors
 Changes  nothing
-Next     functions.py (where they are found), ops/creation.py (tril, triu)
+Next     __init__.py (where they are found), ops/creation.py (tril, triu)
 """
 
 from __future__ import annotations

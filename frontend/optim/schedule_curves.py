@@ -15,8 +15,8 @@ from typing import Any
 
 from hcq.checks import is_whole, shown
 from hcq.errors import UsageError
-from hcq.frontend.nn.optim.optimizer import Optimizer
-from hcq.frontend.nn.optim.schedules import LRScheduler
+from hcq.frontend.optim.optimizer import Optimizer
+from hcq.frontend.optim.schedules import LRScheduler
 
 
 class _Curve(LRScheduler):

@@ -3,14 +3,14 @@
 In       data or sizes
 Out      FloatTensor, LongTensor, ...; range, chain_matmul, frobenius_norm, nuclear_norm; Size and dtype, for isinstance
 Changes  nothing
-Next     functions.py (who asks), ops/creation.py (the constructors of today)
+Next     __init__.py (who asks), ops/creation.py (the constructors of today)
 """
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
@@ -18,7 +18,6 @@ from hcq.frontend.ops.base import Axes
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
-F = TypeVar("F")
 Size: type = tuple  # what x.shape is
 dtype = DType
 
@@ -33,114 +32,38 @@ def _made(kind: DType, given: tuple[Any, ...], device: str | None) -> Tensor:
     return Tensor._made_of(given[0], device, kind)
 
 
-def _of(kind: DType) -> Callable[[F], F]:
-    """Notes the dtype of a constructor: x.type(hcq.torch.FloatTensor) casts to it."""
+def _of(kind: DType, example: str, what: str = "") -> Callable[..., Tensor]:
+    """A constructor of tensors of a dtype, which it notes: x.type(hcq.torch.FloatTensor) casts to it."""
 
-    def noted(constructor: F) -> F:
-        constructor.dtype = kind  # type: ignore[attr-defined]
-        return constructor
+    def constructor(*data: Any, device: str | None = None) -> Tensor:
+        return _made(kind, data, device)
 
-    return noted
-
-
-@_of(dtypes.float32)
-def FloatTensor(*data: Any, device: str | None = None) -> Tensor:
-    """float32 numbers of a list, or unknown ones of these sizes: `hcq.tensor(data, dtype=hcq.float32)` today.
-
-    >>> hcq.torch.FloatTensor([1, 2]).dtype, hcq.torch.FloatTensor(2, 3).shape
-    (dtypes.float32, (2, 3))
-    """
-    return _made(dtypes.float32, data, device)
+    name = next(word for word, each in _WORDS.items() if each is kind)
+    constructor.__name__ = constructor.__qualname__ = name
+    constructor.__doc__ = f"{what or f'`FloatTensor` of {kind.name}.'}\n\n{example}"
+    constructor.dtype = kind  # type: ignore[attr-defined]
+    return constructor
 
 
-@_of(dtypes.float64)
-def DoubleTensor(*data: Any, device: str | None = None) -> Tensor:
-    """`FloatTensor` of float64.
-
-    >>> hcq.DoubleTensor(2).dtype
-    dtypes.float64
-    """
-    return _made(dtypes.float64, data, device)
-
-
-@_of(dtypes.float16)
-def HalfTensor(*data: Any, device: str | None = None) -> Tensor:
-    """`FloatTensor` of float16.
-
-    >>> hcq.HalfTensor([0.5]).dtype
-    dtypes.float16
-    """
-    return _made(dtypes.float16, data, device)
-
-
-@_of(dtypes.bfloat16)
-def BFloat16Tensor(*data: Any, device: str | None = None) -> Tensor:
-    """`FloatTensor` of bfloat16.
-
-    >>> hcq.BFloat16Tensor([0.5]).dtype
-    dtypes.bfloat16
-    """
-    return _made(dtypes.bfloat16, data, device)
-
-
-@_of(dtypes.int64)
-def LongTensor(*data: Any, device: str | None = None) -> Tensor:
-    """`FloatTensor` of int64.
-
-    >>> hcq.torch.LongTensor([1, 2]).tolist()
-    [1, 2]
-    """
-    return _made(dtypes.int64, data, device)
-
-
-@_of(dtypes.int32)
-def IntTensor(*data: Any, device: str | None = None) -> Tensor:
-    """`FloatTensor` of int32.
-
-    >>> hcq.IntTensor([1, 2]).dtype
-    dtypes.int32
-    """
-    return _made(dtypes.int32, data, device)
-
-
-@_of(dtypes.int16)
-def ShortTensor(*data: Any, device: str | None = None) -> Tensor:
-    """`FloatTensor` of int16.
-
-    >>> hcq.ShortTensor([1, 2]).dtype
-    dtypes.int16
-    """
-    return _made(dtypes.int16, data, device)
-
-
-@_of(dtypes.int8)
-def CharTensor(*data: Any, device: str | None = None) -> Tensor:
-    """`FloatTensor` of int8.
-
-    >>> hcq.CharTensor([1, 2]).dtype
-    dtypes.int8
-    """
-    return _made(dtypes.int8, data, device)
-
-
-@_of(dtypes.uint8)
-def ByteTensor(*data: Any, device: str | None = None) -> Tensor:
-    """`FloatTensor` of uint8.
-
-    >>> hcq.ByteTensor([1, 2]).dtype
-    dtypes.uint8
-    """
-    return _made(dtypes.uint8, data, device)
-
-
-@_of(dtypes.bool)
-def BoolTensor(*data: Any, device: str | None = None) -> Tensor:
-    """`FloatTensor` of bool.
-
-    >>> hcq.BoolTensor([True, False]).tolist()
-    [True, False]
-    """
-    return _made(dtypes.bool, data, device)
+_WORDS = {
+    "FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64, "HalfTensor": dtypes.float16,
+    "BFloat16Tensor": dtypes.bfloat16, "LongTensor": dtypes.int64, "IntTensor": dtypes.int32,
+    "ShortTensor": dtypes.int16, "CharTensor": dtypes.int8, "ByteTensor": dtypes.uint8, "BoolTensor": dtypes.bool,
+}  # fmt: skip
+FloatTensor = _of(
+    dtypes.float32,
+    ">>> hcq.torch.FloatTensor([1, 2]).dtype, hcq.torch.FloatTensor(2, 3).shape\n(dtypes.float32, (2, 3))",
+    "float32 numbers of a list, or unknown ones of these sizes: `hcq.tensor(data, dtype=hcq.float32)` today.",
+)
+DoubleTensor = _of(dtypes.float64, ">>> hcq.DoubleTensor(2).dtype\ndtypes.float64")
+HalfTensor = _of(dtypes.float16, ">>> hcq.HalfTensor([0.5]).dtype\ndtypes.float16")
+BFloat16Tensor = _of(dtypes.bfloat16, ">>> hcq.BFloat16Tensor([0.5]).dtype\ndtypes.bfloat16")
+LongTensor = _of(dtypes.int64, ">>> hcq.torch.LongTensor([1, 2]).tolist()\n[1, 2]")
+IntTensor = _of(dtypes.int32, ">>> hcq.IntTensor([1, 2]).dtype\ndtypes.int32")
+ShortTensor = _of(dtypes.int16, ">>> hcq.ShortTensor([1, 2]).dtype\ndtypes.int16")
+CharTensor = _of(dtypes.int8, ">>> hcq.CharTensor([1, 2]).dtype\ndtypes.int8")
+ByteTensor = _of(dtypes.uint8, ">>> hcq.ByteTensor([1, 2]).dtype\ndtypes.uint8")
+BoolTensor = _of(dtypes.bool, ">>> hcq.BoolTensor([True, False]).tolist()\n[True, False]")
 
 
 def range(
@@ -163,7 +86,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     >>> hcq.chain_matmul(Tensor([[1.0, 2.0]]), Tensor([[1.0], [1.0]]), Tensor([[3.0]])).tolist()
     [[9.0]]
     """
-    from hcq.frontend.functions_linalg import multi_dot
+    from hcq.frontend.functions.linalg import multi_dot
 
     return matrices[0] if len(matrices) == 1 else multi_dot(builtins.list(matrices))
 
@@ -186,17 +109,11 @@ def nuclear_norm(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tens
     return input.norm("nuc", dim, keepdim)
 
 
-_WORDS = {
-    f"{kind}Tensor": kind
-    for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
-}
-
-
 def name_of(tensor: Any) -> str:
     """What PyTorch's old programs call a tensor's type: "torch.FloatTensor", "torch.cuda.LongTensor"."""
     place = "cuda." if tensor.is_cuda else ""
-    for word in _WORDS:
-        if globals()[word].dtype is tensor.dtype:
+    for word, kind in _WORDS.items():
+        if kind is tensor.dtype:
             return f"torch.{place}{word}"
     return f"torch.{place}{tensor.dtype.name}"
 

@@ -3,7 +3,7 @@
 In       tensors of any dtype
 Out      uint64: the exclusive or of all elements' bits
 Changes  nothing
-Next     functions.py (where it is found), ops/bits.py (operations on bits)
+Next     __init__.py (where it is found), ops/bits.py (operations on bits)
 """
 
 from __future__ import annotations

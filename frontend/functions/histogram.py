@@ -3,7 +3,7 @@
 In       samples; how many bins, or their edges; weights
 Out      (counts, edges), on the samples' device
 Changes  nothing; the least and greatest sample are found on the device where no range is given
-Next     functions.py (where they are found), ops/counting.py (histc, bincount, searchsorted)
+Next     __init__.py (where they are found), ops/counting.py (histc, bincount, searchsorted)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       tensors; how long each segment of an axis is, or where each begins and the last one ends
 Out      lazy tensors with a row for each segment
 Changes  nothing; lengths are read back to be checked
-Next     functions.py (where it is found), ops/scattering.py (scatter_reduce)
+Next     __init__.py (where it is found), ops/scattering.py (scatter_reduce)
 """
 
 from __future__ import annotations
