@@ -35,8 +35,7 @@ from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Sp
 from hcq.emu.traffic import LEAST_STEPS, Tally
 from hcq.errors import UsageError
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
-from hcq.nv.abi.qmd import Qmd, QmdV3, QmdV5
-from hcq.nv.abi.qmd_fields import QmdType
+from hcq.nv.abi.qmd import Qmd, QmdType
 from hcq.strays import Stray
 
 CONSTANTS = "GRAPHICS GPC0 GPCCLIENT_GCC"  # constants and instructions are fetched by the same unit
@@ -517,13 +516,13 @@ def check_launch(chip: Chip, qmd: Qmd) -> None:
     def refuse(why: str) -> LaunchError:
         return LaunchError(f"Graphics SKEDCHECK: {why}")
 
-    if isinstance(qmd, QmdV3):
+    if qmd.version == 3:
         if qmd.value("is_queue"):
             raise refuse("the QMD is a queue")
     else:
         kind = qmd.value("qmd_type")
         # drivers of other makers leave the field 0 on version 4
-        allowed = (QmdType.GRID_CTA,) if isinstance(qmd, QmdV5) else (QmdType.GRID_CTA, QmdType.QUEUE)
+        allowed = (QmdType.GRID_CTA,) if qmd.version == 5 else (QmdType.GRID_CTA, QmdType.QUEUE)
         if kind not in allowed:
             raise refuse(f"QMD_TYPE is {kind!r}; only GRID_CTA is emulated, clusters and queues are not")
     sass = qmd.value("sass_version")
