@@ -325,9 +325,9 @@ class Shader:
             inside = view.overlaps(va, size)
             if inside is not None:
                 raise KernelError(
-                    f"{WARP_EXCEPTION}: Invalid Address Space: [{inside.va:#x}, "
+                    f"{WARP_EXCEPTION}: Invalid Address Space: [{inside.start:#x}, "
                     f"{inside.end:#x}) is mapped inside the {what} window at {va:#x}",
-                    inside.va,
+                    inside.start,
                 )
 
     def _check_local_memory(self, qmd: Qmd, view: View, windows: Windows) -> None:

@@ -3,6 +3,7 @@
 In       arrays of lanes
 Out      arrays, as every vendor's hardware computes them
 Changes  nothing
-Next     floats.py (rounding, bfloat16), small_floats.py (formats of four to eight bits), bits.py (integers),
+Next     floats.py (rounding, bfloat16), small_floats.py (formats of four to eight bits), bits.py (integers), ranges.py (where
+         memory is mapped),
          hcq/emu/amd/shader/ and hcq/emu/nv/shader/ (who stand on it)
 """

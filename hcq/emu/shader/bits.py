@@ -22,14 +22,16 @@ def count_ones(x: Array) -> Array:
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
     x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return ((x * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype(np.uint32)
+    count: Array = ((x * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype(np.uint32)
+    return count
 
 
 def highest_bit(x: Array) -> Array:
     """The number of the highest set bit, as int64; -1 for 0."""
     wide = x.astype(np.uint64)
     # without the bit below it no rounding to a float carries beyond it
-    return np.frexp((wide & ~(wide >> np.uint64(1))).astype(np.float64))[1].astype(np.int64) - 1
+    place: Array = np.frexp((wide & ~(wide >> np.uint64(1))).astype(np.float64))[1].astype(np.int64) - 1
+    return place
 
 
 def lowest_bit(x: Array) -> Array:
@@ -45,4 +47,5 @@ def reversed_bits(x: Array) -> Array:
     for shift, mask in ((1, 0x55), (2, 0x33), (4, 0x0F)):
         low = kind(mask * every_byte)
         x = ((x >> kind(shift)) & low) | ((x & low) << kind(shift))
-    return x.byteswap()
+    swapped: Array = x.byteswap()
+    return swapped

@@ -44,7 +44,8 @@ class SmallFloat:
         """Half-way between two neighbours, the last one between the largest and what would come next."""
         finite = self.values[: self.largest + 1].astype(np.float64)
         sizes = np.append(finite, 2 * finite[-1] - finite[-2])
-        return ((sizes[1:] + sizes[:-1]) / 2).astype(np.float32)  # exact
+        middle: Array = ((sizes[1:] + sizes[:-1]) / 2).astype(np.float32)  # exact
+        return middle
 
     @cached_property
     def _codes(self) -> Array:
@@ -63,7 +64,8 @@ class SmallFloat:
 
     def widen(self, codes: Array) -> Array:
         """float32 of codes; bits above them do not matter."""
-        return self.values[codes & codes.dtype.type(len(self.values) - 1)]
+        found: Array = self.values[codes & codes.dtype.type(len(self.values) - 1)]
+        return found
 
     def narrow(self, x: Array) -> Array:
         """float32 or float64 to the nearest codes, as uint8. A negative zero stays one where the format has it."""
@@ -81,7 +83,8 @@ def _sizes(bits: int, mantissa: int, bias: int) -> Array:
     code = np.arange(1 << (bits - 1))
     field, low = code >> mantissa, code & ((1 << mantissa) - 1)
     tiny = np.ldexp(low, 1 - bias - mantissa)
-    return np.where(field == 0, tiny, np.ldexp(low + (1 << mantissa), field - bias - mantissa))
+    sizes: Array = np.where(field == 0, tiny, np.ldexp(low + (1 << mantissa), field - bias - mantissa))
+    return sizes
 
 
 def _signed(sizes: Array) -> Array:
