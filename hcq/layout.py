@@ -329,8 +329,12 @@ class Packet:
 def declared_in(module: Mapping[str, Any], base: type[P]) -> Iterator[type[P]]:
     """The layouts of one kind in a module's variables, in the order of its source.
 
-    A name that begins with an underscore is what several packets share, and no packet itself.
+    A name that begins with an underscore is what several packets share, and no packet itself. A module whose layouts
+    are data has a function `declared_layouts` that makes them.
     """
+    if "declared_layouts" in module:
+        yield from module["declared_layouts"]()
+        return
     for thing in module.values():
         is_own = isinstance(thing, type) and thing.__module__ == module["__name__"]
         if is_own and issubclass(thing, base) and not thing.__name__.startswith("_"):

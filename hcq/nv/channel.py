@@ -19,9 +19,9 @@ from hcq.errors import DriverError, HcqError
 from hcq.gpu.release import do_all, quietly
 from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.classes import ClassId
-from hcq.nv.abi.control_structs import Notification
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.status import NvStatus
+from hcq.nv.abi.structures import structure
 from hcq.nv.address import POOL
 from hcq.nv.chip import Chip
 from hcq.nv.ioctl import CallRefused, call
@@ -35,6 +35,7 @@ GR0 = 1  # NV2080_ENGINE_TYPE_GRAPHICS: compute, and copies through the engine b
 COPY_BY_NUMBER, GRAPHICS_COPY_ENGINE = 0, 1
 ASYNC = 1  # NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC
 TOKEN = ControlId.NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN
+Notification = structure("Notification")  # what the error notifier holds
 NOTIFIED = 0xFFFF
 # of addresses, where UVM maps the context buffers of the channel: where RM does not say how many, more than enough
 WINDOW_BYTES = 512 << 20

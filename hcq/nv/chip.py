@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from hcq.errors import UsageError
 from hcq.nv.abi.bank0 import Bank0, Bank0Sm80, Bank0Sm90, Bank0Sm100
 from hcq.nv.abi.classes import ARCHITECTURES, ClassId, Engines
-from hcq.nv.abi.compute_classes import SendSignalingPcas2BC6c0
-from hcq.nv.abi.compute_methods import SendSignalingPcas2B
-from hcq.nv.abi.qmd import Qmd, qmd_for
-from hcq.nv.abi.qmd_fields import sm_config
+from hcq.nv.abi.compute_methods import SendSignalingPcas2B, SendSignalingPcas2BC6c0
+from hcq.nv.abi.method import Method
+from hcq.nv.abi.qmd import Qmd, qmd_for, sm_config
 
 # of every block, for CUDA's ABI; inferred that a launch without shared memory asks for it, too, as CUDA's driver does
 RESERVED_SHARED_BYTES = 1024
@@ -61,10 +60,11 @@ class Chip:
         return qmd_for(self.engines.compute)
 
     @property
-    def launch_method(self) -> type[SendSignalingPcas2B] | type[SendSignalingPcas2BC6c0]:
+    def launch_method(self) -> type[Method]:
         """SEND_SIGNALING_PCAS2_B of its class."""
         is_first = self.engines.compute == ClassId.AMPERE_COMPUTE_A
-        return SendSignalingPcas2BC6c0 if is_first else SendSignalingPcas2B
+        method: type[Method] = SendSignalingPcas2BC6c0 if is_first else SendSignalingPcas2B
+        return method
 
     def shared_bytes(self, static_bytes: int, dynamic_bytes: int) -> int:
         """SHARED_MEMORY_SIZE of a launch. static_bytes: what a cubin's section says."""

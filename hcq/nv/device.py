@@ -27,7 +27,7 @@ from hcq.layout import Packet
 from hcq.memory import Buffer
 from hcq.nv import fatbin
 from hcq.nv.abi.controls import ControlId
-from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
+from hcq.nv.abi.qmd import ALIGNMENT_BYTES
 from hcq.nv.channel import Channel
 from hcq.nv.chip import Chip
 from hcq.nv.copy_channel import CopyChannel, own_engine

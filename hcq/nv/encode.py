@@ -29,6 +29,7 @@ from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi import copy_methods as copy
 from hcq.nv.abi import host_methods as host
 from hcq.nv.abi.gpfifo import GpEntry
+from hcq.nv.abi.method import Method
 from hcq.nv.abi.methods import (
     COMPUTE_SUBCHANNEL,
     COPY_SUBCHANNEL,
@@ -178,7 +179,7 @@ class Encoder:
 
     # ------------------------------------------------------------ the host's methods
 
-    def _semaphore(self, va: int, value: int, execute: host.SemExecute) -> bytes:
+    def _semaphore(self, va: int, value: int, execute: Method) -> bytes:
         return incrementing(
             HOST_SUBCHANNEL,
             host.SemAddrLo(offset=va & 0xFFFFFFFF),

@@ -14,10 +14,10 @@ import threading
 
 from hcq.errors import DriverError, HcqError
 from hcq.nv.abi import ioctls as calls
+from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import COMPUTE, COPY, GPFIFO, USERMODE, ClassId, newest
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.gpfifo import USERMODE_BYTES
-from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.chip import Chip, chip_of
 from hcq.nv.ioctl import call
 from hcq.nv.process import NvProcess
@@ -40,7 +40,7 @@ class Gpu:
     fd  its file, open since the GPU was found
     """
 
-    def __init__(self, process: NvProcess, card: CardInfoArgs, fd: int) -> None:
+    def __init__(self, process: NvProcess, card: Args, fd: int) -> None:
         self.process, self.card = process, card
         self.path = f"/dev/nvidia{card.values['minor_number']}"
         self.gpu_id = int(card.values["gpu_id"])

@@ -20,7 +20,7 @@ from hcq import command
 from hcq.errors import UsageError
 from hcq.gpu.graph import GpuGraph
 from hcq.graph import CommandBuffer
-from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
+from hcq.nv.abi.qmd import ALIGNMENT_BYTES
 from hcq.nv.encode import Piece, note_block, wait_for_idle
 from hcq.nv.pushbuffer import place, plan
 from hcq.nv.rings import segment

@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 from hcq.errors import DriverError
 from hcq.layout import Ioctl
 from hcq.nv.abi.args import Args
-from hcq.nv.abi.ioctls import CARD_COUNT, CARD_INFO, HISTORY, Abi
+from hcq.nv.abi.ioctls import CARD_COUNT, CARD_INFO, Abi
 from hcq.nv.abi.names import class_name
 from hcq.nv.abi.status import BENIGN, NvStatus, describe_status
+from hcq.nv.abi.structures import history
 from hcq.system.port import Port, refused
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ def call_with(abi: Abi, name: str, fields: Mapping[str, Any], attempt: Callable[
     can be refused so: they are given the size. Raises what attempt raises, of the first try.
     """
     own = abi.layout(name)
-    others = [form for _, form in reversed(HISTORY.get(name, ())) if form is not own] if abi.note else []
+    others = [form for form in reversed(history(name)) if form is not own] if abi.note else []
     try:
         return attempt(own(**fields))
     except CallRefused as refusal:

@@ -17,10 +17,10 @@ from typing import Any
 
 from hcq.errors import DriverError, UsageError
 from hcq.nv.abi import ioctls as calls
-from hcq.nv.abi.args import NO_FD
+from hcq.nv.abi.args import NO_FD, Args
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.ioctls import RELEASES, Abi, abi_for
-from hcq.nv.abi.rm_structs import CardInfoArgs
+from hcq.nv.abi.structures import structure
 from hcq.nv.ioctl import call
 from hcq.nv.nodes import open_node
 from hcq.nv.rm import ROOT, Rm
@@ -70,23 +70,20 @@ class NvProcess:
                 self.rm = rm
             return self.rm.with_port(port)
 
-    def cards(self, port: Port) -> list[CardInfoArgs]:
+    def cards(self, port: Port) -> list[Args]:
         """The GPUs that the driver has, in its order."""
         rm = self.client(port)
-        layout = calls.CARD_INFO.layout
-        assert layout is CardInfoArgs
-        size = CardInfoArgs.size_bytes
+        layout = structure("CardInfoArgs")
+        size = layout.size_bytes
         argument = bytearray(size * calls.CARD_COUNT)
         try:
             port.ioctl(rm.ctl_fd, calls.CARD_INFO.request, argument)
         except DriverError as error:
             raise refused("NV_ESC_CARD_INFO()", error.errno or 0) from None
-        found = [
-            CardInfoArgs.from_bytes(bytes(argument[at : at + size])) for at in range(0, len(argument), size)
-        ]
+        found = [layout.from_bytes(bytes(argument[at : at + size])) for at in range(0, len(argument), size)]
         return [card for card in found if card.valid]
 
-    def open_card(self, port: Port, name: str, ready: Collection[int]) -> tuple[CardInfoArgs, int]:
+    def open_card(self, port: Port, name: str, ready: Collection[int]) -> tuple[Args, int]:
         """The GPU that a device of this name means, and its file; opening it starts the GPU.
 
         The driver's list has every GPU of the machine. Those whose node is not there or may not be opened do not count:
@@ -146,10 +143,10 @@ def _as_it_is(port: Port, path: str) -> int:
 def _usable(
     port: Port,
     name: str,
-    cards: Sequence[CardInfoArgs],
+    cards: Sequence[Args],
     ready: Collection[int],
     open_file: Callable[[Port, str], int],
-) -> tuple[CardInfoArgs, int]:
+) -> tuple[Args, int]:
     """The card that a device of this name means, and its file. Raises as `open_card`."""
     index = int(name.partition(":")[2] or 0)
     usable: list[str] = []

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
+from hcq.nv.abi.qmd import ALIGNMENT_BYTES
 from hcq.nv.encode import Piece
 
 PUSHBUFFER_BYTES = 4 << 20

@@ -21,6 +21,7 @@ from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi import copy_methods as copy
 from hcq.nv.abi import host_methods as host
 from hcq.nv.abi.host_methods import SemExecuteOperation
+from hcq.nv.abi.method import Method
 from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push
 from hcq.nv.abi.qmd import Qmd
 from hcq.nv.bundle import Bundle
@@ -274,7 +275,7 @@ class NvModel(Model):
         if va is not None and va not in self._own_cells:
             yield Access(va, 4, True, "semaphore", alignment=4, in_turn=True)
 
-    def _semaphore(self, execute: host.SemExecute, registers: Registers) -> Iterator[Effect]:
+    def _semaphore(self, execute: Method, registers: Registers) -> Iterator[Effect]:
         va = registers.get((0, host.SemAddrHi.at), 0) << 32 | registers.get((0, host.SemAddrLo.at), 0)
         value = registers.get((0, host.SemPayloadLo.at), 0)
         if execute.payload_size:
@@ -299,7 +300,7 @@ class NvModel(Model):
         else:
             yield Wait(va, value)
 
-    def _copy(self, launch: copy.LaunchDma, registers: Registers) -> Iterator[Effect]:
+    def _copy(self, launch: Method, registers: Registers) -> Iterator[Effect]:
         def known(method: Any) -> int:
             return registers.get((COPY_SUBCHANNEL, method.at), 0)
 

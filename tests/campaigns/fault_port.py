@@ -23,6 +23,7 @@ from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.status import name_of as status_name
+from hcq.nv.abi.structures import structure
 from hcq.system.port import MAP_FIXED, PROT_NONE, AroundPort, Port, refused
 
 NV_CALLS: dict[int, Ioctl] = {each.request: each for each in vars(abi).values() if isinstance(each, Ioctl)}
@@ -195,11 +196,9 @@ def name_of(request: int, argument: bytearray) -> str:
     if call is None:
         return f"ioctl {request:#x}"
     if call is abi.RM_ALLOC:
-        return (
-            f"{call.name} {_called(ClassId, abi.rm.RmAllocArgs.from_bytes(bytes(argument)).values['hclass'])}"
-        )
+        return f"{call.name} {_called(ClassId, structure('RmAllocArgs').from_bytes(bytes(argument)).values['hclass'])}"
     if call is abi.RM_CONTROL:
-        return f"{call.name} {_called(ControlId, abi.rm.RmControlArgs.from_bytes(bytes(argument)).values['cmd'])}"
+        return f"{call.name} {_called(ControlId, structure('RmControlArgs').from_bytes(bytes(argument)).values['cmd'])}"
     return call.name
 
 

@@ -24,7 +24,9 @@ FOLDER = Path(hcq.__file__).parent
 
 
 def all_layouts() -> list[type[Packet]]:
-    """Every layout that the drivers declare, found by walking their modules."""
+    """Every layout that the drivers declare, found by walking their modules; those that are data are made first."""
+    for backend in backends.every():
+        list(backend.packets())
     for path in sorted([*FOLDER.glob("*.py"), *(p for d in DRIVERS for p in (FOLDER / d).glob("*.py"))]):
         if path.stem not in ("__init__", "__main__"):
             importlib.import_module(".".join(("hcq", *path.relative_to(FOLDER).with_suffix("").parts)))

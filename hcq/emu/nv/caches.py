@@ -28,7 +28,7 @@ class Shadow(Mapping):
 
     def __init__(self, source: Mapping) -> None:
         # pages that nobody touches take no memory
-        super().__init__(source.va, zeros(len(source.host)), source.is_writable, source.name)
+        super().__init__(source.start, zeros(len(source.host)), source.is_writable, source.name)
         self.source = source
         self.valid: NDArray[np.bool_] = np.zeros(-(-len(source.host) // PAGE), np.bool_)
         self.saved = self.valid.copy()  # lines that the running kernel has stored to
@@ -55,7 +55,7 @@ class DataCache:
     def over(self, view: View) -> CachedView:
         """Memory as kernels see it now. Mappings that are gone are dropped, as the kernel driver sees to."""
         known = self.shadows
-        self.shadows = {id(one): known.get(id(one)) or Shadow(one) for one in view.mappings}
+        self.shadows = {id(one): known.get(id(one)) or Shadow(one) for one in view.ranges}
         return CachedView(view, list(self.shadows.values()))
 
 
@@ -81,9 +81,9 @@ class CachedView(View):
         """Fetch the lines of an access; an access is aligned, so it lies in one."""
         if not len(addresses):
             return
-        one = self._common(addresses, size)
+        one = self.common(addresses, size)
         if isinstance(one, Shadow):
-            first, last = ((int(each) - one.va) // PAGE for each in (addresses.min(), addresses.max()))
+            first, last = ((int(each) - one.start) // PAGE for each in (addresses.min(), addresses.max()))
             known = one.valid if access is Access.READ else one.saved
             if known[first : last + 1].all():
                 return
@@ -94,7 +94,9 @@ class CachedView(View):
             raise
         for shadow, chosen in parts:
             assert isinstance(shadow, Shadow)
-            lines = np.unique((addresses[chosen] - np.uint64(shadow.va)) // np.uint64(PAGE)).astype(np.int64)
+            lines = np.unique((addresses[chosen] - np.uint64(shadow.start)) // np.uint64(PAGE)).astype(
+                np.int64
+            )
             shadow.fetch(lines)
             if access is Access.WRITE:
                 for line in lines[~shadow.saved[lines]].tolist():

@@ -14,8 +14,9 @@ import time
 
 from hcq.emu.backing import Backing, DeviceMemory
 from hcq.emu.nv.spec import ENGINE_COPY0, ENGINE_COPY10, ENGINE_GR0, VIDEO_MEMORY_BYTES, Spec
+from hcq.nv.abi.args import Args
 from hcq.nv.abi.gpfifo import USERMODE_BYTES
-from hcq.nv.abi.rm_structs import CardInfoArgs
+from hcq.nv.abi.structures import structure
 
 
 class Card:
@@ -47,9 +48,9 @@ class Card:
         text = self.uuid.hex()
         return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
-    def card_info(self) -> CardInfoArgs:
+    def card_info(self) -> Args:
         """What NV_ESC_CARD_INFO says of it."""
-        return CardInfoArgs(
+        return structure("CardInfoArgs")(
             valid=1,
             pci_info_bus=self.bus,
             pci_info_vendor_id=0x10DE,

@@ -20,7 +20,7 @@ from hcq.emu.kernel import Process
 from hcq.emu.nv.card import Card
 from hcq.emu.nv.errors import ChannelError
 from hcq.emu.nv.memory import Bytes, PageTable, View
-from hcq.nv.abi.control_structs import Notification
+from hcq.nv.abi.structures import structure
 
 ERROR_IS_SET = 0xFFFF
 EMPTY = PageTable()
@@ -115,7 +115,7 @@ class Channel:
         self.is_stopped = True
         if self.notifier is None:
             return
-        note = Notification(
+        note = structure("Notification")(
             timestamp=self.card.time_ns(),
             info32=error.xid,
             info16=self.group.engine_type,

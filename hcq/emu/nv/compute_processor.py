@@ -22,8 +22,7 @@ from hcq.emu.nv.errors import ChannelError, ClassError, LaunchError
 from hcq.emu.nv.launch import Shader, Windows
 from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi.compute_methods import PcasAction, StructureSize
-from hcq.nv.abi.qmd import ALIGNMENT_BYTES, Qmd, qmd_for
-from hcq.nv.abi.qmd_fields import DependentAction
+from hcq.nv.abi.qmd import ALIGNMENT_BYTES, DependentAction, Qmd, qmd_for
 
 FRONT = "GRAPHICS HUBCLIENT_FE"
 SCHEDULER = "GRAPHICS HUBCLIENT_SKED"

@@ -50,7 +50,7 @@ class CopyProcessor(Engine):
         mode = self.words.get(copy.SetRenderEnableC.at, SetRenderEnableCMode.TRUE)
         if mode not in (SetRenderEnableCMode.TRUE, SetRenderEnableCMode.FALSE):
             raise CopyError(f"SET_RENDER_ENABLE_C.mode={mode}: conditions are not emulated")
-        return mode == SetRenderEnableCMode.TRUE
+        return bool(mode == SetRenderEnableCMode.TRUE)
 
     def _transfer(self, method: Any) -> Transfer:
         if method.dst_memory_layout != copy.SrcMemoryLayout.PITCH:

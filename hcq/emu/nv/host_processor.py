@@ -20,6 +20,7 @@ from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import HostError
 from hcq.nv.abi import host_methods as host
 from hcq.nv.abi.host_methods import SemaphoredOperation, SemExecuteOperation
+from hcq.nv.abi.method import Method
 
 UNIT = "HOST5 HUBCLIENT_HOST"
 USERD_REFERENCE = 0x48
@@ -79,19 +80,19 @@ class HostProcessor(Engine):
         return va
 
     @on(host.Illegal)
-    def illegal(self, method: host.Illegal) -> None:
+    def illegal(self, method: Method) -> None:
         """ILLEGAL: stops the channel, as it is there to do."""
         raise HostError("method ILLEGAL")
 
     @on(host.ClearFaulted)
-    def clear_faulted(self, method: host.ClearFaulted) -> None:
+    def clear_faulted(self, method: Method) -> None:
         """CLEAR_FAULTED: refused to processes."""
         raise HostError("method CLEAR_FAULTED is the kernel driver's")
 
     # ------------------------------------------------------------ semaphores
 
     @on(host.SemExecute)
-    def sem_execute(self, method: host.SemExecute) -> None:
+    def sem_execute(self, method: Method) -> None:
         """SEM_EXECUTE: acquire, release or reduce the semaphore that the words before it name."""
         va = self.address(host.SemAddrHi, host.SemAddrLo)
         size = 8 if method.payload_size else 4
@@ -115,7 +116,7 @@ class HostProcessor(Engine):
             self.acquire = Acquire(self.at(va, size), how_to_wait, payload, size)
 
     @on(host.Semaphored)
-    def semaphored(self, method: host.Semaphored) -> None:
+    def semaphored(self, method: Method) -> None:
         """The older semaphore, of 40-bit addresses."""
         va = self.address(host.Semaphorea, host.Semaphoreb)
         payload = self.word(host.Semaphorec)
@@ -143,18 +144,18 @@ class HostProcessor(Engine):
     # ------------------------------------------------------------ waiting and memory
 
     @on(host.Wfi)
-    def wfi(self, method: host.Wfi) -> None:
+    def wfi(self, method: Method) -> None:
         """WFI: the engine that was sent methods last finishes what it has; the scope says of which of its groups."""
         self.channel.wait_for_idle()
 
     @on(host.SetReference)
-    def set_reference(self, method: host.SetReference) -> None:
+    def set_reference(self, method: Method) -> None:
         """SET_REFERENCE: once that engine has finished, the count appears in USERD."""
         self.channel.wait_for_idle()
         self.channel.userd[USERD_REFERENCE // 4] = method.count
 
     @on(host.MemOpD)
-    def mem_op(self, method: host.MemOpD) -> None:
+    def mem_op(self, method: Method) -> None:
         """MEM_OP_D: barriers and invalidations that a process may ask for; others stop the channel."""
         if method.operation not in OPERATIONS:
             raise HostError(f"MEM_OP_D.operation={method.operation} is not for a channel of a process")

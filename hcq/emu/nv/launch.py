@@ -36,8 +36,7 @@ from hcq.errors import UsageError
 from hcq.events import stray_accesses
 from hcq.events.stray_accesses import Stray
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
-from hcq.nv.abi.qmd import Qmd, QmdV3, QmdV5
-from hcq.nv.abi.qmd_fields import QmdType
+from hcq.nv.abi.qmd import Qmd, QmdType
 from hcq.performance import counters
 
 CONSTANTS = "GRAPHICS GPC0 GPCCLIENT_GCC"  # constants and instructions are fetched by the same unit
@@ -327,9 +326,9 @@ class Shader:
             inside = view.overlaps(va, size)
             if inside is not None:
                 raise KernelError(
-                    f"{WARP_EXCEPTION}: Invalid Address Space: [{inside.va:#x}, "
+                    f"{WARP_EXCEPTION}: Invalid Address Space: [{inside.start:#x}, "
                     f"{inside.end:#x}) is mapped inside the {what} window at {va:#x}",
-                    inside.va,
+                    inside.start,
                 )
 
     def _check_local_memory(self, qmd: Qmd, view: View, windows: Windows) -> None:
@@ -518,13 +517,13 @@ def check_launch(chip: Chip, qmd: Qmd) -> None:
     def refuse(why: str) -> LaunchError:
         return LaunchError(f"Graphics SKEDCHECK: {why}")
 
-    if isinstance(qmd, QmdV3):
+    if qmd.version == 3:
         if qmd.value("is_queue"):
             raise refuse("the QMD is a queue")
     else:
         kind = qmd.value("qmd_type")
         # drivers of other makers leave the field 0 on version 4
-        allowed = (QmdType.GRID_CTA,) if isinstance(qmd, QmdV5) else (QmdType.GRID_CTA, QmdType.QUEUE)
+        allowed = (QmdType.GRID_CTA,) if qmd.version == 5 else (QmdType.GRID_CTA, QmdType.QUEUE)
         if kind not in allowed:
             raise refuse(f"QMD_TYPE is {kind!r}; only GRID_CTA is emulated, clusters and queues are not")
     sass = qmd.value("sass_version")

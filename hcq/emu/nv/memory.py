@@ -55,7 +55,7 @@ class UserMapping(Mapping):
         self.pages.reach(self.at + at, size_bytes, is_write)
 
     def part(self, start: int, end: int) -> UserMapping:
-        at = self.at + start - self.va
+        at = self.at + start - self.start
         return UserMapping(start, self.pages, at, end - start, self.is_writable, self.name)
 
 
@@ -84,18 +84,18 @@ class PageTable:
     def map(self, mapping: Mapping) -> None:
         """Add a mapping. The caller has made sure that nothing is there."""
         with self.lock:
-            self.mappings[mapping.va] = mapping
+            self.mappings[mapping.start] = mapping
             self._changed()
 
     def unmap(self, va: int, size_bytes: int) -> None:
         """Take away what lies in [va, va + size_bytes); a mapping that reaches beyond keeps the rest."""
         with self.lock:
             for one in list(self.mappings.values()):
-                if one.va < va + size_bytes and va < one.end:
+                if one.start < va + size_bytes and va < one.end:
                     if isinstance(one, UserMapping):
                         one.pages.settle()
-                    del self.mappings[one.va]
-                    for start, end in ((one.va, va), (va + size_bytes, one.end)):
+                    del self.mappings[one.start]
+                    for start, end in ((one.start, va), (va + size_bytes, one.end)):
                         if start < end:
                             self.mappings[start] = one.part(start, end)
             self._changed()
@@ -113,7 +113,7 @@ class PageTable:
     def overlaps(self, va: int, size_bytes: int) -> bool:
         """Whether anything is mapped in a range."""
         with self.lock:
-            return any(one.va < va + size_bytes and va < one.end for one in self.mappings.values())
+            return any(one.start < va + size_bytes and va < one.end for one in self.mappings.values())
 
     @property
     def view(self) -> View:
@@ -121,7 +121,7 @@ class PageTable:
         with self.lock:
             if self._view is None:
                 kind = UserView if self.users else View
-                self._view = kind(self, sorted(self.mappings.values(), key=lambda one: one.va))
+                self._view = kind(self, sorted(self.mappings.values(), key=lambda one: one.start))
             return self._view
 
 
@@ -134,8 +134,7 @@ class View(AddressSpace):
     def __init__(self, table: PageTable, mappings: list[Mapping]) -> None:
         super().__init__()
         self.table = table
-        self.mappings = mappings
-        self._starts = [one.va for one in mappings]
+        self.publish(mappings)
         self.missed: tuple[int, Access] | None = None  # the access of a kernel that was refused
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
@@ -159,7 +158,7 @@ class View(AddressSpace):
 
     def overlaps(self, va: int, size_bytes: int) -> Mapping | None:
         """A mapping that reaches into a range."""
-        return next((one for one in self.mappings if one.va < va + size_bytes and va < one.end), None)
+        return self.within(va, va + size_bytes)
 
     def spans(self, va: int, size_bytes: int, access: Access, unit: str) -> Iterator[Bytes]:
         """The host memory of a range, piece by piece: neighbouring mappings are one range to the GPU."""
@@ -170,17 +169,10 @@ class View(AddressSpace):
             if access is not Access.READ and not one.is_writable:
                 raise MmuFault(va, access, unit, f"{one.name} is read-only", FaultType.RO_VIOLATION)
             count = min(size_bytes, one.end - va)
-            one.reach(va - one.va, count, access is not Access.READ)
-            yield one.host[va - one.va : va - one.va + count]
+            one.reach(va - one.start, count, access is not Access.READ)
+            yield one.host[va - one.start : va - one.start + count]
             va += count
             size_bytes -= count
-
-    def near(self, va: int) -> str:
-        """What is mapped below an address, in words, for messages."""
-        below = [one for one in self.mappings if one.va <= va]
-        if not below:
-            return "nothing is mapped below it"
-        return f"the nearest mapping below is {below[-1].name} [{below[-1].va:#x}, {below[-1].end:#x})"
 
     def read(self, va: int, size_bytes: int, unit: str) -> bytes:
         """Bytes, as an engine reads them. Raises MmuFault."""
@@ -223,7 +215,7 @@ class UserView(View):
 
     def _reach(self, addresses: Lanes, size_bytes: int, is_write: bool) -> None:
         for one in self.table.users:
-            inside = addresses[(addresses >= np.uint64(one.va)) & (addresses < np.uint64(one.end))]
+            inside = addresses[(addresses >= np.uint64(one.start)) & (addresses < np.uint64(one.end))]
             if len(inside):
                 low, high = int(inside.min()), int(inside.max())
-                one.reach(low - one.va, high + size_bytes - low, is_write)
+                one.reach(low - one.start, high + size_bytes - low, is_write)

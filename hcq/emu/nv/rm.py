@@ -34,7 +34,6 @@ class EmulatedRm(RmState, Kernel):
             {**rm_calls.ESCAPES, **foreign_calls.ESCAPES},
             {**rm_controls.REPLIES, **foreign_calls.REPLIES},
         )
-        self.layouts.update(foreign_calls.layouts_of(self.abi.release))
 
     def open(self, path: str, process: Process) -> File | None:
         file: NvFile

@@ -36,7 +36,6 @@ from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.gpfifo import USERMODE_BYTES
-from hcq.nv.abi.rm_structs import RmAllocArgs
 from hcq.nv.abi.status import NvStatus
 
 ROOTS = (0, 1, ClassId.NV01_ROOT_CLIENT)
@@ -94,7 +93,7 @@ def register_fd(file: RmFile, given: Any) -> dict[str, int]:
 
 
 @answers(abi.RM_ALLOC)
-def rm_alloc(file: RmFile, given: RmAllocArgs) -> dict[str, int]:
+def rm_alloc(file: RmFile, given: Args) -> dict[str, int]:
     """NV_ESC_RM_ALLOC: make an object of a class below another one."""
     if given.hclass in ROOTS:
         return _alloc_client(file, given)
@@ -117,7 +116,7 @@ def rm_alloc(file: RmFile, given: RmAllocArgs) -> dict[str, int]:
     return {"hobjectnew": handle}
 
 
-def _alloc_client(file: RmFile, given: RmAllocArgs) -> dict[str, int]:
+def _alloc_client(file: RmFile, given: Args) -> dict[str, int]:
     rm = file.rm
     handle = given.hobjectnew
     if not handle:
@@ -139,7 +138,7 @@ def _new_handle(client: Client, asked: int) -> int:
     return asked
 
 
-def _read_params(file: RmFile, given: RmAllocArgs, layout: type[Args] | None, required: bool) -> Args | None:
+def _read_params(file: RmFile, given: Args, layout: type[Args] | None, required: bool) -> Args | None:
     if layout is None:
         check(not given.paramssize, NvStatus.NV_ERR_INVALID_PARAM_STRUCT)
         return None

@@ -39,9 +39,9 @@ from hcq.emu.nv.spec import (
     TPCS_PER_GPC,
     VIDEO_MEMORY_BYTES,
 )
-from hcq.nv.abi.control_structs import MmuFaultEntry, SmErrorState
 from hcq.nv.abi.ioctls import CONTROLS
 from hcq.nv.abi.status import NvStatus
+from hcq.nv.abi.structures import structure
 
 GPU_INVALID_ID = 0xFFFFFFFF
 MAX_GR_INFO = 64  # entries of a list: NV2080_CTRL_GR_INFO_MAX_SIZE is not much less in any release
@@ -385,8 +385,9 @@ def mmu_fault_info(call: Call) -> dict[str, int]:
 def debugger_fault_info(call: Call) -> dict[str, int]:
     """The page faults of the GPU, at most four."""
     faults = [group.error for group in call.gpu.groups if isinstance(group.error, MmuFault)][:4]
+    entry = structure("MmuFaultEntry")
     entries = b"".join(
-        MmuFaultEntry(faultaddress=each.address, faulttype=each.kind, accesstype=each.access).to_bytes()
+        entry(faultaddress=each.address, faulttype=each.kind, accesstype=each.access).to_bytes()
         for each in faults
     )
     return {"mmufaultinfolist": as_number(entries), "count": len(faults)}
@@ -400,5 +401,5 @@ def sm_error_states(call: Call) -> dict[str, int]:
     error = target.channel.group.error
     states = b""
     if isinstance(error, KernelError):
-        states = SmErrorState(hwwesraddr=error.address, hwwwarpesrpc64=error.program).to_bytes()
+        states = structure("SmErrorState")(hwwesraddr=error.address, hwwwarpesrpc64=error.program).to_bytes()
     return {"smerrorstatearray": as_number(states), "mmufault_valid": int(isinstance(error, MmuFault))}

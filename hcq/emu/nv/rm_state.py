@@ -27,8 +27,8 @@ from hcq.events.kernel_observer import KernelObserver
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.ioctls import abi_for
 from hcq.nv.abi.pointers import pointers_of
-from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.abi.status import NvStatus
+from hcq.nv.abi.structures import structure
 from hcq.system.port import MAP_SHARED
 
 FIRST_CLIENT = 0xC1D00001
@@ -187,7 +187,7 @@ class RmState:
         self.escapes, self.replies = escapes, replies
         self.version = next((spec.version for spec in specs if spec.version), DEFAULT_VERSION)
         self.abi = abi_for(self.version)
-        self.layouts = dict(self.abi.layouts)  # structures by name, in this release's layout
+        self.layouts = self.abi.layouts  # structures by name, in this release's layout
         self.lock = threading.RLock()
         self.lines: deque[str] = deque(maxlen=LOG_LINES)
         # minors count down: a driver that takes them for ordinals opens the wrong GPU
@@ -214,7 +214,7 @@ class RmState:
 
     def card_info(self, size: int, argument: bytearray) -> int:
         """An array whose length the caller chooses."""
-        entry = CardInfoArgs.size_bytes
+        entry = structure("CardInfoArgs").size_bytes
         if size % entry or size // entry < len(self.gpus):
             raise Refusal(errno.EINVAL)
         argument[:size] = bytes(size)

@@ -1,16 +1,16 @@
 """Args: the structure that one call of NVIDIA's kernel drivers takes. Its size is exact to the byte.
 
-In       class X(Args, size_bytes=n) with `field = bits(hi, lo)` lines
+In       a size in bytes, and fields: structures.py makes a class of each line of its file
 Out      packets whose bytes are exactly size_bytes long
 Changes  nothing
-Next     rm_structs.py, uvm_structs.py (all of them), ioctls.py (who calls with them)
+Next     structures.py (all of them), ioctls.py (who calls with them)
 Source   the open kernel module: a wrong size is NV_ERR_INVALID_PARAM_STRUCT or EINVAL
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from hcq.layout import SparsePacket
 
@@ -21,6 +21,11 @@ class Args(SparsePacket):
     """A structure in memory. Signed fields take their two's complement: a file descriptor of none is NO_FD."""
 
     size_bytes: ClassVar[int] = 0
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> int:
+            """A field's value: which there are is data, which type checkers do not read."""
 
     def __init_subclass__(cls, size_bytes: int, **kwargs: Any) -> None:
         super().__init_subclass__(words=-(-size_bytes // 4), **kwargs)

@@ -3,9 +3,8 @@
 In       the running driver's version, as /proc/driver/nvidia/version or a control call gives it
 Out      Abi: layout(name), make(name, fields); the ioctls, CONTROLS and ALLOCATIONS
 Changes  nothing
-Next     rm_structs.py, control_structs.py and uvm_structs.py (the layouts), hcq/nv/ioctl.py (makes the calls)
-Source   nv-ioctl-numbers.h, nv_escape.h, uvm_ioctl.h; every structure here was compiled from the headers of each public
-         release from 550.40.53 to 595.45.04 (100 of them; sizes and offsets in tests/data/nv/abi_layouts.json)
+Next     structures.py (the layouts, of 100 releases from 550.40.53 to 595.45.04), hcq/nv/ioctl.py (makes the calls)
+Source   nv-ioctl-numbers.h, nv_escape.h, uvm_ioctl.h
 """
 
 from __future__ import annotations
@@ -15,42 +14,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from hcq.errors import DriverError, UsageError
-from hcq.layout import Ioctl, declared_in
-from hcq.nv.abi import control_structs as controls
-from hcq.nv.abi import rm_structs as rm
-from hcq.nv.abi import uvm_structs as uvm
+from hcq.layout import Ioctl
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.structures import history, releases, structure
 from hcq.system.ioctl_numbers import READ, WRITE, ioctl_number
 
-RELEASES = (550, 555, 560, 565, 570, 575, 580, 590, 595, 610)  # each holds until the next
 # releases of whose headers we have seen a part: the note on a driver that takes their table
 PARTLY_READ = {
     610: "of 610 only the channel's structure was read from its headers, the others are those of 595, and may not fit",
 }
-
-# structures that have changed: name -> (first release, layout), oldest first. All others are the same in every release
-HISTORY: dict[str, tuple[tuple[int, type[Args]], ...]] = {
-    "VaspaceAlloc": ((550, rm.VaspaceAlloc550), (580, rm.VaspaceAlloc)),
-    "ChannelAlloc": ((550, rm.ChannelAlloc550), (570, rm.ChannelAlloc), (610, rm.ChannelAlloc610)),
-    "GpuGetClasslistV2": (
-        (550, rm.GpuGetClasslistV2550),
-        (555, rm.GpuGetClasslistV2555),
-        (580, rm.GpuGetClasslistV2),
-    ),
-    "FbGetInfoV2": ((550, rm.FbGetInfoV2550), (560, rm.FbGetInfoV2560), (580, rm.FbGetInfoV2)),
-    "GpuGetNameString": ((550, controls.GpuGetNameString550), (595, controls.GpuGetNameString)),
-    "GpfifoSchedule": ((550, rm.GpfifoSchedule550), (575, rm.GpfifoSchedule)),
-    "UvmFree": ((550, uvm.UvmFree550), (590, uvm.UvmFree)),
-    "UvmUnregisterChannel": ((550, uvm.UvmUnregisterChannel550), (590, uvm.UvmUnregisterChannel)),
-}
+# each holds until the next
+RELEASES = (*sorted({int(release.partition(".")[0]) for release in releases()}), *PARTLY_READ)
 
 
-def _escape(number: int, name: str, layout: type[Args], show: tuple[str, ...] = (), count: int = 1) -> Ioctl:
-    """An escape of /dev/nvidiactl or /dev/nvidiaN: _IOWR('F', number, layout[count])."""
+def _escape(number: int, name: str, argument: str, show: tuple[str, ...] = (), count: int = 1) -> Ioctl:
+    """An escape of /dev/nvidiactl or /dev/nvidiaN: _IOWR('F', number, argument[count]); all have one layout."""
+    layout = structure(argument)
     request = ioctl_number(READ | WRITE, "F", number, layout.size_bytes * count)
     return Ioctl(request, name, layout, show)
+
+
+def _uvm(number: int, name: str, argument: str, show: tuple[str, ...] = ()) -> Ioctl:
+    """A call of /dev/nvidia-uvm, which shows the first layout of its argument: later ones have only lost fields."""
+    return Ioctl(number, name, history(argument)[0], show)
 
 
 CARD_COUNT = 32
@@ -59,70 +47,68 @@ CARD_COUNT = 32
 # at what is in it; where none is named, RmIoctl is all.
 #
 # RmAllocOsDescriptor: pages of the process are pinned; on a GPU's node only
-RM_ALLOC_MEMORY = _escape(0x27, "NV_ESC_RM_ALLOC_MEMORY", rm.RmAllocMemoryArgs, ("hclass", "limit"))
+RM_ALLOC_MEMORY = _escape(0x27, "NV_ESC_RM_ALLOC_MEMORY", "RmAllocMemoryArgs", ("hclass", "limit"))
 # serverFreeResourceTree: the object is the client's own; what depends on it goes first
-RM_FREE = _escape(0x29, "NV_ESC_RM_FREE", rm.RmFreeArgs, ("hobjectold",))
+RM_FREE = _escape(0x29, "NV_ESC_RM_FREE", "RmFreeArgs", ("hobjectold",))
 # resControlLookup: the object has the command, and paramsSize is its structure's (NV_ERR_INVALID_PARAM_STRUCT)
-RM_CONTROL = _escape(0x2A, "NV_ESC_RM_CONTROL", rm.RmControlArgs, ("hobject", "cmd", "paramssize"))
+RM_CONTROL = _escape(0x2A, "NV_ESC_RM_CONTROL", "RmControlArgs", ("hobject", "cmd", "paramssize"))
 # serverAllocApiCopyIn, gpuIsClassSupported, resource_list.h: size, class, parent, whether parameters may be left
 # out; only events are allocated on a GPU's node
-RM_ALLOC = _escape(0x2B, "NV_ESC_RM_ALLOC", rm.RmAllocArgs, ("hclass", "hobjectparent", "paramssize"))
+RM_ALLOC = _escape(0x2B, "NV_ESC_RM_ALLOC", "RmAllocArgs", ("hclass", "hobjectparent", "paramssize"))
 # RmCreateMmapContextLocked: the file is of the node that shows the memory, and has no mapping yet; then, for mmap,
 # nvidia_mmap_helper: offset 0, shared, of a BAR exactly the length that was said here
-RM_MAP_MEMORY = _escape(0x4E, "NV_ESC_RM_MAP_MEMORY", rm.RmMapMemoryArgs, ("hmemory", "length", "fd"))
+RM_MAP_MEMORY = _escape(0x4E, "NV_ESC_RM_MAP_MEMORY", "RmMapMemoryArgs", ("hmemory", "length", "fd"))
 # serverUnmap: the address that RM_MAP_MEMORY returned
-RM_UNMAP_MEMORY = _escape(0x4F, "NV_ESC_RM_UNMAP_MEMORY", rm.RmUnmapMemoryArgs, ("hmemory",))
+RM_UNMAP_MEMORY = _escape(0x4F, "NV_ESC_RM_UNMAP_MEMORY", "RmUnmapMemoryArgs", ("hmemory",))
 # nvidia_read_card_info: room for every GPU of the machine, whoever may open it; an array, of which the first is shown
-CARD_INFO = _escape(0xC8, "NV_ESC_CARD_INFO", rm.CardInfoArgs, count=CARD_COUNT)
+CARD_INFO = _escape(0xC8, "NV_ESC_CARD_INFO", "CardInfoArgs", count=CARD_COUNT)
 # RmIoctl: on a GPU's node, once for each file; the other file is nvidiactl, and not registered itself
-REGISTER_FD = _escape(0xC9, "NV_ESC_REGISTER_FD", rm.RegisterFdArgs, ("ctl_fd",))
+REGISTER_FD = _escape(0xC9, "NV_ESC_REGISTER_FD", "RegisterFdArgs", ("ctl_fd",))
 # RmPerformVersionCheck: '2' asks for the version, '1' compares up to the point, all else the whole text
-CHECK_VERSION_STR = _escape(0xD2, "NV_ESC_CHECK_VERSION_STR", rm.CheckVersionStrArgs)
+CHECK_VERSION_STR = _escape(0xD2, "NV_ESC_CHECK_VERSION_STR", "CheckVersionStrArgs")
 # rm_update_device_mapping_info: on nvidiactl only; the memory object and its old address. Only seen in traces
 RM_UPDATE_DEVICE_MAPPING_INFO = _escape(
-    0x5E, "NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO", controls.RmUpdateDeviceMappingInfoArgs, ("hmemory",)
+    0x5E, "NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO", "RmUpdateDeviceMappingInfoArgs", ("hmemory",)
 )
 # nvidia_ioctl: the first caller sets it, and others have to say the same
-SYS_PARAMS = _escape(0xD6, "NV_ESC_SYS_PARAMS", rm.SysParamsArgs)
+SYS_PARAMS = _escape(0xD6, "NV_ESC_SYS_PARAMS", "SysParamsArgs")
 
 # Of /dev/nvidia-uvm: uvm_ioctl routes a number to its function, which needs a file that was initialised
 # uvm_api_initialize: flags known, and the same when it is called again
-UVM_INITIALIZE = Ioctl(0x30000001, "UVM_INITIALIZE", uvm.UvmInitialize, ("flags",))
+UVM_INITIALIZE = _uvm(0x30000001, "UVM_INITIALIZE", "UvmInitialize", ("flags",))
 # uvm_va_space_register_gpu_va_space, check_gpu_va_space: the GPU is registered, has no address space here yet, the
 # file beside this one is open; nvGpuOpsDupAddressSpace: externally owned, and nobody else's
-UVM_REGISTER_GPU_VASPACE = Ioctl(25, "UVM_REGISTER_GPU_VASPACE", uvm.UvmRegisterGpuVaspace, ("hvaspace",))
+UVM_REGISTER_GPU_VASPACE = _uvm(25, "UVM_REGISTER_GPU_VASPACE", "UvmRegisterGpuVaspace", ("hvaspace",))
 # uvm_va_space_unregister_gpu_va_space: a GPU that is registered and has an address space here (NV_ERR_INVALID_DEVICE)
-UVM_UNREGISTER_GPU_VASPACE = Ioctl(26, "UVM_UNREGISTER_GPU_VASPACE", uvm.UvmUnregisterGpuVaspace)
+UVM_UNREGISTER_GPU_VASPACE = _uvm(26, "UVM_UNREGISTER_GPU_VASPACE", "UvmUnregisterGpuVaspace")
 # uvm_user_channel_create, create_va_range: the channel is of that address space and has its context buffers, they fit
 # gaps of the window, which ends below max_channel_va
-UVM_REGISTER_CHANNEL = Ioctl(
-    27, "UVM_REGISTER_CHANNEL", uvm.UvmRegisterChannel, ("hchannel", "base", "length")
-)
+UVM_REGISTER_CHANNEL = _uvm(27, "UVM_REGISTER_CHANNEL", "UvmRegisterChannel", ("hchannel", "base", "length"))
 # uvm_unregister_channel: it was registered; it is stopped first, and its notifier then says 45 (kchannelNotifyRc)
-UVM_UNREGISTER_CHANNEL = Ioctl(28, "UVM_UNREGISTER_CHANNEL", uvm.UvmUnregisterChannel550, ("hchannel",))
+UVM_UNREGISTER_CHANNEL = _uvm(28, "UVM_UNREGISTER_CHANNEL", "UvmUnregisterChannel", ("hchannel",))
 # retain_pcie_peers_from_uuids, enable_peers: two GPUs that are registered, reach each other, and are no peers yet
-UVM_ENABLE_PEER_ACCESS = Ioctl(29, "UVM_ENABLE_PEER_ACCESS", uvm.UvmEnablePeerAccess)
+UVM_ENABLE_PEER_ACCESS = _uvm(29, "UVM_ENABLE_PEER_ACCESS", "UvmEnablePeerAccess")
 # uvm_api_disable_peer_access: two GPUs that are registered, are not one, and are peers (NV_ERR_INVALID_DEVICE)
-UVM_DISABLE_PEER_ACCESS = Ioctl(30, "UVM_DISABLE_PEER_ACCESS", uvm.UvmDisablePeerAccess)
+UVM_DISABLE_PEER_ACCESS = _uvm(30, "UVM_DISABLE_PEER_ACCESS", "UvmDisablePeerAccess")
 # uvm_map_external_allocation, uvm_map_external_allocation_on_gpu: one external range holds it all, the types are known,
 # the allocation is as large, offset and addresses fit its pages, memory of another GPU is a peer's
-UVM_MAP_EXTERNAL_ALLOCATION = Ioctl(
-    33, "UVM_MAP_EXTERNAL_ALLOCATION", uvm.UvmMapExternalAllocation, ("base", "length", "hmemory")
+UVM_MAP_EXTERNAL_ALLOCATION = _uvm(
+    33, "UVM_MAP_EXTERNAL_ALLOCATION", "UvmMapExternalAllocation", ("base", "length", "hmemory")
 )
 # uvm_free: the start of a range, and before 590 its exact length
-UVM_FREE = Ioctl(34, "UVM_FREE", uvm.UvmFree550, ("base",))
+UVM_FREE = _uvm(34, "UVM_FREE", "UvmFree", ("base",))
 # uvm_va_space_register_gpu: a GPU that is attached, by its UUID
-UVM_REGISTER_GPU = Ioctl(37, "UVM_REGISTER_GPU", uvm.UvmRegisterGpu)
+UVM_REGISTER_GPU = _uvm(37, "UVM_REGISTER_GPU", "UvmRegisterGpu")
 # uvm_va_space_unregister_gpu: its channels are stopped, its address space goes
-UVM_UNREGISTER_GPU = Ioctl(38, "UVM_UNREGISTER_GPU", uvm.UvmUnregisterGpu)
+UVM_UNREGISTER_GPU = _uvm(38, "UVM_UNREGISTER_GPU", "UvmUnregisterGpu")
 # uvm_unmap_external: whole pages inside one external range (NV_ERR_INVALID_ADDRESS), a GPU that is registered
-UVM_UNMAP_EXTERNAL = Ioctl(66, "UVM_UNMAP_EXTERNAL", uvm.UvmUnmapExternal, ("base", "length"))
+UVM_UNMAP_EXTERNAL = _uvm(66, "UVM_UNMAP_EXTERNAL", "UvmUnmapExternal", ("base", "length"))
 # uvm_create_external_range: whole pages, not from 0, where no other range is
-UVM_CREATE_EXTERNAL_RANGE = Ioctl(
-    73, "UVM_CREATE_EXTERNAL_RANGE", uvm.UvmCreateExternalRange, ("base", "length")
+UVM_CREATE_EXTERNAL_RANGE = _uvm(
+    73, "UVM_CREATE_EXTERNAL_RANGE", "UvmCreateExternalRange", ("base", "length")
 )
 # uvm_api_mm_initialize: on a second file, kept open, once for an initialised one; without it there are no page tables
-UVM_MM_INITIALIZE = Ioctl(75, "UVM_MM_INITIALIZE", uvm.UvmMmInitialize, ("uvmfd",))
+UVM_MM_INITIALIZE = _uvm(75, "UVM_MM_INITIALIZE", "UvmMmInitialize", ("uvmfd",))
 
 # control calls: number -> structure; above those that this driver makes, the function and what it looks at
 CONTROLS: dict[int, str] = {
@@ -214,6 +200,18 @@ ALLOCATIONS: dict[int, str] = {
 }
 
 
+class Layouts(dict[str, type[Args]]):
+    """Structures by name, each in the layout of one release when it is first asked for, unless another was put here."""
+
+    def __init__(self, release: int) -> None:
+        super().__init__()
+        self.release = release
+
+    def __missing__(self, name: str) -> type[Args]:
+        found = self[name] = structure(name, self.release)
+        return found
+
+
 @dataclass(frozen=True)
 class Abi:
     """The interface of one driver: every structure in the layout that it takes.
@@ -227,12 +225,10 @@ class Abi:
     version: str
     release: int
     note: str
-    layouts: dict[str, type[Args]]
+    layouts: Layouts
 
     def layout(self, name: str) -> type[Args]:
         """A structure by its name here. Raises UsageError for one that is not declared."""
-        if name not in self.layouts:
-            raise UsageError(f"{name!r}: no such structure. Declared: {', '.join(sorted(self.layouts))}.")
         return self.layouts[name]
 
     def make(self, name: str, **fields: Any) -> Args:
@@ -243,12 +239,7 @@ class Abi:
         """The layout of a call's argument in this release."""
         if ioctl.layout is None:
             raise UsageError(f"{ioctl.name} takes no structure.")
-        return self.layout(_plain(ioctl.layout.__name__))
-
-
-def _plain(name: str) -> str:
-    """A structure's name without the release it stands for."""
-    return name[:-3] if name[:-3] in HISTORY else name
+        return self.layout(ioctl.layout.__name__)
 
 
 def abi_for(version: str) -> Abi:
@@ -271,8 +262,4 @@ def abi_for(version: str) -> Abi:
         note = f"Driver {version}: {PARTLY_READ[release]}."
     elif major != release:
         note = f"Driver {version} has no table of its own: the one of {release} is taken, and may not fit."
-    declared = [layout for module in (rm, uvm, controls) for layout in declared_in(vars(module), Args)]
-    layouts = {layout.__name__: layout for layout in declared if _plain(layout.__name__) == layout.__name__}
-    for name, history in HISTORY.items():
-        layouts[name] = [layout for first, layout in history if first <= release][-1]
-    return Abi(version, release, note, layouts)
+    return Abi(version, release, note, Layouts(release))

@@ -19,8 +19,8 @@ from functools import cached_property, lru_cache
 
 from hcq.errors import UsageError
 from hcq.layout import Packet, bits
-from hcq.nv.abi import compute_classes, compute_methods, copy_methods, host_methods
-from hcq.nv.abi.classes import ARCHITECTURES, ClassId
+from hcq.nv.abi import compute_methods, copy_methods, host_methods
+from hcq.nv.abi.classes import ARCHITECTURES, GPFIFO, ClassId
 from hcq.nv.abi.method import Method, UnknownMethod
 
 HOST_END = 0x100  # methods below are the host's
@@ -120,28 +120,17 @@ class Unread(Packet, words=0, tail="data"):
 
 # ------------------------------------------------------------ classes
 
-_BY_CLASS: dict[int, tuple[type[Method], ...]] = {
-    ClassId.AMPERE_CHANNEL_GPFIFO_A: host_methods.HOST_C56F,
-    ClassId.HOPPER_CHANNEL_GPFIFO_A: host_methods.HOST,
-    ClassId.BLACKWELL_CHANNEL_GPFIFO_A: host_methods.HOST,
-    ClassId.BLACKWELL_CHANNEL_GPFIFO_B: host_methods.HOST,
-    **{
-        ClassId[name]: methods
-        for module in (compute_methods, compute_classes, copy_methods)
-        for name, methods in vars(module).items()
-        if name in ClassId.__members__
-    },
-}
+_HOST = {ClassId.AMPERE_CHANNEL_GPFIFO_A: "HOST_C56F"}  # of the other channels: HOST
 
 
 @lru_cache(64)
 def methods_of(class_id: int) -> dict[int, type[Method]]:
-    """Address -> method of a class; empty for a class that is not known. Of two with one address the later wins."""
-    found: dict[int, type[Method]] = {}
-    for method in _BY_CLASS.get(class_id, ()):
-        for index in range(method.entries):
-            found[method.at + 4 * index] = method
-    return found
+    """Address -> method of a class; empty for a class that is not known."""
+    if class_id in GPFIFO:
+        return host_methods.FILE.of_class(_HOST.get(ClassId(class_id), "HOST"))
+    name = ClassId(class_id).name if class_id in ClassId._value2member_map_ else ""
+    engine = copy_methods.FILE if "DMA_COPY" in name else compute_methods.FILE
+    return engine.of_class(name)
 
 
 # ------------------------------------------------------------ encoding

@@ -16,13 +16,13 @@ becomes the object) and for what mappings return.
 from __future__ import annotations
 
 from hcq.nv.abi import ioctls
+from hcq.nv.abi.structures import structure
 from hcq.system.ioctl_pointers import Pointer
 
 MAGIC = ord("F")
 RM_CONTROL, RM_ALLOC, RM_IDLE_CHANNELS, RM_GET_EVENT_DATA = 0x2A, 0x2B, 0x41, 0x52  # escapes
 NVOS21_BYTES = 32  # RM_ALLOC as it was before rights could be asked for; the kernel takes both
 RIGHTS_BYTES = 4  # RS_ACCESS_MASK
-NEWEST = "999.0"
 
 
 def _list(name: str, entry_bytes: int) -> tuple[Pointer, ...]:
@@ -95,6 +95,6 @@ def _allocation(argument: bytes) -> tuple[Pointer, ...]:
     size = int.from_bytes(argument[size_at : size_at + 4], "little")
     if not size:
         name = ioctls.ALLOCATIONS.get(int.from_bytes(argument[12:16], "little"), "")
-        size = ioctls.abi_for(NEWEST).layout(name).size_bytes if name else 0
+        size = structure(name).size_bytes if name else 0
     parameters = Pointer("pallocparms", 16, size)
     return (parameters,) if is_old else (parameters, Pointer("prightsrequested", 24, RIGHTS_BYTES))

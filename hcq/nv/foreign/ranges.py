@@ -4,7 +4,7 @@ In       ioctls of /dev/nvidia-uvm as they return
 Out      Mapped, Unmapped
 Changes  which ranges of addresses the process has made
 Next     reader.py (buffers of a device), hcq/tools/trace/tracer/rm.py (where to read a ring)
-Source   uvm_ioctl.h; hcq/nv/abi/uvm_structs.py. UVM_FREE names a range by its beginning, from 590 on by nothing else
+Source   uvm_ioctl.h; hcq/nv/abi/structures.py. UVM_FREE names a range by its beginning, from 590 on by nothing else
 """
 
 from __future__ import annotations
@@ -14,13 +14,7 @@ from typing import NamedTuple
 
 from hcq.events.kernel_observer import Call
 from hcq.nv.abi import ioctls as abi
-from hcq.nv.abi.uvm_structs import (
-    UvmCreateExternalRange,
-    UvmFree,
-    UvmFree550,
-    UvmMapExternalAllocation,
-    UvmUnmapExternal,
-)
+from hcq.nv.abi.structures import history, structure
 
 UUID_BYTES = 16
 ATTRIBUTES_AT, ATTRIBUTE_BYTES = 24, 36  # of one GPU in UVM_MAP_EXTERNAL_ALLOCATION
@@ -63,12 +57,12 @@ class Ranges:
         return None if act is None or call.error else act(call.after)
 
     def _created(self, raw: bytes) -> None:
-        made = UvmCreateExternalRange.from_bytes(raw)
+        made = structure("UvmCreateExternalRange").from_bytes(raw)
         if not made.rmstatus:
             self._sizes[made.base] = made.length
 
     def _mapped(self, raw: bytes) -> Mapped | None:
-        made = UvmMapExternalAllocation.from_bytes(raw)
+        made = structure("UvmMapExternalAllocation").from_bytes(raw)
         if made.rmstatus:
             return None
         starts = range(ATTRIBUTES_AT, len(raw), ATTRIBUTE_BYTES)[: min(made.gpuattributescount, MAX_GPUS)]
@@ -76,12 +70,13 @@ class Ranges:
         return Mapped(made.base, made.length, (made.hclient, made.hmemory), made.offset, gpus)
 
     def _unmapped(self, raw: bytes) -> Unmapped | None:
-        gone = UvmUnmapExternal.from_bytes(raw)
+        gone = structure("UvmUnmapExternal").from_bytes(raw)
         gpu = gone.gpuuuid.to_bytes(UUID_BYTES, "little")
         return None if gone.rmstatus else Unmapped(gone.base, gone.base + gone.length, gpu)
 
     def _freed(self, raw: bytes) -> Unmapped | None:
-        layout = UvmFree550 if len(raw) >= UvmFree550.size_bytes else UvmFree
+        before_590, since = history("UvmFree")
+        layout = before_590 if len(raw) >= before_590.size_bytes else since
         gone = layout.from_bytes(raw)
         if gone.rmstatus:
             return None

@@ -26,15 +26,7 @@ from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import GPFIFO, ClassId
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.gpfifo import GP_ENTRY_BYTES, GpControl, GpOpcode, decode_entry
-from hcq.nv.abi.rm_structs import (
-    DeviceAlloc,
-    GetWorkSubmitToken,
-    GpuGetGidInfo,
-    RmAllocArgs,
-    RmAllocMemoryArgs,
-    RmControlArgs,
-    RmFreeArgs,
-)
+from hcq.nv.abi.structures import structure
 from hcq.nv.foreign.copied import CopiedMemory
 from hcq.nv.foreign.kernels import Kernel, Kernels, fingerprint
 from hcq.nv.foreign.pushes import PushReader
@@ -44,11 +36,14 @@ Key = tuple[int, int]  # a client and a handle
 SHORT_ALLOC_BYTES = 32  # NVOS21: RM_ALLOC without rights and flags
 HOLE_BYTES = 4  # a segment that cannot be read is told as one word
 LAYOUTS: dict[int, type[Args]] = {
-    abi.RM_ALLOC.request & 0xFF: RmAllocArgs,
-    abi.RM_ALLOC_MEMORY.request & 0xFF: RmAllocMemoryArgs,
-    abi.RM_CONTROL.request & 0xFF: RmControlArgs,
-    abi.RM_FREE.request & 0xFF: RmFreeArgs,
+    abi.RM_ALLOC.request & 0xFF: structure("RmAllocArgs"),
+    abi.RM_ALLOC_MEMORY.request & 0xFF: structure("RmAllocMemoryArgs"),
+    abi.RM_CONTROL.request & 0xFF: structure("RmControlArgs"),
+    abi.RM_FREE.request & 0xFF: structure("RmFreeArgs"),
 }
+DeviceAlloc = structure("DeviceAlloc")
+GetWorkSubmitToken = structure("GetWorkSubmitToken")
+GpuGetGidInfo = structure("GpuGetGidInfo")
 PLACES: dict[int, str] = {
     ClassId.NV01_MEMORY_SYSTEM: "host memory",
     ClassId.NV01_MEMORY_LOCAL_USER: "video memory",

@@ -11,21 +11,16 @@ from hypothesis import strategies as st
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
-from hcq.nv.abi import rm_structs, uvm_structs
 from hcq.nv.abi.args import NO_FD, Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.ioctls import abi_for
 from hcq.nv.abi.names import table
 from hcq.nv.abi.status import BENIGN, NvStatus, describe_status, describe_xid, name_of
+from hcq.nv.abi.structures import declared_layouts, structure
 from hcq.nv.ioctl import call
 
-STRUCTURES = [
-    thing
-    for module in (rm_structs, uvm_structs)
-    for thing in vars(module).values()
-    if isinstance(thing, type) and issubclass(thing, Args) and thing is not Args
-]
+STRUCTURES = [*declared_layouts()]
 
 
 class Kernel:
@@ -159,7 +154,7 @@ def test_cards_are_asked_for_as_an_array() -> None:
 
 
 def test_a_file_descriptor_of_none_is_minus_one_in_memory() -> None:
-    made = rm_structs.RmAllocMemoryArgs(fd=NO_FD)
+    made = structure("RmAllocMemoryArgs")(fd=NO_FD)
     assert made.to_bytes()[48:52] == (-1).to_bytes(4, "little", signed=True)
 
 

@@ -2,75 +2,89 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+import re
 
 import pytest
 
-from hcq.errors import DriverError
+from hcq.errors import DriverError, UsageError
 from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi import structures
 from hcq.nv.abi.args import Args
-from hcq.nv.abi.ioctls import HISTORY, Abi, abi_for
+from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.status import NvStatus
+from hcq.nv.abi.structures import declared_layouts, history, names, releases, structure
 from hcq.nv.ioctl import CallRefused, call, call_with
 
-VECTORS = json.loads((Path(__file__).parents[2] / "data" / "nv" / "abi_layouts.json").read_text())
-STRUCTURES: dict[str, Any] = VECTORS["structures"]
-# a union of 64 characters and 64 wide ones, of which we read the characters
-PARTS = {("GpuGetNameString", "gpunamestring"): 64}
+# structures that have changed: from which release on, and how many bytes it then has
+CHANGED = {
+    "VaspaceAlloc": {550: 48, 580: 56},
+    "ChannelAlloc": {550: 360, 570: 368, 610: 376},
+    "GpuGetClasslistV2": {550: 700, 555: 404, 580: 804},
+    "FbGetInfoV2": {550: 444, 560: 460, 580: 1028},
+    "GpfifoSchedule": {550: 2, 575: 3},
+    "GpuGetNameString": {550: 132, 595: 68},
+    "UvmUnregisterChannel": {550: 28, 590: 12},
+    "UvmFree": {550: 24, 590: 16},
+    "MapMemoryDma": {550: 56, 580: 64},
+    "BuildVersionV2": {550: 776, 570: 1032},
+}
+# of which we declare the beginning of an array, or which end in one of bytes
+OPEN_ENDED = ("UvmMapExternalAllocation", "DebugReadAllSmErrorStates", "GpuGetNameString")
 
 
-def rows() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every structure with the layout it has from its release on."""
-    for name, entry in STRUCTURES.items():
-        for row in entry["layouts"]:
-            yield name, row
+def test_the_headers_of_a_hundred_releases_were_read() -> None:
+    assert len(releases()) == len(set(releases())) == 100
+    assert (releases()[0], releases()[-1]) == ("550.40.53", "595.45.04")
+    assert abi.RELEASES == (550, 555, 560, 565, 570, 575, 580, 590, 595, 610)
 
 
-def releases_of(name: str, row: dict[str, Any]) -> list[str]:
-    """The releases that have this layout."""
-    order = VECTORS["releases"]
-    starts = [order.index(other["from"]) for other in STRUCTURES[name]["layouts"]]
-    first = order.index(row["from"])
-    last = min((start for start in starts if start > first), default=len(order))
-    return order[first:last]
+@pytest.mark.parametrize("name", names())
+def test_a_release_has_the_newest_layout_that_began_before_it(name: str) -> None:
+    sizes = CHANGED.get(name, {550: structure(name).size_bytes})
+    assert [layout.size_bytes for layout in history(name)] == [*sizes.values()]
+    for release in abi.RELEASES:
+        began = max(first for first in sizes if first <= release)
+        assert abi_for(f"{release}.1").layout(name).size_bytes == sizes[began]
+        assert abi_for(f"{release}.1").layout(name) is structure(name, began)
+
+
+@pytest.mark.parametrize("layout", [*declared_layouts()], ids=lambda layout: layout.__name__)
+def test_a_structure_is_laid_out_as_a_compiler_lays_it_out(layout: type[Args]) -> None:
+    """Numbers stand at multiples of their size, and no bytes at the end are left that no field explains."""
+    for name, field in layout.fields.items():
+        assert field.low % 8 == 0 and field.width % 8 == 0, name
+        if field.width in (16, 32, 64):
+            assert field.low % field.width == 0, name
+    last = max(field.high for field in layout.fields.values()) // 8 + 1
+    assert 0 <= layout.size_bytes - last < 8 or layout.__name__ in OPEN_ENDED
+
+
+def test_a_name_and_a_release_that_are_not_known_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"'UvmNothing': no such structure\. Known: Bind, BuildVersionV2, "):
+        structure("UvmNothing")
+    with pytest.raises(UsageError, match=r"UvmFree of release 535: not known\. The oldest known is 550\."):
+        structure("UvmFree", 535)
 
 
 @pytest.mark.parametrize(
-    ("name", "row"), [*rows()], ids=lambda value: value if isinstance(value, str) else value["from"]
+    ("fields", "refusal"),
+    [
+        ("base@0", "'base@0' is not name@offset:size"),
+        ("base@-8:8", "'base@-8:8' is not name@offset:size"),
+        ("base@8:0", "base@8:0 is not within its 12 bytes"),
+        ("base@8:8", "base@8:8 is not within its 12 bytes"),
+        ("each_{i}@0:4*4", "is not within its 12 bytes"),
+        ("each_{i}@0:4*2/9", "is not within its 12 bytes"),
+        ("base@0:8 length@4:8", "bit 32 already belongs to base"),
+    ],
 )
-def test_a_structure_is_laid_out_as_the_headers_of_each_release_say(name: str, row: dict[str, Any]) -> None:
-    for release in releases_of(name, row):
-        layout = abi_for(release).layout(name)
-        assert layout.size_bytes == row["size"], release
-        for field, bits in layout.fields.items():
-            offset, size = row["fields"][field]
-            size = PARTS.get((name, field), size)
-            assert (bits.low // 8, bits.width // 8) == (offset, size), (release, field)
-
-
-def test_every_structure_is_compared() -> None:
-    assert set(abi_for("580.142").layouts) == set(STRUCTURES)
-    assert len(VECTORS["releases"]) == 100
-
-
-def test_a_structure_that_a_call_takes_has_no_bytes_that_no_field_or_gap_explains() -> None:
-    """A driver that reads a field we do not declare reads zero there: none may lie beyond the last one by 8 bytes."""
-    for name, row in rows():
-        ends = [offset + size for offset, size in row["fields"].values()]
-        if name not in ("UvmMapExternalAllocation", "DebugReadAllSmErrorStates"):
-            assert row["size"] - max(ends) < 8, (name, row["from"])
-
-
-def test_structures_that_changed_are_those_that_the_history_has() -> None:
-    changed = {name for name, entry in STRUCTURES.items() if len(entry["layouts"]) > 1}
-    assert changed == set(HISTORY)
-    for name in changed:
-        declared = [first for first, _ in HISTORY[name] if first < 610]
-        seen = [int(row["from"].partition(".")[0]) for row in STRUCTURES[name]["layouts"]]
-        assert declared == seen
+def test_a_damaged_line_of_the_file_is_refused(
+    fields: str, refusal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = structures.Row("Odd", "ODD_PARAMS", 550, 12, fields, "")
+    monkeypatch.setattr(structures, "_file", lambda: ((), {"Odd": (row,)}))
+    with pytest.raises(UsageError, match=re.escape(refusal)):
+        structure("Odd")
 
 
 def test_the_structure_that_610_is_known_to_have_changed() -> None:

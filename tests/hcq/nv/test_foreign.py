@@ -17,9 +17,9 @@ from hcq.command import Copy
 from hcq.errors import DeviceFault
 from hcq.events.kernel_observer import Call, Client
 from hcq.nv.abi import ioctls as abi
-from hcq.nv.abi import uvm_structs as uvm
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.gpfifo import GpEntry
+from hcq.nv.abi.structures import history, structure
 from hcq.nv.bundle import Bundle
 from hcq.nv.cubin import Cubin
 from hcq.nv.device import NvDevice
@@ -217,16 +217,24 @@ def test_which_addresses_are_mapped_is_what_calls_say_that_were_not_refused() ->
     gpu = int.from_bytes(uuid, "little")
     mapped = {"base": 0x2000, "length": 0x1000, "hclient": 5, "hmemory": 6, "offset": 0x3000}
     first = {**mapped, "gpuattributescount": 1, "pergpuattributes_0_gpuuuid": gpu}
-    assert said(abi.UVM_CREATE_EXTERNAL_RANGE, uvm.UvmCreateExternalRange, **made) is None
-    assert said(abi.UVM_MAP_EXTERNAL_ALLOCATION, uvm.UvmMapExternalAllocation, **first, rmstatus=1) is None
-    assert said(abi.UVM_MAP_EXTERNAL_ALLOCATION, uvm.UvmMapExternalAllocation, error=22, **first) is None
-    assert said(abi.UVM_MAP_EXTERNAL_ALLOCATION, uvm.UvmMapExternalAllocation, **first) == Mapped(
+    assert said(abi.UVM_CREATE_EXTERNAL_RANGE, structure("UvmCreateExternalRange"), **made) is None
+    assert (
+        said(abi.UVM_MAP_EXTERNAL_ALLOCATION, structure("UvmMapExternalAllocation"), **first, rmstatus=1)
+        is None
+    )
+    assert (
+        said(abi.UVM_MAP_EXTERNAL_ALLOCATION, structure("UvmMapExternalAllocation"), error=22, **first)
+        is None
+    )
+    assert said(abi.UVM_MAP_EXTERNAL_ALLOCATION, structure("UvmMapExternalAllocation"), **first) == Mapped(
         0x2000, 0x1000, (5, 6), 0x3000, (uuid,)
     )
     one = {"base": 0x2000, "length": 0x1000, "gpuuuid": gpu}
-    assert said(abi.UVM_UNMAP_EXTERNAL, uvm.UvmUnmapExternal, **one) == Unmapped(0x2000, 0x3000, uuid)
-    for layout in (uvm.UvmFree550, uvm.UvmFree):
-        said(abi.UVM_CREATE_EXTERNAL_RANGE, uvm.UvmCreateExternalRange, **made)
+    assert said(abi.UVM_UNMAP_EXTERNAL, structure("UvmUnmapExternal"), **one) == Unmapped(
+        0x2000, 0x3000, uuid
+    )
+    for layout in history("UvmFree"):
+        said(abi.UVM_CREATE_EXTERNAL_RANGE, structure("UvmCreateExternalRange"), **made)
         assert said(abi.UVM_FREE, layout, base=0x1000, rmstatus=1) is None
         assert said(abi.UVM_FREE, layout, base=0x1000) == Unmapped(0x1000, 0x5000, None)
 

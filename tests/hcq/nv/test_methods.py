@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +14,10 @@ from hypothesis import strategies as st
 from hcq.errors import DriverError, UsageError
 from hcq.nv.abi import classes, compute_methods, copy_methods, gpfifo, host_methods, methods
 from hcq.nv.abi.classes import ARCHITECTURES, ClassId
-from hcq.nv.abi.method import Method, changed
+from hcq.nv.abi.method import Method
 
+ROOT = Path(__file__).parents[3]
+ENGINES = ("host_methods", "compute_methods", "copy_methods")
 WORD = st.integers(0, 2**32 - 1)
 HOPPER = methods.decoder("sm_90")
 
@@ -74,14 +81,52 @@ def test_a_class_has_as_many_methods_as_when_each_was_listed() -> None:
     assert {name: count for name, count in counts.items() if count} == METHODS
 
 
-def test_a_class_that_differs_keeps_the_rest_of_the_other_one() -> None:
-    class Moved(copy_methods.LaunchDma):
-        """With nothing new."""
+def test_a_class_that_differs_keeps_the_rest_and_its_own_are_kinds_of_what_they_replace() -> None:
+    hopper, ampere = (
+        methods.methods_of(each) for each in (ClassId.HOPPER_DMA_COPY_A, ClassId.AMPERE_DMA_COPY_A)
+    )
+    changed = {at: method for at, method in ampere.items() if hopper[at] is not method}
+    assert set(hopper) > set(ampere)
+    assert {method.__name__ for method in changed.values()} == {
+        "SetSemaphoreAC6b5", "SetRenderEnableAC6b5", "OffsetInUpperC6b5", "OffsetOutUpperC6b5", "LaunchDmaC6b5",
+    }  # fmt: skip
+    assert all(issubclass(method, hopper[at]) for at, method in changed.items())
+    assert not hasattr(changed[copy_methods.LaunchDma.at], "copy_type")
 
-    base = copy_methods.HOPPER_DMA_COPY_A
-    made = changed(base, Moved, absent={copy_methods.PitchIn})
-    assert set(base) - set(made) == {copy_methods.LaunchDma, copy_methods.PitchIn}
-    assert set(made) - set(base) == {Moved}
+
+def test_what_a_file_has_not_is_refused_by_name() -> None:
+    with pytest.raises(AttributeError, match=r"copy_methods\.tsv has no method and no enum 'LaunchDna'"):
+        copy_methods.LaunchDna  # noqa: B018
+    with pytest.raises(UsageError, match=r"copy_methods\.tsv has no enum 'Nothing'\. It has: "):
+        copy_methods.FILE.fields("kind@3:0/Nothing")
+    with pytest.raises(UsageError, match=r"copy_methods\.tsv: 'kind@3:' is not name@high:low"):
+        copy_methods.FILE.fields("kind@3:")
+
+
+def test_every_name_that_code_takes_from_a_file_is_in_it() -> None:
+    """Type checkers do not read the files."""
+    files = {f"hcq.nv.abi.{one}": sys.modules[f"hcq.nv.abi.{one}"] for one in (*ENGINES, "qmd")}
+    found = 0
+    for path in [
+        path for folder in ("hcq/nv", "hcq/emu/nv", "tools/hw/nv") for path in (ROOT / folder).rglob("*.py")
+    ]:
+        tree = ast.parse(path.read_text())
+        aliases: dict[str, Any] = {}
+        for node in ast.walk(tree):
+            for name in node.names if isinstance(node, ast.ImportFrom) else ():
+                if node.module in files:
+                    assert hasattr(files[node.module], name.name), (path, name.name)
+                if f"{node.module}.{name.name}" in files:
+                    aliases[name.asname or name.name] = files[f"{node.module}.{name.name}"]
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id in aliases
+            ):
+                assert hasattr(aliases[node.value.id], node.attr), (path, node.attr)
+                found += 1
+    assert found > 50
 
 
 @given(st.lists(WORD, max_size=30))

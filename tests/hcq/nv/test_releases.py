@@ -47,7 +47,7 @@ def test_a_newer_release_than_all_says_which_table_it_takes(
 def test_a_release_without_a_table_that_takes_older_structures_is_found_out(open_nv: Open, really: str):
     """It calls itself 777 and refuses every structure that is not the one of another release."""
     port = fresh_port("nv:sm_90:driver=777.10")
-    port.kernels[0].layouts.update(abi_for(really).layouts)
+    port.kernels[0].layouts = abi_for(really).layouts
     device = open_nv(port=port)
     assert device.abi.layout("ChannelAlloc") is abi_for(really).layout("ChannelAlloc")
     assert works(device)
@@ -55,7 +55,7 @@ def test_a_release_without_a_table_that_takes_older_structures_is_found_out(open
 
 def test_a_release_with_a_table_is_not_guessed_at(open_nv: Open):
     port = fresh_port("nv:sm_90:driver=580.142")
-    port.kernels[0].layouts.update(abi_for("550.163.01").layouts)
+    port.kernels[0].layouts = abi_for("550.163.01").layouts
     with pytest.raises(DriverError, match="NV_ERR_INVALID_PARAM_STRUCT"):
         open_nv(port=port)
 

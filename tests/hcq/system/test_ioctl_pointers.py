@@ -17,9 +17,10 @@ from hcq.amd.ioctl import counter_ticks_per_ms
 from hcq.config import Config
 from hcq.emu.port import EmulatedPort
 from hcq.errors import DriverError, UsageError
-from hcq.nv.abi import ioctls, rm_structs
+from hcq.nv.abi import ioctls
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.pointers import EMBEDDED, pointers_of
+from hcq.nv.abi.structures import structure
 from hcq.system import native
 from hcq.system.ioctl_pointers import MAX_BLOCK_BYTES, Block, Nested, Pointer, follow, named
 from hcq.system.port import RecordingPort
@@ -110,13 +111,13 @@ def test_nvidias_lists_stand_where_our_structures_have_them():
             assert abi.layout(name).fields[pointer.name].byte_offset == pointer.at
             compared += 1
     assert compared >= 1
-    argument = rm_structs.RmControlArgs(cmd=ControlId.NV2080_CTRL_CMD_GR_GET_INFO, params=64, paramssize=32)
+    argument = structure("RmControlArgs")(cmd=ControlId.NV2080_CTRL_CMD_GR_GET_INFO, params=64, paramssize=32)
     (params,) = pointers_of(ioctls.RM_CONTROL.request, argument.to_bytes())
-    assert (params.at, params.entry_bytes) == (rm_structs.RmControlArgs.params.byte_offset, 32)
+    assert (params.at, params.entry_bytes) == (structure("RmControlArgs").fields["params"].byte_offset, 32)
 
 
 def test_an_allocation_without_a_size_has_that_of_its_class():
-    argument = rm_structs.RmAllocArgs(hclass=0x0080, pallocparms=64).to_bytes()
+    argument = structure("RmAllocArgs")(hclass=0x0080, pallocparms=64).to_bytes()
     (params, rights) = pointers_of(ioctls.RM_ALLOC.request, argument)
     assert (params.entry_bytes, rights.at) == (56, 24)
     assert pointers_of(ioctls.UVM_FREE.request, bytes(16)) == ()
@@ -200,7 +201,7 @@ def test_a_wild_pointer_is_recorded_as_nothing_and_is_the_kernels_to_refuse():
             raise error
 
     port = RecordingPort(Refusing(), lambda *what: heard.append(what), backends.pointers_of("NV"))  # type: ignore[arg-type]
-    argument = bytearray(rm_structs.RmControlArgs(cmd=0x20801201, params=16, paramssize=32).to_bytes())
+    argument = bytearray(structure("RmControlArgs")(cmd=0x20801201, params=16, paramssize=32).to_bytes())
     with pytest.raises(DriverError):
         port.ioctl(3, ioctls.RM_CONTROL.request, argument)
     ((_, arguments, result),) = heard

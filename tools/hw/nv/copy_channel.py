@@ -16,8 +16,8 @@ from hcq import command
 from hcq.doctor.check import Failure, Found, Skip
 from hcq.errors import WaitTimeout
 from hcq.nv import copy_channel
-from hcq.nv.abi.control_structs import Notification
 from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.structures import structure
 from hcq.nv.fault import describe_ring
 from hcq.nv.memory import Place
 from hcq.nv.rings import GpFifo
@@ -75,7 +75,8 @@ def opened(device: Any, engine: int) -> Iterator[Raw]:
     """The channel, with its first words submitted; everything is freed behind it."""
     memory, gpu = device.gpu_memory, device.gpu
     ring, notifier = (
-        memory.alloc(size, Place.SYSTEM) for size in (GpFifo.size_bytes(), Notification.size_bytes)
+        memory.alloc(size, Place.SYSTEM)
+        for size in (GpFifo.size_bytes(), structure("Notification").size_bytes)
     )
     channel = copy_channel.CopyChannel(
         engine, memory, gpu.subdevice, gpu.vaspace, device.chip, gpu.doorbell, ring, notifier

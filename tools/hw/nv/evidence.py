@@ -13,9 +13,9 @@ import struct
 from typing import Any
 
 from hcq.nv.abi.classes import ClassId
-from hcq.nv.abi.control_structs import SmErrorState
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.gpfifo import GpEntry, decode_entry
+from hcq.nv.abi.structures import structure
 from hcq.nv.fault import describe_ring, mmu_fault
 from hcq.system import native
 from hcq.tools.hw.evidence import Part, words_at
@@ -86,9 +86,10 @@ def _sm_errors(device: Any) -> Any:
         rm.free(made, gpu.device)
     layout = said.fields["smerrorstatearray"]
     states = int(said.values["smerrorstatearray"]).to_bytes((layout.high - layout.low + 8) // 8, "little")
-    size = SmErrorState.size_bytes
+    state = structure("SmErrorState")
+    size = state.size_bytes
     found = {
-        f"sm {number}": repr(SmErrorState.from_bytes(states[at : at + size]))
+        f"sm {number}": repr(state.from_bytes(states[at : at + size]))
         for number, at in enumerate(range(0, len(states) - size + 1, size))
         if any(states[at : at + size])
     }

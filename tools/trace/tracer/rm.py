@@ -23,7 +23,7 @@ from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import GPFIFO, USERMODE, ClassId
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.gpfifo import GP_ENTRY_BYTES, USERD_GP_GET, USERD_GP_PUT
-from hcq.nv.abi.rm_structs import DeviceAlloc, GetWorkSubmitToken, RmMapMemoryArgs
+from hcq.nv.abi.structures import structure
 from hcq.nv.foreign.ranges import Mapped, Ranges, Unmapped
 from hcq.nv.foreign.reader import nested_after, structure_of
 from hcq.nv.process import NvProcess
@@ -31,6 +31,7 @@ from hcq.system.port import LinuxPort
 from hcq.tools.trace.tracer.process import TracedProcess
 
 Key = tuple[int, int]  # a client and a handle
+DeviceAlloc, GetWorkSubmitToken = structure("DeviceAlloc"), structure("GetWorkSubmitToken")
 
 
 @dataclass
@@ -83,7 +84,7 @@ class RmProcess(TracedProcess):
                 del self.mappings[base]
         elif request >> 8 & 0xFF == ord("F"):
             if number == abi.RM_MAP_MEMORY.request & 0xFF:
-                prepared = RmMapMemoryArgs.from_bytes(call.after)
+                prepared = structure("RmMapMemoryArgs").from_bytes(call.after)
                 if not prepared.status:
                     self.prepared[prepared.fd] = (prepared.hclient, prepared.hmemory)
                 return

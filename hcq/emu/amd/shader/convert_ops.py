@@ -9,7 +9,6 @@ Source   instruction descriptions of the RDNA3 and CDNA3 ISA documents
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from hcq.emu.amd.shader.integer_ops import pack
 from hcq.emu.amd.shader.meaning import Compute, Table
 from hcq.emu.amd.shader.operands import TYPES, Context
 from hcq.emu.shader.floats import ZERO, narrow
+from hcq.emu.shader.small_floats import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ, SmallFloat
 
 CONVERT = Table()
 define = CONVERT.define
@@ -66,81 +66,20 @@ def byte_to_f32(shift: int) -> Compute:
     return lambda a: ((a >> np.uint32(shift)) & np.uint32(255)).astype(np.float32)
 
 
-@dataclass(frozen=True)
-class ByteFloat:
-    """A float of eight bits. `values` of all 256 codes; `overflow` is what is too large rounds to."""
-
-    values: Array
-    largest: int  # code of the largest finite number
-    overflow: int
-    nan: int
-
-
-def fp8_table(exponent_bits: int, mantissa_bits: int) -> Array:
-    """All 256 values of an FNUZ byte float: no infinities, no negative zero, 0x80 is the NaN."""
-    bias = 1 << (exponent_bits - 1)
-    values = []
-    for byte in range(256):
-        e, m = (byte & 0x7F) >> mantissa_bits, byte & ((1 << mantissa_bits) - 1)
-        size = (
-            m * 2.0 ** (1 - bias - mantissa_bits)
-            if e == 0
-            else (1 + m / (1 << mantissa_bits)) * 2.0 ** (e - bias)
-        )
-        values.append(-size if byte & 0x80 else size)
-    values[0x80] = float("nan")
-    return np.array(values, np.float32)
-
-
-def ocp_table(exponent_bits: int, mantissa_bits: int) -> Array:
-    """All 256 values of the Open Compute Project's byte floats: E4M3 has one NaN code, E5M2 is a short IEEE format."""
-    bias = (1 << (exponent_bits - 1)) - 1
-    codes = np.arange(128)
-    e, m = codes >> mantissa_bits, codes & ((1 << mantissa_bits) - 1)
-    fraction = m / (1 << mantissa_bits)
-    size = np.where(e == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (e - bias))
-    if exponent_bits == 4:
-        size[0x7F] = np.nan
-    else:
-        size[0x7C:] = (np.inf, np.nan, np.nan, np.nan)
-    return np.concatenate((size, -size)).astype(np.float32)
-
-
-FP8, BF8 = (ByteFloat(fp8_table(*shape), 0x7F, 0x7F, 0x80) for shape in ((4, 3), (5, 2)))
-OCP_FP8 = ByteFloat(ocp_table(4, 3), 0x7E, 0x7F, 0x7F)
-OCP_BF8 = ByteFloat(ocp_table(5, 2), 0x7B, 0x7C, 0x7F)
-
-
-def byte_float(ctx: Context, name: str) -> ByteFloat:
+def byte_float(ctx: Context, name: str) -> SmallFloat:
     """The byte float that an instruction's name means on this architecture."""
     if "fp8" in name:
-        return OCP_FP8 if ctx.is_gfx12 else FP8
-    return OCP_BF8 if ctx.is_gfx12 else BF8
+        return E4M3 if ctx.is_gfx12 else E4M3_FNUZ
+    return E5M2 if ctx.is_gfx12 else E5M2_FNUZ
 
 
 def from_byte_float(name: str) -> Any:
     """From an 8-bit float format to float32, by table."""
 
     def make(ctx: Context) -> Compute:
-        values = byte_float(ctx, name).values
-        return lambda a: values[a & np.uint32(255)]
+        return byte_float(ctx, name).widen
 
     return make
-
-
-def to_byte_float(x: Array, kind: ByteFloat) -> Array:
-    """The nearest byte float, ties to even. A negative zero stays one where the format has it."""
-    finite = kind.values[: kind.largest + 1].astype(np.float64)  # rising
-    sizes = np.append(finite, 2 * finite[-1] - finite[-2])  # and what would come next
-    size = np.minimum(np.abs(widen(x)), sizes[-1])
-    above = np.clip(np.searchsorted(sizes, size), 1, len(sizes) - 1)
-    low, high = sizes[above - 1], sizes[above]
-    nearer_high = (size - low > high - size) | ((size - low == high - size) & (above % 2 == 0))
-    code = np.where(nearer_high, above, above - 1).astype(np.uint32)
-    code = np.where(code > kind.largest, np.uint32(kind.overflow), code)
-    has_minus_zero = kind.nan != 0x80
-    code = np.where(np.signbit(x) & ((code != 0) | has_minus_zero), code | 0x80, code)
-    return np.where(np.isnan(x), kind.nan, code).astype(np.uint32)
 
 
 for wide in ("f64", "f32"):

@@ -16,6 +16,7 @@ import numpy as np
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.meaning import Compute, Table
 from hcq.emu.amd.shader.operands import TYPES
+from hcq.emu.shader.bits import count_ones, highest_bit, lowest_bit, reversed_bits
 
 INTEGER = Table()
 define = INTEGER.define
@@ -44,36 +45,15 @@ def saturate(x: Array, kind: Any) -> Array:
     return np.clip(x, limits.min, limits.max).astype(kind)
 
 
-def reverse_bits(x: Array) -> Array:
-    """32 bits in reverse order."""
-    x = x.astype(np.uint32)
-    for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
-        x = ((x >> np.uint32(shift)) & np.uint32(mask)) | ((x & np.uint32(mask)) << np.uint32(shift))
-    return (x >> np.uint32(16)) | (x << np.uint32(16))
-
-
-def count_bits(x: Array) -> Array:
-    """Set bits of unsigned 32- or 64-bit numbers."""
-    x = x.astype(np.uint64)
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return ((x * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype(np.uint32)
-
-
 def leading_zeros(x: Array, width: int) -> Array:
     """From the top bit; -1 for zero."""
-    x = x.astype(np.uint64)
-    for shift in (1, 2, 4, 8, 16, 32):
-        x = x | (x >> np.uint64(shift))
-    return np.where(x == 0, -1, width - count_bits(x).astype(np.int32)).astype(np.int32)
+    found = highest_bit(x)
+    return np.where(found < 0, -1, width - 1 - found).astype(np.int32)
 
 
 def trailing_zeros(x: Array) -> Array:
     """How many zeros end it; -1 for 0."""
-    x = x.astype(np.uint64)
-    below = (x - np.uint64(1)) & ~x
-    return np.where(x == 0, -1, count_bits(below).astype(np.int32)).astype(np.int32)
+    return lowest_bit(x).astype(np.int32)
 
 
 def leading_signs(x: Array, width: int) -> Array:
@@ -173,7 +153,7 @@ define("v_mov_b16", "u16 = u16", lambda a: a)
 define("v_mov_b64", "u64 = u64", lambda a: a)
 define("v_not_b32", "u32 = u32", np.invert)
 define("v_not_b16", "u16 = u16", np.invert)
-define("v_bfrev_b32", "u32 = u32", reverse_bits)
+define("v_bfrev_b32", "u32 = u32", reversed_bits)
 define("v_clz_i32_u32", "i32 = u32", lambda a: leading_zeros(a, 32))
 define("v_ctz_i32_b32", "i32 = u32", trailing_zeros)
 define("v_cls_i32", "i32 = i32", lambda a: leading_signs(a, 32))
@@ -201,7 +181,7 @@ define(
     "u32 = u32 u32",
     lambda a, b: ((np.uint32(1) << (a & U5)) - np.uint32(1)) << (b & U5),
 )
-define("v_bcnt_u32_b32", "u32 = u32 u32", lambda a, b: count_bits(a) + b)
+define("v_bcnt_u32_b32", "u32 = u32 u32", lambda a, b: count_ones(a) + b)
 define("v_bfe_u32", "u32 = u32 u32 u32", lambda a, b, c: field_unsigned(a, b & U5, c & U5))
 define("v_bfe_i32", "i32 = i32 u32 u32", lambda a, b, c: field_signed(a, b & U5, c & U5))
 define("v_bfi_b32", "u32 = u32 u32 u32", lambda a, b, c: (a & b) | (~a & c))

@@ -14,8 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.convert_ops import byte_float, to_byte_float
-from hcq.emu.amd.shader.integer_ops import count_bits
+from hcq.emu.amd.shader.convert_ops import byte_float
 from hcq.emu.amd.shader.isa import DPP8_FI, Dpp16
 from hcq.emu.amd.shader.operands import (
     TYPES,
@@ -31,6 +30,7 @@ from hcq.emu.amd.shader.operands import (
 )
 from hcq.emu.amd.shader.vector_operands import Fetch, Sources, destination
 from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.shader.bits import count_ones
 
 
 def dpp_pattern(ctx: Context, ctrl: int) -> tuple[Array, Array]:
@@ -229,7 +229,7 @@ def count_below(ctx: Context, name: str, operands: Sources) -> Step:
     mask = below.astype(np.uint32)
     bits, start = operands.read(0, "u32"), operands.read(1, "u32")
     register = ctx.inst.fields["vdst"]
-    return lambda b: put(b, b.u32[register], count_bits(bits(b) & mask) + start(b))
+    return lambda b: put(b, b.u32[register], count_ones(bits(b) & mask) + start(b))
 
 
 def move_relative(ctx: Context, name: str, operands: Sources) -> Step:
@@ -296,8 +296,8 @@ def pack_byte_floats(ctx: Context, name: str, operands: Sources) -> Step:
     write = vector_write("u16", ctx.inst.fields["vdst"], ctx.inst.fields["opsel"] >> 3 & 1)
 
     def run(b: Batch) -> None:
-        both = to_byte_float(first(b), kind) | (to_byte_float(second(b), kind) << np.uint32(8))
-        write(b, both.astype(np.uint16))
+        low, high = (kind.narrow(read(b)).astype(np.uint16) for read in (first, second))
+        write(b, low | (high << np.uint16(8)))
 
     return run
 

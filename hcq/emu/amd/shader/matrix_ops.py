@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.convert_ops import BF8, FP8, OCP_BF8, OCP_FP8
 from hcq.emu.amd.shader.operands import Context, Step, put, source
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.floats import widen_bf16
+from hcq.emu.shader.small_floats import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ
 
 ELEMENT_BITS = {
     "f64": 64,
@@ -37,7 +37,7 @@ ELEMENT_BITS = {
     "ocp_fp8": 8,
     "ocp_bf8": 8,
 }
-BYTE_FLOATS = {"fp8": FP8, "bf8": BF8, "ocp_fp8": OCP_FP8, "ocp_bf8": OCP_BF8}
+BYTE_FLOATS = {"fp8": E4M3_FNUZ, "bf8": E5M2_FNUZ, "ocp_fp8": E4M3, "ocp_bf8": E5M2}
 
 
 def elements(words: Array, kind: str, signed: bool = True) -> Array:

@@ -3,15 +3,13 @@
 In       map(address, buffer), unmap(address); arrays of addresses from kernels
 Out      gathered words and bytes; a PageFault for any address that is not mapped, before host memory is touched
 Changes  the mapped memory, on scatter and atomics
-Next     memory_ops.py (the instructions), program.py (reads code the same way)
+Next     hcq/emu/shader/ranges.py (which range an address is in), memory_ops.py (the instructions)
 
 Every access first finds the range of every address. Nearly always they all lie in one range, so that is tried first.
 """
 
 from __future__ import annotations
 
-import bisect
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +19,7 @@ import numpy as np
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.shader.compare_exchange import exchange
+from hcq.emu.shader.ranges import Ranges
 from hcq.errors import UsageError
 
 
@@ -193,14 +192,8 @@ def _exchange(
     return [(one, where, offsets[lost])] if len(lost) else []
 
 
-class AddressSpace(Memory):
+class AddressSpace(Ranges[Range], Memory):
     """Mapped ranges in address order. Mapping and unmapping may happen while other threads read."""
-
-    def __init__(self) -> None:
-        self.ranges: tuple[Range, ...] = ()
-        self.index: tuple[list[int], tuple[Range, ...]] = ([], ())
-        self.lock = threading.Lock()
-        self.recent: Range | None = None
 
     def acquire(self) -> None:
         """There is nothing between kernels and this memory: it is always up to date."""
@@ -217,49 +210,6 @@ class AddressSpace(Memory):
             )
         self.insert(new)
 
-    def insert(self, new: Range) -> None:
-        """Make a range appear. Raises UsageError where one is already."""
-        with self.lock:
-            old = self.within(new.start, new.end)
-            if old is not None:
-                raise UsageError(
-                    f"map(address={new.start:#x}, {len(new.data)} bytes): overlaps [{old.start:#x}, {old.end:#x}). "
-                    f"Unmap that first."
-                )
-            starts, ranges = self.index
-            at = bisect.bisect_left(starts, new.start)
-            self.publish((*ranges[:at], new, *ranges[at:]), [*starts[:at], new.start, *starts[at:]])
-
-    def unmap(self, address: int) -> None:
-        """Forget the range that starts at `address`."""
-        with self.lock:
-            starts, ranges = self.index
-            at = bisect.bisect_left(starts, address)
-            if at == len(starts) or starts[at] != address:
-                raise UsageError(f"unmap(address={address:#x}): no mapping starts there.")
-            self.publish(ranges[:at] + ranges[at + 1 :], starts[:at] + starts[at + 1 :])
-
-    def publish(self, ranges: tuple[Range, ...], starts: list[int] | None = None) -> None:
-        """Replace all ranges at once, while kernels read. starts: where each begins, if that is known."""
-        self.recent = None
-        self.ranges = ranges
-        starts = [one.start for one in ranges] if starts is None else starts
-        self.index = (starts, ranges)  # replaced as one, so that readers need no lock
-
-    def within(self, start: int, end: int) -> Range | None:
-        """The first mapping that has any of these addresses."""
-        starts, ranges = self.index
-        at = bisect.bisect_right(starts, start)
-        if at and start < ranges[at - 1].end:
-            return ranges[at - 1]
-        return ranges[at] if at < len(ranges) and ranges[at].start < end else None
-
-    def find(self, address: int) -> Range | None:
-        """The range that holds an address."""
-        starts, ranges = self.index
-        at = bisect.bisect_right(starts, address) - 1
-        return ranges[at] if at >= 0 and address < ranges[at].end else None
-
     def fault(self, addresses: Array, size_bytes: int, kind: str) -> PageFault:
         """The fault of the first address that cannot be reached."""
         for address in addresses.reshape(-1).tolist():
@@ -272,24 +222,12 @@ class AddressSpace(Memory):
                 return PageFault(address, size_bytes, kind, f"{one.name or 'the mapping'} is read-only")
         return PageFault(int(addresses.reshape(-1)[0]), size_bytes, kind, "crosses mappings")
 
-    def near(self, address: int) -> str:
-        """What is mapped below an address, in words, for messages."""
-        below = [one for one in self.ranges if one.start <= address]
-        if not below:
-            return "nothing is mapped below it"
-        last = below[-1]
-        return f"the nearest mapping below is {last.name or 'unnamed'} [{last.start:#x}, {last.end:#x})"
-
     def groups(self, addresses: Array, size_bytes: int, kind: str) -> list[tuple[Range, Array | None, Array]]:
         """(range, which addresses or None for all, byte offsets in it), covering every address, or a fault."""
         if not addresses.size:
             return []
-        low, high = int(addresses.min()), int(addresses.max()) + size_bytes
-        one = self.recent
-        if one is None or not (one.start <= low and high <= one.end):
-            one = self.find(low)
-        if one is not None and one.start <= low and high <= one.end:
-            self.recent = one
+        one = self.common(addresses, size_bytes)
+        if one is not None:
             if kind != "read" and not one.writable:
                 raise self.fault(addresses, size_bytes, kind)
             return [(one, None, (addresses - np.uint64(one.start)).view(np.int64))]

@@ -17,16 +17,15 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.integer_ops import (
-    count_bits,
     field_signed,
     leading_signs,
     leading_zeros,
-    reverse_bits,
     trailing_zeros,
 )
 from hcq.emu.amd.shader.operands import Context, Step, scalar32, scalar64, scalar_write
 from hcq.emu.amd.shader.scalar_float_ops import compile_scalar_float
 from hcq.emu.amd.shader.waves import EXEC, Batch
+from hcq.emu.shader.bits import count_ones, reversed_bits
 
 Two = Callable[[Array, Array], Array]
 
@@ -73,12 +72,6 @@ def amount(x: Array, width: int) -> Array:
     """A shift count of the other operand's type."""
     count = x & np.uint32(width - 1)
     return count.astype(np.uint64) if width == 64 else count
-
-
-def reverse64(x: Array) -> Array:
-    """64 bits in reverse order."""
-    high = reverse_bits((x & np.uint64(0xFFFFFFFF)).astype(np.uint32)).astype(np.uint64)
-    return (high << np.uint64(32)) | reverse_bits((x >> np.uint64(32)).astype(np.uint32)).astype(np.uint64)
 
 
 def quads(x: Array, width: int) -> Array:
@@ -198,10 +191,10 @@ ONE_NONZERO: dict[str, Callable[[Array], Array]] = {
     "s_not_b32": np.invert,
     "s_not_b64": np.invert,
     "s_abs_i32": lambda a: np.abs(signed(a).astype(np.int64)).astype(np.uint32),
-    "s_bcnt0_i32_b32": lambda a: np.uint32(32) - count_bits(a),
-    "s_bcnt0_i32_b64": lambda a: np.uint32(64) - count_bits(a),
-    "s_bcnt1_i32_b32": count_bits,
-    "s_bcnt1_i32_b64": count_bits,
+    "s_bcnt0_i32_b32": lambda a: np.uint32(32) - count_ones(a),
+    "s_bcnt0_i32_b64": lambda a: np.uint32(64) - count_ones(a),
+    "s_bcnt1_i32_b32": count_ones,
+    "s_bcnt1_i32_b64": count_ones,
     "s_quadmask_b32": lambda a: quads(a, 32),
     "s_quadmask_b64": lambda a: quads(a, 64),
     "s_wqm_b32": lambda a: whole_quads(a, 32),
@@ -210,8 +203,8 @@ ONE_NONZERO: dict[str, Callable[[Array], Array]] = {
 ONE_QUIET: dict[str, Callable[[Array], Array]] = {
     "s_mov_b32": lambda a: a,
     "s_mov_b64": lambda a: a,
-    "s_brev_b32": reverse_bits,
-    "s_brev_b64": reverse64,
+    "s_brev_b32": reversed_bits,
+    "s_brev_b64": reversed_bits,
     "s_ctz_i32_b32": lambda a: unsigned(trailing_zeros(a)),
     "s_ctz_i32_b64": lambda a: unsigned(trailing_zeros(a)),
     "s_ff0_i32_b32": lambda a: unsigned(first_zero(a, 32)),

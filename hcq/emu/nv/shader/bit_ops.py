@@ -17,6 +17,7 @@ from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.syntax import Immediate
 from hcq.emu.nv.shader.types import TYPES, Lanes
+from hcq.emu.shader.bits import count_ones, highest_bit, reversed_bits
 
 RULES = Rules()
 Compute = Callable[..., Lanes]
@@ -193,18 +194,6 @@ def bfi(code: Code) -> Step:
     return code.step(compute, type_, type_, type_, U32, U32)
 
 
-def highest_bit(a: Lanes) -> Lanes:
-    """The number of the highest set bit, as int64; -1 for 0."""
-    wide = a.astype(np.uint64)
-    found = np.full(wide.shape, -1, np.int64)
-    base = np.zeros(wide.shape, np.int64)
-    for shift in (32, 16, 8, 4, 2, 1):
-        big = wide >= np.uint64(1 << shift)
-        base += np.where(big, shift, 0)
-        wide = np.where(big, wide >> np.uint64(shift), wide)
-    return np.where(wide == 0, found, base)
-
-
 @RULES.on("clz")
 def clz(code: Code) -> Step:
     """`clz`: how many zeros lead."""
@@ -230,16 +219,6 @@ def bfind(code: Code) -> Step:
     return code.step(compute, U32, type_)
 
 
-def count_ones(a: Lanes) -> Lanes:
-    """Set bits of each value, as uint32."""
-    octets = a.view(np.uint8).reshape(len(a), -1)
-    return _ONES[octets].sum(axis=1, dtype=np.uint32)
-
-
-_ONES = np.array([bin(octet).count("1") for octet in range(256)], np.uint32)
-_REVERSED = np.array([int(f"{octet:08b}"[::-1], 2) for octet in range(256)], np.uint8)
-
-
 @RULES.on("popc")
 def popc(code: Code) -> Step:
     """`popc`: how many bits are set."""
@@ -250,12 +229,7 @@ def popc(code: Code) -> Step:
 def brev(code: Code) -> Step:
     """`brev`: the bits in reverse order."""
     type_ = code.type("b32", "b64")
-
-    def compute(a: Lanes) -> Lanes:
-        octets = _REVERSED[a.view(np.uint8).reshape(len(a), -1)]
-        return np.ascontiguousarray(octets[:, ::-1]).view(type_.bits).reshape(-1)
-
-    return code.step(compute, type_, type_)
+    return code.step(reversed_bits, type_, type_)
 
 
 @RULES.on("prmt")

@@ -21,6 +21,7 @@ from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 from hcq.emu.shader.exact_floats import round_to_odd, two_sum
+from hcq.emu.shader.small_floats import E2M1, E2M3, E3M2, E4M3, E5M2, SmallFloat
 
 RULES = Rules()
 Compute = Callable[[Lanes], Lanes]
@@ -43,29 +44,18 @@ class Minifloat(NamedTuple):
     widen: Callable[[Lanes], Lanes]
 
 
-def _eight(mantissa: int, bias: int, largest: float) -> Minifloat:
-    return Minifloat(
-        8,
-        lambda x, up, finite: floats.narrow_minifloat(x, mantissa, bias, largest),
-        lambda code: floats.widen_minifloat(code, mantissa, bias),
-    )
-
-
-def _fewer(bits: int, mantissa: int, bias: int) -> Minifloat:
-    values = floats.small_values(bits, mantissa, bias)
-    return Minifloat(
-        4 if bits == 4 else 8,
-        lambda x, up, finite: floats.narrow_small(x, values),
-        lambda code: floats.widen_small(code, values),
-    )
+def _minifloat(kind: SmallFloat) -> Minifloat:
+    """What is too large becomes the largest number, always."""
+    bits, finite_kind = 4 if kind is E2M1 else 8, kind.saturating
+    return Minifloat(bits, lambda x, up, finite: finite_kind.narrow(x), kind.widen)
 
 
 MINIFLOATS = {
-    "e4m3x2": _eight(3, 7, 448.0),
-    "e5m2x2": _eight(2, 15, 57344.0),
-    "e2m1x2": _fewer(4, 1, 1),
-    "e2m3x2": _fewer(6, 3, 1),
-    "e3m2x2": _fewer(6, 2, 3),
+    "e4m3x2": _minifloat(E4M3),
+    "e5m2x2": _minifloat(E5M2),
+    "e2m1x2": _minifloat(E2M1),
+    "e2m3x2": _minifloat(E2M3),
+    "e3m2x2": _minifloat(E3M2),
     "ue8m0x2": Minifloat(8, floats.narrow_exponent, floats.widen_exponent),
 }
 # cvt.pack: bits of an element, and whether it has a sign

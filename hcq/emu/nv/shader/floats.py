@@ -180,65 +180,7 @@ def _widen(type_: Type) -> Callable[[Lanes], Lanes]:
     return lambda bits: bits.view(np.float16).astype(np.float32)
 
 
-def narrow_minifloat(x: Lanes, mantissa: int, bias: int, largest: float) -> Lanes:
-    """Floats to an 8-bit format, to nearest even, out of range to the largest (.satfinite); NaN to 0x7f."""
-    wide = np.abs(x.astype(np.float64))
-    _, exponent = np.frexp(wide)
-    unit = np.ldexp(1.0, np.maximum(exponent - 1, 1 - bias) - mantissa)
-    rounded = np.minimum(np.rint(wide / unit) * unit, largest)
-    _, exponent = np.frexp(rounded)
-    power = np.maximum(exponent - 1, 1 - bias)
-    # includes the hidden bit when there is one
-    steps = (rounded / np.ldexp(1.0, power - mantissa)).astype(np.int64)
-    code = np.where(rounded == 0, 0, steps + ((power + bias - 1) << mantissa))
-    code = np.where(np.isnan(x), 0x7F, code | (np.signbit(x).astype(np.int64) << 7))
-    return code.astype(np.uint8)
-
-
-def widen_minifloat(bits: Lanes, mantissa: int, bias: int) -> Lanes:
-    """An 8-bit format to floats: e4m3 (3, 7) has NaN at 0x7f, e5m2 (2, 15) infinities as usual."""
-    code = bits.astype(np.int64)
-    field, low = (code & 0x7F) >> mantissa, code & ((1 << mantissa) - 1)
-    value = np.where(
-        field == 0,
-        np.ldexp(low, 1 - bias - mantissa),
-        np.ldexp(low + (1 << mantissa), field - bias - mantissa),
-    )
-    if mantissa == 3:
-        value = np.where((code & 0x7F) == 0x7F, np.nan, value)
-    else:
-        value = np.where(field == 31, np.where(low == 0, np.inf, np.nan), value)
-    return np.where(code & 0x80, -value, value).astype(np.float32)
-
-
-# -- formats of 4 and 6 bits, without infinities and NaN; and exponents alone
-
-
-def small_values(bits: int, mantissa: int, bias: int) -> Lanes:
-    """What the codes of such a format without their sign stand for, from 0 on: e2m1 is (4, 1, 1)."""
-    code = np.arange(1 << (bits - 1))
-    field, low = code >> mantissa, code & ((1 << mantissa) - 1)
-    tiny, normal = (
-        np.ldexp(low, 1 - bias - mantissa),
-        np.ldexp(low + (1 << mantissa), field - bias - mantissa),
-    )
-    return np.where(field == 0, tiny, normal).astype(np.float32)
-
-
-def narrow_small(x: Lanes, values: Lanes) -> Lanes:
-    """Floats to the code of the nearest value, ties to even, beyond the largest that; NaN to the largest, positive."""
-    size = np.abs(x)
-    between = (values[1:] + values[:-1]) / np.float32(2)  # exact
-    code = np.searchsorted(between, size, "left")
-    is_tie = between[np.minimum(code, len(between) - 1)] == size
-    code = np.minimum(code + (is_tie & (code & 1 == 1)), len(values) - 1)
-    return np.where(np.signbit(x) & ~np.isnan(x), code + len(values), code).astype(np.uint8)
-
-
-def widen_small(code: Lanes, values: Lanes) -> Lanes:
-    """Codes to floats."""
-    both = np.concatenate((values, -values))
-    return both[code & (len(both) - 1)]
+# -- exponents alone
 
 
 def narrow_exponent(x: Lanes, up: bool, finite: bool) -> Lanes:

@@ -30,6 +30,7 @@ from hcq.emu.nv.shader.syntax import Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 from hcq.emu.shader.exact_floats import fma64
 from hcq.emu.shader.floats import widen_bf16
+from hcq.emu.shader.small_floats import E4M3, E5M2
 
 RULES = Rules()
 Combine = Callable[[Lanes, Lanes, Lanes], Lanes]  # A, B and C to what becomes D
@@ -39,7 +40,7 @@ _GROUP, _IN_GROUP = _THREAD >> 2, _THREAD & 3
 INPUT_BITS = {
     "f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8, "s4": 4, "u4": 4, "b1": 1
 }  # fmt: skip
-MINIFLOATS = {"e4m3": (3, 7), "e5m2": (2, 15)}  # bits of the fraction, bias
+MINIFLOATS = {"e4m3": E4M3, "e5m2": E5M2}
 
 
 class Fragment(NamedTuple):
@@ -105,7 +106,7 @@ def to_numbers(name: str) -> Callable[[Lanes], Lanes]:
         octet = np.int8 if name == "s8" else np.uint8
         return lambda registers: registers.view(octet).astype(np.float64)
     if name in MINIFLOATS:
-        table = floats.widen_minifloat(np.arange(256, dtype=np.uint8), *MINIFLOATS[name]).astype(np.float64)
+        table = MINIFLOATS[name].values.astype(np.float64)
         return lambda registers: table[registers.view(np.uint8)]
     if name == "f16":
         return lambda registers: registers.view(np.float16).astype(np.float64)

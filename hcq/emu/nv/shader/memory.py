@@ -3,7 +3,8 @@
 In       addresses as a NumPy array, one per thread
 Out      values gathered, values scattered; BadAccess for the first address where nothing is mapped
 Changes  the mapped host memory
-Next     spaces.py (which addresses get here), run.py (who passes a Memory)
+Next     hcq/emu/shader/ranges.py (which mapping an address is in), spaces.py (which addresses get here), run.py (who
+         passes a Memory)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.types import Lanes, Scalar
+from hcq.emu.shader.ranges import Ranges
 from hcq.errors import UsageError
 
 ALIGNMENT = 32  # of every mapping: so that a naturally aligned access never straddles two
@@ -34,9 +36,9 @@ class Memory(Protocol):
 class Mapping:
     """One range of addresses and the host memory behind it."""
 
-    def __init__(self, va: int, host: NDArray[np.uint8], is_writable: bool, name: str) -> None:
-        self.va = va
-        self.end = va + len(host)
+    def __init__(self, start: int, host: NDArray[np.uint8], is_writable: bool, name: str) -> None:
+        self.start = start
+        self.end = start + len(host)
         self.host = host
         self.is_writable = is_writable
         self.name = name
@@ -47,7 +49,7 @@ class Mapping:
 
     def part(self, start: int, end: int) -> Mapping:
         """A part of it, by addresses."""
-        return Mapping(start, self.host[start - self.va : end - self.va], self.is_writable, self.name)
+        return Mapping(start, self.host[start - self.start : end - self.start], self.is_writable, self.name)
 
     def view(self, scalar: Scalar, count: int = 1) -> Lanes:
         """The host memory as values of this type; (n, count) when count is not 1."""
@@ -62,13 +64,8 @@ class Mapping:
         return made
 
 
-class AddressSpace(Memory):
+class AddressSpace(Ranges[Mapping], Memory):
     """A Memory made of mappings."""
-
-    def __init__(self) -> None:
-        self.mappings: list[Mapping] = []
-        self._starts: list[int] = []
-        self._last: Mapping | None = None
 
     def map(self, va: int, host: Any, is_writable: bool = True, name: str = "") -> Mapping:
         """Back [va, va + len(host)) with a buffer: a NumPy array, a memoryview over raw memory, a bytearray."""
@@ -85,35 +82,13 @@ class AddressSpace(Memory):
             raise UsageError(
                 f"map({va:#x}, {len(flat)} bytes): give a multiple of {ALIGNMENT} and at least a byte."
             )
-        at = bisect.bisect_right(self._starts, va)
-        for near in self.mappings[max(at - 1, 0) : at + 1]:
-            if near.va < va + len(flat) and va < near.end:
-                raise UsageError(
-                    f"map({va:#x}, {len(flat)} bytes): [{near.va:#x}, {near.end:#x}) is mapped already. Unmap it first."
-                )
         mapping = Mapping(va, flat, is_writable, name)
-        self.mappings.insert(at, mapping)
-        self._starts.insert(at, va)
+        self.insert(mapping)
         return mapping
-
-    def unmap(self, va: int) -> None:
-        """Remove the mapping that starts at this address."""
-        at = bisect.bisect_left(self._starts, va)
-        if at == len(self._starts) or self._starts[at] != va:
-            raise UsageError(f"unmap({va:#x}): no mapping starts there.")
-        del self.mappings[at], self._starts[at]
-        self._last = None
-
-    def find(self, address: int) -> Mapping | None:
-        """The mapping that contains an address."""
-        at = bisect.bisect_right(self._starts, address) - 1
-        if at >= 0 and address < self.mappings[at].end:
-            return self.mappings[at]
-        return None
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         size = np.dtype(scalar).itemsize * count
-        mapping = self._common(addresses, size)
+        mapping = self.common(addresses, size)
         if mapping is not None:
             return _gather(mapping, addresses, scalar, count, size)
         shape = (len(addresses),) if count == 1 else (len(addresses), count)
@@ -125,7 +100,7 @@ class AddressSpace(Memory):
     def store(self, addresses: Lanes, values: Lanes) -> None:
         count = 1 if values.ndim == 1 else values.shape[1]
         size = values.dtype.itemsize * count
-        mapping = self._common(addresses, size)
+        mapping = self.common(addresses, size)
         parts = [(mapping, np.arange(len(addresses)))] if mapping else self._parts(addresses, size)
         for mapping, chosen in parts:
             if not mapping.is_writable:
@@ -137,57 +112,44 @@ class AddressSpace(Memory):
         for mapping, chosen in parts:
             _scatter(mapping, addresses[chosen], values[chosen], count, size)
 
-    def _common(self, addresses: Lanes, size: int) -> Mapping | None:
-        """The mapping that holds all the addresses, if one does; the last one used is tried first."""
-        if not len(addresses):
-            return None
-        low = high = int(addresses[0])
-        if len(addresses) > 1:
-            low, high = int(addresses.min()), int(addresses.max())
-        mapping = self._last
-        if mapping is None or not mapping.va <= low < mapping.end:
-            mapping = self._last = self.find(low)
-        return mapping if mapping is not None and high + size <= mapping.end else None
-
     def _parts(self, addresses: Lanes, size: int) -> list[tuple[Mapping, Lanes]]:
         """Which addresses are in which mapping. Raises BadAccess for the first that is in none."""
-        if not self.mappings:
-            self._refuse(addresses, np.ones(len(addresses), bool), size)
-        starts = np.array(self._starts, np.uint64)
-        ends = np.array([mapping.end - size for mapping in self.mappings], np.uint64)
-        numbers = np.searchsorted(starts, addresses, "right") - 1
+        starts, mappings = self.index
+        if not mappings:
+            self._refuse(addresses, np.ones(len(addresses), bool))
+        ends = np.array([mapping.end - size for mapping in mappings], np.uint64)
+        numbers = np.searchsorted(np.array(starts, np.uint64), addresses, "right") - 1
         bad = (numbers < 0) | (addresses > ends[numbers])
-        small = np.array([mapping.end - mapping.va < size for mapping in self.mappings])
+        small = np.array([mapping.end - mapping.start < size for mapping in mappings])
         bad |= small[numbers]
         if bad.any():
-            self._refuse(addresses, bad, size)
-        return [(self.mappings[number], np.flatnonzero(numbers == number)) for number in np.unique(numbers)]
+            self._refuse(addresses, bad)
+        return [(mappings[number], np.flatnonzero(numbers == number)) for number in np.unique(numbers)]
 
-    def _refuse(self, addresses: Lanes, bad: Lanes, size: int) -> None:
+    def _refuse(self, addresses: Lanes, bad: Lanes) -> None:
         first = int(np.argmax(bad))
         address = int(addresses[first])
-        below = (
-            self.mappings[max(bisect.bisect_right(self._starts, address) - 1, 0)] if self.mappings else None
-        )
+        starts, mappings = self.index
+        below = mappings[max(bisect.bisect_right(starts, address) - 1, 0)] if mappings else None
         near = "nothing is mapped at all"
         if below is not None:
             where = f"{address - below.end} bytes past its end" if address >= below.end else "across its end"
-            if address < below.va:
-                where = f"{below.va - address} bytes before its start"
+            if address < below.start:
+                where = f"{below.start - address} bytes before its start"
             near = f"nothing is mapped there; the nearest, {_named(below)}, is missed: it is {where}"
         raise BadAccess(first, address, near)
 
 
 def _named(mapping: Mapping) -> str:
     name = f"{mapping.name!r} " if mapping.name else ""
-    return f"{name}[{mapping.va:#x}, {mapping.end:#x})"
+    return f"{name}[{mapping.start:#x}, {mapping.end:#x})"
 
 
 def _gather(mapping: Mapping, addresses: Lanes, scalar: Scalar, count: int, size: int) -> Lanes:
-    index = ((addresses - np.uint64(mapping.va)) >> np.uint64(size.bit_length() - 1)).view(np.int64)
+    index = ((addresses - np.uint64(mapping.start)) >> np.uint64(size.bit_length() - 1)).view(np.int64)
     return mapping.view(scalar, count).take(index, axis=0)
 
 
 def _scatter(mapping: Mapping, addresses: Lanes, values: Lanes, count: int, size: int) -> None:
-    index = ((addresses - np.uint64(mapping.va)) >> np.uint64(size.bit_length() - 1)).view(np.int64)
+    index = ((addresses - np.uint64(mapping.start)) >> np.uint64(size.bit_length() - 1)).view(np.int64)
     mapping.view(values.dtype.type, count)[index] = values

@@ -13,11 +13,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.shader import bit_ops, floats
+from hcq.emu.nv.shader import floats
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group, active_bits, ballots, by_warp
 from hcq.emu.nv.shader.types import TYPES, Lanes
+from hcq.emu.shader.bits import lowest_bit
 
 RULES = Rules()
 PRED, U32, B32 = TYPES["pred"], TYPES["u32"], TYPES["b32"]
@@ -114,7 +115,7 @@ def elect(code: Code) -> Step:
 
     def step(registers: Registers, group: Group) -> None:
         asked = registers[members] & active_bits(group)
-        lowest = bit_ops.highest_bit(asked & (~asked + np.uint32(1)))
+        lowest = lowest_bit(asked)
         write(registers, group, lowest.astype(np.uint32))
         write_leader(registers, group, group.batch.lane_in_warp == lowest)
 

@@ -12,8 +12,8 @@ from hcq.emu.port import port_for
 from hcq.errors import DriverError, UsageError
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.classes import ClassId
-from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.abi.status import NvStatus as S
+from hcq.nv.abi.structures import structure
 from hcq.system import native
 from hcq.system.port import MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE
 from tests.hcq.emu.nv.raw import ENTRIES, USERD_AT, Raw, refusal
@@ -129,7 +129,7 @@ def test_cards_are_listed_and_minors_are_not_ordinals():
     ctl = raw.port.open("/dev/nvidiactl")
     argument = bytearray(32 * 72)
     raw.port.ioctl(ctl, abi.CARD_INFO.request, argument)
-    cards = [CardInfoArgs.from_bytes(argument[72 * n : 72 * n + 72]) for n in range(32)]
+    cards = [structure("CardInfoArgs").from_bytes(argument[72 * n : 72 * n + 72]) for n in range(32)]
     assert [card.valid for card in cards[:3]] == [1, 1, 0]
     assert [card.minor_number for card in cards[:2]] == [1, 0]
     assert len({card.gpu_id for card in cards[:2]}) == 2

@@ -34,7 +34,7 @@ def pair(addresses: Any, first: int = 0) -> dict[int, Any]:
 # -- the address space ------------------------------------------------------------------------------------------------
 def test_overlapping_mappings_are_refused_and_unmapping_needs_a_start() -> None:
     memory = space(np.zeros(64, np.uint8))
-    with pytest.raises(UsageError, match="overlaps"):
+    with pytest.raises(UsageError, match="is mapped already"):
         memory.map(BASE + 60, bytearray(8))
     with pytest.raises(UsageError, match="no mapping starts there"):
         memory.unmap(BASE + 4)

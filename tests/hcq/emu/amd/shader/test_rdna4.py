@@ -9,12 +9,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hcq.emu.amd.shader.convert_ops import OCP_BF8, OCP_FP8
 from hcq.emu.amd.shader.errors import OutOfBudget
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.amd.shader.rdna4 import RDNA4
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch
+from hcq.emu.shader.small_floats import E4M3 as OCP_FP8
+from hcq.emu.shader.small_floats import E5M2 as OCP_BF8
 from tests.hcq.emu.amd.shader.assembler import Assembler, assemble
 from tests.hcq.emu.amd.shader.bench import Numbers, floats32, run, run_words
 from tests.hcq.emu.amd.shader.test_matrix_ops import pack, random_matrix
