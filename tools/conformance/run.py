@@ -27,7 +27,7 @@ from hcq.tools.conformance.samples import SAMPLES
 
 SECONDS = 60.0  # for all samples of an operator
 EACH = 60.0  # seconds between lines that say how far the run is
-PROGRAM = Path(__file__).resolve().parent / "conformance/pytorch.py"  # what a worker runs
+PROGRAM = Path(__file__).resolve().with_name("pytorch.py")  # what a worker runs
 
 
 class Helper:

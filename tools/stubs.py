@@ -1,19 +1,25 @@
-"""Stub names: for type checkers, what `hcq` and `hcq.torch` have that is found when it is asked for (`make docs`).
+"""Stubs: what type checkers see of names and methods that are found when they are asked for (`make docs`).
 
-In       the tables of hcq/__init__.py, frontend/torch/ and frontend/functions.py
-Out      hcq/__init__.pyi, and in hcq/torch/ a file for each of PyTorch's modules: hcq/torch/nn/functional.pyi, ...
+In       the tables of hcq/__init__.py, frontend/torch/ and frontend/functions.py; the groups of methods that are made
+         of other methods
+Out      hcq/__init__.pyi; in hcq/torch/ a file for each of PyTorch's modules; in_place.pyi and synonyms.pyi of
+         frontend/ops/
 Changes  nothing
-Next     pages.py (writes and checks them), stub_pages.py (the same for methods)
+Next     pages.py (writes and checks them), frontend/ops/forwarded.py (how such methods are made)
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from hcq.frontend import functions
+from hcq.frontend.ops.in_place import InPlace
+from hcq.frontend.ops.synonyms import Synonyms
 from hcq.frontend.tensor import Tensor
 from hcq.frontend.torch import names
 from hcq.frontend.torch.modules import MODULES
@@ -24,6 +30,13 @@ PUBLIC = "tensor", "is_tensor", "real", "imag"  # functions of functions.py that
 HEAD = "# fmt: off\n"
 # modules whose names are few, private, or those of another: a type checker sees that they are there
 UNTYPED = "_dynamo", "backends.", "nn.modules.", "utils.data.", "distributions.const", "distributions.dist"
+# what stubs of methods import, of which each takes what it uses
+IMPORTS = (
+    ("collections.abc", ("Callable", "Sequence")), ("typing", ("Any",)), ("typing_extensions", ("Self",)),
+    ("hcq.frontend.core.base", ("Core",)), ("hcq.frontend.ops.base", ("Axes", "Methods")),
+    ("hcq.frontend.symbolic.variable", ("Bound",)),
+    ("hcq.ir.dtype", ("DType", "Scalar")),
+)  # fmt: skip
 LONG = 120  # characters of a line, after which the linter is told to let it be
 
 
@@ -45,10 +58,15 @@ def pages(docs: Path) -> dict[str, str]:
         text += "".join(f"{other}: Any\n" for other in sorted(others))
         text += "".join(_row(word, row) for word, row in ROWS.get(name, {}).items())
         text = "from typing import Any\n" * ("Any" in text) + text
-        text = f"{HEAD}{ABOUT.format(f'hcq.torch.{name}')}{text}"
-        long = "# ruff: noqa: E501\n" * any(len(line) > LONG for line in text.splitlines())
-        found[f"../hcq/torch/{path}.pyi"] = long + text
+        found[f"../hcq/torch/{path}.pyi"] = _unchecked(f"{HEAD}{ABOUT.format(f'hcq.torch.{name}')}{text}")
+    for group in (InPlace, Synonyms):
+        found[f"../frontend/ops/{group.__module__.rpartition('.')[2]}.pyi"] = _methods(group)
     return found
+
+
+def _unchecked(text: str) -> str:
+    """The text of a stub; where it has long lines, the linter is told to let them be."""
+    return "# ruff: noqa: E501\n" * any(len(line) > LONG for line in text.splitlines()) + text
 
 
 def _row(name: str, row: Row) -> str:
@@ -131,3 +149,39 @@ def _names() -> str:
 
 def _is_own(value: object, module: str) -> bool:
     return inspect.isfunction(value) and value.__module__ == module and value.__name__ in PUBLIC
+
+
+def _methods(group: type) -> str:
+    """The methods of a group, with the arguments of those that they are made of."""
+    lines = []
+    for name in sorted(vars(group)):
+        method = getattr(Tensor, name)
+        if not inspect.isfunction(method) or name == "__getattr__":
+            continue
+        parameters = [_parameter(one) for one in inspect.signature(method).parameters.values()]
+        stars = [at for at, text in enumerate(parameters) if text.startswith("*")]
+        only = [p.kind is p.KEYWORD_ONLY for p in inspect.signature(method).parameters.values()]
+        if not stars and any(only):
+            parameters.insert(only.index(True), "*")
+        parameters[0] = "self"
+        ignored = "  # type: ignore[misc]" if name.startswith("__i") else ""
+        lines.append(f"    def {name}({', '.join(parameters)}) -> Self: ...{ignored}\n")
+    body = f"class {group.__name__}(Methods):\n" + "".join(lines)
+    words = set(re.findall(r"\w+", body))
+    blocks: tuple[list[str], ...] = ([], [], [])  # the standard library, others, ours
+    for module, known in IMPORTS:
+        if used := sorted(words & set(known)):
+            place = 2 if module.startswith("hcq") else 1 if module == "typing_extensions" else 0
+            blocks[place].append(f"from {module} import {', '.join(used)}\n")
+    imports = "\n".join("".join(block) for block in blocks if block)
+    source = group.__module__.rpartition(".")[2] + ".py"
+    about = f'"""Written by `make docs` from {source}; change that, not this file."""'
+    return _unchecked(f"{HEAD}{about}\n\n{imports}\n{body}")
+
+
+def _parameter(one: inspect.Parameter) -> str:
+    star = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")  # type: ignore[call-overload]
+    kind: Any = one.annotation
+    text = "Any" if kind is one.empty else kind if isinstance(kind, str) else kind.__name__
+    default = "" if one.default is one.empty else " = ..."
+    return f"{star}{one.name}: {text}{default}"
