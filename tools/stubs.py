@@ -2,8 +2,8 @@
 
 In       the tables of hcq/__init__.py, frontend/torch/ and frontend/functions.py; the groups of methods that are made
          of other methods
-Out      hcq/__init__.pyi; in hcq/torch/ a file for each of PyTorch's modules; in_place.pyi and synonyms.pyi of
-         frontend/ops/
+Out      hcq/__init__.pyi; in hcq/torch/ a file for each of PyTorch's modules; frontend/ops/in_place.pyi and
+         frontend/ops/synonyms.pyi
 Changes  nothing
 Next     pages.py (writes and checks them), frontend/ops/forwarded.py (how such methods are made)
 """
