@@ -47,6 +47,12 @@ class Case:
         raise KeyError(f"{self.name} has no expected result")
 
     @classmethod
+    def like(cls, name: str, about: str, **others: Any) -> type[Case]:
+        """A case of the same work: another name, and whatever else differs, such as a size."""
+        made: type[Case] = type(name, (cls,), {"name": name, "about": about, **others})
+        return made
+
+    @classmethod
     def method(cls, library: str) -> str | None:
         """The name of the method that prepares this case for a library, or None when there is nothing to compare."""
         name = library.partition("-")[0]  # torch-kept is torch in another environment
@@ -74,10 +80,15 @@ def _hcq(function: Callable[..., Any], *arrays: Any) -> Run:
 
     tensors = [Tensor(array).realize() for array in arrays]
     recorded = jit(function)
+    return waited(lambda: recorded(*tensors))
+
+
+def waited(work: Run) -> Run:
+    """Work of hcq up to its end."""
     wait = hcq_wait()
 
     def run() -> Any:
-        result = recorded(*tensors)
+        result = work()
         wait()
         return result
 
@@ -133,7 +144,12 @@ def _tinygrad(function: Callable[..., Any], *arrays: Any) -> Run:
 
 
 class Alike(Case):
-    """One expression of arrays whose operators and methods every library has under the same names."""
+    """One expression of arrays: `work`, and what differs in single libraries in `in_numpy`, `in_torch`, ..."""
+
+    shapes: ClassVar[tuple[tuple[int, ...], ...]]  # of the operands
+
+    def inputs(self) -> Arrays:
+        return {f"{number}": _random(*shape, seed=number) for number, shape in enumerate(self.shapes)}
 
     def work(self, *operands: Any) -> Any:
         """The tensor to compute, of a library's tensors."""
@@ -141,6 +157,18 @@ class Alike(Case):
 
     def in_numpy(self, *operands: Any) -> Any:
         """The same of NumPy's arrays."""
+        return self.work(*operands)
+
+    def in_torch(self, *operands: Any) -> Any:
+        """The same of PyTorch's tensors."""
+        return self.work(*operands)
+
+    def in_jax(self, *operands: Any) -> Any:
+        """The same of JAX's arrays."""
+        return self.work(*operands)
+
+    def in_tinygrad(self, *operands: Any) -> Any:
+        """The same of tinygrad's tensors."""
         return self.work(*operands)
 
     def expected(self, inputs: Arrays) -> Any:
@@ -153,10 +181,10 @@ class Alike(Case):
         return lambda: self.in_numpy(*inputs.values())
 
     def torch(self, inputs: Arrays) -> Run:
-        return _torch(self.work, *inputs.values())
+        return _torch(self.in_torch, *inputs.values())
 
     def jax(self, inputs: Arrays) -> Run:
-        return _jax(self.work, *inputs.values())
+        return _jax(self.in_jax, *inputs.values())
 
     def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(self.work, *inputs.values())
+        return _tinygrad(self.in_tinygrad, *inputs.values())

@@ -9,49 +9,40 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hcq.tools.bench.cases.case import Arrays, Case, Run, _hcq, _jax, _random, _tinygrad, _torch
+from hcq.tools.bench.cases.case import Alike, Arrays, Case, Run, _hcq, _jax, _random
 
 
-class Conv(Case):
+class Conv(Alike):
     name = "conv3x3"
     about = "3x3 convolution, batch 8, 64 to 64 channels, 56 x 56, padding 1"
     unit = "GFLOP/s"
     ceiling = "fma"
+    shapes = ((8, 64, 56, 56), (64, 64, 3, 3))
     amount = 2 * 8 * 64 * 64 * 56 * 56 * 9 / 1e9
 
-    def inputs(self) -> Arrays:
-        return {"x": _random(8, 64, 56, 56), "w": _random(64, 64, 3, 3)}
+    def work(self, x: Any, w: Any) -> Any:
+        return x.conv2d(w, padding=1)
 
-    def expected(self, inputs: Arrays) -> Any:
-        return _convolve(inputs["x"].astype("float64"), inputs["w"].astype("float64"))
+    def in_numpy(self, x: Any, w: Any) -> Any:
+        return _convolve(x, w)
 
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda x, w: x.conv2d(w, padding=1).realize(), inputs["x"], inputs["w"])
-
-    def numpy(self, inputs: Arrays) -> Run:
-        return lambda: _convolve(inputs["x"], inputs["w"])
-
-    def torch(self, inputs: Arrays) -> Run:
+    def in_torch(self, x: Any, w: Any) -> Any:
         import torch
 
-        return _torch(lambda x, w: torch.nn.functional.conv2d(x, w, padding=1), inputs["x"], inputs["w"])
+        return torch.nn.functional.conv2d(x, w, padding=1)
 
-    def jax(self, inputs: Arrays) -> Run:
+    def in_jax(self, x: Any, w: Any) -> Any:
         import jax
 
-        return _jax(lambda x, w: jax.lax.conv(x, w, (1, 1), "SAME"), inputs["x"], inputs["w"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda x, w: x.conv2d(w, padding=1), inputs["x"], inputs["w"])
+        return jax.lax.conv(x, w, (1, 1), "SAME")
 
 
-class DeepConv(Conv):
-    name = "conv3x3-256"
-    about = "3x3 convolution, batch 8, 256 to 256 channels, 14 x 14, padding 1"
-    amount = 2 * 8 * 256 * 256 * 14 * 14 * 9 / 1e9
-
-    def inputs(self) -> Arrays:
-        return {"x": _random(8, 256, 14, 14), "w": _random(256, 256, 3, 3)}
+DeepConv = Conv.like(
+    "conv3x3-256",
+    "3x3 convolution, batch 8, 256 to 256 channels, 14 x 14, padding 1",
+    shapes=((8, 256, 14, 14), (256, 256, 3, 3)),
+    amount=2 * 8 * 256 * 256 * 14 * 14 * 9 / 1e9,
+)
 
 
 def _convolve(x: Any, w: Any) -> Any:
@@ -162,25 +153,22 @@ class ConvBackward(Case):
         return lambda: _Both(run())
 
 
-class Conv7x7Backward(ConvBackward):
-    name = "conv7x7s2-back"
-    about = "7x7 convolution with stride 2 backward, batch 8, 3 to 64 channels, 224 x 224"
-    channels, size, window, stride = (3, 64), 224, 7, 2
-
-
-class StridedConvBackward(ConvBackward):
-    name = "conv3x3s2-back"
-    about = "3x3 convolution with stride 2 backward, batch 8, 64 to 128 channels, 56 x 56"
-    channels, size, window, stride = (64, 128), 56, 3, 2
-
-
-class Conv3x3Backward(ConvBackward):
-    name = "conv3x3-back"
-    about = "3x3 convolution backward, batch 8, 256 to 256 channels, 14 x 14"
-    channels, size, window, stride = (256, 256), 14, 3, 1
-
-
 CONVOLUTION_CASES: tuple[type[Case], ...] = (
-    *(Conv, DeepConv),
-    *(Conv7x7Backward, StridedConvBackward, Conv3x3Backward),
+    Conv,
+    DeepConv,
+    ConvBackward.like(
+        "conv7x7s2-back",
+        "7x7 convolution with stride 2 backward, batch 8, 3 to 64 channels, 224 x 224",
+        **dict(channels=(3, 64), size=224, window=7, stride=2),
+    ),
+    ConvBackward.like(
+        "conv3x3s2-back",
+        "3x3 convolution with stride 2 backward, batch 8, 64 to 128 channels, 56 x 56",
+        **dict(channels=(64, 128), size=56, window=3, stride=2),
+    ),
+    ConvBackward.like(
+        "conv3x3-back",
+        "3x3 convolution backward, batch 8, 256 to 256 channels, 14 x 14",
+        **dict(channels=(256, 256), size=14, window=3, stride=1),
+    ),
 )

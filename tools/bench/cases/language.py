@@ -18,7 +18,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from hcq.tools.bench.cases.case import Arrays, Case, Run, _random, hcq_wait
+from hcq.tools.bench.cases.case import Arrays, Case, Run, _random, waited
 from hcq.tools.bench.cases.layers import softmax
 
 VOCABULARY, CONTEXT, WIDTH, DEPTH, HEADS = 50257, 1024, 768, 12, 12
@@ -206,14 +206,7 @@ class _Decode(_Gpt2):
                 Tensor.realize(logits, *keys, *values)
             return logits
 
-        wait = hcq_wait()
-
-        def run() -> Any:
-            logits = step(tokens, places)
-            wait()
-            return logits
-
-        return run
+        return waited(lambda: step(tokens, places))
 
     def jax(self, inputs: Arrays) -> Run:
         import jax
@@ -281,14 +274,7 @@ class Gpt2DecodeSymbolic(_Decode):
                 Tensor.realize(logits, *keys, *values)
             return logits
 
-        wait = hcq_wait()
-
-        def run() -> Any:
-            logits = step(tokens, count.bind(BEFORE + 1))
-            wait()
-            return logits
-
-        return run
+        return waited(lambda: step(tokens, count.bind(BEFORE + 1)))
 
 
 class Gpt2Decode(_Decode):
@@ -337,14 +323,7 @@ class Gpt2Prefill(_Gpt2):
                 Tensor.realize(logits, *keys, *values)
             return logits
 
-        wait = hcq_wait()
-
-        def run() -> Any:
-            logits = step(tokens, places)
-            wait()
-            return logits
-
-        return run
+        return waited(lambda: step(tokens, places))
 
     def jax(self, inputs: Arrays) -> Run:
         import jax

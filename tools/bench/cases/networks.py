@@ -16,7 +16,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from hcq.tools.bench.cases.case import Arrays, Case, Run, _hcq, _random, hcq_wait
+from hcq.tools.bench.cases.case import Arrays, Case, Run, _hcq, _random, waited
 from hcq.tools.bench.cases.convolutions import _Both
 from hcq.tools.bench.cases.layers import NUMPY, Parts, jax_layers, parts_of, softmax, with_parts
 
@@ -196,14 +196,7 @@ class _Training(Case):
             optimizer.step()
             return loss.realize()
 
-        wait = hcq_wait()
-
-        def run() -> Any:
-            loss = step(x, wanted)
-            wait()
-            return loss
-
-        return run
+        return waited(lambda: step(x, wanted))
 
     def torch(self, inputs: Arrays) -> Run:
         import torch

@@ -2,71 +2,55 @@
 
 In       see case.py
 Out      cases; `OVERHEAD_CASES` lists them
-Next     training.py (the list of all), bench/startup.py (what starting costs)
+Next     training.py (the list of all), ../startup.py (what starting costs)
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from hcq.tools.bench.cases.case import Arrays, Case, Run, _hcq, _random, _tinygrad, _torch, hcq_wait
+from hcq.tools.bench.cases.case import Alike, Arrays, Case, Run, _random, waited
 
 
-class TinyAdds(Case):
-    name = "tiny-adds"
-    about = "1000 dependent adds of 16 floats, each realized by itself; time of one"
+class _Adds(Alike):
+    """So many additions of 16 floats, each of which needs the one before."""
+
     unit = "us"
-    amount = 1000
 
     def inputs(self) -> Arrays:
         return {"x": _random(16)}
 
     def expected(self, inputs: Arrays) -> Any:
-        return inputs["x"].astype("float64") + 1000
+        return inputs["x"].astype("float64") + self.amount
+
+    def work(self, x: Any) -> Any:
+        return self.repeated(lambda x: x + 1, x)
+
+    def repeated(self, add: Callable[[Any], Any], x: Any) -> Any:
+        """x, added to again and again."""
+        for _ in range(int(self.amount)):
+            x = add(x)
+        return x
+
+
+class TinyAdds(_Adds):
+    name = "tiny-adds"
+    about = "1000 dependent adds of 16 floats, each realized by itself; time of one"
+    amount = 1000
 
     def hcq(self, inputs: Arrays) -> Run:
         from hcq import Tensor
 
-        x, wait = Tensor(inputs["x"]).realize(), hcq_wait()
-
-        def run() -> Any:
-            y = x
-            for _ in range(1000):
-                y = (y + 1).realize()
-            wait()
-            return y
-
-        return run
-
-    def numpy(self, inputs: Arrays) -> Run:
-        def run() -> Any:
-            y = inputs["x"]
-            for _ in range(1000):
-                y = y + 1
-            return y
-
-        return run
-
-    def torch(self, inputs: Arrays) -> Run:
-        def run(x: Any) -> Any:
-            for _ in range(1000):
-                x = x + 1
-            return x
-
-        return _torch(run, inputs["x"])
+        x = Tensor(inputs["x"]).realize()
+        return waited(lambda: self.repeated(lambda x: (x + 1).realize(), x))
 
     def jax(self, inputs: Arrays) -> Run:
+        """Not compiled as one."""
         import jax
 
         x = jax.device_put(inputs["x"])
-
-        def run() -> Any:
-            y = x
-            for _ in range(1000):
-                y = y + 1
-            return jax.block_until_ready(y)
-
-        return run
+        return lambda: jax.block_until_ready(self.work(x))
 
     def tinygrad(self, inputs: Arrays) -> Run:
         from tinygrad import Device, Tensor
@@ -74,51 +58,26 @@ class TinyAdds(Case):
         x, wait = Tensor(inputs["x"]).realize(), Device[Device.DEFAULT].synchronize
 
         def run() -> Any:
-            y = x
-            for _ in range(1000):
-                y = (y + 1).realize()
+            y = self.repeated(lambda x: (x + 1).realize(), x)
             wait()
             return y
 
         return run
 
 
-class Replay(Case):
+class Replay(_Adds):
     name = "replay-100"
     about = (
         "a recorded graph of 100 dependent tiny kernels, replayed; time of one kernel (PyTorch, NumPy: eager)"
     )
-    unit = "us"
     amount = 100
+    without = ("jax",)
 
-    def inputs(self) -> Arrays:
-        return {"x": _random(16)}
+    def work(self, x: Any) -> Any:
+        return self.repeated(lambda x: (x + 1).contiguous(), x)
 
-    def expected(self, inputs: Arrays) -> Any:
-        return inputs["x"].astype("float64") + 100
-
-    def _chain(self, x: Any) -> Any:
-        for _ in range(100):
-            x = (x + 1).contiguous()
-        return x
-
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda x: self._chain(x).realize(), inputs["x"])
-
-    def numpy(self, inputs: Arrays) -> Run:
-        def run() -> Any:
-            y = inputs["x"]
-            for _ in range(100):
-                y = y + 1
-            return y
-
-        return run
-
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(self._chain, inputs["x"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(self._chain, inputs["x"])
+    def in_numpy(self, x: Any) -> Any:
+        return self.repeated(lambda x: x + 1, x)
 
 
 OVERHEAD_CASES: tuple[type[Case], ...] = (TinyAdds, Replay)

@@ -9,24 +9,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hcq.tools.bench.cases.case import (
-    Alike,
-    Arrays,
-    Case,
-    Run,
-    _hcq,
-    _jax,
-    _random,
-    _tinygrad,
-    _torch,
-    hcq_wait,
-)
+from hcq.tools.bench.cases.case import Alike, Arrays, Case, Run, _random, waited
 
 
-class Sgemm(Alike):
+class _Product(Alike):
+    """The product of two square matrices."""
+
     unit = "GFLOP/s"
-    ceiling: ClassVar[str | None] = "fma"
-    n: ClassVar[int]
+    n: ClassVar[int] = 1024
 
     def __init__(self) -> None:
         self.amount = 2 * self.n**3 / 1e9
@@ -34,114 +24,77 @@ class Sgemm(Alike):
     def inputs(self) -> Arrays:
         return {"a": _random(self.n, self.n, seed=1), "b": _random(self.n, self.n, seed=2)}
 
-    def work(self, *operands: Any) -> Any:
-        a, b = operands
+    def work(self, a: Any, b: Any) -> Any:
         return a @ b
+
+
+class Sgemm(_Product):
+    ceiling = "fma"
 
     def numpy(self, inputs: Arrays) -> Run:
         import numpy
 
-        a, b, out = inputs["a"], inputs["b"], numpy.empty((self.n, self.n), "float32")
+        a, b = inputs.values()
+        out = numpy.empty((self.n, self.n), "float32")
         return lambda: numpy.matmul(a, b, out=out)
 
 
-class Sgemm256(Sgemm):
-    name, about, n = "sgemm-256", "float32 matrix product, 256 x 256", 256
-
-
-class Sgemm512(Sgemm):
-    name, about, n = "sgemm-512", "float32 matrix product, 512 x 512", 512
-
-
-class Sgemm1024(Sgemm):
-    name, about, n = "sgemm-1024", "float32 matrix product, 1024 x 1024", 1024
-
-
-class Sgemm2048(Sgemm):
-    name, about, n = "sgemm-2048", "float32 matrix product, 2048 x 2048", 2048
-
-
-class Sgemm4096(Sgemm):
-    name, about, n = "sgemm-4096", "float32 matrix product, 4096 x 4096", 4096
-    without = ("tinygrad",)
-
-
-class TransposedSgemm(Sgemm1024):
+class TransposedSgemm(Sgemm):
     name, about = "transposed-1024", "float32 matrix product whose left operand lies transposed, 1024 x 1024"
 
-    def work(self, *operands: Any) -> Any:
-        a, b = operands
+    def work(self, a: Any, b: Any) -> Any:
         return a.T @ b
 
     def numpy(self, inputs: Arrays) -> Run:
         return super().numpy({"a": inputs["a"].T, "b": inputs["b"]})
 
 
-class Bfloat16Product(Case):
-    name, about, unit = "bfloat16-1024", "bfloat16 matrix product, 1024 x 1024", "GFLOP/s"
+class Bfloat16Product(_Product):
+    name, about = "bfloat16-1024", "bfloat16 matrix product, 1024 x 1024"
     tolerance = 1e-2
-    n = 1024
-    amount = 2 * n**3 / 1e9
-
     ceiling = "bf16"
+    without = ("numpy", "tinygrad")
 
     def inputs(self) -> Arrays:
         """float32 numbers that bfloat16 holds exactly."""
         import numpy
 
-        inputs = {"a": _random(self.n, self.n, seed=1), "b": _random(self.n, self.n, seed=2)}
-        return {k: (v.view("uint32") & numpy.uint32(0xFFFF0000)).view("float32") for k, v in inputs.items()}
-
-    def expected(self, inputs: Arrays) -> Any:
-        return inputs["a"].astype("float64") @ inputs["b"].astype("float64")
+        mask = numpy.uint32(0xFFFF0000)
+        return {name: (v.view("uint32") & mask).view("float32") for name, v in super().inputs().items()}
 
     def hcq(self, inputs: Arrays) -> Run:
         from hcq import Tensor, dtypes, jit
 
-        a, b = (Tensor(inputs[name]).cast(dtypes.bfloat16).realize() for name in "ab")
-        recorded, wait = jit(lambda a, b: (a @ b).realize()), hcq_wait()
-
-        def run() -> Any:
-            result = recorded(a, b)
-            wait()
-            return result
-
-        return run
+        a, b = (Tensor(array).cast(dtypes.bfloat16).realize() for array in inputs.values())
+        recorded = jit(lambda a, b: (a @ b).realize())
+        return waited(lambda: recorded(a, b))
 
     def torch(self, inputs: Arrays) -> Run:
         import torch
 
-        a, b = (torch.from_numpy(inputs[name]).bfloat16() for name in "ab")
+        a, b = (torch.from_numpy(array).bfloat16() for array in inputs.values())
         return lambda: a @ b
 
     def jax(self, inputs: Arrays) -> Run:
         import jax
 
-        return _jax(lambda a, b: a @ b, *(inputs[name].astype(jax.numpy.bfloat16) for name in "ab"))
+        return super().jax({name: v.astype(jax.numpy.bfloat16) for name, v in inputs.items()})
 
 
-class LargeBfloat16Product(Bfloat16Product):
-    name, about = "bfloat16-2048", "bfloat16 matrix product, 2048 x 2048"
-    n = 2048
-    amount = 2 * n**3 / 1e9
-
-
-class Float16Product(Sgemm1024):
+class Float16Product(_Product):
     name, about = "float16-1024", "float16 matrix product, 1024 x 1024"
     tolerance = 1e-2
     without = ("numpy", "tinygrad")
-    ceiling = None
 
     def inputs(self) -> Arrays:
         return {name: array.astype("float16") for name, array in super().inputs().items()}
 
 
-class Int8Product(Case):
+class Int8Product(_Product):
     name, about, unit = "int8-1024", "int8 matrix product summed in int32, 1024 x 1024", "GOP/s"
     tolerance = 0.0
     ceiling = "int8"
-    n = 1024
-    amount = 2 * n**3 / 1e9
+    without = ("numpy", "tinygrad")
 
     def inputs(self) -> Arrays:
         import numpy
@@ -149,36 +102,26 @@ class Int8Product(Case):
         rng = numpy.random.default_rng(1)
         return {name: rng.integers(-128, 128, (self.n, self.n), "int8") for name in "ab"}
 
-    def expected(self, inputs: Arrays) -> Any:
-        return inputs["a"].astype("float64") @ inputs["b"].astype("float64")
-
-    def hcq(self, inputs: Arrays) -> Run:
+    def work(self, a: Any, b: Any) -> Any:
         from hcq import dtypes
 
-        wide = dtypes.int32
-        return _hcq(lambda a, b: (a.cast(wide) @ b.cast(wide)).realize(), inputs["a"], inputs["b"])
+        return a.cast(dtypes.int32) @ b.cast(dtypes.int32)
 
-    def torch(self, inputs: Arrays) -> Run:
+    def in_numpy(self, a: Any, b: Any) -> Any:
+        return a @ b
+
+    def in_torch(self, a: Any, b: Any) -> Any:
         import torch
 
-        return _torch(torch._int_mm, inputs["a"], inputs["b"])
+        return torch._int_mm(a, b)
 
-    def jax(self, inputs: Arrays) -> Run:
+    def in_jax(self, a: Any, b: Any) -> Any:
         import jax
 
-        wide = jax.numpy.int32
-        return _jax(
-            lambda a, b: jax.numpy.matmul(a, b, preferred_element_type=wide), inputs["a"], inputs["b"]
-        )
+        return jax.numpy.matmul(a, b, preferred_element_type=jax.numpy.int32)
 
 
-class LargeInt8Product(Int8Product):
-    name, about = "int8-2048", "int8 matrix product summed in int32, 2048 x 2048"
-    n = 2048
-    amount = 2 * n**3 / 1e9
-
-
-class VectorMatrix(Sgemm):
+class VectorMatrix(_Product):
     name, about, unit = "vector-matrix", "float32 vector times matrix, 4096 x 4096", "GB/s"
     ceiling = "read"
     n = 4096
@@ -189,59 +132,53 @@ class VectorMatrix(Sgemm):
     def inputs(self) -> Arrays:
         return {"v": _random(self.n, seed=1), "m": _random(self.n, self.n, seed=2)}
 
-    def numpy(self, inputs: Arrays) -> Run:
-        return lambda: inputs["v"] @ inputs["m"]
 
-
-class Attention(Case):
+class Attention(Alike):
     """Also a case of memory: a matrix of scores is 537 MB."""
 
     name = "attention-4096"
     about = "attention of 4096 queries and keys, 8 heads of 64; counts two products"
     unit = "GFLOP/s"
     ceiling = "fma"
+    shapes = ((1, 8, 4096, 64),) * 3
+    without = ("numpy",)
     amount = 4 * 8 * 4096 * 4096 * 64 / 1e9
 
-    def inputs(self) -> Arrays:
-        return {name: _random(1, 8, 4096, 64, seed=seed) for seed, name in enumerate("qkv")}
+    def work(self, q: Any, k: Any, v: Any) -> Any:
+        return q.scaled_dot_product_attention(k, v)
 
-    def expected(self, inputs: Arrays) -> Any:
+    def in_numpy(self, q: Any, k: Any, v: Any) -> Any:
+        """Head by head, for memory's sake."""
         import numpy
 
-        q, k, v = (inputs[name][0].astype("float64") for name in "qkv")
         heads = []
         for head in range(8):
-            e = q[head] @ k[head].T / 8.0
+            e = q[0, head] @ k[0, head].T / 8.0
             e = numpy.exp(e - e.max(axis=-1, keepdims=True))
-            heads.append(e @ v[head] / e.sum(axis=-1, keepdims=True))
+            heads.append(e @ v[0, head] / e.sum(axis=-1, keepdims=True))
         return numpy.stack(heads)[None]
 
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(
-            lambda q, k, v: q.scaled_dot_product_attention(k, v).realize(), *(inputs[name] for name in "qkv")
-        )
-
-    def torch(self, inputs: Arrays) -> Run:
+    def in_torch(self, q: Any, k: Any, v: Any) -> Any:
         import torch
 
-        return _torch(torch.nn.functional.scaled_dot_product_attention, *(inputs[name] for name in "qkv"))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
 
-    def jax(self, inputs: Arrays) -> Run:
+    def in_jax(self, q: Any, k: Any, v: Any) -> Any:
         import jax
 
-        def attention(q: Any, k: Any, v: Any) -> Any:
-            return jax.nn.softmax(q @ k.mT / 8.0) @ v
+        return jax.nn.softmax(q @ k.mT / 8.0) @ v
 
-        return _jax(attention, *(inputs[name] for name in "qkv"))
 
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(
-            lambda q, k, v: q.scaled_dot_product_attention(k, v), *(inputs[name] for name in "qkv")
-        )
+def _square(kind: type[_Product], name: str, n: int, **others: Any) -> type[Case]:
+    about = "float32 matrix product" if kind is Sgemm else kind.about.partition(",")[0]
+    return kind.like(f"{name}-{n}", f"{about}, {n} x {n}", n=n, **others)
 
 
 PRODUCT_CASES: tuple[type[Case], ...] = (
-    *(Sgemm256, Sgemm512, Sgemm1024, Sgemm2048, Sgemm4096, TransposedSgemm),
-    *(Bfloat16Product, LargeBfloat16Product, Float16Product, Int8Product, LargeInt8Product),
+    *(_square(Sgemm, "sgemm", n) for n in (256, 512, 1024, 2048)),
+    _square(Sgemm, "sgemm", 4096, without=("tinygrad",)),
+    TransposedSgemm,
+    *(Bfloat16Product, _square(Bfloat16Product, "bfloat16", 2048), Float16Product),
+    *(Int8Product, _square(Int8Product, "int8", 2048)),
     *(VectorMatrix, Attention),
 )

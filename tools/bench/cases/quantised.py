@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from hcq.config import cores
-from hcq.tools.bench.cases.case import Arrays, Case, Run, hcq_wait
+from hcq.tools.bench.cases.case import Arrays, Case, Run, waited
 from hcq.tools.bench.cases.layers import softmax
 from hcq.tools.bench.cases.random_blocks import FORMS
 
@@ -133,16 +133,14 @@ class _LlamaDecode(Case):
 
         with tempfile.TemporaryDirectory(prefix="hcq-bench-") as folder:
             session = Session(open_model(self._written(inputs, folder)).model, KEPT)
-        tokens, wait = inputs["tokens"].tolist(), hcq_wait()
+        tokens = inputs["tokens"].tolist()
         session.read(tokens[:-1])
 
         def run() -> Any:
             session.cut(BEFORE)
-            logits = session.read(tokens[-1:])
-            wait()
-            return logits
+            return session.read(tokens[-1:])
 
-        return run
+        return waited(run)
 
     def llama_cpp(self, inputs: Arrays) -> Run:
         import llama_cpp

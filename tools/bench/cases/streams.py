@@ -2,38 +2,42 @@
 
 In       see case.py
 Out      cases; `STREAM_CASES` lists them
-Next     training.py (the list of all), bench/ceilings.py (what memory gives)
+Next     training.py (the list of all), ../ceilings.py (what memory gives)
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hcq.tools.bench.cases.case import Alike, Arrays, Case, Run, _hcq, _jax, _random, _tinygrad, _torch
+from hcq.tools.bench.cases.case import Alike, Arrays, Case, Run, _random
+
+SQUARE = (4096, 4096)
+GIGABYTES = 4 * 4096 * 4096 / 1e9  # of a square of floats
 
 
-class Chain(Case):
+class Chain(Alike):
     name = "chain-16M"
     about = "sum(relu(x * 2 + 1)) over 16M floats; counts one read of x"
     unit = "GB/s"
     ceiling = "read"
+    shapes = ((2**24,),)
     amount = 4 * 2**24 / 1e9
 
-    def inputs(self) -> Arrays:
-        return {"x": _random(2**24)}
+    def work(self, x: Any) -> Any:
+        return (x * 2 + 1).relu().sum()
 
-    def expected(self, inputs: Arrays) -> Any:
-        import numpy
+    def in_numpy(self, x: Any) -> Any:
+        return (x * 2 + 1).clip(0).sum()
 
-        return numpy.maximum(inputs["x"].astype("float64") * 2 + 1, 0).sum()
-
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda x: (x * 2 + 1).relu().sum().realize(), inputs["x"])
+    def in_jax(self, x: Any) -> Any:
+        return (x * 2 + 1).clip(0).sum()
 
     def numpy(self, inputs: Arrays) -> Run:
+        """Step by step in memory that is kept."""
         import numpy
 
-        x, y = inputs["x"], numpy.empty_like(inputs["x"])
+        (x,) = inputs.values()
+        y = numpy.empty_like(x)
 
         def run() -> Any:
             numpy.multiply(x, 2, out=y)
@@ -43,65 +47,48 @@ class Chain(Case):
 
         return run
 
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(lambda x: (x * 2 + 1).relu().sum(), inputs["x"])
 
-    def jax(self, inputs: Arrays) -> Run:
-        return _jax(lambda x: (x * 2 + 1).clip(0).sum(), inputs["x"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda x: (x * 2 + 1).relu().sum(), inputs["x"])
-
-
-class _Sum(Alike):
+class Sum(Alike):
+    name = "sum-all"
+    about = "sum of 4096 x 4096 floats"
     unit = "GB/s"
     ceiling = "read"
-    amount = 4 * 4096 * 4096 / 1e9
-    axes: ClassVar[int | tuple[int, int]]
+    shapes = (SQUARE,)
+    amount = GIGABYTES
+    axes: ClassVar[int | tuple[int, int]] = (0, 1)
 
-    def inputs(self) -> Arrays:
-        return {"x": _random(4096, 4096)}
-
-    def work(self, *operands: Any) -> Any:
-        return operands[0].sum(self.axes)
+    def work(self, x: Any) -> Any:
+        return x.sum(self.axes)
 
 
-class SumAll(_Sum):
-    name, about, axes = "sum-all", "sum of 4096 x 4096 floats", (0, 1)
-
-
-class SumRows(_Sum):
-    name, about, axes = "sum-rows", "sums of the rows of 4096 x 4096 floats", 1
-
-
-class SumColumns(_Sum):
-    name, about, axes = "sum-columns", "sums of the columns of 4096 x 4096 floats", 0
-
-
-class Softmax(Case):
+class Softmax(Alike):
     name = "softmax-4096"
     about = "softmax over the last axis of 4096 x 4096; counts one read and one write"
     unit = "GB/s"
     ceiling = "copy"
-    amount = 2 * 4 * 4096 * 4096 / 1e9
+    shapes = (SQUARE,)
+    amount = 2 * GIGABYTES
 
-    def inputs(self) -> Arrays:
-        return {"x": _random(4096, 4096)}
+    def work(self, x: Any) -> Any:
+        return x.softmax(-1)
 
-    def expected(self, inputs: Arrays) -> Any:
+    def in_numpy(self, x: Any) -> Any:
         import numpy
 
-        x = inputs["x"].astype("float64")
         e = numpy.exp(x - x.max(axis=-1, keepdims=True))
         return e / e.sum(axis=-1, keepdims=True)
 
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda x: x.softmax(-1).realize(), inputs["x"])
+    def in_jax(self, x: Any) -> Any:
+        import jax
+
+        return jax.nn.softmax(x)
 
     def numpy(self, inputs: Arrays) -> Run:
+        """In memory that is kept."""
         import numpy
 
-        x, y = inputs["x"], numpy.empty_like(inputs["x"])
+        (x,) = inputs.values()
+        y = numpy.empty_like(x)
 
         def run() -> Any:
             numpy.subtract(x, x.max(axis=-1, keepdims=True), out=y)
@@ -110,52 +97,32 @@ class Softmax(Case):
 
         return run
 
-    def torch(self, inputs: Arrays) -> Run:
-        return _torch(lambda x: x.softmax(-1), inputs["x"])
 
-    def jax(self, inputs: Arrays) -> Run:
-        import jax
-
-        return _jax(jax.nn.softmax, inputs["x"])
-
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda x: x.softmax(-1), inputs["x"])
-
-
-class LayerNorm(Case):
+class LayerNorm(Alike):
     name = "layer-norm-4096"
     about = "layer norm over the last axis of 4096 x 4096; counts one read and one write"
     unit = "GB/s"
     ceiling = "copy"
-    amount = 2 * 4 * 4096 * 4096 / 1e9
+    shapes = (SQUARE, (4096,), (4096,))
+    amount = 2 * GIGABYTES
 
-    def inputs(self) -> Arrays:
-        return {"x": _random(4096, 4096), "w": _random(4096, seed=1), "b": _random(4096, seed=2)}
+    def work(self, x: Any, w: Any, b: Any) -> Any:
+        return x.layer_norm((4096,), w, b)
 
-    def expected(self, inputs: Arrays) -> Any:
-        return self._norm(*(inputs[name].astype("float64") for name in "xwb"))
-
-    def _norm(self, x: Any, w: Any, b: Any) -> Any:
+    def in_numpy(self, x: Any, w: Any, b: Any) -> Any:
         x = x - x.mean(-1, keepdims=True)
         return x / ((x * x).mean(-1, keepdims=True) + 1e-5) ** 0.5 * w + b
 
-    def hcq(self, inputs: Arrays) -> Run:
-        return _hcq(lambda x, w, b: x.layer_norm((4096,), w, b).realize(), *(inputs[name] for name in "xwb"))
-
-    def numpy(self, inputs: Arrays) -> Run:
-        return lambda: self._norm(*(inputs[name] for name in "xwb"))
-
-    def torch(self, inputs: Arrays) -> Run:
+    def in_torch(self, x: Any, w: Any, b: Any) -> Any:
         import torch
 
-        norm = torch.nn.functional.layer_norm
-        return _torch(lambda x, w, b: norm(x, (4096,), w, b), *(inputs[name] for name in "xwb"))
+        return torch.nn.functional.layer_norm(x, (4096,), w, b)
 
-    def jax(self, inputs: Arrays) -> Run:
-        return _jax(self._norm, *(inputs[name] for name in "xwb"))
+    def in_jax(self, x: Any, w: Any, b: Any) -> Any:
+        return self.in_numpy(x, w, b)
 
-    def tinygrad(self, inputs: Arrays) -> Run:
-        return _tinygrad(lambda x, w, b: x.layernorm() * w + b, *(inputs[name] for name in "xwb"))
+    def in_tinygrad(self, x: Any, w: Any, b: Any) -> Any:
+        return x.layernorm() * w + b
 
 
 class Transpose(Alike):
@@ -163,21 +130,24 @@ class Transpose(Alike):
     about = "4096 x 4096 floats written the other way round; counts one read and one write"
     unit = "GB/s"
     ceiling = "copy"
-    amount = 2 * 4 * 4096 * 4096 / 1e9
+    shapes = (SQUARE,)
+    amount = 2 * GIGABYTES
 
-    def inputs(self) -> Arrays:
-        return {"x": _random(4096, 4096)}
+    def work(self, x: Any) -> Any:
+        return x.T.contiguous()
 
-    def work(self, *operands: Any) -> Any:
-        return operands[0].T.contiguous()
+    def in_numpy(self, x: Any) -> Any:
+        return x.T.copy()
 
-    def in_numpy(self, *operands: Any) -> Any:
-        return operands[0].T.copy()
+    def in_jax(self, x: Any) -> Any:
+        """What a compiled function returns is contiguous."""
+        return x.T
 
     def numpy(self, inputs: Arrays) -> Run:
         import numpy
 
-        x, y = inputs["x"], numpy.empty_like(inputs["x"])
+        (x,) = inputs.values()
+        y = numpy.empty_like(x)
 
         def run() -> Any:
             y[...] = x.T
@@ -185,29 +155,23 @@ class Transpose(Alike):
 
         return run
 
-    def jax(self, inputs: Arrays) -> Run:
-        """What a compiled function returns is contiguous."""
-        return _jax(lambda x: x.T, inputs["x"])
-
 
 class Add(Alike):
     name = "add-4096"
     about = "sum of two tensors of 4096 x 4096 floats; counts two reads and one write"
     unit = "GB/s"
     ceiling = "copy"
-    amount = 3 * 4 * 4096 * 4096 / 1e9
+    shapes = (SQUARE, SQUARE)
+    amount = 3 * GIGABYTES
 
-    def inputs(self) -> Arrays:
-        return {name: _random(4096, 4096, seed=seed) for seed, name in enumerate("xy")}
-
-    def work(self, *operands: Any) -> Any:
-        x, y = operands
+    def work(self, x: Any, y: Any) -> Any:
         return x + y
 
     def numpy(self, inputs: Arrays) -> Run:
         import numpy
 
-        x, y, out = inputs["x"], inputs["y"], numpy.empty_like(inputs["x"])
+        x, y = inputs.values()
+        out = numpy.empty_like(x)
         return lambda: numpy.add(x, y, out=out)
 
 
@@ -224,11 +188,15 @@ class Embedding(Alike):
         return {"w": _random(32768, 512), "i": numpy.random.default_rng(0).integers(0, 32768, 16384)}
 
     def expected(self, inputs: Arrays) -> Any:
-        return inputs["w"][inputs["i"]]
+        return self.work(*inputs.values())
 
-    def work(self, *operands: Any) -> Any:
-        w, i = operands
+    def work(self, w: Any, i: Any) -> Any:
         return w[i]
+
+    def in_torch(self, w: Any, i: Any) -> Any:
+        import torch
+
+        return torch.nn.functional.embedding(i, w)
 
     def numpy(self, inputs: Arrays) -> Run:
         import numpy
@@ -236,13 +204,11 @@ class Embedding(Alike):
         w, i, out = inputs["w"], inputs["i"], numpy.empty((16384, 512), "float32")
         return lambda: numpy.take(w, i, axis=0, out=out, mode="clip")
 
-    def torch(self, inputs: Arrays) -> Run:
-        import torch
-
-        return _torch(lambda w, i: torch.nn.functional.embedding(i, w), inputs["w"], inputs["i"])
-
 
 STREAM_CASES: tuple[type[Case], ...] = (
-    *(Chain, SumAll, SumRows, SumColumns),
+    Chain,
+    Sum,
+    Sum.like("sum-rows", "sums of the rows of 4096 x 4096 floats", axes=1),
+    Sum.like("sum-columns", "sums of the columns of 4096 x 4096 floats", axes=0),
     *(Softmax, LayerNorm, Transpose, Add, Embedding),
 )

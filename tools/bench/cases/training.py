@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from hcq.tools.bench.cases.case import Arrays, Case, Run, hcq_wait
+from hcq.tools.bench.cases.case import Arrays, Case, Run, waited
 from hcq.tools.bench.cases.convolutions import CONVOLUTION_CASES, _convolve
 from hcq.tools.bench.cases.inference import INFERENCE_CASES
 from hcq.tools.bench.cases.language import LANGUAGE_CASES
@@ -84,14 +84,7 @@ class DigitsStep(Case):
             optimizer.step()
             return loss.realize()
 
-        wait = hcq_wait()
-
-        def run() -> Any:
-            loss = step(x, y)
-            wait()
-            return loss
-
-        return run
+        return waited(lambda: step(x, y))
 
     def torch(self, inputs: Arrays) -> Run:
         import torch
