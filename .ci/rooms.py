@@ -21,13 +21,18 @@ PACKAGE, ANY = "hcq", "*"
 
 
 class RoomsContract(Contract):
-    """`may_import`: lines "room -> room room ...", or "room -> *" for all; a room always may import itself."""
+    """`may_import`: lines "room -> room room ...", or "room -> *" for all; a room always may import itself.
+
+    `groups`: lines "name = room room ...", names for several rooms on a right side.
+    """
 
     may_import = fields.ListField(subfield=fields.StringField())
+    groups = fields.ListField(subfield=fields.StringField(), required=False, default=[])
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         with_named(graph, self.session_options.get("named", []))
-        law = dict(_line(line) for line in self.may_import)
+        groups = dict(_line(line, "=") for line in self.groups)
+        law = {room: _spelled_out(words, groups) for room, words in map(_line, self.may_import)}
         unknown = {name for allowed in law.values() for name in allowed} - {*law, PACKAGE, ANY}
         if unknown:
             raise ValueError(f"the law names rooms that have no line: {', '.join(sorted(unknown))}")
@@ -52,11 +57,19 @@ class RoomsContract(Contract):
             output.new_line()
 
 
-def _line(line: str) -> tuple[str, set[str]]:
-    room, arrow, others = line.partition("->")
-    if not arrow:
-        raise ValueError(f'{line!r}: write "room -> room room ..."')
+def _line(line: str, sign: str = "->") -> tuple[str, set[str]]:
+    room, found, others = line.partition(sign)
+    if not found:
+        raise ValueError(f'{line!r}: write "name {sign} room room ..."')
     return room.strip(), set(others.split())
+
+
+def _spelled_out(words: set[str], groups: dict[str, set[str]]) -> set[str]:
+    """The rooms of a right side. A group may name groups that stand above it."""
+    for name in reversed(groups):
+        if name in words:
+            words = words - {name} | groups[name]
+    return words
 
 
 def _is_in(module: str, room: str) -> bool:

@@ -3,7 +3,7 @@
 In       an architecture
 Out      `Chip`: how many cores it has at most, what one does in a clock; `chip_of(arch)`
 Next     loops/heuristic_gpu.py, loops/heuristic_matrix.py (who weigh tiles by it), target.py (whose `cores` it says)
-Source   hcq/datasheets.py, which this floor does not import: tests/compiler/test_chips.py compares. Of
+Source   hcq/performance/datasheets.py, which this floor does not import: tests/compiler/test_chips.py compares. Of
          architectures without a datasheet: the largest chip's cores, by its vendor's product page
 
 An architecture is many chips, and code is made for the architecture: figures are those of the largest.

@@ -3,7 +3,7 @@
 In       jobs: functions that make bytes, none of which needs another
 Out      the bytes of each
 Changes  starts processes by fork, and ends them; where one of them fails, its jobs are done here
-Next     compile.py (whose jobs these are), hcq/confined.py (one process for another reason: memory)
+Next     compile.py (whose jobs these are), hcq/system/guarded_child.py (one process for another reason: memory)
 
 Half of a compilation is Python's and half LLVM's, which llvmlite lets in one thread at a time: threads would not help.
 A fork has the graphs already, so nothing is written down for it. It makes bytes and ends: it touches no device.

@@ -11,9 +11,10 @@ else the first kind that is here.
 
 from __future__ import annotations
 
-from hcq import config, open_devices
-from hcq import opening as drivers
+from hcq import config
 from hcq.errors import DriverError, UsageError
+from hcq.lifetime import open_devices
+from hcq.lifetime import opening as drivers
 
 CUDA = ("NV", "AMD")  # in the order in which they are looked for
 THEIRS = {"CUDA": CUDA, "HIP": CUDA, "MPS": ("METAL",)}  # PyTorch's word -> kinds of device here

@@ -48,6 +48,7 @@ from hcq.frontend.grad.gradient import backward, is_on_the_way
 from hcq.frontend.ops.activation import Activation
 from hcq.frontend.ops.arguments import check_methods
 from hcq.frontend.ops.attention import Attention
+from hcq.frontend.ops.complex_arguments import BOTH, complex_class
 from hcq.frontend.ops.conversion import Conversion
 from hcq.frontend.ops.creation import Creation
 from hcq.frontend.ops.elementwise import Elementwise
@@ -57,7 +58,6 @@ from hcq.frontend.ops.indexing import Indexing
 from hcq.frontend.ops.joining import Joining
 from hcq.frontend.ops.late import Late
 from hcq.frontend.ops.loss import Loss
-from hcq.frontend.ops.meeting import BOTH, complex_class
 from hcq.frontend.ops.movement import Movement
 from hcq.frontend.ops.normalisation import Normalisation
 from hcq.frontend.ops.power import Power
@@ -65,7 +65,7 @@ from hcq.frontend.ops.product import Product
 from hcq.frontend.ops.random import Random
 from hcq.frontend.ops.reduction import Reduction
 from hcq.frontend.ops.window import Window
-from hcq.frontend.run import overdue
+from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.realize import realize, realize_short, schedule_of, storage_of, to_read
 from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
@@ -197,8 +197,8 @@ class Tensor(
         else:
             storage = Storage(self.device, dtype, shape)
             device = devices.get(self.device)
-            if overdue.late:
-                overdue.drop(device)
+            if timed_out_work.late:
+                timed_out_work.drop(device)
             storage.buffer = device.alloc(storage.size_bytes, f"data {shape}")
             if storage.size_bytes:
                 storage.buffer.write(raw)
@@ -372,7 +372,7 @@ class Tensor(
         if not prod(room):
             return b""
         raw = bytearray(prod(room) * self.dtype.itemsize)
-        overdue.read(self._buffer(call), raw)
+        timed_out_work.read(self._buffer(call), raw)
         if variable.in_use and (now := sizes.shape_now(self.node)) != room:
             return formats.cut(raw, room, now, self.dtype.itemsize)
         return bytes(raw)
@@ -410,7 +410,7 @@ class Tensor(
         if self.node.op is Op.CONST:
             array.fill(self.node.arg)
         elif array.size:
-            overdue.read(self._buffer("numpy"), array)
+            timed_out_work.read(self._buffer("numpy"), array)
         if variable.in_use and (now := sizes.shape_now(self.node)) != self.node.shape:
             array = array[tuple(map(slice, now))].copy()
         return array
@@ -495,7 +495,7 @@ class Tensor(
                 raise ValueError(f"[__array__] a tensor of {what} is copied. Leave out copy=False.")
             array = self.numpy()
         else:
-            from hcq.frontend.io.exchange import array as shared
+            from hcq.frontend.io.dlpack import array as shared
 
             array = shared(self)
         return array if dtype is None else array.astype(dtype, copy=False)
@@ -507,7 +507,7 @@ class Tensor(
 
         Raises  BufferError for a tensor of another device, one that requires a gradient, and dtypes that DLPack lacks
         """
-        from hcq.frontend.io.exchange import capsule
+        from hcq.frontend.io.dlpack import capsule
 
         return capsule(self, max_version, dl_device, copy)
 

@@ -18,7 +18,7 @@ from hcq import lazy_module
 
 if TYPE_CHECKING:
     from hcq.device import Device as Device
-    from hcq.opening import open as open
+    from hcq.lifetime.opening import open as open
 
 __version__ = "0.2.0"
 
@@ -33,7 +33,7 @@ if (_checkout / "setup.py").is_file() and (_checkout / "ir" / "node.py").is_file
     __path__.append(str(_checkout))
 
 _LAZY = {
-    "open": "hcq.opening",
+    "open": "hcq.lifetime.opening",
     "Queue": "hcq.queue",
     "HcqError": "hcq.errors",
     "UsageError": "hcq.errors",
@@ -61,6 +61,9 @@ _MODULES = {  # those that may be imported by their name here: import hcq.nn as 
     "func": "hcq.frontend.more.transforms",
     "distributed": "hcq.frontend.more.distributed",
     "onnx": "hcq.frontend.more.onnx",
+    "counters": "hcq.performance.counters",
+    "roofline": "hcq.performance.roofline",
+    "ranks": "hcq.events.ranks",
 }
 _TOP = [name for name in _MODULES if "." not in name]
 for _name, _place in _MODULES.items():

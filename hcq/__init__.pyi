@@ -16,14 +16,17 @@ from hcq.ir.dtype import dtypes as dtypes
 from hcq.frontend.jit import jit as jit
 from hcq.frontend.io.files import load as load
 from hcq.artefact import load_program as load_program
-from hcq.opening import open as open
+from hcq.lifetime.opening import open as open
 from hcq.frontend.io.files import save as save
 from hcq.frontend.jit import save_program as save_program
+from hcq.performance import counters as counters
 from hcq.frontend.more import distributed as distributed
 from hcq.frontend.more import transforms as func
 from hcq.frontend import nn as nn
 from hcq.frontend.more import onnx as onnx
 from hcq.frontend.nn import optim as optim
+from hcq.events import ranks as ranks
+from hcq.performance import roofline as roofline
 
 __version__: str
 

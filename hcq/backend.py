@@ -28,7 +28,7 @@ class Backend:
     queue_decoder (arch, queue's name) -> decode, where a queue's packets are told apart by its name; "": as `decoder`
     layouts       modules whose Packet classes are its packets, registers and descriptors
     ioctls        modules whose Ioctl objects are the calls its kernel driver takes
-    pointers      (request, argument) -> what the argument of such a call points to (hcq/pointers.py)
+    pointers      (request, argument) -> what the argument of such a call points to (hcq/system/ioctl_pointers.py)
     rules         its hcq.rules.effects.Model: what its packets do, and rules of its own
     target        (arch, threads of the host) -> the compiler's Target, for tensor programs
     toolchain     open device -> a vendor's compiler: its name, what it takes, (text, arch, name) -> image; or None
@@ -36,8 +36,9 @@ class Backend:
     doctor        its hcq.doctor.subject.Subject: checks before it opens, and a kernel for one after
     emulation     words of HCQ_EMULATE that begin with its name -> an emulated kernel driver
     runnable      what refuses a program that the emulation cannot run, when it is loaded: as its driver calls it
-    foreign       a hcq.foreign.MakeReader: what a program that is none of ours asks of the same kernel driver
-    carried       its hcq.carried.Carried: what a program's file holds besides kernels; "": nothing
+    foreign       a hcq.events.foreign_devices.MakeReader: what a program that is none of ours asks of the
+    same kernel driver
+    carried       its hcq.code.program_file_parts.Carried: what a program's file holds besides kernels; "": nothing
     """
 
     name: str

@@ -3,7 +3,7 @@
 In       a device name such as "AMD:1", in any case
 Out      its Backend
 Changes  nothing; a backend's modules are imported when something of it is first asked for
-Next     backend.py (what an entry says), cpu/backend.py (the smallest one), opening.py (opens by it),
+Next     backend.py (what an entry says), cpu/backend.py (the smallest one), hcq/lifetime/opening.py (opens by it),
          trace/file.py (decodes), rules/ (checks)
 
 A new kind of device is a folder with a backend.py, and one line in PLACES. One that comes with another package is an
@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 from hcq.backend import Backend as Backend
 from hcq.backend import load as load
 from hcq.errors import DriverError, UsageError
-from hcq.pointers import Declared
-from hcq.port import Port
+from hcq.system.ioctl_pointers import Declared
+from hcq.system.port import Port
 
 DIAGNOSTICS = "hcq.observe"  # who watches devices, and explains what went wrong with them
 PLACES: dict[str, str] = {

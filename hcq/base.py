@@ -3,7 +3,8 @@
 In       nothing; device.py fills it in, and each driver the rest
 Out      `Base`, on which memory.py, signal.py, queue.py and graph.py stand without knowing what a device is
 Changes  nothing
-Next     life.py (how a device dies), device.py (the mechanism that all devices share), observer.py (who watches it)
+Next     hcq/lifetime/dead_device.py (how a device dies), device.py (the mechanism that all devices share),
+         hcq/events/observer.py (who watches it)
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from hcq import native
-from hcq.callsite import Site
 from hcq.command import Command
 from hcq.config import Config
 from hcq.errors import WaitTimeout
+from hcq.events.observer import Observer, diagnostics
 from hcq.layout import Packet
-from hcq.observer import Observer, diagnostics
-from hcq.port import Port
 from hcq.program import Program, Slot
+from hcq.system import native
+from hcq.system.call_site import Site
+from hcq.system.port import Port
 
 Grid = tuple[int, int, int]
 

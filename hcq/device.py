@@ -3,8 +3,9 @@
 In       a name and a port to the operating system
 Out      a Device
 Changes  opening starts the device's threads or channels; closing (at exit, too) drains and ends them
-Next     opening.py (hcq.open), base.py (what the parts of a device ask of it), cpu/device.py (the first device),
-         queue.py (how work is recorded), signal.py (how it is awaited), observer.py (who is notified)
+Next     hcq/lifetime/opening.py (hcq.open), base.py (what the parts of a device ask of it), cpu/device.py (the first
+         device), queue.py (how work is recorded), signal.py (how it is awaited), hcq/events/observer.py (who is
+         notified)
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from hcq import checks, open_devices
+from hcq import checks
 from hcq import config as config_module
 from hcq.base import Cell, Grid, RingState
-from hcq.callsite import EVERY, Site, site
 from hcq.command import Command, Dispatch, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
+from hcq.events.observer import diagnostics
 from hcq.graph import Graph
-from hcq.interrupted import settle
+from hcq.lifetime import open_devices
+from hcq.lifetime.recovery import Recovery, Submitted
 from hcq.memory import Buffer, Pool
-from hcq.observer import diagnostics
-from hcq.port import LinuxPort, Port
 from hcq.program import Program, check_dispatch
 from hcq.queue import ONE, Queue
-from hcq.recovery import Recovery, Submitted
 from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal
+from hcq.system.call_site import EVERY, Site, site
+from hcq.system.port import LinuxPort, Port
+from hcq.work.interrupted_submission import settle
 
 D = TypeVar("D", bound="Device")
 
@@ -486,7 +488,7 @@ class Device(Recovery):
 
     def pending(self) -> str:
         """What is in flight, in words, for the error of a wait that timed out."""
-        from hcq.awaited import awaited
+        from hcq.work.awaited_signals import awaited
 
         done, submitted = self.timeline.value, self.timeline.submitted
         if done >= submitted:

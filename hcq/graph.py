@@ -6,7 +6,8 @@ Changes  only the bytes of changed arguments (patch points), in one of two comma
 Next     queue.py (the verbs), cpu/packets.py (Indirect); amd/graph.py and nv/graph.py (how their work is laid out)
 
     record   dispatch, copy, ...     as in a queue; a Symbol's place in its packet is remembered
-    seal     split                   which of it runs on another hardware queue, if that pays (lanes.py)
+    seal     split                   which of it runs on another hardware queue, if that pays
+    (hcq/work/hardware_queues.py)
              lay_out    (twice)      the recorded words in device memory, and what a replay of them submits
     replay   patch                   the bytes of arguments that changed since this command buffer's last replay
              announce                observers are notified
@@ -27,13 +28,13 @@ from typing import Any
 from hcq import checks, command
 from hcq.base import Base, Grid
 from hcq.command import PatchPoint
-from hcq.dependences import Dependences, Use, Uses, uses_of
 from hcq.errors import UsageError
-from hcq.lanes import Split
 from hcq.memory import Buffer
 from hcq.program import Program, Slot, Store, check_dispatch
 from hcq.queue import ONE, Queue
 from hcq.signal import Completion, Signal
+from hcq.work.dependences import Dependences, Use, Uses, uses_of
+from hcq.work.hardware_queues import Split
 
 COPIES = 2
 MAX_WORDS = 1 << 26

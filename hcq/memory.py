@@ -21,9 +21,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from hcq import checks, open_devices
+from hcq import checks
 from hcq.base import Base
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.lifetime import open_devices
 from hcq.program import Loader
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from hcq import checks
-from hcq.callsite import Site
 from hcq.errors import UsageError
+from hcq.system.call_site import Site
 
 KINDS = ("buffer", "int", "float")
 Store = tuple[

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 from hcq import checks, command
 from hcq.base import Base, Grid
-from hcq.callsite import Site, site
 from hcq.errors import HcqError, UsageError
 from hcq.memory import Buffer
 from hcq.program import Program, check_dispatch
 from hcq.signal import Completion, Signal
+from hcq.system.call_site import Site, site
 
 Q = TypeVar("Q", bound="Queue")
 ONE: Grid = (1, 1, 1)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hcq import checks, native
+from hcq import checks
 from hcq.base import Base
 from hcq.errors import WaitTimeout
 from hcq.memory import Buffer
+from hcq.system import native
 
 CELL_BYTES = 16
 SLICE_NS = 100_000_000  # a wait returns to Python this often, so that Ctrl-C works and faults are seen

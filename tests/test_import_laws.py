@@ -41,8 +41,8 @@ def lint(tmp_path: Path, **modules: str) -> subprocess.CompletedProcess[str]:
 def test_imports_downwards_and_within_a_floor_are_kept(tmp_path: Path) -> None:
     done = lint(
         tmp_path,
-        queue="import hcq.memory",
-        memory="",
+        queue="import hcq.pool",
+        pool="",
         ir_node="import hcq.ir.op",
         ir_op="",
         compiler_linear="import hcq.ir.node",

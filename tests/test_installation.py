@@ -133,7 +133,7 @@ def test_an_editable_install_works_from_the_folder_above_the_clone(tmp_path: Pat
 
 REPLAY = """
 import hcq, hcq.tools
-from hcq.callsite import where
+from hcq.system.call_site import where
 
 device = hcq.open()
 buffer = device.alloc(64)

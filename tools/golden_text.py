@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from hcq import counters
 from hcq.compiler.assemble.llvm_cpu import toolchain_version
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.kernel import kernel_name
@@ -26,12 +25,13 @@ from hcq.compiler.loops.matrix_units import narrow_formats
 from hcq.compiler.pipeline import build
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.target import Target, amd_target, metal_target, nv_target
-from hcq.counters import Counters
 from hcq.errors import HcqError
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.schedule.schedule import schedule
 from hcq.ir.node import Node
+from hcq.performance import counters
+from hcq.performance.counters import Counters
 from hcq.tools.disassembly import amd, host
 from hcq.tools.golden_programs import PROGRAMS
 

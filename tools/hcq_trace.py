@@ -22,8 +22,8 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import hcq
-from hcq import datasheets
 from hcq.errors import HcqError, UsageError
+from hcq.performance import datasheets
 from hcq.tools.trace.color import Color, clean
 
 FOUND, FAILED = 1, 2

@@ -30,7 +30,7 @@ import hcq
 from hcq.doctor.check import Check, Status
 from hcq.errors import DriverError, HcqError, UsageError
 from hcq.nv import nodes
-from hcq.port import LinuxPort
+from hcq.system.port import LinuxPort
 from hcq.tools.hw import archive, keeper, report
 from hcq.tools.hw.child import kind_of
 from hcq.tools.hw.plan import CAPTURE, LIMIT_S, VENDORS, Item, items

@@ -2,7 +2,7 @@
 
 In       LLVM IR text, the target
 Out      the bytes of an ELF object with one entry function, position independent, calling no library
-Next     ../render/llvm.py (the text), hcq/elf.py (who loads the object)
+Next     ../render/llvm.py (the text), hcq/code/elf.py (who loads the object)
 
 The text is already vectorised, hoisted and in SSA form, so only a few cleaning passes run before code generation.
 """

@@ -20,7 +20,7 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 # of an H100 (SXM): cores; what one multiplies of 16-bit floats, and what its part of L2 sends. Inferred from peak rates
-# at 1.83 GHz, as hcq/datasheets.py has them
+# at 1.83 GHz, as hcq/performance/datasheets.py has them
 CORES, FLOPS_PER_CLOCK, BYTES_PER_CLOCK = 132, 4096, 39
 FEW_BLOCKS = 64  # of the smallest tiles: fewer are for units of single warps, which have still smaller ones
 DEPTH = 64  # values of k in shared memory at a time: a swizzled row

@@ -13,10 +13,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from hcq import backends, config, open_devices
-from hcq import opening as drivers
+from hcq import backends, config
 from hcq.errors import DriverError, UsageError
-from hcq.life import FORKED
+from hcq.lifetime import open_devices
+from hcq.lifetime import opening as drivers
+from hcq.lifetime.dead_device import FORKED
 
 if TYPE_CHECKING:
     from hcq.compiler.target import Target

@@ -28,7 +28,7 @@ from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Shape
-from hcq.replaced import replaced
+from hcq.system.atomic_files import replaced
 
 MAGIC = b"\x93NUMPY"
 MAX_HEADER_BYTES = 1 << 16

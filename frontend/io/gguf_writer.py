@@ -22,7 +22,7 @@ from hcq.frontend.io.safetensors import contents
 from hcq.frontend.run.realize import realize
 from hcq.frontend.tensor import Tensor
 from hcq.ir.node import Shape
-from hcq.replaced import replaced
+from hcq.system.atomic_files import replaced
 
 ALIGNMENT = 32
 

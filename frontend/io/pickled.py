@@ -17,7 +17,7 @@ from typing import Any
 
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.base import Core, watcher
-from hcq.frontend.run import overdue
+from hcq.frontend.run import timed_out_work
 from hcq.frontend.symbolic import sizes
 from hcq.ir.dtype import NAMED
 from hcq.ir.op import Op
@@ -55,7 +55,7 @@ def _numbers(tensor: Any) -> Any:
     if node.op is Op.CONST or not prod(node.shape) or sizes.has_counts(node):
         return tensor._bytes("pickle")
     raw = bytearray(prod(node.shape) * node.dtype.itemsize)
-    overdue.read(tensor._buffer("pickle"), raw)
+    timed_out_work.read(tensor._buffer("pickle"), raw)
     return raw
 
 

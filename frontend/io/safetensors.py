@@ -4,7 +4,7 @@ In       names and tensors; a path
 Out      one file, or the tensors in it; several files that an index names, as one
 Changes  `save_file` makes the file appear whole or not at all; a tensor that is read gets device memory
 Next     weights.py (what reading gives), ../nn/module.py (state_dict, load_state_dict)
-Source   the safetensors format, huggingface.co/docs/safetensors; hcq/safetensors.py has it, and reads headers
+Source   the safetensors format, huggingface.co/docs/safetensors; hcq/code/safetensors.py has it, and reads headers
 
 Nothing in a file is ever run, unlike in a pickle; and every offset is checked before memory is touched, so a damaged
 or hostile file gives one error and no tensor.
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hcq import safetensors as headers
+from hcq.code import safetensors as headers
 from hcq.errors import UsageError
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.errors import DamagedFile
@@ -28,7 +28,7 @@ from hcq.frontend.ops.arguments import checked
 from hcq.frontend.run.realize import realize, storage_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
-from hcq.replaced import replaced
+from hcq.system.atomic_files import replaced
 
 FORMATS: dict[str, DType] = {word: dtypes.named(name) for word, (name, _) in headers.FORMATS.items()}
 _WORDS = {dtype: word for word, dtype in FORMATS.items()}

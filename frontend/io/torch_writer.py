@@ -25,7 +25,7 @@ from hcq.frontend.io.torch_file import DTYPES, STORAGES
 from hcq.frontend.nn.parameter import Parameter
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
-from hcq.replaced import replaced
+from hcq.system.atomic_files import replaced
 
 _STORAGE_OF = {dtype: word for word, dtype in STORAGES.items() if word != "UntypedStorage"}
 _WORD_OF = {dtype: word for word, dtype in DTYPES.items()}

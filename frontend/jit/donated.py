@@ -12,9 +12,9 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NoReturn
 
-from hcq import callsite
 from hcq.checks import shown
 from hcq.errors import UsageError
+from hcq.external_memory import Lender
 from hcq.frontend.core import base as core
 from hcq.frontend.core import views
 from hcq.frontend.core.base import Core, live
@@ -23,7 +23,7 @@ from hcq.frontend.jit.overwritten import Writing, keep_others, refuse_shared
 from hcq.frontend.jit.pytree import mapped
 from hcq.frontend.tensor import Tensor
 from hcq.ir.op import Op
-from hcq.lent import Lender
+from hcq.system import call_site
 
 Donate = int | str | Sequence[int | str]
 
@@ -131,7 +131,7 @@ def prepare(
 
 def take(name: str, numbers: Iterable[int], tensors: Sequence[Tensor], storages: Sequence[Storage]) -> None:
     """After the call: the tensors, and views of them, are nobody's any more."""
-    where = callsite.where(callsite.site())
+    where = call_site.where(call_site.site())
     for number in numbers:
         tensor = tensors[number]
         if isinstance(tensor, Donated):

@@ -4,7 +4,7 @@ In       a CallRecord whose plans are of one group of devices
 Out      as a `Recording`
 Changes  as a `Recording`
 Next     replay.py (everything that is not special to groups), devices/sharding/plan.py (what is recorded here),
-         hcq/ensemble.py (graphs that wait for each other)
+         hcq/work/multi_device_graph.py (graphs that wait for each other)
 
 Kernels go into a graph for each device, collectives into a graph for its companion, and marks keep their order. What a
 collective works on is the recording's own memory; what a call leaves of it is copied out of there by a kernel.
@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hcq import spans
-from hcq.ensemble import Ensemble
 from hcq.errors import UsageError
+from hcq.events import named_spans
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.devices.collectives import kernels
 from hcq.frontend.devices.collectives.recorded import Transport, record
@@ -26,10 +25,11 @@ from hcq.frontend.devices.sharding.plan import Bucket, Compute, GroupPlan, Part
 from hcq.frontend.devices.sharding.storage import GroupBuffer
 from hcq.frontend.jit.record import Role, Run
 from hcq.frontend.jit.replay import Recording
-from hcq.frontend.run import overdue
+from hcq.frontend.run import timed_out_work
 from hcq.graph import Symbol
-from hcq.peers import companion
-from hcq.track import Track, Tracks
+from hcq.work.device_track import Track, Tracks
+from hcq.work.multi_device_graph import Ensemble
+from hcq.work.peers import companion
 
 
 class GroupRecording(Recording):
@@ -45,7 +45,7 @@ class GroupRecording(Recording):
     def _drop_overdue(self, storages: Iterable[Storage]) -> None:
         held: list[Any] = [storage.buffer for storage in storages]
         for rank, device in enumerate(self.opened):
-            overdue.drop(device, [each.parts[rank] for each in held if isinstance(each, GroupBuffer)])
+            timed_out_work.drop(device, [each.parts[rank] for each in held if isinstance(each, GroupBuffer)])
 
     def _graphs(self, by_result: bool) -> list[Any]:
         """One for all: results are complete when the whole replay is."""
@@ -97,8 +97,10 @@ class _Graphs:
             if done.device.observers and done.device not in self.opened:
                 names = tuple(device.name for device in self.opened)
                 lane = f"{done.device.name} collectives"
-                what = spans.Work(self.recording.name, done.value, done.value, self.moved_bytes, names, lane)
-                spans.submitted(done.device, what)
+                what = named_spans.Work(
+                    self.recording.name, done.value, done.value, self.moved_bytes, names, lane
+                )
+                named_spans.submitted(done.device, what)
 
     # -- recording --
 

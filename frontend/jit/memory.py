@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hcq.dependences import Dependences, Use
 from hcq.frontend.jit.record import Role, Run
 from hcq.frontend.run.memory_plan import share
+from hcq.work.dependences import Dependences, Use
 
 
 class Planned(NamedTuple):

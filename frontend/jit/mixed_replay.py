@@ -4,8 +4,9 @@ between them.
 In       a CallRecord whose plans are of single devices, and its moves
 Out      as a `Recording`
 Changes  as a `Recording`
-Next     replay.py (everything that is not special to several devices), group_replay.py (devices that compute together),
-         devices/collectives/staged.py (moves through memory of the host), hcq/ensemble.py (graphs that wait)
+Next     replay.py (everything that is not special to several devices), group_replay.py (devices that compute
+         together), devices/collectives/staged.py (moves through memory of the host), hcq/work/multi_device_graph.py
+         (graphs that wait)
 
 Each device has a graph. A move is a command of who receives it, which comes after what makes the values there; the
 device that they are from goes on meanwhile, until it writes again what is moved, or the call ends. Arguments and
@@ -17,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hcq.ensemble import Ensemble
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.devices.collectives import kernels
@@ -25,9 +25,10 @@ from hcq.frontend.devices.collectives.links import route
 from hcq.frontend.devices.collectives.staged import Staging, copy_staged
 from hcq.frontend.jit.record import Move, Role, Run
 from hcq.frontend.jit.replay import Recording
-from hcq.frontend.run import overdue
+from hcq.frontend.run import timed_out_work
 from hcq.graph import Symbol
-from hcq.track import Mark, Track, Tracks
+from hcq.work.device_track import Mark, Track, Tracks
+from hcq.work.multi_device_graph import Ensemble
 
 
 class MixedRecording(Recording):
@@ -40,7 +41,7 @@ class MixedRecording(Recording):
     def _drop_overdue(self, storages: Iterable[Storage]) -> None:
         held = [storage.buffer for storage in storages if storage.buffer is not None]
         for device in self.opened:
-            overdue.drop(device, [buffer for buffer in held if buffer.device is device])
+            timed_out_work.drop(device, [buffer for buffer in held if buffer.device is device])
 
     def _graphs(self, by_result: bool) -> list[Any]:
         """One for all: results are complete when the whole replay is."""

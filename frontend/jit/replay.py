@@ -32,7 +32,7 @@ from hcq.frontend.jit.overwritten import keep_others, refuse_shared
 from hcq.frontend.jit.pytree import New, numbers_in, tensors_in
 from hcq.frontend.jit.record import CallRecord, Role
 from hcq.frontend.jit.references import IN_A_TUPLE
-from hcq.frontend.run import overdue
+from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.realize import compute_readers, give_memory, readers, realize, storage_of
 from hcq.frontend.tensor import Tensor
 from hcq.graph import Symbol
@@ -332,7 +332,7 @@ class Recording:
             storage = found["grad", key] = gradient.node.arg
             if ("grad", key) in self.named:
                 places["grad", key] = storage.buffer
-        if overdue.late:
+        if timed_out_work.late:
             self._drop_overdue(found.values())
         for role in self._made:
             like = seen.placeholders[role]
@@ -359,7 +359,7 @@ class Recording:
         return deliver(seen.results, seen, tensors, storages, found, before, self.other_gradients)
 
     def _drop_overdue(self, storages: Iterable[Storage]) -> None:
-        overdue.drop(self.opened, [storage.buffer for storage in storages])
+        timed_out_work.drop(self.opened, [storage.buffer for storage in storages])
 
     def _assign_gradients(self) -> None:
         """Every .grad is the tensor whose memory this replay writes; who holds the one before keeps what it was."""

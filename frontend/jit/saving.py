@@ -33,6 +33,7 @@ from hcq.artefact.file import (
 )
 from hcq.artefact.program import carried_of
 from hcq.artefact.writing import Blob, write
+from hcq.code.safetensors import read_header
 from hcq.errors import UsageError
 from hcq.frontend.core import device as devices
 from hcq.frontend.core import names as tensor_names
@@ -53,7 +54,6 @@ from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-from hcq.safetensors import read_header
 
 PIECE_BYTES = 16 << 20  # of weights, read from a device at a time
 

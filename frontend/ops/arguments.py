@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from hcq.checks import is_whole, shown
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import NotReal, UsageError
-from hcq.frontend.ops.meeting import in_complex
+from hcq.frontend.ops.complex_arguments import in_complex
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType
 

@@ -25,7 +25,7 @@ from hcq.frontend.core.nodes import (
     scalar_dtype,
 )
 from hcq.frontend.ops.base import Methods, in_float_together
-from hcq.frontend.ops.meeting import in_complex
+from hcq.frontend.ops.complex_arguments import in_complex
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar
 from hcq.ir.node import Node

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.ops.arguments import checked_members
 from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.complex_arguments import BOTH
 from hcq.frontend.ops.forwarded import Forwarded
-from hcq.frontend.ops.meeting import BOTH
 from hcq.frontend.ops.table import GROUPS, METHODS
 
 _IS_NO_METHOD = frozenset(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.ops.meeting import complex_class
+from hcq.frontend.ops.complex_arguments import complex_class
 from hcq.frontend.ops.table import above
 from hcq.ir.dtype import DType, dtypes
 

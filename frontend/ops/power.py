@@ -30,7 +30,7 @@ from hcq.frontend.core.nodes import (
 )
 from hcq.frontend.grad.function import Function, constant_in
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.ops.meeting import in_complex
+from hcq.frontend.ops.complex_arguments import in_complex
 from hcq.ir.dtype import DType, Scalar, dtypes, truncate
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op

@@ -3,7 +3,7 @@
 In       the name of a method that Tensor's own groups lack; the name of a part of the tensor layer above the methods
 Out      METHODS: the method -> "module:class" of its group; `above`, the module itself
 Changes  `above` imports the module
-Next     late.py (who looks here), meeting.py, parts.py, factoring.py and conversion.py (who go above)
+Next     late.py (who looks here), complex_arguments.py, parts.py, factoring.py and conversion.py (who go above)
 
 This file alone knows these places. It imports none of them, so nothing that they import is in a circle with a method.
 """

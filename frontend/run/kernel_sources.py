@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hcq.cache import DiskCache
 from hcq.frontend.core.names import wanted as wanted
+from hcq.system.cache import DiskCache
 
 KIND = "text"
 NAMES = {"graph": "graph", "ir": "ir", "code": "source"}  # the compiler's name of a stage -> the trace's

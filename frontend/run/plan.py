@@ -21,18 +21,19 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from hcq import config, confined, forks
-from hcq.cache import DiskCache
+from hcq import config
 from hcq.errors import UsageError
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.core.structure import Structure
-from hcq.frontend.run import kernel_sources, overdue
+from hcq.frontend.run import kernel_sources, timed_out_work
 from hcq.frontend.run.memory_plan import share
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 from hcq.record import record
+from hcq.system import guarded_child, helper_forks
+from hcq.system.cache import DiskCache
 
 
 @record(frozen=True)
@@ -126,7 +127,7 @@ class Plan:
         """`run` of a plan with one result, by a shorter way when it is one kernel that has run before."""
         launch = self._launch
         buffers = [storage.buffer for storage in storages]
-        if launch is None or overdue.late or None in buffers:
+        if launch is None or timed_out_work.late or None in buffers:
             return self.run(storages)[0]
         ((_, value, name),) = self._made
         try:
@@ -146,8 +147,8 @@ class Plan:
         device = self._device
         alloc = device.memory.alloc  # what device.alloc calls
         buffers = [storage.buffer or _allocate(storage, alloc) for storage in storages]
-        if overdue.late:
-            overdue.drop(device, buffers)
+        if timed_out_work.late:
+            timed_out_work.drop(device, buffers)
         if self._is_single:
             ((program, arguments, grid, block),) = steps
             ((_, value, name),) = self._made
@@ -359,21 +360,21 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
 
     kernels = [k for k in made.kernels if prod(k.sink.src[0].src[0].shape)]  # others have nothing to store
     schedules = _searched(device, [k.sink for k in kernels], target)
-    if not is_shown and not confined.limits() and config.current().compilers > 1:
-        with devices.toolchain(), forks.of_helpers():
+    if not is_shown and not guarded_child.limits() and config.current().compilers > 1:
+        with devices.toolchain(), helper_forks.of_helpers():
             compile_kernels([k.sink for k in kernels], target, disk, config.current().compilers, schedules)
     launches = []
     for kernel in kernels:
         shown: dict[str, str] = {}
         try:
             with devices.toolchain():
-                if is_shown or not confined.limits():
+                if is_shown or not guarded_child.limits():
                     code = compile_known(
                         kernel.sink, target, disk, schedules, shown.__setitem__ if is_shown else None, trace
                     )
                 else:
                     sink = kernel.sink
-                    made_bytes = confined.run(
+                    made_bytes = guarded_child.run(
                         lambda sink=sink: compile_known(sink, target, disk, schedules).to_bytes(),  # type: ignore[misc]
                         f"compiling a kernel for {device}",
                     )

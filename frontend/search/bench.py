@@ -18,13 +18,14 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from hcq import config, open_devices, opening
+from hcq import config
 from hcq.compiler.code_object import CodeObject
 from hcq.frontend.core.data import pack
 from hcq.frontend.search.clock import Clock, clock_of
 from hcq.ir.dtype import DType, dtypes, from_bits
 from hcq.ir.node import Node, Param
 from hcq.ir.op import Op
+from hcq.lifetime import open_devices, opening
 
 MAX_BYTES = 4 << 30  # of a kernel's arguments: larger ones keep the heuristic's schedule
 PATTERN = 65521  # random elements, a prime: repeated, they lie differently in every row

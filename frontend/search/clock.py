@@ -3,7 +3,7 @@
 In       a device, a program and its arguments
 Out      nanoseconds: by the device's own timeline, or by a model
 Changes  runs the program
-Next     bench.py (who asks), hcq/queue.py (timestamps), hcq/roofline.py (the model, and what it leaves out)
+Next     bench.py (who asks), hcq/queue.py (timestamps), hcq/performance/roofline.py (the model, and what it leaves out)
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from hcq import backends, config, counters, datasheets
+from hcq import backends, config
 from hcq.base import Grid
-from hcq.counters import Counters
 from hcq.errors import UsageError
-from hcq.roofline import roof
+from hcq.performance import counters, datasheets
+from hcq.performance.counters import Counters
+from hcq.performance.roofline import roof
 
 STAMP_BYTES = 8
 REST = 0.1  # of the time of all other resources: of two kernels that one resource bounds alike, that which asks less

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hcq import config, open_devices
+from hcq import config
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.kernel import kernel_key, kernel_name
 from hcq.compiler.routines import routine_of
@@ -32,6 +32,7 @@ from hcq.frontend.search.bench import MAX_BYTES, argument_bytes, ask_one, ask_se
 from hcq.frontend.search.clock import is_emulated
 from hcq.frontend.search.progress import Progress
 from hcq.ir.node import Node
+from hcq.lifetime import open_devices
 
 COMPILER_BYTES = 2 << 30  # more than any kernel took by far
 FIRST_S = 60.0  # for the heuristic's schedule, the device's opening included

@@ -3,7 +3,8 @@
 In       HCQ_SEARCH_RESULTS, or the cache folder; results
 Out      the results that are there
 Changes  the file, whole or not at all; two processes that add to it at once both keep what they found
-Next     ../../compiler/search/results.py (what a line says), hcq/private.py (whose files in the cache are read)
+Next     ../../compiler/search/results.py (what a line says), hcq/system/private_files.py (whose files in the cache
+         are read)
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hcq import config, private
+from hcq import config
 from hcq.compiler.search.results import Place, Result, merge, parse, text_of, union
 from hcq.frontend.core.errors import UsageError
-from hcq.replaced import replaced
+from hcq.system import private_files
+from hcq.system.atomic_files import replaced
 
 FOLDER, NAME = "search", "results.txt"
 MAX_BYTES = 64 << 20
@@ -60,18 +62,18 @@ def add(found: Result) -> None:
             with _locked(settings.search_results.parent):
                 write_file(settings.search_results, merge(_parsed(_text()), union([found])))
             return
-        root = private.open_folder(settings.cache_dir, make=True)
+        root = private_files.open_folder(settings.cache_dir, make=True)
         try:
-            folder = private.open_inner(root, FOLDER, make=True)
+            folder = private_files.open_inner(root, FOLDER, make=True)
         finally:
             os.close(root)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
             text = text_of(merge(_parsed(_text()), union([found])))
-            private.write(folder, NAME, lambda file: file.write(text.encode()))
+            private_files.write(folder, NAME, lambda file: file.write(text.encode()))
         finally:
             os.close(folder)
-    except (OSError, private.Unsafe) as problem:
+    except (OSError, private_files.Unsafe) as problem:
         say(f"hcq: warning: what a search found is not kept in {path()}: {problem}")
 
 
@@ -112,16 +114,16 @@ def _text() -> str:
             return ""  # to be made
         return text_of(read_file(named))
     try:
-        root = private.open_folder(settings.cache_dir)
+        root = private_files.open_folder(settings.cache_dir)
         try:
-            folder = private.open_inner(root, FOLDER)
+            folder = private_files.open_inner(root, FOLDER)
         finally:
             os.close(root)
         try:
-            return private.read(folder, NAME, MAX_BYTES).decode(errors="replace")
+            return private_files.read(folder, NAME, MAX_BYTES).decode(errors="replace")
         finally:
             os.close(folder)
-    except private.Unsafe as problem:
+    except private_files.Unsafe as problem:
         say(f"hcq: warning: search results in {settings.cache_dir} are not used: {problem}")
     except OSError:
         pass  # there are none yet

@@ -25,7 +25,7 @@ from hcq import config
 from hcq.errors import UsageError
 from hcq.frontend.io.files import load as load_file
 from hcq.frontend.io.weights import Weights
-from hcq.replaced import replaced
+from hcq.system.atomic_files import replaced
 
 _CHUNK_BYTES = 1 << 20
 _SILENT_SECONDS = 30  # how long nothing may come

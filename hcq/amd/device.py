@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
-from hcq import containers, native
 from hcq.amd.abi import aql, kfd
 from hcq.amd.chip import Chip, arch_of, chip_of
 from hcq.amd.doorbells import Doorbells
@@ -34,6 +33,7 @@ from hcq.amd.ring_sync import Numbered, RingSync, Start
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
 from hcq.amd.topology import Node, read_nodes
 from hcq.base import RingState, Sent
+from hcq.code import containers
 from hcq.command import Command
 from hcq.config import Config
 from hcq.device import Steps
@@ -43,7 +43,8 @@ from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.host_access import HostAccess
 from hcq.gpu.release import do_all, quietly
 from hcq.layout import Packet
-from hcq.port import PAGE_BYTES, Port
+from hcq.system import native
+from hcq.system.port import PAGE_BYTES, Port
 
 RING_FENCE_AT, COPY_FENCE_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = (
     0,

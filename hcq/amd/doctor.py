@@ -20,7 +20,7 @@ from hcq.doctor.check import Failure, Found
 from hcq.doctor.host import Host
 from hcq.doctor.kernels import Tiny, kept
 from hcq.errors import HcqError
-from hcq.port import Port
+from hcq.system.port import Port
 
 KFD = "/dev/kfd"
 TABLE = (1, 17)  # the interface version that hcq/amd/abi/kfd.py was written from

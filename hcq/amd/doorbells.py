@@ -9,9 +9,9 @@ Source   kfd_chardev.c, kfd_ioctl_create_queue: what doorbell_offset is; kfd_doo
 
 from __future__ import annotations
 
-from hcq import native
 from hcq.amd.abi import kfd
-from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE, Port
+from hcq.system import native
+from hcq.system.port import MAP_SHARED, PROT_READ, PROT_WRITE, Port
 
 SLICE = kfd.DOORBELL_SLICE_BYTES
 

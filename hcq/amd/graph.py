@@ -28,10 +28,10 @@ from hcq.errors import UsageError
 from hcq.gpu.device import GpuDevice
 from hcq.gpu.graph import SIGNAL_NS, WAIT_NS, GpuGraph
 from hcq.graph import CommandBuffer
-from hcq.lanes import COPIES, Costs, Split
 from hcq.memory import Buffer
 from hcq.program import Slot
 from hcq.signal import Signal
+from hcq.work.hardware_queues import COPIES, Costs, Split
 
 MAX_BLOCK_WORDS = (1 << 20) - 1  # ib_size has 20 bits
 UPLOAD_ALIGNMENT = 64

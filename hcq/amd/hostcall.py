@@ -20,7 +20,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hcq import native
 from hcq.amd import printf
 from hcq.amd.abi.hostcall import (
     IS_READY,
@@ -33,6 +32,7 @@ from hcq.amd.abi.hostcall import (
     Service,
 )
 from hcq.gpu.fence import full_fence
+from hcq.system import native
 
 DOORBELL_AT, HEADERS_AT = 128, 4096  # of our memory; the buffer that waves are given is its first bytes
 USER_SIGNAL = 1  # the kind of an amd_signal_t, its first word

@@ -11,12 +11,12 @@ from __future__ import annotations
 import errno
 from typing import Any, TypeVar
 
-from hcq import native
 from hcq.amd.abi import drm
 from hcq.amd.abi.kfd import Ioctl
 from hcq.errors import DriverError
 from hcq.layout import Packet
-from hcq.port import Port, refused
+from hcq.system import native
+from hcq.system.port import Port, refused
 
 A = TypeVar("A", bound=Packet)
 

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hcq import elf
 from hcq.amd.abi import targets
 from hcq.amd.abi.descriptor import (
     ENTRY_ALIGNMENT,
@@ -29,8 +28,9 @@ from hcq.amd.abi.descriptor import (
 )
 from hcq.amd.chip import Chip
 from hcq.amd.metadata import KernelMetadata, kernels_of
-from hcq.elf import Object, Section, Symbol
-from hcq.elf_dynamic import Dynamic, Pending
+from hcq.code import elf
+from hcq.code.elf import Object, Section, Symbol
+from hcq.code.elf_dynamic import Dynamic, Pending
 from hcq.errors import UsageError
 
 ALIGNMENT = 4096

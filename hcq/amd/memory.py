@@ -23,7 +23,7 @@ from hcq.amd.ioctl import call
 from hcq.errors import DriverError
 from hcq.gpu.memory import GUARD_BYTES, HUGE_BYTES, MADV_DONTFORK, GpuMemory
 from hcq.gpu.release import quietly
-from hcq.port import (
+from hcq.system.port import (
     MAP_ANONYMOUS,
     MAP_FIXED,
     MAP_NORESERVE,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hcq.elf import Object
+from hcq.code.elf import Object
 from hcq.errors import UsageError
 
 NOTE_OWNER, NOTE_TYPE = b"AMDGPU\0", 32

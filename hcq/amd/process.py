@@ -14,13 +14,13 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from hcq import native
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import EventData, EventType, HwExceptionData, MemoryExceptionData
 from hcq.amd.ioctl import call
 from hcq.amd.memory import Allocation, KfdMemory, Place
 from hcq.errors import DriverError, HcqError
-from hcq.port import Port, of_process
+from hcq.system import native
+from hcq.system.port import Port, of_process
 
 DATA_BYTES = 4 * EventData.length_words
 NO_GPU = 0xFFFFFFFF  # ids of GPUs have 16 bits: kfd_generate_gpu_id

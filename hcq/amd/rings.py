@@ -24,7 +24,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from hcq import native
 from hcq.amd.abi import aql, kfd
 from hcq.amd.abi.kfd import QueueType
 from hcq.amd.abi.registers import TmpringSize
@@ -38,7 +37,8 @@ from hcq.amd.topology import Node
 from hcq.errors import DriverError, UsageError
 from hcq.gpu.fence import full_fence
 from hcq.gpu.release import do_all, quietly
-from hcq.port import PAGE_BYTES, Port
+from hcq.system import native
+from hcq.system.port import PAGE_BYTES, Port
 
 RING_BYTES = 1 << 20
 SAVE_PLACE = Place.SHARED  # of the context save area

@@ -13,7 +13,7 @@ import errno
 from dataclasses import dataclass
 
 from hcq.errors import DriverError
-from hcq.port import Port
+from hcq.system.port import Port
 
 ROOT = "/sys/devices/virtual/kfd/kfd/topology"
 ATTEMPTS = 5  # a scan is made again when the generation changed meanwhile

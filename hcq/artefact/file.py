@@ -26,9 +26,9 @@ from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
 from hcq.checks import shown
+from hcq.code.safetensors import FORMATS, read_header
 from hcq.errors import UsageError
 from hcq.memory import MAX_BUFFER_BYTES
-from hcq.safetensors import FORMATS, read_header
 
 MAGIC = b"HCQPROG\n"
 VERSION = 1
@@ -98,7 +98,8 @@ class Launch(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """The program for one architecture. features, runtime: see hcq/carried.py; runtime is a key and a blob."""
+    """The program for one architecture. features, runtime: see hcq/code/program_file_parts.py; runtime is a
+    key and a blob."""
 
     device: str
     arch: str

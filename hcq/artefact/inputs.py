@@ -3,7 +3,7 @@
 In       what a program takes (a `Spec`), a word of the command line
 Out      the bytes of that input
 Changes  nothing
-Next     command.py (`python -m hcq run`), hcq/safetensors.py
+Next     command.py (`python -m hcq run`), hcq/code/safetensors.py
 Source   the .npy format: NumPy Enhancement Proposal 1
 
 A file's header is checked before its data is read, and no more is read than the program takes.
@@ -20,8 +20,8 @@ from math import prod
 from typing import Any, BinaryIO
 
 from hcq.artefact.file import ITEM_BYTES, Spec, open_plain
+from hcq.code.safetensors import read_header
 from hcq.errors import UsageError
-from hcq.safetensors import read_header
 
 LETTERS = {
     "float16": "e", "float32": "f", "float64": "d", "bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q",

@@ -3,7 +3,8 @@
 In       a file (file.py), the name of a device; for each call what goes in
 Out      `load_program`, `LoadedProgram`; for each call a buffer for everything that comes out
 Changes  opens the device; device memory; the program's own state, in each call
-Next     file.py (what a file says), hcq/graph.py (a call is one doorbell), hcq/carried.py (what kinds of device ask)
+Next     file.py (what a file says), hcq/graph.py (a call is one doorbell), hcq/code/program_file_parts.py (what
+         kinds of device ask)
 
 A call submits one recorded graph. What changes from call to call are the addresses of what goes in and out, the patch
 points of the graph; weights, state and temporary memory are recorded with their own.
@@ -17,11 +18,12 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hcq import backends, checks, config, opening
+from hcq import backends, checks, config
 from hcq.artefact.file import ACCESS, Beside, Contents, Memory, Parameter, ProgramFile, Spec, Variant
-from hcq.carried import NOTHING, Carried
+from hcq.code.program_file_parts import NOTHING, Carried
 from hcq.errors import UsageError
 from hcq.graph import Symbol
+from hcq.lifetime import opening
 from hcq.memory import ALIGNMENT, Buffer
 from hcq.program import Program
 

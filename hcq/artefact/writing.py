@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from hcq import __version__
 from hcq.artefact.file import HEAD, MAGIC, VERSION, Contents, Memory, Place, digest_of, padded
 from hcq.errors import UsageError
-from hcq.replaced import replaced
+from hcq.system.atomic_files import replaced
 
 
 class Blob(NamedTuple):

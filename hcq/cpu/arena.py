@@ -13,7 +13,7 @@ no arena and every kernel has pages of its own.
 
 A file is shared with the children of fork, who go on running what is in it. So once this process has forked, neither
 side writes to the chunks that there were: their slots are used no more, and go with the chunk. Children that run no
-kernel do not count (forks.py).
+kernel do not count (system/helper_forks.py).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import threading
 import weakref
 from errno import EPERM
 
-from hcq import native
 from hcq.errors import DriverError
-from hcq.forks import makes_helper
-from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_EXEC, PROT_READ, Port
+from hcq.system import native
+from hcq.system.helper_forks import makes_helper
+from hcq.system.port import MAP_SHARED, PAGE_BYTES, PROT_EXEC, PROT_READ, Port
 
 CHUNK_BYTES = 256 << 10  # the first; later ones are half as large as all before them, so that they stay few
 MAX_CHUNK_BYTES = 64 << 20  # code reaches its constants with 32 bits

@@ -10,6 +10,6 @@ BACKEND = Backend(
     rules="hcq.cpu.validate:CpuModel",
     disassembler="hcq.tools.disassembly.host:disassemble",
     doctor="hcq.cpu.doctor:DOCTOR",
-    carried="hcq.cpu.carried:CARRIED",
+    carried="hcq.cpu.program_file_parts:CARRIED",
     target="hcq.compiler.target:cpu_target",
 )

@@ -19,12 +19,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq import confined, native
 from hcq.base import Grid, RingState, Sent
 from hcq.command import Command, Indirect
 from hcq.config import cores
 from hcq.cpu import encode as encoding
-from hcq.cpu import packets, prepared, processor, program
+from hcq.cpu import packets, prepared_launch, processor, program
 from hcq.cpu.arena import Arena
 from hcq.cpu.fork import Forkable
 from hcq.cpu.host import cpu_model, memory_bytes
@@ -35,7 +34,11 @@ from hcq.device import Steps
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Packet
 from hcq.memory import Buffer, kind_of
-from hcq.port import (
+from hcq.program import Program, Slot
+from hcq.queue import ONE
+from hcq.signal import Timeline
+from hcq.system import guarded_child, native
+from hcq.system.port import (
     MADV_HUGEPAGE,
     MAP_ANONYMOUS,
     MAP_NORESERVE,
@@ -44,9 +47,6 @@ from hcq.port import (
     PROT_WRITE,
     refused,
 )
-from hcq.program import Program, Slot
-from hcq.queue import ONE
-from hcq.signal import Timeline
 
 RING_WORDS = 1 << 18  # 1 MiB: about ten thousand small dispatches
 CONTROL_BYTES = 1 << 16
@@ -172,7 +172,7 @@ class CpuDevice(Forkable):
             self._set_field("running", len(self._handles))  # nobody waits for threads that never were
             raise DriverError(
                 f"pthread_create({function}) -> errno {error}. Raise the thread limit (ulimit -u)"
-                + (f", or that of memory, which is {limit}." if (limit := confined.limits()) else ".")
+                + (f", or that of memory, which is {limit}." if (limit := guarded_child.limits()) else ".")
             )
         self._handles.append(handle[0])
 
@@ -386,7 +386,7 @@ class CpuDevice(Forkable):
             or any(kind != "buffer" for kind in program.args or ("",))
         ):
             return super().prepare(program, grid, block)
-        return prepared.prepare(self, program, grid, RING_WORDS)
+        return prepared_launch.prepare(self, program, grid, RING_WORDS)
 
     def argument_slot(self, program: Program, args: Sequence[Any], index: int) -> Slot:
         shape = place_arguments(self.machine, program, args, tuple(map(type, args)))

@@ -13,13 +13,13 @@ import errno
 import platform
 import struct
 
-from hcq import elf
+from hcq.code import elf
 from hcq.doctor.check import Failure, Found
 from hcq.doctor.host import Facts, Host
 from hcq.doctor.kernels import ENTRY, Tiny
 from hcq.doctor.subject import Subject
 from hcq.errors import DriverError
-from hcq.port import MAP_ANONYMOUS, MAP_PRIVATE, PAGE_BYTES, PROT_EXEC, PROT_READ, PROT_WRITE, Port
+from hcq.system.port import MAP_ANONYMOUS, MAP_PRIVATE, PAGE_BYTES, PROT_EXEC, PROT_READ, PROT_WRITE, Port
 
 # void triple_plus_index(uint32_t *out, const uint32_t *a, int64_t n), for n > 0
 CPU_CODE: dict[str, tuple[tuple[str, str], ...]] = {

@@ -3,7 +3,8 @@
 In       a device that held still while the process forked
 Out      in the child the same device: buffers with their contents, programs, graphs
 Changes  before the fork: waits for work in flight. In the child, when it is first used: new threads on the old ring
-Next     device.py (the rest of the device), hcq/life.py (what other devices do), hcq/open_devices.py (who calls)
+Next     device.py (the rest of the device), hcq/lifetime/dead_device.py (what other devices do),
+         hcq/lifetime/open_devices.py (who calls)
 
 The memory is private to each process: what parent and child write from here on, the other does not see. Work that was
 in flight for too long to be waited for is finished by the parent alone; the child's copy of what it writes is marked.
@@ -15,10 +16,11 @@ import time
 from abc import abstractmethod
 from typing import Any
 
-from hcq import native, open_devices
 from hcq.device import Device
 from hcq.errors import UsageError
-from hcq.life import FORKED
+from hcq.lifetime import open_devices
+from hcq.lifetime.dead_device import FORKED
+from hcq.system import native
 
 UNFINISHED = "work that was in flight when this process was forked is finished by its parent alone"
 TORN = f"{FORKED}, and another thread was submitting to it meanwhile"

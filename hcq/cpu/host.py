@@ -12,7 +12,7 @@ import platform
 
 from hcq.errors import DriverError
 from hcq.memory import MAX_BUFFER_BYTES
-from hcq.port import Port
+from hcq.system.port import Port
 
 
 def memory_bytes(port: Port) -> int:

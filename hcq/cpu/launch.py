@@ -14,7 +14,6 @@ from typing import Any
 
 from hcq import checks
 from hcq.base import Grid
-from hcq.callsite import site
 from hcq.cpu.encode import ArgumentShape, argument_shape
 from hcq.cpu.processor import Machine
 from hcq.device import Device
@@ -22,6 +21,7 @@ from hcq.errors import UsageError
 from hcq.memory import Buffer, kind_of
 from hcq.program import Program, check_dispatch
 from hcq.queue import ONE
+from hcq.system.call_site import site
 
 MAX_GRID = 2**31 - 1
 

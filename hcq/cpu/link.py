@@ -4,7 +4,7 @@ In       an ELF object for this machine, relocatable (cc -c) or shared (cc -shar
 Out      a Mapping: functions by name, at addresses that can be called
 Changes  new pages: written while they are plain memory, then sealed: code r-x, constants r--, data rw-; never w and x.
          A small object without data gets a slot of an arena instead, in pages that it shares with others
-Next     relocations.py (what each relocation writes), arena.py (shared pages), program.py (who asks), hcq/elf.py
+Next     relocations.py (what each relocation writes), arena.py (shared pages), program.py (who asks), hcq/code/elf.py
 Source   System V ABI; x86-64 psABI; AAELF64
 
 Layout of a relocatable object, every group from a page on:  code, stubs | GOT, constants | data, bss, common
@@ -21,12 +21,13 @@ from collections.abc import Callable
 from collections.abc import Mapping as MappingType
 from typing import Any, NamedTuple
 
-from hcq import elf, native
+from hcq.code import elf
 from hcq.cpu import relocations
 from hcq.cpu.arena import ALIGNMENT as SLOT_ALIGNMENT
 from hcq.cpu.arena import Arena
 from hcq.errors import DriverError, UsageError
-from hcq.port import (
+from hcq.system import native
+from hcq.system.port import (
     MAP_32BIT,
     MAP_ANONYMOUS,
     MAP_NORESERVE,

@@ -12,11 +12,11 @@ import functools
 import hashlib
 from pathlib import Path
 
-from hcq import native
 from hcq.cpu import processor
 from hcq.cpu.link import link
 from hcq.errors import DriverError
-from hcq.port import LinuxPort
+from hcq.system import native
+from hcq.system.port import LinuxPort
 
 FOLDER = Path(__file__).parent / "objects"
 MAX_OFFERED = 16

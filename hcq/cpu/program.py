@@ -21,7 +21,7 @@ def taken_out(image: bytes, arch: str, name: str, entry: str | None) -> bytes:
     """The object for this processor, where an image is a container of such; else the image itself."""
     if image.startswith(b"\x7fELF"):
         return image
-    from hcq import containers, elf  # few programs need them
+    from hcq.code import containers, elf  # few programs need them
 
     def fits(data: bytes) -> int:
         try:

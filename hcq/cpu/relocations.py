@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hcq import elf
+from hcq.code import elf
 
 
 class DoesNotFit(Exception):

@@ -24,7 +24,7 @@ from hcq.doctor.check import Failure, Found, Run, Status
 from hcq.doctor.host import Facts, Host, LinuxHost, facts_of
 from hcq.doctor.subject import Subject
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
-from hcq.port import Port
+from hcq.system.port import Port
 
 if TYPE_CHECKING:
     from hcq.device import Device

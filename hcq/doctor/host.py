@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from hcq.errors import DriverError
-from hcq.port import LinuxPort, Port
+from hcq.system.port import LinuxPort, Port
 
 CAP_DAC_OVERRIDE = 1
 SECCOMP_FILTERED = 2

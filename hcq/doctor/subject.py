@@ -11,7 +11,7 @@ from __future__ import annotations
 from hcq.doctor.check import Found
 from hcq.doctor.host import Facts, Host
 from hcq.doctor.kernels import Tiny
-from hcq.port import Port
+from hcq.system.port import Port
 
 
 class Subject:

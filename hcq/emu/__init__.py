@@ -2,13 +2,13 @@
 
 port.py       EmulatedPort: HCQ_EMULATE=amd:gfx1100 makes such a GPU appear
 kernel.py     what an emulated kernel driver is: files, answers, refusals, and who calls
-machine.py    which paths are an emulated driver's; stat.py what stat says of them
+machine.py    which paths are an emulated driver's; file_stat.py what stat says of them
 calls.py      what system calls on them return
 supervisor/   unmodified programs: python -m hcq emulate
-attached.py   all code of this process: attach(...); patches.py how its calls get there
-exact.py      sums, products and fused multiply-adds rounded once, for the shader cores
-contended.py  atomics of many threads at one address, served many at a time
-words.py      the words of HCQ_EMULATE
+attached.py   all code of this process: attach(...); function_patches.py how its calls get there
+emu/shader/exact_floats.py      sums, products and fused multiply-adds rounded once, for the shader cores
+emu/shader/contended_atomics.py  atomics of many threads at one address, served many at a time
+emulation_options.py      the words of HCQ_EMULATE
 backing.py    the bytes behind an allocation; pages.py the same for what emulated caches hold
 worker.py     a GPU's thread: turns of queues or channels, visits of other threads
 amd/, nv/     a vendor's kernel driver, its packet processors, and its shader core in shader/

@@ -3,7 +3,7 @@
 In       words of HCQ_EMULATE
 Out      nothing: libraries in this process (AMD's through ctypes, or ours) find the GPUs' files and devices
 Changes  functions of the C library, until `detach` or the process's end
-Next     patches.py (how), calls.py (what the functions return), supervisor/ (the way for whole programs)
+Next     function_patches.py (how), calls.py (what the functions return), supervisor/ (the way for whole programs)
 
 What a supervisor answers from outside is answered here from inside: open, stat, access, readlink, opendir, ioctl and
 similar calls. Mapping, closing and duplicating descriptors is the kernel's own affair. Programs that it starts see the
@@ -25,7 +25,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from hcq import native
 from hcq.emu.backing import DeviceMemory
 from hcq.emu.calls import (
     AT_FDCWD,
@@ -37,12 +36,13 @@ from hcq.emu.calls import (
     outcome,
     signed,
 )
+from hcq.emu.function_patches import Patches, Replacement
 from hcq.emu.kernel import File, OwnProcess, Process, Refusal
 from hcq.emu.machine import Machine, kernels_for
-from hcq.emu.patches import Patches, Replacement
 from hcq.emu.supervisor.bpf import abi
 from hcq.emu.supervisor.processes import Reach
 from hcq.errors import UsageError
+from hcq.system import native
 
 NO_PROCESS_VM = (errno.EPERM, errno.ENOSYS)
 

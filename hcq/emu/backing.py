@@ -25,8 +25,8 @@ import weakref
 import numpy as np
 from numpy.typing import NDArray
 
-from hcq import native
-from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE, LinuxPort, refused
+from hcq.system import native
+from hcq.system.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE, LinuxPort, refused
 
 MADV_REMOVE = 9  # the file has a hole there from now on
 NODE_BYTES = 1 << 46  # of a device node's file: room for all that processes ever have at once

@@ -25,9 +25,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hcq.emu.backing import NODE_BYTES, DeviceMemory, sealed_file
+from hcq.emu.file_stat import Stat, of_copy, of_node, struct_stat, struct_statx
 from hcq.emu.kernel import DeviceNode, File, Process, Refusal
 from hcq.emu.machine import Machine, Place
-from hcq.emu.stat import Stat, of_copy, of_node, struct_stat, struct_statx
 from hcq.errors import DriverError
 
 AT_FDCWD = -100

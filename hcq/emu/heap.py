@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import functools
 
-from hcq import native
 from hcq.errors import DriverError
+from hcq.system import native
 
 PROTOTYPE = "int(*)(int, int)"
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3

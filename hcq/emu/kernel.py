@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
-from hcq import native
 from hcq.errors import DriverError
-from hcq.kernel_observer import KernelObserver
+from hcq.events.kernel_observer import KernelObserver
+from hcq.system import native
 
 if TYPE_CHECKING:
     import numpy as np

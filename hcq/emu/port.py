@@ -4,7 +4,7 @@ In       words of HCQ_EMULATE such as "amd:gfx1100"; then the calls of a Port
 Out      what the real driver would answer, refusals with the same errno included
 Changes  the emulated drivers and their GPUs; everything that is not theirs goes to the real operating system
 Next     kernel.py (what an emulated driver is), amd/kfd.py (the emulated KFD), nv/rm.py (NVIDIA's resource
-         manager), hcq/port.py (what a Port is)
+         manager), hcq/system/port.py (what a Port is)
 
     amd:gfx1100             one GPU of that architecture; the same word twice makes two
     nv:sm_90:seed=7         the GPU works asynchronously: random delays, and queues and unordered work in random order
@@ -29,7 +29,7 @@ from typing import Any
 
 from hcq.emu.kernel import File, Kernel, OwnProcess, Refusal
 from hcq.emu.machine import kernels_for, resolved
-from hcq.port import LinuxPort, Port, refused
+from hcq.system.port import LinuxPort, Port, refused
 
 
 class EmulatedPort(Port):

@@ -3,7 +3,7 @@
 In       an ioctl, what its argument points to, who answers it
 Out      the answer or the refusal, as it was
 Changes  nothing
-Next     hcq/kernel_observer.py (the observers), amd/kfd.py and nv/rm.py (who answer)
+Next     hcq/events/kernel_observer.py (the observers), amd/kfd.py and nv/rm.py (who answer)
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hcq.emu.kernel import Process, Refusal
-from hcq.kernel_observer import Call, KernelObserver
-from hcq.pointers import Declared, noted
+from hcq.events.kernel_observer import Call, KernelObserver
+from hcq.system.ioctl_pointers import Declared, noted
 
 
 def watched(

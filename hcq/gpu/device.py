@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from hcq import checks, native
+from hcq import checks
 from hcq.base import Compared, Grid
 from hcq.errors import DriverError, UsageError
 from hcq.gpu.addresses import describe_address
@@ -31,6 +31,7 @@ from hcq.memory import Buffer
 from hcq.program import Program
 from hcq.queue import ONE
 from hcq.signal import CELL_BYTES, Signal, Timeline
+from hcq.system import native
 
 CLOCK_READINGS = 3  # of which the shortest counts
 CELLS_BYTES = 64 << 10  # of signals and the driver's own cells

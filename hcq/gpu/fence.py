@@ -20,8 +20,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from hcq.machine_code import as_function
-from hcq.port import LinuxPort
+from hcq.system.machine_code import as_function
+from hcq.system.port import LinuxPort
 
 # dsb sy: waits until all accesses before it are complete, for every observer, devices too; ret
 AARCH64_CODE = bytes.fromhex("9f3f03d5 c0035fd6")

@@ -1,9 +1,10 @@
 """Graphs of GPUs: a recording is split over compute and copy queues where a small model of costs says that it pays.
 
 In       recorded commands, and how much memory each of them uses
-Out      a Split (lanes.py), or None: in order
+Out      a Split (work/hardware_queues.py), or None: in order
 Changes  nothing
-Next     hcq/lanes.py (how waits are found), amd/graph.py and nv/graph.py (how lanes become packets), docs/graphs.md
+Next     hcq/work/hardware_queues.py (how waits are found), amd/graph.py and nv/graph.py (how lanes become packets),
+         docs/graphs.md
 
 The model is of orders of magnitude, for a wrong choice costs microseconds and never a result. A command takes what it
 takes to start one and its memory once through: a kernel at the speed of device memory, a copy at a copy engine's. An
@@ -18,10 +19,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from hcq import command
-from hcq.dependences import Uses, uses_of
 from hcq.graph import EVERYWHERE, Graph
-from hcq.lanes import MAIN, Costs, Split, Step, choose
 from hcq.signal import Signal
+from hcq.work.dependences import Uses, uses_of
+from hcq.work.hardware_queues import MAIN, Costs, Split, Step, choose
 
 COMMAND_NS = 3_000  # the least that a command takes
 KERNEL_BYTES_PER_NS, COPY_BYTES_PER_NS = 1_000, 100  # a terabyte, and a tenth of it, a second

@@ -15,10 +15,10 @@ from __future__ import annotations
 import bisect
 from typing import Any, ClassVar
 
-from hcq import native
 from hcq.errors import UsageError
 from hcq.gpu.device import GpuDevice
 from hcq.memory import SLAB_BYTES, Buffer
+from hcq.system import native
 
 HIDDEN_BYTES = SLAB_BYTES  # larger buffers may be where the host does not see them
 

@@ -3,7 +3,7 @@
 In       programs, buffers, signals; verbs that chain
 Out      submit() -> Completion
 Changes  maps another device's buffer for this GPU when it is first used here
-Next     hcq/queue.py (the verbs), hcq/peers.py (queues whose caller keeps the order), device.py (can_reach)
+Next     hcq/queue.py (the verbs), hcq/work/peers.py (queues whose caller keeps the order), device.py (can_reach)
 
 Two devices have two timelines, and a buffer belongs to one of them. So the host keeps the order here: before it submits
 work with another device's buffer it waits for that device, and afterwards for the work.
@@ -11,8 +11,8 @@ work with another device's buffer it waits for that device, and afterwards for t
 
 from __future__ import annotations
 
-from hcq.peers import PeerQueue
 from hcq.signal import Completion
+from hcq.work.peers import PeerQueue
 
 
 class GpuQueue(PeerQueue):

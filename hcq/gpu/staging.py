@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hcq import command, native
+from hcq import command
 from hcq.device import Device
 from hcq.memory import Buffer
+from hcq.system import native
 
 STAGE_BYTES = 4 << 20
 WORTH_BYTES = 16 << 10  # shorter reads are done before a copy has started

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from hcq import native
 from hcq.errors import UsageError
+from hcq.system import native
 
 
 class Uploads:

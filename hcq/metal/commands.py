@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from hcq import native
 from hcq.command import Copy
 from hcq.errors import UsageError
 from hcq.gpu.copies import split_overlapping
@@ -29,6 +28,7 @@ from hcq.metal.program import MetalProgram
 from hcq.metal.relay import Expected, Relay
 from hcq.metal.stamps import Stamps
 from hcq.signal import Signal
+from hcq.system import native
 
 
 class Submitter(Protocol):

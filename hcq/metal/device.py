@@ -20,13 +20,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq import containers, open_devices
 from hcq.base import Sent
+from hcq.code import containers
 from hcq.command import Command, Dispatch
 from hcq.device import Steps
 from hcq.errors import DriverError, UsageError
 from hcq.gpu.launching import LaunchingDevice
 from hcq.layout import Packet
+from hcq.lifetime import open_devices
 from hcq.memory import Buffer
 from hcq.metal import encode as encoding
 from hcq.metal import kernels, packets

@@ -15,7 +15,7 @@ from hcq.doctor.subject import Subject
 from hcq.errors import HcqError
 from hcq.metal.gpus import copy_gpus
 from hcq.metal.objc import Objc
-from hcq.port import Port
+from hcq.system.port import Port
 
 GROUP = 64
 KERNEL = f"""\

@@ -22,9 +22,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from hcq import native
 from hcq.metal.abi import messages
 from hcq.metal.objc import Objc
+from hcq.system import native
 
 EVERYTHING = 2**64 - 1  # no wait is for more
 

@@ -3,7 +3,7 @@
 In       a port, messages of abi/messages.py and their arguments
 Out      what the receiver answers, as plain numbers
 Changes  what the message changes
-Next     hcq/port.py (`invoke`, through which all of it goes), hcq/native.py (how a call is typed)
+Next     hcq/system/port.py (`invoke`, through which all of it goes), hcq/system/native.py (how a call is typed)
 
 Objects are addresses. Those of `new...` messages are ours to release; others belong to the innermost `pool`, and are
 gone when it ends unless they are kept with a `retain`.
@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hcq import native
 from hcq.errors import DriverError
 from hcq.metal.abi import messages
 from hcq.metal.abi.messages import Function, Message
-from hcq.port import Port
+from hcq.system import native
+from hcq.system.port import Port
 
 
 class Objc:

@@ -21,10 +21,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from hcq.awaited import shortfall
 from hcq.metal.event import EventCell
 from hcq.metal.objc import Objc
 from hcq.signal import Signal
+from hcq.work.awaited_signals import shortfall
 
 LEAST_SECONDS, MOST_SECONDS = 0.00005, 0.002  # between two looks
 

@@ -21,11 +21,11 @@ import struct
 import threading
 import time
 
-from hcq import native
 from hcq.metal.abi import messages
 from hcq.metal.abi.messages import Status
 from hcq.metal.event import EventCell
 from hcq.metal.objc import Objc
+from hcq.system import native
 
 STEP_MS = 100  # a command buffer that failed sets no event, and a device may be closed: both are looked for this often
 PAUSE_SECONDS = 0.0001  # between the event at the end of a command buffer and its status

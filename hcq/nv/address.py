@@ -24,7 +24,7 @@ import threading
 
 from hcq.errors import DriverError
 from hcq.gpu.memory import GUARD_BYTES, HUGE_BYTES
-from hcq.port import MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE_BYTES, PROT_NONE, Port
+from hcq.system.port import MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE_BYTES, PROT_NONE, Port
 
 LOCAL_WINDOW, LOCAL_WINDOW_BYTES = 0xFF000000, 16 << 20
 SHARED_WINDOW, SHARED_WINDOW_BYTES = 0x4_0000_0000, 4 << 30

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hcq import native
 from hcq.errors import DriverError, HcqError
 from hcq.gpu.release import do_all, quietly
 from hcq.nv.abi import ioctls as calls
@@ -28,6 +27,7 @@ from hcq.nv.chip import Chip
 from hcq.nv.ioctl import CallRefused, call
 from hcq.nv.memory import Allocation, NvMemory
 from hcq.nv.rings import GpFifo
+from hcq.system import native
 
 GR0 = 1  # NV2080_ENGINE_TYPE_GRAPHICS: compute, and copies through the engine beside it
 # In version 0 of a copy object's parameters, engineType is a copy engine's number (kceGetEngineDescFromAllocParams).

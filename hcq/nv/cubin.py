@@ -3,7 +3,7 @@
 In       the bytes of a cubin from nvrtc, nvJitLink, nvcc or ptxas (12.x and 13.x)
 Out      Cubin: kernels with their resources and parameters, sections to place, relocations; link() makes the image
 Changes  nothing
-Next     toolchain/ (who makes cubins), hcq/elf.py (tables with checked offsets)
+Next     toolchain/ (who makes cubins), hcq/code/elf.py (tables with checked offsets)
 Source   cubins of ptxas 12.8, 13.0 and 13.5 beside cuobjdump -elf and nvdisasm; attributes have cuobjdump's names
 
 Sections have no addresses: a loader chooses them. Code wants 128-byte alignment and mapped memory behind it (the
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from hcq.elf import (
+from hcq.code.elf import (
     EM_CUDA,
     SHF_ALLOC,
     SHN_LORESERVE,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq import command, native
+from hcq import command
 from hcq.base import RingState, Sent
 from hcq.command import Command
 from hcq.device import Steps
@@ -47,6 +47,7 @@ from hcq.nv.rings import GpFifo, segment
 from hcq.nv.rm import Rm
 from hcq.nv.toolchain.images import loadable
 from hcq.signal import CELL_BYTES
+from hcq.system import native
 
 # in the memory of signals, a line for each writer; the channel's error notifier has to be at its start
 COPY_FENCE_AT, STAMP_AT, TIMELINE_AT, LANE_FENCE_AT, SIGNALS_AT = 256, 320, 384, 448, 512

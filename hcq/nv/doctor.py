@@ -20,7 +20,7 @@ from hcq.doctor.kernels import ENTRY, Tiny, kept
 from hcq.errors import DriverError
 from hcq.nv.bundle import Bundle
 from hcq.nv.process import version_asked
-from hcq.port import Port
+from hcq.system.port import Port
 
 CONTROL, UVM, PROC = "/dev/nvidiactl", "/dev/nvidia-uvm", "/proc/driver/nvidia"
 OLDEST_BRANCH = 550  # structures of earlier releases differ, and nobody has written them down here

@@ -3,7 +3,7 @@
 In       the bytes of one; or of a container that holds one
 Out      what it holds; the Bundle for an architecture
 Changes  nothing
-Next     bundle.py (the two forms of a kernel), hcq/containers.py (other containers), hcq/lz4.py
+Next     bundle.py (the two forms of a kernel), hcq/code/containers.py (other containers), hcq/code/lz4.py
 Source   files of nvcc 13.0 with and without compression, beside cuobjdump's listing of them
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 import functools
 import struct
 
-from hcq import containers, lz4
-from hcq.containers import FATBIN, MAX_MEMBERS, Member
+from hcq.code import containers, lz4
+from hcq.code.containers import FATBIN, MAX_MEMBERS, Member
 from hcq.errors import UsageError
 from hcq.nv import ptx
 from hcq.nv.bundle import Bundle

@@ -12,7 +12,6 @@ from __future__ import annotations
 import struct
 import threading
 
-from hcq import native
 from hcq.errors import DriverError, HcqError
 from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.classes import COMPUTE, COPY, GPFIFO, USERMODE, ClassId, newest
@@ -23,7 +22,8 @@ from hcq.nv.chip import Chip, chip_of
 from hcq.nv.ioctl import call
 from hcq.nv.process import NvProcess
 from hcq.nv.rm import Rm
-from hcq.port import Port, of_process
+from hcq.system import native
+from hcq.system.port import Port, of_process
 
 GID_BINARY = 2  # the UUID as 16 bytes
 SM_VERSION, MAX_WARPS_PER_SM, NUM_GPCS, TPCS_PER_GPC, SMS_PER_TPC = 12, 13, 20, 23, 32  # of GR_GET_INFO

@@ -20,12 +20,12 @@ from hcq import command
 from hcq.errors import UsageError
 from hcq.gpu.graph import GpuGraph
 from hcq.graph import CommandBuffer
-from hcq.lanes import COPIES, Split
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.encode import Piece, note_block, wait_for_idle
 from hcq.nv.pushbuffer import place, plan
 from hcq.nv.rings import segment
 from hcq.signal import Signal
+from hcq.work.hardware_queues import COPIES, Split
 
 MAX_SEGMENT_WORDS = (1 << 21) - 1  # the length of a GPFIFO entry has 21 bits
 

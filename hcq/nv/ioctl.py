@@ -19,7 +19,7 @@ from hcq.nv.abi.args import Args
 from hcq.nv.abi.ioctls import CARD_COUNT, CARD_INFO, HISTORY, Abi
 from hcq.nv.abi.names import class_name
 from hcq.nv.abi.status import BENIGN, NvStatus, describe_status
-from hcq.port import Port, refused
+from hcq.system.port import Port, refused
 
 T = TypeVar("T")
 

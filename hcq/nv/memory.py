@@ -22,7 +22,7 @@ from hcq.nv.address import POOL
 from hcq.nv.ioctl import call
 from hcq.nv.process import CTL_NODE, NvProcess
 from hcq.nv.rm import Rm
-from hcq.port import PAGE_BYTES, Port
+from hcq.system.port import PAGE_BYTES, Port
 
 BIG_BYTES = 64 << 10
 READ_WRITE_ATOMIC = 1  # UvmGpuMappingTypeReadWriteAtomic

@@ -18,7 +18,7 @@ import stat
 import subprocess
 
 from hcq.errors import DriverError
-from hcq.port import LinuxPort, Port, root_of
+from hcq.system.port import LinuxPort, Port, root_of
 
 CONTROL_MINOR, UVM_MINOR = 255, 0
 UVM = "/dev/nvidia-uvm"

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from hcq import native
 from hcq.errors import DriverError, UsageError
 from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.args import NO_FD
@@ -25,7 +24,8 @@ from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.ioctl import call
 from hcq.nv.nodes import open_node
 from hcq.nv.rm import ROOT, Rm
-from hcq.port import Port, of_process, refused
+from hcq.system import native
+from hcq.system.port import Port, of_process, refused
 
 VERSION_FILE = "/proc/driver/nvidia/version"
 CTL_NODE, UVM_NODE = "/dev/nvidiactl", "/dev/nvidia-uvm"

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from hcq import native
 from hcq.errors import UsageError
 from hcq.gpu.fence import full_fence
 from hcq.nv.abi.gpfifo import (
@@ -29,6 +28,7 @@ from hcq.nv.abi.gpfifo import (
     GpEntry,
     decode_entry,
 )
+from hcq.system import native
 
 ENTRIES = 4096  # a power of two
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from hcq import native
 from hcq.errors import DriverError
 from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.ioctls import ALLOCATIONS, CONTROLS, Abi
 from hcq.nv.ioctl import call, call_with
-from hcq.port import MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE, Port
+from hcq.system import native
+from hcq.system.port import MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE, Port
 
 
 class Rm:

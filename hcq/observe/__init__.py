@@ -3,7 +3,7 @@
 In       a device and its configuration
 Out      `observers_of`: its observers, in the order in which they are notified of a submission
 Changes  what each of them says
-Next     hcq/observer.py (what all of them are)
+Next     hcq/events/observer.py (what all of them are)
 
     validator.py               HCQ_VALIDATE: the rules, before the doorbell
     debug.py                   HCQ_DEBUG=push,sync,alloc: a line for each
@@ -23,9 +23,9 @@ from typing import TypeVar
 from hcq.config import DEVICE_DEBUG_WORDS
 from hcq.device import Device
 from hcq.errors import UsageError
+from hcq.events.observer import Observer
 from hcq.observe import ledger as ledger
 from hcq.observe import report as report
-from hcq.observer import Observer
 
 O = TypeVar("O")
 

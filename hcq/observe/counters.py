@@ -3,7 +3,8 @@
 In       launches that emulated shader cores have counted
 Out      sums by program name; `table()`, which is printed when the device closes
 Changes  tells the device's other observers of each launch
-Next     hcq/counters.py (the record, and who counts), profile.py (the sister, with times), tools/trace/roofline.py
+Next     hcq/performance/counters.py (the record, and who counts), profile.py (the sister, with times),
+         tools/trace/roofline.py
 
 A launch is told to everybody in the process; it is this device's when its code is a program that this device loaded.
 """
@@ -14,10 +15,10 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 
-from hcq import counters
-from hcq.counters import Counters
 from hcq.device import Device
-from hcq.observer import Observer
+from hcq.events.observer import Observer
+from hcq.performance import counters
+from hcq.performance.counters import Counters
 from hcq.program import Program
 
 

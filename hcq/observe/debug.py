@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hcq.callsite import Site
 from hcq.command import Command
 from hcq.device import Device
-from hcq.observer import Observer
+from hcq.events.observer import Observer
+from hcq.system.call_site import Site
 
 
 class Debug(Observer):

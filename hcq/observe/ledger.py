@@ -3,15 +3,15 @@
 In       Device.recent: (timeline value, commands, the user's line) of its last submissions
 Out      what a value stands for, and the line that made it
 Changes  nothing
-Next     hcq/callsite.py (the line), report.py (all of it, on a page), hcq/device.py (who remembers)
+Next     hcq/system/call_site.py (the line), report.py (all of it, on a page), hcq/device.py (who remembers)
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from hcq.callsite import where
-from hcq.recovery import Submitted
+from hcq.lifetime.recovery import Submitted
+from hcq.system.call_site import where
 
 
 def line(recent: deque[Submitted], value: int) -> str:

@@ -12,8 +12,8 @@ import struct
 
 from hcq.command import Command, Timestamp
 from hcq.device import Device
+from hcq.events.observer import Observer
 from hcq.memory import Buffer
-from hcq.observer import Observer
 
 CELLS = 4096
 CELL_BYTES = 16  # start and end, in nanoseconds

@@ -4,7 +4,8 @@ In       a device and what happened to it; its ledger, rings, buffers and the pr
 Out      one page of text: what is waited for and by whom, where the rings are, whose work is late, its arguments as
          buffers, the lines that submitted it
 Changes  prints; keeps the newest KEPT reports in HCQ_REPORT_DIR (default: reports/ in the cache folder)
-Next     ledger.py and hcq/callsite.py (what is remembered at every submission), hcq/base.py (`report`, who calls this)
+Next     ledger.py and hcq/system/call_site.py (what is remembered at every submission), hcq/base.py (`report`, who
+         calls this)
 
 Nothing here takes a lock or waits: a report may be made in a signal handler, or while another thread hangs in the
 device.
@@ -24,13 +25,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hcq import callsite, config, native, open_devices, private
+from hcq import config
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
 from hcq.device import Device
 from hcq.errors import UsageError
+from hcq.lifetime import open_devices
+from hcq.lifetime.recovery import Submitted
 from hcq.memory import Buffer, Freed
 from hcq.observe import ledger
-from hcq.recovery import Submitted
+from hcq.system import call_site, native, private_files
 
 KEPT = 32
 SHOWN = 8  # submissions of each list
@@ -105,14 +108,14 @@ def save(text: str) -> Path | None:
     seconds, rest = divmod(time.time_ns(), 10**9)  # one look at one clock: names sort by age
     name = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(seconds))}-{os.getpid()}-{rest:09d}.txt"
     try:
-        opened = private.open_folder(folder, make=True)
+        opened = private_files.open_folder(folder, make=True)
         try:
-            private.write(opened, name, lambda file: file.write(f"{text}\n".encode()))
+            private_files.write(opened, name, lambda file: file.write(f"{text}\n".encode()))
             for old in sorted(fnmatch.filter(os.listdir(opened), "[0-9]*-*-*.txt"))[:-KEPT]:
-                private.remove(old, opened)
+                private_files.remove(old, opened)
         finally:
             os.close(opened)
-    except private.Unsafe as problem:
+    except private_files.Unsafe as problem:
         print(f"hcq: the report could not be saved: {problem}", file=sys.stderr)
         return None
     except OSError as error:
@@ -258,7 +261,7 @@ def _submission(
         more = f"; and {len(commands) - 1} more" if len(commands) > 1 else ""
         yield f"  #{value} {first}{more}  [{line or 'no line known'}]"
         return
-    source = callsite.source_line(site)
+    source = call_site.source_line(site)
     yield f"  #{value}, submitted at {line or 'a line unknown'}" + (f": {source}" if source else "")
     inside = [inner for what in commands for inner in names.unfold(what)]
     at = current if current is not None and current < len(inside) else None
@@ -269,8 +272,8 @@ def _submission(
         yield f"    {'->' if index == at else '  '} {_command(what, names, value)}"
         if isinstance(what, Dispatch) and index == (at or 0) and what.program.first_site is not None:
             origin = what.program.first_site
-            quoted = callsite.source_line(origin)
-            yield f"       first dispatched at {callsite.where(origin)}" + (f": {quoted}" if quoted else "")
+            quoted = call_site.source_line(origin)
+            yield f"       first dispatched at {call_site.where(origin)}" + (f": {quoted}" if quoted else "")
     if len(inside) > SHOWN:
         yield f"       {len(inside)} commands in all"
 
@@ -312,7 +315,7 @@ def _waited(device: Device, names: _Names, va: int) -> Iterator[str]:
 
 def _setters(names: _Names, va: int) -> Iterator[str]:
     """Every remembered write to a signal, by devices and by the host, with those marked that go backwards."""
-    found: list[tuple[int, str, int, callsite.Site]] = []
+    found: list[tuple[int, str, int, call_site.Site]] = []
     value = None
     for device in _devices():
         for number, commands, site in device.recent.copy():
@@ -329,7 +332,7 @@ def _setters(names: _Names, va: int) -> Iterator[str]:
     last = 0
     for _, who, to, site in found[-SHOWN:]:
         back = f" BACKWARDS from {last}" if to < last else ""
-        yield f"signal    {names.name(va)}{seen}: {who} sets it to {to}{back}  [{callsite.where(site)}]"
+        yield f"signal    {names.name(va)}{seen}: {who} sets it to {to}{back}  [{call_site.where(site)}]"
         last = to
 
 
@@ -347,7 +350,7 @@ def _waiters(device: Device) -> Iterator[str]:
     threads = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, (name, value, since_ns) in list(device.waits.items()):
         waited = (time.monotonic_ns() - since_ns) / 1e9
-        at = callsite.site_of(frames.get(ident))
-        where = callsite.where(at)
-        source = callsite.source_line(at)
+        at = call_site.site_of(frames.get(ident))
+        where = call_site.where(at)
+        source = call_site.source_line(at)
         yield f"waiting   {threads.get(ident, ident)} for {name} >= {value} since {waited:.3f} s, at {where}: {source}"

@@ -19,19 +19,20 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hcq import backends, native
-from hcq.callsite import Site
+from hcq import backends
 from hcq.command import Command, Indirect, PatchPoint
-from hcq.counters import Counters
 from hcq.device import Device
 from hcq.errors import HcqError
+from hcq.events.named_spans import Span, Work
+from hcq.events.observer import Observer
 from hcq.layout import Packet
 from hcq.observe.contents import TraceContents
 from hcq.observe.trace_writer import TraceWriter
-from hcq.observer import Observer
-from hcq.port import RecordingPort
+from hcq.performance.counters import Counters
 from hcq.program import Program
-from hcq.spans import Span, Work
+from hcq.system import native
+from hcq.system.call_site import Site
+from hcq.system.port import RecordingPort
 from hcq.trace import calls
 from hcq.trace.records import (
     Alloc,

@@ -3,7 +3,7 @@
 In       the path as it was given, such as "run-%r.hcqtrace"
 Out      `path_of`: this process's; `files_of`: those of all processes that are there
 Changes  nothing
-Next     trace_writer.py (who opens it), hcq/ranks.py (who knows the rank)
+Next     trace_writer.py (who opens it), hcq/events/ranks.py (who knows the rank)
 
     %r  the number of the rank     %p  of the process     %h  the name of the host     %%  a percent sign
 """
@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from hcq import ranks
 from hcq.errors import UsageError
+from hcq.events import ranks
 
 _PATTERN = re.compile("%(.?)", re.DOTALL)
 LETTERS = "rph%"
@@ -31,7 +31,7 @@ def path_of(pattern: str, process: int | None = None) -> str:
         if number is None:
             raise UsageError(
                 f"HCQ_TRACE={pattern}: which rank is this process? Start it with mpirun or srun, call"
-                " hcq.ranks.set_here before the first device opens, or use %p, the number of the process."
+                " hcq.events.ranks.set_here before the first device opens, or use %p, the number of the process."
             )
         return str(number)
 

@@ -21,11 +21,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from hcq import ranks
-from hcq.callsite import Site, where
 from hcq.errors import DriverError
+from hcq.events import ranks
+from hcq.events.ranks import Place
 from hcq.observe.trace_paths import path_of
-from hcq.ranks import Place
+from hcq.system.call_site import Site, where
 from hcq.trace.frames import first_fields
 from hcq.trace.records import MAGIC, Kind, pack_record
 

@@ -15,12 +15,13 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from hcq import callsite, native, open_devices, strays
-from hcq.callsite import Site
 from hcq.command import Command, Dispatch, Indirect, PatchPoint
 from hcq.device import Device
 from hcq.errors import UsageError
-from hcq.observer import Observer
+from hcq.events import stray_accesses
+from hcq.events.observer import Observer
+from hcq.events.stray_accesses import Stray
+from hcq.lifetime import open_devices
 from hcq.program import Program
 from hcq.rules import addresses, blocks, launches, waits
 from hcq.rules.effects import Argument, ProgramFacts
@@ -29,7 +30,8 @@ from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import DeviceState, State
 from hcq.rules.submission_check import KnownArguments, SubmissionCheck
 from hcq.signal import CELL_BYTES
-from hcq.strays import Stray
+from hcq.system import call_site, native
+from hcq.system.call_site import Site
 
 MAX_WARNINGS = 1000
 MAX_PATCHED = 1024  # blocks
@@ -61,7 +63,7 @@ class Validator(Observer):
         self._names: dict[
             int, str
         ] = {}  # where code begins -> a program's name; it stays when the program is gone
-        self._end = strays.listen(self._strayed, self._gaps)
+        self._end = stray_accesses.listen(self._strayed, self._gaps)
 
     # ------------------------------------------------------------ submissions
 
@@ -78,7 +80,7 @@ class Validator(Observer):
         model = self.state.model
         labels = [what.label for what in commands if type(what) is Indirect]
         with _lock:
-            check = SubmissionCheck(self.process, self.state, self.device.queue_name, value, callsite.site())
+            check = SubmissionCheck(self.process, self.state, self.device.queue_name, value, call_site.site())
             if labels:
                 check.arguments = self._arguments(commands)
             try:
@@ -141,7 +143,9 @@ class Validator(Observer):
     def sealing(self, words: bytes) -> None:
         """Only what they say by themselves. Raises UsageError."""
         with _lock:
-            submission = SubmissionCheck(self.process, self.state, self.device.queue_name, 0, callsite.site())
+            submission = SubmissionCheck(
+                self.process, self.state, self.device.queue_name, 0, call_site.site()
+            )
             try:
                 for finding in examine_packets(submission, words):
                     self._tell(finding)
@@ -258,7 +262,7 @@ class Validator(Observer):
     def _between(self) -> SubmissionCheck:
         """What happens between two submissions: it has no packets."""
         value = self.device.timeline.submitted + 1
-        return SubmissionCheck(self.process, self.state, self.device.queue_name, value, callsite.site())
+        return SubmissionCheck(self.process, self.state, self.device.queue_name, value, call_site.site())
 
     def _refuse(self, submission: SubmissionCheck, broken: Iterable[Violation]) -> None:
         try:

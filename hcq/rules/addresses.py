@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hcq.events.stray_accesses import Stray
 from hcq.rules.effects import Access, Copy, Fill, Launch, Signal, Wait
 from hcq.rules.memory import Allocation
 from hcq.rules.rule import Violation, check, rule
 from hcq.rules.submission_check import SubmissionCheck
-from hcq.strays import Stray
 
 ADDRESS_UNMAPPED = rule(
     "address-unmapped",

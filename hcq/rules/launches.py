@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from hcq.events.stray_accesses import Stray
 from hcq.rules.effects import Launch, Limits, ProgramFacts
 from hcq.rules.rule import Rule, Violation, check, rule
 from hcq.rules.submission_check import SubmissionCheck
-from hcq.strays import Stray
 
 PROGRAM_UNKNOWN = rule(
     "program-unknown",

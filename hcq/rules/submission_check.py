@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hcq.callsite import Site, where
 from hcq.rules.effects import Argument, Effect, Launch, ProgramFacts, Step, Wait
 from hcq.rules.memory import Allocation, PastAccess
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import Agent, Clock, Deferred, DeviceState, GraphBlock, OpenWait, Promise, State
+from hcq.system.call_site import Site, where
 
 
 class Where(NamedTuple):

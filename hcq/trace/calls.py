@@ -3,7 +3,8 @@
 In       a record of kind PORT; for the writer, an argument and its Nested memory
 Out      Call; the record's data and the keys of its text that describe it
 Changes  nothing
-Next     records.py (the frame), hcq/pointers.py (what is followed), docs/trace-format.md (the same for people)
+Next     records.py (the frame), hcq/system/ioctl_pointers.py (what is followed), docs/trace-format.md (the same for
+         people)
 
 The data is the argument before the call and after it, then each nested block before and after; `nested` in the text
 names them and says how long each is. A record without `nested` is of a version that did not follow pointers.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hcq.pointers import Nested
+from hcq.system.ioctl_pointers import Nested
 from hcq.trace.frames import Record
 
 

@@ -4,7 +4,7 @@ In       the records of each file: PROCESS (which clock), PLACE (how it stands t
          a device CLOCK (how it stands to the host's)
 Out      for each file its clocks, each with a Move; for a device what its moments are corrected by
 Changes  nothing
-Next     join.py (who moves the records), hcq/ranks.py (what a clock's name is)
+Next     join.py (who moves the records), hcq/events/ranks.py (what a clock's name is)
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Clock:
         )
         return (
             f"{name}: not aligned. It was written on another machine or after another start of it, and no rank said how"
-            f" their clocks stand (hcq.ranks.Place); it is shown from where the others begin.{guess}"
+            f" their clocks stand (hcq.events.ranks.Place); it is shown from where the others begin.{guess}"
         )
 
 

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hcq import backends, ranks
-from hcq.counters import Counters
+from hcq import backends
 from hcq.errors import UsageError
+from hcq.events import ranks
+from hcq.events.named_spans import Span, Work
 from hcq.layout import Packet
-from hcq.spans import Span, Work
+from hcq.performance.counters import Counters
 from hcq.trace.calls import ioctl_of
 from hcq.trace.clocks import DeviceClock, device_clock
 from hcq.trace.frames import Record as Record

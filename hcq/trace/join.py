@@ -3,7 +3,7 @@
 In       the contents of trace files, and how their clocks stand to each other, where nobody recorded it
 Out      records in the order of time, as one trace has them, with a JOINED record for each clock of each file
 Changes  nothing; `content_of` makes them the bytes of a file
-Next     file.py (reads them), clocks.py (how far a moment is moved), hcq/ranks.py (Place, clock_name)
+Next     file.py (reads them), clocks.py (how far a moment is moved), hcq/events/ranks.py (Place, clock_name)
 
 Processes with the same clock (one boot of one machine) are not moved against each other. Of the others, a Place says
 how a clock stands to rank 0's; between two Places of a process it goes straight. A clock that nothing is known of is

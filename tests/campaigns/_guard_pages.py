@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hcq import native
 from hcq.memory import Buffer, Pool
-from hcq.port import MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE
+from hcq.system import native
+from hcq.system.port import MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE
 
 if TYPE_CHECKING:
     from hcq.device import Device

@@ -3,7 +3,7 @@
 In       a case; its random numbers choose programs, and what happens to the files that they left in the cache
 Out      Outcome.RIGHT; Wrong when a number differs, when something is raised, or when no cache works afterwards
 Changes  a folder of the case's own
-Next     hcq/cache.py, hcq/private.py, frontend/run/plan.py (who reads), docs/security.md
+Next     hcq/system/cache.py, hcq/system/private_files.py, frontend/run/plan.py (who reads), docs/security.md
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pathlib import Path
 import numpy as np
 
 from hcq import Tensor, config
-from hcq.cache import DiskCache
 from hcq.compiler import compile as compiling
 from hcq.frontend.core import device as devices
 from hcq.frontend.run import plan as plans
+from hcq.system.cache import DiskCache
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -4,7 +4,7 @@ In       a random table of words that are to be relocated, as RELA, REL and RELR
          object in random containers
 Out      in every form the same memory; out of every container the same object; damaged, one clear error
 Changes  nothing outside the worker
-Next     hcq/elf_dynamic.py, hcq/amd/link.py, hcq/containers.py; readers.py (other files)
+Next     hcq/code/elf_dynamic.py, hcq/amd/link.py, hcq/code/containers.py; readers.py (other files)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import struct
 
 from hcq.amd.chip import CHIPS
 from hcq.amd.link import RELATIVE64, Linked
-from hcq.containers import taken_out
+from hcq.code.containers import taken_out
 from hcq.errors import UsageError
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 
@@ -112,7 +112,7 @@ def _objects() -> dict[str, bytes]:
 
 def nested(rng: random.Random) -> list[bytes]:
     """An object comes out of containers as it was put in."""
-    from tests.hcq.test_containers import archive, bundle, compressed, package
+    from tests.hcq.code.test_containers import archive, bundle, compressed, package
 
     arch = rng.choice(("gfx90a", "gfx942", "gfx1100", "gfx1201"))
     parts = dict(rng.sample([*_objects().items()], rng.randrange(1, 5)))

@@ -3,7 +3,7 @@
 In       any Port; a Plan, which is asked at every call
 Out      the calls' results, or the refusal that the plan names
 Changes  the process's mappings and files, through the port inside
-Next     faults.py (the plans), hcq/port.py (what a Port is), hcq/emu/port.py (the usual one inside)
+Next     faults.py (the plans), hcq/system/port.py (what a Port is), hcq/emu/port.py (the usual one inside)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.status import name_of as status_name
-from hcq.port import MAP_FIXED, PROT_NONE, AroundPort, Port, refused
+from hcq.system.port import MAP_FIXED, PROT_NONE, AroundPort, Port, refused
 
 NV_CALLS: dict[int, Ioctl] = {each.request: each for each in vars(abi).values() if isinstance(each, Ioctl)}
 # calls that give something back: what they refuse to take stays where it is, and that is no leak of ours

@@ -28,7 +28,7 @@ from hcq.emu.port import EmulatedPort
 from hcq.errors import DeviceFault, HcqError, WaitTimeout
 from hcq.nv.abi.names import table
 from hcq.nv.abi.status import BENIGN
-from hcq.port import LinuxPort
+from hcq.system.port import LinuxPort
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 from tests.campaigns.digits_step import TIMEOUT_MS, Step, step_of
 from tests.campaigns.fault_port import Fault, FaultPort, Injector, is_release, refuse

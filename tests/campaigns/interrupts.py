@@ -3,7 +3,7 @@
 In       a case; from it what is being done, at which line the exception comes, and which exception it is
 Out      the exception reaches the program; afterwards the same objects, and new ones, compute the right numbers
 Changes  a device of its own for each case
-Next     digits_step.py (the work), hcq/interrupted.py (what the driver does about it), campaign.py
+Next     digits_step.py (the work), hcq/work/interrupted_submission.py (what the driver does about it), campaign.py
 
 Ctrl-C and alarms come between two lines of Python, any two. Here sys.settrace stands for them: it raises at the n-th
 line that is executed in hcq's own files. What is emulated is the kernel's side, which no signal stops half-way.

@@ -3,7 +3,7 @@
 In       a case: a random sequence of steps on one kind of device, with NumPy as the second opinion on every value
 Out      RIGHT; or REFUSED when a step was answered with one of our errors where the model allows one
 Changes  the worker's devices and children; at the end of every case all of it is given back, and that is counted
-Next     docs/life.md (what is promised), hcq/life.py, hcq/open_devices.py, hcq/cpu/fork.py
+Next     docs/life.md (what is promised), hcq/lifetime/dead_device.py, hcq/lifetime/open_devices.py, hcq/cpu/fork.py
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 import hcq
-from hcq import Tensor, jit, open_devices
+from hcq import Tensor, jit
+from hcq.lifetime import open_devices
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 
 CHILD_S = 90  # a child that takes longer hangs

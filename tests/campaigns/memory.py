@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from hcq.errors import DriverError, HcqError
-from hcq.port import refused
+from hcq.system.port import refused
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 
 SIZES = (300, 9_000, 40_000, 130_000)  # elements: parts of a slab, and mappings of their own

@@ -139,7 +139,7 @@ def amd_object(rng: random.Random) -> None:
 def metadata(rng: random.Random) -> None:
     """The notes of an AMD object: MessagePack."""
     from hcq.amd.metadata import kernels_of
-    from hcq.elf import Object
+    from hcq.code.elf import Object
 
     image = _space().amd_object
     note = next(section for section in Object(image).sections if section.type == 7)

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from hcq import Device, config, open_devices
+from hcq import Device, config
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import Target, cpu_target
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Param, toposort
 from hcq.ir.op import Op
+from hcq.lifetime import open_devices
 from tests.interpreter.arrays import from_raw, numpy_dtype, to_raw
 from tests.interpreter.evaluate import evaluate_kernel
 

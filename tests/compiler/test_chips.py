@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hcq import datasheets
 from hcq.compiler.chips import CHIPS, PORT_BYTES, chip_of, spread
 from hcq.compiler.target import AMD_ARCHS, NV_ARCHS, amd_target, nv_target
-from hcq.roofline import PORT_BYTES_PER_CLOCK
+from hcq.performance import datasheets
+from hcq.performance.roofline import PORT_BYTES_PER_CLOCK
 
 WITH_DATASHEET = [chip.arch for chip in datasheets.CHIPS.values()]
 

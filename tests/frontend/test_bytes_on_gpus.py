@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq import counters
-from hcq.counters import Counters
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
+from hcq.performance import counters
+from hcq.performance.counters import Counters
 from tests.compiler.emulated_gpus import machine_of
 
 pytestmark = pytest.mark.own_devices

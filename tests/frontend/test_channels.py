@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq import Tensor, counters
+from hcq import Tensor
 from hcq.compiler.codegen import codegen
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Target, amd_target, nv_target
-from hcq.counters import Counters
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.gradient import grad
 from hcq.frontend.schedule.channels import in_channels
@@ -19,6 +18,8 @@ from hcq.frontend.schedule.schedule import schedule
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
+from hcq.performance import counters
+from hcq.performance.counters import Counters
 from tests.compiler.building import check
 from tests.compiler.emulated_gpus import machine_of, name_of
 

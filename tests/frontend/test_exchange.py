@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq import Tensor, UsageError, dtypes, lent
+from hcq import Tensor, UsageError, dtypes, external_memory
 from hcq.frontend.core import device as devices
-from hcq.frontend.io import exchange
+from hcq.frontend.io import dlpack
 from hcq.frontend.run.realize import storage_of
 
 pytestmark = pytest.mark.skipif(hcq.tensor([1]).device != "CPU", reason="memory of the host")
@@ -58,7 +58,7 @@ def test_the_memory_outlives_either_side():
     assert array.sum() == other.sum() == 21.0
     del other
     gc.collect()
-    assert not exchange._shown
+    assert not dlpack._shown
     source = np.zeros(4096 + 16, np.float32)
     aligned = source[(-source.ctypes.data % 64) // 4 :][:4096]
     y = hcq.from_dlpack(aligned)
@@ -70,17 +70,17 @@ def test_the_memory_outlives_either_side():
 
 def test_a_capsule_that_nobody_takes_keeps_nothing():
     capsule = table().__dlpack__()
-    assert len(exchange._shown) == 1
+    assert len(dlpack._shown) == 1
     del capsule
     gc.collect()
-    assert not exchange._shown
+    assert not dlpack._shown
 
 
 def test_memory_that_work_still_uses_is_returned_when_the_work_is_done(monkeypatch):
     told = []
     kept = np.zeros(64, np.float32)
     device = devices.get("CPU")
-    buffer = lent.lend(device, kept.ctypes.data, kept.nbytes, "lent", lambda: told.append(1))
+    buffer = external_memory.lend(device, kept.ctypes.data, kept.nbytes, "lent", lambda: told.append(1))
     buffer.parent.last = device.timeline.submitted + 1
     del buffer
     gc.collect()
@@ -90,7 +90,7 @@ def test_memory_that_work_still_uses_is_returned_when_the_work_is_done(monkeypat
         pass
     gc.collect()
     assert told == [1]
-    buffer = lent.lend(device, kept.ctypes.data, kept.nbytes, "lent", lambda: told.append(2))
+    buffer = external_memory.lend(device, kept.ctypes.data, kept.nbytes, "lent", lambda: told.append(2))
     monkeypatch.setattr(device.memory, "quarantined", {kept.ctypes.data})
     del buffer  # abandoned work may write there for ever
     gc.collect()

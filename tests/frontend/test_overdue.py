@@ -11,7 +11,7 @@ import pytest
 
 from hcq import Device, Tensor, jit
 from hcq.errors import DeviceFault, WaitTimeout
-from hcq.frontend.run import overdue
+from hcq.frontend.run import timed_out_work
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def stuck() -> Iterator[Any]:
     gate = device.signal("gate")
     yield device, gate
     gate.set(1)
-    overdue.drop(device)
+    timed_out_work.drop(device)
 
 
 def held_up(device: Any, gate: Any, x: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ def test_after_a_timeout_the_next_tensor_works_and_the_late_one_says_that_it_was
     assert (Tensor([3.0]) * 2).tolist() == [6.0]
     with pytest.raises(DeviceFault, match="holds no result"):
         y.tolist()
-    assert not overdue.late
+    assert not timed_out_work.late
 
 
 def test_a_late_tensor_may_be_read_again(stuck):

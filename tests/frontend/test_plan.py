@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from hcq import config
-from hcq.cache import DiskCache
 from hcq.compiler import compile as compiling
 from hcq.compiler import pipeline
 from hcq.frontend.core import device as devices
@@ -25,6 +24,7 @@ from hcq.frontend.run import kernel_sources
 from hcq.frontend.run import plan as plans
 from hcq.frontend.tensor import Tensor
 from hcq.ir.node import Node
+from hcq.system.cache import DiskCache
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
 

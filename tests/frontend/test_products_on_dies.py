@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from hcq import Tensor, counters
-from hcq.counters import Counters
+from hcq import Tensor
+from hcq.performance import counters
+from hcq.performance.counters import Counters
 from tests.compiler.building import emulating
 
 pytestmark = pytest.mark.own_devices

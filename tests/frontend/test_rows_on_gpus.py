@@ -8,8 +8,9 @@ from math import prod
 import numpy as np
 import pytest
 
-from hcq import Tensor, counters
-from hcq.counters import Counters
+from hcq import Tensor
+from hcq.performance import counters
+from hcq.performance.counters import Counters
 from tests.compiler.emulated_gpus import machine_of, name_of
 
 pytestmark = pytest.mark.own_devices

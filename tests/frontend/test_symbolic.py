@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from hcq import Tensor, Variable, counters, dtypes, jit, save_program
+from hcq import Tensor, Variable, dtypes, jit, save_program
 from hcq.errors import UsageError
 from hcq.frontend.run import plan as plans
 from hcq.frontend.schedule import nested
+from hcq.performance import counters
 from tests.compiler.emulated_gpus import machine_of, name_of
 
 pytestmark = pytest.mark.own_devices

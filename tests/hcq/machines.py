@@ -13,7 +13,7 @@ import os
 import stat
 
 from hcq.doctor.host import FileFacts, LinuxHost
-from hcq.port import refused
+from hcq.system.port import refused
 
 GPU_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/proc/driver/nvidia", "/sys/devices/virtual/kfd")
 GPU_FOLDERS = ("/sys/bus/pci/devices",)

@@ -17,7 +17,7 @@ from hcq import backends, config
 from hcq.cpu.device import CpuDevice
 from hcq.errors import DriverError, UsageError
 from hcq.memory import LARGE_BYTES
-from hcq.port import FaultyPort, LinuxPort, refused
+from hcq.system.port import FaultyPort, LinuxPort, refused
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 4096, 4097, 65535, 65536, 10**6, 5 * 10**6])

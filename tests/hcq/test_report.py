@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 import hcq
-from hcq import callsite, config
+from hcq import config
 from hcq.cpu.device import CpuDevice
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.graph import Symbol
 from hcq.observe import report
-from hcq.port import LinuxPort
+from hcq.system import call_site
+from hcq.system.port import LinuxPort
 
 
 @pytest.fixture
@@ -375,7 +376,7 @@ def test_more_memory_than_the_machine_has_lists_the_owners(device: CpuDevice) ->
 
 
 def test_a_thread_that_waits_in_pythons_library_is_at_the_users_line() -> None:
-    found: list[callsite.Site] = []
+    found: list[call_site.Site] = []
     barrier, over = threading.Event(), threading.Event()
 
     def waits() -> None:
@@ -386,7 +387,7 @@ def test_a_thread_that_waits_in_pythons_library_is_at_the_users_line() -> None:
     thread.start()
     barrier.wait(10)
     time.sleep(0.05)
-    found.append(callsite.site_of(sys._current_frames()[thread.ident or 0]))
+    found.append(call_site.site_of(sys._current_frames()[thread.ident or 0]))
     over.set()
     thread.join()
     assert found[0] is not None
@@ -396,9 +397,9 @@ def test_a_thread_that_waits_in_pythons_library_is_at_the_users_line() -> None:
 def test_sites_are_the_innermost_line_of_the_user(device: CpuDevice) -> None:
     device.queue().fill(device.alloc(8)).submit()
     _, _, site = device.recent[-1]
-    assert re.fullmatch(r".*test_report.py:\d+ in test_sites_are_.*", callsite.where(site))
-    assert callsite.source_line(site) == "device.queue().fill(device.alloc(8)).submit()"
-    assert callsite.where(None) == ""
+    assert re.fullmatch(r".*test_report.py:\d+ in test_sites_are_.*", call_site.where(site))
+    assert call_site.source_line(site) == "device.queue().fill(device.alloc(8)).submit()"
+    assert call_site.where(None) == ""
 
 
 def test_memory_limits_of_containers_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,8 @@ from hcq.config import Config
 from hcq.cpu.device import CpuDevice
 from hcq.device import Device
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
-from hcq.port import FaultyPort, LinuxPort, root_of
 from hcq.signal import Completion, Signal
+from hcq.system.port import FaultyPort, LinuxPort, root_of
 from tests.hcq.gpu.kernels import image
 from tests.hcq.gpu.vendors import AMD, NV, Vendor
 

@@ -22,7 +22,7 @@ import hcq
 from hcq import backends, config
 from hcq.doctor.check import Check, Failure, Found, Skip, Status
 from hcq.emu.port import EmulatedPort
-from hcq.port import FaultyPort
+from hcq.system.port import FaultyPort
 from hcq.tools import hw_check
 from hcq.tools.hw import (
     archive,

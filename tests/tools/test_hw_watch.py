@@ -21,13 +21,14 @@ from typing import Any
 
 import pytest
 
-from hcq import backends, config, native
+from hcq import backends, config
 from hcq.amd.abi import kfd
 from hcq.config import Config
 from hcq.doctor.check import Failure, Skip, Status
 from hcq.emu.port import EmulatedPort
 from hcq.errors import DriverError
-from hcq.port import AroundPort
+from hcq.system import native
+from hcq.system.port import AroundPort
 from hcq.tools import hcq_trace
 from hcq.tools.hw import child, compare, driver_api, hsa_api, interpose, kernels, seen, watch
 from hcq.tools.hw.bench import Bench

@@ -65,7 +65,7 @@ def test_architecture_lists_what_the_laws_of_imports_let_hcq_name_above_it(tmp_p
     (tmp_path / "pyproject.toml").write_text(
         "[tool.importlinter]\nnamed = [\n"
         '    "hcq -> hcq.frontend.tensor hcq.ir hcq.errors: names",\n'
-        '    "hcq.opening -> hcq.cpu: of its own floor",\n'
+        '    "hcq.lifetime.opening -> hcq.cpu: of its own floor",\n'
         '    "hcq.frontend.late -> hcq.frontend.ops.*: above",\n'
         '    "hcq.*.backend -> hcq.tools.shown.*: code is read",\n]\n'
     )

@@ -33,8 +33,8 @@ from hcq.frontend.core import device as devices
 from hcq.frontend.devices.collectives import cost, links
 from hcq.frontend.devices.collectives.perform import Collective, tally
 from hcq.ir.op import Op
-from hcq.peers import companion, join
 from hcq.signal import Completion
+from hcq.work.peers import companion, join
 
 
 def everything_done(names: Sequence[str]) -> None:

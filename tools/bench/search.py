@@ -3,7 +3,8 @@
 In       names of GPUs (`nv:sm_80`) and of rows, the width of the beam, the seconds of each kernel
 Out      a table of kernels, the worst ratio first; the exit status says whether all are within the limit
 Changes  nothing; each row runs in a process of its own, with caches and results of its own
-Next     docs/search.md (what was found), hcq/roofline.py (the model that judges), compiler/loops/heuristic_gpu.py
+Next     docs/search.md (what was found), hcq/performance/roofline.py (the model that judges),
+         compiler/loops/heuristic_gpu.py
 
     python -m hcq.tools.bench.search --gpus nv:sm_80 --rows product --width 3 --seconds 20
 """

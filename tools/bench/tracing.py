@@ -3,7 +3,7 @@
 In       nothing, or how many rounds (--rounds)
 Out      a table: the median time of each piece of work, off, on, and their ratio
 Changes  a trace in a temporary folder, which goes at the end
-Next     hcq/observe/trace.py and hcq/callsite.py (what is measured), docs/performance.md (figures of a run)
+Next     hcq/observe/trace.py and hcq/system/call_site.py (what is measured), docs/performance.md (figures of a run)
 
 Two devices of one process, one of them traced, take turns in short rounds: a slow moment of the machine falls on both.
 """
@@ -23,10 +23,11 @@ from typing import Any
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hcq import callsite, config
+from hcq import config
 from hcq.cpu.device import CpuDevice
 from hcq.cpu.doctor import cpu_object
 from hcq.doctor.kernels import ENTRY
+from hcq.system import call_site
 
 Work = Callable[[], object]
 PER_ROUND = 300
@@ -123,9 +124,9 @@ def recorder_share(device: Any, launch_us: float, rounds: int) -> float:
     for _ in range(rounds):
         start = time.perf_counter_ns()
         for _ in range(PER_ROUND):
-            callsite.site()
+            call_site.site()
         times.append((time.perf_counter_ns() - start) / PER_ROUND / 1000)
-    return statistics.median(times) / callsite.EVERY / launch_us
+    return statistics.median(times) / call_site.EVERY / launch_us
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from hcq import elf
+from hcq.code import elf
 from hcq.errors import DriverError, UsageError
 
 TOOL_TIMEOUT_S = 60

@@ -3,7 +3,7 @@
 In       a code object's bytes, its arch, the symbol of the entry
 Out      Lines
 Changes  nothing
-Next     function.py (where the code lies), hcq/elf.py (reads the object)
+Next     function.py (where the code lies), hcq/code/elf.py (reads the object)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import struct
 from typing import Any
 
-from hcq import elf
+from hcq.code import elf
 from hcq.errors import DriverError, UsageError
 from hcq.tools.disassembly.function import Function, Line, find_function
 

@@ -19,7 +19,7 @@ from typing import Any
 from hcq import backends, config
 from hcq.doctor.examine import advise, subject
 from hcq.doctor.host import LinuxHost, facts_of
-from hcq.port import LinuxPort, Port, root_of
+from hcq.system.port import LinuxPort, Port, root_of
 from hcq.tools.hw import kernels
 from hcq.tools.hw.plan import Item
 

@@ -142,7 +142,7 @@ def amd_arch(number: int) -> str:
     """A GPU's architecture, from the kernel's topology: HIP's structure of properties changes its layout."""
     from hcq.amd.chip import arch_of
     from hcq.amd.topology import read_nodes
-    from hcq.port import LinuxPort
+    from hcq.system.port import LinuxPort
 
     nodes = read_nodes(LinuxPort())
     if len(nodes) <= number:

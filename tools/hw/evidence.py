@@ -12,8 +12,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hcq import native
 from hcq.observe import report
+from hcq.system import native
 from hcq.tools.hw.plan import of_vendor
 
 WORDS_SHOWN = 64

@@ -14,9 +14,10 @@ import sys
 import time
 from typing import Any
 
-from hcq import command, native
+from hcq import command
 from hcq.doctor.check import Failure, Found, Skip
 from hcq.errors import DriverError, UsageError
+from hcq.system import native
 from hcq.tools.hw import kernels
 from hcq.tools.hw.bench import REPORT_IT, Bench
 from hcq.tools.hw.checks import same

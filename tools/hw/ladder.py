@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hcq import native
 from hcq.doctor import checks as doctor_checks
 from hcq.doctor.check import Failure, Found, Skip
 from hcq.errors import DeviceFault, HcqError, WaitTimeout
+from hcq.system import native
 from hcq.tools.hw import kernels
 from hcq.tools.hw.bench import REPORT_IT, Bench
 from hcq.tools.hw.kernels import pack, unpack, words

@@ -15,7 +15,7 @@ import bisect
 import ctypes
 import re
 
-from hcq import native
+from hcq.system import native
 
 _LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ")
 

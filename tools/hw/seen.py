@@ -16,9 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hcq import backends, native
+from hcq import backends
 from hcq.observe.trace_writer import TraceWriter
-from hcq.pointers import Nested, follow
+from hcq.system import native
+from hcq.system.ioctl_pointers import Nested, follow
 from hcq.trace import calls
 from hcq.trace.records import Kind
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hcq.port import AroundPort, Port
+from hcq.system.port import AroundPort, Port
 
 # (request, argument) -> None: changes the argument in place, before the kernel sees it
 Edit = Callable[[int, bytearray], None]

@@ -3,16 +3,17 @@
 In       a Trace with counters (HCQ_PROFILE=counters on an emulated GPU), one of its programs, a chip's name
 Out      a dictionary for JSON: bars, rows of figures, sentences; `missing` says why there are none
 Changes  nothing
-Next     page_data.py (hands it out), page/counters.js (draws it), hcq/roofline.py (the model), roofline.py (as text)
+Next     page_data.py (hands it out), page/counters.js (draws it), hcq/performance/roofline.py (the model),
+         roofline.py (as text)
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from hcq import datasheets, roofline
-from hcq.counters import Counters
 from hcq.errors import UsageError
+from hcq.performance import datasheets, roofline
+from hcq.performance.counters import Counters
 from hcq.tools.trace.roofline import A_MODEL
 from hcq.trace.file import Code, Trace
 

@@ -24,7 +24,7 @@ from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.status import BENIGN, describe_status
-from hcq.pointers import Pointer, named
+from hcq.system.ioctl_pointers import Pointer, named
 from hcq.trace.calls import Call
 
 MAGIC = ord("F")

@@ -19,7 +19,7 @@ from typing import Any
 
 from hcq import backends
 from hcq.errors import HcqError, UsageError
-from hcq.spans import Span
+from hcq.events.named_spans import Span
 from hcq.tools.trace import counters_view, disasm, lint, overlap
 from hcq.tools.trace.graph import Graph
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of

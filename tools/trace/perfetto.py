@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hcq.spans import Span
+from hcq.events.named_spans import Span
 from hcq.tools.trace.graph import Graph
 from hcq.tools.trace.overlap import copies_between_devices, rows_of
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of

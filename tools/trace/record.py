@@ -131,7 +131,7 @@ def _nvidia_gpus() -> dict[int, str]:
     from hcq.nv.abi.controls import ControlId
     from hcq.nv.gpu import Gpu
     from hcq.nv.process import NvProcess
-    from hcq.port import LinuxPort
+    from hcq.system.port import LinuxPort
 
     port, process = LinuxPort(), NvProcess()
     found: dict[int, str] = {}

@@ -3,17 +3,17 @@
 In       a Trace with counters (HCQ_PROFILE=counters on an emulated GPU); a chip's name, perhaps another grid
 Out      a Prediction for each kernel; text
 Changes  nothing
-Next     hcq/roofline.py (the model), hcq/datasheets.py (peak rates), stats.py (measured times)
+Next     hcq/performance/roofline.py (the model), hcq/performance/datasheets.py (peak rates), stats.py (measured times)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hcq import datasheets, roofline
-from hcq.counters import Counters, Dim3
 from hcq.errors import UsageError
-from hcq.roofline import Prediction
+from hcq.performance import datasheets, roofline
+from hcq.performance.counters import Counters, Dim3
+from hcq.performance.roofline import Prediction
 from hcq.tools.trace.color import Color, clean
 from hcq.trace.file import Trace
 

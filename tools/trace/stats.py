@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from hcq.counters import Counters
+from hcq.performance.counters import Counters
 from hcq.tools.trace.color import Color, clean, counted
 from hcq.trace.file import Submission, Trace
 

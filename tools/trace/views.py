@@ -20,8 +20,8 @@ from hcq import backends
 from hcq.errors import HcqError, UsageError
 from hcq.layout import Packet
 from hcq.nv.abi.ioctls import RELEASES
-from hcq.pointers import Pointer
 from hcq.rules import effects, examine
+from hcq.system.ioctl_pointers import Pointer
 from hcq.tools.trace.ioctl_decode import nested_texts
 from hcq.trace import calls
 from hcq.trace.file import Code, MemoryMap, Record, Submission, Trace, TraceDevice

@@ -3,7 +3,7 @@
 In       commands, programs in OpenCL C, requests for memory
 Out      words for the processor, and what they did
 Changes  OpenCL's context and memory; a thread, made when it opens and ended when it closes
-Next     processor.py (who does the work), hcq/device.py and hcq/recovery.py (what calls each method, and when)
+Next     processor.py (who does the work), hcq/device.py and hcq/lifetime/recovery.py (what calls each method, and when)
 Source   OpenCL 3.0 API specification: shared virtual memory, fine-grained buffers
 """
 
@@ -20,9 +20,9 @@ from hcq.device import Device, Steps
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Packet
 from hcq.memory import Buffer
-from hcq.port import PAGE_BYTES
 from hcq.program import Program, Slot
 from hcq.signal import Timeline
+from hcq.system.port import PAGE_BYTES
 from hcq_opencl import api, packets
 from hcq_opencl.kernel import Kernel, fitting
 from hcq_opencl.processor import Processor

@@ -16,10 +16,10 @@ import threading
 import time
 from typing import Any
 
-from hcq import native
 from hcq.errors import HcqError
 from hcq.layout import Packet
 from hcq.signal import CELL_BYTES
+from hcq.system import native
 from hcq_opencl import packets
 from hcq_opencl.api import OpenCl
 from hcq_opencl.kernel import Kernel

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hcq import native
 from hcq.errors import DriverError
+from hcq.system import native
 from hcq_webgpu.api import Gpu
 from hcq_webgpu.areas import WORD, Area, Areas
 from hcq_webgpu.kernel import Kernel

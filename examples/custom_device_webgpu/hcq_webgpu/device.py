@@ -3,8 +3,8 @@
 In       commands, programs in WGSL, requests for memory
 Out      words for the processor, and what they did
 Changes  a device of WebGPU's and its buffers; a thread, made when it opens and ended when it closes
-Next     areas.py (memory), processor.py (who does the work), hcq/device.py and hcq/recovery.py (what calls each method,
-         and when)
+Next     areas.py (memory), processor.py (who does the work), hcq/device.py and hcq/lifetime/recovery.py (what calls
+         each method, and when)
 
 Two kinds of memory: buffers are WebGPU's, under addresses that are nobody's memory in this process, and the host reads
 and writes them by copies. Cells of signals and blocks of packets are the host's own: only the processor's thread and
@@ -19,16 +19,17 @@ import mmap
 from collections.abc import Sequence
 from typing import Any
 
-from hcq import checks, native
+from hcq import checks
 from hcq.base import Grid, Sent
 from hcq.command import Command, Dispatch
 from hcq.device import Device, Steps
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Packet
 from hcq.memory import Buffer
-from hcq.port import PAGE_BYTES
 from hcq.program import Program, Slot
 from hcq.signal import CELL_BYTES, Signal, Timeline
+from hcq.system import native
+from hcq.system.port import PAGE_BYTES
 from hcq_webgpu import packets
 from hcq_webgpu.api import Gpu
 from hcq_webgpu.areas import FIRST_ADDRESS, Areas

@@ -16,9 +16,9 @@ import struct
 import threading
 import time
 
-from hcq import native
 from hcq.layout import Packet
 from hcq.signal import CELL_BYTES
+from hcq.system import native
 from hcq_webgpu import packets
 from hcq_webgpu.areas import FIRST_ADDRESS
 from hcq_webgpu.commands import Commands

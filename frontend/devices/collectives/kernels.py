@@ -18,8 +18,8 @@ from hcq.frontend.run.plan import Plan, plan_for
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-from hcq.peers import PeerQueue
 from hcq.queue import Queue
+from hcq.work.peers import PeerQueue
 
 Step = tuple[Any, list[Any], Any, Any]
 

@@ -3,7 +3,7 @@
 In       two open devices, or the names of devices
 Out      a `Route`: by peer copy, or staged through memory of the host, with the reason; what it costs
 Changes  a few KiB on both devices, once for each pair; HCQ_DEBUG=push tells of a route that is staged
-Next     hcq/peers.py (queues that use it), cost.py (what a route costs), perform.py (who moves what)
+Next     hcq/work/peers.py (queues that use it), cost.py (what a route costs), perform.py (who moves what)
 
 Kernel drivers map memory of a peer and say that it works, and on some machines it does not (an IOMMU, a switch that
 drops writes). So a copy, and a store by a kernel, are read back first.
@@ -20,7 +20,7 @@ from hcq.errors import HcqError
 from hcq.frontend.core import device as opened
 from hcq.frontend.devices.collectives import cost
 from hcq.frontend.devices.collectives.kernels import stores_numbers
-from hcq.peers import PeerQueue
+from hcq.work.peers import PeerQueue
 
 TRIED_BYTES = 4096
 

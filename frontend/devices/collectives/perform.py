@@ -3,7 +3,7 @@
 In       the names of the devices, the kind of collective and its counts; buffers, and what comes before
 Out      per device, the submission that ends its part
 Changes  the buffers; submits to the devices' companions, so that it runs beside what the devices do themselves
-Next     steps.py (what is done), links.py (which route), hcq/peers.py (how one device waits for another)
+Next     steps.py (what is done), links.py (which route), hcq/work/peers.py (how one device waits for another)
 
 The host submits everything and goes on. Each device waits by itself for those it takes something from, where it can
 watch their timelines; where it cannot, and where a route is staged, the host waits.
@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hcq import spans
+from hcq.events import named_spans
 from hcq.frontend.core import device as devices
 from hcq.frontend.devices.collectives import cost, kernels
 from hcq.frontend.devices.collectives.links import route, slowest
 from hcq.frontend.devices.collectives.steps import Counts, Rounds, Step, steps
 from hcq.ir.dtype import DType
 from hcq.ir.op import Op
-from hcq.peers import PeerQueue, companion
 from hcq.signal import Completion
+from hcq.work.peers import PeerQueue, companion
 
 
 class Tally:
@@ -101,8 +101,8 @@ class Collective:
         for name, device, value in zip(self.names, running.lanes, before):
             if device.observers and device.timeline.submitted > value:
                 last, lane = device.timeline.submitted, f"{name} collectives"
-                spans.submitted(
-                    device, spans.Work(self.kind, value + 1, last, self.size_bytes, self.names, lane)
+                named_spans.submitted(
+                    device, named_spans.Work(self.kind, value + 1, last, self.size_bytes, self.names, lane)
                 )
         return running.done, running.held
 

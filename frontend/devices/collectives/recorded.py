@@ -4,7 +4,7 @@ In       a `Collective`, the tracks that it runs on, marks that it comes after; 
 Out      per device, the mark that its part ends with
 Changes  the tracks
 Next     perform.py (the same, submitted as it comes), staged.py (between devices that do not reach each other),
-         hcq/track.py (tracks)
+         hcq/work/device_track.py (tracks)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hcq.frontend.devices.collectives import kernels
 from hcq.frontend.devices.collectives.links import route
 from hcq.frontend.devices.collectives.perform import Collective
 from hcq.frontend.devices.collectives.staged import Staging, copy_staged
-from hcq.track import Mark, Track
+from hcq.work.device_track import Mark, Track
 
 Alloc = Callable[[int, int, str], Any]  # device number, bytes, name
 

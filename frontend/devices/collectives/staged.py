@@ -3,7 +3,8 @@
 In       the tracks of both, and the two buffers
 Out      commands: out to memory of the host, across if that is pinned for one of them alone, and in
 Changes  the tracks; memory of the host, which the recording keeps
-Next     recorded.py (who asks), perform.py (where the program itself carries them), hcq/track.py (tracks and the relay)
+Next     recorded.py (who asks), perform.py (where the program itself carries them), hcq/work/device_track.py (tracks
+         and the relay)
 
     device to CPU      device: copy out, mark     CPU: wait, copy
     CPU to device      CPU: copy, mark            device: wait, copy in
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.track import Track
+from hcq.work.device_track import Track
 
 
 class Staging:

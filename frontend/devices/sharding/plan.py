@@ -30,13 +30,13 @@ from hcq.frontend.devices.sharding.layouts import Exchange
 from hcq.frontend.devices.sharding.partition import Stage, partition
 from hcq.frontend.devices.sharding.placement import Split
 from hcq.frontend.devices.sharding.storage import ShardedStorage
-from hcq.frontend.run import overdue
+from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.plan import Launch, Plan, key_on, plan_for
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape, substitute, toposort
 from hcq.ir.op import Op
-from hcq.peers import join
 from hcq.signal import Completion
+from hcq.work.peers import join
 
 MAX_PLANS = 256
 LINE_BYTES = 256  # where a member of a bucket begins
@@ -304,9 +304,9 @@ class GroupPlan:
             for slot, own in zip(slots, storage.parts):
                 devices.check_values("realize", own)
                 buffers[slot] = own.buffer if own.buffer is not None else self._allocated(own)
-        if overdue.late:
+        if timed_out_work.late:
             for name in self.names:
-                overdue.drop(devices.get(name), [each for each in buffers if each is not None])
+                timed_out_work.drop(devices.get(name), [each for each in buffers if each is not None])
         run = Run(self, buffers)
         for at, part in enumerate(self.parts):
             run.stage(part)

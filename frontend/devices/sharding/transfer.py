@@ -20,8 +20,8 @@ from hcq.frontend.devices.sharding.layouts import part_of
 from hcq.frontend.devices.sharding.placement import Placement, split_evenly
 from hcq.frontend.devices.sharding.storage import ShardedStorage
 from hcq.ir.node import Node
-from hcq.peers import PeerQueue, join
 from hcq.signal import Completion
+from hcq.work.peers import PeerQueue, join
 
 Realized = Callable[[Node, str], Storage]  # a node of that device, in memory
 

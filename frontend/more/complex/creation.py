@@ -3,7 +3,8 @@
 In       shapes, complex numbers, complex dtypes
 Out      lazy complex tensors
 Changes  random numbers advance the device's counter
-Next     ops/creation.py and ops/random.py (the same for real tensors), ops/meeting.py (who comes here)
+Next     ops/creation.py and ops/random.py (the same for real tensors), frontend/ops/complex_arguments.py (who comes
+         here)
 """
 
 from __future__ import annotations

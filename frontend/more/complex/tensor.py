@@ -3,7 +3,8 @@
 In       two real tensors, or data with complex numbers: Tensor([1 + 2j])
 Out      `Complex`, a Tensor of dtype complex64 or complex128
 Changes  nothing
-Next     pair.py, partwise.py, arithmetic.py, functions.py, products.py, creation.py (groups), ops/meeting.py
+Next     pair.py, partwise.py, arithmetic.py, functions.py, products.py, creation.py (groups),
+         frontend/ops/complex_arguments.py
 
 A public method of real tensors that no group here has, and INHERITED does not name, is refused by name.
 """

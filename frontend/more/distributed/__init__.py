@@ -4,18 +4,10 @@ In       a program started by mpirun, srun or alike: the same on every rank
 Out      `init`, `rank`, `size`, `close`; collectives on tensors; `DataParallel`, `Pipeline`, layers for tensor
          parallelism; checkpoints
 Changes  nothing on import; `init` enters MPI
-Next     meeting.py (how ranks meet), group.py (deadlines, and who is missing), collectives.py, data_parallel.py,
+Next     job.py (how ranks meet), group.py (deadlines, and who is missing), collectives.py, data_parallel.py,
          docs/distributed.md (how to start it), docs/scaling.md (what it costs)
 """
 
-from hcq.frontend.more.distributed.asked import (
-    destroy_process_group,
-    get_rank,
-    get_world_size,
-    init_process_group,
-    is_available,
-    is_initialized,
-)
 from hcq.frontend.more.distributed.checkpoint import load_checkpoint, save_checkpoint
 from hcq.frontend.more.distributed.collectives import (
     Sending,
@@ -31,7 +23,7 @@ from hcq.frontend.more.distributed.collectives import (
 )
 from hcq.frontend.more.distributed.data_parallel import DataParallel
 from hcq.frontend.more.distributed.group import Group, RankLost
-from hcq.frontend.more.distributed.meeting import close, init, rank, size, world
+from hcq.frontend.more.distributed.job import close, init, rank, size, world
 from hcq.frontend.more.distributed.pipeline import Pipeline
 from hcq.frontend.more.distributed.tensor_parallel import (
     ColumnLinear,
@@ -40,6 +32,14 @@ from hcq.frontend.more.distributed.tensor_parallel import (
     leave,
     load_whole_state,
     whole_state,
+)
+from hcq.frontend.more.distributed.torch_names import (
+    destroy_process_group,
+    get_rank,
+    get_world_size,
+    init_process_group,
+    is_available,
+    is_initialized,
 )
 from hcq.frontend.more.distributed.transformer import Sizes, Transformer, loss_of
 

@@ -21,7 +21,7 @@ from hcq.errors import UsageError
 from hcq.frontend.io.safetensors import load_file, read_metadata, save_file
 from hcq.frontend.more.distributed.collectives import barrier, broadcast
 from hcq.frontend.more.distributed.group import Group
-from hcq.frontend.more.distributed.meeting import world
+from hcq.frontend.more.distributed.job import world
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 

@@ -1,9 +1,10 @@
 """Clocks: how far this rank's time.monotonic_ns stands from rank 0's.
 
 In       the group of all ranks, just met
-Out      hcq.ranks knows this process's place: its number, its machine, the offset of its clock and how sure that is
-Changes  hcq.ranks; a few messages between rank 0 and every other
-Next     hcq/ranks.py (who reads it: traces of several ranks), meeting.py (who calls)
+Out      hcq.events.ranks knows this process's place: its number, its machine, the offset of its clock and how sure
+         that is
+Changes  hcq.events.ranks; a few messages between rank 0 and every other
+Next     hcq/events/ranks.py (who reads it: traces of several ranks), job.py (who calls)
 
 Rank 0 asks each rank in turn for its clock, several times. The fastest answer counts: the rank's clock was read
 somewhere between the question and the answer, so the middle of the two is off by half of that at most. Where the
@@ -16,14 +17,14 @@ import time
 
 import numpy as np
 
+from hcq.events.ranks import Place, clock_name, set_here
 from hcq.frontend.more.distributed.group import Group, Operation
-from hcq.ranks import Place, clock_name, set_here
 
 ROUNDS = 12
 
 
 def measure(group: Group) -> None:
-    """Measure the offsets to rank 0, and tell hcq.ranks. All ranks must call it together."""
+    """Measure the offsets to rank 0, and tell hcq.events.ranks. All ranks must call it together."""
     names = group.comm.allgather(clock_name())
     found = np.zeros(2, np.int64)
     with group.operation("clocks") as op:

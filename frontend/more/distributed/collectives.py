@@ -26,7 +26,7 @@ from hcq.frontend.core.storage import Storage, next_write
 from hcq.frontend.more.distributed import sums
 from hcq.frontend.more.distributed.group import Group, Operation
 from hcq.frontend.more.distributed.host import Reader, Writer, pieces
-from hcq.frontend.more.distributed.meeting import world
+from hcq.frontend.more.distributed.job import world
 from hcq.frontend.run.realize import realize, storage_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes

@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hcq import checks, spans
+from hcq import checks
 from hcq.errors import UsageError
+from hcq.events import named_spans
 from hcq.frontend.core import device as devices
 from hcq.frontend.grad.gradient import grad
 from hcq.frontend.jit.function import Jit
@@ -35,7 +36,7 @@ from hcq.frontend.more.distributed.collectives import (
     scatter_buffer,
 )
 from hcq.frontend.more.distributed.group import Group, Operation
-from hcq.frontend.more.distributed.meeting import world
+from hcq.frontend.more.distributed.job import world
 from hcq.frontend.nn.module import Module
 from hcq.frontend.nn.optim import Optimizer
 from hcq.frontend.run.realize import realize
@@ -227,7 +228,7 @@ class DataParallel:
         """An operation of the group, in traces and in `exchange_ns`."""
         began = time.perf_counter_ns()
         with (
-            spans.during(devices.get(bucket.device), name, bucket.nbytes, self.group.ranks),
+            named_spans.during(devices.get(bucket.device), name, bucket.nbytes, self.group.ranks),
             self.group.operation(
                 name, size_bytes, f"bucket {bucket.dtype.name} {bucket.shape}", self.timeout_ms
             ) as running,

@@ -3,7 +3,7 @@
 In       a communicator of MPI, the table of the roll call
 Out      `Group`; inside `with group.operation(...) as op`, non-blocking messages and `op.wait`, which has a deadline
 Changes  this rank's row of the table; what MPI sends
-Next     sums.py and collectives.py (who use it), rollcall.py (who has arrived), meeting.py (the group of all ranks)
+Next     sums.py and collectives.py (who use it), rollcall.py (who has arrived), job.py (the group of all ranks)
 
 Ranks of a group must begin the same operations in the same order, on equal shapes and dtypes: a digest of what must be
 equal is in the table, and in the tag of every message, so that a message of another operation never arrives. A wait

@@ -3,7 +3,7 @@
 In       a process that a launcher of the Hydra family started, before MPI is initialised
 Out      the same program, going on in a child: that is the rank; its parent, the guardian, waits and does nothing else
 Changes  forks once; the guardian never returns from `stand_between`
-Next     meeting.py (who asks for it), rollcall.py (the table in which the guardian notes how its rank ended)
+Next     job.py (who asks for it), rollcall.py (the table in which the guardian notes how its rank ended)
 Source   mpich: src/pm/hydra/proxy (what a proxy does when a process of its ends or closes the descriptor PMI_FD)
 
 When a process that MPICH's launcher started dies, the launcher kills all the others within milliseconds, and its way
@@ -23,8 +23,8 @@ import time
 from collections.abc import Mapping
 from typing import NoReturn
 
-from hcq import native
 from hcq.frontend.more.distributed.rollcall import FAILED, KILLED, LEFT, RUNNING, Table
+from hcq.system import native
 
 LOOK_S = 0.05
 EXTRA_S = 3.0  # beyond the deadline, for the others to say what they saw

@@ -3,7 +3,7 @@
 In       the table of this machine; the sockets' addresses of all ranks
 Out      a thread that sends this rank's row a few times a second to one living rank of every other machine
 Changes  the rows of ranks elsewhere in this machine's table, and when they were last heard of
-Next     rollcall.py (the rows), meeting.py (who starts it), docs/distributed.md (what the network must let through)
+Next     rollcall.py (the rows), job.py (who starts it), docs/distributed.md (what the network must let through)
 
 MPI does not report who is late, and its messages may wait for ever on a link that is cut. Datagrams wait for nobody.
 Each carries a word that rank 0 drew for the job; others are ignored. Every rank listens, and what it hears it writes

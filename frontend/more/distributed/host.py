@@ -3,7 +3,8 @@
 In       buffers of any device
 Out      `Reader`, `Writer`: a buffer's bytes piece by piece as arrays
 Changes  staging buffers in the host's memory, two for each direction of a device that needs them
-Next     collectives.py (who uses it), hcq/gpu/staging.py (the same for single reads), hcq/peers.py (second channels)
+Next     collectives.py (who uses it), hcq/gpu/staging.py (the same for single reads), hcq/work/peers.py (second
+         channels)
 
 Memory that the host has itself, as the CPU device's, is one piece and is not copied. Of any other the device copies
 pieces to or from memory of the host, on a second channel beside its kernels where it has one: while one piece is on
@@ -18,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hcq import open_devices
-from hcq.peers import PeerQueue, companion
+from hcq.lifetime import open_devices
+from hcq.work.peers import PeerQueue, companion
 
 PIECE_BYTES = 4 << 20
 SLOTS = 2

@@ -27,7 +27,7 @@ from hcq.frontend.grad.gradient import grad, no_grad
 from hcq.frontend.jit.function import Jit
 from hcq.frontend.more.distributed.collectives import Sending, broadcast, receive, start_send
 from hcq.frontend.more.distributed.group import Group
-from hcq.frontend.more.distributed.meeting import world
+from hcq.frontend.more.distributed.job import world
 from hcq.frontend.nn.module import Module
 from hcq.frontend.nn.optim import Optimizer
 from hcq.frontend.run.realize import realize

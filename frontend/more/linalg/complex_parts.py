@@ -17,7 +17,7 @@ from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.more.linalg.parts import EPSILON, Written, pieces
-from hcq.frontend.ops.meeting import complex_class
+from hcq.frontend.ops.complex_arguments import complex_class
 from hcq.frontend.tensor import Tensor
 
 

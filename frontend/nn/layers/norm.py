@@ -205,7 +205,7 @@ class SyncBatchNorm(BatchNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, num_features, ...), of the same shape, as BatchNorm."""
-        world = getattr(sys.modules.get("hcq.frontend.more.distributed.meeting"), "_world", None)
+        world = getattr(sys.modules.get("hcq.frontend.more.distributed.job"), "_world", None)
         if self.training and world is not None and world.size > 1:
             raise UsageError(
                 f"[SyncBatchNorm] {world.size} processes: means over the batches of several are not computed. "

@@ -9,8 +9,8 @@ Source   drm/drm.h: drm_version; drm/amdgpu_drm.h: drm_amdgpu_info, drm_amdgpu_i
 
 from __future__ import annotations
 
-from hcq.ioctl_numbers import READ, WRITE, ioctl_number
 from hcq.layout import SparsePacket, bits
+from hcq.system.ioctl_numbers import READ, WRITE, ioctl_number
 
 ACCEL_WORKING, READ_MMR_REG, DEV_INFO = 0x00, 0x15, 0x16  # queries
 

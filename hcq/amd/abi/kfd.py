@@ -14,11 +14,11 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 from typing import Any, Generic, TypeVar
 
-from hcq.ioctl_numbers import READ as READ
-from hcq.ioctl_numbers import WRITE as WRITE
-from hcq.ioctl_numbers import ioctl_number
 from hcq.layout import Ioctl as BaseIoctl
 from hcq.layout import Packet, SparsePacket, bits
+from hcq.system.ioctl_numbers import READ as READ
+from hcq.system.ioctl_numbers import WRITE as WRITE
+from hcq.system.ioctl_numbers import ioctl_number
 
 A = TypeVar("A", bound=Packet)
 

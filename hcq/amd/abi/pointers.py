@@ -3,7 +3,8 @@
 In       a request and its argument
 Out      its pointers
 Changes  nothing
-Next     hcq/pointers.py (follows them), kfd.py and drm.py (the structures), tools/trace/ (shows what was there)
+Next     hcq/system/ioctl_pointers.py (follows them), kfd.py and drm.py (the structures), tools/trace/ (shows what
+         was there)
 Source   linux/kfd_ioctl.h 1.17, drm/drm.h, drm/amdgpu_drm.h
 
 Not followed: what only the GPU reads (rings, save areas), and what a debugger asks of another process (DBG_TRAP, CRIU).
@@ -12,7 +13,7 @@ Not followed: what only the GPU reads (rings, save areas), and what a debugger a
 from __future__ import annotations
 
 from hcq.amd.abi import kfd
-from hcq.pointers import Pointer
+from hcq.system.ioctl_pointers import Pointer
 
 KFD, DRM = ord("K"), ord("d")  # the type byte of a request
 

@@ -1,6 +1,6 @@
 """Programs that are none of ours on an AMD GPU: what they ask of the kernel driver, and what they put into rings.
 
-In       ioctls and packets of one process, as hcq/kernel_observer.py tells them
+In       ioctls and packets of one process, as hcq/events/kernel_observer.py tells them
 Out      the events of its ForeignDevices
 Changes  nothing outside
 Next     reader.py (begins here)

@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hcq import elf, elf_search
 from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.chip import CHIPS
 from hcq.amd.foreign import images, lines
 from hcq.amd.metadata import KernelMetadata, kernel_of
-from hcq.elf import Object
+from hcq.code import elf, elf_search
+from hcq.code.elf import Object
 from hcq.errors import UsageError
-from hcq.kernel_observer import Client, Read
+from hcq.events.kernel_observer import Client, Read
 
 PAGE = 4096
 SEARCHED_BYTES = 64 << 20  # of GPU memory before a descriptor

@@ -3,7 +3,7 @@
 In       memory, and where an ELF header lies in it
 Out      the object's bytes, with a table of sections made from what the dynamic segment says
 Changes  nothing
-Next     code_objects.py (who looks for headers), hcq/elf.py and hcq/amd/metadata.py (who read the result)
+Next     code_objects.py (who looks for headers), hcq/code/elf.py and hcq/amd/metadata.py (who read the result)
 Source   ROCr's loader, observed: segments lie in one allocation at their own distances, the ELF header, the notes and
          the dynamic symbols among them, for LLVM's linker puts all of them into the first loaded segment
 
@@ -15,11 +15,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from hcq import elf_search
 from hcq.amd.link import MAX_IMAGE_BYTES
-from hcq.elf import EM_AMDGPU, ET_DYN, SHF_ALLOC, SHF_EXECINSTR, SHT_DYNSYM, SHT_PROGBITS, SHT_STRTAB
-from hcq.elf_search import HEADER, SECTION, SEGMENT, Wanted
-from hcq.kernel_observer import Read
+from hcq.code import elf_search
+from hcq.code.elf import EM_AMDGPU, ET_DYN, SHF_ALLOC, SHF_EXECINSTR, SHT_DYNSYM, SHT_PROGBITS, SHT_STRTAB
+from hcq.code.elf_search import HEADER, SECTION, SEGMENT, Wanted
+from hcq.events.kernel_observer import Read
 
 SIGNATURE = b"\x7fELF\x02\x01\x01\x40"  # 64-bit, little-endian, version 1, OS ABI amdhsa
 WANTED = Wanted(SIGNATURE, EM_AMDGPU)

@@ -19,8 +19,8 @@ from hcq.amd.abi.descriptor import KernelDescriptor, user_sgprs
 from hcq.amd.abi.registers import NumThread, Register
 from hcq.amd.decode import queue_decoder
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect
-from hcq.foreign import ForeignBlock, ForeignProgram, Parameter
-from hcq.kernel_observer import Read
+from hcq.events.foreign_devices import ForeignBlock, ForeignProgram, Parameter
+from hcq.events.kernel_observer import Read
 
 COPIES = (sdma.CopyLinear, sdma.CopyLinearV4, sdma.CopyLinearV7)
 FILLS = (sdma.ConstFill, sdma.ConstFillV4, sdma.ConstFillV7)

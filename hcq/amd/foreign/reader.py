@@ -1,9 +1,9 @@
 """What one process asks of the KFD: memory, queues, and what it puts into them.
 
-In       ioctls as they return, packets as they are taken, faults: the events of hcq/kernel_observer.py
+In       ioctls as they return, packets as they are taken, faults: the events of hcq/events/kernel_observer.py
 Out      the events of its ForeignDevices
 Changes  what it remembers of the process
-Next     packets.py (what packets say), code_objects.py (kernels), hcq/foreign.py (who hears of it)
+Next     packets.py (what packets say), code_objects.py (kernels), hcq/events/foreign_devices.py (who hears of it)
 Source   hcq/amd/abi/kfd.py: the ioctls; a refused one changed nothing
 
 A call is looked at after it returned, so its structure holds handles and numbers. Buffers are what the kernel driver
@@ -23,9 +23,9 @@ from hcq.amd.abi.kfd import AllocFlags, Ioctl, QueueType
 from hcq.amd.foreign.code_objects import CodeObjects, FoundKernel
 from hcq.amd.foreign.packets import PacketReader
 from hcq.amd.metadata import Argument
-from hcq.foreign import Calls, ForeignDevice, ForeignProgram, Parameter
-from hcq.kernel_observer import Call, Client, GpuFault, Read
-from hcq.pointers import Nested
+from hcq.events.foreign_devices import Calls, ForeignDevice, ForeignProgram, Parameter
+from hcq.events.kernel_observer import Call, Client, GpuFault, Read
+from hcq.system.ioctl_pointers import Nested
 
 FINGERPRINT_BYTES = 256
 KINDS = {

@@ -29,7 +29,7 @@ from hcq.emu.amd.sysfs import DRM_MAJOR
 from hcq.emu.backing import NODE_BYTES, DeviceMemory
 from hcq.emu.kernel import LOG_LINES, DeviceNode, File, Kernel, Process, Refusal
 from hcq.emu.watched_call import watched
-from hcq.kernel_observer import KernelObserver
+from hcq.events.kernel_observer import KernelObserver
 
 ANSWERS = kfd_calls.ANSWERS | kfd_memory.ANSWERS | kfd_dmabuf.ANSWERS
 SINCE = {

@@ -21,7 +21,7 @@ from hcq.emu.amd.process_gpu import ProcessGpu
 from hcq.emu.amd.watch import GpuWatch
 from hcq.emu.backing import Backing, DeviceMemory
 from hcq.emu.kernel import Process, Refusal
-from hcq.kernel_observer import KernelObserver
+from hcq.events.kernel_observer import KernelObserver
 
 OF_HOST = AllocFlags.GTT | AllocFlags.USERPTR  # memory of the host
 

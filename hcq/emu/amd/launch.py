@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable
 
-from hcq import counters, strays
 from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.memory import GpuVm
@@ -24,8 +23,10 @@ from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.strays import Guarded, Strays
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
-from hcq.emu.gaps import Gaps
-from hcq.emu.traffic import LEAST_STEPS, Tally
+from hcq.emu.shader.traffic import LEAST_STEPS, Tally
+from hcq.emu.shader.unowned_memory import Gaps
+from hcq.events import stray_accesses
+from hcq.performance import counters
 
 
 def shader_core(arch: str, vm: GpuVm, caches: Caches | None) -> ShaderCore:
@@ -71,14 +72,14 @@ def launch(
     run = functools.partial(
         run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
     )
-    beyond = Strays(work.entry, work.lds_bytes) if strays.is_wanted() else None
-    if beyond is not None and pid == os.getpid() and (known := strays.gaps()):
+    beyond = Strays(work.entry, work.lds_bytes) if stray_accesses.is_wanted() else None
+    if beyond is not None and pid == os.getpid() and (known := stray_accesses.gaps()):
         run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))
     try:
         report = run(is_cooperative=is_cooperative, tally=tally, sample=sample, strays=beyond)
     finally:
         for each in () if beyond is None else beyond.found.values():
-            strays.tell(pid, each)
+            stray_accesses.tell(pid, each)
     if tally is not None:
         look_at_more(run, report, tally, is_ending)
         counters.tell(pid, tally.record)

@@ -20,8 +20,8 @@ from hcq.amd.abi.kfd import AllocFlags
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import AddressSpace, Range, SharedRange, aligned_words
 from hcq.emu.backing import Backing
-from hcq.emu.exchange import add
 from hcq.emu.kernel import UserMemory
+from hcq.emu.shader.compare_exchange import add
 from hcq.emu.user_pages import UserPages
 
 PAGE = 4096

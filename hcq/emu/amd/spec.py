@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from hcq.amd.abi import sdma
 from hcq.amd.abi.registers import Register
-from hcq.emu.words import flag, number, parse_word, ppm
+from hcq.emu.emulation_options import flag, number, parse_word, ppm
 from hcq.errors import UsageError
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")

@@ -3,7 +3,7 @@
 In       queues before and after each step; faults
 Out      packets as doorbells show them, each once and before it runs; how far queues are; faults with instructions
 Changes  nothing
-Next     hcq/kernel_observer.py (the observers), kfd.py (ioctls), process_gpu.py (who steps)
+Next     hcq/events/kernel_observer.py (the observers), kfd.py (ioctls), process_gpu.py (who steps)
 
 A doorbell says how far packets are written. What lies between that and what was told last is told whole, as the GPU
 will read it, so nothing is missing and nothing comes twice; of an AQL queue, up to the first packet that is not ready.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from hcq.amd.abi import aql
 from hcq.emu.amd.shader.errors import PageFault, ShaderFault
 from hcq.errors import HcqError
-from hcq.kernel_observer import GpuFault, KernelObserver
+from hcq.events.kernel_observer import GpuFault, KernelObserver
 
 if TYPE_CHECKING:
     from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hcq import native
 from hcq.emu.metal.runtime import CLASS_METHODS, Object, Runtime, answers
 from hcq.metal.abi import messages
+from hcq.system import native
 
 
 class String(Object):

@@ -15,13 +15,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hcq import native
 from hcq.emu.metal.gpu import Gpu
 from hcq.emu.metal.objects import String
 from hcq.emu.metal.runtime import Object, answers
 from hcq.emu.metal.shader.program import Program
 from hcq.metal.abi import messages
-from hcq.port import MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, LinuxPort
+from hcq.system import native
+from hcq.system.port import MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, LinuxPort
 
 PAGE_BYTES = 16 << 10  # of Apple's systems
 

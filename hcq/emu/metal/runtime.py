@@ -19,12 +19,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from hcq import native
 from hcq.emu.kernel import DeviceNode, File, Kernel, Process
 from hcq.emu.metal.spec import Spec
 from hcq.errors import DriverError
 from hcq.metal.abi import messages
 from hcq.metal.abi.messages import Message
+from hcq.system import native
 
 T = TypeVar("T", bound=Callable[..., Any])
 FIRST_OBJECT, FIRST_CLASS, FIRST_SELECTOR = 0x6000_0000_0000, 0x1_0000_0000, 0x2_0000_0000

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hcq.emu.emulation_options import flag, parse_word
 from hcq.emu.metal.shader.program import WAYS
-from hcq.emu.words import flag, parse_word
 from hcq.metal.abi.messages import Family
 
 

@@ -24,7 +24,7 @@ from hcq.emu.nv.pbdma import Pbdma, State
 from hcq.emu.nv.spec import Spec
 from hcq.emu.nv.watch import ChannelWatch
 from hcq.emu.worker import Worker
-from hcq.kernel_observer import KernelObserver
+from hcq.events.kernel_observer import KernelObserver
 from hcq.nv.abi.gpfifo import USERMODE_DOORBELL, USERMODE_TIME_0
 
 UNRUNG = 0  # what the doorbell holds until a token is stored

@@ -21,8 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq import counters, strays
-from hcq.emu.gaps import Gaps
 from hcq.emu.nv.caches import CachedView, DataCache
 from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
@@ -32,12 +30,15 @@ from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.run import Kernel, Report, parsed
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
-from hcq.emu.traffic import LEAST_STEPS, Tally
+from hcq.emu.shader.traffic import LEAST_STEPS, Tally
+from hcq.emu.shader.unowned_memory import Gaps
 from hcq.errors import UsageError
+from hcq.events import stray_accesses
+from hcq.events.stray_accesses import Stray
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
 from hcq.nv.abi.qmd import Qmd, QmdV3, QmdV5
 from hcq.nv.abi.qmd_fields import QmdType
-from hcq.strays import Stray
+from hcq.performance import counters
 
 CONSTANTS = "GRAPHICS GPC0 GPCCLIENT_GCC"  # constants and instructions are fetched by the same unit
 THREADS = "GRAPHICS GPC0 GPCCLIENT_T1_0"
@@ -203,7 +204,7 @@ class Shader:
         # a cooperative grid's blocks are given an address to meet at
         together = bool(envregs["envreg1"] | envregs["envreg2"])
         sample = counters.sample() if counts and not together else 0
-        known = strays.gaps() if pid == os.getpid() else []
+        known = stray_accesses.gaps() if pid == os.getpid() else []
         guarded = Guarded(memory, Gaps(known), program) if known else None
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
         run = functools.partial(
@@ -228,7 +229,7 @@ class Shader:
             raise stopped(error, memory) from None
         finally:
             if guarded is not None and guarded.found is not None:
-                strays.tell(pid, guarded.found)
+                stray_accesses.tell(pid, guarded.found)
             if isinstance(memory, CachedView):
                 memory.end()
 

@@ -17,7 +17,7 @@ from hcq.emu.nv import foreign_calls, rm_calls, rm_controls
 from hcq.emu.nv.rm_state import NvFile, RmFile, RmState
 from hcq.emu.nv.spec import Spec, parse_all
 from hcq.emu.nv.uvm import UvmFile
-from hcq.kernel_observer import KernelObserver
+from hcq.events.kernel_observer import KernelObserver
 
 NVIDIA_MAJOR, UVM_MAJOR = 195, 510  # the second is given out when the module is loaded
 

@@ -23,13 +23,13 @@ from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.rm_objects import Client, RmError, RmObject
 from hcq.emu.nv.spec import DEFAULT_VERSION, Spec
 from hcq.emu.watched_call import watched
-from hcq.kernel_observer import KernelObserver
+from hcq.events.kernel_observer import KernelObserver
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.ioctls import abi_for
 from hcq.nv.abi.pointers import pointers_of
 from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.abi.status import NvStatus
-from hcq.port import MAP_SHARED
+from hcq.system.port import MAP_SHARED
 
 FIRST_CLIENT = 0xC1D00001
 # NV01_EVENT, NV01_EVENT_KERNEL_CALLBACK, NV01_EVENT_OS_EVENT, NV01_EVENT_KERNEL_CALLBACK_EX

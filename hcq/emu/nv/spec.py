@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hcq.emu.words import flag, number, parse_word, ppm
+from hcq.emu.emulation_options import flag, number, parse_word, ppm
 from hcq.errors import UsageError
 from hcq.nv.abi.classes import ARCHITECTURES, ClassId, Engines
 

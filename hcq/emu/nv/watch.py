@@ -3,7 +3,7 @@
 In       channels before and after each step; what stopped one
 Out      ring entries as GP_PUT shows them, each once and before it is fetched; how far a channel is; faults
 Changes  nothing
-Next     hcq/kernel_observer.py (the observers), rm_state.py (ioctls), gpu.py and pbdma.py (who ask)
+Next     hcq/events/kernel_observer.py (the observers), rm_state.py (ioctls), gpu.py and pbdma.py (who ask)
 
 An entry is done when the segment behind it is, with all launches and copies that its methods began.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.emu.nv.errors import Access, ChannelError, HungKernel, KernelError, MmuFault, Removal
-from hcq.kernel_observer import GpuFault, KernelObserver, queue_number
+from hcq.events.kernel_observer import GpuFault, KernelObserver, queue_number
 from hcq.nv.abi.gpfifo import GP_ENTRY_BYTES
 
 if TYPE_CHECKING:

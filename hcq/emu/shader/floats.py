@@ -3,8 +3,8 @@
 In       arrays of floats, or the bits of bfloat16
 Out      arrays, rounded once
 Changes  nothing
-Next     hcq/emu/exact.py (sums without a loss), hcq/emu/amd/shader/floats.py and hcq/emu/nv/shader/floats.py
-         (what each vendor makes of NaNs and denormals)
+Next     hcq/emu/shader/exact_floats.py (sums without a loss), hcq/emu/amd/shader/floats.py and
+         hcq/emu/nv/shader/floats.py (what each vendor makes of NaNs and denormals)
 Source   IEEE 754
 
 The device: compute in float64 and round to odd; a number rounded so, with at least two bits to spare, rounds a second
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hcq.emu.exact import round_to_odd, two_sum
+from hcq.emu.shader.exact_floats import round_to_odd, two_sum
 
 Array = npt.NDArray[Any]
 

@@ -21,10 +21,10 @@ import select
 import struct
 from typing import NamedTuple
 
-from hcq import native
 from hcq.emu.supervisor.bpf import Abi, program
 from hcq.errors import DriverError, UsageError
-from hcq.ioctl_numbers import READ, WRITE, ioctl_number
+from hcq.system import native
+from hcq.system.ioctl_numbers import READ, WRITE, ioctl_number
 
 PR_SET_NO_NEW_PRIVS = 38
 SET_MODE_FILTER, GET_NOTIF_SIZES = 1, 3

@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hcq import native
 from hcq.emu.backing import DeviceMemory
 from hcq.emu.kernel import File, Process, Refusal, UserMemory
 from hcq.emu.supervisor.bpf import Abi
 from hcq.emu.supervisor.mirror import Mirror
+from hcq.system import native
 
 PAGE = 4096
 PATH_BYTES = 4096

@@ -82,7 +82,7 @@ def spawn(abi: Abi, arguments: Sequence[str], environment: Mapping[str, str]) ->
 
 def _die_with_parent(abi: Abi, parent: int) -> None:
     """A supervisor that is killed must not leave a program behind whose calls nobody answers."""
-    from hcq import native
+    from hcq.system import native
 
     native.system_call(abi.prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

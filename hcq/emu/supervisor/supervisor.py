@@ -21,13 +21,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
-from hcq import kernel_observer, native
 from hcq.emu.machine import Machine, kernels_for
 from hcq.emu.supervisor.answers import Answers
 from hcq.emu.supervisor.bpf import abi
 from hcq.emu.supervisor.keeper import Keeper
 from hcq.emu.supervisor.spawn import PR_SET_CHILD_SUBREAPER, spawn
-from hcq.kernel_observer import KernelObserver
+from hcq.events import kernel_observer
+from hcq.events.kernel_observer import KernelObserver
+from hcq.system import native
 
 IDLE_THREADS = 4  # so many wait for calls; more that have answered theirs end
 POLL_MS = 500

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hcq.errors import DriverError, UsageError
-from hcq.ioctl_numbers import READ, WRITE, ioctl_number
 from hcq.layout import Ioctl, declared_in
 from hcq.nv.abi import control_structs as controls
 from hcq.nv.abi import rm_structs as rm
@@ -23,6 +22,7 @@ from hcq.nv.abi import uvm_structs as uvm
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
+from hcq.system.ioctl_numbers import READ, WRITE, ioctl_number
 
 RELEASES = (550, 555, 560, 565, 570, 575, 580, 590, 595, 610)  # each holds until the next
 # releases of whose headers we have seen a part: the note on a driver that takes their table

@@ -3,7 +3,8 @@
 In       a request and its argument
 Out      its pointers: to what a control or an allocation takes, and from there on to the lists of old controls
 Changes  nothing
-Next     hcq/pointers.py (follows them), ioctls.py (which structure each control takes), tools/trace/ (shows it)
+Next     hcq/system/ioctl_pointers.py (follows them), ioctls.py (which structure each control takes), tools/trace/
+         (shows it)
 Source   nvos.h; embedded_param_copy.c names every control with a pointer in its structure (no new one may be added);
          ctrl*.h have the structures. 580.142 and 595.45.04 compared
 
@@ -15,7 +16,7 @@ becomes the object) and for what mappings return.
 from __future__ import annotations
 
 from hcq.nv.abi import ioctls
-from hcq.pointers import Pointer
+from hcq.system.ioctl_pointers import Pointer
 
 MAGIC = ord("F")
 RM_CONTROL, RM_ALLOC, RM_IDLE_CHANNELS, RM_GET_EVENT_DATA = 0x2A, 0x2B, 0x41, 0x52  # escapes

@@ -6,8 +6,8 @@ pushes.py   methods of pushbuffers: launches, copies, fills
 copied.py   GPU memory that cannot be read, as far as it was copied there
 kernels.py  which kernel lies at a program address
 
-In       the events of hcq/kernel_observer.py
-Out      the events of hcq/foreign.py's devices
+In       the events of hcq/events/kernel_observer.py
+Out      the events of hcq/events/foreign_devices.py's devices
 Changes  nothing of the program
 Next     hcq/amd/foreign/ (the sister), hcq/observe/foreign/ (who hears of it), hcq/emu/nv/watch.py (who tells it)
 """

@@ -11,7 +11,7 @@ A copy's source is read when the ring shows the copy. What the GPU itself puts t
 from __future__ import annotations
 
 from hcq.command import Copy
-from hcq.kernel_observer import Read
+from hcq.events.kernel_observer import Read
 
 MAX_PIECE_BYTES = 8 << 20  # code objects are smaller; data is of no use here
 MAX_BYTES = 64 << 20

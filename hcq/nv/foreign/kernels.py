@@ -17,12 +17,12 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hcq import elf_search
-from hcq.elf import EM_CUDA
-from hcq.elf_search import Wanted
+from hcq.code import elf_search
+from hcq.code.elf import EM_CUDA
+from hcq.code.elf_search import Wanted
 from hcq.errors import UsageError
-from hcq.foreign import ForeignProgram, Parameter
-from hcq.kernel_observer import Client, Read
+from hcq.events.foreign_devices import ForeignProgram, Parameter
+from hcq.events.kernel_observer import Client, Read
 from hcq.nv import ptx
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, KernelDescriptor, crc32
 from hcq.nv.chip import CHIPS

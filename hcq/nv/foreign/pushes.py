@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hcq.command import Command, Copy, Dispatch, Fill
-from hcq.foreign import Parameter
-from hcq.kernel_observer import Read
+from hcq.events.foreign_devices import Parameter
+from hcq.events.kernel_observer import Read
 from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi import copy_methods as copy
 from hcq.nv.abi.classes import ARCHITECTURES, COMPUTE, COPY

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hcq.kernel_observer import Call
+from hcq.events.kernel_observer import Call
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.uvm_structs import (
     UvmCreateExternalRange,

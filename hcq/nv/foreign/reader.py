@@ -1,9 +1,9 @@
 """What one process asks of NVIDIA's kernel driver: GPUs, memory, channels, and what it puts into their rings.
 
-In       ioctls as they return, ring entries as they are taken, faults: the events of hcq/kernel_observer.py
+In       ioctls as they return, ring entries as they are taken, faults: the events of hcq/events/kernel_observer.py
 Out      the events of its ForeignDevices
 Changes  what it remembers of the process
-Next     pushes.py (what methods say), kernels.py (kernels), hcq/foreign.py (who hears of it)
+Next     pushes.py (what methods say), kernels.py (kernels), hcq/events/foreign_devices.py (who hears of it)
 Source   hcq/nv/abi/: the calls; what is read of them is the same in every release of the driver
 
 A queue is numbered by its GPU's device instance and its work submit token: a doorbell takes no more. Memory is what UVM
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hcq.command import Command, Copy
-from hcq.foreign import Calls, ForeignDevice
-from hcq.kernel_observer import Call, Client, GpuFault, Read, queue_number
+from hcq.events.foreign_devices import Calls, ForeignDevice
+from hcq.events.kernel_observer import Call, Client, GpuFault, Read, queue_number
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import GPFIFO, ClassId

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hcq.cache import DiskCache
 from hcq.errors import UsageError
 from hcq.nv import ptx as ptx_module
 from hcq.nv.bundle import Bundle
 from hcq.nv.cubin import Cubin
 from hcq.nv.toolchain import nvjitlink, nvrtc
+from hcq.system.cache import DiskCache
 
 
 def of_cuda(source: str, arch: str, name: str) -> bytes:

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hcq import native
 from hcq.errors import UsageError
+from hcq.system import native
 
 SYSTEM_FOLDERS = (
     "/usr/local/cuda/lib64",

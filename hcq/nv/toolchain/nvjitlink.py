@@ -14,9 +14,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hcq import native
 from hcq.errors import UsageError
 from hcq.nv.toolchain.library import Library, open_library
+from hcq.system import native
 
 PACKAGE = "nvidia-nvjitlink"
 PROTOTYPES = {

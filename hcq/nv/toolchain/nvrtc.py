@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hcq import config, native, private
+from hcq import config
 from hcq.errors import UsageError
 from hcq.nv.toolchain.library import Library, open_library
+from hcq.system import native, private_files
 
 PACKAGE = "nvidia-cuda-nvrtc"
 PROTOTYPES = {
@@ -172,10 +173,10 @@ def _unpack_headers(install: Any) -> Path:
     folder = config.current().cache_dir / f"cuda-headers-{major}.{minor}"
     message = native.new("char *[1]")
     try:
-        above = private.open_folder(folder.parent, make=True)
+        above = private_files.open_folder(folder.parent, make=True)
         try:
             # headers of others would be their code
-            os.close(private.open_inner(above, folder.name, make=True))
+            os.close(private_files.open_inner(above, folder.name, make=True))
         finally:
             os.close(above)
         status = install(str(folder).encode(), 0, message)

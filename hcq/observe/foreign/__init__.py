@@ -1,6 +1,6 @@
 """Foreign: what watches programs that are none of ours, as the rest of hcq.observe watches our devices.
 
-In       the events of a kernel driver (hcq/kernel_observer.py)
+In       the events of a kernel driver (hcq/events/kernel_observer.py)
 Out      HCQ_TRACE, HCQ_VALIDATE, HCQ_PROFILE=counters and HCQ_REPORT for programs that do not know us
 Changes  what each of them says
 Next     session.py (begins here)

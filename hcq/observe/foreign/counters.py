@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hcq.counters import Counters
-from hcq.foreign import ForeignDevice, ForeignObserver
+from hcq.events.foreign_devices import ForeignDevice, ForeignObserver
 from hcq.observe.counters import table
+from hcq.performance.counters import Counters
 
 
 class ForeignCounting(ForeignObserver):

@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hcq import backends
 from hcq.command import Command, Dispatch, Indirect
-from hcq.foreign import ForeignBuffer, ForeignDevice, ForeignObserver, ForeignProgram, ForeignSubmission
+from hcq.events.foreign_devices import (
+    ForeignBuffer,
+    ForeignDevice,
+    ForeignObserver,
+    ForeignProgram,
+    ForeignSubmission,
+)
 from hcq.rules.effects import Argument, ProgramFacts
 from hcq.rules.examine import examine, model_of
 from hcq.rules.rule import Finding

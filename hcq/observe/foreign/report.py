@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect
-from hcq.foreign import (
+from hcq.events.foreign_devices import (
     ForeignBuffer,
     ForeignDevice,
     ForeignObserver,
     ForeignProgram,
     ForeignSubmission,
 )
-from hcq.kernel_observer import GpuFault
+from hcq.events.kernel_observer import GpuFault
 from hcq.observe.report import save
 
 SHOWN = 8

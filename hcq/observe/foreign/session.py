@@ -3,7 +3,8 @@
 In       a driver's events; what HCQ_TRACE, HCQ_VALIDATE, HCQ_PROFILE and HCQ_REPORT ask for
 Out      the same events for a reader and devices of each process
 Changes  the trace file; stderr; reports
-Next     hcq/foreign.py (devices), trace.py, judge.py, report.py (who watches them), hcq/amd/foreign/ (a reader)
+Next     hcq/events/foreign_devices.py (devices), trace.py, judge.py, report.py (who watches them), hcq/amd/foreign/
+         (a reader)
 
 What goes wrong here must not end the program that is watched: a process whose events make no sense is watched no more,
 and one line says so.
@@ -18,18 +19,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hcq import backends, config, counters
+from hcq import backends, config
 from hcq.config import Config
-from hcq.counters import Counters
 from hcq.errors import HcqError
-from hcq.foreign import ForeignDevice, ForeignObserver, Reader
-from hcq.kernel_observer import Call, Client, GpuFault, KernelObserver, Read
+from hcq.events.foreign_devices import ForeignDevice, ForeignObserver, Reader
+from hcq.events.kernel_observer import Call, Client, GpuFault, KernelObserver, Read
 from hcq.observe.foreign.counters import ForeignCounting
 from hcq.observe.foreign.judge import Judge
 from hcq.observe.foreign.report import Reports
 from hcq.observe.foreign.trace import ForeignTrace
 from hcq.observe.trace_paths import path_of
 from hcq.observe.trace_writer import TraceWriter
+from hcq.performance import counters
+from hcq.performance.counters import Counters
 
 LOOK_SECONDS = 0.5  # work that is late is looked for so often
 

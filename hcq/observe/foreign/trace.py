@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq.command import Command, Dispatch
-from hcq.counters import Counters
-from hcq.foreign import (
+from hcq.events.foreign_devices import (
     ForeignBlock,
     ForeignBuffer,
     ForeignDevice,
@@ -28,8 +27,9 @@ from hcq.foreign import (
     ForeignProgram,
     ForeignSubmission,
 )
-from hcq.kernel_observer import Call, GpuFault
+from hcq.events.kernel_observer import Call, GpuFault
 from hcq.observe.trace_writer import TraceWriter
+from hcq.performance.counters import Counters
 from hcq.trace import calls
 from hcq.trace.records import Alloc, Block, Free, Kind, Submit, Times, pack_commands, pack_record, packing
 

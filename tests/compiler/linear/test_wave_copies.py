@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq import counters
 from hcq.compiler.codegen import codegen
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.linear.linearize import linearize
@@ -24,13 +23,14 @@ from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.search.moves import Moves
 from hcq.compiler.target import Target, amd_target
-from hcq.counters import Counters
 from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.errors import UnknownInstruction
 from hcq.emu.amd.shader.loads_to_lds import is_load_to_lds
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
+from hcq.performance import counters
+from hcq.performance.counters import Counters
 from tests.compiler.building import check, kernel, matmul, out, param, parameters
 from tests.compiler.emulated_gpus import machine_of
 from tests.compiler.loops.test_threads import narrow_product

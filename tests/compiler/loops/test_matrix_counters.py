@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 import hcq
-from hcq import counters, datasheets, roofline
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.codegen import codegen
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Target, amd_target, nv_target
-from hcq.counters import SUMMED, Counters
 from hcq.ir.dtype import DType, dtypes
+from hcq.performance import counters, datasheets, roofline
+from hcq.performance.counters import SUMMED, Counters
 from tests.compiler.building import check
 from tests.compiler.emulated_gpus import machine_of
 from tests.compiler.loops.test_threads import narrow_product

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq import Tensor, config, counters
+from hcq import Tensor, config
 from hcq.compiler.codegen import compile_with
 from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.heuristic_gpu import choose
@@ -18,11 +18,12 @@ from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import units_of
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Target, Toolchain, allowing, amd_target, cpu_target, nv_target
-from hcq.counters import Counters
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.toolchain import images
+from hcq.performance import counters
+from hcq.performance.counters import Counters
 from tests.compiler.building import emulating, kernel, matmul, out, param, permute, run
 from tests.compiler.shared_memory import bank_conflicts
 from tests.hcq.emu.nv.shader.running import needs_nvrtc

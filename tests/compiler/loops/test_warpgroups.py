@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq import counters, datasheets, roofline
 from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.linear.linearize import linearize
@@ -22,13 +21,14 @@ from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.render import cuda
 from hcq.compiler.target import Target, Toolchain, nv_target
-from hcq.counters import SUMMED, Counters
 from hcq.errors import UsageError
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.cubin import Cubin
 from hcq.nv.toolchain import images, nvjitlink
+from hcq.performance import counters, datasheets, roofline
+from hcq.performance.counters import SUMMED, Counters
 from tests.compiler.building import (
     check,
     emulating,

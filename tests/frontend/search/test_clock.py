@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hcq import config, counters
+from hcq import config
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import cpu_target, nv_target
 from hcq.emu.port import port_for
@@ -16,6 +16,7 @@ from hcq.frontend.search.bench import Bench
 from hcq.frontend.search.clock import Model, Timeline, clock_of
 from hcq.ir.node import Node
 from hcq.nv.device import NvDevice
+from hcq.performance import counters
 from tests.compiler.building import kernel, out, param
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.amd.metadata import NOTE_OWNER, NOTE_TYPE, unpack
-from hcq.elf import Object
+from hcq.code.elf import Object
 
 SHT_NOTE = 7
 HEADERS_AT, SECTION_BYTES = 40, 64  # where the file header says where section headers begin

@@ -12,7 +12,7 @@ import pytest
 from hcq.amd.abi import kfd
 from hcq.amd.device import AmdDevice
 from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
-from hcq.port import FaultyPort, refused
+from hcq.system.port import FaultyPort, refused
 from tests.hcq.amd import conftest
 from tests.hcq.amd.conftest import settings_with, the_process
 from tests.hcq.amd.kernels import image
@@ -122,7 +122,7 @@ def test_without_the_flush_register_buffers_are_host_memory_and_the_facts_say_wh
     class NoRegister(FaultyPort):
         def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
             from hcq.amd.abi import kfd
-            from hcq.port import refused
+            from hcq.system.port import refused
 
             if request == kfd.ALLOC_MEMORY_OF_GPU.request and argument[36] & kfd.AllocFlags.MMIO_REMAP:
                 raise refused("ioctl", errno.ENOMEM)

@@ -20,8 +20,8 @@ from hcq.amd.foreign.reader import KfdReader
 from hcq.compiler.assemble import comgr
 from hcq.emu.kernel import OwnProcess
 from hcq.errors import DeviceFault
-from hcq.foreign import ForeignDevice
-from hcq.kernel_observer import Call, Nested
+from hcq.events.foreign_devices import ForeignDevice
+from hcq.events.kernel_observer import Call, Nested
 from hcq.observe.foreign import report
 from hcq.observe.lint import lint
 from hcq.trace.file import Trace
@@ -216,7 +216,7 @@ class Loaded:
     """GPU memory that holds the segments of an object, as ROCr's loader puts them there."""
 
     def __init__(self, content: bytes, base: int) -> None:
-        from hcq.elf import PT_LOAD, Object
+        from hcq.code.elf import PT_LOAD, Object
 
         self.base = base
         segments = [one for one in Object(content).segments if one.type == PT_LOAD]

@@ -23,7 +23,7 @@ from hcq.amd.launch import Scratch
 from hcq.amd.process import KfdProcess
 from hcq.amd.rings import AqlRing, Pm4Ring
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
-from hcq.port import FaultyPort
+from hcq.system.port import FaultyPort
 from tests.hcq.amd.conftest import fresh_port
 from tests.hcq.amd.kernels import compile_ir, image
 from tests.hcq.gpu.kernels import works

@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from hcq import elf
 from hcq.amd.chip import CHIPS
 from hcq.amd.link import Linked
+from hcq.code import elf
 from hcq.errors import UsageError
 from tests.hcq.amd.kernels import compile_ir, image
 from tests.hcq.amd.linker import linked, stripped

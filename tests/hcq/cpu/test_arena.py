@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 import hcq
-from hcq import forks, native
 from hcq.cpu import arena as arenas
 from hcq.cpu.arena import ALIGNMENT, CHUNK_BYTES, Arena
 from hcq.cpu.device import CpuDevice
 from hcq.errors import UsageError
-from hcq.port import FaultyPort, LinuxPort
+from hcq.system import helper_forks, native
+from hcq.system.port import FaultyPort, LinuxPort
 
 pytestmark = pytest.mark.skipif(
     not Arena(LinuxPort(), os.uname().machine).is_usable, reason="kernels have pages of their own here"
@@ -229,7 +229,7 @@ def test_after_a_fork_neither_process_changes_code_that_the_other_runs(
 def test_children_that_run_no_kernel_leave_the_chunk_in_use(own: CpuDevice, objects: list[bytes]) -> None:
     programs = [own.load(objects[1], "store")]
     for number in range(40):
-        with forks.of_helpers():
+        with helper_forks.of_helpers():
             child = os.fork()
             if child == 0:
                 os._exit(0)

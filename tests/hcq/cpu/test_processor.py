@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hcq import native
 from hcq.cpu import native_processor, processor
 from hcq.cpu.encode import argument_shape
 from hcq.cpu.link import link
 from hcq.errors import DriverError, UsageError
-from hcq.port import LinuxPort
+from hcq.system import native
+from hcq.system.port import LinuxPort
 
 ENTRIES = {
     "processor_main",

@@ -12,7 +12,7 @@ import pytest
 
 from hcq.doctor.host import FileFacts
 from hcq.errors import DriverError
-from hcq.port import LinuxPort, refused
+from hcq.system.port import LinuxPort, refused
 
 STATUS = "Uid:\t{uid}\t{uid}\nGid:\t1000\t1000\nGroups:\t{groups}\nCapEff:\t{caps}\nSeccomp:\t{seccomp}\n"
 GROUPS = "root:x:0:\nvideo:x:44:\nrender:x:105:{members}\nada:x:1000:\n"

@@ -9,9 +9,9 @@ import capstone
 import pytest
 
 import hcq
-from hcq import elf
 from hcq.amd.chip import CHIPS
 from hcq.amd.link import Linked
+from hcq.code import elf
 from hcq.cpu.device import CpuDevice
 from hcq.cpu.doctor import CPU_CODE, cpu_object
 from hcq.doctor.examine import subject

@@ -141,7 +141,7 @@ def test_ctrl_c_interrupts_a_wait() -> None:
         """
         from hcq.amd.abi import kfd
         from hcq.amd.ioctl import call
-        from hcq.port import LinuxPort
+        from hcq.system.port import LinuxPort
         hcq.emu.attach("amd:gfx1100")
         port = LinuxPort()
         fd = port.open("/dev/kfd")

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from hcq import config, open_devices
+from hcq import config
 from hcq.amd.device import AmdDevice
 from hcq.emu import backing
 from hcq.emu.backing import Backing
 from hcq.emu.machine import kernels_for
 from hcq.emu.port import EmulatedPort, port_for
 from hcq.errors import DriverError
+from hcq.lifetime import open_devices
 from hcq.nv.device import NvDevice
 from hcq.trace.file import Trace
 

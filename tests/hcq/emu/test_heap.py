@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from hcq import native
 from hcq.errors import DriverError
+from hcq.system import native
 
 PROGRAM = """
 import resource, threading

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hcq.emu.file_stat import of_copy, struct_stat
 from hcq.emu.kernel import Refusal
 from hcq.emu.machine import Machine, kernels_for
-from hcq.emu.stat import of_copy, struct_stat
 
 ROOT = "/sys/devices/virtual/kfd/kfd/topology"
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import hcq
-from hcq import backends, config, open_devices
+from hcq import backends, config
 from hcq.emu.port import port_for
+from hcq.lifetime import open_devices
 
 pytestmark = pytest.mark.own_devices
 

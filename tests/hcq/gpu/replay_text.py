@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Any
 
-from hcq import native
 from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.abi.registers import name_of
 from hcq.amd.device import AmdDevice
@@ -22,6 +21,7 @@ from hcq.gpu.device import GpuDevice
 from hcq.nv.abi.gpfifo import GpEntry
 from hcq.nv.abi.host_methods import SemExecute, SemPayloadLo
 from hcq.nv.decode import LaunchData
+from hcq.system import native
 
 LAUNCHES = "DispatchDirect", "KernelDispatch", "SendPcasA"  # what starts a kernel: PM4, AQL, NVIDIA's channel
 

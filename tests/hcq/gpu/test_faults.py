@@ -15,7 +15,7 @@ import pytest
 from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
 from hcq.gpu.device import GpuDevice
 from hcq.gpu.memory import GUARD_BYTES
-from hcq.port import FaultyPort, refused
+from hcq.system.port import FaultyPort, refused
 from tests.hcq.gpu.conftest import Open
 from tests.hcq.gpu.kernels import image, works
 from tests.hcq.gpu.vendors import AMD, NV, Vendor, vendor_of

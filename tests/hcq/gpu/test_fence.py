@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from hcq import native
 from hcq.gpu import fence
-from hcq.machine_code import as_function
-from hcq.port import PAGE_BYTES, LinuxPort
+from hcq.system import native
+from hcq.system.machine_code import as_function
+from hcq.system.port import PAGE_BYTES, LinuxPort
 
 capstone = pytest.importorskip("capstone")
 BASE = 0x400000

@@ -15,7 +15,7 @@ import pytest
 
 from hcq.command import Copy
 from hcq.gpu.device import GpuDevice
-from hcq.lanes import COPIES, MAIN, assign
+from hcq.work.hardware_queues import COPIES, MAIN, assign
 from tests.hcq.amd.conftest import open_amd as open_amd
 from tests.hcq.gpu.conftest import Open
 from tests.hcq.gpu.kernels import image

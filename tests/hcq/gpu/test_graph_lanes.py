@@ -16,11 +16,11 @@ from hcq.errors import UsageError
 from hcq.gpu.device import GpuDevice
 from hcq.gpu.graph import GpuGraph
 from hcq.graph import Symbol
-from hcq.lanes import COPIES, MAIN, Split, Wait, assign
 from hcq.nv.rings import GpFifo
 from hcq.observe.lint import lint
 from hcq.observe.validator import Validator
 from hcq.trace.file import Trace
+from hcq.work.hardware_queues import COPIES, MAIN, Split, Wait, assign
 from tests.hcq.gpu.conftest import ARCHS, QUEUES, Open
 from tests.hcq.gpu.kernels import image
 from tests.hcq.gpu.vendors import AMD, Vendor

@@ -20,7 +20,7 @@ from hcq.emu.metal.driver import emulate
 from hcq.emu.metal.runtime import Runtime
 from hcq.emu.port import EmulatedPort
 from hcq.metal.device import MetalDevice
-from hcq.port import root_of
+from hcq.system.port import root_of
 
 Open = Callable[..., MetalDevice]
 

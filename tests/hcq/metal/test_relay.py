@@ -13,7 +13,7 @@ from hcq import config
 from hcq.cpu.device import CpuDevice
 from hcq.errors import DeviceFault, UsageError, WaitTimeout
 from hcq.metal.relay import Relay
-from hcq.peers import PeerQueue
+from hcq.work.peers import PeerQueue
 from tests.hcq.gpu.vendors import AMD
 from tests.hcq.metal.conftest import Open
 

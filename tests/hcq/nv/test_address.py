@@ -20,7 +20,7 @@ from hcq.nv.address import (
     SHARED_WINDOW_BYTES,
     AddressPool,
 )
-from hcq.port import MAP_FIXED, PAGE_BYTES
+from hcq.system.port import MAP_FIXED, PAGE_BYTES
 
 
 class Notes:

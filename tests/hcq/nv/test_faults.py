@@ -15,7 +15,7 @@ from hcq.nv import rings
 from hcq.nv.abi import ioctls as calls
 from hcq.nv.device import NvDevice
 from hcq.nv.encode import Piece
-from hcq.port import FaultyPort, refused
+from hcq.system.port import FaultyPort, refused
 from tests.hcq.gpu.kernels import works
 from tests.hcq.nv.conftest import fresh_port, settings_with
 from tests.hcq.nv.kernels import image

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from hcq import native
 from hcq.command import Copy
 from hcq.errors import DeviceFault
-from hcq.kernel_observer import Call, Client
+from hcq.events.kernel_observer import Call, Client
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi import uvm_structs as uvm
 from hcq.nv.abi.args import Args
@@ -30,6 +29,7 @@ from hcq.nv.foreign.pushes import PushReader
 from hcq.nv.foreign.ranges import Mapped, Ranges, Unmapped
 from hcq.nv.rings import GpFifo
 from hcq.observe.lint import lint
+from hcq.system import native
 from hcq.trace.file import Trace
 from tests.hcq.nv.conftest import ARCHS, fresh_port
 from tests.hcq.nv.kernels import image

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from hcq import native
 from hcq.doctor.kernels import ENTRY
 from hcq.errors import DeviceFault, UsageError
 from hcq.nv import rings
@@ -28,7 +27,8 @@ from hcq.nv.doctor import DOCTOR
 from hcq.nv.link import STACK_RESERVE_BYTES, Linked
 from hcq.nv.rings import GpFifo
 from hcq.nv.toolchain import library, nvjitlink
-from hcq.port import AroundPort, Port, refused
+from hcq.system import native
+from hcq.system.port import AroundPort, Port, refused
 from tests.hcq.emu.nv.shader.running import needs_nvjitlink
 from tests.hcq.nv.conftest import fresh_port
 from tests.turns import seeds

@@ -10,7 +10,7 @@ import pytest
 from hcq.errors import DriverError
 from hcq.nv import nodes
 from hcq.nv.nodes import open_node
-from hcq.port import LinuxPort, refused
+from hcq.system.port import LinuxPort, refused
 from hcq.tools import hw_check
 from tests.hcq.nv.conftest import fresh_port
 

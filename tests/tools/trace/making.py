@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hcq.command import Command, Signal, Wait
-from hcq.counters import Counters
 from hcq.cpu import packets
-from hcq.ranks import Place
-from hcq.spans import Span, Work
+from hcq.events.named_spans import Span, Work
+from hcq.events.ranks import Place
+from hcq.performance.counters import Counters
 from hcq.trace.records import MAGIC, Alloc, Free, Kind, SignalSeen, Submit, Times, pack_commands, pack_record
 
 PROCESS = 7

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcq.errors import UsageError
-from hcq.ranks import Place
-from hcq.spans import Span
+from hcq.events.named_spans import Span
+from hcq.events.ranks import Place
 from hcq.tools.trace.page_data import PageData
 from hcq.trace.file import Trace, read_records
 from hcq.trace.join import content_of, join, source_of
@@ -309,7 +309,7 @@ def test_whole_records_of_nonsense_in_a_second_file_are_joined_or_refused_with_i
 
 RELAY = """
 import sys, hcq
-from hcq import ranks
+from hcq.events import ranks
 number, offset = int(sys.argv[1]), sys.argv[2]
 if offset:
     ranks.set_here(ranks.Place(number, 2, f"node{number}", int(offset), 0))

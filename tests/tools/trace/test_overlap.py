@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcq.command import Copy, Indirect, Signal, Wait
+from hcq.events.named_spans import Span, Work
 from hcq.frontend.devices.collectives import cost
-from hcq.spans import Span, Work
 from hcq.tools.trace import collectives, overlap
 from hcq.trace.file import Trace
 from tests.tools.trace.making import CELL, Maker

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from hcq import roofline
 from hcq.command import Signal, Wait
+from hcq.performance import roofline
 from hcq.tools.trace.serve import PageServer
 from hcq.trace.records import Kind
 from tests.browser import Tab, browser

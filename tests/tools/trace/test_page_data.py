@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hcq import roofline
 from hcq.command import Barrier, Signal, Timestamp, Wait
-from hcq.counters import Counters
 from hcq.cpu import packets
 from hcq.errors import UsageError
+from hcq.performance import roofline
+from hcq.performance.counters import Counters
 from hcq.tools.trace.page_data import PageData, plain
 from hcq.trace.file import Trace
 from hcq.trace.records import Kind, Stamps

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hcq.command import Copy, Indirect, Signal, Wait
-from hcq.ranks import Place
-from hcq.spans import Span
+from hcq.events.named_spans import Span
+from hcq.events.ranks import Place
 from hcq.tools.trace.serve import PageServer
 from tests.tools.trace.making import CELL, Maker
 from tests.tools.trace.test_page import WIDE, Page

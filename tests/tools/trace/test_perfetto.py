@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hcq.command import Copy, Signal, Wait
-from hcq.ranks import Place
+from hcq.events.ranks import Place
 from hcq.tools.trace.perfetto import encode
 from hcq.trace.file import Trace
 from hcq.trace.join import join, source_of

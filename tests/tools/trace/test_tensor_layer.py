@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hcq import config, open_devices
+from hcq import config
+from hcq.lifetime import open_devices
 from hcq.tools.trace.page_data import PageData
 from hcq.tools.trace.views import submission_view
 from hcq.trace.file import Trace

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hcq.errors import HcqError
-from hcq.kernel_observer import KernelObserver
+from hcq.events.kernel_observer import KernelObserver
 from hcq.observe.lint import lint
 from hcq.tools.trace.tracer import doorbells, filter, tracer
 from hcq.tools.trace.tracer.process import TracedProcess

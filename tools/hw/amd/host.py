@@ -13,11 +13,11 @@ import functools
 import os
 from typing import Any
 
-from hcq import native
 from hcq.amd.abi import drm, kfd
 from hcq.amd.ioctl import call
 from hcq.amd.topology import read_nodes
-from hcq.port import Port
+from hcq.system import native
+from hcq.system.port import Port
 from hcq.tools.hw.sources import Sources, ask_each
 
 SOURCES = Sources(

@@ -14,12 +14,13 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from hcq import command, native
+from hcq import command
 from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.encode import COMPUTE, COPY
 from hcq.amd.memory import Place
 from hcq.doctor.check import Skip
 from hcq.layout import Packet
+from hcq.system import native
 from hcq.tools.hw.ladder import expect, follows, wait_for
 from hcq.tools.hw.rung import Rung
 

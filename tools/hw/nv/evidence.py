@@ -12,12 +12,12 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from hcq import native
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.control_structs import SmErrorState
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.gpfifo import GpEntry, decode_entry
 from hcq.nv.fault import describe_ring, mmu_fault
+from hcq.system import native
 from hcq.tools.hw.evidence import Part, words_at
 
 MAX_SMS = 80  # that one call reads

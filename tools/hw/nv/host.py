@@ -17,7 +17,7 @@ from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.names import class_name
 from hcq.nv.gpu import GID_BINARY, Gpu
 from hcq.nv.process import process_of
-from hcq.port import Port
+from hcq.system.port import Port
 from hcq.tools.hw.sources import Sources, ask_each
 
 SOURCES = Sources(

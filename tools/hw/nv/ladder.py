@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from hcq import command, native
+from hcq import command
 from hcq.device import Steps
 from hcq.doctor.check import Failure, Skip
 from hcq.gpu.clock import Clock
@@ -25,6 +25,7 @@ from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, incrementing
 from hcq.nv.device import NvDevice
 from hcq.nv.memory import Place
 from hcq.nv.rings import segment
+from hcq.system import native
 from hcq.tools.hw.ladder import expect, follows, wait_for
 from hcq.tools.hw.rung import Rung
 

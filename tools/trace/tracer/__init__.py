@@ -1,7 +1,7 @@
 """Tracer: a program on real hardware, stopped where it meets a GPU's kernel driver (hcq-trace record --foreign).
 
 In       a command
-Out      the events of hcq/kernel_observer.py, from which a trace is made as for programs on emulated GPUs
+Out      the events of hcq/events/kernel_observer.py, from which a trace is made as for programs on emulated GPUs
 Changes  the program is traced (ptrace); its doorbells are withheld until they have been looked at
 Next     tracer.py (begins here)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 
-from hcq import native
+from hcq.system import native
 
 RET_ALLOW, RET_TRACE = 0x7FFF0000, 0x7FF00000
 LOAD, EQUAL, RETURN, AND, SHIFT = 0x20, 0x15, 0x06, 0x54, 0x74

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hcq.amd.abi import aql, kfd
-from hcq.kernel_observer import Call, KernelObserver
+from hcq.events.kernel_observer import Call, KernelObserver
 from hcq.tools.trace.tracer.process import TracedProcess
 
 UNITS = {kfd.QueueType.COMPUTE: 4, kfd.QueueType.COMPUTE_AQL: aql.PACKET_BYTES, kfd.QueueType.SDMA: 1, 3: 1}

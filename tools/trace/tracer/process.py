@@ -1,7 +1,7 @@
 """One traced process: which of its files are a GPU's, what it asks of them, and its doorbells.
 
 In       system calls as they begin and return; doorbells that are about to be written
-Out      the events of hcq/kernel_observer.py
+Out      the events of hcq/events/kernel_observer.py
 Changes  nothing but its doorbells' mappings
 Next     tracer.py (who stops the threads), doorbells.py, kfd.py and rm.py (what each driver's queues are)
 
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from hcq import backends
-from hcq.kernel_observer import Call, Client, KernelObserver
-from hcq.pointers import Nested, noted
+from hcq.events.kernel_observer import Call, Client, KernelObserver
+from hcq.system.ioctl_pointers import Nested, noted
 from hcq.tools.trace.tracer import doorbells
 from hcq.tools.trace.tracer.doorbells import Doorbells
 

@@ -13,9 +13,9 @@ import os
 import signal
 import struct
 
-from hcq import native
 from hcq.errors import DriverError
-from hcq.port import refused
+from hcq.system import native
+from hcq.system.port import refused
 
 PTRACE = 101  # the system call, x86-64
 TRACEME, CONT, SINGLESTEP, GETREGS, SETREGS, SYSCALL = 0, 7, 9, 12, 13, 24

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hcq.kernel_observer import Call, KernelObserver, queue_number
+from hcq.events.kernel_observer import Call, KernelObserver, queue_number
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.args import Args
@@ -27,7 +27,7 @@ from hcq.nv.abi.rm_structs import DeviceAlloc, GetWorkSubmitToken, RmMapMemoryAr
 from hcq.nv.foreign.ranges import Mapped, Ranges, Unmapped
 from hcq.nv.foreign.reader import nested_after, structure_of
 from hcq.nv.process import NvProcess
-from hcq.port import LinuxPort
+from hcq.system.port import LinuxPort
 from hcq.tools.trace.tracer.process import TracedProcess
 
 Key = tuple[int, int]  # a client and a handle

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from hcq.errors import UsageError
-from hcq.kernel_observer import KernelObserver
+from hcq.events.kernel_observer import KernelObserver
 from hcq.tools.trace.tracer import doorbells, filter, ptrace
 from hcq.tools.trace.tracer.process import MAP_SHARED, TracedProcess
 

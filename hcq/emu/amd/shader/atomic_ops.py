@@ -3,7 +3,8 @@
 In       addresses of active lanes in wave and lane order, and their data
 Out      the number each lane found
 Changes  memory, through the store's update()
-Next     memory_ops.py and lds_ops.py (who calls), memory.py (update), hcq/emu/contended.py (many at one address)
+Next     memory_ops.py and lds_ops.py (who calls), memory.py (update), hcq/emu/shader/contended_atomics.py (many at
+         one address)
 
 Lanes that name the same address act one after another, in order, so a run is repeatable.
 """
@@ -16,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu import contended
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.floats import maximum, minimum
+from hcq.emu.shader import contended_atomics
 from hcq.emu.shader.floats import narrow_bf16, widen_bf16
 
-Combine = contended.Turn  # (memory, data, second data) -> new memory
-Meaning = tuple[Combine, "contended.Run | None"]
+Combine = contended_atomics.Turn  # (memory, data, second data) -> new memory
+Meaning = tuple[Combine, "contended_atomics.Run | None"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Atomic:
     name: str
     dtype: Any
     combine: Combine
-    run: contended.Run | None = None
+    run: contended_atomics.Run | None = None
     takes_two: bool = False  # a second operand: compare value or mask
 
 
@@ -60,11 +61,11 @@ def add_bf16(a: Array, b: Array) -> Array:
 
 
 def _of_ufunc(function: Any) -> Meaning:
-    return (lambda m, d, e: function(m, d)), contended.accumulating(function)
+    return (lambda m, d, e: function(m, d)), contended_atomics.accumulating(function)
 
 
 def _one_by_one(combine: Combine, update: Callable[[int, int, int], int]) -> Meaning:
-    return combine, contended.one_by_one(update)
+    return combine, contended_atomics.one_by_one(update)
 
 
 def _limit(choose: Combine, function: Any) -> Meaning:
@@ -94,7 +95,7 @@ def _adding_f16(first: Array, x: Array, y: Array) -> Array:
 
 
 COMBINES: dict[str, Meaning] = {
-    "swap": (lambda m, d, e: d, contended.exchanging),
+    "swap": (lambda m, d, e: d, contended_atomics.exchanging),
     "add": _of_ufunc(np.add),
     "sub": _of_ufunc(np.subtract),
     "rsub": _one_by_one(lambda m, d, e: d - m, lambda m, d, e: d - m),
@@ -112,18 +113,21 @@ COMBINES: dict[str, Meaning] = {
     "or": _of_ufunc(np.bitwise_or),
     "xor": _of_ufunc(np.bitwise_xor),
     "inc": _one_by_one(
-        lambda m, d, e: np.where(m >= d, m.dtype.type(0), m + m.dtype.type(1)), contended.increment
+        lambda m, d, e: np.where(m >= d, m.dtype.type(0), m + m.dtype.type(1)), contended_atomics.increment
     ),
     "dec": _one_by_one(
-        lambda m, d, e: np.where((m == 0) | (m > d), d, m - m.dtype.type(1)), contended.decrement
+        lambda m, d, e: np.where((m == 0) | (m > d), d, m - m.dtype.type(1)), contended_atomics.decrement
     ),
     # d new, e compare
-    "cmpswap": (lambda m, d, e: np.where(m == e, d, m), lambda first, d, e: contended.comparing(first, e, d)),
+    "cmpswap": (
+        lambda m, d, e: np.where(m == e, d, m),
+        lambda first, d, e: contended_atomics.comparing(first, e, d),
+    ),
     "mskor": _one_by_one(lambda m, d, e: (m & ~d) | e, lambda m, d, e: (m & ~d) | e),
     "wrap": _one_by_one(
         lambda m, d, e: np.where(m >= d, m - d, m + e), lambda m, d, e: m - d if m >= d else m + e
     ),
-    "pk_add_f16": (packed(add_f16), contended.in_halves(_adding_f16)),
+    "pk_add_f16": (packed(add_f16), contended_atomics.in_halves(_adding_f16)),
     "pk_add_bf16": (packed(add_bf16), None),
 }
 TWO_OPERANDS = {"cmpswap", "mskor", "wrap"}
@@ -173,7 +177,7 @@ def parse_atomic(text: str) -> Atomic | None:
 
 def run_atomic(store: Any, atomic: Atomic, addresses: Array, data: Array, second: Array) -> Array:
     """Apply to all addresses; returns what each lane found. `data` and `second` are (n,) of the atomic's type."""
-    queues = contended.Queues(addresses)
+    queues = contended_atomics.Queues(addresses)
     order, firsts = queues.order, queues.firsts
     found = np.empty(len(addresses), atomic.dtype)
     if queues.is_distinct:

@@ -3,7 +3,7 @@
 In       instructions as a program compiles them; then the batches of waves that run them
 Out      steps that count: `Counting`, a choice made when a program is decoded
 Changes  the Tally of the launch; no register, no memory
-Next     hcq/emu/traffic.py (Tally), program.py (who asks for it), ../../nv/shader/counters.py (the sister)
+Next     hcq/emu/shader/traffic.py (Tally), program.py (who asks for it), ../../nv/shader/counters.py (the sister)
 Source   RDNA3, RDNA4, CDNA2 and CDNA3 ISA documents: formats and names of instructions
 
 A program that is decoded without has none of these steps. Rounds of a compare-and-swap loop that are guessed at once
@@ -38,7 +38,7 @@ from hcq.emu.amd.shader.memory_ops import (
 from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step, scalar64
 from hcq.emu.amd.shader.scalar_memory_ops import CACHE_ONLY, LOAD_WORDS, offset_of
 from hcq.emu.amd.shader.waves import Batch
-from hcq.emu.traffic import Tally
+from hcq.emu.shader.traffic import Tally
 
 MATRIX = re.compile(
     r"v_(?:s?mfmac?|wmma|swmmac)_(?:f32|f64|f16|bf16|i32)_(\d+)x(\d+)x(\d+)_?(?:(\d+)b_)?"
@@ -67,7 +67,7 @@ TAKES_LANES = re.compile(r"s_\w+_saveexec_|v_cmpx_")
 
 
 def class_of(inst: Instruction) -> str:
-    """Which of hcq.counters.CLASSES it belongs to."""
+    """Which of hcq.performance.counters.CLASSES it belongs to."""
     name, form = (
         inst.name if inst.pair is None else inst.pair[0].name,
         inst.format,

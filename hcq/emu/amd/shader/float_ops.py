@@ -31,7 +31,7 @@ from hcq.emu.amd.shader.floats import (
 )
 from hcq.emu.amd.shader.meaning import Compute, Table
 from hcq.emu.amd.shader.operands import TYPES, Context
-from hcq.emu.exact import exact_fma, fma64, round_to_odd, two_product, two_sum
+from hcq.emu.shader.exact_floats import exact_fma, fma64, round_to_odd, two_product, two_sum
 from hcq.emu.shader.floats import DOWN, NEAREST, UP, ZERO, narrow, narrow_bf16, widen_bf16
 
 FLOAT = Table()

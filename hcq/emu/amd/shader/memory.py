@@ -20,7 +20,7 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
-from hcq.emu.exchange import exchange
+from hcq.emu.shader.compare_exchange import exchange
 from hcq.errors import UsageError
 
 

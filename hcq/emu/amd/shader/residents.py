@@ -18,7 +18,7 @@ from hcq.emu.amd.shader.arrivals import Arrivals
 from hcq.emu.amd.shader.memory import Bytes, Memory
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
-from hcq.emu.traffic import Tally
+from hcq.emu.shader.traffic import Tally
 
 GLOBAL_BARRIERS = 64
 

@@ -3,7 +3,8 @@
 In       a block, the batch that is about to run it once more
 Out      whether the block has been run, with as many lanes leaving the loop as could be foreseen
 Changes  memory and the batch, as one more round of the loop does
-Next     machine.py (who asks), hcq/emu/contended.py (what is guessed), waves.py (how a batch's atomics are answered)
+Next     machine.py (who asks), hcq/emu/shader/contended_atomics.py (what is guessed), waves.py (how a batch's
+         atomics are answered)
 
 Of n lanes at an address one succeeds in a round. With what all lanes have found so far, a running sum, product or
 maximum says what each would find if they came one after the other. The block itself is run to check that, on a copy,
@@ -22,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu import contended
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.atomic_ops import Atomic
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.operands import Step
 from hcq.emu.amd.shader.waves import EXEC, Batch
+from hcq.emu.shader import contended_atomics
 
 LONG_QUEUE = 32  # lanes at one address that are worth the trouble
 UNEXPECTED = 0x5A17_C0DE_93B5_6E21  # bits that the answer differs in from what is expected
@@ -159,8 +160,8 @@ class _Loop:
     def serve(self) -> bool:
         """Guess what the lanes of each address find, check it, and let those leave for which it is true."""
         asked = self.asked
-        queues = contended.Queues(asked.addresses)
-        if len(queues.starts) > contended.FEW_ADDRESSES or int(queues.counts.max()) < LONG_QUEUE:
+        queues = contended_atomics.Queues(asked.addresses)
+        if len(queues.starts) > contended_atomics.FEW_ADDRESSES or int(queues.counts.max()) < LONG_QUEUE:
             return False
         firsts, bits = asked.addresses[queues.firsts], asked.new.dtype
         memory = asked.store.update(firsts, bits, lambda old: old)
@@ -180,12 +181,12 @@ class _Loop:
         asked.store.update(firsts, bits, lambda old: best.at_the_end)
         return True
 
-    def _guesses(self, queues: contended.Queues, memory: Array) -> Iterator[tuple[Array, Array]]:
+    def _guesses(self, queues: contended_atomics.Queues, memory: Array) -> Iterator[tuple[Array, Array]]:
         """(what each lane finds, what it leaves), the same kind of guess for all addresses."""
         order, starts, counts = queues.order, queues.starts, queues.counts
         runs = [order[start : start + count] for start, count in zip(starts, counts)]
         each = [
-            contended.guesses(memory[place : place + 1], self.asked.new[run], self._operands(run))
+            contended_atomics.guesses(memory[place : place + 1], self.asked.new[run], self._operands(run))
             for place, run in enumerate(runs)
         ]
         for guess in zip(*each):
@@ -201,7 +202,7 @@ class _Loop:
             parts = [self.b.u32[register + word][self.b.lanes][run] for word in range(words)]
             yield parts[0] if words == 1 else np.stack(parts, axis=1).view(self.asked.new.dtype)[:, 0]
 
-    def _check(self, queues: contended.Queues, seen: Array, left: Array, memory: Array) -> _Foreseen:
+    def _check(self, queues: contended_atomics.Queues, seen: Array, left: Array, memory: Array) -> _Foreseen:
         """For which lanes a guess is true: all those of their address before them included."""
         tried, answer = self.copy(), Answer(seen)
         self._carry(tried, seen)

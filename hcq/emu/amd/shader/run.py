@@ -22,7 +22,7 @@ from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.residents import GlobalSync, Residents
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
-from hcq.emu.traffic import Tally
+from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
 
 LDS_LIMIT = 65536

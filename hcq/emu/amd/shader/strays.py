@@ -3,7 +3,7 @@
 In       what LDS instructions find outside while a launch runs; stores to memory, and where that is nobody's
 Out      Stray, one for each instruction; Guarded: memory that finds stores to what is nobody's
 Changes  itself
-Next     lds_ops.py (who adds), ../launch.py (who tells), hcq/strays.py (the record)
+Next     lds_ops.py (who adds), ../launch.py (who tells), hcq/events/stray_accesses.py (the record)
 
 Hardware reads zeros there and drops what is stored; so does lds_ops.py, whether anybody wants to know or not.
 """
@@ -17,8 +17,8 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import Memory
-from hcq.emu.gaps import Gaps
-from hcq.strays import Stray
+from hcq.emu.shader.unowned_memory import Gaps
+from hcq.events.stray_accesses import Stray
 
 MAX_STRAYS = 100  # instructions
 

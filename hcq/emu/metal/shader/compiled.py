@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from hcq import native
 from hcq.emu.metal.shader.errors import KernelFault, NotCompiled
 from hcq.emu.metal.shader.groups import ARGUMENTS, FAULT, TABLE, Code
 from hcq.emu.metal.shader.pieces import SLOT_UNIT
 from hcq.emu.metal.shader.syntax import Function
+from hcq.system import native
 
 Size = tuple[int, int, int]
 

@@ -3,11 +3,12 @@
 In       Code with an [address] and one or two values
 Out      steps that read, compute and write memory as if one thread came after the other
 Changes  memory, through spaces.py
-Next     memory_ops.py, hcq/emu/contended.py (threads at one address), retry.py (loops around an atomic)
+Next     memory_ops.py, hcq/emu/shader/contended_atomics.py (threads at one address), retry.py (loops around an atomic)
 Source   PTX ISA, "atom", "red"
 
 Threads that meet at one address are served in order of their numbers, so that results are the same in every run. When
-no old values are wanted, or they can be had from a running sum, all are served at once; else as hcq/emu/contended.py
+no old values are wanted, or they can be had from a running sum, all are served at once; else as
+hcq/emu/shader/contended_atomics.py
 does.
 """
 
@@ -18,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hcq.emu import contended
 from hcq.emu.nv.shader import floats, spaces
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
@@ -37,9 +37,10 @@ from hcq.emu.nv.shader.memory_ops import (
 )
 from hcq.emu.nv.shader.syntax import Discard
 from hcq.emu.nv.shader.types import SIXTEEN_BYTES, TYPES, Lanes, Type
+from hcq.emu.shader import contended_atomics
 
 RULES = Rules()
-Update = contended.Turn  # (old bits, b, c) -> new bits
+Update = contended_atomics.Turn  # (old bits, b, c) -> new bits
 OPERATIONS = ("and", "or", "xor", "exch", "add", "inc", "dec", "min", "max", "cas")
 
 
@@ -50,7 +51,7 @@ class Operation(NamedTuple):
     """
 
     update: Update
-    run: contended.Run | None = None
+    run: contended_atomics.Run | None = None
     at_once: Any = None
 
 
@@ -63,25 +64,26 @@ def operation_of(code: Code, what: str, type_: Type) -> Operation:
         choose = np.minimum if what == "min" else np.maximum
         return Operation(
             lambda old, b, c: choose(old.view(scalar), b.view(scalar)).view(bits),
-            contended.accumulating(choose, scalar),
+            contended_atomics.accumulating(choose, scalar),
             choose,
         )
     if bits is SIXTEEN_BYTES:
         return _of_sixteen_bytes(code, what)
-    of_numbers = contended.one_by_one
+    of_numbers = contended_atomics.one_by_one
     table: dict[str, Operation] = {
         "and": _of_bits(np.bitwise_and),
         "or": _of_bits(np.bitwise_or),
         "xor": _of_bits(np.bitwise_xor),
         "add": _of_bits(np.add),
-        "exch": Operation(lambda old, b, c: b, contended.exchanging),
-        "cas": Operation(lambda old, b, c: np.where(old == b, c, old), contended.comparing),
+        "exch": Operation(lambda old, b, c: b, contended_atomics.exchanging),
+        "cas": Operation(lambda old, b, c: np.where(old == b, c, old), contended_atomics.comparing),
         "inc": Operation(
-            lambda old, b, c: np.where(old >= b, bits(0), old + bits(1)), of_numbers(contended.increment)
+            lambda old, b, c: np.where(old >= b, bits(0), old + bits(1)),
+            of_numbers(contended_atomics.increment),
         ),
         "dec": Operation(
             lambda old, b, c: np.where((old == 0) | (old > b), b, old - bits(1)),
-            of_numbers(contended.decrement),
+            of_numbers(contended_atomics.decrement),
         ),
     }
     return table[what]
@@ -89,7 +91,7 @@ def operation_of(code: Code, what: str, type_: Type) -> Operation:
 
 def _of_sixteen_bytes(code: Code, what: str) -> Operation:
     if what == "exch":
-        return Operation(lambda old, b, c: b, contended.exchanging)
+        return Operation(lambda old, b, c: b, contended_atomics.exchanging)
     if what == "cas":
         return Operation(lambda old, b, c: np.where(_are_same(old, b), c, old))
     raise code.refuse(f"there is no atomic .{what} of .b128")
@@ -102,7 +104,7 @@ def _are_same(a: Lanes, b: Lanes) -> Lanes:
 
 
 def _of_bits(function: Any) -> Operation:
-    return Operation(lambda old, b, c: function(old, b), contended.accumulating(function), function)
+    return Operation(lambda old, b, c: function(old, b), contended_atomics.accumulating(function), function)
 
 
 def _float_operation(code: Code, what: str, type_: Type) -> Operation:
@@ -113,15 +115,15 @@ def _float_operation(code: Code, what: str, type_: Type) -> Operation:
             return pack(read(old) + read(b))
 
         if type_.name in ("f32", "f64"):
-            return Operation(add, contended.accumulating(np.add, type_.scalar), np.add)
+            return Operation(add, contended_atomics.accumulating(np.add, type_.scalar), np.add)
         is_brain = type_.kind == "bf"
-        run = contended.adding_bf16(floats.CANONICAL_NAN[2]) if is_brain else _adding_f16
-        return Operation(add, contended.in_halves(run) if type_.packed == 2 else run)
+        run = contended_atomics.adding_bf16(floats.CANONICAL_NAN[2]) if is_brain else _adding_f16
+        return Operation(add, contended_atomics.in_halves(run) if type_.packed == 2 else run)
     if what in ("min", "max"):
         choose = lesser if what == "min" else greater  # of a number and a NaN the number
         return Operation(lambda old, b, c: pack(choose(read(old), read(b))))
     if what == "exch":
-        return Operation(lambda old, b, c: b, contended.exchanging)
+        return Operation(lambda old, b, c: b, contended_atomics.exchanging)
     raise code.refuse(f"floats have no atomic .{what}")
 
 
@@ -226,9 +228,9 @@ class Conflicts:
         self.type = type_
 
     @functools.cached_property
-    def queues(self) -> contended.Queues:
+    def queues(self) -> contended_atomics.Queues:
         """The threads of each address."""
-        return contended.Queues(self.at if self.where.is_shared_by_all else self.at ^ self._owner())
+        return contended_atomics.Queues(self.at if self.where.is_shared_by_all else self.at ^ self._owner())
 
     @property
     def is_distinct(self) -> bool:

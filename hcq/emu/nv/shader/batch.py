@@ -22,7 +22,7 @@ from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes
-from hcq.emu.traffic import Tally
+from hcq.emu.shader.traffic import Tally
 
 WARP = 32
 WARPGROUP = 128

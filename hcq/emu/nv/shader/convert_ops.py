@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.exact import round_to_odd, two_sum
 from hcq.emu.nv.shader import floats
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.shader.exact_floats import round_to_odd, two_sum
 
 RULES = Rules()
 Compute = Callable[[Lanes], Lanes]

@@ -3,7 +3,8 @@
 In       a decoded block; then the groups of threads that run it
 Out      the block with steps that count: `counted`, a choice made when a function is decoded
 Changes  the Tally of the launch; no register, no memory
-Next     hcq/emu/traffic.py (Tally), opcodes.py (who asks for it), ../../amd/shader/counters.py (the sister), retry.py
+Next     hcq/emu/shader/traffic.py (Tally), opcodes.py (who asks for it), ../../amd/shader/counters.py (the sister),
+         retry.py
 Source   PTX ISA: what each opcode is
 
 A kernel that is decoded without has none of these steps. What bulk copies move and which matrices a product reads is
@@ -31,7 +32,7 @@ from hcq.emu.nv.shader.spaces import WINDOW_BYTES
 from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Operand, Register
 from hcq.emu.nv.shader.types import TYPES, Lanes
 from hcq.emu.nv.shader.wmma_ops import MatrixAccess
-from hcq.emu.traffic import Tally
+from hcq.emu.shader.traffic import Tally
 
 SPECIAL = {"ex2", "lg2", "sin", "cos", "tanh", "rcp", "sqrt", "rsqrt"}
 MOVES = {"mov", "cvta", "isspacep", "selp", "slct", "prmt", "mapa", "getctarank"}
@@ -61,7 +62,7 @@ def type_of(instruction: Instruction) -> str:
 
 
 def class_of(instruction: Instruction) -> str:
-    """Which of hcq.counters.CLASSES it belongs to."""
+    """Which of hcq.performance.counters.CLASSES it belongs to."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
     if opcode == "cp":
         return _copy_class(modifiers)

@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.exact import fma64, round_to_odd, two_sum
 from hcq.emu.nv.shader import floats
 from hcq.emu.nv.shader.decode import Code, Rules, Step
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.shader.exact_floats import fma64, round_to_odd, two_sum
 
 RULES = Rules()
 Compute = Callable[..., Lanes]

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.exact import nearest
 from hcq.emu.nv.shader.types import Lanes, Type
+from hcq.emu.shader.exact_floats import nearest
 from hcq.emu.shader.floats import fused_sum, narrow_bf16, widen_bf16
 
 F32_TINY = np.float32(2.0**-126)

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.exact import fma64
 from hcq.emu.nv.shader import floats, spaces
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
@@ -29,6 +28,7 @@ from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of, check_alignment
 from hcq.emu.nv.shader.syntax import Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.shader.exact_floats import fma64
 from hcq.emu.shader.floats import widen_bf16
 
 RULES = Rules()

@@ -3,7 +3,8 @@
 In       a block while it is decoded; later the threads that come to it
 Out      RetryLoop: who has left the loop
 Changes  registers; memory, as the block's own steps do
-Next     machine.py (who asks), atomic_ops.py (Conflicts: who meets where), hcq/emu/contended.py (the atomic itself)
+Next     machine.py (who asks), atomic_ops.py (Conflicts: who meets where), hcq/emu/shader/contended_atomics.py (the
+         atomic itself)
 
 In step, one of n threads at an address succeeds and the others go round again: n rounds of n threads. So threads take
 turns: the first of every address goes round until it leaves, then the second, each alone with its address, which is one
@@ -17,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hcq.emu.contended import FEW_ADDRESSES
 from hcq.emu.nv.shader import (
     bit_ops,
     compare_ops,
@@ -39,6 +39,7 @@ from hcq.emu.nv.shader.memory_ops import Address, address_of, check_alignment, o
 from hcq.emu.nv.shader.retry_runs import Swap, swap_of
 from hcq.emu.nv.shader.syntax import Instruction, Register
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.shader.contended_atomics import FEW_ADDRESSES
 
 # rounds of a thread that is alone with its address: the first may compare with what it loaded long ago
 PATIENCE = 3

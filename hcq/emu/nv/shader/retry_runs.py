@@ -3,7 +3,7 @@
 In       the block of a retry loop; the threads of one address in order, and what stands there
 Out      how many of them are done, what each of them found
 Changes  nothing; retry.py writes memory and registers
-Next     retry.py (who asks), hcq/emu/contended.py (the same for single atomics)
+Next     retry.py (who asks), hcq/emu/shader/contended_atomics.py (the same for single atomics)
 
 What thread k finds is what thread k - 1 has left, so one would have to come after the other. But loops are written to
 add, to multiply, to take the larger of two: with the block's operands a running sum, product or maximum says what all
@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu import contended
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Step, Write
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.types import SIXTEEN_BYTES, TYPES, Lanes, Type
+from hcq.emu.shader import contended_atomics
 
 
 class Swap(NamedTuple):
@@ -69,7 +69,7 @@ class Swap(NamedTuple):
         best: tuple[Registers, Lanes] = registers, start
         operands = (registers[slot] for slot in self.operands)
         addends = (value.repeat(batch.count) if len(value) == 1 else value for value in operands)
-        for guess in contended.guesses(start, stored, addends):
+        for guess in contended_atomics.guesses(start, stored, addends):
             mine = list(registers)
             new, leaves = self.evaluate(mine, group, guess[:-1])
             is_true = leaves & (new == guess[1:])

@@ -23,7 +23,7 @@ from hcq.emu.nv.shader.opcodes import decode
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
-from hcq.emu.traffic import Tally
+from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
 
 # threads that run as one NumPy array: enough to hide the interpreter, few enough for the caches

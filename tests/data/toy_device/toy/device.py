@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq import native
 from hcq.base import Grid, Sent
 from hcq.command import Command, Dispatch
 from hcq.device import Device, Steps
 from hcq.errors import UsageError
 from hcq.layout import Packet
 from hcq.memory import Buffer
-from hcq.port import MAP_ANONYMOUS, MAP_PRIVATE, PAGE_BYTES, PROT_READ, PROT_WRITE
 from hcq.program import Program, Slot
 from hcq.signal import CELL_BYTES, Timeline
+from hcq.system import native
+from hcq.system.port import MAP_ANONYMOUS, MAP_PRIVATE, PAGE_BYTES, PROT_READ, PROT_WRITE
 from toy import machine, packets
 
 CODE_AT = 1 << 60  # entries of programs: numbers that are no address of memory

@@ -8,10 +8,10 @@ Next     codegen.py (the code), hcq/ir/meaning.py (what an operation computes)
 
 from __future__ import annotations
 
-from hcq import native
 from hcq.ir.dtype import DType, Scalar, dtypes, from_bits, to_bits
 from hcq.ir.meaning import apply
 from hcq.ir.op import Op
+from hcq.system import native
 
 
 def load(name: str, va: int, index: int, is_on: bool = True) -> Scalar:

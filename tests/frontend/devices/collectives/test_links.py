@@ -16,8 +16,8 @@ from hcq.frontend.devices.collectives import cost, links
 from hcq.frontend.devices.collectives.perform import Collective, tally
 from hcq.ir.dtype import dtypes
 from hcq.ir.op import Op
-from hcq.peers import PeerQueue, join
 from hcq.signal import Completion
+from hcq.work.peers import PeerQueue, join
 
 pytestmark = pytest.mark.own_devices
 

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from hcq import config, peers
+from hcq import config
 from hcq.cpu.device import CpuDevice
-from hcq.ensemble import Ensemble
 from hcq.errors import DeviceFault, UsageError, WaitTimeout
 from hcq.frontend.devices.collectives.staged import Staging, copy_staged
 from hcq.graph import Graph
 from hcq.metal.device import MetalDevice
-from hcq.track import Tracks
+from hcq.work import peers
+from hcq.work.device_track import Tracks
+from hcq.work.multi_device_graph import Ensemble
 from tests.hcq.gpu.vendors import AMD, NV
 from tests.hcq.metal.conftest import fresh_metal
 

@@ -17,10 +17,11 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[4]
 sys.path.insert(0, str(ROOT / "examples"))
 
-from hcq import Tensor, jit, nn, open_devices  # noqa: E402
+from hcq import Tensor, jit, nn  # noqa: E402
 from hcq.frontend.core import device as devices  # noqa: E402
 from hcq.frontend.devices.collectives.perform import tally  # noqa: E402
-from hcq.peers import companion  # noqa: E402
+from hcq.lifetime import open_devices  # noqa: E402
+from hcq.work.peers import companion  # noqa: E402
 
 
 def small() -> nn.Module:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq import Tensor, config, jit, nn, open_devices
+from hcq import Tensor, config, jit, nn
 from hcq.errors import UsageError
 from hcq.frontend.core import device as devices
+from hcq.lifetime import open_devices
 
 pytestmark = pytest.mark.own_devices
 

@@ -22,7 +22,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
 import hcq
-from hcq import HcqError, Tensor, UsageError, distributed, dtypes, nn, ranks
+from hcq import HcqError, Tensor, UsageError, distributed, dtypes, nn
+from hcq.events import ranks
 from hcq.frontend.more.distributed.group import Group
 from hcq.frontend.more.distributed.rollcall import RUNNING
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import hcq
 from hcq import DriverError, Tensor, UsageError, distributed, nn
 from hcq.frontend.jit.function import Jit
-from hcq.frontend.more.distributed import meeting, rollcall, sums
+from hcq.frontend.more.distributed import job, rollcall, sums
 from hcq.frontend.more.distributed.buckets import UNIT, Layout
 from hcq.frontend.more.distributed.pipeline import order_of
 
@@ -141,7 +141,7 @@ def test_before_the_ranks_have_met_everything_says_so() -> None:
 def test_without_mpi4py_one_sentence_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(DriverError, match=r"mpi4py cannot be imported .*: pip install 'hcq\[mpi\]'"):
-        meeting._initialised()
+        job._initialised()
 
 
 def test_a_recording_by_result_is_submitted_in_parts_and_gives_the_same() -> None:

@@ -13,11 +13,11 @@ import pytest
 from hcq.amd.abi import aql, sdma
 from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.abi.kfd import ContextSaveAreaHeader
-from hcq.emu import exchange
 from hcq.emu.amd.dispatch import Dispatch, dispatch_from_aql
 from hcq.emu.amd.process_gpu import ILLEGAL_INSTRUCTION, TRAP, QueueStopped
 from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.memory import SharedRange, aligned_words
+from hcq.emu.shader import compare_exchange
 from tests.hcq.emu.amd.rig import DATA, QUEUE, SAVE_AREA, Rig, all_steps
 
 NEVER = 2**64 - 1
@@ -130,7 +130,7 @@ def test_no_decrement_is_lost_where_the_host_adds_to_the_same_signal() -> None:
 
     def host() -> None:
         for _ in range(count):
-            exchange.add(memory.ctypes.data + value, 1)
+            compare_exchange.add(memory.ctypes.data + value, 1)
 
     other = threading.Thread(target=host)
     other.start()
@@ -146,7 +146,7 @@ def test_the_host_may_change_a_signal_between_a_processors_look_at_it_and_its_st
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As above, at the worst moment: a processor that loads and then stores would lose what the host did."""
-    real = exchange._function(8)
+    real = compare_exchange._function(8)
     if real is None:
         pytest.skip("no code of this machine here")
     far = DATA + 0x1000_0000
@@ -160,7 +160,7 @@ def test_the_host_may_change_a_signal_between_a_processors_look_at_it_and_its_st
             words[1] += np.uint64(from_host.pop())
         real(*arguments)
 
-    monkeypatch.setattr(exchange, "_function", lambda size: after_the_host)
+    monkeypatch.setattr(compare_exchange, "_function", lambda size: after_the_host)
     rig = Rig()
     rig.vm.insert(SharedRange(memory, aligned_words(far, memory), far, far + 4096, True, "of the host"))
     queue: Any

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hcq import native
 from hcq.amd import ioctl
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags, EventType, QueueType
@@ -17,7 +16,8 @@ from hcq.amd.memory import KfdMemory, Place
 from hcq.amd.topology import read_nodes
 from hcq.emu.amd.kfd_queues import save_area
 from hcq.errors import DriverError
-from hcq.port import MAP_SHARED, PROT_NONE, PROT_READ, PROT_WRITE
+from hcq.system import native
+from hcq.system.port import MAP_SHARED, PROT_NONE, PROT_READ, PROT_WRITE
 from tests.hcq.amd.conftest import fresh_port, the_process
 
 VRAM = AllocFlags.VRAM | AllocFlags.WRITABLE

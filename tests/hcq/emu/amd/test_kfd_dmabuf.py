@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from hcq import native
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags
 from hcq.emu.amd.kfd import emulate
 from hcq.emu.amd.kfd_topology import VRAM_BYTES
 from hcq.errors import DriverError
-from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE
+from hcq.system import native
+from hcq.system.port import MAP_SHARED, PROT_READ, PROT_WRITE
 from tests.hcq.amd.conftest import the_process
 from tests.hcq.emu.amd import test_kfd
 from tests.hcq.emu.amd.test_kfd_process import Process

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq import native
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import CreateEventArgs, EventData, EventType, WaitEventsArgs, WaitResult
 from hcq.amd.memory import Place
 from hcq.emu.amd.kfd_events import Events
 from hcq.emu.kernel import OwnProcess, Refusal
 from hcq.errors import DriverError
-from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE
+from hcq.system import native
+from hcq.system.port import MAP_SHARED, PROT_READ, PROT_WRITE
 from tests.hcq.emu.amd.rig import EventPage
 from tests.hcq.emu.amd.test_kfd import Process
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hcq import native
 from hcq.amd.abi import kfd, sdma
 from hcq.amd.abi.kfd import AllocFlags, EventType
 from hcq.amd.memory import KfdMemory, Place
@@ -17,7 +16,8 @@ from hcq.emu.amd.kfd import emulate
 from hcq.emu.amd.kfd_topology import VRAM_BYTES
 from hcq.emu.port import EmulatedPort
 from hcq.errors import DriverError
-from hcq.port import MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE
+from hcq.system import native
+from hcq.system.port import MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE
 from tests.hcq.amd.conftest import the_process
 from tests.hcq.emu.amd import test_kfd
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from hcq import native
 from hcq.amd import sizing
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import EventType, QueueType, WaitResult
@@ -16,6 +15,7 @@ from hcq.amd.device import AmdDevice
 from hcq.amd.memory import Place
 from hcq.emu.port import port_for
 from hcq.errors import DeviceFault, DriverError, UsageError
+from hcq.system import native
 from tests.hcq.amd.conftest import open_amd as open_amd
 from tests.hcq.amd.kernels import image
 from tests.hcq.emu.amd.test_kfd import ENOTSUPP, Process, queue_fields

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from hcq import native
 from hcq.amd.abi import drm
 from hcq.amd.topology import ROOT, properties
 from hcq.emu.amd.kfd import emulate
 from hcq.emu.amd.spec import CHIPS, SIZES
 from hcq.emu.machine import resolved
 from hcq.errors import DriverError, UsageError
+from hcq.system import native
 from tests.hcq.emu.amd.test_kfd import Process
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from hcq import native
 from hcq.emu.metal.driver import emulate
 from hcq.emu.metal.runtime import Runtime
 from hcq.emu.port import EmulatedPort
 from hcq.metal.abi import messages
 from hcq.metal.objc import Objc
+from hcq.system import native
 
 
 class Raw(Objc):

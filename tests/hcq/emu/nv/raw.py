@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from hcq import native
 from hcq.emu.nv.rm import EmulatedRm
 from hcq.emu.nv.spec import parse_all
 from hcq.emu.port import EmulatedPort
@@ -27,7 +26,8 @@ from hcq.nv.abi.image import KernelDescriptor, crc32
 from hcq.nv.abi.ioctls import abi_for
 from hcq.nv.abi.qmd import qmd_for
 from hcq.nv.abi.status import NvStatus
-from hcq.port import MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE
+from hcq.system import native
+from hcq.system.port import MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE
 
 ATTR_VIDEO, ATTR_SYSTEM = 0x1800_0000, 0x3A00_0000
 EXTERNALLY_OWNED = 0x48

@@ -7,10 +7,10 @@ import struct
 
 import pytest
 
-from hcq import native
 from hcq.emu.port import EmulatedPort
 from hcq.errors import DriverError
 from hcq.nv.abi import ioctls as abi
+from hcq.system import native
 from tests.hcq.emu.nv.raw import AXPY, Launch, Loaded, Raw, methods, release, setup
 from tests.turns import seeds
 

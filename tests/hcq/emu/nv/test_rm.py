@@ -8,14 +8,14 @@ import struct
 import numpy as np
 import pytest
 
-from hcq import native
 from hcq.emu.port import port_for
 from hcq.errors import DriverError, UsageError
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.abi.status import NvStatus as S
-from hcq.port import MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE
+from hcq.system import native
+from hcq.system.port import MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE
 from tests.hcq.emu.nv.raw import ENTRIES, USERD_AT, Raw, refusal
 
 ALL = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")

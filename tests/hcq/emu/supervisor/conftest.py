@@ -22,7 +22,7 @@ import errno, fcntl, mmap, os, signal, sys, threading, time
 from hcq.amd.abi import kfd
 from hcq.amd.ioctl import call
 from hcq.errors import DriverError
-from hcq.port import LinuxPort
+from hcq.system.port import LinuxPort
 port = LinuxPort()
 """
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq import datasheets
-from hcq.counters import CLASSES, Counters
 from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.counters import class_of, flops_of, matrix_of
 from hcq.emu.amd.shader.isa import Instruction
-from hcq.emu.traffic import Tally
+from hcq.emu.shader.traffic import Tally
+from hcq.performance import datasheets
+from hcq.performance.counters import CLASSES, Counters
 from tests.hcq.emu.amd.shader.kernels import Loaded
 from tests.hcq.emu.amd.shader.test_machine import REVERSE, load
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq.counters import Counters
 from hcq.emu.nv.shader.counters import class_of
 from hcq.emu.nv.shader.memory import AddressSpace
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.run import Kernel
-from hcq.emu.traffic import Tally
+from hcq.emu.shader.traffic import Tally
+from hcq.performance.counters import Counters
 from tests.hcq.emu.nv.shader.running import HEADER, compile_cuda, needs_nvrtc
 
 BUFFERS = 0x1000_0000

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq.counters import Counters
 from hcq.emu.nv.shader.counters import class_of
 from hcq.emu.nv.shader.parser import parse
-from hcq.emu.traffic import Tally
+from hcq.emu.shader.traffic import Tally
 from hcq.nv.abi.tensor_map import ElementType, Swizzle
 from hcq.nv.tensor_map import tiled
+from hcq.performance.counters import Counters
 from tests.hcq.emu.nv.shader import test_bulk_ops as bulk
 from tests.hcq.emu.nv.shader import test_swizzled_products as swizzled
 from tests.hcq.emu.nv.shader import test_tensor_map_ops as tiles

@@ -1,0 +1,85 @@
+"""Lent memory: a buffer of a device in memory that somebody else owns, until nothing uses it any more.
+
+In       an address that the device reaches, and what tells its owner that it is no longer needed
+Out      a Buffer there
+Changes  `Pool.owners` lists the buffer, so that faults and reports know it
+Next     memory.py (buffers that are the device's own), hcq.frontend's io/dlpack.py (arrays of other libraries)
+
+A buffer may be dropped while submitted work uses it, in a destructor, which does not wait. The owner is told at the
+first garbage collection after the work is done; never, where work was abandoned that may still write there.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable
+
+from hcq.base import Base
+from hcq.memory import Buffer
+
+Release = Callable[[], object]
+
+# dropped while work used them: the device, its last submission that did, whom to tell
+_waiting: deque[tuple[Base, int, Release]] = deque()
+
+
+class Lender(Buffer):
+    """The whole of such memory; it keeps the notes of the buffers that are views of it."""
+
+    __slots__ = ("release",)
+    release: Release
+
+    def __del__(self) -> None:
+        device, address = self.device, self.address
+        device.memory.disown(self)
+        for observer in device.observers:
+            observer.free(address, self.capacity)
+        if address in device.memory.quarantined:
+            return
+        last = device.timeline.submitted if self.is_recorded else max(self.last, self.fence)
+        if _is_done(device, last):
+            self.release()
+        else:
+            _waiting.append((device, last, self.release))
+
+
+def lend(device: Base, address: int, size_bytes: int, name: str, release: Release) -> Buffer:
+    """A buffer in memory of the host that stays somebody else's; `release` is called once nothing uses it any more.
+
+    Memory that lies in a buffer already is a view of that one, so that work on both keeps its order.
+    """
+    end = address + size_bytes
+    known: Buffer
+    for known in device.memory.owners():
+        if known.address <= address and end <= known.address + known.size_bytes:
+            release()  # that buffer keeps it
+            return known.view(address - known.address, size_bytes)
+    if _collected not in gc.callbacks:
+        gc.callbacks.append(_collected)
+    lender = Lender(device, address, size_bytes, size_bytes, 0, name)
+    lender.release = release
+    device.memory.adopt(lender)
+    for observer in device.observers:
+        observer.alloc(address, size_bytes, size_bytes, name)
+        observer.exposed(address)
+    return lender.view(0, size_bytes)
+
+
+def _is_done(device: Base, value: int) -> bool:
+    return bool(device.dead) or device.timeline.has_reached(value)
+
+
+def _collected(phase: str, _: object) -> None:
+    """After a garbage collection: tell those whose memory is used no more."""
+    if phase != "stop" or not _waiting:
+        return
+    for _ in range(len(_waiting)):
+        try:
+            device, value, release = _waiting.popleft()
+        except IndexError:
+            return
+        if _is_done(device, value):
+            release()
+        else:
+            _waiting.append((device, value, release))

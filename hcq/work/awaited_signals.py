@@ -1,0 +1,47 @@
+"""Awaited: which signals the work in flight waits for, in words; for the error of a wait that took too long.
+
+In       a device
+Out      a sentence for its next submission to finish, or ""
+Changes  nothing
+Next     hcq/device.py (pending), rules/waits.py (what the rules know of waits that never end)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hcq.command import Command, Indirect, Wait
+from hcq.lifetime import open_devices
+
+MOST = 3  # waits that are told
+
+
+def awaited(device: Any) -> str:
+    """What the first submission in flight still waits for: signals with their devices, and what became of these."""
+    made = device.submission(device.timeline.value + 1)
+    found = [] if made is None else [text for what in _waits(made[1]) if (text := _told(what))]
+    return f" It waits for {', and '.join(found[:MOST])}." if found else ""
+
+
+def _waits(commands: Sequence[Command]) -> Iterator[Wait]:
+    for what in commands:
+        if isinstance(what, Wait):
+            yield what
+        elif isinstance(what, Indirect):
+            yield from _waits(what.commands)
+
+
+def _told(what: Wait) -> str:
+    signal = open_devices.signal_at(what.signal)
+    if signal is None:
+        return f"a signal at {what.signal:#x} to be {what.value}, which no open device has"
+    return "" if signal._cell[0] >= what.value else shortfall(signal, what.value)
+
+
+def shortfall(signal: Any, value: int) -> str:
+    """Which signal has not reached a value, how far it is, and whether work of its device has failed."""
+    owner = signal.device
+    failed = getattr(owner, "failures", ())
+    why = f"; work of {owner.name} failed: {failed[-1][2].rstrip('.')}" if failed else ""
+    return f"signal {signal.name} of {owner.name} to be {value}, which is {signal._cell[0]}{why}"
