@@ -103,8 +103,8 @@ nightly:
 # every operator that PyTorch and ONNX describe, values and gradients, in an environment of its own; some minutes, and no
 # part of the tests
 conformance: $(CONFORMANCE)/made.stamp
-	@$(CONFORMANCE)/bin/python tools/conformance.py --jobs $(JOBS) $(CONFORMANCE_FLAGS)
-	@$(CONFORMANCE)/bin/python tools/conformance_onnx.py --jobs $(JOBS) $(ONNX_FLAGS)
+	@$(CONFORMANCE)/bin/python tools/conformance/pytorch.py --jobs $(JOBS) $(CONFORMANCE_FLAGS)
+	@$(CONFORMANCE)/bin/python tools/conformance/onnx_nodes.py --jobs $(JOBS) $(ONNX_FLAGS)
 
 golden: $(VENV)/test.stamp
 	@$(BIN)/python tools/golden.py check --jobs $(JOBS)
@@ -164,7 +164,7 @@ reference: $(VENV)/docs.stamp
 	@echo "wrote build/reference/index.html"
 
 bench: $(VENV)/bench.stamp
-	@$(BIN)/python tools/bench.py $(BENCH_FLAGS)
+	@$(BIN)/python tools/bench/compare.py $(BENCH_FLAGS)
 
 torch: $(VENV)/torch.stamp
 

@@ -1,1 +1,1 @@
-"""Programs a person runs: hcq-trace (what was submitted), bench.py (how fast we are). They may import everything."""
+"""Programs that a person runs: hcq-trace (what was submitted), bench/ (how fast we are). They may import everything."""

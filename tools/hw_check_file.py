@@ -28,7 +28,12 @@ TOPS = (
 LIMIT_BYTES = 5_000_000
 WHEN = (1980, 1, 1, 0, 0, 0)
 # what no check needs: pictures and pages of other programs, and what needs packages that are not here
-WITHOUT = ("hcq/tools/trace/page/", "hcq/tools/reference_pages/")
+WITHOUT = (
+    "hcq/tools/trace/page/",
+    "hcq/tools/reference_pages/",
+    "hcq/tools/bench/",
+    "hcq/tools/conformance/",
+)
 START = """\
 import os
 import shutil

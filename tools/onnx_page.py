@@ -3,7 +3,7 @@
 In       the table of frontend/more/onnx/lookup.py
 Out      one page
 Changes  nothing
-Next     pages.py (writes and checks it), conformance_onnx.py (how they were tested)
+Next     pages.py (writes and checks it), conformance/onnx_nodes.py (how they were tested)
 """
 
 from __future__ import annotations

@@ -33,51 +33,59 @@ from hcq.queue import Queue
 from hcq.tools import site_pages, surface
 from hcq.tools.docstring_html import to_html
 
-# title -> modules; a package stands for itself and the public modules in it, without the packages inside it
+# title -> modules that programs use, as the first page lists them; `name.*` is a package and the public modules in it
 SECTIONS: dict[str, tuple[str, ...]] = {
+    "Devices, queues and graphs": (
+        "hcq",
+        hcq.open.__module__,
+        "hcq.device",
+        "hcq.queue",
+        "hcq.memory",
+        "hcq.signal",
+        "hcq.program",
+        "hcq.graph",
+        "hcq.errors",
+        "hcq.config",
+    ),
     "Tensors": (
         "hcq.frontend.tensor",
-        "hcq.frontend.ops",
-        "hcq.frontend.jit",
+        "hcq.frontend.ops.*",
+        "hcq.frontend.jit.function",
         "hcq.frontend.grad.gradient",
         "hcq.frontend.more.transforms",
         "hcq.frontend.core.device",
         "hcq.ir.dtype",
     ),
     "Modules and optimizers": (
-        "hcq.frontend.nn",
-        "hcq.frontend.nn.module",
-        "hcq.frontend.nn.state",
-        "hcq.frontend.nn.hooks",
-        "hcq.frontend.nn.layers",
-        "hcq.frontend.nn.utils",
-        "hcq.frontend.optim",
-        "hcq.frontend.amp",
-        "hcq.frontend.data",
-        "hcq.frontend.autograd",
+        "hcq.frontend.nn.*",
+        "hcq.frontend.nn.layers.*",
+        "hcq.frontend.nn.utils.*",
+        "hcq.frontend.optim.*",
+        "hcq.frontend.amp.*",
+        "hcq.frontend.data.*",
+        "hcq.frontend.autograd.*",
     ),
     "Functions": (
         "hcq.frontend.functions",
         "hcq.frontend.functions.linalg",
-        "hcq.frontend.more.linalg",
+        "hcq.frontend.more.linalg.*",
         "hcq.frontend.functions.fft",
         "hcq.frontend.more.fourier.windows",
         "hcq.frontend.functions.special",
         "hcq.frontend.functions.masked",
         "hcq.frontend.functions.random",
-        "hcq.frontend.more.distributions",
+        "hcq.frontend.more.distributions.*",
     ),
     "Files, models and machines": (
         "hcq.frontend.io.files",
         "hcq.frontend.io.safetensors",
         "hcq.frontend.more.onnx.model",
-        "hcq.frontend.more.distributed",
+        "hcq.frontend.more.distributed.*",
     ),
-    "Devices, queues and graphs": ("hcq",),
-    "Traces and validation": ("hcq.observe", "hcq.trace", "hcq.rules"),
-    "Drivers": ("hcq.gpu", "hcq.cpu", "hcq.amd", "hcq.nv", "hcq.doctor"),
-    "Emulation": ("hcq.emu", "hcq.emu.amd.spec", "hcq.emu.nv.spec"),
-    "Compiler": ("hcq.compiler", "hcq.ir"),
+    "Traces, rules and the doctor": ("hcq.observe.report", "hcq.trace.file", "hcq.rules.rule", "hcq.doctor"),
+    "Kinds of devices": ("hcq.backends", "hcq.layout", "hcq.gpu.device", "hcq.cpu.device"),
+    "Emulation": ("hcq.emu", "hcq.emu.port", "hcq.emu.amd.spec", "hcq.emu.nv.spec"),
+    "Compiler": ("hcq.compiler", "hcq.compiler.target", "hcq.ir.node", "hcq.ir.op"),
 }
 
 
@@ -226,13 +234,12 @@ def public(members: Iterable[pdoc.doc.Doc[Any]]) -> Iterator[pdoc.doc.Doc[Any]]:
 
 
 def modules(place: str) -> Iterator[str]:
-    """The name of a module; for a package, then those of the public modules directly in it."""
-    yield place
-    found = Path(pdoc.extract.load_module(place).__file__ or "")
-    if found.name == "__init__.py":
-        yield from (
-            f"{place}.{path.stem}" for path in sorted(found.parent.glob("*.py")) if path.stem[0] != "_"
-        )
+    """The name of a module; for `name.*`, that of the package and of the public modules directly in it."""
+    name = place.removesuffix(".*")
+    yield name
+    if name != place:
+        folder = Path(pdoc.extract.load_module(name).__file__ or "").parent
+        yield from (f"{name}.{path.stem}" for path in sorted(folder.glob("*.py")) if path.stem[0] != "_")
 
 
 def resolve_named_tuples(module: ModuleType) -> None:

@@ -3,7 +3,7 @@
 In       the groups of methods
 Out      `Declared`, the base of all of them; for type checkers it has what any group calls in another (declared.pyi)
 Changes  nothing
-Next     base.py (Methods), tools/stub_pages.py (who reads the groups and writes the stub)
+Next     base.py (Methods), tools/method_stubs.py (who reads the groups and writes the stub)
 """
 
 from __future__ import annotations

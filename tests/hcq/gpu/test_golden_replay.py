@@ -59,9 +59,9 @@ def text(gpu: GpuDevice, increment: Any, has_copy: bool) -> str:
 
 
 DIGITS = """
-from hcq.tools import bench_replay
-bench_replay.BATCH = 1
-step, images, labels = bench_replay.digits_step()
+from hcq.tools.bench import replay
+replay.BATCH = 1
+step, images, labels = replay.digits_step()
 from hcq.frontend.core import device as devices
 from tests.hcq.gpu.replay_text import replay_text
 device = devices.get(devices.default())

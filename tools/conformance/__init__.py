@@ -1,0 +1,1 @@
+"""Other projects' own tests of their operators, computed by us: PyTorch's and ONNX's."""
