@@ -134,6 +134,8 @@ def _cache_of(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in turns.beyond_the_sample(items):
+        item.add_marker(pytest.mark.thorough)
     missing = {}
     if importlib.util.find_spec("torch") is None and not config.getoption("--require-torch"):
         missing["torch"] = "compares with PyTorch: make torch"

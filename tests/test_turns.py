@@ -24,6 +24,16 @@ class Item:
         return self.is_thorough and name == "thorough"
 
 
+class Case:
+    """A case of a test that is marked `sampled(3)`."""
+
+    def __init__(self, nodeid: str, *markers: str) -> None:
+        self.nodeid, self.markers = nodeid, markers
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return getattr(pytest.mark, name)(3).mark if name in self.markers else None
+
+
 def items() -> list[Item]:
     examples = ("hcq.frontend.nn.module.Module", "hcq.frontend.nn.module_list.ModuleList")
     return [
@@ -45,6 +55,20 @@ def test_each_thorough_test_has_one_turn_of_all_and_other_tests_have_every_turn(
     assert counts.pop("tests/b.py::test_plain") == turns.TURNS
     assert len(counts) == 402
     assert set(counts.values()) == {1}
+
+
+def test_a_sample_is_of_each_test_and_neither_order_nor_what_is_thorough_changes_it() -> None:
+    cases = [Case(f"tests/a.py::test_{name}[{number}]", "sampled") for name in "ab" for number in range(20)]
+    more = [Case("tests/a.py::test_a[20]", "sampled", "thorough"), Case("tests/a.py::test_c[0]")]
+    beyond = turns.beyond_the_sample([*cases, *more])  # type: ignore[list-item]
+    assert len(beyond) == 34
+    assert not {*beyond} & {*more}
+    assert {*turns.beyond_the_sample([*more, *cases[::-1]])} == {*beyond}  # type: ignore[list-item]
+    assert sum("test_a[" in item.nodeid for item in beyond) == 17
+
+
+def test_a_case_that_is_asked_for_by_its_name_is_in_the_sample() -> None:
+    assert not turns.beyond_the_sample([Case("tests/a.py::test_a[7]", "sampled")])  # type: ignore[list-item]
 
 
 def test_what_changed_needs_no_turn() -> None:
