@@ -39,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-core nightly conformance golden test-thorough test-emulated test-vendor test-triton test-installed soak hw-check lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
+.PHONY: help demo test test-core nightly conformance golden test-thorough test-emulated test-vendor test-triton test-installed soak hw-check lint format packages torch language browser notebooks mpi nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -60,6 +60,7 @@ help:
 	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
 	@echo "make reference   write the site of docs/ and of the docstrings: build/reference/index.html"
 	@echo "make bench    our times beside NumPy's, PyTorch's, JAX's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
+	@echo "make packages install at once what .ci/run needs: all of the next but language"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make language install transformers, gguf and llama.cpp, for the tests of language models (apt install cmake g++)"
 	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
@@ -160,6 +161,8 @@ bench: $(VENV)/bench.stamp
 
 torch: $(VENV)/torch.stamp
 
+packages: $(VENV)/packages.stamp
+
 language: $(VENV)/language.stamp
 
 browser: $(VENV)/browser.stamp
@@ -208,6 +211,13 @@ $(VENV)/docs.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing what makes the API reference into $(VENV)"
 	@$(PIP) install --editable '.[docs]'
 	@touch $@ $(VENV)/demo.stamp
+
+# one installation in place of nine
+PACKAGES := test lint docs torch browser notebooks mpi nv
+$(VENV)/packages.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing into $(VENV) all that the whole check needs"
+	@$(PIP) install $(TORCH_FLAGS) --editable '.[test,lint,docs,torch,browser,notebooks,mpi,nv,nv-tools]' 'wgpu>=0.32'
+	@touch $@ $(foreach name,demo webgpu $(PACKAGES),$(VENV)/$(name).stamp)
 
 $(VENV)/torch.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing PyTorch into $(VENV)"
