@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests import turns
@@ -79,6 +80,25 @@ def test_what_changed_needs_no_turn() -> None:
     assert left == ["tests/b.py::test_b[hcq.frontend.nn.module.Module]", "tests/b.py::test_plain"]
     out = turns.left_out(tests, never, ["tests/a.py"])  # type: ignore[arg-type]
     assert len([item for item in tests if item not in out]) == 401
+
+
+def test_a_case_beyond_a_sample_keeps_its_turn_in_a_changed_file() -> None:
+    class Both(Item):
+        def get_closest_marker(self, name: str) -> bool:
+            return name in ("sampled", "thorough")
+
+    never = turns.Turn(turns.TURNS, turns.TURNS)  # no test has it
+    cases = [Both("tests/a.py::test_a[0]", ROOT / "tests/a.py")]
+    assert turns.left_out(cases, never, ["tests/a.py"]) == {*cases}  # type: ignore[arg-type]
+
+
+GENERATOR = np.random.default_rng(1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_test_draws_the_first_numbers_of_its_files_generator(count: int) -> None:
+    drawn = GENERATOR.standard_normal(count)
+    assert drawn.tolist() == np.random.default_rng(1).standard_normal(count).tolist()
 
 
 @pytest.mark.parametrize("words", ["10/10", "3", "-1/10", "a/b", ""])

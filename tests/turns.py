@@ -93,7 +93,10 @@ def beyond_the_sample(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 
 def left_out(items: Sequence[pytest.Item], turn: Turn, changed: Sequence[str] = ()) -> set[pytest.Item]:
-    """The thorough tests that have another turn and are of no changed file or module."""
+    """The thorough tests that have another turn and are of no changed file or module.
+
+    A case of a sampled test keeps its turn in a changed file, too: others of that test run every time.
+    """
     files = {ROOT / path for path in changed}
     modules = tuple(f"[{module}." for module in map(_module, changed) if module)
     return {
@@ -101,7 +104,7 @@ def left_out(items: Sequence[pytest.Item], turn: Turn, changed: Sequence[str] = 
         for item in items
         if item.get_closest_marker("thorough")
         and not turn.has(item.nodeid)
-        and item.path not in files
+        and (item.path not in files or item.get_closest_marker("sampled"))
         and not any(module in item.nodeid for module in modules)
     }
 
