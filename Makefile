@@ -39,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-core nightly conformance golden test-thorough test-emulated test-vendor test-triton test-installed soak hw-check lint format torch language browser notebooks mpi nv webgpu docs reference bench clean
+.PHONY: help demo test test-core nightly conformance golden test-thorough test-emulated test-vendor test-triton test-installed soak hw-check lint format packages torch language browser notebooks mpi nv webgpu docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -60,6 +60,7 @@ help:
 	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
 	@echo "make reference   write the site of docs/ and of the docstrings: build/reference/index.html"
 	@echo "make bench    our times beside NumPy's, PyTorch's, JAX's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
+	@echo "make packages install at once what .ci/run needs: all of the next but language"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make language install transformers, gguf and llama.cpp, for the tests of language models (apt install cmake g++)"
 	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
@@ -82,17 +83,9 @@ test-thorough: $(VENV)/test.stamp
 test-emulated: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)
 
-# the contributor's loop: what a change of the core breaks first. Each is a second or a few
-CORE_TESTS := $(wildcard tests/ir tests/interpreter tests/compiler/passes tests/compiler/search \
-    $(addprefix tests/compiler/,test_*.py loops/test_loop_nest.py loops/test_blocks.py linear/test_wave_copies.py \
-        render/test_gpu.py render/test_metal.py) \
-    tests/hcq/cpu $(addprefix tests/hcq/,test_queue.py test_memory.py test_graph.py test_states.py test_record.py \
-        test_containers.py test_pointers.py test_port.py test_rules.py test_dependences.py test_cache.py \
-        gpu/test_graph.py gpu/test_device.py) \
-    $(addprefix tests/frontend/,test_tensor.py test_core.py test_creation.py test_movement.py test_elementwise.py \
-        test_reduction.py test_product.py test_indexing.py test_in_place.py test_realize.py test_schedule.py test_plan.py \
-        test_memory_plan.py test_short.py test_backward.py test_autograd.py test_gradient.py test_jit.py \
-        test_jit_state.py test_jit_donated.py test_mistakes.py))
+# the contributor's loop: what a change of the core breaks first. Each is a second or a few. A place of the list that is
+# not there is an error, here by pytest and in every run by tests/test_core_list.py
+CORE_TESTS = $(shell grep -v '^\#' tests/core.txt)
 
 test-core: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m 'not slow' $(CORE_TESTS) $(PYTEST_FLAGS)
@@ -168,6 +161,8 @@ bench: $(VENV)/bench.stamp
 
 torch: $(VENV)/torch.stamp
 
+packages: $(VENV)/packages.stamp
+
 language: $(VENV)/language.stamp
 
 browser: $(VENV)/browser.stamp
@@ -216,6 +211,13 @@ $(VENV)/docs.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing what makes the API reference into $(VENV)"
 	@$(PIP) install --editable '.[docs]'
 	@touch $@ $(VENV)/demo.stamp
+
+# one installation in place of nine
+PACKAGES := test lint docs torch browser notebooks mpi nv
+$(VENV)/packages.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing into $(VENV) all that the whole check needs"
+	@$(PIP) install $(TORCH_FLAGS) --editable '.[test,lint,docs,torch,browser,notebooks,mpi,nv,nv-tools]' 'wgpu>=0.32'
+	@touch $@ $(foreach name,demo webgpu $(PACKAGES),$(VENV)/$(name).stamp)
 
 $(VENV)/torch.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing PyTorch into $(VENV)"

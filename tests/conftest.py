@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import faulthandler
+import functools
 import gc
 import importlib.util
 import os
@@ -21,8 +22,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -134,6 +135,8 @@ def _cache_of(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in turns.beyond_the_sample(items):
+        item.add_marker(pytest.mark.thorough)
     missing = {}
     if importlib.util.find_spec("torch") is None and not config.getoption("--require-torch"):
         missing["torch"] = "compares with PyTorch: make torch"
@@ -193,6 +196,22 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def _has_browser() -> bool:
     programs = shutil.which("chromium"), shutil.which("chromedriver")
     return None not in programs and importlib.util.find_spec("selenium") is not None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Each test draws the numbers that the generators of its file give first, whatever ran before it."""
+    for generator, state in _generators(getattr(item, "module", None)):
+        generator.bit_generator.state = state
+
+
+@functools.cache
+def _generators(module: ModuleType | None) -> list[tuple[Any, Any]]:
+    """NumPy's generators among the names of a module that has just been imported, with their states."""
+    library = sys.modules.get("numpy.random")
+    if library is None or module is None:
+        return []
+    found = [value for value in vars(module).values() if isinstance(value, library.Generator)]
+    return [(generator, generator.bit_generator.state) for generator in found]
 
 
 @pytest.hookimpl(wrapper=True)

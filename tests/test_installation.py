@@ -35,7 +35,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("setuptools")
     copy, target = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("site")
     copy_sources(copy)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-compile",
+    ]
     subprocess.run([*pip, "--target", str(target), str(copy)], check=True, timeout=120, cwd=copy)
     return target
 

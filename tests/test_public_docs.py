@@ -33,8 +33,10 @@ def modules() -> Iterator[str]:
     return (name for name in surface.modules() if not name.startswith(CASES))
 
 
-def functions_of(owner: Any) -> Iterator[tuple[str, Any]]:
+@functools.cache
+def functions_of(owner: Any) -> dict[str, Any]:
     """The functions and properties that a module or a class defines, as they stand there."""
+    found = {}
     for name, member in vars(owner).items():
         value = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
         if isinstance(value, functools.cached_property):
@@ -43,13 +45,14 @@ def functions_of(owner: Any) -> Iterator[tuple[str, Any]]:
             callable(value) and inspect.isfunction(inspect.unwrap(value)) and value.__name__ != "<lambda>"
         )
         if not name.startswith("_") and (is_function or isinstance(value, property)):
-            yield name, value
+            found[name] = value
+    return found
 
 
 def documented_by(kind: type, name: str = "") -> str:
     """The docstring of a class, or of a member of one, or of the first of its bases of ours that has one."""
     for base in kind.__mro__:
-        value = dict(functions_of(base)).get(name) if name else base
+        value = functions_of(base).get(name) if name else base
         text = (value.__doc__ or "") if value is not None and base.__module__.startswith("hcq.") else ""
         if text and not text.startswith(f"{base.__name__}("):  # written by NamedTuple or dataclass
             return text
@@ -59,7 +62,7 @@ def documented_by(kind: type, name: str = "") -> str:
 def public(name: str) -> Iterator[tuple[str, str]]:
     """What a module makes public, by its full name, with its docstring."""
     module = importlib.import_module(name)
-    for key, value in functions_of(module):
+    for key, value in functions_of(module).items():
         if value.__module__ == name:
             yield f"{name}.{key}", value.__doc__ or ""
     for key, kind in vars(module).items():
@@ -67,7 +70,7 @@ def public(name: str) -> Iterator[tuple[str, str]]:
             if not (".abi." in name and issubclass(kind, Enum)):  # a vendor's values under the vendor's names
                 yield f"{name}.{key}", documented_by(kind)
             yield from (
-                (f"{name}.{key}.{member}", documented_by(kind, member)) for member, _ in functions_of(kind)
+                (f"{name}.{key}.{member}", documented_by(kind, member)) for member in functions_of(kind)
             )
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests import turns
@@ -22,6 +23,16 @@ class Item:
 
     def get_closest_marker(self, name: str) -> bool:
         return self.is_thorough and name == "thorough"
+
+
+class Case:
+    """A case of a test that is marked `sampled(3)`."""
+
+    def __init__(self, nodeid: str, *markers: str) -> None:
+        self.nodeid, self.markers = nodeid, markers
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return getattr(pytest.mark, name)(3).mark if name in self.markers else None
 
 
 def items() -> list[Item]:
@@ -47,6 +58,20 @@ def test_each_thorough_test_has_one_turn_of_all_and_other_tests_have_every_turn(
     assert set(counts.values()) == {1}
 
 
+def test_a_sample_is_of_each_test_and_neither_order_nor_what_is_thorough_changes_it() -> None:
+    cases = [Case(f"tests/a.py::test_{name}[{number}]", "sampled") for name in "ab" for number in range(20)]
+    more = [Case("tests/a.py::test_a[20]", "sampled", "thorough"), Case("tests/a.py::test_c[0]")]
+    beyond = turns.beyond_the_sample([*cases, *more])  # type: ignore[list-item]
+    assert len(beyond) == 34
+    assert not {*beyond} & {*more}
+    assert {*turns.beyond_the_sample([*more, *cases[::-1]])} == {*beyond}  # type: ignore[list-item]
+    assert sum("test_a[" in item.nodeid for item in beyond) == 17
+
+
+def test_a_case_that_is_asked_for_by_its_name_is_in_the_sample() -> None:
+    assert not turns.beyond_the_sample([Case("tests/a.py::test_a[7]", "sampled")])  # type: ignore[list-item]
+
+
 def test_what_changed_needs_no_turn() -> None:
     tests = items()
     never = turns.Turn(turns.TURNS, turns.TURNS)  # no test has it
@@ -55,6 +80,25 @@ def test_what_changed_needs_no_turn() -> None:
     assert left == ["tests/b.py::test_b[hcq.frontend.nn.module.Module]", "tests/b.py::test_plain"]
     out = turns.left_out(tests, never, ["tests/a.py"])  # type: ignore[arg-type]
     assert len([item for item in tests if item not in out]) == 401
+
+
+def test_a_case_beyond_a_sample_keeps_its_turn_in_a_changed_file() -> None:
+    class Both(Item):
+        def get_closest_marker(self, name: str) -> bool:
+            return name in ("sampled", "thorough")
+
+    never = turns.Turn(turns.TURNS, turns.TURNS)  # no test has it
+    cases = [Both("tests/a.py::test_a[0]", ROOT / "tests/a.py")]
+    assert turns.left_out(cases, never, ["tests/a.py"]) == {*cases}  # type: ignore[arg-type]
+
+
+GENERATOR = np.random.default_rng(1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_test_draws_the_first_numbers_of_its_files_generator(count: int) -> None:
+    drawn = GENERATOR.standard_normal(count)
+    assert drawn.tolist() == np.random.default_rng(1).standard_normal(count).tolist()
 
 
 @pytest.mark.parametrize("words", ["10/10", "3", "-1/10", "a/b", ""])

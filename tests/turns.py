@@ -1,7 +1,8 @@
 """Turns: what is too much for every run of the whole check is done a part at a time, picked by the commit.
 
 In       the hash of the commit, or TURN in the environment; the tests of a run, --turn=3/10 and --since=COMMIT
-Out      the number of the turn (0 to 9), printed by this file as a program; the thorough tests whose turn it is
+Out      the number of the turn (0 to 9), printed by this file as a program; the thorough tests whose turn it is; of
+         tests marked `sampled`, the cases that are thorough ones
 Changes  nothing
 Next     .ci/run (which also picks the emulated GPU by it), conftest.py (the options)
 
@@ -73,8 +74,29 @@ def seeds(often: int, of: int) -> list[Any]:
     return [*range(often), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(often, of))]
 
 
+def beyond_the_sample(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Of each test that is marked `sampled(count)` the cases after the first `count`, in the order of their hashes.
+
+    So a sample is spread over all parameters, and each process of a run draws the same one. A case that is asked for by
+    its name is in it.
+    """
+    of_tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("thorough"):
+            of_tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    beyond = []
+    for cases in of_tests.values():
+        marker = cases[0].get_closest_marker("sampled")
+        assert marker is not None
+        beyond += sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))[marker.args[0] :]
+    return beyond
+
+
 def left_out(items: Sequence[pytest.Item], turn: Turn, changed: Sequence[str] = ()) -> set[pytest.Item]:
-    """The thorough tests that have another turn and are of no changed file or module."""
+    """The thorough tests that have another turn and are of no changed file or module.
+
+    A case of a sampled test keeps its turn in a changed file, too: others of that test run every time.
+    """
     files = {ROOT / path for path in changed}
     modules = tuple(f"[{module}." for module in map(_module, changed) if module)
     return {
@@ -82,7 +104,7 @@ def left_out(items: Sequence[pytest.Item], turn: Turn, changed: Sequence[str] = 
         for item in items
         if item.get_closest_marker("thorough")
         and not turn.has(item.nodeid)
-        and item.path not in files
+        and (item.path not in files or item.get_closest_marker("sampled"))
         and not any(module in item.nodeid for module in modules)
     }
 

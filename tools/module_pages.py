@@ -9,6 +9,8 @@ Next     pages.py (writes and checks it), docs/architecture.md (the same for who
 from __future__ import annotations
 
 import ast
+import inspect
+import tokenize
 from pathlib import Path
 
 NOTE = "Written by `make docs` from the first lines of the files; change those, not this page."
@@ -40,6 +42,11 @@ def _described(file: Path) -> str:
 
 
 def first_line(file: Path) -> str:
-    """The first line of a file's docstring, "" when it has none. Nothing is imported."""
-    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
-    return text.splitlines()[0] if text else ""
+    """The first line of a file's docstring, "" when it has none. Nothing is imported, and only its head is read."""
+    with tokenize.open(file) as source:
+        for token in tokenize.generate_tokens(source.readline):
+            if token.type == tokenize.STRING:
+                return inspect.cleandoc(ast.literal_eval(token.string)).partition("\n")[0]
+            if token.type not in (tokenize.COMMENT, tokenize.NL):
+                return ""
+    return ""

@@ -25,15 +25,15 @@ SECOND = {
     *("memory-amd", "movement-amd", "numbers-nv", "rings-seed", "threads-gfx1100", "wrong-types-nv"),
     *("right-types-1", "right-types-2"),
 }
-UNDIVIDED = 16  # a campaign of fewer cases runs them all
+UNDIVIDED = 4  # a campaign of fewer cases runs them all
 
 
 def parts() -> Iterator[Any]:
-    """Of each campaign's short form the first quarter, and the rest as a thorough test; growth shows in many alone."""
+    """Of each campaign's short form the first tenth, and the rest as a thorough test; growth shows in many alone."""
     for campaign in campaigns().values():
         name, count = campaign.name, campaign.short
         is_whole = count < UNDIVIDED or name.startswith("growth")
-        first = count if is_whole or name in SECOND else count // 4
+        first = count if is_whole or name in SECOND else max(count // 10, 2)
         yield pytest.param(campaign, 0, first, id=name, marks=[pytest.mark.thorough] * (name in SECOND))
         if first < count:
             yield pytest.param(campaign, first, count - first, id=f"{name}-rest", marks=pytest.mark.thorough)

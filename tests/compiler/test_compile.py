@@ -86,6 +86,7 @@ def test_integer_operations_hold_on_edge_values(device: Device, dtype: DType, op
     np.testing.assert_array_equal(got[0], want)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 @pytest.mark.parametrize("by", [-1, 0, 1, 2, 3, 7, 8, 31, 64])
 def test_division_and_shifts_by_a_number_hold_on_edge_values(device: Device, dtype: DType, by: int) -> None:

@@ -63,7 +63,8 @@ def test_amd_gpus_give_the_cpus_losses(arch: str, queue: str) -> None:
 @pytest.mark.parametrize(
     ("arch", "renderer"),
     [
-        ("sm_90", "ptx"),
+        # tests/hcq/gpu/test_training.py has this way every time
+        pytest.param("sm_90", "ptx", marks=pytest.mark.thorough),
         pytest.param("sm_80", "cuda", marks=pytest.mark.thorough),
         pytest.param("sm_90", "cuda", marks=pytest.mark.thorough),
         pytest.param("sm_80", "ptx", marks=pytest.mark.thorough),

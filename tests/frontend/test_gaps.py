@@ -80,6 +80,7 @@ def test_pooling_backward_stays_one_sum_over_windows():
     assert without_gaps([root]) == [root]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("size", "window", "how"),
     [

@@ -80,6 +80,7 @@ def arguments(name: str) -> tuple[object, ...]:
     return tuple(one().cast(dtypes.int64) if name in WHOLE else one() for _ in required)
 
 
+@pytest.mark.sampled(45)
 @pytest.mark.parametrize("name", sorted(set(NAMES) - OTHER_SHAPES))
 def test_the_form_with_an_underscore_leaves_what_the_other_gives(name):
     x = one().cast(dtypes.int64) if name in WHOLE else one()
@@ -116,6 +117,7 @@ VIEWED = {
 MADE = {"in memory": one, "lazy": lambda: one() * 1, "a constant": lambda: Tensor.full((2, 3), 5.0)}
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(
     "read", ["none is read before", "the whole is read before", "the view is read before"]
 )

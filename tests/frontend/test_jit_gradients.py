@@ -128,6 +128,7 @@ NO_PROGRAMS = {
 }
 
 
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize("outside", OUTSIDE)
 @pytest.mark.parametrize("inside", INSIDE)
 def test_what_reads_a_gradient_gives_what_it_gives_without_jit(inside, outside):

@@ -54,6 +54,7 @@ def lines(name: str, script: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_tensors_open_a_closed_device_anew_and_those_that_lived_on_it_say_what_became_of_them(
     name: str,
@@ -123,6 +124,7 @@ use()
     assert found[4] == "[1.0, 2.0] [3.0]"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["AMD", "NV"])
 def test_in_a_child_the_tensors_of_a_gpu_say_whose_they_are_and_new_ones_work(name: str) -> None:
     script = """
@@ -152,6 +154,7 @@ print(x.tolist(), lazy.tolist(), double(x).tolist())
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_child_is_not_stopped_by_threads_of_its_parent_that_build_and_compile(name: str) -> None:
     script = """
@@ -203,6 +206,7 @@ def double(array):
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.deadline(180)
 @pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
 def test_a_pool_of_processes_computes_with_tensors(how: str, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def test_nan_is_greatest_and_zeros_are_equal(way: str, descending: bool):
     assert doubles.tolist() == expected
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("k", [0, 1, 5, 150])
 def test_topk_is_the_start_of_the_order(way: str, k: int, largest: bool):

@@ -34,6 +34,7 @@ def table() -> Tensor:
     return (Tensor.arange(ROWS * WIDTH).float() + 1.0).reshape(ROWS, WIDTH).clone().realize()
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("part", PARTS)
 def test_a_write_into_a_part_by_number_is_the_write_into_the_same_plain_slice(part: str, write: str) -> None:

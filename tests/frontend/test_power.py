@@ -50,6 +50,7 @@ def slopes(function, *numbers: float) -> list[float]:
     return [argument.grad.item() for argument in arguments]
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
 @pytest.mark.parametrize("exponent", [*NUMBERS, 1 / 3, -1.5, 7, -7, 32, -32], ids=str)
 def test_a_number_is_raised_to_a_number_as_c_does_it(exponent, dtype):

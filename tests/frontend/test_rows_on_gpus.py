@@ -77,6 +77,7 @@ def asked(seen: list[Counters]) -> int:
     return sum(one.load_sectors * one.sector_bytes for one in seen)
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("shape", [(128, 64), (24, 1000), (4, 8192)], ids=str)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_is_read_once_and_written_once(gpu: str, name: str, shape: tuple[int, int]) -> None:
@@ -91,6 +92,7 @@ def test_a_row_is_read_once_and_written_once(gpu: str, name: str, shape: tuple[i
         )  # threads beyond the end of a row read its tensor's first line
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("shape", [(1024, 64), (96, 512), (48, 16384), (4096, 4)], ids=str)
 @pytest.mark.parametrize("name", COLUMNS)
 def test_columns_are_read_once_and_in_whole_lines_where_they_fill_the_cores(
@@ -104,6 +106,7 @@ def test_columns_are_read_once_and_in_whole_lines_where_they_fill_the_cores(
         assert asked(seen) <= 1.1 * 4 * prod(shape)  # threads beyond the last row read the first line again
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(1 << 20,), (1_000_003,)], ids=["2**20", "a-prime"])
 @pytest.mark.parametrize("name", ALL)
 def test_all_of_a_large_tensor_is_read_once_by_many_blocks(

@@ -33,6 +33,7 @@ def half(verb: str, folder: Path, devices: str, environment: dict[str, str]) -> 
     return run.stdout
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.own_devices
 @pytest.mark.deadline(200)
 @pytest.mark.parametrize(

@@ -134,6 +134,7 @@ def of_arrays(x: Any, w: Any, table: Any, ids: Any, n: int) -> list[Any]:
     ]
 
 
+@pytest.mark.sampled(2)
 def test_one_recording_gives_what_numpy_gives_for_every_size(machine: None, gpu: str) -> None:
     n, calls = Variable("n", 1, ROOM), []
     w, table = numbers(WIDTH, 3, seed=1), numbers(7, WIDTH, seed=2)
@@ -430,6 +431,7 @@ def test_a_write_of_another_size_is_refused() -> None:
 # -- decoding with a cache of keys and values -------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 def test_a_decoder_with_a_cache_gives_what_the_whole_text_gives_at_every_place(
     machine: None, gpu: str
 ) -> None:

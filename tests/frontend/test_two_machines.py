@@ -19,10 +19,9 @@ SCRIPT = Path(__file__).with_name("two_machines.py")
     "emulate",
     [
         "amd:gfx1100:caches",
-        "nv:sm_90",
         *[
             pytest.param(word, marks=pytest.mark.thorough)
-            for word in ("amd:gfx1100", "amd:gfx942", "amd:gfx1201", "amd:gfx90a", "nv:sm_80")
+            for word in ("nv:sm_90", "amd:gfx1100", "amd:gfx942", "amd:gfx1201", "amd:gfx90a", "nv:sm_80")
         ],
     ],
 )

@@ -75,6 +75,7 @@ def as_constant(operation: Callable[[Tensor, Any], Tensor], x: Tensor, number: A
     return operation(x, number).realize()._bytes("data")
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.float64], ids=str)
 @pytest.mark.parametrize("number", range(len(FLOAT_OPERATIONS)))
 def test_results_are_the_same_bit_for_bit_with_floats_as_arguments(number, dtype):
@@ -88,6 +89,7 @@ def test_results_are_the_same_bit_for_bit_with_floats_as_arguments(number, dtype
         assert operation(x, c).realize()._bytes("data") == raw, c
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.int32, dtypes.int64], ids=str)
 @pytest.mark.parametrize("number", range(len(INTEGER_OPERATIONS)))
 def test_results_are_the_same_with_integers_as_arguments(number, dtype):

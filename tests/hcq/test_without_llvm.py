@@ -54,6 +54,7 @@ def run(tmp_path: Path) -> Callable[..., str]:
 EMULATED = {"CPU": "", "AMD": "amd:gfx1100", "NV": "nv:sm_90", "METAL": "metal:m3"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", EMULATED)
 def test_a_submission_runs_and_its_trace_is_read(run: Callable[..., str], kind: str, tmp_path: Path) -> None:
     trace = str(tmp_path / "run.hcqtrace")
@@ -64,6 +65,7 @@ def test_a_submission_runs_and_its_trace_is_read(run: Callable[..., str], kind: 
     run("-m", "hcq.tools.hcq_trace", "lint", trace)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.deadline(180)
 @pytest.mark.parametrize("emulated", ["amd:gfx1100", "nv:sm_90", "metal:m3"])
 def test_the_doctor_finds_every_device_well(run: Callable[..., str], emulated: str) -> None:

@@ -145,6 +145,7 @@ def freed(p: Place) -> Buffer:
     return buffer
 
 
+@pytest.mark.sampled(75)
 @pytest.mark.parametrize("call", WRONG)
 def test_a_wrong_call_gives_the_same_error_on_every_kind_of_device(place: Place, call: str) -> None:
     act, message = WRONG[call]

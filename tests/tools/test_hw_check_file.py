@@ -72,6 +72,7 @@ def test_it_lists_its_checks(carried: Path, tmp_path: Path):
     assert status == 0 and "ladder" in said
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.deadline(120)
 @pytest.mark.parametrize("kind, file", [("NV", "/dev/nvidiactl"), ("AMD", "/dev/kfd")])
 def test_without_any_package_each_check_comes_as_far_as_the_drivers_file(

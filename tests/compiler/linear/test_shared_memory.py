@@ -71,6 +71,7 @@ def tiled(target: Target, dtype: DType, turned: str = "", steps: int = 5) -> Pro
     return linearize(nest, "k")
 
 
+@pytest.mark.sampled(12)
 @by_arch
 @dtype_names
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
@@ -117,6 +118,7 @@ def test_a_tiled_product_has_every_barrier_that_it_needs_and_no_other(target: Ta
         assert race(without(program, it), wave) != "", f"{it.op.name} {it.arg} is not needed"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("make", GPU_KERNELS, ids=lambda make: make.__name__)
 def test_no_schedule_with_threads_has_a_race(make: Any) -> None:
     for target in (nv_target("sm_80"), amd_target("gfx942")):
@@ -188,6 +190,7 @@ WIDTHS = [  # tiles beside each other in a wave, and waves, along m and along n
 ]
 
 
+@pytest.mark.sampled(2)
 @by_arch
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.int8], ids=lambda dtype: dtype.name)
 def test_results_of_tiles_of_every_width_are_collected_without_meeting_a_bank_twice(

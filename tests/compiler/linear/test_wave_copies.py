@@ -68,6 +68,7 @@ def copies(program: Program) -> int:
 # -- what they compute ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @by_gpu
 @pytest.mark.parametrize("tiles", [3, 4])
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def test_every_number_of_eight_bits_widens_to_its_value(machine: None, road: str
     assert np.array_equal(np.signbit(numbers), np.signbit(found))  # -0.0
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("turned,shape", [("", RAGGED), ("b", LONG)], ids=["ragged", "b-turned"])
 @pytest.mark.parametrize("a,b", FORMATS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("road", ["nv:sm_89", "amd:gfx1201", pytest.param("cuda", marks=needs_nvrtc)])
@@ -77,6 +78,7 @@ def test_products_of_byte_floats_are_the_matrix_units(
     assert f" {unit.name}; " in code.choice and "stage 0" in code.choice
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "shape,formats,turned",
     [

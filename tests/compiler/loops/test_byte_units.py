@@ -54,6 +54,7 @@ def takes(target: Target, a: DType, b: DType) -> bool:
     return bool(units_of(target.arch, a, b))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "turned,shape",
     [("", RAGGED), ("a", LONG), ("b", LONG), ("ab", RAGGED)],
@@ -66,6 +67,7 @@ def test_products_of_bytes_are_the_matrix_units(gpu: tuple[Any, Target], turned:
     assert "stage 0" in code.choice and "stage 1" in code.choice
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("a,b", SIGNS, ids=lambda dtype: dtype.name)
 def test_the_largest_bytes_of_any_sign_give_exact_sums(gpu: tuple[Any, Target], a: DType, b: DType) -> None:
     """Whether a unit takes them or the GPU's ordinary instructions."""

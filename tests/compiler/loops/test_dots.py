@@ -56,6 +56,7 @@ def random_kernel(unit: DotUnit, rng: random.Random) -> Node:
     return product(a, b, unit.result, shape, rng.choice(["", "a", "b", "ab"]))
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 @pytest.mark.parametrize(
     "seed", [*range(12), *[pytest.param(seed, marks=pytest.mark.thorough) for seed in range(12, 60)]]
@@ -76,6 +77,7 @@ def test_any_schedule_with_dot_products_computes_the_same(device: Device, unit: 
     assert check(device, sink, text).choice == text
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("turned", ["", "a", "b"])
 @pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.int8, dtypes.uint8, dtypes.int16])
 def test_the_heuristics_products_of_narrow_numbers_are_right(

@@ -258,6 +258,7 @@ def random_schedule(
     return nest.choice
 
 
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("make", KERNELS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize(
     "seed", [*range(10), *[pytest.param(seed, marks=pytest.mark.thorough) for seed in range(10, 40)]]

@@ -58,6 +58,7 @@ def counted_run(gpu: str, kind: DType, k: int) -> Counters:
     return counted
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("gpu", GPUS)
 def test_a_large_product_wastes_nothing(machine: None, gpu: str, dtype: str) -> None:

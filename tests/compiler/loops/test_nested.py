@@ -61,6 +61,7 @@ def test_weights_are_rounded_for_a_narrow_result_alone(gpu: tuple[Any, Any]) -> 
     assert "chain" not in code.choice
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
 def test_attention_spills_nothing_on_amd(arch: str, width: int) -> None:

@@ -147,6 +147,7 @@ def run_random(gpu: tuple[Any, Any], make: Callable[[], Node], seed: int) -> Non
         return
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("make", KERNELS, ids=lambda make: make.__name__)
 def test_a_random_schedule_computes_what_the_kernel_means(
     gpu: tuple[Any, Any], make: Callable[[], Node]

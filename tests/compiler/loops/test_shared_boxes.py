@@ -61,6 +61,7 @@ def panels_of(nest: LoopNest) -> Axis:
     return next(axis for axis in nest.axes if axis.loops[-1].kind == "vector")
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("threads", "l2_bytes"), MACHINES)
 def test_a_convolution_that_is_divided_for_any_machine_computes_the_same(

@@ -126,6 +126,7 @@ def random_schedule(nest: LoopNest, rng: random.Random) -> str:
     return nest.choice
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("make", GPU_KERNELS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_any_schedule_with_threads_computes_the_same(gpu: tuple[Any, Any], make: Any, seed: int) -> None:
@@ -141,6 +142,7 @@ def test_any_schedule_with_threads_computes_the_same(gpu: tuple[Any, Any], make:
     assert code.choice == text
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("make", GPU_KERNELS, ids=lambda make: make.__name__)
 def test_the_heuristics_choice_computes_the_same_and_replays(gpu: tuple[Any, Any], make: Any) -> None:
     device, target = gpu
@@ -156,6 +158,7 @@ def running(shape: tuple[int, ...], axis: int, dtype: DType) -> Node:
     return kernel((out(0, shape, dtype), Node(Op.SCAN_AXIS, dtype, (x,), (Op.ADD, axis))))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "shape, axis",
     [((4999,), 0), ((2, 1025), 1), ((300, 7), 1), ((150, 70), 0), ((2, 33, 9), 1), ((3, 17, 40), 1)],
@@ -209,6 +212,7 @@ def narrow_product(
     return kernel((out(0, (m, 1, n), sum_dtype(dtype)), matmul(*wide)))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "dtype", [dtypes.float16, dtypes.bfloat16, dtypes.int8], ids=lambda dtype: dtype.name
 )

@@ -87,6 +87,7 @@ def target(road: str) -> Target:
     return compile_with(HOPPER, Toolchain("test", "cuda", images.ptx_of_cuda))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("road", roads())
 @pytest.mark.parametrize("dtype", KINDS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("shape", [(64, 64, 64), (128, 128, 64), (192, 96, 80)], ids=str)
@@ -102,6 +103,7 @@ def test_products_that_are_under_way_keep_their_tiles(gpu: Any, tiles: int) -> N
     check(gpu, narrow_product(130, 64, 450, dtypes.float16), text, target=HOPPER)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
 @pytest.mark.parametrize("depth", [64, 128])
 def test_operands_may_lie_along_either_range(gpu: Any, turned: str, depth: int) -> None:
@@ -170,6 +172,7 @@ def test_a_schedule_that_does_not_fit_says_why(text: str, complaint: str) -> Non
 # -- tiles that the accelerator brings ------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("road", roads())
 @pytest.mark.parametrize("by", ["bulk", "producer"])
 @pytest.mark.parametrize("tiles", [2, 3, 4, 5])

@@ -134,7 +134,7 @@ def test_next_to_multiples_of_half_pi_nothing_is_lost(name: str, dtype: type):
 @pytest.mark.parametrize("name", ["sin", "cos"])
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 190.0), (np.float64, 1e6)])
 def test_the_short_way_is_as_good_up_to_its_limit(name: str, dtype: type, limit: float):
-    random = np.random.default_rng(3).uniform(-limit * 1.1, limit * 1.1, 50_000)
+    random = np.random.default_rng(3).uniform(-limit * 1.1, limit * 1.1, 10_000)
     near = np.arange(0, limit, np.pi / 2)
     x = np.concatenate([random, near, -near, [np.nan, -0.0]]).astype(dtype)
     expected = exact(name, np.clip(x, -limit, limit))

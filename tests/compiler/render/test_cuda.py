@@ -146,6 +146,7 @@ def elementwise(cases: list[tuple[Op, DType, DType, int]]) -> tuple[Node, list[A
     return kernel((out(0, (COUNT,), to), value)), arrays
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
 def test_integer_operations_mean_the_same_at_the_ends_of_their_ranges(op: Op, dtype: DType) -> None:
@@ -166,6 +167,7 @@ def test_shifts_and_divisions_by_numbers_known_in_advance_mean_the_same(dtype: D
             agree(sink, [building.values((COUNT,), dtype, 0), values], exact=True)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("op", ON_FLOATS, ids=lambda op: op.name)
 def test_float_operations_mean_the_same_for_nan_infinities_and_zeros(op: Op, dtype: DType) -> None:
@@ -179,6 +181,7 @@ def test_operations_on_one_number_mean_the_same(dtype: DType) -> None:
         agree(*elementwise([(op, dtype, dtype, 1)]), exact=True)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("of", (dtypes.bool, *INTEGERS, *FLOATS), ids=lambda dtype: dtype.name)
 def test_conversions_saturate_and_round_alike(of: DType) -> None:
     for to in (dtypes.bool, *INTEGERS, *FLOATS):

@@ -100,6 +100,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_file_that_says_much_in_few_bytes_costs_no_more_than_another(name: str, tmp_path: Path) -> None:
     suffix, make = BOMBS[name]

@@ -239,6 +239,7 @@ MUTATIONS: list[tuple[str, tuple[str, str], Callable[[Patch], None]]] = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("what", "device", "mutate"), MUTATIONS, ids=[f"{what}-{'-'.join(where)}" for what, where, _ in MUTATIONS]
 )

@@ -79,6 +79,7 @@ def expected_of(kind: str) -> int:
     return {"i8": 0xFF, "i16": 0xFFFF}.get(kind, 0xFFFFFFFF)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize(
     "kind", [*TYPES, *(f"lds {one}" for one in ATOMICS), "flat add", "flat xchg", "flat umax"]

@@ -16,6 +16,7 @@ def opened(open_gpu: Open, arch: str, queue: str, options: str) -> GpuDevice:
     return open_gpu(arch, options=options, **({"queue": queue} if queue else {}))
 
 
+@pytest.mark.sampled(20)
 @each_gpu
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.__name__)
 def test_results_are_right_behind_caches(
@@ -24,6 +25,7 @@ def test_results_are_right_behind_caches(
     workload(opened(open_gpu, arch, queue, ":caches"))
 
 
+@pytest.mark.sampled(8)
 @each_gpu
 @pytest.mark.parametrize("options", [":caches", ":caches:seed=3", ":caches:private"])
 def test_chains_give_the_same_results_behind_caches(
@@ -33,6 +35,7 @@ def test_chains_give_the_same_results_behind_caches(
     assert found == known
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_results_are_right_behind_caches_in_any_order(vendor: Vendor, open_gpu: Open, seed: int) -> None:
     for workload in WORKLOADS:

@@ -299,6 +299,7 @@ def test_code_for_another_gpu_is_refused_by_name(vendor: Vendor, open_gpu: Open)
         gpu.load(image(other), "scale")
 
 
+@pytest.mark.sampled(3)
 def test_long_reads_come_through_the_copy_engine(gpu: GpuDevice):
     counter = vendor_of(gpu).reads
     data = bytes(i * 31 % 256 for i in range(5 << 20))

@@ -248,6 +248,7 @@ print(late.read(0, 1))
     assert lines("CPU", script) == ["True", "True", "b'o'", "b'\\x05'", "b'\\x01'"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["AMD", "NV"])
 def test_in_a_forked_child_a_gpu_of_its_parent_is_an_error_and_one_of_its_own_works(name: str) -> None:
     script = """
@@ -287,6 +288,7 @@ else:
     assert lines(name, script) == [f"child {bytes([7] * 8)!r}", "0", "parent b'\\x01\\x01'"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", KINDS)
 def test_in_a_forked_child_no_verb_of_its_parents_device_ends_the_process(name: str) -> None:
     """Each verb of the device in a process of its own: an answer or an error, and no signal."""
@@ -325,6 +327,7 @@ ENDINGS = (
 )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_however_its_children_end_a_parents_device_goes_on(name: str) -> None:
     script = f"""
@@ -410,6 +413,7 @@ dev.queue().wait(dev.signal("never"), 1).submit()
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_the_exit_says_what_it_waits_for_and_leaves_it_soon(name: str) -> None:
     start = time.monotonic()
@@ -421,6 +425,7 @@ def test_the_exit_says_what_it_waits_for_and_leaves_it_soon(name: str) -> None:
     assert "2 s" in line and "Ctrl-C" in line
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_hang_that_a_wait_has_told_of_is_told_once_and_holds_no_exit_up(name: str, tmp_path: Path) -> None:
     script = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcq.errors import DriverError, UsageError
@@ -41,6 +41,7 @@ class Kernel:
 
 
 @pytest.mark.parametrize("layout", STRUCTURES, ids=lambda layout: layout.__name__)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_every_structure_decodes_to_what_was_encoded(layout: type[Args], data: st.DataObject) -> None:
     seed = data.draw(st.randoms(use_true_random=False))

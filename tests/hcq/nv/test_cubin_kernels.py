@@ -134,6 +134,7 @@ def agrees_with_cuobjdump(image: bytes, path: Path) -> Cubin:
     return cubin
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("what", SOURCES)
 def test_the_vendors_tool_reads_the_same_from(what, arch, tmp_path):

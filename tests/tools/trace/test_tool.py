@@ -101,7 +101,7 @@ def refused(arguments: tuple[str, ...], path: Path, capsys) -> str:
 
 
 @pytest.mark.parametrize("verb", READERS, ids=" ".join)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=300).filter(lambda content: not content.startswith(MAGIC.split()[0])))
 def test_random_bytes_get_one_clear_sentence_from_every_verb(verb, content, tmp_path, capsys):
     path = tmp_path / "file"
@@ -114,7 +114,7 @@ def test_a_file_that_is_not_there_gets_one_clear_sentence(verb, tmp_path, capsys
     assert "cannot be read (No such file or directory)" in refused(verb, tmp_path / "missing", capsys)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whole_records_of_nonsense_are_shown_or_refused_with_a_sentence(data, tmp_path, capsys):
     texts = st.one_of(

@@ -75,6 +75,7 @@ def test_a_rank_that_does_not_come_is_named_with_the_operation_and_the_deadline(
     assert "rank 0" in other and "given up waiting for this rank" in other
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("what", "first", "others"),
     [
@@ -130,6 +131,7 @@ def test_what_a_rank_did_before_that_waits_for_nobody_is_known_when_others_come(
     assert "'broadcast from 0 float32 (3,)'" in said
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("how", "fate"),
     [

@@ -187,6 +187,7 @@ def test_external_data_is_read_beside_the_model_and_nowhere_else(tmp_path: Path)
             written_to(location)()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", ["", "rounds"])
 @pytest.mark.parametrize("condition", ["", "on"])
 def test_a_loop_without_end_is_refused(count: str, condition: str) -> None:

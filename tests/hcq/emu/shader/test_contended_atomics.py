@@ -100,6 +100,7 @@ def check(keys: Any, memory: Any, x: Any, y: Any, turn: Any, run: Any) -> None:
     assert at_the_end.view(bits).tolist() == slow_end[places].view(bits).tolist()
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("bits, operation, type_", of_nvidia())
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
@@ -114,6 +115,7 @@ def test_threads_of_an_nvidia_gpu_find_what_they_find_one_by_one(
     check(keys, memory, x, y, operation.update, operation.run)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("atomic", of_amd())
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())

@@ -17,6 +17,7 @@ from tests.hcq.emu.supervisor.conftest import Program, is_running
 Start = Callable[[str], "subprocess.Popen[str]"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("line", "status"),
     [
@@ -132,6 +133,7 @@ def test_memory_that_a_program_takes_is_shown_in_sysfs_while_it_has_it(emulate: 
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100"])
 def test_rocm_smi_lists_the_gpu(emulate: Program, arch: str) -> None:
     if shutil.which("rocm-smi") is None:
@@ -264,6 +266,7 @@ def test_a_trace_that_cannot_be_written_is_refused_before_the_program_starts(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("words", ["amd:gfx1100", "amd:gfx942", "nv:sm_89"])
 def test_a_program_that_cuts_or_fills_its_devices_files_harms_nobody_else(
     emulate: Program, words: str

@@ -159,6 +159,7 @@ def values(bits: int) -> list[int]:
     return EDGES if bits == 32 else [a | b << 32 for a, b in zip(EDGES, reversed(EDGES))]
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize(("arch", "name"), [(arch, name) for arch in ISAS for name in both(arch, dict(TWO))])
 def test_scalar_instructions_of_two_sources(arch: str, name: str) -> None:
     bits, meaning = TWO[name]

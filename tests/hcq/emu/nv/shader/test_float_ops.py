@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import struct
 from collections.abc import Callable
@@ -510,7 +511,9 @@ def test_eight_bit_floats_round_saturate_and_come_back(name, mantissa, bias, lar
             assert int(found[i]) & 0x7F == 0x7F
             continue
         size = largest if isinstance(x, float) and math.isinf(x) else min(abs(Fraction(x)), largest)
-        best = min(range(len(table)), key=lambda c: (abs(table[c] - size), c & 1))
+        above = bisect.bisect_left(table, size)
+        near = range(max(above - 1, 0), min(above + 1, len(table)))
+        best = min(near, key=lambda c: (abs(table[c] - size), c & 1))
         assert int(found[i]) == (best | (0x80 if word >> 31 else 0)) * 0x101
     back = np.array([code | code + 128 << 8 for code in codes], np.uint16)
     (halves,) = instructions(f"cvt.rn.f16x2.{name} %x, %a;", [back], "32")
