@@ -66,46 +66,46 @@ def test_a_driver_and_its_emulation_stand_side_by_side_on_what_the_vendor_declar
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("hidden", ["import hcq.checks", "def f():\n    import hcq.checks"])
+@pytest.mark.parametrize("hidden", ["import hcq.signal", "def f():\n    import hcq.signal"])
 def test_three_files_that_import_each_other_in_a_circle_are_named(tmp_path: Path, hidden: str) -> None:
-    done = lint(tmp_path, checks="import hcq.config", config="import hcq.private", private="")
+    done = lint(tmp_path, signal="import hcq.graph", graph="import hcq.program", program="")
     assert done.returncode == 0, done.stdout + done.stderr
-    done = lint(tmp_path, private=hidden, cache="import hcq.elf", elf="import hcq.cache")
+    done = lint(tmp_path, program=hidden, memory="import hcq.device", device="import hcq.memory")
     assert done.returncode == 1
     assert "3 files import each other in a circle" in done.stdout
-    assert "hcq.private imports hcq.checks" in done.stdout
-    assert "hcq.elf" not in done.stdout
+    assert "hcq.program imports hcq.signal" in done.stdout
+    assert "hcq.device" not in done.stdout
 
 
 @pytest.mark.parametrize(
     "hidden",
     [
-        'import importlib\nimportlib.import_module("hcq.checks")',
-        'def f():\n    __import__("hcq.checks")',
-        'PLACE = "hcq.checks:shown"',
-        'import sys\nFOUND = sys.modules.get("hcq.checks")',
-        'TABLE = {"shown": "checks"}\n\n\ndef f(name):\n    return import_module(f"hcq.{TABLE[name]}")',
-        'WORDS = "a checks b".split()\n\n\ndef f(name):\n    return import_module(f"hcq.{name}")',
+        'import importlib\nimportlib.import_module("hcq.signal")',
+        'def f():\n    __import__("hcq.signal")',
+        'PLACE = "hcq.signal:shown"',
+        'import sys\nFOUND = sys.modules.get("hcq.signal")',
+        'TABLE = {"shown": "signal"}\n\n\ndef f(name):\n    return import_module(f"hcq.{TABLE[name]}")',
+        'WORDS = "a signal b".split()\n\n\ndef f(name):\n    return import_module(f"hcq.{name}")',
     ],
 )
 def test_an_import_that_is_written_as_a_string_closes_a_circle(tmp_path: Path, hidden: str) -> None:
-    done = lint(tmp_path, checks="import hcq.config", config="import hcq.private", private=hidden)
+    done = lint(tmp_path, signal="import hcq.graph", graph="import hcq.program", program=hidden)
     assert done.returncode == 1
     assert "3 files import each other in a circle" in done.stdout
-    assert "hcq.private imports hcq.checks" in done.stdout
+    assert "hcq.program imports hcq.signal" in done.stdout
 
 
 @pytest.mark.parametrize(
     "said",
     [
-        '"""See hcq.checks."""\n\n\ndef f():\n    "hcq.checks"',
-        'TEXT = "hcq.checks is a file"',
-        'checks = 1\nTEXT = f"hcq.{checks}"',
-        'NAME = "hcq.checks.shown"',
+        '"""See hcq.signal."""\n\n\ndef f():\n    "hcq.signal"',
+        'TEXT = "hcq.signal is a file"',
+        'signal = 1\nTEXT = f"hcq.{signal}"',
+        'NAME = "hcq.signal.shown"',
     ],
 )
 def test_a_sentence_that_speaks_of_a_module_is_no_import(tmp_path: Path, said: str) -> None:
-    done = lint(tmp_path, checks="import hcq.config", config="import hcq.private", private=said)
+    done = lint(tmp_path, signal="import hcq.graph", graph="import hcq.program", program=said)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -62,7 +62,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "hcq.frontend.nn.utils.*",
         "hcq.frontend.optim.*",
         "hcq.frontend.amp.*",
-        "hcq.frontend.data.*",
+        "hcq.frontend.data",
         "hcq.frontend.autograd.*",
     ),
     "Functions": (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.grad.function import constant_in
 from hcq.frontend.ops.base import Methods
-from hcq.ir.dtype import dtypes
+from hcq.ir.dtype import dtypes, float_format
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -185,8 +185,7 @@ class Drawing(Methods):
         if named:
             raise UsageError(f"[random_] from={low}, to={to}{_others(named)}: give from and to.")
         if to is None:
-            digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-            most = (1 << digits[dtype.name]) + 1 if dtype.name in digits else int(dtype.max) + 1
+            most = (2 << float_format(dtype)[1] if dtype.is_float else int(dtype.max)) + 1
             low, to = 0, most if low is None else low
         whole = dtypes.uint64 if to > 1 << 63 else dtypes.int64
         numbers = self._kind.randint(

@@ -22,6 +22,7 @@ HEADER, SEGMENT, SECTION = (
 SHT_NOBITS = 8
 PAGE = 4096
 CHUNK_BYTES = 8 << 20  # of the memory of a process
+SMALL_BYTES = 16 << 20  # a mapped file up to here is read whole
 MAX_OBJECT_BYTES = 1 << 28
 # objects lie at multiples of four: it is looked for as a word
 ELF_WORD = int.from_bytes(b"\x7fELF", "little")
@@ -58,8 +59,9 @@ def objects_in(pid: int, wanted: Wanted) -> Iterator[tuple[bytes, int]]:
     except OSError:
         return
     with memory, open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pages:
-        for low, high in _mappings(pid):
-            for start, end in _touched(pages, low, high):
+        for low, high, is_file in _mappings(pid):
+            is_whole = is_file and high - low <= SMALL_BYTES
+            for start, end in [(low, high)] if is_whole else _touched(pages, low, high):
                 for at in range(start, end, CHUNK_BYTES):
                     yield from _objects_between(memory, at, min(at + CHUNK_BYTES, end), high, wanted)
 
@@ -67,7 +69,8 @@ def objects_in(pid: int, wanted: Wanted) -> Iterator[tuple[bytes, int]]:
 def _touched(pages: FileIO, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The parts of a mapping that the process has used: nobody has loaded a code object from any other.
 
-    A library may have gigabytes of objects for GPUs that are not there.
+    A library may have gigabytes of objects for GPUs that are not there. Pages of a file that the kernel has taken back
+    count as not used, too, which is why small files are read whole.
     """
     import numpy as np
 
@@ -117,8 +120,8 @@ def _peek(memory: FileIO, va: int, size_bytes: int) -> bytes:
         return b""
 
 
-def _mappings(pid: int) -> list[tuple[int, int]]:
-    """Readable memory that may hold an object: not that of devices, nor what stands for GPU memory."""
+def _mappings(pid: int) -> list[tuple[int, int, bool]]:
+    """Readable memory that may hold an object, and whether it is a file's: not that of devices, nor GPU memory."""
     found = []
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
@@ -127,7 +130,7 @@ def _mappings(pid: int) -> list[tuple[int, int]]:
                 name = path[0].strip() if path else ""
                 if access[0] == "r" and not name.startswith(("/dev/", "/memfd:", "[v")):
                     low, high = (int(text, 16) for text in span.split("-"))
-                    found.append((low, high))
+                    found.append((low, high, name.startswith("/")))
     except (OSError, ValueError):
         return []
     return found

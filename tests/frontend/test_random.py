@@ -197,6 +197,7 @@ def test_half_of_cauchy_lies_within_its_scale():
     drawn = Tensor.zeros(8000).cauchy_(1.0, 2.0).numpy()
     assert abs((np.abs(drawn - 1) < 2).mean() - 0.5) < 0.03
     assert (Tensor.zeros(500, dtype=dtypes.uint8).random_().max() > 200).item()
+    assert Tensor.zeros(500, dtype=dtypes.fp8e4m3).random_().cast(dtypes.float32).max().item() == 16
 
 
 def test_a_tensor_of_probabilities_is_drawn_from():
