@@ -200,8 +200,8 @@ def fields_of(text: str, size_bytes: int, owner: str) -> tuple[Field, ...]:
 
     Raises  UsageError, which names the owner, for one that is not written so or is not within the structure
 
-    >>> fields_of("a@0:4 b@8:8*2", 24, "X")
-    (Field(name='a', offset=0, size_bytes=4, entries=1, step=4), Field(name='b', offset=8, size_bytes=8, entries=2, step=8))
+    >>> [(field.name, field.end) for field in fields_of("a@0:4 b@8:8*2", 24, "X")]
+    [('a', 4), ('b', 24)]
     """
     found = []
     for one in text.split():
