@@ -11,13 +11,13 @@ field that is gone breaks a call only if the call used it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.atlas.difference import FieldChange, field_changes
 from hcq.errors import UsageError
-from hcq.system.abi_atlas import Atlas, Field, Interface, Made, Structure
+from hcq.system.abi_atlas import Atlas, Field, Interface, Made, Structure, version
 from hcq.trace.calls import ioctl_of
 from hcq.trace.frames import read_records
 from hcq.trace.records import Kind
@@ -42,14 +42,25 @@ class Calls(NamedTuple):
     unknown: tuple[tuple[str, int], ...]
 
 
-def calls_of(path: Path, atlas: Atlas) -> tuple[list[Made], str]:
-    """The calls of a trace that go to the driver of an atlas, and why its end could not be read, where it could not.
+class Recorded(NamedTuple):
+    """What a trace has of one driver. release: as the driver told it, or ""; damage: why its end is not read, or ""."""
+
+    calls: list[Made]
+    release: str
+    damage: str
+
+
+def calls_of(path: Path, atlas: Atlas) -> Recorded:
+    """The calls of a trace that go to the driver of an atlas.
 
     Raises  UsageError for a file that is no trace, or whose records make no sense
     """
     records, _, why = read_records(path.read_bytes())
     made: list[Made] = []
+    release = ""
     for record in records:
+        if record.kind == Kind.DEVICE:
+            release = release or _release_told(record.fields, atlas)
         if record.kind != Kind.PORT:
             continue
         try:
@@ -59,7 +70,16 @@ def calls_of(path: Path, atlas: Atlas) -> tuple[list[Made], str]:
         if call is not None:
             behind = {block.name: block.before for block in call.nested}
             made += atlas.made(call.request, call.before, behind)
-    return made, why
+    return Recorded(made, release, why)
+
+
+def _release_told(device: Mapping[str, Any], atlas: Atlas) -> str:
+    """The release that a device of a trace tells; empty where it is of another kind, or tells nothing sensible."""
+    facts = device.get("facts")
+    if str(device.get("name")).partition(":")[0] != atlas.kind or not isinstance(facts, dict):
+        return ""
+    told = str(facts.get(atlas.release_fact, ""))
+    return told if version(told) else ""
 
 
 def judge(calls: Iterable[Made], atlas: Atlas, before: Interface, after: Interface) -> Calls:

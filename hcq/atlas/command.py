@@ -99,13 +99,12 @@ def _diff(options: argparse.Namespace) -> int:
     ends = [atlas.resolve(text) for text in (options.before, options.after)]
     before, after = (atlas.at(end.name) for end in ends)
     found = difference(before, after)
-    calls, damage = None, ""
-    if options.trace is not None:
-        made, damage = breaks.calls_of(options.trace, atlas)
-        calls = breaks.judge(made, atlas, before, after)
     notes = [end.note for end in ends if end.note]
-    if damage:
-        notes.append(f"{options.trace}: {damage}. What is before it was read.")
+    calls = None
+    if options.trace is not None:
+        recorded = breaks.calls_of(options.trace, atlas)
+        calls = breaks.judge(recorded.calls, atlas, before, after)
+        notes += _trace_notes(options.trace, atlas, recorded, before.release)
     if options.json:
         data: dict[str, Any] = {"driver": atlas.name, "notes": notes, **text.as_data(found, before, after)}
         if calls is not None:
@@ -118,6 +117,27 @@ def _diff(options: argparse.Namespace) -> int:
             lines += ["", *text.trace_lines(calls, found)]
         print(checks.printable("\n".join(lines)))
     return 1 if calls is not None and calls.breaks else 0
+
+
+def _trace_notes(path: Path, atlas: Atlas, recorded: breaks.Recorded, before: str) -> list[str]:
+    """What there is to know before one believes what is said of a trace."""
+    notes = []
+    if recorded.damage:
+        notes.append(f"{path}: {recorded.damage}. What is before it was read.")
+    if recorded.release and _stands_for(atlas, recorded.release) != before:
+        notes.append(
+            f"{path} was recorded on {atlas.name} {recorded.release}, and is judged as one of {before}: give "
+            f"{recorded.release} as the first release."
+        )
+    return notes
+
+
+def _stands_for(atlas: Atlas, release: str) -> str:
+    """The release of the atlas that a driver's own is; itself where it is older than all."""
+    try:
+        return atlas.resolve(release).name
+    except UsageError:
+        return release
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -124,12 +124,16 @@ class Atlas:
     name         what the program takes, as in `hcq abi diff NAME`
     title        what is described
     exact_sizes  the driver refuses a structure of another size; else it fills up or cuts what the caller gives
+    kind         the devices that are reached through this driver, as `hcq.open` names them
+    release_fact the fact of such a device in a trace that tells the driver's release
     source       where the facts are from
     """
 
     name = ""
     title = ""
     exact_sizes = True
+    kind = ""
+    release_fact = ""
     source = ""
 
     def releases(self) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ class KfdAtlas(Atlas):
     name = "kfd"
     title = "AMD's KFD, /dev/kfd of Linux"
     exact_sizes = False
+    kind = "AMD"
+    release_fact = "kfd_version"
     source = "include/uapi/linux/kfd_ioctl.h of the Linux kernel, whose head lists what each version added"
 
     def releases(self) -> tuple[str, ...]:

@@ -43,6 +43,8 @@ class NvAtlas(Atlas):
     name = "nv"
     title = "NVIDIA's kernel modules: resource manager and unified memory"
     exact_sizes = True
+    kind = "NV"
+    release_fact = "driver"
     source = "headers of NVIDIA's open kernel modules, as a compiler lays them out"
 
     def releases(self) -> tuple[str, ...]:

@@ -156,8 +156,9 @@ def test_a_trace_of_an_emulated_gpu_is_judged_call_by_call(
     program = f"import hcq; hcq.open({name!r}).close()"
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=120)
     atlas = atlases()[driver]
-    made, damage = breaks.calls_of(path, atlas)
+    made, release, damage = breaks.calls_of(path, atlas)
     assert not damage
+    assert release == before
     found = breaks.judge(made, atlas, atlas.at(before), atlas.at(after))
     assert found.made == len(made) > 20
     assert broken <= {one.name for one in found.breaks}
@@ -179,4 +180,8 @@ def test_what_is_no_trace_is_refused_and_a_cut_one_is_read_as_far_as_it_goes(tmp
         timeout=120,
     )
     cut.write_bytes(cut.read_bytes()[:-3])
-    assert breaks.calls_of(cut, KFD) == ([], "cut off in the middle of a record, or its length is damaged")
+    assert breaks.calls_of(cut, KFD) == (
+        [],
+        "",
+        "cut off in the middle of a record, or its length is damaged",
+    )

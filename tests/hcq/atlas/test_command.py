@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hcq.__main__ import main
+from hcq.atlas import breaks, command
 from hcq.atlas.command import atlases
 
 
@@ -107,6 +108,15 @@ def test_what_makes_no_sense_is_refused_with_what_there_is(
     assert capsys.readouterr().err.startswith(f"hcq abi: {why}")
 
 
+def test_a_trace_of_a_driver_older_than_all_is_noted_and_judged_all_the_same() -> None:
+    recorded = breaks.Recorded([], "1.6", "")
+    (note,) = command._trace_notes(Path("run"), command.atlas_of("kfd"), recorded, "1.14")
+    assert note.startswith("run was recorded on kfd 1.6, and is judged as one of 1.14")
+    assert not command._trace_notes(
+        Path("run"), command.atlas_of("kfd"), recorded._replace(release=""), "1.14"
+    )
+
+
 def test_the_help_teaches_by_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["abi"]) == 0
     said = capsys.readouterr().out
@@ -131,3 +141,6 @@ def test_a_trace_whose_calls_break_is_told_and_the_status_says_so(
     assert {one["name"] for one in data["trace"]["breaks"]} >= {"FERMI_VASPACE_A"}
     assert any("cut off" in note for note in data["notes"])
     assert main(["abi", "diff", "nv", "580.142", "580.142", "--trace", str(path)]) == 0
+    assert "was recorded on" not in capsys.readouterr().err
+    assert main(["abi", "diff", "nv", "570.86", "570.86", "--trace", str(path)]) == 0
+    assert "was recorded on nv 580.142, and is judged as one of 570.86.16" in capsys.readouterr().err
