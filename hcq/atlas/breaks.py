@@ -23,6 +23,7 @@ from hcq.trace.frames import read_records
 from hcq.trace.records import Kind
 
 PADDING = "pad"
+SHOWN_REASONS = 6  # of one call
 
 
 class Break(NamedTuple):
@@ -55,7 +56,10 @@ def calls_of(path: Path, atlas: Atlas) -> Recorded:
 
     Raises  UsageError for a file that is no trace, or whose records make no sense
     """
-    records, _, why = read_records(path.read_bytes())
+    try:
+        records, _, why = read_records(path.read_bytes())
+    except UsageError as error:
+        raise UsageError(f"{path}: {error} HCQ_TRACE=FILE in the environment records one.") from None
     made: list[Made] = []
     release = ""
     for record in records:
@@ -119,7 +123,8 @@ def reason(call: Made, atlas: Atlas, before: Interface, after: Interface) -> str
     why = _layout_reasons(was, now, atlas.exact_sizes, call.data)
     if call.data is not None:
         why += _value_reasons(was, before, after, call.data)
-    return "; ".join(why)
+    more = [f"and {len(why) - SHOWN_REASONS} more"] if len(why) > SHOWN_REASONS else []
+    return "; ".join([*why[:SHOWN_REASONS], *more])
 
 
 def _layout_reasons(was: Structure, now: Structure, exact: bool, data: bytes | None) -> list[str]:
@@ -138,13 +143,13 @@ def _field_reason(change: FieldChange, data: bytes | None) -> str:
     if old is None:
         return ""  # what is new there was not asked for
     if new is None:
-        return f"{old.name} is gone" if data is None or _is_used(old, data) else ""
+        return f"{old.shown} is gone" if data is None or _is_used(old, data) else ""
     if change.kind == "renamed":
         is_padding = PADDING in (old.name, new.name)
         used = data is not None and _is_used(old, data)
-        return f"{old.name}, which is not 0, becomes {new.name}" if is_padding and used else ""
-    moved = f"{old.name} moves from byte {old.offset} to {new.offset}" if "moved" in change.kind else ""
-    grown = f"{old.name} has {_span(new)} bytes instead of {_span(old)}" if "resized" in change.kind else ""
+        return f"{old.shown}, which is not 0, becomes {new.shown}" if is_padding and used else ""
+    moved = f"{old.shown} moves from byte {old.offset} to {new.offset}" if "moved" in change.kind else ""
+    grown = f"{old.shown} has {_span(new)} bytes instead of {_span(old)}" if "resized" in change.kind else ""
     return ", ".join(filter(None, (moved, grown)))
 
 

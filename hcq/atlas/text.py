@@ -240,7 +240,7 @@ def _times(count: int) -> str:
 
 
 def _named(change: FieldChange) -> str:
-    names = [one.name for one in (change.before, change.after) if one is not None]
+    names = [one.shown for one in (change.before, change.after) if one is not None]
     return " -> ".join(dict.fromkeys(names))
 
 

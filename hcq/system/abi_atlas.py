@@ -31,6 +31,11 @@ class Field(NamedTuple):
     step: int = 0
 
     @property
+    def shown(self) -> str:
+        """Its name for people: gpus[i].uuid, as C has it, for gpus_{i}_uuid."""
+        return self.name.replace("_{i}_", "[i].").replace("_{i}", "[i]")
+
+    @property
     def end(self) -> int:
         """The byte after it."""
         return self.offset + (self.entries - 1) * self.step + self.size_bytes

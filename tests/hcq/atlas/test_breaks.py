@@ -101,6 +101,13 @@ def test_nvidias_driver_takes_no_other_size() -> None:
     assert breaks.reason(made, NV, was, NV.at("550.40.53")) == ""
 
 
+def test_a_call_that_breaks_in_many_ways_names_the_first_of_them() -> None:
+    made = Made("class", 0xC86F, bytes(368))
+    said = breaks.reason(made, NV, NV.at("595.45.04"), NV.at("610"))
+    assert said.startswith("368 bytes become 376; huserdmemory[i] moves from byte 32 to 36; ")
+    assert said.endswith("; and 33 more")
+
+
 def test_a_control_and_an_allocation_are_judged_by_what_they_are_for() -> None:
     argument = structure("RmAllocArgs")(hclass=0x90F1).to_bytes()
     made = NV.made(ioctls.RM_ALLOC.request, argument, {"pallocparms": bytes(56)})
@@ -170,7 +177,9 @@ def test_a_trace_of_an_emulated_gpu_is_judged_call_by_call(
 def test_what_is_no_trace_is_refused_and_a_cut_one_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     other, cut = tmp_path / "other", tmp_path / "cut"
     other.write_bytes(b"nothing of the kind")
-    with pytest.raises(UsageError):
+    with pytest.raises(
+        UsageError, match=r"other: not a trace; .* HCQ_TRACE=FILE in the environment records one"
+    ):
         breaks.calls_of(other, KFD)
     environment = {**os.environ, "HCQ_TRACE": str(cut)}
     subprocess.run(
