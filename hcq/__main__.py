@@ -158,6 +158,15 @@ def _run_command(asked_for: str) -> Any:
     return command
 
 
+def _abi_command(asked_for: str) -> Any:
+    """The verb `abi`, imported only for who asks for it."""
+    if asked_for != "abi":
+        return None
+    from hcq.atlas import command
+
+    return command
+
+
 def _llm(options: argparse.Namespace) -> int:
     status: int = _llm_command().run(options)
     return status
@@ -180,14 +189,23 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
         prog="hcq",
         description="Hardware command queues from Python. This program says what can be used on this machine.",
         epilog=f"examples:\n  python -m hcq devices\n  python -m hcq doctor\n  python -m hcq doctor --help\n"
-        f"  python -m hcq emulate amd:gfx1100 -- rocminfo\n  python -m hcq run step.hcqprog\n\n"
+        f"  python -m hcq emulate amd:gfx1100 -- rocminfo\n  python -m hcq run step.hcqprog\n"
+        f"  python -m hcq abi diff nv 570.86 580.142\n\n"
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"hcq {hcq.__version__}")
     verbs = parser.add_subparsers(
-        dest="verb", metavar="devices | doctor | emulate | llm | onnx | run | search | show"
+        dest="verb", metavar="abi | devices | doctor | emulate | llm | onnx | run | search | show"
     )
+    interfaces = verbs.add_parser(
+        "abi",
+        help="what changed between releases of a kernel driver's interface, and which calls of a trace break",
+        description="Kernel drivers' interfaces, release by release: structures, fields, calls.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if atlas := _abi_command(asked_for):
+        atlas.add_verb(interfaces)
     devices = verbs.add_parser(
         "devices",
         help="list devices, open each, and say why one cannot be opened",

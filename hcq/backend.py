@@ -38,6 +38,7 @@ class Backend:
     runnable      what refuses a program that the emulation cannot run, when it is loaded: as its driver calls it
     foreign       a hcq.events.foreign_devices.MakeReader: what a program that is none of ours asks of the
     same kernel driver
+    atlas         its hcq.system.abi_atlas.Atlas: the kernel driver's interface at each of its releases
     carried       its hcq.code.program_file_parts.Carried: what a program's file holds besides kernels; "": nothing
     """
 
@@ -56,6 +57,7 @@ class Backend:
     emulation: str = ""
     runnable: str = ""
     foreign: str = ""
+    atlas: str = ""
     carried: str = ""
 
     def decode(self, words: Sequence[int], arch: str = "", queue: str = "") -> list[Packet]:

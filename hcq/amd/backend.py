@@ -16,4 +16,5 @@ BACKEND = Backend(
     target="hcq.compiler.target:amd_target",
     emulation="hcq.emu.amd.kfd:emulate",
     foreign="hcq.amd.foreign.reader:KfdReader",
+    atlas="hcq.amd.abi.atlas:ATLAS",
 )

@@ -28,4 +28,5 @@ BACKEND = Backend(
     emulation="hcq.emu.nv.rm:emulate",
     runnable="hcq.emu.nv.runnable:check",
     foreign="hcq.nv.foreign.reader:RmReader",
+    atlas="hcq.nv.abi.atlas:ATLAS",
 )

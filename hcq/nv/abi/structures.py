@@ -9,7 +9,6 @@ Source   at the top of data/structures.tsv
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
@@ -22,9 +21,9 @@ from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.names import DATA
+from hcq.system.abi_atlas import Field, fields_of
 
 FILE = DATA / "structures.tsv"
-FIELD = re.compile(r"(?P<name>[\w{}]+)@(?P<offset>\d+):(?P<size>\d+)(?:\*(?P<count>\d+)(?:/(?P<step>\d+))?)?")
 # fields whose numbers have names: (structure, field) -> the names
 NAMED: dict[tuple[str, str], type[IntEnum]] = {
     ("RmAllocArgs", "hclass"): ClassId,
@@ -52,7 +51,7 @@ def structure(name: str, release: int | None = None) -> type[Args]:
     >>> structure("UvmFree", 580).size_bytes, structure("UvmFree", 590).size_bytes
     (24, 16)
     """
-    rows = _rows_of(name)
+    rows = rows_of(name)
     held = [row for row in rows if release is None or row.release <= release]
     if not held:
         raise UsageError(f"{name} of release {release}: not known. The oldest known is {rows[0].release}.")
@@ -61,7 +60,7 @@ def structure(name: str, release: int | None = None) -> type[Args]:
 
 def history(name: str) -> tuple[type[Args], ...]:
     """Every layout that a structure has had, oldest first. Raises UsageError for a name that the file has not."""
-    return tuple(map(_made, _rows_of(name)))
+    return tuple(map(_made, rows_of(name)))
 
 
 def names() -> tuple[str, ...]:
@@ -99,7 +98,8 @@ def _file() -> tuple[tuple[str, ...], dict[str, tuple[Row, ...]]]:
     return compared, found
 
 
-def _rows_of(name: str) -> tuple[Row, ...]:
+def rows_of(name: str) -> tuple[Row, ...]:
+    """The lines of a structure, oldest first. Raises UsageError for a name that the file has not."""
     known = _file()[1]
     if name not in known:
         raise UsageError(f"{name!r}: no such structure. Known: {', '.join(sorted(known))}.")
@@ -109,28 +109,21 @@ def _rows_of(name: str) -> tuple[Row, ...]:
 @cache
 def _made(row: Row) -> type[Args]:
     """The class of a layout."""
-    since = f", from {row.release}" if len(_rows_of(row.name)) > 1 else ""
+    since = f", from {row.release}" if len(rows_of(row.name)) > 1 else ""
     body: dict[str, Any] = {
         "__doc__": f"{row.header_name}{since}{': ' if row.remark else ''}{row.remark}",
         "__module__": __name__,
     }
-    for text in row.fields.split():
-        body.update(_fields(row, text))
+    owner = f"{FILE.name}: {row.name} of {row.release}"
+    for field in fields_of(row.fields, row.size_bytes, owner):
+        body.update(_bits(row, field))
     return new_class(
         row.name, (Args,), {"size_bytes": row.size_bytes}, lambda namespace: namespace.update(body)
     )
 
 
-def _fields(row: Row, text: str) -> dict[str, Bits]:
+def _bits(row: Row, field: Field) -> dict[str, Bits]:
     """One entry of a row's fields; an array becomes as many."""
-    parts = FIELD.fullmatch(text)
-    if parts is None:
-        raise UsageError(f"{FILE.name}: {row.name} of {row.release}: {text!r} is not name@offset:size.")
-    name, offset, size = parts["name"], int(parts["offset"]), int(parts["size"])
-    count, step = int(parts["count"] or 1), int(parts["step"] or size)
-    if not size or offset + (count - 1) * step + size > row.size_bytes:
-        raise UsageError(
-            f"{FILE.name}: {row.name} of {row.release}: {text} is not within its {row.size_bytes} bytes."
-        )
-    one = bits(8 * size - 1, 0, enum=NAMED.get((row.name, name)))
-    return repeated(range(8 * offset, 8 * (offset + count * step), 8 * step), {name: one})
+    one = bits(8 * field.size_bytes - 1, 0, enum=NAMED.get((row.name, field.name)))
+    starts = range(8 * field.offset, 8 * (field.offset + field.entries * field.step), 8 * field.step)
+    return repeated(starts, {field.name: one})
