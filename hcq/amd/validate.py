@@ -18,7 +18,7 @@ from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.abi.registers import NumThread, Register, Rsrc2
 from hcq.amd.chip import CHIPS
 from hcq.amd.decode import queue_decoder, ring_decoder
-from hcq.amd.encode import COPY, Piece
+from hcq.amd.encode import COPY, Piece, piece
 from hcq.layout import Packet
 from hcq.rules.effects import (
     Access,
@@ -35,6 +35,7 @@ from hcq.rules.effects import (
     Signal,
     Step,
     Wait,
+    declared_accesses,
 )
 from hcq.signal import CELL_BYTES
 
@@ -66,6 +67,7 @@ class AmdModel(Model):
 
     signal_bytes = CELL_BYTES
     signal_alignment = CELL_BYTES
+    stored_bytes = 4  # a fence is one word, and the time has a packet of its own
 
     def __init__(self, arch: str, facts: Mapping[str, Any] | None = None) -> None:
         super().__init__(arch, facts)
@@ -160,6 +162,21 @@ class AmdModel(Model):
             )
         return "packet-unknown", f"{packet!r} starts no packet of {self.arch}, or one that is cut off"
 
+    def own_steps(self, words: bytes, ring: str) -> list[Step]:
+        """A compute ring of AQL packets runs a block of PM4, too: the first word says which of the two it is."""
+        if ring != COPY and pm4.is_header(int.from_bytes(words[:4], "little")):
+            return self.steps(words, "PM4", {})
+        return self.steps(piece(words, ring), "", {})
+
+    def own_fault(self, packet: Packet, ring: str) -> str:
+        if isinstance(packet, pm4.Header) and pm4.is_header(packet.words[0]):
+            size, known = pm4.length_words(packet.words[0]), CHIPS[self.arch].packets.get(packet.opcode)
+            if known is not None:
+                return (
+                    f"its header counts {size} words, which are not there, or no length of {known.__name__}"
+                )
+        return super().own_fault(packet, ring)
+
     def _read(self, words: bytes, queue: str) -> list[Packet]:
         """The packets of a piece, in the language of its ring; a block that packets run may be in another one."""
         if not self.is_live or not isinstance(words, Piece):
@@ -189,6 +206,7 @@ class AmdModel(Model):
             yield from _hsa_signals(packet, ("completion_signal",), ())
         else:
             yield from _plain_accesses(packet)
+            yield from declared_accesses(packet)
 
     def steps(self, words: bytes, queue: str, programs: Programs) -> list[Step]:
         found: list[Step] = []

@@ -144,7 +144,7 @@ class CpuModel(Model):
             return (effects.Barrier(),)
         if isinstance(packet, packets.Indirect):
             return (Run(packet.address, packet.size_words),)
-        return ()
+        return effects.declared_accesses(packet)
 
     def _launch(self, packet: packets.Dispatch, programs: Programs) -> Launch:
         facts = programs.get(packet.entry)
