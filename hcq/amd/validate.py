@@ -84,6 +84,7 @@ class AmdModel(Model):
         self.knows_order = not self.facts.get("foreign")
         fence = self.facts.get("ring_fence", self.facts.get("relay"))  # "relay": in older traces
         # cells between the device's own rings, and between copies
+        self._ring_fence = fence
         self._own_cells = frozenset(() if fence is None else (fence, fence + COPY_FENCE_BEHIND))
         self._event_slot = self.facts.get("event_slot")
         # what is about to be submitted says by itself which ring it goes to; in a trace all rings are one blob
@@ -108,8 +109,7 @@ class AmdModel(Model):
     def lanes(self, words: Sequence[bytes]) -> Sequence[tuple[str, Sequence[tuple[int, bytes]]]]:
         """Packets of the copy ring are a queue of their own in a graph that is split; RingSync orders all others.
 
-        Their pieces are marked. In a trace, where one blob has all, a cell that is not the driver's shows it: the copy
-        ring polls one, or sets one as no end of a submission does.
+        Their pieces are marked. In a trace, where one blob has all, the packets show it: see `_is_split`.
         """
         if len(words) == 1 and not isinstance(words[0], Piece) and self.knows_order and not self.is_live:
             return self._lanes_of_blob(words[0])
@@ -126,12 +126,7 @@ class AmdModel(Model):
     def _lanes_of_blob(self, words: bytes) -> Sequence[tuple[str, Sequence[tuple[int, bytes]]]]:
         found: dict[str, list[tuple[int, bytes]]] = {"": []}
         packets: list[Any] = self.decode(memoryview(bytes(words)).cast("I"), "")
-        is_split = any(
-            isinstance(packet, (*POLLS, *FENCES))
-            and packet.address not in self._own_cells
-            and not any(isinstance(later, sdma.Trap) for later in packets[index + 1 : index + 4])
-            for index, packet in enumerate(packets)
-        )
+        is_split = self._is_split([packet for packet in packets if isinstance(packet, sdma.Sdma)])
         at = 0
         for packet in packets:
             is_copy = isinstance(packet, sdma.Sdma)
@@ -143,6 +138,25 @@ class AmdModel(Model):
                 runs.append((at, words[4 * at : 4 * end]))
             at = end
         return list(found.items()) if is_split else [("", [(0, words)])]
+
+    def _is_split(self, copying: list[Any]) -> bool:
+        """Whether what the copy ring got is a lane of a graph: it sets or polls cells that are not the driver's.
+
+        So may a program's own packets; but then RingSync has it wait for the compute ring, or end the submission, or
+        let the compute ring go on behind them.
+        """
+        last = -1  # fence of RingSync
+        for index, packet in enumerate(copying):
+            if isinstance(packet, sdma.Trap) or (
+                isinstance(packet, POLLS) and packet.address == self._ring_fence
+            ):
+                return False
+            if isinstance(packet, FENCES) and packet.address == self._ring_fence:
+                last = index
+        return any(
+            isinstance(packet, (*POLLS, *FENCES)) and packet.address not in self._own_cells
+            for packet in copying[last + 1 :]
+        )
 
     def malformed(self, packet: Packet) -> tuple[str, str] | None:
         if not isinstance(packet, HEADERS):

@@ -52,6 +52,7 @@ class Validator(Observer):
         model = model_of(device.name, device.arch, {**device.facts(), "is_live": True}, device.decode)
         self.state = DeviceState(device.name, model, cell, self._is_finished)
         self.process.alloc(cell, model.signal_bytes, "timeline", device.name)
+        self.cell(cell, "timeline")
         if device.memory.regions:
             for buffer in device.memory.owners():  # what opening has allocated
                 self.alloc(buffer.address, buffer.size_bytes, buffer.capacity, buffer.name)

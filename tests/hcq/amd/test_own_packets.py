@@ -13,6 +13,7 @@ from hcq.amd.chip import CHIPS
 from hcq.amd.device import AmdDevice
 from hcq.errors import UsageError
 from hcq.layout import bits
+from hcq.observe.lint import lint
 from hcq.trace.file import Trace
 
 NOWHERE = 0x1000
@@ -145,6 +146,23 @@ def test_a_trace_has_own_packets_by_name(open_amd: Callable[..., AmdDevice], tmp
     assert [one["label"] for one in own] == ["compute: WriteData, NopWord"]
     packets = [packet for made in trace.submissions for packet in made.packets()]
     assert "WriteData" in {type(packet).__name__ for packet in packets}
+
+
+@pytest.mark.parametrize("queue", ["pm4", "aql"])
+def test_lint_finds_nothing_in_a_trace_of_fences_of_ones_own(
+    open_amd: Callable[..., AmdDevice], queue: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "run.hcqtrace")
+    dev = open_amd("gfx1100", queue=queue, trace=path, validate=True)
+    a, b = dev.alloc(64, "a"), dev.alloc(64, "b")
+    for value in (5, 4):
+        fence = dev.chip.copies.fence(address=a.address + 16, data=value)
+        work = dev.queue().fill(a, 1).packets(fence, ring="copy").copy(b, a)
+        work.packets(store(b.address, value)).copy(a, b).submit().wait()
+        dev.queue().packets(fence, ring="copy").submit().wait()  # it begins and ends on the copy ring
+        dev.queue().packets(fence, ring="copy").packets(store(b.address, value)).submit().wait()
+    dev.close()
+    assert [str(finding) for finding in lint(Trace.read(path))] == []
 
 
 class AtomicMem(pm4.Pm4, opcode=0x1E, words=9):  # type: ignore[arg-type]
