@@ -191,6 +191,8 @@ class Queue:
 
         if self.device.dead:
             self.device.check_alive()
+        if not isinstance(uses, (list, tuple)):
+            raise UsageError(f"packets: uses takes a list of buffers, not {checks.shown(uses)}.")
         for buffer in uses:
             self._range("packets", buffer, 0, None)
         what, found = own_packets.checked(self.device, packets, ring, uses)

@@ -21,6 +21,7 @@ from hcq import backends, checks, command
 from hcq.errors import UsageError
 from hcq.layout import Packet
 from hcq.memory import Buffer
+from hcq.signal import CELL_BYTES
 
 _models: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # device -> its Model
 
@@ -67,6 +68,15 @@ def checked(
                     raise UsageError(
                         f"{call}: {step.packet!r} names {size} bytes at {va:#x} as its {what}, and they are not all "
                         f"mapped for this device to {access}. Take the address from a Buffer of it."
+                    )
+                if (
+                    access == "write"
+                    and va < device.timeline.va + CELL_BYTES
+                    and device.timeline.va < va + size
+                ):
+                    raise UsageError(
+                        f"{call}: {step.packet!r} writes to the timeline of the device at {device.timeline.va:#x}, "
+                        "which the end of a submission alone sets. Use a signal from Device.signal()."
                     )
                 found.update(_owner(device, va))
     names = tuple(model.own_name(step.packet) for step in steps)

@@ -98,6 +98,14 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         "takes layouts of hcq.layout, 32-bit words or bytes, not 'nop'",
     ),
     "a negative word": (lambda q, a: q.packets(-1), "takes layouts"),
+    "a buffer for a list of them": (
+        lambda q, a: q.packets(packets.Nop(), uses=a),
+        "uses takes a list of buffers",
+    ),
+    "the timeline": (
+        lambda q, a: q.packets(packets.Signal(signal=q.device.timeline.va, value=9)),
+        "writes to the timeline of the device",
+    ),
     "a number for a buffer": (lambda q, a: q.packets(packets.Nop(), uses=[3]), "takes a Buffer, not 3"),
     "a fill of nowhere": (
         lambda q, a: q.packets(packets.Fill(dst=NOWHERE, size_bytes=8)),
