@@ -79,6 +79,19 @@ def test_a_graph_runs_own_packets_at_each_replay(cpu: CpuDevice) -> None:
         graph.packets(packets.Nop())
 
 
+def launch(queue: Any, groups: int, entry: int) -> packets.Dispatch:
+    slots = queue.device.machine.integer_registers
+    return packets.Dispatch(
+        length=12 + 2 * slots,
+        entry=entry,
+        groups=groups,
+        grid_x=1,
+        grid_y=1,
+        grid_z=1,
+        arguments=[0] * 2 * slots,
+    )
+
+
 NOWHERE = 0x1000
 REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "an unknown ring": (
@@ -119,9 +132,17 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         lambda q, a: q.packets(packets.Copy(dst=a.address, src=NOWHERE, size_bytes=8)),
         "as its source",
     ),
-    "a launch of nothing": (
-        lambda q, a: q.packets(packets.Dispatch(length=12, entry=a.address)),
-        "not all mapped",
+    "a launch without its slots": (
+        lambda q, a: q.packets(packets.Dispatch(length=14, entry=a.address, arguments=(0, 0))),
+        "it has 2 argument words, and its header says",
+    ),
+    "a launch of more groups than its grid": (
+        lambda q, a: q.packets(launch(q, groups=2, entry=a.address)),
+        "its grid has 1 groups, and groups says 2",
+    ),
+    "a launch of what is no code": (
+        lambda q, a: q.packets(launch(q, groups=1, entry=a.address)),
+        "not all mapped for this device to run",
     ),
     "a block nowhere": (
         lambda q, a: q.packets(packets.Indirect(address=NOWHERE, size_words=2)),
