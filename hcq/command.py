@@ -117,7 +117,23 @@ class Indirect:
         return f"replay {self.label} ({self.size_words} words at {self.address:#x}: {inside}{more})"
 
 
-Command = Dispatch | Copy | Fill | Wait | Signal | Timestamp | Barrier | Indirect
+@record(frozen=True)
+class Packets:
+    """Packets that the program made itself, as they are, for the ring of this name: whole ones, and checked.
+
+    names   what the device's decoder calls them, one for each
+    """
+
+    ring: str
+    words: bytes
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        more = f" and {len(self.names) - 4} more" if len(self.names) > 4 else ""
+        return f"packets {', '.join(self.names[:4])}{more} on the {self.ring} ring"
+
+
+Command = Dispatch | Copy | Fill | Wait | Signal | Timestamp | Barrier | Indirect | Packets
 
 
 class PatchPoint(NamedTuple):

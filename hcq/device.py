@@ -26,6 +26,7 @@ from hcq.command import Command, Dispatch, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
 from hcq.events.observer import diagnostics
+from hcq.layout import Packet
 from hcq.lifetime import open_devices
 from hcq.lifetime.recovery import Recovery, Submitted
 from hcq.memory import Buffer, Pool
@@ -199,6 +200,24 @@ class Device(Recovery):
     finish: Callable[[int], bytes]
 
     queue_name = "main"  # what the trace calls it
+
+    own_rings: ClassVar[tuple[str, ...]] = ()  # those that take packets of a program's own
+
+    def own_bytes(self, packet: Packet, ring: str) -> bytes:
+        """A packet that a program made itself, as a ring holds it."""
+        return packet.to_bytes()
+
+    def is_mapped(self, va: int, size_bytes: int, access: str) -> bool:
+        """Whether all of a range is memory that was mapped for this device to "read", "write" or "run" it."""
+        end, mapped = va + size_bytes, sorted(self.mapped_ranges(access))
+        for start, size in mapped:
+            if start <= va < start + size:
+                va = start + size
+        return va >= end
+
+    def mapped_ranges(self, access: str) -> list[tuple[int, int]]:
+        """Where memory is mapped for this device, and how much; for that access, where the device tells them apart."""
+        return [*self.memory.regions.items(), (self.timeline.va, CELL_BYTES)]
 
     def stamp(self, va: int) -> bytes:
         """The packet that stores the device's clock at an address."""

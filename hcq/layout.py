@@ -25,10 +25,17 @@ class Bits:
     """One field: bits high..low of its packet. On the class it is itself; on a packet it is the field's value."""
 
     def __init__(
-        self, high: int, low: int, unit: int, enum: type[IntEnum] | None, default: int, doc: str = ""
+        self,
+        high: int,
+        low: int,
+        unit: int,
+        enum: type[IntEnum] | None,
+        default: int,
+        doc: str = "",
+        address: str = "",
     ) -> None:
         self.high, self.low, self.unit, self.enum, self.default = high, low, unit, enum, default
-        self.doc = doc
+        self.doc, self.address = doc, address
         self.width = high - low + 1  # bits
         self.mask = (1 << self.width) - 1 << low
         self.members = {member.value: member for member in enum or ()}
@@ -98,6 +105,7 @@ def bits(
     enum: type[IntEnum] | None = None,
     default: int = 0,
     doc: str = "",
+    address: str = "",
 ) -> Bits:
     """Declare a field: bits high..low (one bit when low is left out).
 
@@ -106,7 +114,8 @@ def bits(
     enum     names for its values
     default  what it is when the packet is made without it
     doc      what it means and in which physical unit, for the reference pages
-    Raises   UsageError when the low bit is given first, or the unit is less than 1
+    address  "read" or "write": it is an address, where the packet does that; rules and `Queue.packets` check it then
+    Raises   UsageError when the low bit is given first, the unit is less than 1, or `address` is another word
 
     >>> class Header(Packet, words=1):
     ...     opcode = bits(7, 0)
@@ -121,7 +130,9 @@ def bits(
         raise UsageError(f"bits({high}, {low}): give the high bit first, then the low one.")
     if unit < 1:
         raise UsageError(f"bits({high}, {low}, unit={unit}): a unit is 1 or more.")
-    return Bits(high, low, unit, enum, default, doc)
+    if address not in ("", "read", "write"):
+        raise UsageError(f"bits({high}, {low}, address={address!r}): say what is done there, read or write.")
+    return Bits(high, low, unit, enum, default, doc, address)
 
 
 class Fields(dict[str, Bits]):
@@ -140,7 +151,10 @@ def repeated(starts: Iterable[int], fields: Mapping[str, Bits]) -> Fields:
         entries = repeated(range(0, 128, 32), {"address_{i}": bits(30, 0), "valid_{i}": bits(31)})
     """
     return Fields(
-        (name.format(i=i), Bits(at.high + start, at.low + start, at.unit, at.enum, at.default, at.doc))
+        (
+            name.format(i=i),
+            Bits(at.high + start, at.low + start, at.unit, at.enum, at.default, at.doc, at.address),
+        )
         for i, start in enumerate(starts)
         for name, at in fields.items()
     )

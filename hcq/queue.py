@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from hcq import checks, command
 from hcq.base import Base, Grid
 from hcq.errors import HcqError, UsageError
+from hcq.layout import Packet
 from hcq.memory import Buffer
 from hcq.program import Program, check_dispatch
 from hcq.signal import Completion, Signal
@@ -163,6 +164,42 @@ class Queue:
     def barrier(self: Q) -> Q:
         """Record: all memory written before is visible to all that comes after."""
         return self._add(command.Barrier())
+
+    def packets(
+        self: Q,
+        *packets: Packet | int | bytes | bytearray | memoryview,
+        ring: str = "compute",
+        uses: Sequence[Buffer] = (),
+    ) -> Q:
+        """Record packets of one's own: they go into the ring as they are, in the order of all commands.
+
+        packets  layouts of hcq.layout, 32-bit words, or bytes of such; together whole packets of that ring
+        ring     "compute" or "copy"; a CPU device has one ring, which both name
+        uses     buffers that the packets use: they live until the work is done, and reading them waits for it. Those
+                 that a packet names where its layout has an address are found without that
+        Raises   UsageError for a ring that the device does not have, for what is no whole packet of it, and for an
+                 address at which nothing is mapped for the device
+
+        >>> from hcq.cpu import packets
+        >>> dev = hcq.open("CPU")
+        >>> cell = dev.alloc(8, "cell")
+        >>> dev.queue().packets(packets.Fill(dst=cell.address, pattern=7, size_bytes=8)).submit().wait()
+        >>> cell.read().hex()
+        '0700000000000000'
+        """
+        from hcq.work import own_packets  # who sends none never loads what checks them
+
+        if self.device.dead:
+            self.device.check_alive()
+        if not isinstance(uses, (list, tuple)):
+            raise UsageError(f"packets: uses takes a list of buffers, not {checks.shown(uses)}.")
+        for buffer in uses:
+            self._range("packets", buffer, 0, None)
+        what, found = own_packets.checked(self.device, packets, ring, uses)
+        for buffer in uses:  # what unknown packets write there nobody sees
+            for observer in self.device.observers:
+                observer.wrote(buffer.address)
+        return self._add(what, *uses, *found)
 
     def submit(self) -> Completion:
         """Hand everything recorded to the device, with one doorbell. The queue is empty afterwards.

@@ -17,7 +17,7 @@ from typing import Any
 from hcq.amd.abi import aql, kfd
 from hcq.amd.chip import Chip, arch_of, chip_of
 from hcq.amd.doorbells import Doorbells
-from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
+from hcq.amd.encode import COMPUTE, COPY, RINGS, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
 from hcq.amd.graph import AmdGraph
 from hcq.amd.hostcall import Hostcall
@@ -74,6 +74,7 @@ class AmdDevice(HostAccess):
     event_id = 0
     doorbells: Doorbells | None = None
     _cells: Allocation
+    own_rings = RINGS
     hostcall: Hostcall | None = None  # once a kernel is loaded that may ask the host for something
 
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:

@@ -113,9 +113,22 @@ class Encoder:
             return self.compute(
                 flush() + self._once(self.chip.release().to_bytes()) + self.chip.acquire().to_bytes()
             )
+        if isinstance(what, command.Packets):
+            return self._own(what)
         if isinstance(what, command.Indirect):
             return self.indirect(what.address, what.size_words)
         raise UsageError(f"AMD devices have no packet for {what!r}.")
+
+    def _own(self, what: command.Packets) -> Piece:
+        """A program's own packets. Behind those of PM4 all waves end: nothing else would wait for its dispatches.
+
+        On an AQL ring PM4 is a block that one packet runs, on every XCC.
+        """
+        if what.ring == COPY:
+            return piece(what.words, COPY)
+        if pm4.is_header(int.from_bytes(what.words[:4], "little")):
+            return self.compute(what.words + flush())
+        return piece(what.words, COMPUTE)
 
     def indirect(self, address: int, size_words: int) -> Piece:
         """Run a block of PM4 that already is in memory."""

@@ -47,6 +47,12 @@ class AmdGraph(GpuGraph):
         super().__init__(device, name)
         self.encoder = encoder
 
+    def split(self) -> Split | None:
+        """In order, where the program's own packets are on the copy ring: they belong to no lane."""
+        if any(isinstance(what, command.Packets) and what.ring == COPY for what in self.commands):
+            return None
+        return super().split()
+
     def lay_out(self, recorded: Sequence[bytes], split: Split | None) -> CommandBuffer:
         signals = self.lane_signals(split)
         plain = [what if isinstance(what, Piece) else Piece(what) for what in recorded]

@@ -18,7 +18,7 @@ from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.abi.registers import NumThread, Register, Rsrc2
 from hcq.amd.chip import CHIPS
 from hcq.amd.decode import queue_decoder, ring_decoder
-from hcq.amd.encode import COPY, Piece
+from hcq.amd.encode import COPY, Piece, piece
 from hcq.layout import Packet
 from hcq.rules.effects import (
     Access,
@@ -35,6 +35,7 @@ from hcq.rules.effects import (
     Signal,
     Step,
     Wait,
+    declared_accesses,
 )
 from hcq.signal import CELL_BYTES
 
@@ -66,6 +67,7 @@ class AmdModel(Model):
 
     signal_bytes = CELL_BYTES
     signal_alignment = CELL_BYTES
+    stored_bytes = 4  # a fence is one word, and the time has a packet of its own
 
     def __init__(self, arch: str, facts: Mapping[str, Any] | None = None) -> None:
         super().__init__(arch, facts)
@@ -82,6 +84,7 @@ class AmdModel(Model):
         self.knows_order = not self.facts.get("foreign")
         fence = self.facts.get("ring_fence", self.facts.get("relay"))  # "relay": in older traces
         # cells between the device's own rings, and between copies
+        self._ring_fence = fence
         self._own_cells = frozenset(() if fence is None else (fence, fence + COPY_FENCE_BEHIND))
         self._event_slot = self.facts.get("event_slot")
         # what is about to be submitted says by itself which ring it goes to; in a trace all rings are one blob
@@ -106,8 +109,7 @@ class AmdModel(Model):
     def lanes(self, words: Sequence[bytes]) -> Sequence[tuple[str, Sequence[tuple[int, bytes]]]]:
         """Packets of the copy ring are a queue of their own in a graph that is split; RingSync orders all others.
 
-        Their pieces are marked. In a trace, where one blob has all, a cell that is not the driver's shows it: the copy
-        ring polls one, or sets one as no end of a submission does.
+        Their pieces are marked. In a trace, where one blob has all, the packets show it: see `_is_split`.
         """
         if len(words) == 1 and not isinstance(words[0], Piece) and self.knows_order and not self.is_live:
             return self._lanes_of_blob(words[0])
@@ -124,12 +126,7 @@ class AmdModel(Model):
     def _lanes_of_blob(self, words: bytes) -> Sequence[tuple[str, Sequence[tuple[int, bytes]]]]:
         found: dict[str, list[tuple[int, bytes]]] = {"": []}
         packets: list[Any] = self.decode(memoryview(bytes(words)).cast("I"), "")
-        is_split = any(
-            isinstance(packet, (*POLLS, *FENCES))
-            and packet.address not in self._own_cells
-            and not any(isinstance(later, sdma.Trap) for later in packets[index + 1 : index + 4])
-            for index, packet in enumerate(packets)
-        )
+        is_split = self._is_split([packet for packet in packets if isinstance(packet, sdma.Sdma)])
         at = 0
         for packet in packets:
             is_copy = isinstance(packet, sdma.Sdma)
@@ -141,6 +138,25 @@ class AmdModel(Model):
                 runs.append((at, words[4 * at : 4 * end]))
             at = end
         return list(found.items()) if is_split else [("", [(0, words)])]
+
+    def _is_split(self, copying: list[Any]) -> bool:
+        """Whether what the copy ring got is a lane of a graph: it sets or polls cells that are not the driver's.
+
+        So may a program's own packets; but then RingSync has it wait for the compute ring, or end the submission, or
+        let the compute ring go on behind them.
+        """
+        last = -1  # fence of RingSync
+        for index, packet in enumerate(copying):
+            if isinstance(packet, sdma.Trap) or (
+                isinstance(packet, POLLS) and packet.address == self._ring_fence
+            ):
+                return False
+            if isinstance(packet, FENCES) and packet.address == self._ring_fence:
+                last = index
+        return any(
+            isinstance(packet, (*POLLS, *FENCES)) and packet.address not in self._own_cells
+            for packet in copying[last + 1 :]
+        )
 
     def malformed(self, packet: Packet) -> tuple[str, str] | None:
         if not isinstance(packet, HEADERS):
@@ -159,6 +175,21 @@ class AmdModel(Model):
                 f"{start} of {self.arch}, which the {ring} ring reads, or one that is cut off",
             )
         return "packet-unknown", f"{packet!r} starts no packet of {self.arch}, or one that is cut off"
+
+    def own_steps(self, words: bytes, ring: str) -> list[Step]:
+        """A compute ring of AQL packets runs a block of PM4, too: the first word says which of the two it is."""
+        if ring != COPY and pm4.is_header(int.from_bytes(words[:4], "little")):
+            return self.steps(words, "PM4", {})
+        return self.steps(piece(words, ring), "", {})
+
+    def own_fault(self, packet: Packet, ring: str) -> str:
+        if isinstance(packet, pm4.Header) and pm4.is_header(packet.words[0]):
+            size, known = pm4.length_words(packet.words[0]), CHIPS[self.arch].packets.get(packet.opcode)
+            if known is not None:
+                return (
+                    f"its header counts {size} words, which are not there, or no length of {known.__name__}"
+                )
+        return super().own_fault(packet, ring)
 
     def _read(self, words: bytes, queue: str) -> list[Packet]:
         """The packets of a piece, in the language of its ring; a block that packets run may be in another one."""
@@ -189,6 +220,7 @@ class AmdModel(Model):
             yield from _hsa_signals(packet, ("completion_signal",), ())
         else:
             yield from _plain_accesses(packet)
+            yield from declared_accesses(packet)
 
     def steps(self, words: bytes, queue: str, programs: Programs) -> list[Step]:
         found: list[Step] = []

@@ -26,7 +26,7 @@ from hcq.cpu import encode as encoding
 from hcq.cpu import packets, prepared_launch, processor, program
 from hcq.cpu.arena import Arena
 from hcq.cpu.fork import Forkable
-from hcq.cpu.host import cpu_model, memory_bytes
+from hcq.cpu.host import cpu_model, mapped_memory, memory_bytes
 from hcq.cpu.launch import MAX_GRID, fitting_values, place_arguments, refuse_launch
 from hcq.cpu.link import Mapping
 from hcq.cpu.native_processor import native_processor
@@ -74,6 +74,7 @@ class CpuDevice(Forkable):
     unmaps_anywhere = True
     is_host_memory = True
     has_plain_signals = True
+    own_rings = ("compute", "copy")  # one ring, whatever it is called
 
     # ------------------------------------------------------------ opening
 
@@ -253,6 +254,9 @@ class CpuDevice(Forkable):
 
     def unmap_memory(self, va: int, size_bytes: int) -> None:
         self.port.munmap(va, -(-size_bytes // 4096) * 4096)
+
+    def mapped_ranges(self, access: str) -> list[tuple[int, int]]:
+        return mapped_memory(access)
 
     def can_reach(self, buffer: Buffer) -> bool:
         """Memory of the host is this process's: another CPU device's, all of Metal's, what a GPU has pinned."""

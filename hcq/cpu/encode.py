@@ -83,6 +83,8 @@ def encode(what: command.Command, machine: Machine) -> bytes:
         kinds = what.program.args or tuple("float" if isinstance(arg, float) else "int" for arg in what.args)
         shape = argument_shape(machine, "".join("f" if kind == "float" else "i" for kind in kinds))
         return pack_dispatch(shape, what)
+    if isinstance(what, command.Packets):
+        return what.words
     return _packet(what).to_bytes()
 
 

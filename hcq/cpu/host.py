@@ -42,3 +42,16 @@ def cpu_model(port: Port) -> str:
         if line.startswith("model name"):
             return str(line.partition(":")[2].strip())
     return platform.machine()
+
+
+def mapped_memory(access: str) -> list[tuple[int, int]]:
+    """Where memory of this process is that it may "read", "write" or "run", and how much: a device of its own threads
+    sees all of it."""
+    found, letter = [], {"read": "r", "write": "w", "run": "x"}[access]
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            place, may, *_ = line.split(maxsplit=2)
+            if letter in may:
+                low, high = (int(end, 16) for end in place.split("-"))
+                found.append((low, high - low))
+    return found

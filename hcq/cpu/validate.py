@@ -118,6 +118,19 @@ class CpuModel(Model):
             return "packet-length", "it is an odd number of words long"
         return None
 
+    def own_fault(self, packet: Packet, ring: str) -> str:
+        """A dispatch is called with the slots that its header counts, and for the groups that it counts."""
+        if fault := super().own_fault(packet, ring):
+            return fault
+        if isinstance(packet, packets.Dispatch):
+            slots = self.slots(packet)
+            if len(packet.tail_words) != 2 * slots or packet.group_slot >= slots:
+                text = f"it has {len(packet.tail_words)} argument words, and its header says {2 * slots}"
+                return f"{text}, the group in slot {packet.group_slot}"
+            if packet.groups != (grid := packet.grid_x * packet.grid_y * packet.grid_z):
+                return f"its grid has {grid} groups, and groups says {packet.groups}"
+        return ""
+
     def slots(self, packet: packets.Dispatch) -> int:
         """How many argument slots a dispatch's header says it has."""
         machine = self.machine
@@ -144,7 +157,7 @@ class CpuModel(Model):
             return (effects.Barrier(),)
         if isinstance(packet, packets.Indirect):
             return (Run(packet.address, packet.size_words),)
-        return ()
+        return effects.declared_accesses(packet)
 
     def _launch(self, packet: packets.Dispatch, programs: Programs) -> Launch:
         facts = programs.get(packet.entry)

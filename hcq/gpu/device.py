@@ -125,6 +125,9 @@ class GpuDevice(LaunchingDevice):
     def _map_host_memory(self, size_bytes: int) -> int:
         return int(self.gpu_memory.alloc(size_bytes, self.stage_place).va)
 
+    def mapped_ranges(self, access: str) -> list[tuple[int, int]]:
+        return [(what.va, what.size_bytes) for what in list(self.gpu_memory.live.values())]
+
     def _begin_uploads(self, size_bytes: int, place: Any, alignment: int) -> None:
         self.uploads = Uploads(self._own_region(size_bytes, place).va, size_bytes, alignment)
 

@@ -27,6 +27,8 @@ from hcq.layout import Packet
 from hcq.memory import Buffer
 from hcq.nv import fatbin
 from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.method import Method
+from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, incrementing
 from hcq.nv.abi.qmd import ALIGNMENT_BYTES
 from hcq.nv.channel import Channel
 from hcq.nv.chip import Chip
@@ -75,6 +77,7 @@ class NvDevice(HostAccess):
 
     seen_place, hidden_place, stage_place = Place.VIDEO, Place.PRIVATE, Place.SYSTEM
     spin_ns = 50_000
+    own_rings = ("compute", "copy")  # one channel reads both
     gpu: Gpu
     gpu_memory: NvMemory
     chip: Chip
@@ -346,6 +349,13 @@ class NvDevice(HostAccess):
 
     def encode(self, what: Command) -> bytes:
         return self.encoder.encode(what)
+
+    def own_bytes(self, packet: Packet, ring: str) -> bytes:
+        """A method gets a header of its own: the host's, or to the engine of the ring."""
+        if not isinstance(packet, Method):
+            return packet.to_bytes()
+        engine = COPY_SUBCHANNEL if ring == "copy" else COMPUTE_SUBCHANNEL
+        return incrementing(0 if packet.at < HOST_END else engine, packet).to_bytes()
 
     def decode(self, words: Sequence[int]) -> list[Packet]:
         return decoder(self.arch)(words)

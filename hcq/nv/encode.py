@@ -112,6 +112,8 @@ class Encoder:
             return Piece(self._timestamp(what.address))
         if isinstance(what, command.Barrier):
             return Piece(wait_for_idle() + self._invalidate())
+        if isinstance(what, command.Packets):  # whatever engines they started are idle before anything else
+            return Piece(what.words + wait_for_idle() + self._invalidate())
         if isinstance(what, command.Indirect):
             return note_block(what.address, what.size_words)
         raise UsageError(f"NVIDIA devices have no method for {what!r}.")

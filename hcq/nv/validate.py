@@ -22,8 +22,8 @@ from hcq.nv.abi import copy_methods as copy
 from hcq.nv.abi import host_methods as host
 from hcq.nv.abi.host_methods import SemExecuteOperation
 from hcq.nv.abi.method import Method
-from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push
-from hcq.nv.abi.qmd import Qmd
+from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push, SecOp
+from hcq.nv.abi.qmd import ALIGNMENT_BYTES, Qmd
 from hcq.nv.bundle import Bundle
 from hcq.nv.chip import CHIPS, RESERVED_SHARED_BYTES
 from hcq.nv.decode import LaunchData, RunBlock, decoder
@@ -187,6 +187,46 @@ class NvModel(Model):
             return None
         return "packet-unknown", f"the class of subchannel {packet.subchannel} has no method {unknown:#06x}"
 
+    def own_steps(self, words: bytes, ring: str) -> list[Step]:
+        """A launch of a program's own reads its QMD in memory, and not from beside the words."""
+        found = []
+        for step in super().own_steps(words, ring):
+            packet = step.packet
+            writes = (
+                packet.writes()
+                if isinstance(packet, Push) and packet.subchannel == COMPUTE_SUBCHANNEL
+                else ()
+            )
+            reads = [
+                Access(word << 8, ALIGNMENT_BYTES, False, "QMD")
+                for at, word in writes
+                if at == compute.SendPcasA.at
+            ]
+            found.append(step._replace(effects=[*step.effects, *reads]))
+        return found
+
+    def own_fault(self, packet: Packet, ring: str) -> str:
+        if isinstance(packet, Push):
+            if packet.sec_op == SecOp.END_PB_SEGMENT:
+                return "it ends the segment, and what ends the submission stands behind it"
+            at = packet.method_address
+            if (
+                ring == COPY_QUEUE
+                and at >= HOST_END
+                and packet.subchannel != COPY_SUBCHANNEL
+                and packet.writes()
+            ):
+                return (
+                    f"it is for subchannel {packet.subchannel}, and the copy engine is on subchannel "
+                    f"{COPY_SUBCHANNEL}; with ring='compute' the channel takes all"
+                )
+        return super().own_fault(packet, ring)
+
+    def own_name(self, packet: Packet) -> str:
+        if isinstance(packet, Push) and packet.methods:
+            return "+".join(dict.fromkeys(written.method.vendor for written in packet.methods))
+        return super().own_name(packet)
+
     def program(self, facts: ProgramFacts, image: bytes) -> ProgramFacts:
         """Registers, shared memory and parameters, as the code object says."""
         try:
@@ -286,10 +326,11 @@ class NvModel(Model):
         if self.is_foreign or va in self._own_cells:
             if not is_release:
                 yield Barrier()  # the copy before it has ended
-        elif is_release and not execute.release_wfi and not execute.release_timestamp:
+        elif is_release and not execute.release_timestamp:
             # no signal of ours: memory that a kernel is to find so, and the front end waits until it is
             registers[STORED] = va
-            yield Access(va, CELL_BYTES, True, "store", alignment=CELL_BYTES)
+            size = 8 if execute.payload_size else 4
+            yield Access(va, size, True, "store", alignment=size)
         elif is_release:
             yield Signal(va, value)
         elif registers.get(STORED) == va and execute.operation == SemExecuteOperation.ACQUIRE:

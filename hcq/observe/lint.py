@@ -43,7 +43,7 @@ class _Replayed:
         self.trace = trace
         self.process = process
         # a trace does not hold what the host writes, unless it holds data
-        self.state = State(knows_host_writes=False, keeps_log=True)
+        self.state = State(knows_host_writes=False, keeps_log=True, signals="buffers of their own")
         self.devices: dict[int, DeviceState] = {}
         self.submissions = {made.record: made for made in trace.submissions if made.device.process == process}
         self.code = {code.loaded: code for code in trace.code if code.device.process == process}

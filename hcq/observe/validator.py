@@ -52,6 +52,7 @@ class Validator(Observer):
         model = model_of(device.name, device.arch, {**device.facts(), "is_live": True}, device.decode)
         self.state = DeviceState(device.name, model, cell, self._is_finished)
         self.process.alloc(cell, model.signal_bytes, "timeline", device.name)
+        self.cell(cell, "timeline")
         if device.memory.regions:
             for buffer in device.memory.owners():  # what opening has allocated
                 self.alloc(buffer.address, buffer.size_bytes, buffer.capacity, buffer.name)
@@ -173,6 +174,11 @@ class Validator(Observer):
 
     # ------------------------------------------------------------ signals
 
+    def cell(self, va: int, name: str) -> None:
+        block = self.process.memory.find(va)
+        if block is not None:
+            block.is_cell = True
+
     def host_set(self, va: int, value: int, timestamp_ns: int) -> None:
         with _lock:
             self.process.host_set(va, value)
@@ -287,7 +293,7 @@ class Validator(Observer):
             self.device.say("further warnings are not shown")
 
 
-_state = State()
+_state = State(signals="told")
 _lock = threading.RLock()
 _warned: set[tuple[str, str]] = set()
 
@@ -309,7 +315,7 @@ def after_fork() -> None:
     """In the child: its devices are its own, and so is what is known of them."""
     global _state, _lock, _warned
     _lock = threading.RLock()
-    _state = State()
+    _state = State(signals="told")
     _state.memory.elsewhere = _elsewhere
     _warned = set()
 

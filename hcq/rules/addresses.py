@@ -15,6 +15,7 @@ from hcq.events.stray_accesses import Stray
 from hcq.rules.effects import Access, Copy, Fill, Launch, Signal, Wait
 from hcq.rules.memory import Allocation
 from hcq.rules.rule import Violation, check, rule
+from hcq.rules.signals import plain_bytes
 from hcq.rules.submission_check import SubmissionCheck
 
 ADDRESS_UNMAPPED = rule(
@@ -105,9 +106,15 @@ def addresses(
         access = "write" if effect.is_write else "read"
         yield from _range(submission, effect.va, effect.size_bytes, access, effect.what)
     elif isinstance(effect, Wait):
-        yield from _range(submission, effect.cell, submission.model.signal_bytes, "read", "signal")
+        yield from _range(submission, effect.cell, _cell_bytes(submission, effect), "read", "signal")
     elif isinstance(effect, Signal) and effect.cell != submission.device.timeline:
-        yield from _range(submission, effect.cell, submission.model.signal_bytes, "write", "signal")
+        yield from _range(submission, effect.cell, _cell_bytes(submission, effect), "write", "signal")
+
+
+def _cell_bytes(submission: SubmissionCheck, effect: Wait | Signal) -> int:
+    """How much of a signal packets use: all of it; of an ordinary buffer what they store or compare."""
+    is_signal = submission.is_signal(effect.cell)
+    return submission.model.signal_bytes if is_signal else plain_bytes(submission, effect)
 
 
 def _range(submission: SubmissionCheck, va: int, size: int, access: str, what: str) -> Iterator[Violation]:
@@ -205,5 +212,6 @@ def over_signal(submission: SubmissionCheck, effect: Access | Fill | Copy) -> It
 def _cells_in(submission: SubmissionCheck, low: int, high: int) -> list[int]:
     cells, size = submission.state.cells, submission.model.signal_bytes
     if high - low <= 64 * 8:
-        return [va for va in range(low - low % 8 - size + 8, high, 8) if va in cells and va + size > low]
-    return [va for va in list(cells) if va < high and va + size > low][:1]
+        near = [va for va in range(low - low % 8 - size + 8, high, 8) if va in cells and va + size > low]
+        return [va for va in near if submission.is_signal(va)]
+    return [va for va in list(cells) if va < high and va + size > low and submission.is_signal(va)][:1]

@@ -134,6 +134,15 @@ class Run(NamedTuple):
     size_words: int
 
 
+def declared_accesses(packet: Packet) -> list[Access]:
+    """What a packet does at the addresses among its fields, as their declarations say it: at least one byte each."""
+    return [
+        Access(packet.values[name], 1, field.address == "write", name.replace("_", " "), in_turn=True)
+        for name, field in packet.fields.items()
+        if field.address and packet.values[name]
+    ]
+
+
 Effect = Access | Fill | Copy | Wait | Signal | Launch | Barrier | Flush | Invalidate | Run
 
 ABILITY: dict[type, str] = {
@@ -206,6 +215,9 @@ class Model(ABC):
     abilities: Mapping[str, frozenset[str]] = {}
     signal_bytes = 8
     signal_alignment = 8
+    stored_bytes = (
+        0  # what a Signal writes, and is aligned to, in a buffer that is no signal; 0: signal_alignment
+    )
     limits = Limits()
     checks: Mapping[type, tuple[Check, ...]] = {}
 
@@ -228,6 +240,40 @@ class Model(ABC):
     def program(self, facts: ProgramFacts, image: bytes) -> ProgramFacts:
         """What is known of a program: what its loader said, and what a kind reads in its code object `image`."""
         return facts
+
+    def own_steps(self, words: bytes, ring: str) -> list[Step]:
+        """Packets that a program made itself, for the ring of this name: see hcq/work/own_packets.py."""
+        return self.steps(words, "", {})
+
+    def own_fault(self, packet: Packet, ring: str) -> str:
+        """Why such a packet cannot go into that ring, "" where it can."""
+        wrong = self.malformed(packet)
+        return "" if wrong is None else wrong[1]
+
+    def own_name(self, packet: Packet) -> str:
+        """How lists of commands call such a packet."""
+        return type(packet).__name__
+
+    def ranges(self, effect: Any) -> list[tuple[str, int, int, str]]:
+        """The memory that an effect names: what it is to the packet, address, bytes, and "read", "write" or "run"."""
+        if isinstance(effect, Copy):
+            return [
+                ("source", effect.src, effect.size_bytes, "read"),
+                ("destination", effect.dst, effect.size_bytes, "write"),
+            ]
+        if isinstance(effect, Fill):
+            return [("destination", effect.dst, effect.size_bytes, "write")]
+        if isinstance(effect, Access):
+            return [(effect.what, effect.va, effect.size_bytes, "write" if effect.is_write else "read")]
+        if isinstance(effect, Signal):
+            return [("signal", effect.cell, self.stored_bytes or self.signal_bytes, "write")]
+        if isinstance(effect, Wait):
+            return [("signal", effect.cell, 4, "read")]
+        if isinstance(effect, Launch):
+            return [("code", effect.entry, 1, "run")]
+        if isinstance(effect, Run):
+            return [("block", effect.address, 4 * effect.size_words, "read")]
+        return []
 
     def split(self, words: bytes, queue: str) -> list[bytes]:
         """Words in pieces whose meaning does not depend on each other. Equal pieces are taken apart only once.

@@ -36,6 +36,7 @@ class Allocation:
 
     access       "read", "write" or "both": what the device may do with it
     is_written   anybody ever wrote something into it
+    is_cell      a signal was made of it
     stand_in     not "": it only holds the place of an argument that a replay has to name
     """
 
@@ -43,6 +44,7 @@ class Allocation:
         "access",
         "device",
         "end",
+        "is_cell",
         "is_written",
         "name",
         "size_bytes",
@@ -58,7 +60,7 @@ class Allocation:
         self.name = name
         self.device = device
         self.access = access
-        self.is_written = False
+        self.is_written = self.is_cell = False
         self.stand_in = ""
         self.touches: tuple[PastAccess, ...] = ()
 

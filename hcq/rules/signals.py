@@ -46,12 +46,23 @@ WAIT_CYCLE = rule(
     "Signal before waiting, or take one of the waits out of the circle.",
 )
 
+COMPARED_BYTES = 4  # the least that packets compare in a buffer that is no signal
+
+
+def plain_bytes(submission: SubmissionCheck, effect: Wait | Signal) -> int:
+    """What a packet uses of an ordinary buffer, and is aligned to."""
+    model = submission.model
+    return COMPARED_BYTES if isinstance(effect, Wait) else model.stored_bytes or model.signal_alignment
+
 
 @check(Wait, Signal)
 def aligned(submission: SubmissionCheck, effect: Wait | Signal) -> Iterator[Violation]:
     """Check: a cell's address is a multiple of what signals need."""
-    if effect.cell % submission.model.signal_alignment:
-        text = f"signal {submission.state.name(effect.cell)} is not a multiple of {submission.model.signal_alignment}"
+    alignment = submission.model.signal_alignment
+    if not submission.is_signal(effect.cell):
+        alignment = plain_bytes(submission, effect)
+    if effect.cell % alignment:
+        text = f"signal {submission.state.name(effect.cell)} is not a multiple of {alignment}"
         yield Violation(SIGNAL_UNALIGNED, text, effect.cell)
 
 
@@ -67,6 +78,12 @@ def signal(submission: SubmissionCheck, effect: Signal) -> Iterator[Violation]:
                 f"{submission.value}",
                 effect.cell,
             )
+        submission.signal(effect.cell, effect.value)
+        return
+    if not submission.is_signal(effect.cell):
+        block = submission.state.memory.find(effect.cell)
+        if block is not None:
+            submission.write_mark(block)
         submission.signal(effect.cell, effect.value)
         return
     before = submission.promised(effect.cell)

@@ -192,8 +192,12 @@ class DeviceState:
 class State:
     """Everything that is known. `host` is the program itself, all its threads as one."""
 
-    def __init__(self, knows_host_writes: bool = True, keeps_log: bool = False) -> None:
+    def __init__(
+        self, knows_host_writes: bool = True, keeps_log: bool = False, signals: str = "anywhere"
+    ) -> None:
         self.memory = Memory()
+        # where they are: "anywhere", in "buffers of their own", or where it was "told" that one was made
+        self.signals = signals
         self.cells: dict[int, Cell] = {}
         self._places: list[int] = []  # where they are, in order
         self.blocks: dict[int, GraphBlock] = {}
@@ -215,6 +219,16 @@ class State:
             found = self.cells[va] = Cell()
             bisect.insort(self._places, va)
         return found
+
+    def is_signal(self, va: int, size_bytes: int) -> bool:
+        """Whether a cell is a signal, of so many bytes, and no place in a buffer that packets may set to anything."""
+        if self.signals == "anywhere":
+            return True
+        block = self.memory.find(va)
+        if block is None or va >= block.end:
+            return True
+        is_cell = block.is_cell if self.signals == "told" else block.size_bytes == size_bytes
+        return is_cell and va == block.va
 
     def _forget_cells(self, low: int, high: int) -> None:
         """The memory from low to high has other contents now: no signals that were there."""

@@ -107,6 +107,10 @@ class SubmissionCheck:
         self.goes_past_waits = False
         return is_first
 
+    def is_signal(self, va: int) -> bool:
+        """Whether a cell is a signal: values in an ordinary buffer need not rise, and anybody may write there."""
+        return va == self.device.timeline or self.state.is_signal(va, self.model.signal_bytes)
+
     # ------------------------------------------------------------ what the effects do to the state
 
     def touch(self, block: Allocation, low: int, high: int, is_write: bool, domain: str, label: str) -> None:

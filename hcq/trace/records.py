@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
-from hcq.command import Barrier, Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
+from hcq.command import Barrier, Command, Copy, Dispatch, Fill, Indirect, Packets, Signal, Timestamp, Wait
 from hcq.errors import UsageError
 from hcq.layout import Packet, bits
 
@@ -201,6 +201,7 @@ class Verb(IntEnum):
     TIMESTAMP = 6
     BARRIER = 7
     INDIRECT = 8
+    PACKETS = 9
 
 
 class PackedCommand(Packet, words=1):
@@ -231,12 +232,12 @@ class PackedDispatch(Packet, words=12):
 
 class PackedOther(Packet, words=8):
     """Every other command, with the fields it has: Copy dst, src, size; Fill dst, pattern, size; Wait and Signal
-    signal, value; Timestamp address; Indirect address, size in words."""
+    signal, value; Timestamp address; Indirect address, size in words; Packets size in words."""
 
     verb = bits(7, 0, enum=Verb)
     reserved = bits(15, 8)
     size_words = bits(31, 16, default=8)
-    label = bits(63, 32, doc="string; of Indirect")
+    label = bits(63, 32, doc="string; of Indirect, and of Packets: their ring and their names")
     first = bits(127, 64)
     second = bits(191, 128)
     third = bits(255, 192)
@@ -296,6 +297,9 @@ def _pack(what: Command, intern: Callable[[str], int]) -> bytes:
         )  # fmt: skip
     if type(what) is Indirect:
         return _pack_8(8, 0, 8, intern(what.label), what.address, what.size_words, 0)
+    if type(what) is Packets:
+        label = intern(f"{what.ring}: {', '.join(what.names)}")
+        return _pack_8(Verb.PACKETS, 0, 8, label, len(what.words) // 4, 0, 0)
     return _pack_other(what)
 
 
@@ -379,7 +383,7 @@ def _unpack(verb: int, data: bytes, string: Callable[[int], str]) -> dict[str, A
     _, _, _, label, first, second, third = _OTHER.unpack(data)
     command: dict[str, Any] = {"verb": Verb(verb).name.lower()}
     command.update(zip(_NAMES[Verb(verb)], (first, second, third)))
-    if verb == Verb.INDIRECT:
+    if verb in (Verb.INDIRECT, Verb.PACKETS):
         command["label"] = string(label)
     return command
 
@@ -394,4 +398,5 @@ _NAMES: dict[int, tuple[str, ...]] = {
     Verb.TIMESTAMP: ("address",),
     Verb.BARRIER: (),
     Verb.INDIRECT: ("address", "size_words"),
+    Verb.PACKETS: ("size_words",),
 }

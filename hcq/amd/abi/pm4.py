@@ -12,7 +12,7 @@ control sits at different bits in ACQUIRE_MEM and RELEASE_MEM, and gfx9 names ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -205,7 +205,7 @@ class IndirectBuffer(Pm4, opcode=Opcode.INDIRECT_BUFFER, words=4):
 
 class _SetRegisters(Pm4, words=2, tail="registers"):
     hidden_fields = Pm4.hidden_fields | {"reg_offset"}
-    layouts: ClassVar[Mapping[int, type[Packet]]] = {}  # of the registers that have fields
+    layouts: ClassVar[dict[int, type[SparsePacket]]] = {}  # of the registers that have fields
 
     reg_offset = bits(47, 32, enum=Register)
     vmid_shift = bits(59, 55)
@@ -225,7 +225,10 @@ class _SetRegisters(Pm4, words=2, tail="registers"):
 
     def _register_name(self, number: int) -> str:
         register = self.fields["reg_offset"].named(number)
-        return register.name if isinstance(register, IntEnum) else f"register_{number:#x}"
+        if isinstance(register, IntEnum):
+            return register.name
+        layout = self.layouts.get(number)  # one that somebody else has declared
+        return f"register_{number:#x}" if layout is None else layout.__name__
 
     @property
     def description(self) -> str:
