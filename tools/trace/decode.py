@@ -17,12 +17,13 @@ from hcq.errors import UsageError
 from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.names import class_name, control_name
 from hcq.nv.abi.status import BENIGN
-from hcq.tools.trace import ioctl_log
+from hcq.tools.trace import amd_calls, ioctl_log
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.ioctl_decode import DecodedCall, decode_call, is_nvidia
 from hcq.tools.trace.ioctl_log import Call
 
 DEFAULT_RELEASE = "580.142"
+NAMED = ("NV_", "UVM_", "AMDKFD_", "DRM_")
 WORD_FORMS = ("pushbuffer", "qmd", "gpfifo")
 
 
@@ -37,7 +38,7 @@ class Decoded(NamedTuple):
 
 
 def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[list[Decoded], int, Abi]:
-    """NVIDIA's ioctls of a log, how many went to other files, and the interface they were read with.
+    """NVIDIA's and AMD's ioctls of a log, how many went to other files, and the interface NVIDIA's were read with.
 
     Raises  UsageError for a log without a single ioctl
     """
@@ -45,6 +46,9 @@ def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[li
     found: list[Decoded] = []
     others = 0
     for call in ioctl_log.read(lines):
+        if amd_calls.is_amd(call):
+            found.append(Decoded(call, amd_calls.decode_call(call)))
+            continue
         if not is_nvidia(call.path, call.request):
             others += 1
             continue
@@ -77,7 +81,13 @@ def log_lines(found: list[Decoded], others: int, abi: Abi, color: Color) -> Iter
 
 def summary(found: list[Decoded], others: int, abi: Abi) -> Iterator[str]:
     """How many of what, and what has no name."""
-    yield f"{len(found)} calls to NVIDIA's drivers, {others} to others; structures of release {abi.release}"
+    amd = sum(amd_calls.is_amd(call) for call, _ in found)
+    if amd:
+        yield f"{amd} calls to AMD's drivers, {others} to others; structures of the KFD's interface 1.17"
+    if amd < len(found) or not amd:
+        yield (
+            f"{len(found) - amd} calls to NVIDIA's drivers, {others} to others; structures of release {abi.release}"
+        )
     counts = Counter(decoded.name for _, decoded in found)
     yield (
         "  "
@@ -90,7 +100,7 @@ def summary(found: list[Decoded], others: int, abi: Abi) -> Iterator[str]:
     failed = [decoded for call, decoded in found if call.error or (decoded.status or 0) not in BENIGN]
     if failed:
         yield f"  {len(failed)} refused: {', '.join(sorted({decoded.name for decoded in failed}))}"
-    unnamed = {decoded.name for _, decoded in found if not decoded.name.startswith(("NV_", "UVM_"))}
+    unnamed = {decoded.name for _, decoded in found if not decoded.name.startswith(NAMED)}
     if unnamed:
         yield f"  no name for {', '.join(sorted(unnamed))}"
 
