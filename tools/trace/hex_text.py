@@ -30,6 +30,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _TIME = re.compile(r"^\s*(?:<\d+>)?\[\s*\d+\.\d+\]\s*")
 _COMMENT = re.compile(r"#|//|/\*|;(?=\s|$)|\s\|")
 _UMR = re.compile(r"\b(?:ring|IB)\s*\[\s*\d+\s*\]\s*==?\s*(0x[0-9a-fA-F]{1,8})\b", re.IGNORECASE)
+_UMR_STREAM = re.compile(r"^\s*\[0x[0-9a-fA-F]+@0x[0-9a-fA-F]+\s*\+\s*0x[0-9a-fA-F]+\]")
 _OFFSET = re.compile(r"(?:^|\s)(?:0x)?(?P<at>[0-9a-fA-F]{3,16})(?:\s*<[^>]*>)?:(?=\s)")
 _SPLIT = re.compile(r"[\s,{}\[\]()'\"]+")
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,16}[uUlL]{0,3}")
@@ -80,7 +81,7 @@ class _Text:
     def __init__(self, notes: list[str]) -> None:
         self.notes = notes
         self.data = bytearray()
-        self.dropped = self.broken = 0
+        self.dropped = self.broken = self.decoded = 0
         self.last = b""  # bytes of the last line
         self.ends: int | None = None  # the offset that the next line should have
         self.is_repeating = False
@@ -92,13 +93,20 @@ class _Text:
             self.line(number, text, has_offsets)
         if self.dropped:
             self.notes.append(f"{self.dropped} lines without words are passed over")
+        if self.decoded:
+            self.notes.append(
+                f"{self.decoded} lines of umr's decoded stream (-RS) are passed over: it leaves words out; umr -R has all"
+            )
         if self.broken > MAX_NOTES:
             self.notes.append(f"{self.broken - MAX_NOTES} more lines break off")
-        return _pasted(bytes(self.data), self.notes, not self.dropped and not self.broken)
+        return _pasted(bytes(self.data), self.notes, not (self.dropped or self.broken or self.decoded))
 
     def line(self, number: int, text: str, has_offsets: bool) -> None:
         if umr := _UMR.search(text):
             self.data += int(umr[1], 16).to_bytes(4, "little")
+            return
+        if _UMR_STREAM.search(text):
+            self.decoded += 1
             return
         if text.strip() == "*":
             self.is_repeating = True

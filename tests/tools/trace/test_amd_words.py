@@ -147,6 +147,12 @@ def test_how_many_lines_a_star_stands_for_is_not_guessed():
     assert pasted.notes == ["a * stands for repeated lines, and how many cannot be told: they are left out"]
 
 
+def test_umrs_decoded_stream_which_leaves_words_out_is_not_taken_for_words():
+    pasted = hex_text.read(b"[0x0@0x800000 + 0x0000]\t[        0xc0032200]\tOpcode 0x22 [PKT3_COND_EXEC]\n")
+    assert (pasted.words, pasted.is_clean) == ([], False)
+    assert "umr -R has all" in pasted.notes[0]
+
+
 def test_what_is_no_word_is_said():
     pasted = hex_text.read(b"here it is:\nc0012800 80000000 8000zz00\nthanks\n")
     assert pasted.words == [0xC0012800, 0x80000000]
