@@ -24,6 +24,7 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 import hcq
 from hcq.errors import HcqError, UsageError
 from hcq.performance import datasheets
+from hcq.tools.trace import explain
 from hcq.tools.trace.color import Color, clean
 
 FOUND, FAILED = 1, 2
@@ -222,6 +223,10 @@ def parser() -> argparse.ArgumentParser:
         "--driver", metavar="RELEASE", default="580.142", help="release that a log is of; default 580.142"
     )
     _json(verb, "a list of calls, or an object with the packets")
+
+    explain.options(
+        _verb(verbs, "explain", explain.run, "what a number is, by the vendor's name", has_file=False)
+    )
 
     verb = _verb(verbs, "edit", _edit, "the trace as text that can be changed")
     verb.add_argument("-o", "--output", metavar="FILE", help="where to; default standard output")

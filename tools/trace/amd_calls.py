@@ -58,6 +58,14 @@ def decode_call(call: Call) -> DecodedCall:
     return _filled(DecodedCall(name), known, call.request >> 16 & 0x3FFF, call)
 
 
+def layout_of(request: int) -> type[Packet] | None:
+    """The argument of a request of AMD's drivers; None where it is declared nowhere here."""
+    number = request & 0xFF
+    if request >> 8 & 0xFF == KFD:
+        return _kfd(number).layout
+    return {**other_calls.DRM, **other_calls.AMDGPU}.get(number, OtherCall("")).layout
+
+
 def _drm_call(call: Call) -> DecodedCall:
     number = call.request & 0xFF
     if not call.request:

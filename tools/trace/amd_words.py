@@ -36,7 +36,7 @@ class Piece(NamedTuple):
     """Some words, and what they are. `is_known` is false for what has no structure here, or does not fit it."""
 
     at: int
-    words: Sequence[int]
+    words: list[int]
     name: str
     texts: list[str]
     fields: dict[str, Any]
@@ -83,19 +83,19 @@ def chip_named(name: str) -> Chip:
 
 def pieces(words: Sequence[int], form: str, chip: Chip) -> list[Piece]:
     """Everything that these words hold, in order; fillers and nonsense in a row are one piece."""
-    walks: dict[str, Callable[[Sequence[int], Chip], Iterator[Piece]]] = {
+    walks: dict[str, Callable[[list[int], Chip], Iterator[Piece]]] = {
         "pm4": _pm4,
         "sdma": _sdma,
         "aql": _aql,
         "descriptor": _descriptors,
     }
-    return _together(walks[form](words, chip))
+    return _together(walks[form](list(words), chip))
 
 
 # ------------------------------------------------------------ PM4
 
 
-def _pm4(words: Sequence[int], chip: Chip) -> Iterator[Piece]:
+def _pm4(words: list[int], chip: Chip) -> Iterator[Piece]:
     at, end = 0, len(words)
     while at < end:
         header = words[at]
@@ -118,7 +118,7 @@ def _can_follow(words: Sequence[int], at: int) -> bool:
     return at == len(words) or pm4.is_header(words[at]) or words[at] in (0, TYPE_2)
 
 
-def _pm4_packet(at: int, own: Sequence[int], size: int, chip: Chip) -> Piece:
+def _pm4_packet(at: int, own: list[int], size: int, chip: Chip) -> Piece:
     opcode = own[0] >> 8 & 0xFF
     name = _member(pm4.Opcode, opcode)
     declared = [
@@ -147,7 +147,7 @@ def _pm4_packet(at: int, own: Sequence[int], size: int, chip: Chip) -> Piece:
 # ------------------------------------------------------------ SDMA
 
 
-def _sdma(words: Sequence[int], chip: Chip) -> Iterator[Piece]:
+def _sdma(words: list[int], chip: Chip) -> Iterator[Piece]:
     at, end = 0, len(words)
     while at < end:
         header = words[at]
@@ -174,7 +174,7 @@ def _sdma(words: Sequence[int], chip: Chip) -> Iterator[Piece]:
 # ------------------------------------------------------------ AQL and kernel descriptors
 
 
-def _aql(words: Sequence[int], chip: Chip) -> Iterator[Piece]:
+def _aql(words: list[int], chip: Chip) -> Iterator[Piece]:
     for at in range(0, len(words), SLOT_WORDS):
         own = words[at : at + SLOT_WORDS]
         if len(own) < SLOT_WORDS:
@@ -192,7 +192,7 @@ def _aql(words: Sequence[int], chip: Chip) -> Iterator[Piece]:
             yield _unknown(at, own, f"no packet: type {own[0] & 0xFF}")
 
 
-def _descriptors(words: Sequence[int], chip: Chip) -> Iterator[Piece]:
+def _descriptors(words: list[int], chip: Chip) -> Iterator[Piece]:
     for at in range(0, len(words), SLOT_WORDS):
         own = words[at : at + SLOT_WORDS]
         found = KernelDescriptor.decode(own)
@@ -275,7 +275,7 @@ def _is_likely(piece: Piece, form: str) -> bool:
 _FILLERS = ("zeros", "filler", "NopWord", "Invalid")
 
 
-def _piece(at: int, own: Sequence[int], packet: Packet, note: str = "") -> Piece:
+def _piece(at: int, own: list[int], packet: Packet, note: str = "") -> Piece:
     return Piece(at, own, type(packet).__name__, packet.texts(), _fields(packet), note)
 
 
@@ -283,13 +283,13 @@ def _filler(at: int, word: int) -> Piece:
     return Piece(at, [word], "filler" if word else "zeros", [], {})
 
 
-def _unknown(at: int, own: Sequence[int], note: str) -> Piece:
+def _unknown(at: int, own: list[int], note: str) -> Piece:
     return Piece(at, own, "unknown", [], {}, note, is_known=False)
 
 
 def _fields(packet: Packet) -> dict[str, Any]:
     """Values by name, those of enums as their names; what no field claims, and the words behind the fields."""
-    hidden = getattr(packet, "hidden_fields", frozenset())
+    hidden: frozenset[str] = getattr(packet, "hidden_fields", frozenset())
     found: dict[str, Any] = {
         name: value.name if isinstance(value, IntEnum) else int(value)
         for name, value in packet.values.items()
@@ -318,9 +318,7 @@ def _together(found: Iterator[Piece]) -> list[Piece]:
         elif one.name in _FILLERS and last.words == one.words:
             together[-1] = last._replace(times=last.times + 1)
         elif one.name == "unknown" and one.note == last.note == "no packet":
-            words = last.words if isinstance(last.words, list) else list(last.words)
-            words += one.words
-            together[-1] = last._replace(words=words)
+            last.words.extend(one.words)
         else:
             together.append(one)
     return together

@@ -95,7 +95,7 @@ class _Text:
             self.notes.append(f"{self.dropped} lines without words are passed over")
         if self.decoded:
             self.notes.append(
-                f"{self.decoded} lines of umr's decoded stream (-RS) are passed over: it leaves words out; umr -R has all"
+                f"{self.decoded} lines of umr's decoded stream are passed over: it leaves words out; umr -R has all"
             )
         if self.broken > MAX_NOTES:
             self.notes.append(f"{self.broken - MAX_NOTES} more lines break off")

@@ -11,14 +11,12 @@ The emulated GPU refuses these: they are no part of its tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from hcq.amd.abi import sdma
 from hcq.amd.abi.opcodes import Opcode
 from hcq.amd.abi.pm4 import Event, EventIndex, Pm4, SetShReg, SetUconfigReg
-from hcq.layout import Packet, bits
+from hcq.layout import Packet, SparsePacket, bits
 
+_WITHOUT_FIELDS: dict[int, type[SparsePacket]] = {}  # registers of graphics: none is declared here
 CONTEXT_BASE, CONFIG_BASE = (
     0xA000,
     0x2000,
@@ -139,14 +137,14 @@ class EventWriteAddress(Pm4, opcode=Opcode.EVENT_WRITE, words=4):
 class SetContextReg(SetShReg, opcode=Opcode.SET_CONTEXT_REG):
     """Write consecutive registers of the graphics context; reg_offset counts words from 0xa000."""
 
-    layouts: ClassVar[Mapping[int, type[Packet]]] = {}
+    layouts = _WITHOUT_FIELDS
     reg_offset = bits(47, 32)
 
 
 class SetConfigReg(SetShReg, opcode=Opcode.SET_CONFIG_REG):
     """Write consecutive registers of the configuration; reg_offset counts words from 0x2000."""
 
-    layouts: ClassVar[Mapping[int, type[Packet]]] = {}
+    layouts = _WITHOUT_FIELDS
     reg_offset = bits(47, 32)
 
 
