@@ -44,9 +44,13 @@ class Piece(NamedTuple):
     is_known: bool = True
     times: int = 1  # so many alike, one behind the other
 
+    @property
+    def is_packet(self) -> bool:
+        return self.is_known and self.name not in _FILLERS
+
     def line(self) -> str:
         """One line of text, without where it stands."""
-        text = f"{self.name}({', '.join(self.texts)})" if self.texts or self.is_known else self.name
+        text = f"{self.name}({', '.join(self.texts)})" if self.texts or self.is_packet else self.name
         if self.times > 1:
             text += f" x {self.times}"
         if not self.is_known and self.words:
@@ -100,8 +104,12 @@ def _pm4(words: list[int], chip: Chip) -> Iterator[Piece]:
     while at < end:
         header = words[at]
         if not pm4.is_header(header):
-            yield _filler(at, header) if header in (0, TYPE_2) else _unknown(at, [header], "no packet")
-            at += 1
+            times = _run(words, at)
+            if header in (0, TYPE_2):
+                yield _filler(at, header, times)
+            else:
+                yield _unknown(at, [header] * times, "no packet")
+            at += times
             continue
         size = pm4.length_words(header)
         own = words[at : at + size]
@@ -152,8 +160,9 @@ def _sdma(words: list[int], chip: Chip) -> Iterator[Piece]:
     while at < end:
         header = words[at]
         if not header:
-            yield _filler(at, header)
-            at += 1
+            times = _run(words, at)
+            yield _filler(at, header, times)
+            at += times
             continue
         other = other_packets.sdma_layout(header)
         size = other.length_words if other else sdma.length_words(words[at : at + 4], chip.copies)
@@ -279,8 +288,16 @@ def _piece(at: int, own: list[int], packet: Packet, note: str = "") -> Piece:
     return Piece(at, own, type(packet).__name__, packet.texts(), _fields(packet), note)
 
 
-def _filler(at: int, word: int) -> Piece:
-    return Piece(at, [word], "filler" if word else "zeros", [], {})
+def _filler(at: int, word: int, times: int) -> Piece:
+    return Piece(at, [word], "filler" if word else "zeros", [], {}, times=times)
+
+
+def _run(words: list[int], at: int) -> int:
+    """How many words from here on are the same."""
+    end = at + 1
+    while end < len(words) and words[end] == words[at]:
+        end += 1
+    return end - at
 
 
 def _unknown(at: int, own: list[int], note: str) -> Piece:
@@ -316,7 +333,7 @@ def _together(found: Iterator[Piece]) -> list[Piece]:
         if last is None or last.name != one.name:
             together.append(one)
         elif one.name in _FILLERS and last.words == one.words:
-            together[-1] = last._replace(times=last.times + 1)
+            together[-1] = last._replace(times=last.times + one.times)
         elif one.name == "unknown" and one.note == last.note == "no packet":
             last.words.extend(one.words)
         else:

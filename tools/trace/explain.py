@@ -103,14 +103,15 @@ def of_chip(number: int, chip: str, value: int | None = None) -> list[Meaning]:
             fields = _fields(layout, value) if layout else ([] if value is None else [f"= {value:#x}"])
             says = f"address {base + index:#x}, SET_{space}_REG counts {index:#x}"
             found.append(Meaning(f"register of {row.arch}", names(index).name, fields, says))
+    packet: type[Packet] | None
     if number in Opcode._value2member_map_:
-        layout = row.packets.get(number) or next(iter(other_packets.PM4.get(number, ())), None)
-        says = "" if layout else "(no structure here)"
-        found.append(Meaning("opcode of PM4", Opcode(number).name, _fields(layout) if layout else [], says))
+        packet = row.packets.get(number) or next(iter(other_packets.PM4.get(number, ())), None)
+        says = "" if packet else "(no structure here)"
+        found.append(Meaning("opcode of PM4", Opcode(number).name, _fields(packet), says))
     if number in sdma.Op._value2member_map_:
-        layout = row.copies.packets.get(number) or other_packets.SDMA.get(number)
-        says = "" if layout else "(no structure here)"
-        found.append(Meaning("op of SDMA", sdma.Op(number).name, _fields(layout) if layout else [], says))
+        packet = row.copies.packets.get(number) or other_packets.SDMA.get(number)
+        says = "" if packet else "(no structure here)"
+        found.append(Meaning("op of SDMA", sdma.Op(number).name, _fields(packet), says))
     return found
 
 

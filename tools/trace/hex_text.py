@@ -32,6 +32,8 @@ _COMMENT = re.compile(r"#|//|/\*|;(?=\s|$)|\s\|")
 _UMR = re.compile(r"\b(?:ring|IB)\s*\[\s*\d+\s*\]\s*==?\s*(0x[0-9a-fA-F]{1,8})\b", re.IGNORECASE)
 _UMR_STREAM = re.compile(r"^\s*\[0x[0-9a-fA-F]+@0x[0-9a-fA-F]+\s*\+\s*0x[0-9a-fA-F]+\]")
 _OFFSET = re.compile(r"(?:^|\s)(?:0x)?(?P<at>[0-9a-fA-F]{3,16})(?:\s*<[^>]*>)?:(?=\s)")
+_INDEX = re.compile(r"^\s*\[\s*\d+\s*\]\s*[:=]*\s*(?=\w)")  # [ 5] 0xc0012800
+_CODE = re.compile(r"[{\[]|[^=]=[^=]")  # of a line that begins with a name, and has words all the same
 _SPLIT = re.compile(r"[\s,{}\[\]()'\"]+")
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,16}[uUlL]{0,3}")
 _DIGITS = re.compile(r"[0-9a-fA-F]+")
@@ -57,15 +59,15 @@ def is_binary(content: bytes) -> bool:
     return controls * 20 > len(head)
 
 
-def read(content: bytes) -> Pasted:
-    """The words of a file, text or not."""
+def read(content: bytes, is_in_order: bool = False) -> Pasted:
+    """The words of a file, text or not. is_in_order: digits without 0x are bytes in the order of memory."""
     notes = []
     if len(content) > MAX_BYTES:
         notes.append(f"{len(content) - MAX_BYTES} bytes behind the first {MAX_BYTES} are left out")
         content = content[:MAX_BYTES]
     if is_binary(content):
         return _pasted(content, notes, True)
-    return _Text(notes).read(content.decode("utf-8", "replace").splitlines())
+    return _Text(notes, is_in_order).read(content.decode("utf-8", "replace").splitlines())
 
 
 def _pasted(data: bytes, notes: list[str], is_clean: bool) -> Pasted:
@@ -78,8 +80,9 @@ def _pasted(data: bytes, notes: list[str], is_clean: bool) -> Pasted:
 
 
 class _Text:
-    def __init__(self, notes: list[str]) -> None:
+    def __init__(self, notes: list[str], is_in_order: bool) -> None:
         self.notes = notes
+        self.is_in_order = is_in_order
         self.data = bytearray()
         self.dropped = self.broken = self.decoded = 0
         self.last = b""  # bytes of the last line
@@ -111,7 +114,7 @@ class _Text:
         if text.strip() == "*":
             self.is_repeating = True
             return
-        text = _COMMENT.split(text, maxsplit=1)[0]
+        text = _INDEX.sub("", _COMMENT.split(text, maxsplit=1)[0])
         if not text.strip():
             return
         at: int | None = None
@@ -119,14 +122,17 @@ class _Text:
         if found := _OFFSET.search(text):
             at, text, has_colon = int(found["at"], 16), text[found.end() :], True
         cells = [cell for cell in _SPLIT.split(text) if cell]
-        if not has_colon and len(cells) > 1 and (has_offsets or _is_offset(cells)):
+        if not has_colon and len(cells) > 1 and _is_cell(cells[0]) and (has_offsets or _is_offset(cells)):
             first = cells.pop(0)
             at, is_of_7 = _offset_of(first), len(first) == 7
         elif not has_colon and len(cells) == 1 and self.is_end(cells[0]):
             return
         if has_colon and _width(cells) in (2, 4):  # the characters stand behind two spaces
             cells = re.split(r"\s{2,}", text.strip(), maxsplit=1)[0].split()
-        data, is_whole = _bytes_of(cells, has_colon)
+        if cells and not _is_cell(cells[0]) and not _CODE.search(text):
+            self.dropped += 1
+            return
+        data, is_whole = _bytes_of(cells, has_colon or self.is_in_order, self.is_in_order)
         if not data:
             self.dropped += 1
             return
@@ -203,10 +209,14 @@ def _width(cells: Sequence[str]) -> int:
     return len(cells[0]) if cells else 0
 
 
-def _bytes_of(cells: Sequence[str], has_colon: bool) -> tuple[bytes, bool]:
+def _is_cell(cell: str) -> bool:
+    return bool(_NUMBER.fullmatch(cell) or _DIGITS.fullmatch(cell))
+
+
+def _bytes_of(cells: Sequence[str], has_colon: bool, is_in_order: bool) -> tuple[bytes, bool]:
     """The bytes of a line's cells up to the first that is none, and whether that was all of them."""
     data = bytearray()
-    is_code = bool(cells) and not _NUMBER.fullmatch(cells[0]) and not _DIGITS.fullmatch(cells[0])
+    is_code = bool(cells) and not _is_cell(cells[0])
     has_words = any(len(cell) == 8 for cell in cells)  # then a short one is a word without its zeros
     for cell in cells:
         digits = cell.removeprefix("0x").rstrip("uUlL")
@@ -214,11 +224,13 @@ def _bytes_of(cells: Sequence[str], has_colon: bool) -> tuple[bytes, bool]:
             data += int(digits, 16).to_bytes(4 if len(digits) <= 8 else 8, "little")
         elif is_code:
             continue  # a name or a type before numbers with 0x: uint32_t ib[] = {0xc0012800,
-        elif has_words and len(cell) <= 8 and _DIGITS.fullmatch(cell):
-            data += int(cell, 16).to_bytes(4, "little")
-        elif not _DIGITS.fullmatch(cell) or len(cell) % 2 or len(cell) in (6, 10, 12, 14):
+        elif not _DIGITS.fullmatch(cell):
             return bytes(data), False
-        elif len(cell) == 16:
+        elif has_words and len(cell) <= 8 and not is_in_order:
+            data += int(cell, 16).to_bytes(4, "little")
+        elif len(cell) not in (2, 4, 8) and (len(cell) < 16 or len(cell) % 2):
+            return bytes(data), False
+        elif len(cell) == 16 and not is_in_order:
             data += int(cell, 16).to_bytes(8, "little")
         elif len(cell) == 4 and not has_colon:
             data += int(cell, 16).to_bytes(2, "little")

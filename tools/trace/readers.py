@@ -62,8 +62,23 @@ def _is_amd_words(content: bytes, wanted: Wanted) -> bool:
     head = content[:GUESSED_BYTES]
     if len(content) > len(head) and not hex_text.is_binary(content):
         head = head.rpartition(b"\n")[0]  # whole lines
-    pasted = hex_text.read(head)
+    pasted = _pasted(head, wanted)
     return pasted.is_clean and bool(_guess(pasted.words, wanted))
+
+
+def _pasted(content: bytes, wanted: Wanted) -> hex_text.Pasted:
+    """The words; groups of four or eight digits may be numbers or bytes, and the reading that says something counts."""
+    pasted = hex_text.read(content)
+    if hex_text.is_binary(content) or not pasted.words:
+        return pasted
+    if _guess(pasted.words[: GUESSED_BYTES // 4], wanted):
+        return pasted
+    other = hex_text.read(content, is_in_order=True)
+    best = _guess(other.words[: GUESSED_BYTES // 4], wanted) if other.words != pasted.words else []
+    if best and wanted.form in ("", best[0].form):
+        other.notes.append("the digits are read as bytes in the order of memory: as numbers they say nothing")
+        return other
+    return pasted
 
 
 def _guess(words: list[int], wanted: Wanted) -> list[amd_words.Guess]:
@@ -72,7 +87,7 @@ def _guess(words: list[int], wanted: Wanted) -> list[amd_words.Guess]:
 
 def _read_amd_words(content: bytes, wanted: Wanted) -> Reading:
     """Raises UsageError for a file without words, and for a chip that is not known."""
-    pasted = hex_text.read(content)
+    pasted = _pasted(content, wanted)
     if not pasted.words:
         raise UsageError(
             "no words in this file. Write them as hex, eight digits each or with 0x, as hexdump or xxd prints them,"

@@ -98,6 +98,9 @@ def columns(words: list[int], form: str) -> str:
             for i, word in enumerate(words)
         ),
         "umr ib": lambda: "".join(f"IB[{i:5}] = 0x{word:08x} ... \n" for i, word in enumerate(words)),
+        "indexed": lambda: "".join(f"[{i:3}] 0x{word:08x}\n" for i, word in enumerate(words)),
+        "bytes": lambda: data.hex(" "),
+        "one string": lambda: data.hex(),
         "quoted": lambda: "".join(f"> {word:08x}  # a remark\r\n" for word in words),
     }
     return printed[form]()
@@ -116,7 +119,7 @@ FORMS = (
     "gdb giants",
     "dmesg",
 )
-FORMS += ("devcoredump", "umr ring", "umr ib", "quoted")
+FORMS += ("devcoredump", "umr ring", "umr ib", "indexed", "bytes", "one string", "quoted")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -145,6 +148,25 @@ def test_how_many_lines_a_star_stands_for_is_not_guessed():
     pasted = hex_text.read(b"0000000 0001 0000 0002 0000 0003 0000 0004 0000\n*\n0000060\n")
     assert pasted.words == [1, 2, 3, 4]
     assert pasted.notes == ["a * stands for repeated lines, and how many cannot be told: they are left out"]
+
+
+@pytest.mark.parametrize("group", [2, 4])
+def test_groups_of_digits_are_bytes_in_their_order_where_numbers_say_nothing(group: int):
+    words = words_of(*LAUNCH)
+    for wanted in (Wanted(), Wanted("pm4")):
+        reading = readers.find(packed(words).hex(" ", group).encode(), wanted)
+        assert reading is not None
+        told = reading.as_json()
+        assert told["packets"][0]["packet"] == "ContextControl"
+        assert "bytes in the order of memory" in told["notes"][0]
+
+
+def test_the_words_around_a_ring_are_none_of_its_words():
+    text = (
+        "ring name: comp_1.0.1\nRptr: 0x0 Wptr: 0x10 RB mask: 7ff\nRing size in dwords: 2048\nRing contents\n"
+        "Offset \t Value\n0x0 \t 0xc0012800\n0x4 \t 0x80000000\n0x8 \t 0x80000000\n0xc \t 0x0\n"
+    )
+    assert hex_text.read(text.encode()).words == [0xC0012800, 0x80000000, 0x80000000, 0]
 
 
 def test_umrs_decoded_stream_which_leaves_words_out_is_not_taken_for_words():
