@@ -499,9 +499,11 @@ def _decode(options: argparse.Namespace) -> int:
         return 0
     lines = content.decode("utf-8", "replace").splitlines()
     if options.nv:
+        words, form = decode.words_of(lines), options.form or "pushbuffer"
         if options.json:
-            raise UsageError("decode --nv prints packets as text. Leave out --json.")
-        _print(decode.word_lines(decode.words_of(lines), options.nv, options.form or "pushbuffer"))
+            _print_json(decode.word_json(words, options.nv, form))
+        else:
+            _print(decode.word_lines(words, options.nv, form))
         return 0
     found, others, abi = decode.decode_log(lines, options.driver)
     if options.json:

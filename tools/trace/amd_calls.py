@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from hcq.amd.abi import other_calls
-from hcq.amd.abi.kfd import KFD_IOCTLS
+from hcq.amd.abi.kfd import KFD_IOCTLS, AllocFlags, AllocMemoryOfGpuArgs
 from hcq.amd.abi.other_calls import OtherCall
 from hcq.layout import Packet
 from hcq.tools.trace.ioctl_decode import DecodedCall
@@ -42,7 +42,14 @@ def is_amd(call: Call) -> bool:
 
 
 def decode_call(call: Call) -> DecodedCall:
-    """The call in words."""
+    """The call in words; what it returned is its status."""
+    decoded = _decoded(call)
+    if call.result is not None and call.result >= 0 and not call.error:
+        decoded.status = 0
+    return decoded
+
+
+def _decoded(call: Call) -> DecodedCall:
     if call.path.startswith(RENDER_NODES) or DRM_PREFIX in call.name or call.request >> 8 & 0xFF == DRM:
         return _drm_call(call)
     if not call.request:
@@ -98,17 +105,26 @@ def _filled(decoded: DecodedCall, known: OtherCall, size: int, call: Call) -> De
     given = _packet(layout, call.before or call.after, size)
     if call.before or known.answer is None:
         decoded.fields += [
-            (name, layout.fields[name].show(value)) for name, value in given.values.items() if value
+            (name, _shown(layout, name, value)) for name, value in given.values.items() if value
         ]
     if call.after:
         got = _packet(known.answer or layout, call.after, size)
         is_same = known.answer is None
         decoded.fields += [
-            (f"{name} out", got.fields[name].show(value))
+            (f"{name} out", _shown(type(got), name, value))
             for name, value in got.values.items()
             if (call.before and value != given.values[name] if is_same else value)
         ]
     return decoded
+
+
+def _shown(layout: type[Packet], name: str, value: int) -> str:
+    """A value as text: where the memory is, too, and how it may be used."""
+    if layout is AllocMemoryOfGpuArgs and name == "flags":
+        known = [flag.name or "" for flag in AllocFlags if value & flag]
+        rest = value & ~sum(AllocFlags)
+        return "|".join([*known, *([f"{rest:#x}"] if rest else [])])
+    return layout.fields[name].show(value)
 
 
 def _packet(layout: type[Packet], data: bytes, size: int) -> Packet:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
+from hcq.layout import Packet
 from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.names import class_name, control_name
 from hcq.nv.abi.status import BENIGN
@@ -153,8 +154,10 @@ def words_of(lines: Iterable[str]) -> list[int]:
     return found
 
 
-def word_lines(words: list[int], arch: str, form: str = "pushbuffer") -> Iterator[str]:
-    """Every packet with the word where it begins; what nobody claims is shown as such.
+def word_packets(
+    words: list[int], arch: str, form: str = "pushbuffer"
+) -> Iterator[tuple[int, Packet | None]]:
+    """Every packet with the word where it begins; None for words behind the last one.
 
     form    pushbuffer: methods; qmd: one launch description; gpfifo: entries of a ring
     Raises  UsageError for an unknown architecture
@@ -165,17 +168,40 @@ def word_lines(words: list[int], arch: str, form: str = "pushbuffer") -> Iterato
     from hcq.nv.decode import decoder
 
     decode = decoder(arch)
-    at = 0
     if form == "gpfifo":
         for at in range(0, len(words), 2):
-            yield f"{at:6}  {GpEntry.decode(words[at : at + 2])!r}"
-        return
-    if form == "qmd":
+            yield at, GpEntry.decode(words[at : at + 2])
+    elif form == "qmd":
         layout = qmd_for(ARCHITECTURES[arch].compute)
-        yield f"{at:6}  {layout.decode(words[: layout.length_words])!r}"
+        yield 0, layout.decode(words[: layout.length_words])
         for at in range(layout.length_words, len(words)):
-            yield f"{at:6}  {words[at]:08x}  behind the description, which has {layout.length_words} words"
-        return
-    for packet in decode(words):
-        yield f"{at:6}  {packet!r}"
-        at += len(packet.words)
+            yield at, None
+    else:
+        at = 0
+        for packet in decode(words):
+            yield at, packet
+            at += len(packet.words)
+
+
+def word_lines(words: list[int], arch: str, form: str = "pushbuffer") -> Iterator[str]:
+    """Every packet on a line; what nobody claims is shown as such. Raises UsageError as word_packets does."""
+    length = 0
+    for at, packet in word_packets(words, arch, form):
+        if packet is None:
+            yield f"{at:6}  {words[at]:08x}  behind the description, which has {length} words"
+        else:
+            length = packet.length_words
+            yield f"{at:6}  {packet!r}"
+
+
+def word_json(words: list[int], arch: str, form: str = "pushbuffer") -> list[dict[str, Any]]:
+    """The same as data: one object a packet. Raises UsageError as word_packets does."""
+    return [
+        {
+            "at": at,
+            "packet": type(packet).__name__ if packet is not None else "unknown",
+            "fields": packet.values if packet is not None else {},
+            "text": repr(packet) if packet is not None else f"{words[at]:08x}",
+        }
+        for at, packet in word_packets(words, arch, form)
+    ]

@@ -29,7 +29,8 @@ def lines(text: str) -> list[str]:
 
 
 def said(text: str) -> list[str]:
-    return [told.line() for _, told in decode.decode_log(text.splitlines())[0]]
+    """The calls in words, without what each returned."""
+    return [told.line().replace(" -> ok", "") for _, told in decode.decode_log(text.splitlines())[0]]
 
 
 def dump(data: bytes) -> str:
@@ -89,6 +90,21 @@ def test_refused_calls_are_counted_by_name():
     assert "AMDKFD_IOC_ACQUIRE_VM -> EBUSY" in told[0]
     assert "2 calls to AMD's drivers, 0 to others; structures of the KFD's interface 1.17" in told
     assert "  1 refused: AMDKFD_IOC_ACQUIRE_VM" in told
+
+
+def test_a_call_that_was_answered_says_ok_and_one_that_was_not_says_nothing():
+    told = lines(
+        "ioctl(3</dev/kfd>, 0x80084b01, 0x7ffe) = 0\nioctl(3</dev/kfd>, 0x80084b01, 0x7ffe <unfinished ...>\n"
+    )
+    assert told[0].endswith("AMDKFD_IOC_GET_VERSION -> ok")
+    assert told[1].endswith("AMDKFD_IOC_GET_VERSION")
+
+
+def test_flags_of_memory_are_named():
+    flags = kfd.AllocFlags.VRAM | kfd.AllocFlags.WRITABLE | 1 << 15
+    memory = kfd.AllocMemoryOfGpuArgs(size=0x1000, flags=int(flags))
+    (text,) = said("ioctl(3</dev/kfd>, 0xc0284b16, 0x7ffe) = 0\nin\n" + dump(memory.to_bytes()))
+    assert text == "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU(size=0x1000, flags=VRAM|WRITABLE|0x8000)"
 
 
 def test_a_sandbox_has_no_kfd_and_its_errno_is_kept():
