@@ -82,7 +82,7 @@ def chip_named(name: str) -> Chip:
             f"--chip {name}: not a GPU whose packets are known. Give a generation (gfx9, gfx10, gfx11, gfx12)"
             f" or one of: {', '.join(CHIPS)}."
         )
-    return next(chip for chip in reversed(CHIPS.values()) if chip.family == int(found[1]))
+    return next(chip for chip in CHIPS.values() if chip.family == int(found[1]))
 
 
 def pieces(words: Sequence[int], form: str, chip: Chip) -> list[Piece]:
@@ -214,8 +214,10 @@ def _descriptors(words: list[int], chip: Chip) -> Iterator[Piece]:
         piece = _piece(
             at, own, found, "" if len(own) == SLOT_WORDS else f"cut off: {4 * len(own)} of 64 bytes"
         )
-        texts = [text for text in piece.texts if text.partition("=")[0] not in (*registers, ENTRY)]
-        texts.insert(0, f"{ENTRY}={_signed(found.entry_offset)}")
+        shown = [name for name in found.values if name not in (*registers, ENTRY)]  # all of them, zeros too
+        texts = [f"{ENTRY}={_signed(found.entry_offset)}"]
+        texts += [f"{name}={found.fields[name].show(found.values[name])}" for name in shown]
+        texts += [text for text in piece.texts if text.startswith("unclaimed")]
         texts += [f"{name}({', '.join(packet.texts())})" for name, packet in registers.items()]
         items = user_sgprs(found)
         texts.append("user_sgprs(" + ", ".join(f"{name}=s{start}" for name, start in items.items()) + ")")

@@ -42,7 +42,7 @@ _DIGITS = re.compile(r"[0-9a-fA-F]+")
 class Pasted(NamedTuple):
     """words   of 32 bits
     notes      what was passed over, in sentences
-    is_clean   nothing but words was there, so that the text may be taken for words without asking
+    is_clean   it is words for the most part, and none is broken, so that it may be taken for words without asking
     """
 
     words: list[int]
@@ -84,7 +84,7 @@ class _Text:
         self.notes = notes
         self.is_in_order = is_in_order
         self.data = bytearray()
-        self.dropped = self.broken = self.decoded = 0
+        self.dropped = self.taken = self.broken = self.decoded = 0  # lines
         self.last = b""  # bytes of the last line
         self.ends: int | None = None  # the offset that the next line should have
         self.is_repeating = False
@@ -102,11 +102,14 @@ class _Text:
             )
         if self.broken > MAX_NOTES:
             self.notes.append(f"{self.broken - MAX_NOTES} more lines break off")
-        return _pasted(bytes(self.data), self.notes, not (self.dropped or self.broken or self.decoded))
+        return _pasted(
+            bytes(self.data), self.notes, not (self.broken or self.decoded) and self.dropped <= self.taken
+        )
 
     def line(self, number: int, text: str, has_offsets: bool) -> None:
         if umr := _UMR.search(text):
             self.data += int(umr[1], 16).to_bytes(4, "little")
+            self.taken += 1
             return
         if _UMR_STREAM.search(text):
             self.decoded += 1
@@ -115,7 +118,7 @@ class _Text:
             self.is_repeating = True
             return
         text = _INDEX.sub("", _COMMENT.split(text, maxsplit=1)[0])
-        if not text.strip():
+        if not any(character.isalnum() for character in text):
             return
         at: int | None = None
         has_colon = is_of_7 = False  # 7 digits are octal when od prints them and hex when hexdump does
@@ -136,6 +139,7 @@ class _Text:
         if not data:
             self.dropped += 1
             return
+        self.taken += 1
         if not is_whole:
             self.broken += 1
             if self.broken <= MAX_NOTES:

@@ -104,6 +104,7 @@ def _read_amd_words(content: bytes, wanted: Wanted) -> Reading:
         said = f"; by the look of it{rivals}: --form overrules"
     if not wanted.chip and form != "aql":
         said += "; --chip says which generation it is of"
+    of_chip = "" if form == "aql" else f" of {chip.arch}"
     found = amd_words.pieces(pasted.words, form, chip)
 
     def lines(color: Color) -> Iterator[str]:
@@ -112,7 +113,7 @@ def _read_amd_words(content: bytes, wanted: Wanted) -> Reading:
             yield f"{piece.at:6}  {text if piece.is_known else color(text, 'wrong')}"
         yield ""
         unknown = sum(len(piece.words) for piece in found if not piece.is_known)
-        yield f"{len(pasted.words)} words, {unknown} of them not understood; {form} of {chip.arch}{said}"
+        yield f"{len(pasted.words)} words, {unknown} of them not understood; {form}{of_chip}{said}"
         for note in notes:
             yield f"  {note}"
 

@@ -169,6 +169,13 @@ def test_the_words_around_a_ring_are_none_of_its_words():
     assert hex_text.read(text.encode()).words == [0xC0012800, 0x80000000, 0x80000000, 0]
 
 
+def test_a_heading_and_marks_of_markdown_do_not_hide_the_words():
+    for text in ("```\nc0012800 80000000 80000000\n```\n", "my IB:\nc0012800 80000000\n80000000\n"):
+        reading = readers.find(text.encode(), Wanted())
+        assert reading is not None
+        assert reading.as_json()["form"] == "pm4"
+
+
 def test_umrs_decoded_stream_which_leaves_words_out_is_not_taken_for_words():
     pasted = hex_text.read(b"[0x0@0x800000 + 0x0000]\t[        0xc0032200]\tOpcode 0x22 [PKT3_COND_EXEC]\n")
     assert (pasted.words, pasted.is_clean) == ([], False)
@@ -291,6 +298,8 @@ def test_a_kernel_descriptor_has_all_its_fields():
     assert "compute_pgm_rsrc1(granulated_vgpr_count=3, ieee_mode=1, mem_ordered=1)" in line
     assert "compute_pgm_rsrc2(user_sgpr=2, tgid_x_en=1)" in line
     assert "user_sgprs(kernarg_segment_ptr=s0)" in line
+    for name in KernelDescriptor.fields:
+        assert f"{name}=" in line or f"{name}(" in line
     assert piece.fields["user_sgprs"] == {"kernarg_segment_ptr": 0}
     assert piece.fields["compute_pgm_rsrc2"]["tgid_x_en"] == 1
 
