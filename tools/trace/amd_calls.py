@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from hcq.amd.abi import other_calls
-from hcq.amd.abi.kfd import KFD_IOCTLS, AllocFlags, AllocMemoryOfGpuArgs
+from hcq.amd.abi.kfd import CREATE_PROCESS, KFD_IOCTLS, AllocFlags, AllocMemoryOfGpuArgs
 from hcq.amd.abi.other_calls import OtherCall
 from hcq.layout import Packet
 from hcq.tools.trace.ioctl_decode import DecodedCall
@@ -95,9 +95,9 @@ def _drm_call(call: Call) -> DecodedCall:
 
 def _filled(decoded: DecodedCall, known: OtherCall, size: int, call: Call) -> DecodedCall:
     layout = known.layout
-    if layout is None:
+    if layout is None and known.name != CREATE_PROCESS.name:  # which takes no argument
         decoded.note = f"{size} bytes, no layout here" if size else "no layout here"
-    elif size and size != 4 * layout.length_words:
+    elif layout is not None and size and size != 4 * layout.length_words:
         grown = "longer" if size > 4 * layout.length_words else "shorter"
         decoded.note = f"{size} bytes, {grown} than the {4 * layout.length_words} known here"
     if layout is None or not (call.before or call.after):

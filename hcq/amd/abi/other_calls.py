@@ -39,6 +39,27 @@ class SvmArgs(SparsePacket, words=6):
     nattr = bits(191, 160)
 
 
+class CriuArgs(SparsePacket, words=14):
+    """kfd_ioctl_criu_args"""
+
+    devices = bits(63, 0)
+    bos = bits(127, 64)
+    priv_data = bits(191, 128)
+    priv_data_size = bits(255, 192)
+    num_devices = bits(287, 256)
+    num_bos = bits(319, 288)
+    num_objects = bits(351, 320)
+    pid = bits(383, 352)
+    op = bits(415, 384)  # 0 asks, 1 takes a checkpoint, 2 lets go, 3 restores, 4 goes on
+
+
+class DbgTrapArgs(SparsePacket, words=8):
+    """kfd_ioctl_dbg_trap_args; what stands behind the operation is its own."""
+
+    pid = bits(31, 0)
+    op = bits(63, 32)  # 0 enables the debugger of a process
+
+
 class GemClose(SparsePacket, words=2):
     """drm_gem_close"""
 
@@ -190,8 +211,8 @@ KFD: dict[int, OtherCall] = {
     0x10: OtherCall("DBG_WAVE_CONTROL_DEPRECATED"),
     0x1F: OtherCall("SMI_EVENTS", SmiEventsArgs),
     0x20: OtherCall("SVM", SvmArgs),
-    0x22: OtherCall("CRIU_OP"),
-    0x26: OtherCall("DBG_TRAP"),
+    0x22: OtherCall("CRIU_OP", CriuArgs),
+    0x26: OtherCall("DBG_TRAP", DbgTrapArgs),
     0x28: OtherCall("PROFILER"),
     0x80: OtherCall("IPC_IMPORT_HANDLE"),
     0x81: OtherCall("IPC_EXPORT_HANDLE"),

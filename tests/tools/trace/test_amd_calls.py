@@ -146,6 +146,13 @@ def test_calls_of_a_render_node_have_fields_in_and_out():
     ]
 
 
+def test_a_call_without_an_argument_misses_none_and_a_debuggers_has_its_operation():
+    assert said("ioctl(3</dev/kfd>, _IO('K', 0x27)) = 0\n") == ["AMDKFD_IOC_CREATE_PROCESS"]
+    trap = other_calls.DbgTrapArgs(pid=77, op=1)
+    (text,) = said("ioctl(3</dev/kfd>, 0xc0204b26, 0x7ffe) = 0\nin\n" + dump(trap.to_bytes()))
+    assert text == "AMDKFD_IOC_DBG_TRAP(pid=77, op=1)"
+
+
 def test_a_number_that_nobody_knows_is_shown_as_one():
     text = "ioctl(3</dev/kfd>, 0xc0104bff, 0x7ffe) = -1 ENOTTY (x)\nioctl(3</dev/kfd>, AMDKFD_IOC_NEW, 0x7ffe) = 0\n"
     assert said(text) == ["KFD call 0xff  [16 bytes, no layout here]", "AMDKFD_IOC_NEW  [no layout here]"]
