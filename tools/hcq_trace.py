@@ -24,6 +24,7 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 import hcq
 from hcq.errors import HcqError, UsageError
 from hcq.performance import datasheets
+from hcq.tools.trace import explain
 from hcq.tools.trace.color import Color, clean
 
 FOUND, FAILED = 1, 2
@@ -199,7 +200,7 @@ def parser() -> argparse.ArgumentParser:
         verbs,
         "decode",
         _decode,
-        "a log of ioctls, or a pushbuffer's words, recorded by others",
+        "what others recorded: a log of ioctls, words of a ring or of a pushbuffer",
         has_file=False,
     )
     verb.add_argument("text", metavar="TEXT", help="a file with the text; - is standard input")
@@ -207,12 +208,25 @@ def parser() -> argparse.ArgumentParser:
         "--nv", metavar="ARCH", default="", help="words for this NVIDIA architecture, such as sm_90"
     )
     verb.add_argument(
-        "--form", choices=("pushbuffer", "qmd", "gpfifo"), default="pushbuffer", help="what the words are"
+        "--form",
+        choices=("pushbuffer", "qmd", "gpfifo", "pm4", "sdma", "aql", "descriptor"),
+        default="",
+        help="what the words are: the first three of NVIDIA (with --nv), the others of AMD",
+    )
+    verb.add_argument(
+        "--chip",
+        metavar="GFX",
+        default="",
+        help="words for this AMD GPU or generation, such as gfx942 or gfx11",
     )
     verb.add_argument(
         "--driver", metavar="RELEASE", default="580.142", help="release that a log is of; default 580.142"
     )
-    _json(verb, "a list of calls")
+    _json(verb, "a list of calls, or an object with the packets")
+
+    explain.options(
+        _verb(verbs, "explain", explain.run, "what a number is, by the vendor's name", has_file=False)
+    )
 
     verb = _verb(verbs, "edit", _edit, "the trace as text that can be changed")
     verb.add_argument("-o", "--output", metavar="FILE", help="where to; default standard output")
@@ -474,14 +488,22 @@ def _minimise(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import decode
+    from hcq.tools.trace import decode, readers
 
     content = sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text)
+    if not options.nv and (known := readers.find(content, readers.Wanted(options.form, options.chip))):
+        if options.json:
+            _print_json(known.as_json())
+        else:
+            _print(known.lines(Color.for_stdout()))
+        return 0
     lines = content.decode("utf-8", "replace").splitlines()
     if options.nv:
+        words, form = decode.words_of(lines), options.form or "pushbuffer"
         if options.json:
-            raise UsageError("decode --nv prints packets as text. Leave out --json.")
-        _print(decode.word_lines(decode.words_of(lines), options.nv, options.form))
+            _print_json(decode.word_json(words, options.nv, form))
+        else:
+            _print(decode.word_lines(words, options.nv, form))
         return 0
     found, others, abi = decode.decode_log(lines, options.driver)
     if options.json:

@@ -14,15 +14,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
+from hcq.layout import Packet
 from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.names import class_name, control_name
 from hcq.nv.abi.status import BENIGN
-from hcq.tools.trace import ioctl_log
+from hcq.tools.trace import amd_calls, ioctl_log
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.ioctl_decode import DecodedCall, decode_call, is_nvidia
 from hcq.tools.trace.ioctl_log import Call
 
 DEFAULT_RELEASE = "580.142"
+NAMED = ("NV_", "UVM_", "AMDKFD_", "DRM_")
 WORD_FORMS = ("pushbuffer", "qmd", "gpfifo")
 
 
@@ -37,7 +39,7 @@ class Decoded(NamedTuple):
 
 
 def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[list[Decoded], int, Abi]:
-    """NVIDIA's ioctls of a log, how many went to other files, and the interface they were read with.
+    """NVIDIA's and AMD's ioctls of a log, how many went to other files, and the interface NVIDIA's were read with.
 
     Raises  UsageError for a log without a single ioctl
     """
@@ -45,6 +47,9 @@ def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[li
     found: list[Decoded] = []
     others = 0
     for call in ioctl_log.read(lines):
+        if amd_calls.is_amd(call):
+            found.append(Decoded(call, amd_calls.decode_call(call)))
+            continue
         if not is_nvidia(call.path, call.request):
             others += 1
             continue
@@ -55,7 +60,8 @@ def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[li
     if not found and not others:
         raise UsageError(
             "no ioctl in this text. decode reads logs of strace, of runsc --strace and of ioctl sniffers"
-            " (docs/trace.md has the forms); for words of a pushbuffer add --nv sm_90."
+            " (docs/trace.md has the forms); for words of a pushbuffer add --nv sm_90, for words of AMD's"
+            " rings --form pm4, sdma or aql, for kernel descriptors --form descriptor."
         )
     return found, others, abi
 
@@ -77,7 +83,13 @@ def log_lines(found: list[Decoded], others: int, abi: Abi, color: Color) -> Iter
 
 def summary(found: list[Decoded], others: int, abi: Abi) -> Iterator[str]:
     """How many of what, and what has no name."""
-    yield f"{len(found)} calls to NVIDIA's drivers, {others} to others; structures of release {abi.release}"
+    amd = sum(amd_calls.is_amd(call) for call, _ in found)
+    if amd:
+        yield f"{amd} calls to AMD's drivers, {others} to others; structures of the KFD's interface 1.17"
+    if amd < len(found) or not amd:
+        yield (
+            f"{len(found) - amd} calls to NVIDIA's drivers, {others} to others; structures of release {abi.release}"
+        )
     counts = Counter(decoded.name for _, decoded in found)
     yield (
         "  "
@@ -90,7 +102,7 @@ def summary(found: list[Decoded], others: int, abi: Abi) -> Iterator[str]:
     failed = [decoded for call, decoded in found if call.error or (decoded.status or 0) not in BENIGN]
     if failed:
         yield f"  {len(failed)} refused: {', '.join(sorted({decoded.name for decoded in failed}))}"
-    unnamed = {decoded.name for _, decoded in found if not decoded.name.startswith(("NV_", "UVM_"))}
+    unnamed = {decoded.name for _, decoded in found if not decoded.name.startswith(NAMED)}
     if unnamed:
         yield f"  no name for {', '.join(sorted(unnamed))}"
 
@@ -142,8 +154,10 @@ def words_of(lines: Iterable[str]) -> list[int]:
     return found
 
 
-def word_lines(words: list[int], arch: str, form: str = "pushbuffer") -> Iterator[str]:
-    """Every packet with the word where it begins; what nobody claims is shown as such.
+def word_packets(
+    words: list[int], arch: str, form: str = "pushbuffer"
+) -> Iterator[tuple[int, Packet | None]]:
+    """Every packet with the word where it begins; None for words behind the last one.
 
     form    pushbuffer: methods; qmd: one launch description; gpfifo: entries of a ring
     Raises  UsageError for an unknown architecture
@@ -154,17 +168,40 @@ def word_lines(words: list[int], arch: str, form: str = "pushbuffer") -> Iterato
     from hcq.nv.decode import decoder
 
     decode = decoder(arch)
-    at = 0
     if form == "gpfifo":
         for at in range(0, len(words), 2):
-            yield f"{at:6}  {GpEntry.decode(words[at : at + 2])!r}"
-        return
-    if form == "qmd":
+            yield at, GpEntry.decode(words[at : at + 2])
+    elif form == "qmd":
         layout = qmd_for(ARCHITECTURES[arch].compute)
-        yield f"{at:6}  {layout.decode(words[: layout.length_words])!r}"
+        yield 0, layout.decode(words[: layout.length_words])
         for at in range(layout.length_words, len(words)):
-            yield f"{at:6}  {words[at]:08x}  behind the description, which has {layout.length_words} words"
-        return
-    for packet in decode(words):
-        yield f"{at:6}  {packet!r}"
-        at += len(packet.words)
+            yield at, None
+    else:
+        at = 0
+        for packet in decode(words):
+            yield at, packet
+            at += len(packet.words)
+
+
+def word_lines(words: list[int], arch: str, form: str = "pushbuffer") -> Iterator[str]:
+    """Every packet on a line; what nobody claims is shown as such. Raises UsageError as word_packets does."""
+    length = 0
+    for at, packet in word_packets(words, arch, form):
+        if packet is None:
+            yield f"{at:6}  {words[at]:08x}  behind the description, which has {length} words"
+        else:
+            length = packet.length_words
+            yield f"{at:6}  {packet!r}"
+
+
+def word_json(words: list[int], arch: str, form: str = "pushbuffer") -> list[dict[str, Any]]:
+    """The same as data: one object a packet. Raises UsageError as word_packets does."""
+    return [
+        {
+            "at": at,
+            "packet": type(packet).__name__ if packet is not None else "unknown",
+            "fields": packet.values if packet is not None else {},
+            "text": repr(packet) if packet is not None else f"{words[at]:08x}",
+        }
+        for at, packet in word_packets(words, arch, form)
+    ]

@@ -31,7 +31,7 @@ MAGIC = ord("F")
 UVM_NODE = "nvidia-uvm"
 CLASS_FIELDS = ("hclass",)
 SHOWN_ENTRIES = 8  # of an array behind a pointer
-_UVM_STARTS = (
+UVM_STARTS = (
     0x30000001,
     0x30000002,
 )  # UVM_INITIALIZE, UVM_DEINITIALIZE: the only ones with a form of their own
@@ -62,14 +62,14 @@ def is_uvm(path: str, request: int) -> bool:
     """Whether a request is UVM's, by its file, or, where that was not recorded, by its form."""
     if path:
         return UVM_NODE in path
-    return request in _UVM_STARTS
+    return request in UVM_STARTS
 
 
 def is_nvidia(path: str, request: int) -> bool:
     """Whether a call goes to NVIDIA's drivers: by its file, else by its form."""
     if path:
         return "/nvidia" in path and "nvidia-modeset" not in path and "nvidia-caps" not in path
-    return request >> 8 & 0xFF == MAGIC or request in _UVM_STARTS
+    return request >> 8 & 0xFF == MAGIC or request in UVM_STARTS
 
 
 def decode_call(

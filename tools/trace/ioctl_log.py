@@ -5,7 +5,7 @@ Out      `Call`s in order: file, request, result, and the argument's bytes where
 Changes  nothing
 Next     decode.py (who prints them), ioctl_decode.py (what they mean)
 Source   what these programs print: strace (with -f, -t, -T, -y, -X raw or verbose, -e raw=ioctl), runsc --strace,
-         valgrind's mmt, libcudest's preload library, and hexdump -C, xxd or words below a call
+         perf trace, valgrind's mmt, libcudest's preload library, and hexdump -C, xxd or words below a call
 
     ioctl(3, _IOC(_IOC_READ|_IOC_WRITE, 0x46, 0x2a, 0x20), 0x7ffd23822ba0) = 0
     ioctl(3</dev/nvidiactl>, 0xc020462a, 0x7ffd23822ba0) = 0 <0.000021>
@@ -28,10 +28,12 @@ from dataclasses import dataclass, field
 UVM_STARTS = (0x30000001, 0x30000002)
 DIRECTIONS = {"_IOC_NONE": 0, "_IOC_WRITE": 1, "_IOC_READ": 2}
 
+_NAME = r"[A-Z][A-Z0-9_]+"  # strace joins those of several drivers with "or"
 _NUMBER = r"(?:0x[0-9a-fA-F]+|\d+)"
-_FILE = r"(?P<fd>0x[0-9a-fA-F]+|\d+)(?:<(?P<angled>[^<>,]*)(?:<[^>]*>)?>|\s+(?P<plain>/[^,\s]+))?"
+_FILE = r"(?:fd:\s*)?(?P<fd>0x[0-9a-fA-F]+|\d+)(?:<(?P<angled>[^<>,]*)(?:<[^>]*>)?>|\s+(?P<plain>/[^,\s]+))?"
 _IOCTL = re.compile(
-    rf"\bioctl\(\s*{_FILE}\s*,\s*(?P<request>_IO[A-Z]*\([^)]*\)|{_NUMBER}|[A-Z][A-Z0-9_]+)\s*(?P<rest>.*)$"
+    rf"\bioctl\(\s*{_FILE}\s*,\s*(?:cmd:\s*)?"
+    rf"(?P<request>_IO[A-Z]*\([^)]*\)|{_NUMBER}|{_NAME}(?:\s+or\s+{_NAME})*)\s*(?P<rest>.*)$"
 )
 _COMMENT = re.compile(r"/\*\s*(.*?)\s*\*/")
 _RESULT = re.compile(r"\)\s*=\s*(?P<result>-?\d+|-?0x[0-9a-fA-F]+|\?)(?:\s+(?P<error>E[A-Z0-9]+))?")
@@ -74,6 +76,7 @@ class Call:
     path: str
     request: int
     address: str = ""
+    name: str = ""  # of the request, where the log has a name in place of the number
     result: int | None = None
     error: str = ""
     thread: str = ""
@@ -143,7 +146,8 @@ class _Log:
             self.returned(self.waiting.pop(thread), line)
             return
         call = self.begin(number, fd, request, path, thread)
-        rest = _COMMENT.sub("", found["rest"]).lstrip(" ,")
+        call.name = "" if request or not found["request"][0].isalpha() else found["request"]
+        rest = _COMMENT.sub("", found["rest"]).lstrip(" ,").removeprefix("arg:").lstrip()
         call.address = re.split(r"[\s),]", rest, maxsplit=1)[0]
         if _RESULT.search(rest):
             self.returned(call, line)

@@ -3,7 +3,8 @@
 In       fields by name
 Out      packets as words and back; `decode` splits a stream; `table(family)` is opcode -> layout
 Changes  nothing
-Next     registers.py (what SET_SH_REG writes), encode.py (commands to these), hcq/emu/amd/pm4_processor.py
+Next     opcodes.py (names), registers.py (what SET_SH_REG writes), encode.py (commands to these),
+         hcq/emu/amd/pm4_processor.py
 Source   AMD's PM4 packet definitions for MEC (gfx10, gfx11, gfx12); Linux soc15d.h and nvd.h
 
 Every packet is of type 3: a header with an opcode and a count, the number of words that follow it minus one. Cache
@@ -16,26 +17,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, ClassVar
 
+from hcq.amd.abi.opcodes import Opcode as Opcode
 from hcq.amd.abi.registers import LAYOUTS, UCONFIG_LAYOUTS, Register, UconfigRegister
 from hcq.layout import Bits, Packet, SparsePacket, bits
-
-
-class Opcode(IntEnum):
-    NOP = 0x10
-    DISPATCH_DIRECT = 0x15
-    PRED_EXEC = 0x23
-    WRITE_DATA = 0x37
-    WAIT_REG_MEM = 0x3C
-    INDIRECT_BUFFER = 0x3F
-    COPY_DATA = 0x40
-    EVENT_WRITE = 0x46
-    RELEASE_MEM = 0x49
-    DMA_DATA = 0x50
-    ACQUIRE_MEM = 0x58
-    SET_SH_REG = 0x76
-    SET_UCONFIG_REG = 0x79
-    WAIT_REG_MEM64 = 0x93
-    SET_SH_REG_INDEX = 0x9B
 
 
 class Event(IntEnum):

@@ -27,10 +27,16 @@ class Op(IntEnum):
     INDIRECT = 4
     FENCE = 5
     TRAP = 6
+    SEMAPHORE = 7
     POLL_REGMEM = 8
+    COND_EXE = 9
     ATOMIC = 10
     CONST_FILL = 11
+    PTEPDE = 12
     TIMESTAMP = 13
+    SRBM_WRITE = 14
+    PRE_EXE = 15
+    GPUVM_INV = 16
     GCR_REQ = 17
 
 

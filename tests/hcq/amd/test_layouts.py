@@ -67,13 +67,13 @@ def test_registers_print_by_name_with_their_fields():
     assert rsrc.description == repr(rsrc)[len("SetShReg(") : -1]  # what hcq-trace shows
     start = pm4.SetShReg(reg_offset=Register.COMPUTE_START_Z, registers=(0, 64))
     assert repr(start) == "SetShReg(COMPUTE_START_Z=0x0, COMPUTE_NUM_THREAD_X(num_thread_full=64))"
-    assert repr(pm4.SetShReg(reg_offset=0x217, registers=(7,))) == "SetShReg(register_0x217=0x7)"
+    assert repr(pm4.SetShReg(reg_offset=0x21F, registers=(7,))) == "SetShReg(register_0x21f=0x7)"
     assert repr(pm4.SetShReg(reg_offset=0x20C)) == "SetShReg(reg_offset=COMPUTE_PGM_LO)"
 
 
 def test_the_sisters_of_set_sh_reg_print_their_own_registers():
     mask = pm4.SetShRegIndex(reg_offset=0x216, index=3, registers=(0xFFFF,))
-    assert repr(mask) == "SetShRegIndex(index=3, register_0x216=0xffff)"
+    assert repr(mask) == "SetShRegIndex(index=3, COMPUTE_STATIC_THREAD_MGMT_SE0=0xffff)"
     where = pm4.SetUconfigReg(reg_offset=0x200, registers=(1 << 31 | 1 << 30 | 2 << 8,))
     assert repr(where) == (
         "SetUconfigReg(GRBM_GFX_INDEX(sa_index=2, instance_broadcast_writes=1, se_broadcast_writes=1))"

@@ -301,3 +301,12 @@ def test_a_text_without_ioctls_is_refused_with_what_it_takes(tmp_path, capsys):
 def test_a_number_with_leading_zeros_or_too_many_digits_is_no_error(line: str) -> None:
     calls = list(ioctl_log.read(line.splitlines()))
     assert [call.fd for call in calls] == [3]
+
+
+def test_words_of_nvidias_as_json(tmp_path, capsys):
+    text = tmp_path / "words"
+    text.write_text("20018000 0000c8b5\n")
+    assert hcq_trace.main(["decode", str(text), "--nv", "sm_90", "--json"]) == 0
+    (packet,) = json.loads(capsys.readouterr().out)
+    assert (packet["at"], packet["packet"]) == (0, "Push")
+    assert "SET_OBJECT" in packet["text"]

@@ -1,0 +1,111 @@
+"""Opcodes: what the operations of PM4 packets are called, also those that this driver never sends.
+
+In       nothing
+Out      Opcode: number -> name
+Changes  nothing
+Next     pm4.py (the packets that this driver sends), other_packets.py (packets of other drivers)
+Source   Linux soc15d.h and nvd.h (PACKET3_...); AMD's PM4 packet definitions for MEC (gfx10, gfx11, gfx12)
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Opcode(IntEnum):
+    """Operations of packets of type 3. Where two generations differ, the newer name stands."""
+
+    NOP = 0x10
+    SET_BASE = 0x11
+    CLEAR_STATE = 0x12
+    INDEX_BUFFER_SIZE = 0x13
+    DISPATCH_DIRECT = 0x15
+    DISPATCH_INDIRECT = 0x16
+    ATOMIC_GDS = 0x1D
+    ATOMIC_MEM = 0x1E
+    OCCLUSION_QUERY = 0x1F
+    SET_PREDICATION = 0x20
+    REG_RMW = 0x21
+    COND_EXEC = 0x22
+    PRED_EXEC = 0x23
+    DRAW_INDIRECT = 0x24
+    DRAW_INDEX_INDIRECT = 0x25
+    INDEX_BASE = 0x26
+    DRAW_INDEX_2 = 0x27
+    CONTEXT_CONTROL = 0x28
+    INDEX_TYPE = 0x2A
+    DRAW_INDIRECT_MULTI = 0x2C
+    DRAW_INDEX_AUTO = 0x2D
+    NUM_INSTANCES = 0x2F
+    DRAW_INDEX_MULTI_AUTO = 0x30
+    INDIRECT_BUFFER_CNST = 0x33
+    STRMOUT_BUFFER_UPDATE = 0x34
+    DRAW_INDEX_OFFSET_2 = 0x35
+    DRAW_PREAMBLE = 0x36
+    WRITE_DATA = 0x37
+    DRAW_INDEX_INDIRECT_MULTI = 0x38
+    MEM_SEMAPHORE = 0x39
+    WAIT_REG_MEM = 0x3C
+    INDIRECT_BUFFER = 0x3F
+    COPY_DATA = 0x40
+    CP_DMA = 0x41
+    PFP_SYNC_ME = 0x42
+    SURFACE_SYNC = 0x43
+    COND_WRITE = 0x45
+    EVENT_WRITE = 0x46
+    EVENT_WRITE_EOP = 0x47
+    EVENT_WRITE_EOS = 0x48
+    RELEASE_MEM = 0x49
+    PREAMBLE_CNTL = 0x4A
+    DMA_DATA = 0x50
+    CONTEXT_REG_RMW = 0x51
+    ACQUIRE_MEM = 0x58
+    REWIND = 0x59
+    GEN_PDEPTE = 0x5B
+    INDIRECT_BUFFER_PASID = 0x5C
+    PRIME_UTCL2 = 0x5D
+    LOAD_UCONFIG_REG = 0x5E
+    LOAD_SH_REG = 0x5F
+    LOAD_CONFIG_REG = 0x60
+    LOAD_CONTEXT_REG = 0x61
+    LOAD_COMPUTE_STATE = 0x62
+    LOAD_SH_REG_INDEX = 0x63
+    SET_CONFIG_REG = 0x68
+    SET_CONTEXT_REG = 0x69
+    SET_CONTEXT_REG_INDEX = 0x6A
+    SET_SH_REG = 0x76
+    SET_SH_REG_OFFSET = 0x77
+    SET_QUEUE_REG = 0x78
+    SET_UCONFIG_REG = 0x79
+    SET_UCONFIG_REG_INDEX = 0x7A
+    SCRATCH_RAM_WRITE = 0x7D
+    SCRATCH_RAM_READ = 0x7E
+    LOAD_CONST_RAM = 0x80
+    WRITE_CONST_RAM = 0x81
+    DUMP_CONST_RAM = 0x83
+    INCREMENT_CE_COUNTER = 0x84
+    INCREMENT_DE_COUNTER = 0x85
+    WAIT_ON_CE_COUNTER = 0x86
+    WAIT_ON_DE_COUNTER_DIFF = 0x88
+    SWITCH_BUFFER = 0x8B
+    FRAME_CONTROL = 0x90
+    INDEX_ATTRIBUTES_INDIRECT = 0x91
+    WAIT_REG_MEM64 = 0x93
+    HDP_FLUSH = 0x95
+    INVALIDATE_TLBS = 0x98
+    DMA_DATA_FILL_MULTI = 0x9A
+    SET_SH_REG_INDEX = 0x9B
+    DRAW_INDIRECT_COUNT_MULTI = 0x9C
+    DRAW_INDEX_INDIRECT_COUNT_MULTI = 0x9D
+    LOAD_CONTEXT_REG_INDEX = 0x9F
+    SET_RESOURCES = 0xA0
+    MAP_PROCESS = 0xA1
+    MAP_QUEUES = 0xA2
+    UNMAP_QUEUES = 0xA3
+    QUERY_STATUS = 0xA4
+    RUN_LIST = 0xA5
+    SET_CONTEXT_REG_PAIRS = 0xB8
+    SET_CONTEXT_REG_PAIRS_PACKED = 0xB9
+    SET_SH_REG_PAIRS = 0xBA
+    SET_SH_REG_PAIRS_PACKED = 0xBB
+    SET_SH_REG_PAIRS_PACKED_N = 0xBD

@@ -1,0 +1,131 @@
+"""Readers: what `hcq-trace decode` recognises by itself, one line for each kind of pasted material.
+
+In       the bytes of a file, and what the command line says about them
+Out      a `Reading`, as text or as data; None where no reader knows it, and it is a log of ioctls, perhaps
+Changes  nothing
+Next     amd_words.py (packets of AMD's rings), decode.py (logs of ioctls, NVIDIA's words)
+
+A new kind of material is a line in READERS: what tells it from all others, and who reads it. The first that recognises
+a file has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from hcq.errors import UsageError
+from hcq.tools.trace import amd_words, hex_text
+from hcq.tools.trace.color import Color, clean
+
+GUESSED_BYTES = 1 << 16  # of larger files the beginning decides which language it is
+
+
+class Wanted(NamedTuple):
+    """What the command line says: the form of words, the chip; empty where it says nothing."""
+
+    form: str = ""
+    chip: str = ""
+
+
+class Reading(NamedTuple):
+    """What a file holds: lines for people, objects for programs."""
+
+    lines: Callable[[Color], Iterator[str]]
+    as_json: Callable[[], Any]
+
+
+class Reader(NamedTuple):
+    """One kind of material: whether a file is it, and what it says."""
+
+    name: str
+    recognises: Callable[[bytes, Wanted], bool]
+    read: Callable[[bytes, Wanted], Reading]
+
+
+def find(content: bytes, wanted: Wanted) -> Reading | None:
+    """What the first reader that recognises the file makes of it; None for a file that none does."""
+    for reader in READERS:
+        if reader.recognises(content, wanted):
+            return reader.read(content, wanted)
+    return None
+
+
+# ------------------------------------------------------------ words of AMD's rings
+
+
+def _is_amd_words(content: bytes, wanted: Wanted) -> bool:
+    if wanted.form:
+        return wanted.form in amd_words.FORMS
+    if not hex_text.is_binary(content) and b"ioctl" in content:
+        return False
+    head = content[:GUESSED_BYTES]
+    if len(content) > len(head) and not hex_text.is_binary(content):
+        head = head.rpartition(b"\n")[0]  # whole lines
+    pasted = _pasted(head, wanted)
+    return pasted.is_clean and bool(_guess(pasted.words, wanted))
+
+
+def _pasted(content: bytes, wanted: Wanted) -> hex_text.Pasted:
+    """The words; groups of four or eight digits may be numbers or bytes, and the reading that says something counts."""
+    pasted = hex_text.read(content)
+    if hex_text.is_binary(content) or not pasted.words:
+        return pasted
+    if _guess(pasted.words[: GUESSED_BYTES // 4], wanted):
+        return pasted
+    other = hex_text.read(content, is_in_order=True)
+    best = _guess(other.words[: GUESSED_BYTES // 4], wanted) if other.words != pasted.words else []
+    if best and wanted.form in ("", best[0].form):
+        other.notes.append("the digits are read as bytes in the order of memory: as numbers they say nothing")
+        return other
+    return pasted
+
+
+def _guess(words: list[int], wanted: Wanted) -> list[amd_words.Guess]:
+    return amd_words.guess(words, amd_words.chip_named(wanted.chip) if wanted.chip else None)
+
+
+def _read_amd_words(content: bytes, wanted: Wanted) -> Reading:
+    """Raises UsageError for a file without words, and for a chip that is not known."""
+    pasted = _pasted(content, wanted)
+    if not pasted.words:
+        raise UsageError(
+            "no words in this file. Write them as hex, eight digits each or with 0x, as hexdump or xxd prints them,"
+            " or give the binary file itself."
+        )
+    notes = list(pasted.notes)
+    if wanted.form:
+        form, said = wanted.form, ""
+        chip = amd_words.chip_named(wanted.chip) if wanted.chip else amd_words.best_chip(pasted.words, form)
+    else:
+        best, *others = _guess(pasted.words[: GUESSED_BYTES // 4], wanted)
+        form, chip = best.form, best.chip
+        rivals = f", or {', '.join(one.form for one in others)}" if others else ""
+        said = f"; by the look of it{rivals}: --form overrules"
+    if not wanted.chip and form != "aql":
+        said += "; --chip says which generation it is of"
+    of_chip = "" if form == "aql" else f" of {chip.arch}"
+    found = amd_words.pieces(pasted.words, form, chip)
+
+    def lines(color: Color) -> Iterator[str]:
+        for piece in found:
+            text = clean(piece.line())
+            yield f"{piece.at:6}  {text if piece.is_known else color(text, 'wrong')}"
+        yield ""
+        unknown = sum(len(piece.words) for piece in found if not piece.is_known)
+        yield f"{len(pasted.words)} words, {unknown} of them not understood; {form}{of_chip}{said}"
+        for note in notes:
+            yield f"  {note}"
+
+    def as_json() -> dict[str, Any]:
+        return {
+            "form": form,
+            "chip": chip.arch,
+            "notes": notes,
+            "packets": [piece.as_json() for piece in found],
+        }
+
+    return Reading(lines, as_json)
+
+
+READERS: tuple[Reader, ...] = (Reader("words of AMD's rings", _is_amd_words, _read_amd_words),)
