@@ -199,7 +199,7 @@ def parser() -> argparse.ArgumentParser:
         verbs,
         "decode",
         _decode,
-        "a log of ioctls, or a pushbuffer's words, recorded by others",
+        "a kernel log, a log of ioctls, or a pushbuffer's words, recorded by others",
         has_file=False,
     )
     verb.add_argument("text", metavar="TEXT", help="a file with the text; - is standard input")
@@ -474,10 +474,19 @@ def _minimise(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import decode
+    from hcq.tools.trace import decode, ioctl_log, readers
 
     content = sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text)
     lines = content.decode("utf-8", "replace").splitlines()
+    if not options.nv and (known := readers.find(content, readers.Wanted())):
+        has_calls = known.has_calls and any(ioctl_log.read(lines))
+        if options.json:
+            calls = decode.log_json(decode.decode_log(lines, options.driver)[0]) if has_calls else None
+            _print_json(known.as_json() if calls is None else [*known.as_json(), *calls])
+            return 0
+        _print(known.lines(Color.for_stdout()))
+        if not has_calls:
+            return 0
     if options.nv:
         if options.json:
             raise UsageError("decode --nv prints packets as text. Leave out --json.")

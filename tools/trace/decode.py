@@ -55,7 +55,7 @@ def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[li
     if not found and not others:
         raise UsageError(
             "no ioctl in this text. decode reads logs of strace, of runsc --strace and of ioctl sniffers"
-            " (docs/trace.md has the forms); for words of a pushbuffer add --nv sm_90."
+            " (docs/trace.md has the forms), and kernel logs (docs/dumps.md); for words of a pushbuffer add --nv sm_90."
         )
     return found, others, abi
 
