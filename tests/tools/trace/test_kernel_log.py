@@ -181,6 +181,38 @@ def test_the_second_fault_of_a_burst_has_no_status() -> None:
     assert any("no ring but the interrupt's protection bits" in note for note in event.notes)
 
 
+def test_fields_below_a_status_of_zero_are_no_facts() -> None:
+    lines = (
+        GFX11.replace("0x00801031", "0x00000000")
+        .replace("TCP (0x8)", "CB/DB (0x0)")
+        .replace("FAULTS: 0x3", "FAULTS: 0x0")
+    )
+    event = only(lines.replace("from client 10", "from client 0x1b (UTCL2)"))
+    assert "a read of the page at 0x7f11aa200000 by an unknown client" in event.sentence
+    assert "client" not in event.fields and "CB" not in event.sentence
+
+
+def test_a_log_with_the_newest_line_first_is_read_from_its_end() -> None:
+    other = (
+        GFX11.replace("812.", "813.")
+        .replace("7f11aa2", "7f22bb2")
+        .replace("(0x8)", "(0xd)")
+        .replace("TCP", "SDMA0")
+    )
+    first, second = events("\n".join(reversed((GFX11 + other).splitlines())))
+    assert (
+        "0x7f11aa200000 by TCP" in first.sentence
+        and first.line == 18
+        and first.lines == list(range(18, 9, -1))
+    )
+    assert "0x7f22bb200000 by SDMA0" in second.sentence and second.line == 9
+
+
+def test_a_log_of_freebsd_names_its_devices_otherwise() -> None:
+    text = GFX9.replace("amdgpu 0000:43:00.0: amdgpu:", "drmn0:")
+    assert "a write of the page at 0x7fa000001000 by TCP" in only(text).sentence
+
+
 @pytest.mark.parametrize("gone", range(9))
 def test_a_fault_of_which_a_line_is_missing_is_still_one_event(gone: int) -> None:
     lines = GFX11.splitlines()
@@ -213,6 +245,7 @@ FORMS = {
     "coloured": "\x1b[32m[    7.25] \x1b[0m\x1b[31m{}\x1b[0m",
     "html": "<code>[    7.25] {}</code>",
     "odd spaces": "\u00a0\u00a0[    7.25]\u00a0{}",
+    "time of day": "13:49:25 {}",
     "bare": "{}",
 }
 
@@ -499,6 +532,50 @@ TWICE: list[tuple[str, str, str]] = [
     ("amdgpu: Not enough memory for command submission!", "out of memory", "more memory"),
     ("gmc_v11_0_process_interrupt: 23 callbacks suppressed", "suppressed", "23 more lines"),
     ("amdgpu_vm_x: 4 callbacks suppressed", "suppressed", "4 more lines"),
+    ("amdgpu: [drm] device wedged, but no recovery needed", "GPU reset", "one ring was enough"),
+    ("amdgpu 0000:c3:00.0: [drm] device wedged, but no recovery needed", "GPU reset", "one ring was enough"),
+    ("amdgpu: GPU reset succeeded, trying to resume", "GPU reset", "starts its parts again"),
+    ("amdgpu 0000:03:00.0: GPU reset succeeded, trying to resume", "GPU reset", "starts its parts again"),
+    (
+        "amdgpu: [drm] Check your /sys/class/drm/card1/device/devcoredump/data",
+        "dump",
+        "is at /sys/class/drm/card1/",
+    ),
+    ("[drm] amdgpu: Check your /sys/class/drm/card0/device/devcoredump/data", "dump", "card0"),
+    (
+        "[drm:mes_v11_0_submit [amdgpu]] *ERROR* MES failed to response msg=2",
+        "MES hang",
+        "did not answer message 2",
+    ),
+    ("amdgpu: MES failed to response msg=14", "MES hang", "message 14"),
+    ("amdgpu: failed to unmap legacy queue", "MES hang", "could not unmap a ring"),
+    (
+        "[drm:amdgpu_mes_reset_legacy_queue [amdgpu]] *ERROR* failed to reset legacy queue",
+        "MES hang",
+        "reset a ring",
+    ),
+    ("amdgpu: reset via MES failed and try pipe reset -110", "MES hang", "-110 .ETIMEDOUT"),
+    ("amdgpu: reset via MES failed -62", "MES hang", "-62"),
+    ("amdgpu: The CPFW hasn't support pipe reset yet.", "MES hang", "cannot reset a pipe"),
+    ("amdgpu 0000:03:00.0: The CPFW hasn't support pipe reset yet.", "MES hang", "cannot reset a pipe"),
+    ("amdgpu: remove_all_kfd_queues_mes: Failed to remove queue 0 for dev 64667", "MES hang", "queue 0"),
+    ("amdgpu: Failed to remove queue 2", "MES hang", "queue 2"),
+    ("amdgpu: Failed to suspend process pid 14368", "queue eviction", "process 14368"),
+    ("amdgpu: Failed to suspend process 0x8001", "queue eviction", "process 0x8001"),
+    ("amdgpu: Failed to export SMU metrics table!", "SMU", "no measurements"),
+    ("amdgpu 0000:03:00.0: Failed to export SMU metrics table!", "SMU", "no measurements"),
+    (
+        "[drm:amdgpu_dm_commit_planes [amdgpu]] *ERROR* Waiting for fences timed out!",
+        "display",
+        "did not end",
+    ),
+    ("amdgpu: Waiting for fences timed out!", "display", "did not end"),
+    (
+        "[drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* Failed to initialize parser -125!",
+        "submission",
+        "-125 .ECANCELED",
+    ),
+    ("amdgpu: Failed to initialize parser -61!", "submission", "-61 .ENODATA"),
 ]
 
 

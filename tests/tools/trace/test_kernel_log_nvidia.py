@@ -218,6 +218,22 @@ def test_the_error_registers_belong_to_the_exception_before_them() -> None:
     assert event.lines == [1, 2] and event.fields["esr"] == {"0x504648": "0x9", "0x504650": "0x20"}
 
 
+def test_error_registers_in_a_line_each_are_one_event() -> None:
+    lines = [
+        f"NVRM: Xid (PCI:0000:01:00): 13, Graphics Exception: ESR {at}=0x{at[-1]}"
+        for at in ("0x4041b0", "0x404001")
+    ]
+    method = "NVRM: Xid (PCI:0000:01:00): 13, Graphics Exception: ChID 0052, Class 0000a0c0, Offset 00001b0c, Data 1"
+    registers, refused = events("\n".join([*lines, method]))
+    assert registers.fields["esr"] == {"0x4041b0": "0x0", "0x404001": "0x1"} and registers.lines == [1, 2]
+    assert refused.fields["channel"] == 0x52 and "method 0x1b0c" in refused.sentence
+
+
+def test_a_fault_without_its_report_has_what_there_is() -> None:
+    event = only("NVRM: Xid (PCI:0000:01:00): 31, Ch 00000003, engmask 00000101, intr 10000000")
+    assert event.fields["channel"] == 3 and "engmask 00000101" in event.sentence and event.meaning
+
+
 def test_what_the_firmware_adds_belongs_to_its_xid() -> None:
     event = only(
         "NVRM: Xid (PCI:0000:0a:00): 119, Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function"

@@ -199,6 +199,11 @@ def finish(event: Event) -> None:
     """The sentence of a fault whose lines are all there, and what helps."""
     fields = event.fields
     fields.pop("last", None)
+    if fields.get("status") == 0:  # what the kernel prints below it is made of that 0
+        fields.pop("client", None)
+        fields.pop("cid", None)
+        for name in [name for name in fields if name.startswith("printed_")]:
+            del fields[name]
     status = ProtectionFaultStatus.decode([fields["status"]]) if fields.get("status") else None
     client = _client(event, status)
     access, why = _access(event, status)

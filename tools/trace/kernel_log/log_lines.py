@@ -32,6 +32,10 @@ MARKS = (
     "kfd kfd:",
     "sq_intr:",
 )
+NEWEST_FIRST, OLDEST_FIRST = (
+    ("RW", "MAPPING_ERROR"),
+    ("MAPPING_ERROR", "RW"),
+)  # fields of a fault, in either order
 ALSO = ("AER: ", "[drm] device wedged", "callbacks suppressed")  # marks only beside those
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]|</?(?:code|pre|p|br ?/?)>")
@@ -44,10 +48,11 @@ _STAMP = re.compile(
     r"|(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,0-9]{0,10}(?:Z|[+-]\d\d:?\d\d)?)"
     r"|(?:^|[\s>|+])(\w{3,10}\.? {1,2}\d{1,2} \d\d:\d\d:\d\d)\b"
     r"|^\d{1,3},\d{1,12},(\d{1,16}),"
+    r"|^(\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)\s"
 )
 _DEVICE = re.compile(r"\b([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?(?![0-9a-fA-F:])")
 _MESSAGE = re.compile(
-    r"(?:NVRM: |(?:amdgpu|kfd kfd)(?: [0-9a-fA-F:.]{1,16})?: (?:amdgpu: )?|\[drm[^\]]{0,80}\]*\]? )(.*)$"
+    r"(?:NVRM: |(?:amdgpu|kfd kfd|drmn\d+)(?: [0-9a-fA-F:.]{1,16})?: (?:amdgpu: )?|\[drm[^\]]{0,80}\]*\]? )(.*)$"
 )
 
 
@@ -94,6 +99,26 @@ def read(lines: Sequence[str]) -> Iterator[LogLine]:
             at += 1
         if text:
             yield _line(number, text, is_marked)
+
+
+def is_newest_first(lines: Sequence[str]) -> bool:
+    """Whether a log was printed backwards (journalctl -r): faults tell, whose fields have an order."""
+    counts = {NEWEST_FIRST: 0, OLDEST_FIRST: 0}
+    before = ""
+    for line in lines:
+        field = (
+            ""
+            if ": 0x" not in line
+            else "RW"
+            if " RW: 0x" in line
+            else "MAPPING_ERROR"
+            if "MAPPING_ERROR: 0x" in line
+            else ""
+        )
+        if (before, field) in counts:
+            counts[before, field] += 1
+        before = field
+    return counts[NEWEST_FIRST] > counts[OLDEST_FIRST]
 
 
 def clean(line: str) -> str:

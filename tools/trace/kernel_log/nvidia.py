@@ -25,13 +25,13 @@ _XID = re.compile(
 _STARTS = (  # how messages begin: what stands before them is pid and name, which may hold anything
     "Ch [0-9a-fA-F]{4,8}|Channel ID |Graphics |MMU Fault|Class Error|DBE |An uncorrectable|A correctable|NVLink|"
     "GPU has|GPU recovery|GPU stopped|Row Remapper|Dynamic Page|Contained|Uncontained|Timeout |GSP[ -]|PMU |"
-    "High single|SEC_FAULT|Error status|CE|PBDMA|LTC|[0-9a-f]{4}\\("
+    "High single|SEC_FAULT|Error status|CE|PBDMA|LTC|[0-9a-f]{4}\\(|[0-9a-f]{8} "
 )
 _WHO = re.compile(
     rf"(?:pid=(?P<pid>'?<?\w{{1,12}}>?'?)(?:, name=(?P<name>.{{0,80}}?))?(?:, (?={_STARTS})))"
     rf"|(?:pid=(?P<pid2>'?<?\w{{1,12}}>?'?)(?:, name=(?P<name2>[^,]{{0,80}}))?(?:, |$))"
 )
-_CHANNEL = re.compile(r"\bCh(?:annel ID)? (?:0x)?(?P<channel>[0-9a-fA-F]{1,8})\b")
+_CHANNEL = re.compile(r"\bCh(?:annel ID|ID)? (?:0x)?(?P<channel>[0-9a-fA-F]{1,8})\b")
 _INTR = re.compile(r"\bintr ?(?P<intr>[0-9a-fA-F]{1,8})\b")
 _CAUSED = re.compile(r"caused by previous Xid (?P<xid>\d{1,4})")
 _MMU = re.compile(
@@ -45,7 +45,7 @@ _SM = re.compile(
 )
 _ESR = re.compile(r"Graphics Exception: ESR (?P<esr>0x.{1,200})")
 _METHOD = re.compile(
-    r"Ch (?P<channel>[0-9a-fA-F]{1,8}), Class (?P<class>[0-9a-fA-F]{1,8}), Offset (?P<offset>[0-9a-fA-F]{1,8})"
+    r"Ch(?:ID)? (?P<channel>[0-9a-fA-F]{1,8}), Class (?P<class>[0-9a-fA-F]{1,8}), Offset (?P<offset>[0-9a-fA-F]{1,8})"
     r"(?:, Data (?P<data>[0-9a-fA-F]{1,16}))?(?:, ErrorCode (?P<code>[0-9a-fA-F]{1,8}))?"
 )
 _CONTAINED = re.compile(
@@ -131,7 +131,10 @@ def _xid(line: LogLine, found: re.Match[str], last: Event | None) -> Event:
     what = _message(event, number, said)
     if number == 13 and last is not None and _is_same_report(event, last):
         last.lines.append(line.number)
-        last.fields.update({key: value for key, value in fields.items() if key not in last.fields})
+        fields["esr"] = {**last.fields.get("esr", {}), **fields["esr"]}
+        last.fields.update(
+            {key: value for key, value in fields.items() if key == "esr" or key not in last.fields}
+        )
         last.fields["message"] = f"{last.fields.get('message', '')}; {said}"
         return last
     name = fields["name"] or ("" if event.meaning else "a number that decode does not know")
@@ -156,7 +159,6 @@ def _is_same_report(event: Event, last: Event) -> bool:
         and last.fields.get("xid") == 13
         and last.device == event.device
         and "esr" in event.fields
-        and "esr" not in last.fields
         and event.line - last.lines[-1] <= SPAN
     )
 

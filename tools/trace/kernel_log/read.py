@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from hcq.tools.trace.kernel_log import amd_faults, nvidia, patterns
 from hcq.tools.trace.kernel_log.amd_faults import AmdFaults
 from hcq.tools.trace.kernel_log.event import Event
-from hcq.tools.trace.kernel_log.log_lines import LogLine, read
+from hcq.tools.trace.kernel_log.log_lines import LogLine, is_newest_first, read
 
 SPAN = 3  # lines within which a job's process stands behind its timeout
 TROUBLE = re.compile(
@@ -24,7 +24,18 @@ TROUBLE = re.compile(
 
 
 def events(lines: Sequence[str]) -> list[Event]:
-    """What a log tells, each thing once; nothing raises, whatever the text is."""
+    """What a log tells, each thing once, the oldest first; nothing raises, whatever the text is."""
+    if not is_newest_first(lines):
+        return _events(lines)
+    found = _events(lines[::-1])
+    for event in found:
+        event.line = len(lines) + 1 - event.line
+        event.lines = [len(lines) + 1 - number for number in event.lines]
+        event.copies = [len(lines) + 1 - number for number in event.copies]
+    return found
+
+
+def _events(lines: Sequence[str]) -> list[Event]:
     faults = AmdFaults()
     found: list[Event] = []
     first: dict[
