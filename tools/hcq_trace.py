@@ -200,7 +200,7 @@ def parser() -> argparse.ArgumentParser:
         verbs,
         "decode",
         _decode,
-        "what others recorded: a log of ioctls, words of a ring or of a pushbuffer",
+        "what others recorded: a kernel log, a log of ioctls, words of a ring or of a pushbuffer",
         has_file=False,
     )
     verb.add_argument("text", metavar="TEXT", help="a file with the text; - is standard input")
@@ -488,16 +488,19 @@ def _minimise(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import decode, readers
+    from hcq.tools.trace import decode, ioctl_log, readers
 
     content = sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text)
-    if not options.nv and (known := readers.find(content, readers.Wanted(options.form, options.chip))):
-        if options.json:
-            _print_json(known.as_json())
-        else:
-            _print(known.lines(Color.for_stdout()))
-        return 0
     lines = content.decode("utf-8", "replace").splitlines()
+    if not options.nv and (known := readers.find(content, readers.Wanted(options.form, options.chip))):
+        has_calls = known.has_calls and any(ioctl_log.read(lines))
+        if options.json:
+            calls = decode.log_json(decode.decode_log(lines, options.driver)[0]) if has_calls else None
+            _print_json(known.as_json() if calls is None else [*known.as_json(), *calls])
+            return 0
+        _print(known.lines(Color.for_stdout()))
+        if not has_calls:
+            return 0
     if options.nv:
         words, form = decode.words_of(lines), options.form or "pushbuffer"
         if options.json:

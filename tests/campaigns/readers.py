@@ -10,7 +10,7 @@ Next     _mutate.py (the damages)
     safetensors, cached plans and objects
     traces         parsed, shown, judged, compared, edited and put together again
     packets        of every queue of every kind of device; decoding them never raises
-    logs           of ioctls; words of pushbuffers, launch descriptions and ring entries
+    logs           of ioctls, of the kernel; words of pushbuffers, launch descriptions and ring entries
     questions      to the server of a trace's page
     kernel files   the topology of AMD's kernel driver, the release of NVIDIA's
     switches       HCQ_EMULATE and its kin
@@ -49,6 +49,7 @@ class Space:
         from tests.hcq.conftest import IR, assemble
         from tests.hcq.nv.kernels import image as ptx_image
         from tests.tools.trace.test_decode import GVISOR, STRACE, UVM, WORDS_BELOW
+        from tests.tools.trace.test_kernel_log_damage import WHOLE
 
         self.folder = tempfile.TemporaryDirectory()
         self.cpu_object = assemble(IR)
@@ -57,6 +58,7 @@ class Space:
         self.cubin = (DATA / "nv" / "scale_sm_80_ptxas_12.8.cubin").read_bytes()
         self.ptx = ptx_image("sm_80").decode()
         self.logs = (STRACE, UVM, GVISOR, WORDS_BELOW)
+        self.kernel_log = WHOLE
         self.file = Path(self.folder.name) / "file"
         nn.save_file(
             {"w": Tensor([[1.0, 2.0]]), "n": hcq.tensor([1, 2, 3]), "b": hcq.tensor([True])},
@@ -306,8 +308,8 @@ def packets(rng: random.Random) -> None:
 
 
 def logs(rng: random.Random) -> None:
-    """Logs of ioctls, and words of pushbuffers, launch descriptions and ring entries."""
-    from hcq.tools.trace import decode
+    """Logs of ioctls and of the kernel, and words of pushbuffers, launch descriptions and ring entries."""
+    from hcq.tools.trace import decode, kernel_log
     from hcq.tools.trace.color import Color
 
     if rng.random() < 0.3:
@@ -318,6 +320,11 @@ def logs(rng: random.Random) -> None:
         list(
             decode.word_lines(found, rng.choice(("sm_80", "sm_90", "sm_120")), rng.choice(decode.WORD_FORMS))
         )
+        return
+    if rng.random() < 0.4:
+        events = kernel_log.events(mutate.of_text(_space().kernel_log, rng).split("\n"))
+        list(kernel_log.lines(events, Color(False)))
+        json.dumps(kernel_log.json(events))
         return
     found_calls = decode.decode_log(mutate.of_text(rng.choice(_space().logs), rng).splitlines())
     list(decode.log_lines(*found_calls, Color(False)))

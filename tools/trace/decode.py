@@ -60,8 +60,8 @@ def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[li
     if not found and not others:
         raise UsageError(
             "no ioctl in this text. decode reads logs of strace, of runsc --strace and of ioctl sniffers"
-            " (docs/trace.md has the forms); for words of a pushbuffer add --nv sm_90, for words of AMD's"
-            " rings --form pm4, sdma or aql, for kernel descriptors --form descriptor."
+            " (docs/trace.md has the forms), and kernel logs (docs/dumps.md); for words of a pushbuffer add --nv sm_90,"
+            " for words of AMD's rings --form pm4, sdma or aql, for kernel descriptors --form descriptor."
         )
     return found, others, abi
 

@@ -3,7 +3,7 @@
 In       the bytes of a file, and what the command line says about them
 Out      a `Reading`, as text or as data; None where no reader knows it, and it is a log of ioctls, perhaps
 Changes  nothing
-Next     amd_words.py (packets of AMD's rings), decode.py (logs of ioctls, NVIDIA's words)
+Next     kernel_log/ (kernel logs), amd_words.py (packets of AMD's rings), decode.py (logs of ioctls, NVIDIA's words)
 
 A new kind of material is a line in READERS: what tells it from all others, and who reads it. The first that recognises
 a file has it.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.tools.trace import amd_words, hex_text
+from hcq.tools.trace import amd_words, hex_text, kernel_log
 from hcq.tools.trace.color import Color, clean
 
 GUESSED_BYTES = 1 << 16  # of larger files the beginning decides which language it is
@@ -33,6 +33,7 @@ class Reading(NamedTuple):
 
     lines: Callable[[Color], Iterator[str]]
     as_json: Callable[[], Any]
+    has_calls: bool = False  # a log of ioctls may stand between what was read
 
 
 class Reader(NamedTuple):
@@ -49,6 +50,20 @@ def find(content: bytes, wanted: Wanted) -> Reading | None:
         if reader.recognises(content, wanted):
             return reader.read(content, wanted)
     return None
+
+
+# ------------------------------------------------------------ kernel logs
+
+
+def _is_kernel_log(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and kernel_log.recognises(content)
+
+
+def _read_kernel_log(content: bytes, wanted: Wanted) -> Reading:
+    found = kernel_log.events(content.decode("utf-8", "replace").split("\n"))
+    return Reading(
+        lambda color: kernel_log.lines(found, color), lambda: kernel_log.json(found), b"ioctl" in content
+    )
 
 
 # ------------------------------------------------------------ words of AMD's rings
@@ -128,4 +143,7 @@ def _read_amd_words(content: bytes, wanted: Wanted) -> Reading:
     return Reading(lines, as_json)
 
 
-READERS: tuple[Reader, ...] = (Reader("words of AMD's rings", _is_amd_words, _read_amd_words),)
+READERS: tuple[Reader, ...] = (
+    Reader("kernel log", _is_kernel_log, _read_kernel_log),
+    Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
+)

@@ -3,7 +3,8 @@
 In       a status number, the number of a channel error (Xid)
 Out      NvStatus, those that code asks for; name_of, describe_status and describe_xid for all
 Changes  nothing
-Next     data/statuses.tsv, data/xids.tsv (all of them with their causes), ioctls.py (the calls that answer so)
+Next     data/statuses.tsv, data/xids.tsv (all of them with their causes),
+         data/xid_advice.tsv (what they mean, what to try), ioctls.py (the calls that answer so)
 Source   nvstatuscodes.h of the open kernel module 580.142
 """
 
@@ -76,3 +77,15 @@ def describe_xid(number: int) -> str:
     name, cause = table("xids").get(number, ("-", ""))
     named = name if name != "-" else "no name in the headers"
     return f"Xid {number} ({named}{f': {cause}' if cause else ''})"
+
+
+def xid_name(number: int) -> str:
+    """The name of a channel error in the headers; "" where it has none."""
+    name, _ = table("xids").get(number, ("-", ""))
+    return "" if name == "-" else name
+
+
+def xid_help(number: int) -> tuple[str, str, str]:
+    """What a channel error means, what causes it mostly, and what to try; "" where that is unknown."""
+    meaning, advice = table("xid_advice").get(number, ("", ""))
+    return meaning, table("xids").get(number, ("", ""))[1], advice
