@@ -1,6 +1,6 @@
-"""Backend: what there is to say of one kind of device, as places that are imported when they are first asked for.
+"""Backend: one entry of the registry: where each part of a kind of device is found, imported at first use.
 
-In       places such as "hcq.amd.device:AmdDevice"
+In       import paths such as "hcq.amd.device:AmdDevice"
 Out      `Backend`: driver, decoder, layouts, ioctls, rules, compiler target, disassembler, doctor's checks, emulation
 Changes  nothing
 Next     backends.py (the registry of kinds), cpu/backend.py (the smallest entry)

@@ -1,13 +1,13 @@
-"""Backends: the registry of kinds of devices, each with one entry that has everything that differs from kind to kind.
+"""Backends: the registry of the kinds of devices (CPU, AMD, NV, METAL, ...), with one entry for each.
 
 In       a device name such as "AMD:1", in any case
 Out      its Backend
-Changes  nothing; a backend's modules are imported when something of it is first asked for
-Next     backend.py (what an entry says), cpu/backend.py (the smallest one), hcq/lifetime/opening.py (opens by it),
-         trace/file.py (decodes), rules/ (checks)
+Changes  nothing; the modules of a backend are imported at first use
+Next     backend.py (the fields of an entry), cpu/backend.py (the smallest one), hcq/lifetime/opening.py (opening),
+         trace/file.py (decoding), rules/ (checking)
 
-A new kind of device is a folder with a backend.py, and one line in PLACES. One that comes with another package is an
-entry point of that package, in its pyproject.toml:
+To add a kind of device, write a folder with a backend.py, and add one line to PLACES. Another package can provide one:
+it declares an entry point in its pyproject.toml:
 
     [project.entry-points."hcq.backends"]
     TOY = "toy.backend:BACKEND"

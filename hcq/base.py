@@ -1,10 +1,10 @@
-"""The base of a device: what its memory, its signals and its queues may ask of it.
+"""Base: the interface of a device that its memory, signals and queues use.
 
-In       nothing; device.py fills it in, and each driver the rest
-Out      `Base`, on which memory.py, signal.py, queue.py and graph.py stand without knowing what a device is
+In       nothing; device.py and the drivers implement it
+Out      `Base`, which memory.py, signal.py, queue.py and graph.py use without an import of Device
 Changes  nothing
-Next     hcq/lifetime/dead_device.py (how a device dies), device.py (the mechanism that all devices share),
-         hcq/events/observer.py (who watches it)
+Next     hcq/lifetime/dead_device.py (how a device dies), device.py (the implementation that all devices share),
+         hcq/events/observer.py (observers)
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Checks: what a caller passed is what the call takes, said in the same words on every kind of device.
+"""Checks: argument checks for public calls, with the same error messages on every kind of device.
 
-In       a call's name, an argument's name, what was passed
-Out      the argument in its plain form; or a UsageError that names call, argument and what it takes
+In       the names of a call and of its argument, and the value that was passed
+Out      the value in its plain form; or a UsageError that names call, argument and the values that it accepts
 Changes  nothing
-Next     queue.py, memory.py, signal.py, device.py (who ask), frontend/ops/arguments.py (the same for tensors)
+Next     queue.py, memory.py, signal.py, device.py (the callers), frontend/ops/arguments.py (the same for tensors)
 
-Hot paths ask here only after a plain type test has failed, so that a right call pays next to nothing.
+Hot paths call these only after a plain type test has failed, so a correct call pays next to nothing.
 """
 
 from __future__ import annotations

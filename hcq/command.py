@@ -1,4 +1,4 @@
-"""Commands: what a queue holds, before any device's packets. Plain frozen data, with addresses already checked.
+"""Commands: the entries of a queue, independent of any device's packet format. Frozen data, addresses checked.
 
 In       addresses, sizes and values; a dispatch also names its program
 Out      dataclasses that a device's `encode` turns into words

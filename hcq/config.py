@@ -1,4 +1,4 @@
-"""Switches: every HCQ_* environment variable, read in this one place, on first use, as words.
+"""Configuration: every HCQ_* environment variable, read in this one place at first use.
 
 In       the environment (or a mapping, in tests)
 Out      a frozen Config; `current()` is the process's own

@@ -1,11 +1,10 @@
-"""Devices: opening by named steps, and what every device does alike: memory, a timeline, queues, programs, waits.
+"""Device: opening in named steps, and what all kinds of devices share: memory, a timeline, queues, programs, waits.
 
 In       a name and a port to the operating system
 Out      a Device
 Changes  opening starts the device's threads or channels; closing (at exit, too) drains and ends them
-Next     hcq/lifetime/opening.py (hcq.open), base.py (what the parts of a device ask of it), cpu/device.py (the first
-         device), queue.py (how work is recorded), signal.py (how it is awaited), hcq/events/observer.py (who is
-         notified)
+Next     hcq/lifetime/opening.py (hcq.open), base.py (the interface for a device's parts), cpu/device.py (the CPU
+         device), queue.py (recording work), signal.py (waiting for it), hcq/events/observer.py (observers)
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
     ├── UsageError    the caller: wrong argument, freed buffer, unknown name, an object that cannot be loaded
     ├── DriverError   the machine's owner: the operating system or its driver refused a call
     ├── DeviceFault   the kernel's author: the device stopped on submitted work
-    └── WaitTimeout   the one who waits: the deadline passed before the signal reached its value
+    └── WaitTimeout   the caller of a wait: the deadline passed before the signal reached its value
 
 In       one sentence that names the call, its arguments, and the fix
 Out      an exception whose class says who must act
 Changes  nothing
-Next     observe/ledger.py (how a fault or a timeout finds the work it belongs to)
+Next     observe/ledger.py (finds the work that a fault or a timeout belongs to)
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Lent memory: a buffer of a device in memory that somebody else owns, until nothing uses it any more.
+"""External memory: a device's buffer over memory that other code owns, such as an array of another library.
 
-In       an address that the device reaches, and what tells its owner that it is no longer needed
-Out      a Buffer there
-Changes  `Pool.owners` lists the buffer, so that faults and reports know it
-Next     memory.py (buffers that are the device's own), hcq.frontend's io/dlpack.py (arrays of other libraries)
+In       an address that the device can access, and a function that releases the memory
+Out      a Buffer at this address
+Changes  `Pool.owners` lists the buffer, so that faults and reports can name it
+Next     memory.py (buffers that the device allocates), hcq.frontend's io/dlpack.py (arrays of other libraries)
 
-A buffer may be dropped while submitted work uses it, in a destructor, which does not wait. The owner is told at the
-first garbage collection after the work is done; never, where work was abandoned that may still write there.
+A destructor may drop the buffer while submitted work uses it, and a destructor does not wait. So the memory is released
+at the first garbage collection after the work is done. After a reset that abandoned work which may still write there,
+it is never released.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Graphs: a recorded queue that is replayed with one doorbell.
+"""Graphs: a queue recorded once, then replayed many times with one doorbell each.
 
 In       the verbs of a queue; arguments that change between replays are given as Symbol("key")
 Out      replay({key: buffer or number}) -> Completion
@@ -6,16 +6,16 @@ Changes  only the bytes of changed arguments (patch points), in one of two comma
 Next     queue.py (the verbs), cpu/packets.py (Indirect); amd/graph.py and nv/graph.py (how their work is laid out)
 
     record   dispatch, copy, ...     as in a queue; a Symbol's place in its packet is remembered
-    seal     split                   which of it runs on another hardware queue, if that pays
+    seal     split                   which commands run on another hardware queue, if that is faster
     (hcq/work/hardware_queues.py)
-             lay_out    (twice)      the recorded words in device memory, and what a replay of them submits
+             lay_out    (twice)      the recorded words in device memory, and how a replay submits them
     replay   patch                   the bytes of arguments that changed since this command buffer's last replay
              announce                observers are notified
              submit                  of the device, once
 
-`split`, `lay_out`, `patch` and `announce` are the hooks of a device's own graph; here a device has one hardware queue,
-and runs its packets by one Indirect. A command buffer in flight is never written: there are two, taken in turn, and
-one is waited for before it is patched.
+The graph class of each kind of device overrides `split`, `lay_out`, `patch` and `announce`. The versions here are for
+a device with one hardware queue, which runs all packets through one Indirect. A command buffer in flight is never
+written: there are two, used in turn, and a replay waits until its own is free before it patches it.
 """
 
 from __future__ import annotations

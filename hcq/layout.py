@@ -1,4 +1,4 @@
-"""Layouts: a packet, register block or descriptor is declared once, and that class encodes, decodes and prints it.
+"""Layouts: a bit layout (packet, registers, descriptor) is declared once as a class, which encodes, decodes, prints.
 
 In       class X(Packet, words=n) with `field = bits(hi, lo)` lines, high bit first, numbered over the whole packet
 Out      X(field=value).words, X.decode(words), X.field.byte_offset for native code, a readable line for traces

@@ -1,8 +1,8 @@
-"""Lazy modules: a module under a second name, which imports what it stands for when something of it is asked for.
+"""Lazy modules: a second name for a module (`hcq.nn`), which imports the real one at first use.
 
-In       names of modules, and for each a function that finds what it has
+In       names of modules, and for each a function that looks up its attributes
 Out      entries of sys.modules, so that `import hcq.nn as nn` and `from hcq.nn import Linear` need no import hook
-Changes  sys.modules; a lazy module has those in it as attributes, any other package finds them by its own __getattr__
+Changes  sys.modules; a lazy module holds its submodules as attributes, other packages use their own __getattr__
 Next     __init__.py (the modules of hcq itself), torch/__init__.py (PyTorch's)
 """
 

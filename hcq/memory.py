@@ -1,13 +1,13 @@
-"""Memory: buffers of a device and the pool they come from.
+"""Memory: buffers on a device, and the pool that allocates and reuses them.
 
 In       sizes; bytes from the host
 Out      Buffers, 64-byte aligned (to whole lines of a GPU's memory beyond that, page aligned from 64 KiB), not zeroed
 Changes  the device's mappings; freed memory stays in the pool, because page faults are slow, up to a limit
-Next     cpu/device.py (map_memory), queue.py (who hands buffers to work)
+Next     cpu/device.py (map_memory), queue.py (commands that use buffers)
 
-Freeing a buffer that work in flight still uses is fine: the device runs one queue in order, so later work cannot touch
-the reused memory too early; and the host waits for a block's `fence`, the last submission when it was freed, before it
-writes to the block's next owner.
+A buffer may be freed while submitted work still uses it. The device runs one queue in order, so later work cannot touch
+the reused memory too early. The host takes care of itself: a freed block keeps a `fence`, the last submission at that
+time, and the host waits for it before it writes to the buffer that gets the block next.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Program: code on a device, ready to be dispatched.
+"""Program: a kernel loaded on a device, ready to dispatch.
 
 In       a code object and the name of its entry
-Out      what a dispatch needs: the entry's address, the kinds of its arguments, how much scratch memory it wants
-Changes  pages of code, which it gives back when it is dropped and no work in flight can run it
-Next     cpu/link.py (how a host object gets into memory), queue.py (dispatch)
+Out      what a dispatch needs: the address of the entry, the kinds of its arguments, the size of its scratch memory
+Changes  pages of code; they are freed once the program is dropped and no submitted work can run it any more
+Next     cpu/link.py (loading an object for the host's processor), queue.py (dispatch)
 """
 
 from __future__ import annotations

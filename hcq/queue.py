@@ -1,9 +1,9 @@
-"""Queue: commands recorded on the host; the device has not seen them yet.
+"""Queue: a list of commands, recorded on the host and sent to the device by submit().
 
 In       programs, buffers, signals; verbs that chain
 Out      submit() -> Completion
-Changes  nothing until submit; then the device's ring. A queue is empty again after submit and can be used anew
-Next     command.py (what it holds), device.py (submit), graph.py (record once, replay often)
+Changes  nothing until submit; then the device's ring. After submit the queue is empty and can be reused
+Next     command.py (the commands), device.py (submit), graph.py (record once, replay often)
 
 One device runs all its queues' submissions in the order of the submit calls, each command finished before the next.
 """

@@ -1,12 +1,12 @@
-"""Records: classes of plain values that are equal where their values are, and never change.
+"""Records: a decorator for frozen dataclasses that is cheaper to import than `dataclasses`.
 
-In       a class whose annotations name its fields, in the order in which they are given
+In       a class whose annotations name its fields, in the order of the constructor's arguments
 Out      the same class as a frozen dataclass, for programs and for type checkers
-Changes  the class; `dataclasses` is imported when it is asked for the fields
-Next     command.py, config.py, backend.py (who declares records)
+Changes  the class; `dataclasses` is imported only when a program asks for the fields
+Next     command.py, config.py, backend.py (records)
 
 The module `dataclasses` imports `inspect`, `ast` and `tokenize`, and compiles half a dozen functions for each class:
-together a fifth of what `import hcq` may cost. A record compiles one.
+together a fifth of the time that `import hcq` may take. A record compiles one function.
 """
 
 from __future__ import annotations

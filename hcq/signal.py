@@ -1,9 +1,9 @@
-"""Signals: a value and a timestamp in memory, written by one side and awaited by the other; timelines only rise.
+"""Signals: a value and a timestamp in memory; one side writes them, the other waits. Values of a timeline only rise.
 
 In       a 16-byte cell that host and device both see
 Out      waits with a deadline and a reason; a Timeline numbers submissions; a Completion stands for one of them
 Changes  the cell, when the host sets it
-Next     device.py (what a value of the timeline stands for), queue.py (device-side waits and signals)
+Next     device.py (the timeline: one value for each submission), queue.py (device-side waits and signals)
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Carried: what the file of a program holds for a kind of device besides kernels, and what it asks of the machine.
+"""Program file parts: what a kind of device adds to a saved program besides kernels, and what it needs of the machine.
 
 In       what a backend declares (hcq/backends.py, `carried`)
-Out      `Carried`; `NOTHING`, of devices whose kernels say everything themselves
+Out      `Carried`; `NOTHING`, for devices that need kernels alone
 Changes  nothing
-Next     cpu/program_file_parts.py (the CPU's), artefact/program.py (who checks and offers), frontend/jit/saving.py
-         (who writes it)
+Next     cpu/program_file_parts.py (the CPU's), artefact/program.py (checks and uses them), frontend/jit/saving.py
+         (writes them)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stat(2) and statx(2) say of emulated files, in the layout that the kernel gives C programs.
+"""Results of stat(2) and statx(2) for emulated files, in the layout that the kernel gives C programs.
 
 In       an os.stat_result, or a device node
 Out      struct stat and struct statx as bytes

@@ -1,4 +1,4 @@
-"""Pages: zeroed bytes that take no memory while nobody touches them, and give it back when they are dropped.
+"""Pages: zeroed memory that is allocated when it is first touched and freed when it is dropped.
 
 In       a size
 Out      a NumPy array of bytes

@@ -1,4 +1,4 @@
-"""A call on an emulated driver, with those who watch it told once it has returned.
+"""Watched call: a call of an emulated driver, which notifies observers once it has returned.
 
 In       an ioctl, what its argument points to, who answers it
 Out      the answer or the refusal, as it was

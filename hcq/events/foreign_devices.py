@@ -1,9 +1,9 @@
-"""Foreign devices: a GPU as a process uses it that is none of ours, in the words in which our own devices speak.
+"""Foreign devices: a GPU used by another program (HIP, CUDA), reported by the same events as our own devices.
 
-In       what a vendor's reader makes of calls and packets: memory, programs, submissions, faults
-Out      the same events for `Observer`s; what is live, in flight and finished, for a report
+In       memory, programs, submissions and faults, which a vendor's reader finds in calls and packets
+Out      events for `Observer`s; lists of live, running and finished work for a report
 Changes  itself
-Next     kernel_observer.py (where it begins), amd/foreign/ and nv/foreign/ (the readers), observe/foreign/ (trace,
+Next     kernel_observer.py (the source of events), amd/foreign/ and nv/foreign/ (the readers), observe/foreign/ (trace,
          rules, report)
 """
 

@@ -1,13 +1,13 @@
-"""Kernel observers: what a kernel driver, emulated or watched, tells of the processes that use it.
+"""Kernel observers: events of a kernel driver, emulated or traced, about all processes that use it.
 
 In       ioctls as they return; packets as they are taken from rings; how far rings are read; faults
 Out      `KernelObserver`, with a method for every kind of event; `Client`, the process an event is about
 Changes  nothing
-Next     emu/amd/watch.py, emu/nv/watch.py and emu/watched_call.py (who tell), foreign_devices.py (what becomes of it),
-         observer.py (the same of our devices)
+Next     emu/amd/watch.py, emu/nv/watch.py and emu/watched_call.py (the sources), foreign_devices.py (the consumer),
+         observer.py (the same for our devices)
 
-Our own devices are watched from inside (observer.py). A program that does not know us is watched from below, where it
-meets the kernel: all that can be seen there are calls, memory and doorbells.
+Our own devices report events themselves (observer.py). Another program does not: it is observed at its border to the
+kernel, where only calls, memory and doorbells are visible.
 """
 
 from __future__ import annotations

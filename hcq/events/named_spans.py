@@ -1,9 +1,9 @@
-"""Spans: stretches of time that a program gives a name, such as a collective, for those who watch a device.
+"""Named spans: periods of time with a name, such as a collective operation, which traces show beside device work.
 
-In       a device, and what happens on the host or on several devices from one moment to another
-Out      `Span`; `during(device, ...)` around a piece of code; `report(device, span)` when it is known afterwards;
-         `submitted(device, work)` for what the device does by itself
-Changes  nothing; the device's observers are told, and without observers it costs one question
+In       a device, and something that takes time on the host or on several devices
+Out      `Span`; `during(device, ...)` around a piece of code; `report(device, span)` afterwards;
+         `submitted(device, work)` for work that the device does by itself
+Changes  nothing; observers of the device are notified. Without observers it costs one test
 Next     observer.py (Observer.span), observe/trace.py (writes them down), ranks.py, docs/trace.md (how they are shown)
 """
 

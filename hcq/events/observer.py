@@ -1,13 +1,13 @@
-"""Observers: what watches a device is notified of everything it does; the device does not know who watches.
+"""Observers: the interface for traces, validation and profiles, which are notified of everything a device does.
 
 In       a device that opens, and what the configuration asks for
 Out      `Observer`, with a method for every kind of event; the observers of a device
-Changes  nothing; hcq.observe is imported when something is watched, or has gone wrong and must be explained
-Next     observe/ (who watches), hcq/base.py (what a device is); hcq/device.py, hcq/memory.py, hcq/signal.py,
-         hcq/queue.py, named_spans.py notify
+Changes  nothing; hcq.observe is imported when observation is switched on, or an error must be explained
+Next     observe/ (the observers), hcq/base.py (the interface of a device); hcq/device.py, hcq/memory.py, hcq/signal.py,
+         hcq/queue.py, named_spans.py (which notify)
 
-`Device.observers` is empty unless something was asked for, so that a hot path asks one question. They are called
-in their order: a validator, which may refuse a submission, before the trace, which writes it down before the doorbell.
+`Device.observers` is empty unless a switch asks for one, so a hot path makes one test. Observers are called in order:
+first the validator, which may refuse a submission, then the trace, which records it before the doorbell.
 """
 
 from __future__ import annotations

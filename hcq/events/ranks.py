@@ -1,13 +1,13 @@
-"""Ranks: which of several processes of one job this one is, and how its clock stands to rank 0's.
+"""Ranks: the rank of this process in a job of several processes, and the offset of its clock from rank 0's.
 
-In       what a launcher or a communication library knows: `set_here(Place(...))`
-Out      `here()`; `clock_name()`, which two processes have in common when their time.monotonic_ns is one clock
-Changes  what this process says of itself, in the traces that are open and those that open later
-Next     named_spans.py (what ranks do together), observe/trace_writer.py (writes it down), trace/join.py (joins
-         their files)
+In       `set_here(Place(...))`, called by a launcher or a communication library
+Out      `here()`; `clock_name()`, which is equal in two processes whose time.monotonic_ns reads the same clock
+Changes  the rank that this process writes to traces, those already open and later ones
+Next     named_spans.py (collective operations), observe/trace_writer.py (writes it), trace/join.py (joins the traces
+         of several ranks)
 
-Nothing here talks to other processes. A Place may be set again when the offset was measured anew: a trace holds every
-one of them with its moment, and whoever joins traces goes straight from each to the next.
+Nothing here communicates with other processes. A Place may be set again when the offset was measured again. A trace
+holds all of them with their times, and joining interpolates linearly between them.
 """
 
 from __future__ import annotations

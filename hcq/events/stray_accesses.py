@@ -1,10 +1,10 @@
-"""Strays: what a kernel on an emulated GPU did outside of the memory that it has, and which observers hear of it.
+"""Stray accesses: accesses of a kernel outside of its memory, found by an emulated GPU and reported to observers.
 
-In       a launch that has ended; who wants to hear of it, and knows between which buffers memory is nobody's
-Out      Stray, one record for all vendors; `is_wanted` and `gaps`, asked once a launch; `tell`
+In       a launch that has ended; listeners, which know the unallocated gaps between buffers
+Out      Stray, one record for all vendors; `is_wanted` and `gaps`, called once for each launch; `tell`
 Changes  the list of listeners
-Next     emu/amd/shader/strays.py and emu/nv/launch.py (who find them), observe/validator.py (who listens),
-         rules/launches.py and rules/addresses.py (what is said of them)
+Next     emu/amd/shader/strays.py and emu/nv/launch.py (which find them), observe/validator.py (a listener),
+         rules/launches.py and rules/addresses.py (the rules)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the drivers of AMD's and NVIDIA's GPUs share: everything that is not about packets or about one kernel driver.
+"""GPU: code that the AMD and NVIDIA drivers share: all but packets and kernel driver calls.
 
 In       an AmdDevice or an NvDevice
 Out      its signals, buffers of its peers, reads through its copy engine, arguments of its kernels, its graphs

@@ -1,4 +1,4 @@
-"""Addresses in words: which buffer one is in, or after which one, or what it was before.
+"""Addresses: describes an address for a fault message: the buffer that it is in, after, or used to be in.
 
 In       a device; an address that a GPU faulted at
 Out      a phrase for DeviceFault

@@ -1,4 +1,4 @@
-"""Copies whose ranges overlap, as copies that a copy engine may do in any order of their bytes.
+"""Copies: splits a copy with overlapping ranges into parts that do not overlap, for copy engines.
 
 In       a Copy
 Out      parts that do not overlap, in the order to do them in, each finished before the next

@@ -1,4 +1,4 @@
-"""The fence between what the host writes for a GPU and the write that makes the GPU look.
+"""Fence: the memory barrier between the host's writes for a GPU and the doorbell.
 
 In       nothing
 Out      an order: all stores so far are visible before any later one, write-combined ones included

@@ -1,4 +1,4 @@
-"""How the host reaches a GPU's memory: directly where a PCIe window shows it, otherwise through the copy engine.
+"""Host access to a GPU's memory: directly through the PCIe BAR where it covers it, otherwise by the copy engine.
 
 In       what the host sees; sizes of buffers; bytes to write and read
 Out      HostAccess, the part of a device that places memory and moves bytes

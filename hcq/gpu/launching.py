@@ -1,4 +1,4 @@
-"""Launches of a device whose programs are GpuPrograms, whatever drives it.
+"""Launching: the dispatch part of a device whose programs are GpuPrograms (AMD, NVIDIA, Metal).
 
 In       a program, its arguments, a grid and a block
 Out      the program's packets; where an argument is in them

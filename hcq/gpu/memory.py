@@ -1,4 +1,4 @@
-"""Memory that a GPU's kernel driver gave: what is there, for every vendor.
+"""GPU memory: allocations made by a GPU's kernel driver, the part that all vendors share.
 
 In       a size and a place, which are the vendor's
 Out      allocations: at one address for host and GPU

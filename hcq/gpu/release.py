@@ -1,4 +1,4 @@
-"""Giving back: everything that can go goes, although the kernel driver refuses to take some of it.
+"""Release: frees a list of resources, and continues although the kernel driver refuses some of them.
 
 In       what undoes each thing, in order
 Out      nothing, or the first refusal

@@ -1,4 +1,4 @@
-"""Shared memory of a launch beyond the kernel's own: `extern __shared__` of CUDA and HIP, and all of Triton's.
+"""Dynamic shared memory of a launch: `extern __shared__` of CUDA and HIP, and all of Triton's.
 
 In       what the kernel and the chip say of shared memory (AMD's LDS)
 Out      SharingProgram: `dynamic_shared_bytes`, checked when it is set; launches are recorded with it

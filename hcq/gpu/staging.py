@@ -1,4 +1,4 @@
-"""Staging: what the GPU's memory holds comes to the host through the copy engine, and what it does not see goes there.
+"""Staging: reads and writes of GPU memory through the copy engine and a buffer in host memory.
 
 In       addresses of device memory that is settled; bytes of the host
 Out      the memory's bytes; memory that holds the host's

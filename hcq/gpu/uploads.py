@@ -1,4 +1,4 @@
-"""Uploads: memory for what submissions in flight read beside their rings, handed out in a circle.
+"""Uploads: a circular allocator for data that submissions read beside the ring, such as kernel arguments.
 
 In       sizes, and the timeline value of the submission that reads them
 Out      offsets; a place is used again only when its submission is done

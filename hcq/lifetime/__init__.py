@@ -1,4 +1,4 @@
-"""Lifetime: how devices open, which are open, how they recover from a fault, close and die.
+"""Lifetime: how devices open, recover from a fault, close and die, and the list of open devices.
 
 In       a device's name; faults, forks, the end of the process
 Out      open devices; one clear error from every call to a device that is dead

@@ -1,13 +1,13 @@
-"""Life: how a device dies, what a dead one still answers, and what becomes of it in a child of fork.
+"""Dead devices: how a device stops for good, which calls it still answers then, and its state in a child of fork.
 
 In       why it is dead: closed, the process ends, the process is a fork of the one that opened it
-Out      one clear error from every verb of it and of what belongs to it
-Changes  `dead`, which every verb asks
-Next     recovery.py (its states), open_devices.py (who decides), cpu/fork.py (what lives on in a child)
+Out      one clear error from every method of the device, its buffers, queues and programs
+Changes  `dead`, which every method tests
+Next     recovery.py (its states), open_devices.py (the caller), cpu/fork.py (the CPU device in a child)
 
-    open ---close, exit---> dead, stopped ---nobody holds it or its signals---> its memory is unmapped
-    open ---fork----------> in the child: a GPU is dead, for its queues and memory are the parent's; the CPU device
-                            sleeps, for the child has a copy of all of it but the threads, and starts its own
+    open ---close, exit---> dead, stopped ---no references are left---> its memory is unmapped
+    open ---fork----------> in the child: a GPU is dead: its queues and memory belong to the parent. The CPU device
+                            sleeps: the child has a copy of everything but its threads, and starts new ones
 """
 
 from __future__ import annotations

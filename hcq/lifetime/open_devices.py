@@ -1,9 +1,9 @@
-"""Open devices: every device of this process that is open, and what becomes of them at exit and around a fork.
+"""Open devices: the list of this process's open devices, and what happens to them at exit and around a fork.
 
 In       devices as they open and close
-Out      which are open; `listeners` are called for those that are gone
-Changes  at exit all are closed, without waiting long for work that nobody will see; before a fork they hold still
-Next     dead_device.py (what a device is in the child), hcq/device.py (who registers), opening.py (who opens by name)
+Out      the open devices; `listeners` are called for each one that is gone
+Changes  at exit it closes all, without a long wait for work whose result nobody will read; before a fork they pause
+Next     dead_device.py (a device in the child), hcq/device.py (registers itself), opening.py (opens by name)
 """
 
 from __future__ import annotations

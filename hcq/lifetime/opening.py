@@ -1,10 +1,10 @@
-"""Opening devices by name.
+"""Opening: `hcq.open`, which opens a device by its name.
 
 In       a name ("CPU", "CPU:1"), HCQ_EMULATE and HCQ_VISIBLE
-Out      a Device, shared by everyone in the process who asks for the same name
+Out      a Device; the same name gives the same object in the whole process
 Changes  opening starts the device's threads or channels
-Next     hcq/backends.py (where each driver lives), hcq/device.py (what every device has), open_devices.py (what is
-         open)
+Next     hcq/backends.py (where each driver lives), hcq/device.py (what every device has), open_devices.py (the list
+         of open devices)
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
-"""Recovery: what becomes of a device when it stops on a fault, is reset, closes, or cannot be rebuilt.
+"""Recovery: the states of a device when it stops on a fault, is reset, is closed, or cannot be rebuilt.
 
-In       what a device says that it stopped on; reset(), close(), the end of the process
+In       the fault that a device stopped on; reset(), close(), the end of the process
 Out      a device that works again, one that is lost, or one that is closed
-Changes  failures, the buffers and graphs that hold no result, the device's queues or threads
-Next     dead_device.py (what a dead device answers), hcq/device.py (the rest of a device); the states and what leads
-         from one to the next are a table in docs/architecture.md, whose rows tests/hcq/test_states.py checks on
-         every device
+Changes  failures, the buffers and graphs whose result was lost, the device's queues or threads
+Next     dead_device.py (a dead device), hcq/device.py (the rest of a device). A table in docs/architecture.md lists the
+         states and the transitions between them; tests/hcq/test_states.py checks its rows on every device
 
-A device fills in hooks, which are called in this order and each again when its caller was interrupted:
+A kind of device implements these hooks. They are called in this order, and again if the caller was interrupted:
 
-    fault      what it stopped on, or ""
-    abandon    give up what it waits for           (reset alone)      resume    waits are waits again
-    replace    leave work that does not end        (reset alone)
-    recover    drop what was submitted, go on
-    stop       end threads or queues               (close, exit)      unwind    the same, after half an opening
-    give_back  unmap what completions still read
+    fault      the fault that it stopped on, or ""
+    abandon    stop waiting for signals            (only reset)       resume    wait for signals again
+    replace    abandon work that does not end      (only reset)
+    recover    drop submitted work, continue
+    stop       end threads or queues               (close, exit)      unwind    the same, after a failed opening
+    give_back  unmap the memory that completions still read
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ from hcq.signal import CELL_BYTES
 POINTER_BYTES = 8
 LAUNCH_DATA = rule(
     "nv-launch-data",
-    "A QMD is of the version that its GPU reads, and its constant bank 0 holds what the QMD says.",
+    "A QMD has the version that its GPU reads, and its constant bank 0 agrees with it.",
     "Let hcq.nv.launch make the launch data.",
 )
 STAMP_BYTES = 8

@@ -1,4 +1,4 @@
-"""Observe: what watches devices at work, and what explains a hang or a fault.
+"""Observe: traces, profiles and validation of devices at work, and reports about hangs and faults.
 
 In       a device and its configuration
 Out      `observers_of`: its observers, in the order in which they are notified of a submission

@@ -31,27 +31,27 @@ ADDRESS_FREED = rule(
 ADDRESS_DIRECTION = rule(
     "address-direction",
     "Memory is only written where the device may write, and read where it may read.",
-    "Use another buffer, or map this one for what the command does.",
+    "Use another buffer, or map this one for this direction.",
 )
 ADDRESS_UNALIGNED = rule(
     "address-unaligned",
-    "Addresses are multiples of what the packet calls for.",
-    "Allocate the buffer anew or choose an offset that is a multiple.",
+    "Addresses have the alignment that the packet requires.",
+    "Allocate a new buffer, or choose an aligned offset.",
 )
 RANGE_BEYOND_BUFFER = rule(
     "range-beyond-buffer",
     "A range that a packet names ends in the buffer in which it begins.",
-    "Make the size smaller, or the buffer larger: what comes behind it belongs to others.",
+    "Make the size smaller, or the buffer larger: the memory behind it belongs to other buffers.",
 )
 COPY_OVERLAP = rule(
     "copy-overlap",
-    "The two ranges of a copy do not overlap, unless the engine gets that right.",
+    "The two ranges of a copy do not overlap, unless the engine supports that.",
     "Copy by way of a third buffer.",
 )
 READ_UNWRITTEN = rule(
     "read-unwritten",
-    "What is read was written before, by the host or by the device.",
-    "Write or fill the buffer first; new buffers hold whatever was there.",
+    "Memory is written before it is read, by the host or by the device.",
+    "Write or fill the buffer first; the contents of new buffers are undefined.",
     level="warning",
 )
 SIGNAL_OVERWRITTEN = rule(
@@ -61,13 +61,13 @@ SIGNAL_OVERWRITTEN = rule(
 )
 STORE_BEYOND = rule(
     "store-beyond-buffer",
-    "A kernel does not store to what lies behind a buffer, as far as an emulated GPU sees it.",
-    "Launch fewer threads, mask those beyond the end, or make the buffer as large as the kernel takes it for.",
+    "A kernel does not store beyond the end of a buffer (checked on emulated GPUs).",
+    "Launch fewer threads, mask those beyond the end, or make the buffer as large as the kernel assumes.",
     level="warning",
 )
 PATCH_UNBOUND = rule(
     "patch-unbound",
-    "Every argument that a replay has to name was named.",
+    "A replay gives a value for every argument of the graph.",
     "Replay the graph with Graph.replay({key: value}), which writes all patch points.",
 )
 

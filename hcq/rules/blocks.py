@@ -17,7 +17,7 @@ from hcq.rules.submission_check import SubmissionCheck
 
 BLOCK_OUT_OF_BOUNDS = rule(
     "block-out-of-bounds",
-    "A block of packets lies whole in one live buffer and is a whole number of words.",
+    "A block of packets is completely inside one live buffer and is a whole number of words.",
     "Take address and size from the buffer that the packets were written to.",
 )
 BLOCK_NESTED = rule(
@@ -37,7 +37,7 @@ BLOCK_SHARED = rule(
 )
 RING_OVERRUN = rule(
     "ring-overrun",
-    "What is written into a ring does not reach what the device has not read yet.",
+    "A write to a ring does not overwrite packets that the device has not read yet.",
     "Wait until the read pointer has moved on.",
 )
 ARENA_OVERRUN = rule(

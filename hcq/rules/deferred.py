@@ -1,4 +1,4 @@
-"""Deferred accesses: those behind a wait whose signal nobody had submitted yet, judged once somebody has.
+"""Deferred accesses: accesses behind a wait whose signal is not submitted yet; checked once it is.
 
 In       accesses with what was known of their order when they were submitted: a clock, and the waits still open
 Out      unordered-access, for the submission that ends the last of these waits, before its doorbell

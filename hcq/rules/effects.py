@@ -1,4 +1,4 @@
-"""Effects: what a device's packets do, in words that every kind of device shares; rules speak only of these.
+"""Effects: a common description of what packets do (read, write, wait, signal), which the rules check.
 
 In       packets as a kind's decoder gives them, and what is known of the loaded programs
 Out      a Model per kind of device: effects of packets in order, limits, and how its queues and caches order things

@@ -44,8 +44,8 @@ SHARED_LIMIT = rule(
 )
 SHARED_BEYOND = rule(
     "shared-beyond",
-    "A kernel stays inside the shared memory that its launch asks for, as far as an emulated GPU sees it.",
-    "Ask for more (program.dynamic_shared_bytes), or look at the index: reads there give 0, and stores are dropped.",
+    "A kernel stays inside the shared memory that its launch requests (checked on emulated GPUs).",
+    "Request more (program.dynamic_shared_bytes), or correct the index: reads there give 0, and stores are dropped.",
     level="warning",
 )
 SCRATCH_LIMIT = rule(
@@ -71,7 +71,7 @@ ARGUMENT_SIZE = rule(
 ARGUMENT_ALIGNMENT = rule(
     "argument-alignment",
     "A buffer argument has the alignment that the program was compiled for.",
-    "Pass a buffer, or a view at an offset that is a multiple.",
+    "Pass a buffer, or a view at an aligned offset.",
 )
 
 

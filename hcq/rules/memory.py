@@ -1,4 +1,4 @@
-"""What is known of memory: live buffers, freed ones, mappings, and who touched them last.
+"""Memory: what the rules know of buffers: live ones, freed ones, mappings, and the last accesses.
 
 In       allocations, frees and mappings, from a device that validates or from a trace
 Out      what lies at an address; the accesses that a new one may collide with

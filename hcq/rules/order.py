@@ -19,7 +19,7 @@ from hcq.rules.submission_check import SubmissionCheck
 
 UNORDERED_ACCESS = rule(
     "unordered-access",
-    "Of two queues that use the same bytes, one of them writing, the second waits for the first.",
+    "If two queues use the same bytes, and at least one writes them, the second waits for the first.",
     "Let the second submission wait for the first one's completion value or for a signal after it.",
 )
 MISSING_BARRIER = rule(
@@ -29,12 +29,12 @@ MISSING_BARRIER = rule(
 )
 MISSING_FLUSH = rule(
     "missing-flush",
-    "What was written through a cache that keeps writes is flushed before it is used by way of another one.",
+    "Data written through a write-back cache are flushed before they are used through another cache.",
     "Put a flush of that cache after the write, before the signal or barrier that the reader waits for.",
 )
 MISSING_INVALIDATE = rule(
     "missing-invalidate",
-    "A cache that may hold old data is invalidated between the write elsewhere and the read through it.",
+    "A cache that may hold old data is invalidated after a write that bypasses it and before a read through it.",
     "Put an invalidate of that cache after the wait, before the read.",
 )
 

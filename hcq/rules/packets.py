@@ -21,7 +21,7 @@ PACKET_UNKNOWN = rule(
 )
 PACKET_LENGTH = rule(
     "packet-length",
-    "Every packet has the length that its opcode and its contents call for, and lies whole in the submission.",
+    "Every packet has the length that its opcode and its contents require, and is completely inside the submission.",
     "Make the packet with its layout class and submit all of its words.",
 )
 BITS_UNCLAIMED = rule(

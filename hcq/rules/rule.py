@@ -1,4 +1,4 @@
-"""Rules as data: what each says, how a check reports one that is broken, and what the user reads then.
+"""Rule: the declaration of a rule, and how a check reports that it is broken.
 
 In       rule(...) lines and @check functions of the other modules here
 Out      RULES by id; CHECKS by the kind of effect they look at; Findings

@@ -21,13 +21,13 @@ SIGNAL_UNALIGNED = rule(
 )
 SIGNAL_BACKWARDS = rule(
     "signal-backwards",
-    "A signal only gets larger values, unless the host has set it back.",
-    "Count up, or set it back with Signal.set once nobody waits for it.",
+    "The value of a signal only rises, unless the host resets it.",
+    "Count up, or reset it with Signal.set when nothing waits for it.",
 )
 SIGNAL_REUSED = rule(
     "signal-reused",
     "A signal gets each value once: a wait cannot tell the second time from the first.",
-    "Count up, or set it back with Signal.set before the value is used again.",
+    "Count up, or reset it with Signal.set before the value is used again.",
     level="warning",
 )
 TIMELINE_REUSED = rule(
@@ -37,13 +37,13 @@ TIMELINE_REUSED = rule(
 )
 WAIT_NEVER_SIGNALLED = rule(
     "wait-never-signalled",
-    "Somebody sets every signal to the value that a queue waits for.",
+    "If a queue waits for a value of a signal, something sets the signal to that value.",
     "Submit the signal, set it from the host, or wait for a smaller value.",
 )
 WAIT_CYCLE = rule(
     "wait-cycle",
-    "Queues do not wait for each other in a circle, nor for what only comes after the wait.",
-    "Signal before waiting, or take one of the waits out of the circle.",
+    "Queues do not wait for each other in a circle, nor for a signal that comes only after the wait.",
+    "Signal before waiting, or remove one of the waits.",
 )
 
 COMPARED_BYTES = 4  # the least that packets compare in a buffer that is no signal

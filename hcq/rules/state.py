@@ -1,4 +1,4 @@
-"""What is known of everything but memory: signals and who promised them, programs, blocks of packets, and clocks.
+"""State: what the rules know of signals, programs, blocks of packets and order (vector clocks).
 
 In       events, from devices that validate or from a trace
 Out      what happened before what; which waits nobody will end

@@ -1,4 +1,4 @@
-"""Waits that never end: what can be said when nothing more will be submitted.
+"""Waits that never end, found at the end of a trace or at a deadline.
 
 In       the state after the last submission, and its log of signals and waits in order
 Out      findings of wait-never-signalled and wait-cycle

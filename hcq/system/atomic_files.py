@@ -1,9 +1,9 @@
-"""Replaced files: a file that appears whole or not at all.
+"""Atomic files: write a file so that readers see the whole new file or the old one, never a part.
 
 In       a path
-Out      a file to write to, beside it
-Changes  the file at the path, in one step, once everything is on disk
-Next     artefact/writing.py, hcq.frontend's io/ and search/store.py (who write), private_files.py (files of the cache)
+Out      a temporary file beside it to write to
+Changes  the file at the path, by one rename, once everything is on disk
+Next     artefact/writing.py, hcq.frontend's io/ and search/store.py (writers), private_files.py (files of the cache)
 """
 
 from __future__ import annotations

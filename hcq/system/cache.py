@@ -1,17 +1,17 @@
-"""Disk cache: what was expensive to make, kept in files named by their content's key.
+"""Disk cache: results that are expensive to compute, such as compiled kernels, in files named by a hash of their key.
 
 In       a kind (a folder), a key (anything; its hash names the file), bytes
 Out      the bytes again, or None
-Changes  files under HCQ_CACHE_DIR, readable by their owner alone; the least recently used go when they are too many
-Next     private_files.py (whose files are read at all), hcq/config.py (where the folder is), docs/security.md
+Changes  files under HCQ_CACHE_DIR, readable by their owner alone; above a limit the least recently used are deleted
+Next     private_files.py (which files are trusted), hcq/config.py (where the folder is), docs/security.md
 
-A cache never fails its caller. A file holds a hash over kind, key and bytes: one that was damaged, or put in another's
-place, is a miss and is written anew. A read-only home or a full disk means working without a cache, which HCQ_DEBUG
-says once; a folder that other users can write is not used, which is said once. Nothing executes on reading, but what
-is read is code that will run: who can write these files can run code as us.
+The cache never raises an error to its caller. Each file holds a hash over kind, key and bytes. A damaged or exchanged
+file counts as a miss and is written again. With a read-only home or a full disk hcq works without a cache, and
+HCQ_DEBUG prints that once. A folder that other users can write to is not used, and a warning says so once. Reading a
+file executes nothing, but its bytes are code that will run: anyone who can write these files can run code as this user.
 
-How large the cache is, nobody counts at every write. Each write adds to a tally file one byte per 4 KiB; whoever finds
-the tally at an eighth of the limit looks at all files, removes what is old, and empties the tally.
+The size of the cache is not counted at every write. Each write appends one byte per 4 KiB to a tally file. The process
+that finds the tally at an eighth of the limit looks at all files, deletes the oldest, and empties the tally.
 """
 
 from __future__ import annotations

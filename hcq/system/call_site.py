@@ -1,14 +1,14 @@
-"""Call site: which line of the user's program asked for something.
+"""Call site: the line of the user's program that made a call, for traces, reports and errors.
 
 In       the call stack at a submission or a wait
 Out      `site()`: a pair that is cheap to take and to keep; `where(site)`: the same as text
 Changes  nothing; what it keeps are code objects, never frames, so no buffer lives longer for it
 Next     observe/ledger.py (keeps sites beside submissions), observe/report.py and observe/trace.py (print them)
 
-Looking at the stack costs a quarter of a microsecond and more, which is too much for every launch of three. So every
-submission has its line while a program is young, is traced or is validated, and whenever it does more than launch
-kernels; beyond that one launch in EVERY has, which shows the loop it is in, and every program knows the line that first
-dispatched it.
+Looking at the stack costs a quarter of a microsecond or more. That is too much for every launch, which takes three. So
+a submission has its line while the program is young, traced or validated, and whenever it does more than launch
+kernels. Later one launch in EVERY has its line, which is enough to find the loop. Every program also knows the line
+that first dispatched it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Confined: work that ends its process when memory runs out is done in a child where memory is limited.
+"""Guarded child: where memory is limited, LLVM compiles in a child process, because it aborts when memory runs out.
 
-In       a function that makes bytes with LLVM, and what that is for
+In       a function that makes bytes with LLVM, and a description for the error
 Out      its bytes; or a DriverError when the child ended without them
 Changes  where `ulimit -v` or `ulimit -d` leaves little: starts a process for each call. Elsewhere the call is direct
-Next     frontend/run/plan.py (who compiles)
+Next     frontend/run/plan.py (the caller, which compiles)
 Source   llvm/lib/Support/ErrorHandling.cpp: report_bad_alloc_error and a failed operator new end in abort()
 
-LLVM has no way to say that an allocation failed: it calls abort(), which no handler in this process may return from.
-Without a limit Linux grants memory and the question does not arise; nor does it with more room than a kernel ever took.
+LLVM cannot report that an allocation failed: it calls abort(), and no handler in this process may return from that.
+Without a limit Linux grants the memory, so no child is needed. The same holds when the limit leaves more memory than
+any kernel ever needed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Forks: whether the child that is being made will use devices.
+"""Helper forks: marks forks of helper processes, which will not use devices.
 
 In       `of_helpers`, around work that starts helpers by fork: processes that make bytes, run no kernel, and end
-Out      `makes_helper`, for who would give something up at a fork
+Out      `makes_helper`, for code that would otherwise give something up at a fork
 Changes  a mark of this thread
-Next     cpu/arena.py (who keeps its memory), guarded_child.py and frontend/run/plan.py (whose forks these are)
+Next     cpu/arena.py (keeps its memory then), guarded_child.py and frontend/run/plan.py (start the helpers)
 
-Hooks of a fork run in the thread that forks, so the mark is a thread's: what another thread forks meanwhile is its own.
+Fork hooks run in the thread that forks, so the mark belongs to a thread. It does not affect forks of other threads.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Pointers: what the argument of an ioctl points to. A vendor declares it once; whoever records calls follows it.
+"""Ioctl pointers: declares which memory the argument of an ioctl points to, so that recorded calls include it.
 
-In       an argument's bytes; where addresses stand in it, what is there, and how many
+In       the bytes of an argument; the offsets of addresses in it, and type and number of the targets
 Out      Blocks of memory, each with the path of its field: "params", "params.grinfolist"
 Changes  nothing
-Next     hcq/amd/abi/pointers.py, hcq/nv/abi/pointers.py (the declarations), port.py (RecordingPort, who follows them),
+Next     hcq/amd/abi/pointers.py, hcq/nv/abi/pointers.py (the declarations), port.py (RecordingPort follows them),
          hcq/trace/calls.py (reads back what was recorded)
 
-Declared in bytes and not as fields of our own structures: a program that is watched makes calls that no driver of ours
-makes, in structures of which only the pointers matter here.
+Offsets are in bytes and do not refer to our own structures. A program under observation makes calls that our drivers
+never make, and of their structures only the pointers matter here.
 """
 
 from __future__ import annotations

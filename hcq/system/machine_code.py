@@ -1,6 +1,6 @@
-"""Machine code of our own: a few instructions that Python has no word for, in a page, as a function.
+"""Machine code: makes a callable from a few instructions that Python cannot express, such as a memory barrier.
 
-In       bytes of instructions, for the machine that runs this, and the function's type as in C
+In       instruction bytes for this machine's processor, and the function's type in C
 Out      a callable
 Changes  maps a page that is never writable and executable
 Next     gpu/fence.py (a barrier), emu/shader/compare_exchange.py (compare and exchange), native.py (functions at an

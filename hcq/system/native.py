@@ -1,14 +1,14 @@
-"""The border to native code: libc, raw memory as Python buffers, functions at an address. The one user of cffi's types.
+"""Native code: calls libc and functions at an address, shows raw memory as buffers. The only user of cffi's types.
 
 In       addresses and C prototypes
 Out      callables that release the GIL, memoryviews over raw memory, addresses of libc and libm symbols
 Changes  nothing by itself
 Next     port.py (system calls on top of this), cpu/processor.py (the native code that is called),
-         native_ctypes.py (what stands for cffi where it is not installed)
+         native_ctypes.py (the replacement where cffi is not installed)
 Source   cffi's ABI mode; POSIX dlsym, mmap, pthread_create
 
-We use cffi's compiled half, the one that generated bindings import: it reads C types itself. The pure Python half would
-load a C parser, 25 ms at every start, to read the eight prototypes below.
+We use only the compiled part of cffi, which generated bindings import and which reads C types itself. The pure Python
+part would load a C parser, 25 ms at every start, to read the eight prototypes below.
 """
 
 from __future__ import annotations

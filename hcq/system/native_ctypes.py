@@ -1,13 +1,13 @@
-"""The part of cffi's compiled half that native.py uses, by ctypes: for a machine where cffi is not installed.
+"""A replacement for cffi, made with ctypes, for machines without cffi: the functions of it that native.py uses.
 
 In       C prototypes and types as text, addresses, Python buffers
 Out      the same names and answers as `_cffi_backend`'s, slower by about a microsecond a call
 Changes  nothing by itself
-Next     native.py (who takes this one or cffi's), tests/hcq/system/test_native.py (both answer alike)
+Next     native.py (chooses this or cffi), tests/hcq/system/test_native.py (both give the same answers)
 Source   Python's documentation of ctypes and of the buffer protocol; cffi's of the functions that are named here
 
-A pointer is a `Pointer`, which is never turned into a number on its way; functions take numbers, bytes, arrays of `new`
-and pointers for pointers, and give plain numbers.
+A pointer is a `Pointer` and is never converted to a number on the way. For a pointer argument functions accept numbers,
+bytes, arrays of `new` and Pointers; they return plain numbers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The only door to the operating system: files, ioctls, mappings, the clock.
+"""Port: the interface to the operating system: files, ioctls, mappings, the clock. Drivers use no other way.
 
 In       calls a device makes while it opens, maps memory, and waits
-Out      their results; a refusal is a DriverError that names the call, its arguments and the errno
+Out      their results; a call that fails is a DriverError that names the call, its arguments and the errno
 Changes  the process's mappings and open files
-Next     hcq/memory.py and cpu/device.py (who call it), observe/trace.py (what a RecordingPort writes to)
+Next     hcq/memory.py and cpu/device.py (callers), observe/trace.py (where a RecordingPort writes)
 
 Ports compose: RecordingPort(FaultyPort(LinuxPort(), {...}), sink). A device takes its port as an argument, so tests and
 users run the same code and nothing is patched.

@@ -1,13 +1,13 @@
-"""Private folders: files that only this user, or root, can have written.
+"""Private files: reads and writes only files that no user but this one, or root, can have written.
 
 In       a folder's path, names below it, bytes
-Out      descriptors of folders, contents of files; an Unsafe that says how to mend a folder that others can change
-Changes  makes folders with mode 0700 and files with mode 0600; a file is written aside and renamed, so a reader sees
-         a whole one or none
+Out      descriptors of folders, contents of files; an Unsafe that says how to secure a writable folder
+Changes  makes folders with mode 0700 and files with mode 0600. A file is written aside and renamed, so a
+         reader sees the whole file or none
 Next     cache.py (compiled objects), observe/report.py (reports), docs/security.md (what this defends against)
 
-Everything is judged on the open descriptor, never on a path that could be exchanged in between. So the folders
-above do not matter: a rename there can only present another folder, and that is judged like the first.
+All checks are made on the open descriptor, never on a path that could be exchanged in between. So the parent folders
+do not matter: a rename there can only lead to another folder, which is checked in the same way.
 """
 
 from __future__ import annotations

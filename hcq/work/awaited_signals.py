@@ -1,9 +1,9 @@
-"""Awaited: which signals the work in flight waits for, in words; for the error of a wait that took too long.
+"""Awaited signals: names the signals that submitted work waits for, in the message of a WaitTimeout.
 
 In       a device
-Out      a sentence for its next submission to finish, or ""
+Out      a sentence about the oldest unfinished submission, or ""
 Changes  nothing
-Next     hcq/device.py (pending), rules/waits.py (what the rules know of waits that never end)
+Next     hcq/device.py (pending), rules/waits.py (the rules about waits that never end)
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Dependences: which commands of a recording come before which, because of the bytes that they read and write.
+"""Dependences: the order that recorded commands must keep, because of the memory that they read and write.
 
-In       commands, and for a dispatch what it does with the memory of its arguments
-Out      Dependences: for each command those before it that it needs, and the fewest of them that imply the rest
+In       commands, and for a dispatch which of its arguments it reads and writes
+Out      Dependences: for each command the earlier ones that it depends on, and the smallest set that implies the rest
 Changes  nothing
-Next     hardware_queues.py (who uses them), hcq/graph.py (who records), rules/order.py (who checks, without a word
-         from here)
+Next     hardware_queues.py (uses them), hcq/graph.py (records), rules/order.py (checks the order, by its own analysis)
 
-Two commands are independent when no byte is used by both, or both only read it. A range of addresses is what counts, so
-views and buffers that overlap are seen. What nobody can know is ordered with everything: a signal, a wait, a
-timestamp, a barrier, and a program that was loaded without saying what it does with its arguments.
+Two commands are independent when they share no byte, or only read the bytes that they share. Ranges of addresses are
+compared, so overlapping views and buffers are found. A command with unknown effects keeps its place among all others:
+a signal, a wait, a timestamp, a barrier, and a program that was loaded without `access` for its arguments.
 """
 
 from __future__ import annotations

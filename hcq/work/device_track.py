@@ -1,9 +1,9 @@
-"""Tracks: the parts of an ensemble, one for each device, and how the work of one comes after that of another.
+"""Device track: the part of a multi-device graph that runs on one device, and its waits for the other devices.
 
 In       devices; commands, recorded into each track's graph; marks
 Out      graphs that wait for each other's signals
 Changes  signals of the devices; opens the relay where two devices can neither watch nor notify each other
-Next     multi_device_graph.py (how they are replayed), peers.py (the relay), hcq/base.py (can_watch, can_notify)
+Next     multi_device_graph.py (replays them), peers.py (the relay), hcq/base.py (can_watch, can_notify)
 """
 
 from __future__ import annotations

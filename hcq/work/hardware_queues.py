@@ -1,17 +1,17 @@
-"""Lanes: a recording split over the hardware queues of a device, with the fewest signals between them.
+"""Hardware queues: splits a graph over several hardware queues ("lanes") of a device, with as few signals as possible.
 
-In       Dependences; for each command how long it takes, about, and which lanes may run it; what a signal costs
-Out      a Split: for each command its lane, what it waits for before it starts, and what its lane's signal becomes
+In       Dependences; for each command its estimated time and the lanes that can run it; the cost of a signal
+Out      a Split: for each command its lane, its waits, and the value to which it sets the lane's signal
 Changes  nothing
-Next     dependences.py (who needs whom), hcq/graph.py (who asks), gpu/graph.py (figures of GPUs), docs/graphs.md (why)
+Next     dependences.py (order), hcq/graph.py (the caller), gpu/graph.py (costs on GPUs), docs/graphs.md (the reasons)
 
-A lane is one hardware queue that runs a part of a graph, its commands one after the other in the order of the
-recording. Lane 0, the main one, is the queue of all other submissions: there a replay begins and ends. Another lane's
-first command waits for that beginning, and the end waits for every lane.
+A lane is a hardware queue that runs its part of a graph, one command after the other, in the order of the recording.
+Lane 0 is the queue of all other submissions. A replay begins and ends there: the first command of another lane waits
+for the beginning, and the end waits for all lanes.
 
-Each lane has one signal, which counts up whenever somebody waits for what it has just done. A wait for a value also
-is one for all that came before it in that lane, and for all that this had waited for: a wait that is implied so is left
-out, and a signal that nobody awaits is not sent.
+Each lane has one signal, which counts up after a command that another lane waits for. A wait for a value covers all
+earlier commands of that lane, and everything that they waited for. So a wait that another one implies is left out, and
+a signal that no command waits for is not sent.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Interrupted: what becomes of a submission that an error or a signal's handler cuts short at any of its lines.
+"""Interrupted submission: keeps a device consistent when an exception (such as Ctrl-C) interrupts a submission.
 
-In       a device whose `send` did not come to its end: a full ring's deadline, Ctrl-C, an alarm
-Out      the submission happened whole, or not at all; where neither can be had, what it writes is marked as unknown
-Changes  the rings, as far as they must be put right; the timeline's count
-Next     hcq/device.py (submit, `settle` of each kind of device), hcq/queue.py and hcq/graph.py (their own notes)
+In       a device whose `send` did not finish: the ring stayed full until the deadline, Ctrl-C, an alarm
+Out      the submission happened completely or not at all; where neither is possible, its results are marked as unknown
+Changes  the rings, where they must be repaired; the timeline's count
+Next     hcq/device.py (submit, `settle` of each kind of device), hcq/queue.py and hcq/graph.py (their own state)
 
-The driver's notes are put right from what the device may read: its write pointers are in memory. One interruption is
-survived at every line; a second one inside the few lines that follow the first may leave a device that must be reset.
+The driver's state is restored from the write pointers in memory, which the device reads. One interruption is harmless
+at every line. A second one, within the few lines that handle the first, may leave a device that must be reset.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Ensembles: graphs of several devices that wait for each other, recorded once and replayed with one submission each.
+"""Multi-device graph (`Ensemble`): one graph on each of several devices, which wait for each other as they replay.
 
-In       tracks, one for each device or second channel: a graph, and marks that other tracks come after
+In       tracks, one for each device or second channel: a graph, and marks that other tracks wait for
 Out      replay(values by track) -> the completions of all of them
-Changes  the signals of its marks, which are set back to 0 before they are used again
+Changes  the signals of the marks, which are reset to 0 before they are used again
 Next     device_track.py (one device's part), peers.py (devices that wait for each other as they go; the relay)
 
-A mark is a value of the track's own signal, which the recorded words set; another track's words wait for it. Where a
-device cannot watch the other one's signals, the other one also sets a signal of its own; where that is out of reach,
-too, as between GPUs of two vendors, a track of the relay stands between, a command queue of the host's processor.
+A mark is a value of a track's signal. The recorded commands of this track set it, those of another track wait for it.
+If a device cannot read the signals of the other one, the other one also writes to a signal of this device. If it cannot
+do that either, as between GPUs of two vendors, a relay stands between: a command queue of the host's processor.
 
-There are two sets of graphs and signals, taken in turn: before a set is used again all of its graphs are done, so the
-host may set its signals back. An ensemble that is dropped while they run stays until they are done: a signal of one
-device, which is done, may be one that another has yet to look at.
+There are two sets of graphs and signals, used in turn. Before a set is used again all of its graphs are done, so the
+host can reset its signals. If an ensemble is dropped while its graphs run, it stays alive until all are done, because
+one device may still have to read a signal of another that has already finished.
 
     >>> from hcq.work.multi_device_graph import Ensemble
     >>> one, other = hcq.open("CPU"), hcq.open("CPU:1")

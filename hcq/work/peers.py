@@ -1,21 +1,21 @@
-"""Peers: work of one device that uses memory of another, and waits for what the other was given.
+"""Peers: work on one device that uses the memory of another device, and waits for its work.
 
 In       buffers of several devices of a machine; completions of other devices
-Out      `PeerQueue`, a queue whose caller says what comes before; `companion`, a second channel to the same hardware;
-         `relay`, the host's processor between devices that do not reach each other
+Out      `PeerQueue`, a queue whose caller gives the order; `companion`, a second channel to the same hardware;
+         `relay`, which uses the host's processor between devices that cannot access each other
 Changes  maps another device's buffer for this one when it is first used here; opens companions and the relay
 Next     hcq/queue.py (the verbs), hcq/device.py (can_reach, can_watch), gpu/queue.py (a queue that keeps the order
-         by itself)
+         itself)
 
-Two devices have two timelines, and a buffer belongs to one of them. `after` puts a wait for another timeline's value
-into this queue: the device itself looks at the other's cell, where it can, so that the host goes on. Where it cannot,
-the host waits.
+Each device has its own timeline, and a buffer belongs to one device. `after` adds to this queue a wait for a value of
+another device's timeline. If this device can read that timeline, it waits itself and the host continues. Otherwise the
+host waits.
 
-A companion has rings and a timeline of its own and no buffers: what it does runs beside the work of the device that it
-accompanies, on the same memory.
+A companion has its own rings and timeline but no buffers. Its work runs beside that of the main device, on the same
+memory.
 
-The relay is a CPU device of its own with one thread, which nobody else submits to: it waits for a signal of one device
-and sets one of another, and copies between memory that each of them has pinned, while the program goes on.
+The relay is a separate CPU device with one thread, used for nothing else. It waits for a signal of one device and sets
+one of another, and copies between memory that each of them has pinned, while the program continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the emulated KFD and its GPUs tell their observers.
+"""Watch: the events that the emulated KFD and its GPUs report to observers.
 
 In       queues before and after each step; faults
 Out      packets as doorbells show them, each once and before it runs; how far queues are; faults with instructions

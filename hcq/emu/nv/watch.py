@@ -1,4 +1,4 @@
-"""What the emulated resource manager and its GPUs tell their observers.
+"""Watch: the events that the emulated resource manager and its GPUs report to observers.
 
 In       channels before and after each step; what stopped one
 Out      ring entries as GP_PUT shows them, each once and before it is fetched; how far a channel is; faults

@@ -1,4 +1,4 @@
-"""Contended atomics: threads that meet at one address are served one after the other, many at a time.
+"""Contended atomics: many threads update one address, in order, with the work done for many at a time.
 
 In       where each thread's address is among them all, what stands there, the threads' operands
 Out      what each thread found, what stands at the end

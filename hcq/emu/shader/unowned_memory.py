@@ -1,4 +1,4 @@
-"""Gaps: memory that no launch may store to, as those know it who want to hear of stores there.
+"""Unowned memory: the gaps between buffers, where a store of a kernel is reported.
 
 In       where gaps begin and end; addresses of a store
 Out      which of them reach into one

@@ -1,4 +1,4 @@
-"""Foreign: what watches programs that are none of ours, as the rest of hcq.observe watches our devices.
+"""Foreign programs: traces, validation and reports for programs that do not use hcq (HIP, CUDA).
 
 In       the events of a kernel driver (hcq/events/kernel_observer.py)
 Out      HCQ_TRACE, HCQ_VALIDATE, HCQ_PROFILE=counters and HCQ_REPORT for programs that do not know us

@@ -1,4 +1,4 @@
-"""HCQ_VALIDATE for a foreign program: the rules, over what its GPU is given.
+"""HCQ_VALIDATE for a foreign program: checks the rules on its packets and prints warnings.
 
 In       what a ForeignDevice notifies its observers of
 Out      a line for each finding, once for each rule and buffer; nothing is refused: it is not ours to hold back

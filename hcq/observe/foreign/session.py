@@ -1,4 +1,4 @@
-"""A session: everything that is watched of the programs that use one kernel driver.
+"""Session: connects one kernel driver's events to the trace, validator and reports of foreign programs.
 
 In       a driver's events; what HCQ_TRACE, HCQ_VALIDATE, HCQ_PROFILE and HCQ_REPORT ask for
 Out      the same events for a reader and devices of each process

@@ -1,4 +1,4 @@
-"""HCQ_TRACE for a foreign program: what its GPU is given, in the records that a device of ours writes.
+"""HCQ_TRACE for a foreign program: writes its submissions in the same records as our devices.
 
 In       what a ForeignDevice notifies its observers of
 Out      records

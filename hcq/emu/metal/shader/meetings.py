@@ -1,4 +1,4 @@
-"""Where threads meet: the calls at which each thread of a group needs what others have come to.
+"""Synchronisation points: the calls (barriers, exchanges) that all threads of a group must reach together.
 
 In       statements and expressions of a kernel
 Out      whether threads meet in them, and the calls at which they do

@@ -1,4 +1,4 @@
-"""Pieces: what one thread after the other runs between two places where the threads of a group meet.
+"""Pieces: the code between two synchronisation points, which runs for one thread after the other.
 
 In       lines of LLVM IR, as expressions.py writes them
 Out      the lines around threads, those of each piece, and what a thread keeps from one piece to the next

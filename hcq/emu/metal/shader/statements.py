@@ -1,4 +1,4 @@
-"""Statements of one thread: those inside of which threads do not meet.
+"""Statements of one thread: those without a barrier or an exchange inside.
 
 In       a statement
 Out      its lines, in the piece that runs

@@ -1,4 +1,4 @@
-"""Together: loops and conditions inside of which threads meet are run by all threads of a group at once.
+"""Together: loops and conditions with a barrier inside, which all threads of a group run at once.
 
 In       statements
 Out      their lines; each thread has a mask there that says whether it takes part
