@@ -116,7 +116,7 @@ MESSAGES = [
     (13, "Graphics Exception: Ch 00000008, Class 0000c7c0, Offset 000002b4, Data 00000001", "0x2b4 of AMPERE_COMP"),
     (69, "Class Error: Ch 00000008, Class 0000c6c0, Offset 00000114, Data 00000000, ErrorCode 0000000c", "code 0xc"),
     (69, "Class Error: Ch 0000001a, Class 0000cbc0, Offset 00000300, Data 00000007, ErrorCode 00000004", "0x300.*0x7"),
-    (32, "Channel ID 00000010 intr 00000400", "Channel ID 00000010.*channel 0x10"),
+    (32, "Channel ID 00000010 intr 00000400", "no method.*channel 0x10"),
     (32, "Ch 00000011, intr 00040000", "channel 0x11"),
     (43, "Ch 00000018", "channel 0x18"),
     (43, "Ch 00000020, engmask 00000101", "channel 0x20"),
@@ -124,9 +124,9 @@ MESSAGES = [
     (45, "Ch 00000019 caused by previous Xid 31", "channel 0x19"),
     (48, "DBE (double bit error) ECC Error detected by the L2 cache", "double bit"),
     (48, "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at", "DBE"),
-    (61, "0d54(35a0) 00000000 00000000", "0d54"),
+    (61, "0d54(35a0) 00000000 00000000", "stopped"),
     (61, "PMU Breakpoint 0x1", "PMU Breakpoint"),
-    (62, "00a1(28c0) 00000000 00000000", "00a1"),
+    (62, "00a1(28c0) 00000000 00000000", "halted"),
     (62, "PMU Halt Error", "PMU Halt"),
     (63, "Row Remapper: New row marked for remapping, reset gpu to activate.", "New row marked"),
     (63, "Dynamic Page Retirement: New retired page, reboot to activate (0x0000000000012345).", "New retired page"),
@@ -218,6 +218,25 @@ def test_the_error_registers_belong_to_the_exception_before_them() -> None:
     assert event.lines == [1, 2] and event.fields["esr"] == {"0x504648": "0x9", "0x504650": "0x20"}
 
 
+def test_warp_and_sm_of_one_exception_are_one_event() -> None:
+    line = "NVRM: Xid (PCI:0000:cb:00): 13, pid='<unknown>', name=<unknown>, Graphics "
+    event = only(
+        f"{line}SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter\n"
+        f"{line}SM Global Exception on (GPC 7, TPC 7, SM 0): Multiple Warp Errors\n"
+        f"{line}Exception: ESR 0x57c730=0xc04000b 0x57c734=0x24\n"
+    )
+    assert (
+        event.lines == [1, 2, 3]
+        and "Illegal Instruction Parameter" in event.sentence
+        and "Multiple" in event.fields["message"]
+    )
+
+
+def test_a_message_of_numbers_alone_is_told_by_what_its_xid_means() -> None:
+    assert "a channel was stopped because of an error of its program" in xid(43, "Ch 00000018").sentence
+    assert "the power management unit of the GPU halted" in xid(62, "2023b230 20238a3a 2023e8b6").sentence
+
+
 def test_error_registers_in_a_line_each_are_one_event() -> None:
     lines = [
         f"NVRM: Xid (PCI:0000:01:00): 13, Graphics Exception: ESR {at}=0x{at[-1]}"
@@ -231,7 +250,7 @@ def test_error_registers_in_a_line_each_are_one_event() -> None:
 
 def test_a_fault_without_its_report_has_what_there_is() -> None:
     event = only("NVRM: Xid (PCI:0000:01:00): 31, Ch 00000003, engmask 00000101, intr 10000000")
-    assert event.fields["channel"] == 3 and "engmask 00000101" in event.sentence and event.meaning
+    assert event.fields["channel"] == 3 and "asked for an address" in event.sentence
 
 
 def test_what_the_firmware_adds_belongs_to_its_xid() -> None:

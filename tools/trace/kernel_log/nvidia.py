@@ -33,6 +33,7 @@ _WHO = re.compile(
 )
 _CHANNEL = re.compile(r"\bCh(?:annel ID|ID)? (?:0x)?(?P<channel>[0-9a-fA-F]{1,8})\b")
 _INTR = re.compile(r"\bintr ?(?P<intr>[0-9a-fA-F]{1,8})\b")
+_BARE = re.compile(r"(?:Ch(?:annel ID|ID)?\b|intr|engmask|[0-9a-fA-F]{1,16}|[(), .])*")
 _CAUSED = re.compile(r"caused by previous Xid (?P<xid>\d{1,4})")
 _MMU = re.compile(
     r"MMU Fault: ENGINE (?P<engine>\w{1,24})(?: (?P<client>(?:GPC|HUB)CLIENT_\w{1,24}))? faulted @ "
@@ -131,7 +132,8 @@ def _xid(line: LogLine, found: re.Match[str], last: Event | None) -> Event:
     what = _message(event, number, said)
     if number == 13 and last is not None and _is_same_report(event, last):
         last.lines.append(line.number)
-        fields["esr"] = {**last.fields.get("esr", {}), **fields["esr"]}
+        if "esr" in fields:
+            fields["esr"] = {**last.fields.get("esr", {}), **fields["esr"]}
         last.fields.update(
             {key: value for key, value in fields.items() if key == "esr" or key not in last.fields}
         )
@@ -139,6 +141,10 @@ def _xid(line: LogLine, found: re.Match[str], last: Event | None) -> Event:
         return last
     name = fields["name"] or ("" if event.meaning else "a number that decode does not know")
     title = f"Xid {number}{f' ({name})' if name else ''}"
+    if not what and _BARE.fullmatch(said):  # numbers alone: what the Xid means says more
+        what = event.meaning
+        if what and said and "channel" not in fields:
+            event.notes.append(f"the message is {said}")
     event.sentence = f"{title}: {what or said or event.meaning or 'no message'}{_who(event)}"
     if caused := _CAUSED.search(said):
         event.role = "consequence"
@@ -153,12 +159,16 @@ def _xid(line: LogLine, found: re.Match[str], last: Event | None) -> Event:
 
 
 def _is_same_report(event: Event, last: Event) -> bool:
-    """A line of ESR words follows the sentence about the SM."""
+    """The SM as a whole, and a line of ESR words, follow the sentence about a warp of it."""
+    where = event.fields.get("where")
+    is_global = (
+        where is not None and where == last.fields.get("where") and "Global" in event.fields["message"]
+    )
     return (
         last.kind == "Xid"
         and last.fields.get("xid") == 13
         and last.device == event.device
-        and "esr" in event.fields
+        and ("esr" in event.fields or is_global)
         and event.line - last.lines[-1] <= SPAN
     )
 
