@@ -3,7 +3,7 @@
 In       a Call of ioctl_log.py: the file, the request as a number or as strace's name for it, bytes where there are any
 Out      DecodedCall: the call's name, the fields that have a value, those that came back changed
 Changes  nothing
-Next     decode.py (prints), hcq/amd/abi/kfd.py, drm.py and other_calls.py (the structures)
+Next     decode.py (prints), hcq/amd/abi/kfd.py, hcq/amd/abi/drm.py and hcq/amd/abi/other_calls.py (the structures)
 Source   linux/kfd_ioctl.h, drm/amdgpu_drm.h: _IOWR('K', number, structure), _IOWR('d', 0x40 + number, structure)
 
 A structure of the KFD grows and keeps its old fields in front: the request's size says how much of it there is. What is
