@@ -16,11 +16,13 @@ import functools
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from hcq.errors import DriverError
 from hcq.system import native
-from hcq.system.ioctl_pointers import Declared, noted
+
+if TYPE_CHECKING:
+    from hcq.system.ioctl_pointers import Declared
 
 T = TypeVar("T")
 
@@ -241,6 +243,8 @@ class RecordingPort(AroundPort):
         return self._ioctl(*arguments) if call == "ioctl" else self._noted(call, arguments, lambda: arguments)
 
     def _ioctl(self, fd: int, request: int, argument: bytearray) -> Any:
+        from hcq.system.ioctl_pointers import noted  # only recorded calls are followed
+
         before = bytes(argument)
         nested = noted(self.pointers(request, before), before, native.peek)
         return self._noted(

@@ -46,6 +46,7 @@ class Piece(NamedTuple):
 
     @property
     def is_packet(self) -> bool:
+        """Whether it is a packet that the decoder knows, and no filler between packets."""
         return self.is_known and self.name not in _FILLERS
 
     def line(self) -> str:
