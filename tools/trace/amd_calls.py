@@ -97,7 +97,7 @@ def _filled(decoded: DecodedCall, known: OtherCall, size: int, call: Call) -> De
     layout = known.layout
     if layout is None and known.name != CREATE_PROCESS.name:  # which takes no argument
         decoded.note = f"{size} bytes, no layout here" if size else "no layout here"
-    elif layout is not None and size and size != 4 * layout.length_words:
+    elif layout is not None and size and size not in known.known_sizes:
         grown = "longer" if size > 4 * layout.length_words else "shorter"
         decoded.note = f"{size} bytes, {grown} than the {4 * layout.length_words} known here"
     if layout is None or not (call.before or call.after):
@@ -145,9 +145,7 @@ def _kfd(number: int) -> OtherCall:
 def _is_of_amdgpu(request: int) -> bool:
     """Whether a request of a driver's own has the size that amdgpu's has: other drivers use the same numbers."""
     known = other_calls.AMDGPU.get(request & 0xFF)
-    if known is None:
-        return False
-    return known.layout is None or request >> 16 & 0x3FFF == 4 * known.layout.length_words
+    return known is not None and request >> 16 & 0x3FFF in known.known_sizes
 
 
 def _names(text: str) -> list[str]:

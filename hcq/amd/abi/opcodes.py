@@ -4,7 +4,7 @@ In       nothing
 Out      Opcode: number -> name
 Changes  nothing
 Next     pm4.py (the packets that this driver sends), other_packets.py (packets of other drivers)
-Source   Linux soc15d.h and nvd.h (PACKET3_...); AMD's PM4 packet definitions for MEC (gfx10, gfx11, gfx12)
+Source   Linux nvd.h (PACKET3_...); AMD PAL gfx9_plus_merged_pm4_it_opcodes.h, gfx12_merged_pm4_it_opcodes.h; Mesa sid.h
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """Operations of packets of type 3. Where two generations differ, the newer name stands."""
+    """Operations of packets of type 3, of gfx9 and later. Numbers that changed their meaning have no name here."""
 
     NOP = 0x10
     SET_BASE = 0x11
@@ -21,6 +21,8 @@ class Opcode(IntEnum):
     INDEX_BUFFER_SIZE = 0x13
     DISPATCH_DIRECT = 0x15
     DISPATCH_INDIRECT = 0x16
+    INDIRECT_BUFFER_END = 0x17
+    INDIRECT_BUFFER_CNST_END = 0x19
     ATOMIC_GDS = 0x1D
     ATOMIC_MEM = 0x1E
     OCCLUSION_QUERY = 0x1F
@@ -38,6 +40,7 @@ class Opcode(IntEnum):
     DRAW_INDEX_AUTO = 0x2D
     NUM_INSTANCES = 0x2F
     DRAW_INDEX_MULTI_AUTO = 0x30
+    INDIRECT_BUFFER_PRIV = 0x32
     INDIRECT_BUFFER_CNST = 0x33
     STRMOUT_BUFFER_UPDATE = 0x34
     DRAW_INDEX_OFFSET_2 = 0x35
@@ -45,22 +48,31 @@ class Opcode(IntEnum):
     WRITE_DATA = 0x37
     DRAW_INDEX_INDIRECT_MULTI = 0x38
     MEM_SEMAPHORE = 0x39
+    COPY_DW = 0x3B
     WAIT_REG_MEM = 0x3C
     INDIRECT_BUFFER = 0x3F
     COPY_DATA = 0x40
     CP_DMA = 0x41
     PFP_SYNC_ME = 0x42
     SURFACE_SYNC = 0x43
+    ME_INITIALIZE = 0x44
     COND_WRITE = 0x45
     EVENT_WRITE = 0x46
     EVENT_WRITE_EOP = 0x47
     EVENT_WRITE_EOS = 0x48
     RELEASE_MEM = 0x49
     PREAMBLE_CNTL = 0x4A
+    DISPATCH_MESH_INDIRECT_MULTI = 0x4C
+    DISPATCH_TASKMESH_GFX = 0x4D
+    DISPATCH_MESH_DIRECT = 0x4E
     DMA_DATA = 0x50
     CONTEXT_REG_RMW = 0x51
+    GFX_CNTX_UPDATE = 0x52
+    BLK_CNTX_UPDATE = 0x53
+    INCR_UPDT_STATE = 0x55
     ACQUIRE_MEM = 0x58
     REWIND = 0x59
+    INTERRUPT = 0x5A
     GEN_PDEPTE = 0x5B
     INDIRECT_BUFFER_PASID = 0x5C
     PRIME_UTCL2 = 0x5D
@@ -70,14 +82,20 @@ class Opcode(IntEnum):
     LOAD_CONTEXT_REG = 0x61
     LOAD_COMPUTE_STATE = 0x62
     LOAD_SH_REG_INDEX = 0x63
+    LOAD_UCONFIG_REG_INDEX = 0x64
     SET_CONFIG_REG = 0x68
     SET_CONTEXT_REG = 0x69
     SET_CONTEXT_REG_INDEX = 0x6A
+    SET_VGPR_REG_DI_MULTI = 0x71
+    SET_SH_REG_DI = 0x72
+    SET_CONTEXT_REG_INDIRECT = 0x73
+    SET_SH_REG_DI_MULTI = 0x74
     SET_SH_REG = 0x76
     SET_SH_REG_OFFSET = 0x77
     SET_QUEUE_REG = 0x78
     SET_UCONFIG_REG = 0x79
     SET_UCONFIG_REG_INDEX = 0x7A
+    FORWARD_HEADER = 0x7C
     SCRATCH_RAM_WRITE = 0x7D
     SCRATCH_RAM_READ = 0x7E
     LOAD_CONST_RAM = 0x80
@@ -90,13 +108,17 @@ class Opcode(IntEnum):
     SWITCH_BUFFER = 0x8B
     FRAME_CONTROL = 0x90
     INDEX_ATTRIBUTES_INDIRECT = 0x91
+    WAIT_FOR_WRITE_CONFIRM = 0x92
     WAIT_REG_MEM64 = 0x93
+    COND_PREEMPT = 0x94
     HDP_FLUSH = 0x95
+    COPY_DATA_RB = 0x96
     INVALIDATE_TLBS = 0x98
     DMA_DATA_FILL_MULTI = 0x9A
     SET_SH_REG_INDEX = 0x9B
     DRAW_INDIRECT_COUNT_MULTI = 0x9C
     DRAW_INDEX_INDIRECT_COUNT_MULTI = 0x9D
+    DUMP_CONST_RAM_OFFSET = 0x9E
     LOAD_CONTEXT_REG_INDEX = 0x9F
     SET_RESOURCES = 0xA0
     MAP_PROCESS = 0xA1
@@ -104,8 +126,17 @@ class Opcode(IntEnum):
     UNMAP_QUEUES = 0xA3
     QUERY_STATUS = 0xA4
     RUN_LIST = 0xA5
+    MAP_PROCESS_VM = 0xA6
+    DISPATCH_TASK_STATE_INIT = 0xA9
+    DISPATCH_TASKMESH_DIRECT_ACE = 0xAA
+    DISPATCH_TASKMESH_INDIRECT_MULTI_ACE = 0xAD
+    EXECUTE_INDIRECT = 0xAE
+    EVENT_WRITE_ZPASS = 0xB1
+    TIMESTAMP = 0xB2
     SET_CONTEXT_REG_PAIRS = 0xB8
     SET_CONTEXT_REG_PAIRS_PACKED = 0xB9
     SET_SH_REG_PAIRS = 0xBA
     SET_SH_REG_PAIRS_PACKED = 0xBB
+    SET_SH_REG_PAIRS_PACKED_GFX12 = 0xBC  # 0xbb before
     SET_SH_REG_PAIRS_PACKED_N = 0xBD
+    SET_UCONFIG_REG_PAIRS = 0xBE

@@ -4,7 +4,10 @@ In       the number of a request, or its name in the kernel's headers
 Out      OtherCall: its name, its argument as it goes in and, where that is another structure, as it comes back
 Changes  nothing
 Next     kfd.py, drm.py (the calls that this driver makes), tools/trace/amd_calls.py (who reads logs with these)
-Source   linux/kfd_ioctl.h 1.17; drm/drm.h; drm/amdgpu_drm.h; numbers from 0x80 on are of ROCm's own kernel module
+Source   linux/kfd_ioctl.h 1.11 and 1.17; drm/drm.h; drm/amdgpu_drm.h before and after GEM_VA and GEM_OP grew
+
+The KFD's numbers from 0x80 on are of ROCm's own kernel module. Its header was not read: they are as programs that make
+these calls have them.
 """
 
 from __future__ import annotations
@@ -16,11 +19,20 @@ from hcq.layout import Packet, SparsePacket, bits
 
 
 class OtherCall(NamedTuple):
-    """A call: its name without the prefix; None where its argument is declared nowhere here."""
+    """A call: its name without the prefix; None where its argument is declared nowhere here.
+
+    `sizes` are the bytes of its argument in releases of the kernel, where the layout alone does not say them.
+    """
 
     name: str
     layout: type[Packet] | None = None
     answer: type[Packet] | None = None
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def known_sizes(self) -> tuple[int, ...]:
+        """Bytes that the argument has: in one release or another."""
+        return self.sizes or (() if self.layout is None else (4 * self.layout.length_words,))
 
 
 class SmiEventsArgs(SparsePacket, words=2):
@@ -87,7 +99,7 @@ class GemCreate(SparsePacket, words=8):
 
     bo_size = bits(63, 0)
     alignment = bits(127, 64)
-    domains = bits(191, 128)  # 1 host, 2 GTT, 4 VRAM, 0x40 doorbells
+    domains = bits(191, 128)  # 1 host, 2 GTT, 4 VRAM, 0x40 doorbells, 0x80 registers that flush
     domain_flags = bits(255, 192)
 
 
@@ -112,7 +124,7 @@ class GemMmapAnswer(SparsePacket, words=2):
 class Ctx(SparsePacket, words=4):
     """drm_amdgpu_ctx_in"""
 
-    op = bits(31, 0)  # 1 makes, 2 frees, 3 and 4 ask for the state
+    op = bits(31, 0)  # 1 makes, 2 frees, 3 and 4 ask for the state, 5 and 6 get and set a pstate
     flags = bits(63, 32)
     ctx_id = bits(95, 64)
     priority = bits(127, 96)
@@ -129,7 +141,7 @@ class CtxAnswer(SparsePacket, words=4):
 class BoList(SparsePacket, words=6):
     """drm_amdgpu_bo_list_in"""
 
-    operation = bits(31, 0)
+    operation = bits(31, 0)  # 0 makes, 1 destroys, 2 updates
     list_handle = bits(63, 32)
     bo_number = bits(95, 64)
     bo_info_size = bits(127, 96)
@@ -166,8 +178,15 @@ class GemWaitIdle(SparsePacket, words=4):
     timeout = bits(127, 64)
 
 
-class GemVa(SparsePacket, words=10):
-    """drm_amdgpu_gem_va"""
+class GemWaitIdleAnswer(SparsePacket, words=2):
+    """drm_amdgpu_gem_wait_idle_out"""
+
+    status = bits(31, 0)  # 0: it is idle; 1: it is in use
+    domain = bits(63, 32)  # where its memory is
+
+
+class GemVa(SparsePacket, words=16):
+    """drm_amdgpu_gem_va; it ends behind map_size before there were timelines."""
 
     handle = bits(31, 0)
     operation = bits(95, 64)  # 1 maps, 2 unmaps, 3 clears, 4 replaces
@@ -175,6 +194,10 @@ class GemVa(SparsePacket, words=10):
     va_address = bits(191, 128)
     offset_in_bo = bits(255, 192)
     map_size = bits(319, 256)
+    vm_timeline_point = bits(383, 320)
+    vm_timeline_syncobj_out = bits(415, 384)
+    num_syncobj_handles = bits(447, 416)
+    input_fence_syncobj_handles = bits(511, 448)
 
 
 class WaitCs(SparsePacket, words=8):
@@ -186,6 +209,22 @@ class WaitCs(SparsePacket, words=8):
     ip_instance = bits(191, 160)
     ring = bits(223, 192)
     ctx_id = bits(255, 224)
+
+
+class GemOp(SparsePacket, words=6):
+    """drm_amdgpu_gem_op; it ends behind the value before mappings could be asked for."""
+
+    handle = bits(31, 0)
+    op = bits(63, 32)  # 0 asks how it was made, 1 sets where it may be, 2 asks for its mappings
+    value = bits(127, 64)
+    num_entries = bits(159, 128)
+
+
+class GemListHandles(SparsePacket, words=4):
+    """drm_amdgpu_gem_list_handles"""
+
+    entries = bits(63, 0)
+    num_entries = bits(95, 64)
 
 
 class WaitCsAnswer(SparsePacket, words=2):
@@ -216,9 +255,12 @@ KFD: dict[int, OtherCall] = {
     0x28: OtherCall("PROFILER"),
     0x80: OtherCall("IPC_IMPORT_HANDLE"),
     0x81: OtherCall("IPC_EXPORT_HANDLE"),
+    0x82: OtherCall("DBG_TRAP_DEPRECATED"),
     0x83: OtherCall("CROSS_MEMORY_COPY"),
     0x84: OtherCall("RLC_SPM"),
     0x85: OtherCall("PC_SAMPLE"),
+    0x86: OtherCall("PROFILER"),  # before Linux had it as 0x28
+    0x87: OtherCall("AIS_OP"),
 }
 # of every GPU's driver; strace has the same names
 DRM: dict[int, OtherCall] = {
@@ -250,17 +292,18 @@ AMDGPU: dict[int, OtherCall] = {
     0x43: OtherCall("BO_LIST", BoList, BoListAnswer),
     0x44: OtherCall("CS", Cs, CsAnswer),
     0x45: OtherCall("INFO", drm.Info),
-    0x46: OtherCall("GEM_METADATA"),
-    0x47: OtherCall("GEM_WAIT_IDLE", GemWaitIdle, WaitCsAnswer),
-    0x48: OtherCall("GEM_VA", GemVa),
+    0x46: OtherCall("GEM_METADATA", sizes=(288,)),
+    0x47: OtherCall("GEM_WAIT_IDLE", GemWaitIdle, GemWaitIdleAnswer),
+    0x48: OtherCall("GEM_VA", GemVa, sizes=(40, 64)),
     0x49: OtherCall("WAIT_CS", WaitCs, WaitCsAnswer),
-    0x50: OtherCall("GEM_OP"),
+    0x50: OtherCall("GEM_OP", GemOp, sizes=(16, 24)),
     0x51: OtherCall("GEM_USERPTR", GemUserptr),
-    0x52: OtherCall("WAIT_FENCES"),
-    0x53: OtherCall("VM"),
-    0x54: OtherCall("FENCE_TO_HANDLE"),
-    0x55: OtherCall("SCHED"),
-    0x56: OtherCall("USERQ"),
-    0x57: OtherCall("USERQ_SIGNAL"),
-    0x58: OtherCall("USERQ_WAIT"),
+    0x52: OtherCall("WAIT_FENCES", sizes=(24,)),
+    0x53: OtherCall("VM", sizes=(8,)),
+    0x54: OtherCall("FENCE_TO_HANDLE", sizes=(32,)),
+    0x55: OtherCall("SCHED", sizes=(16,)),
+    0x56: OtherCall("USERQ", sizes=(72,)),
+    0x57: OtherCall("USERQ_SIGNAL", sizes=(48,)),
+    0x58: OtherCall("USERQ_WAIT", sizes=(72,)),
+    0x59: OtherCall("GEM_LIST_HANDLES", GemListHandles),
 }

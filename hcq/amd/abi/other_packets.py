@@ -4,8 +4,10 @@ In       words of somebody else's ring
 Out      PM4: opcode -> layouts; SDMA: (op, sub_op) -> layout
 Changes  nothing
 Next     pm4.py, sdma.py (what this driver sends), tools/trace/amd_words.py (who reads strangers' rings)
-Source   AMD's PM4 packet definitions for MEC; Linux soc15d.h, nvd.h, vega10_sdma_pkt_open.h, sdma_v6_0_0_pkt_open.h
+Source   AMD PAL gfx9_plus_merged_f32_{me,mec,pfp}_pm4_packets.h and gfx12_merged_f32_...; Mesa sid.h; Linux soc15d.h,
+         nvd.h, vega10_sdma_pkt_open.h, navi10_sdma_pkt_open.h, sdma_v6_0_0_pkt_open.h
 
+No source was found for the SDMA packets here on version 7 (gfx12): they are read as those of version 6.
 The emulated GPU refuses these: they are no part of its tables.
 """
 
@@ -38,7 +40,6 @@ class ContextControl(Pm4, opcode=Opcode.CONTEXT_CONTROL, words=3):
     shadow_global_uconfig = bits(79)
     shadow_gfx_sh_regs = bits(80)
     shadow_cs_sh_regs = bits(88)
-    shadow_ce_ram = bits(92)
     update_shadow_enables = bits(95)
 
 
@@ -56,8 +57,15 @@ class CondExec(Pm4, opcode=Opcode.COND_EXEC, words=5):
     exec_count = bits(141, 128)
 
 
+class DispatchIndirectGraphics(Pm4, opcode=Opcode.DISPATCH_INDIRECT, words=3):
+    """The same on a ring of graphics: the sizes stand at an offset from what SET_BASE has set."""
+
+    data_offset = bits(63, 32)
+    dispatch_initiator = bits(95, 64)
+
+
 class DispatchIndirect(Pm4, opcode=Opcode.DISPATCH_INDIRECT, words=4):
-    """Launch a grid whose three sizes are in memory."""
+    """Launch a grid whose three sizes are in memory, on a compute ring."""
 
     address = bits(95, 32)
     dispatch_initiator = bits(127, 96)
@@ -69,6 +77,7 @@ class AtomicMem(Pm4, opcode=Opcode.ATOMIC_MEM, words=9):
     atomic = bits(38, 32)
     command = bits(43, 40)
     cache_policy = bits(58, 57)
+    engine_sel = bits(63, 62)  # on a ring of graphics
     address = bits(127, 64)
     src_data = bits(191, 128)
     cmp_data = bits(255, 192)
@@ -82,13 +91,13 @@ class PfpSyncMe(Pm4, opcode=Opcode.PFP_SYNC_ME, words=2):
 
 
 class SwitchBuffer(Pm4, opcode=Opcode.SWITCH_BUFFER, words=2):
-    """Graphics: the other half of the constant engine's memory."""
+    """Graphics of gfx9 and gfx10: the other half of the constant engine's memory."""
 
     tmz = bits(32)
 
 
 class FrameControl(Pm4, opcode=Opcode.FRAME_CONTROL, words=2):
-    """Begin (0) or end (1) a frame, trusted memory or not."""
+    """Graphics of gfx9 and gfx10: begin (0) or end (1) a frame, in trusted memory or not."""
 
     tmz = bits(32)
     command = bits(63, 60)
@@ -121,7 +130,8 @@ class PrimeUtcl2(Pm4, opcode=Opcode.PRIME_UTCL2, words=5):
     """Translate pages before they are needed."""
 
     cache_perm = bits(34, 32)
-    prime_mode = bits(35)
+    prime_mode = bits(35)  # 1 waits for the answer
+    engine_sel = bits(63, 62)  # on a ring of graphics
     address = bits(127, 64)
     requested_pages = bits(141, 128)
 
@@ -156,7 +166,7 @@ PM4: dict[int, tuple[type[Pm4], ...]] = {
     Opcode.CONTEXT_CONTROL: (ContextControl,),
     Opcode.CLEAR_STATE: (ClearState,),
     Opcode.COND_EXEC: (CondExec,),
-    Opcode.DISPATCH_INDIRECT: (DispatchIndirect,),
+    Opcode.DISPATCH_INDIRECT: (DispatchIndirectGraphics, DispatchIndirect),
     Opcode.ATOMIC_MEM: (AtomicMem,),
     Opcode.PFP_SYNC_ME: (PfpSyncMe,),
     Opcode.SWITCH_BUFFER: (SwitchBuffer,),
@@ -179,7 +189,7 @@ class CopyBroadcastLinear(sdma.Sdma, op=sdma.Op.COPY, words=9):
     tmz = bits(18)
     cpv = bits(19)
     broadcast = bits(27, default=1)
-    count = bits(61, 32)  # bytes minus one
+    count = bits(61, 32)  # bytes minus one; 22 bits before version 6
     policies = bits(95, 64)  # of the three places; each generation has its own bits
     src_addr = bits(159, 96)
     dst_addr = bits(223, 160)
@@ -189,7 +199,8 @@ class CopyBroadcastLinear(sdma.Sdma, op=sdma.Op.COPY, words=9):
 class CondExe(sdma.Sdma, op=sdma.Op.COND_EXE, words=5):
     """Skip the next exec_count words unless the word at the address is the reference."""
 
-    policies = bits(28, 24)
+    cache_policy = bits(26, 24)  # from version 6 on, as cpv
+    cpv = bits(28)
     address = bits(95, 32)
     reference = bits(127, 96)
     exec_count = bits(141, 128)

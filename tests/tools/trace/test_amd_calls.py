@@ -146,6 +146,113 @@ def test_calls_of_a_render_node_have_fields_in_and_out():
     ]
 
 
+# every call that amdgpu_drm.h has, as a C compiler makes its number on x86-64; two where the argument has grown
+AMDGPU_REQUESTS = {
+    "GEM_CREATE": (0xC0206440,),
+    "GEM_MMAP": (0xC0086441,),
+    "CTX": (0xC0106442,),
+    "BO_LIST": (0xC0186443,),
+    "CS": (0xC0186444,),
+    "INFO": (0x40206445,),
+    "GEM_METADATA": (0xC1206446,),
+    "GEM_WAIT_IDLE": (0xC0106447,),
+    "GEM_VA": (0x40286448, 0x40406448),
+    "WAIT_CS": (0xC0206449,),
+    "GEM_OP": (0xC0106450, 0xC0186450),
+    "GEM_USERPTR": (0xC0186451,),
+    "WAIT_FENCES": (0xC0186452,),
+    "VM": (0xC0086453,),
+    "FENCE_TO_HANDLE": (0xC0206454,),
+    "SCHED": (0x40106455,),
+    "USERQ": (0xC0486456,),
+    "USERQ_SIGNAL": (0xC0306457,),
+    "USERQ_WAIT": (0xC0486458,),
+    "GEM_LIST_HANDLES": (0xC0106459,),
+}
+ANSWER_BYTES = {
+    "GEM_CREATE": 8,
+    "GEM_MMAP": 8,
+    "CTX": 16,
+    "BO_LIST": 8,
+    "CS": 8,
+    "GEM_WAIT_IDLE": 8,
+    "WAIT_CS": 8,
+}
+DRM_REQUESTS = {
+    "VERSION": 0xC0406400,
+    "GET_UNIQUE": 0xC0106401,
+    "GET_MAGIC": 0x80046402,
+    "GEM_CLOSE": 0x40086409,
+    "GET_CAP": 0xC010640C,
+    "SET_CLIENT_CAP": 0x4010640D,
+    "PRIME_HANDLE_TO_FD": 0xC00C642D,
+    "PRIME_FD_TO_HANDLE": 0xC00C642E,
+    "SYNCOBJ_CREATE": 0xC00864BF,
+    "SYNCOBJ_DESTROY": 0xC00864C0,
+    "SYNCOBJ_HANDLE_TO_FD": 0xC01064C1,
+    "SYNCOBJ_FD_TO_HANDLE": 0xC01064C2,
+    "SYNCOBJ_WAIT": 0xC02064C3,
+    "SYNCOBJ_RESET": 0xC01064C4,
+    "SYNCOBJ_SIGNAL": 0xC01064C5,
+    "SYNCOBJ_TIMELINE_WAIT": 0xC02864CA,
+    "SYNCOBJ_QUERY": 0xC01864CB,
+    "SYNCOBJ_TRANSFER": 0xC02064CC,
+    "SYNCOBJ_TIMELINE_SIGNAL": 0xC01864CD,
+}
+KFD_REQUESTS = {"SMI_EVENTS": 0xC0084B1F, "SVM": 0xC0184B20, "CRIU_OP": 0xC0384B22, "DBG_TRAP": 0xC0204B26}
+
+
+def test_every_call_of_amdgpu_has_the_number_and_the_sizes_of_the_kernels_header():
+    assert {known.name for known in other_calls.AMDGPU.values()} == set(AMDGPU_REQUESTS)
+    for number, known in other_calls.AMDGPU.items():
+        requests = AMDGPU_REQUESTS[known.name]
+        assert {request & 0xFF for request in requests} == {number}, known.name
+        assert tuple(request >> 16 & 0x3FFF for request in requests) == known.known_sizes, known.name
+        if known.layout is not None:
+            assert 4 * known.layout.length_words == max(known.known_sizes), known.name
+        for request in requests:
+            call = Call(1, 4, "/dev/dri/renderD128", request)
+            assert amd_calls.is_amd(call)
+            assert amd_calls.decode_call(call).name == f"DRM_IOCTL_AMDGPU_{known.name}"
+    answers = {known.name: known.answer for known in other_calls.AMDGPU.values() if known.answer}
+    assert {name: 4 * layout.length_words for name, layout in answers.items()} == ANSWER_BYTES
+
+
+def test_calls_that_every_gpus_driver_has_and_the_kfds_have_the_numbers_of_the_kernels_headers():
+    assert {known.name for known in other_calls.DRM.values()} == set(DRM_REQUESTS)
+    assert {known.name for known in other_calls.KFD.values() if known.layout} == set(KFD_REQUESTS)
+    for table, pinned in ((other_calls.DRM, DRM_REQUESTS), (other_calls.KFD, KFD_REQUESTS)):
+        for number, known in table.items():
+            if known.name in pinned:
+                request = pinned[known.name]
+                assert request & 0xFF == number, known.name
+                assert known.known_sizes in ((), (request >> 16 & 0x3FFF,)), known.name
+
+
+def test_another_drivers_call_of_the_same_number_is_not_amdgpus():
+    assert not amd_calls.is_amd(Call(1, 4, "/dev/dri/renderD128", 0xC0306448))
+    assert not amd_calls.is_amd(Call(1, 4, "/dev/dri/renderD128", 0xC0186456))
+
+
+def test_a_mapping_of_a_newer_kernel_has_its_timeline_and_an_older_one_says_nothing_of_it():
+    va = other_calls.GemVa(handle=2, operation=1, map_size=0x2000, vm_timeline_point=7, num_syncobj_handles=3)
+    newer, older = said(
+        f"ioctl(4</dev/dri/renderD128>, 0x40406448, 0x7ffe) = 0\nin\n{dump(va.to_bytes())}"
+        f"ioctl(4</dev/dri/renderD128>, 0x40286448, 0x7ffe) = 0\nin\n{dump(va.to_bytes())}"
+    )
+    assert newer.endswith("map_size=0x2000, vm_timeline_point=0x7, num_syncobj_handles=3)")
+    assert older == "DRM_IOCTL_AMDGPU_GEM_VA(handle=2, operation=1, map_size=0x2000)"
+
+
+def test_the_answer_of_a_wait_for_memory_is_its_state_and_its_place():
+    (text,) = said(
+        "ioctl(4</dev/dri/renderD128>, 0xc0106447, 0x7ffe) = 0\n"
+        f"in\n{dump(other_calls.GemWaitIdle(handle=5).to_bytes())}"
+        f"out\n{dump(bytes([1, 0, 0, 0, 4, 0, 0, 0]))}"
+    )
+    assert text == "DRM_IOCTL_AMDGPU_GEM_WAIT_IDLE(handle=5, status out=1, domain out=4)"
+
+
 def test_a_call_without_an_argument_misses_none_and_a_debuggers_has_its_operation():
     assert said("ioctl(3</dev/kfd>, _IO('K', 0x27)) = 0\n") == ["AMDKFD_IOC_CREATE_PROCESS"]
     trap = other_calls.DbgTrapArgs(pid=77, op=1)

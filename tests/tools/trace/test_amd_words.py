@@ -278,6 +278,77 @@ def test_sdma_packets_are_those_of_the_generation(chip: str):
     assert names(words_of(*sent), "sdma", chip) == [type(one).__name__ for one in sent]
 
 
+# words as other drivers' headers make them, by hand: shifts and masks are facts of the headers
+OTHER_PM4 = [
+    ([0xC0012800, 1 << 31 | 1 << 24 | 1 << 16 | 1 << 15 | 2, 1 << 31 | 1], "ContextControl"),
+    ([0xC0009000, 1 << 28 | 1], "FrameControl"),
+    ([0xC0032200, 0x1000, 0x2, 3 << 25, 0x3FFF], "CondExec"),
+    ([0xC0021600, 0x1000, 0x2, 1], "DispatchIndirect"),
+    ([0xC0011600, 0x10, 1], "DispatchIndirectGraphics"),
+    ([0xC0071E00, 0x2F | 1 << 8 | 1 << 25 | 1 << 30, 0x1000, 0, 5, 0, 6, 0, 0x1FFF], "AtomicMem"),
+    ([0xC0035D00, 7 | 1 << 3 | 1 << 30, 0x1000, 0x2, 0x3FFF], "PrimeUtcl2"),
+    ([0xC0009800, 1 | 1 << 3 | 0x8001 << 5 | 2 << 25 | 3 << 29], "InvalidateTlbs"),
+    ([0xC0005900, 1 << 31 | 1 << 24], "Rewind"),
+    ([0xC0024600, 0x38 | 1 << 8, 0x1000, 0x2], "EventWriteAddress"),
+]
+
+
+def test_packets_of_other_drivers_have_the_fields_of_the_headers():
+    fields = {}
+    for words, name in OTHER_PM4:
+        (piece,) = pieces(words, "pm4", CHIPS["gfx1030"])
+        assert piece.name == name, words
+        fields[name] = {key: value for key, value in piece.fields.items() if value}
+    loads = {"load_per_context_state", "load_global_uconfig", "load_gfx_sh_regs", "load_cs_sh_regs"}
+    updates = {"update_load_enables", "update_shadow_enables"}
+    assert set(fields["ContextControl"]) == loads | updates | {"shadow_global_config"}
+    assert fields["FrameControl"] == {"tmz": 1, "command": 1}
+    assert fields["CondExec"] == {"address": 0x200001000, "cache_policy": 3, "exec_count": 0x3FFF}
+    assert fields["DispatchIndirect"] == {"address": 0x200001000, "dispatch_initiator": 1}
+    assert fields["DispatchIndirectGraphics"] == {"data_offset": 0x10, "dispatch_initiator": 1}
+    atomic = fields["AtomicMem"]
+    assert (atomic["atomic"], atomic["command"], atomic["cache_policy"], atomic["engine_sel"]) == (
+        0x2F,
+        1,
+        1,
+        1,
+    )
+    assert (atomic["address"], atomic["src_data"], atomic["cmp_data"]) == (0x1000, 5, 6)
+    assert atomic["loop_interval"] == 0x1FFF
+    assert fields["PrimeUtcl2"] == {
+        "cache_perm": 7,
+        "prime_mode": 1,
+        "engine_sel": 1,
+        "address": 0x200001000,
+        "requested_pages": 0x3FFF,
+    }
+    assert fields["InvalidateTlbs"] == {
+        "invalidate_sel": 1,
+        "mmhub_invalidate_sel": 1,
+        "pasid": 0x8001,
+        "mmhub_flush_type": 2,
+        "gfx_flush_type": 3,
+    }
+    assert fields["Rewind"] == {"offload_enable": 1, "valid": 1}
+    assert fields["EventWriteAddress"]["address"] == 0x200001000
+
+
+def test_copies_to_two_places_and_conditions_have_the_fields_of_the_headers():
+    words = [1 | 1 << 18 | 1 << 27, 255, 0, 0x1000, 1, 0x2000, 2, 0x3000, 3]
+    words += [9 | 5 << 24 | 1 << 28, 0x40, 1, 7, 3]
+    words += [7 | 1 << 30 | 1 << 31, 0x80, 1]
+    copy, condition, semaphore = (
+        {key: value for key, value in piece.fields.items() if value}
+        for piece in pieces(words, "sdma", CHIPS["gfx1100"])
+    )
+    assert (copy["tmz"], copy["broadcast"], copy["count"]) == (1, 1, 255)
+    assert copy["src_addr"] == 0x100001000
+    assert (copy["dst_addr"], copy["second_dst_addr"]) == (0x200002000, 0x300003000)
+    assert (condition["cache_policy"], condition["cpv"]) == (5, 1)
+    assert (condition["address"], condition["reference"], condition["exec_count"]) == (0x100000040, 7, 3)
+    assert (semaphore["signal"], semaphore["mailbox"], semaphore["address"]) == (1, 1, 0x100000080)
+
+
 def test_sdma_words_that_are_none_are_unknown():
     words = [*words_of(sdma.Trap(int_context=5)), 0xDEADBEEF, 0, 0, *words_of(sdma.Trap(int_context=6))]
     assert names(words, "sdma") == ["Trap", "unknown", "zeros", "Trap"]
