@@ -127,6 +127,7 @@ def _declared() -> str:
         if name.startswith("__") or asked.get(name, set()) - {method.module}
     ]
     lines = [line for method in chosen for line in method.lines]
+    lines.append("def __hash__(self) -> int: ...")  # a class that says what is equal would have none
     places = {
         (_place_of(word, method.module, sources[method.module]), word)
         for method in chosen

@@ -12,6 +12,7 @@ Without network. What pdoc warns of is an error: a reference that it could not r
 from __future__ import annotations
 
 import argparse
+import builtins
 import json
 import re
 import sys
@@ -24,6 +25,7 @@ from typing import Any
 
 import pdoc
 import pdoc.doc
+import pdoc.doc_types
 import pdoc.extract
 import pdoc.render
 
@@ -149,6 +151,7 @@ def write(folder: Path, root: Path) -> None:
     env.filters["to_markdown"] = str
     env.filters["to_html"] = to_html
     found = {page.file: page for page in site_pages.pages(root)}
+    vars(pdoc.doc)["safe_eval_type"] = type_of
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         for name in names:
@@ -240,6 +243,12 @@ def modules(place: str) -> Iterator[str]:
     if name != place:
         folder = Path(pdoc.extract.load_module(name).__file__ or "").parent
         yield from (f"{name}.{path.stem}" for path in sorted(folder.glob("*.py")) if path.stem[0] != "_")
+
+
+def type_of(said: Any, names: Any, inside: Any, module: ModuleType | None, full_name: str) -> Any:
+    """What an annotation says, for pdoc: in a class with a method `int` the word `int` still is the type."""
+    inside = {name: value for name, value in (inside or {}).items() if not hasattr(builtins, name)}
+    return pdoc.doc_types.safe_eval_type(said, names, inside, module, full_name)
 
 
 def resolve_named_tuples(module: ModuleType) -> None:

@@ -35,9 +35,17 @@ _lock = RLock()
 _groups: dict[str, type[Methods]] = {}  # those that were asked for, by their place
 
 if TYPE_CHECKING:
-    from typing_extensions import Self as Self  # what forwarded methods of Late say that they return
+    # what the arguments and results of late methods are called where Late is shown
+    from collections.abc import Callable as Callable
+    from collections.abc import Sequence as Sequence
 
+    from typing_extensions import Self as Self
+
+    from hcq.frontend.ops.base import Axes as Axes
     from hcq.frontend.ops.late_groups import Late as Late  # a class of all of them: late_groups.pyi
+    from hcq.frontend.symbolic.variable import Bound as Bound
+    from hcq.ir.dtype import DType as DType
+    from hcq.ir.dtype import Scalar as Scalar
 
 else:
 

@@ -1,0 +1,11 @@
+"""Late groups: all methods that are imported late, as one class for type checkers.
+
+In       the groups that table.py names
+Out      `Late` of late.py; type checkers see a class that has every group's methods (late_groups.pyi)
+Changes  nothing
+Next     late.py (what a program runs), tools/method_stubs.py (who writes the stub)
+"""
+
+from __future__ import annotations
+
+from hcq.frontend.ops.late import Late as Late
