@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hcq
-from hcq import Tensor, nn
+from hcq import Tensor, dtypes, nn
 from hcq.compiler import pipeline
 from hcq.compiler.__main__ import main as list_passes
 from hcq.compiler.compile import compile_kernel
@@ -87,7 +87,8 @@ def test_a_pass_is_found_in_the_file_of_its_name():
 
 
 def test_a_pass_prints_why_it_is_there_and_counts_only_what_it_prints():
-    for kernel in scheduled([*training_step(), *gathering(), *views()]).kernels:
+    halves = memory(8).cast(dtypes.float16) * 3.0 + 1.0
+    for kernel in scheduled([*training_step(), *gathering(), *views(), halves]).kernels:
         lower(kernel.sink, TARGET)
     for step in PASSES:
         assert str(step).startswith(f"{step.name}: {step.why}\n")

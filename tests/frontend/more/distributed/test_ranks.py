@@ -13,9 +13,10 @@ pytestmark = pytest.mark.own_devices
 
 
 def lines(outcome: Outcome, kind: str = "Timeout|RankLost|Error") -> list[str]:
-    """The errors that ranks ended with. Ranks write at the same time: a line may have two of them."""
-    parts = re.split(r"(?=\bhcq\.[\w.]+: )", outcome.errors)
-    return [part.splitlines()[0] for part in parts if re.match(rf"hcq\.[\w.]*({kind}): \[", part)]
+    """The errors that ranks ended with. Ranks write at the same time: a line may have two, or begin within a name."""
+    begins = rf"\.\w*(?:{kind}): \["
+    parts = re.split(rf"(?={begins})", outcome.errors)
+    return [part[1:].splitlines()[0] for part in parts if re.match(begins, part)]
 
 
 def test_collectives_of_four_ranks_give_what_numpy_gives_to_the_last_bit() -> None:
