@@ -14,7 +14,9 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -318,7 +320,13 @@ def leave(world: Group, how: str) -> None:
     distributed.all_reduce(Tensor([1.0, 2.0]))
 
 
+def report_at_once(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Write a traceback in one piece. Python writes it in many, and those of several ranks end up between each other."""
+    os.write(2, "".join(traceback.format_exception(kind, error, trace)).encode())
+
+
 if __name__ == "__main__":
+    sys.excepthook = report_at_once
     globals()[sys.argv[1]](distributed.init(TIMEOUT_MS), *sys.argv[2:])
     if sys.argv[1] != "leave":  # which is about programs that do not say so
         distributed.close()
