@@ -143,7 +143,7 @@ def test_a_wait_that_nobody_signals_is_named(device: CpuDevice, llvm_object: byt
 def test_a_signal_written_backwards_is_named(device: CpuDevice, llvm_object: bytes) -> None:
     gate = device.signal("gate")
     device.queue().signal(gate, 7).submit()
-    device.queue().signal(gate, 3).submit()  # the culprit
+    device.queue().signal(gate, 3).submit().wait()  # the culprit
     late = device.queue().wait(gate, 5).submit()
     with pytest.raises(WaitTimeout):
         late.wait(timeout_ms=50)
