@@ -13,7 +13,6 @@ another waiter has taken the event meanwhile.
 from __future__ import annotations
 
 import errno
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from hcq.amd.abi.kfd import (
 )
 from hcq.emu.amd.memory import PAGE, BufferObject
 from hcq.emu.backing import Backing, DeviceMemory
+from hcq.emu.condition import Condition
 from hcq.emu.kernel import Process, Refusal
 
 SIGNAL_LIMIT = 4096
@@ -108,7 +108,7 @@ class Events:
         self.kick = kick  # a process that waits is a good moment for GPUs to look at their doorbells
         self.has_ages = has_ages
         self.memory = memory
-        self.condition = threading.Condition()
+        self.condition = Condition()
         self.events: dict[int, Event] = {}
         self.page: BufferObject | Backing | None = None
         self.limit = SIGNAL_LIMIT if is_map_unseen else UNMAPPED_LIMIT

@@ -8,8 +8,7 @@ Next     device.py (the same with its messages), resources.py, commands.py, proc
 
 from __future__ import annotations
 
-import threading
-
+from hcq.emu.condition import Condition
 from hcq.emu.metal.runtime import Object, Runtime
 from hcq.emu.metal.spec import Spec
 
@@ -23,4 +22,4 @@ class Gpu(Object):
         super().__init__(runtime)
         self.spec = spec
         self.allocated_bytes = 0
-        self.changed = threading.Condition()
+        self.changed = Condition()

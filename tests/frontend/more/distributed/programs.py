@@ -321,7 +321,7 @@ def leave(world: Group, how: str) -> None:
 
 
 def report_at_once(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Write a traceback in one piece. Python writes it in many, and those of several ranks end up between each other."""
+    """Write a traceback in one piece. Python writes it in many, and those of several ranks mix."""
     os.write(2, "".join(traceback.format_exception(kind, error, trace)).encode())
 
 
