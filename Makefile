@@ -124,7 +124,7 @@ test-installed: $(VENV)/test.stamp
 	@cp -Rp tests docs pyproject.toml $(INSTALLED)/
 	@cd $(INSTALLED) && venv/bin/python -c 'import hcq; assert "/venv/lib/" in hcq.__path__[0] and len(hcq.__path__) == 1'
 	@cd $(INSTALLED) && venv/bin/hcq devices
-	@cd $(INSTALLED) && venv/bin/python -m pytest -q -n $(JOBS) --dist loadfile $(INSTALLED_TESTS)
+	@cd $(INSTALLED) && venv/bin/python -m pytest -q -n $(JOBS) --dist loadfile $(INSTALLED_TESTS) $(PYTEST_FLAGS)
 
 # attacks, not examples: docs/reliability.md; each failure is a line that repeats it
 soak: $(VENV)/test.stamp
