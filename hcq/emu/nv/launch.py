@@ -17,7 +17,7 @@ import functools
 import os
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,15 +25,19 @@ from hcq.emu.nv.caches import CachedView, DataCache
 from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.batch import WARP
+from hcq.emu.nv.shader.counters import counted
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.opcodes import Addition
+from hcq.emu.nv.shader.race_steps import looked
 from hcq.emu.nv.shader.run import Kernel, Report, parsed
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
 from hcq.errors import UsageError
-from hcq.events import stray_accesses
+from hcq.events import kernel_races, stray_accesses
+from hcq.events.kernel_races import Race
 from hcq.events.stray_accesses import Stray
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
 from hcq.nv.abi.qmd import Qmd, QmdType
@@ -178,7 +182,8 @@ class Shader:
             self.invalidate_data()
         program = qmd.value("program_address")
         counts = counters.is_wanted()
-        code = self._code(view, program, counts)
+        looks = kernel_races.is_wanted()
+        code = self._code(view, program, (looked,) * looks + (counted,) * counts)
         kernel = code.kernel
         grid, block = grid_of(qmd), block_of(qmd)
         needs_bank = qmd.value("constant_buffer_valid_0") or not is_lone_exit(kernel)
@@ -206,6 +211,7 @@ class Shader:
         known = stray_accesses.gaps() if pid == os.getpid() else []
         guarded = Guarded(memory, Gaps(known), program) if known else None
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
+        races: dict[tuple[Any, ...], Race] | None = {} if looks else None
         run = functools.partial(
             kernel.run,
             grid,
@@ -218,6 +224,7 @@ class Shader:
             interrupted=interrupted,
             specials=envregs,
             together=together,
+            races=races,
         )
         try:
             report = run(step_limit=self.spec.step_limit, tally=tally, sample=sample)
@@ -227,6 +234,8 @@ class Shader:
         except (KernelFault, UsageError) as error:
             raise stopped(error, memory) from None
         finally:
+            for race in (races or {}).values():
+                kernel_races.tell(pid, program, race)
             if guarded is not None and guarded.found is not None:
                 stray_accesses.tell(pid, guarded.found)
             if isinstance(memory, CachedView):
@@ -249,7 +258,7 @@ class Shader:
 
     # ------------------------------------------------------------ the kernel
 
-    def _code(self, view: View, program: int, counts: bool) -> Code:
+    def _code(self, view: View, program: int, additions: tuple[Addition, ...]) -> Code:
         """The kernel at an address, through the instruction cache: code that changed needs an invalidation."""
         if program % CODE_ALIGNMENT:
             raise LaunchError(
@@ -257,7 +266,7 @@ class Shader:
             )
         view.read(program, CODE_BYTES, CONSTANTS)
         raw = view.read(program - DESCRIPTOR_BYTES, DESCRIPTOR_BYTES, CONSTANTS)
-        key = view.table.number, program, counts
+        key = view.table.number, program, additions
         known = self.code.get(key)
         if known is not None:
             if known[0] != raw:
@@ -266,7 +275,7 @@ class Shader:
                     "still holds the old one: INVALIDATE_SHADER_CACHES was not sent"
                 )
             return known[1]
-        code = load(view, raw, program, self.chip, counts)
+        code = load(view, raw, program, self.chip, additions)
         if len(self.code) > MAX_CACHED:
             self.code.clear()
         self.code[key] = raw, code
@@ -568,8 +577,8 @@ def local_memory_bytes(per_thread: int, warps_per_sm: int) -> int:
 # ------------------------------------------------------------ kernels
 
 
-def load(view: View, raw: bytes, program: int, chip: Chip, counts: bool = False) -> Code:
-    """The kernel that a descriptor in GPU memory names. counts: with steps that count."""
+def load(view: View, raw: bytes, program: int, chip: Chip, additions: tuple[Addition, ...] = ()) -> Code:
+    """The kernel that a descriptor in GPU memory names. additions: what is put around its steps."""
     found = KernelDescriptor.from_bytes(raw)
 
     def refuse(why: str) -> KernelError:
@@ -590,7 +599,7 @@ def load(view: View, raw: bytes, program: int, chip: Chip, counts: bool = False)
         symbols.append((name_at(view, entry.name_address), entry.address))
     try:
         name = name_at(view, found.entry_name_address)
-        code = _compiled(text, name, tuple(symbols), chip.param_offset_of(found.param_bytes), counts)
+        code = _compiled(text, name, tuple(symbols), chip.param_offset_of(found.param_bytes), additions)
     except UsageError as error:
         raise refuse(str(error)) from None
     needed = code.kernel.param_bytes
@@ -609,7 +618,7 @@ def name_at(view: View, va: int) -> str:
 
 @functools.lru_cache(256)
 def _compiled(
-    text: bytes, entry: str, symbols: tuple[tuple[str, int], ...], param_base: int, counts: bool
+    text: bytes, entry: str, symbols: tuple[tuple[str, int], ...], param_base: int, additions: tuple[Addition, ...]
 ) -> Code:
     source = text.decode("utf-8", "replace")
     module = parsed(text, param_base)
@@ -618,4 +627,4 @@ def _compiled(
         for name, va in symbols
         if name in module.variables and module.variables[name].space == "const"
     ]
-    return Code(Kernel(module, entry, dict(symbols), param_base, counts=counts), source, tuple(constants))
+    return Code(Kernel(module, entry, dict(symbols), param_base, additions=additions), source, tuple(constants))

@@ -24,6 +24,7 @@ from hcq.emu.nv.shader.groups import active_bits, ballots
 from hcq.emu.nv.shader.paths import Activation, Path, Region
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.shader.shared_races import SharedRaces
 
 # instructions between two looks at the budget, and at whether the kernel is still wanted
 CHECK_STEPS = 20_000
@@ -439,9 +440,18 @@ class Machine:
         barrier.arrived[complete] = 0
         barrier.true[complete] = 0
         freed = complete[self.batch.block_of_lane]
+        if self.batch.races is not None:
+            self._meet(self.batch.races, barrier.here & freed)
         barrier.here &= ~freed
         for path in [path for path in self.waiting if path.waits_for == "barrier" and path.barrier == number]:
             self._let_go(path, freed)
+
+    def _meet(self, races: SharedRaces, lanes: Lanes) -> None:
+        """The warps of these threads are at a barrier that opens."""
+        batch = self.batch
+        who = np.flatnonzero(lanes)
+        who = who[batch.thread_of_lane[who] < batch.threads_per_block]
+        races.barrier(np.unique(batch.block_of_lane[who] * races.warps + batch.thread_of_lane[who] // WARP))
 
     def _not_there(self, barrier: Barrier) -> Lanes:
         """A warp whose threads have all arrived counts as 32, also if some have ended, or it never had as many."""
