@@ -376,8 +376,15 @@ class Machine:
         missing = members & ballots(self.live, self.batch) & ~active_bits(path)
         return not bool((missing[path.full_mask] if len(missing) > 1 else missing).any())
 
-    def is_complete(self, path: Path, number: int, expected: int) -> bool:
-        """Whether this path alone makes a barrier complete in every block that it has threads of."""
+    def passes(self, path: Path, number: int, expected: int) -> bool:
+        """Whether this path alone makes a barrier complete in every block that it has threads of, and so goes on."""
+        if not self._is_complete(path, number, expected):
+            return False
+        if self.batch.races is not None:
+            self._meet(self.batch.races, path.full_mask)
+        return True
+
+    def _is_complete(self, path: Path, number: int, expected: int) -> bool:
         barrier = self.barriers.get(number)
         if barrier is not None and barrier.arrived.any():
             return False
