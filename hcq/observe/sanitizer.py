@@ -34,13 +34,16 @@ class Sanitizer(Observer):
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._names: dict[int, str] = {}  # where code begins -> a program's name; it stays when the program is gone
-        self._told: set[tuple[str, int, int]] = set()
+        self._names: dict[
+            int, str
+        ] = {}  # where code begins -> a program's name; it stays when the program is gone
+        self._told: dict[int, set[tuple[int, int]]] = {}  # where code begins -> the pairs that were told
         self._lock = threading.Lock()
         self._end = kernel_races.listen(self._raced)
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
         self._names[program.code_va] = program.name
+        self._told[program.code_va] = set()
 
     def closing(self) -> bool:
         self._end()
@@ -51,11 +54,11 @@ class Sanitizer(Observer):
         kernel = self._names.get(entry)
         if kernel is None or pid != os.getpid():
             return
-        key = (kernel, race.first.place, race.second.place)
+        pair, told = (race.first.place, race.second.place), self._told[entry]
         with self._lock:
-            if key in self._told or len(self.findings) >= MOST_FINDINGS:
+            if pair in told or len(self.findings) >= MOST_FINDINGS:
                 return
-            self._told.add(key)
+            told.add(pair)
             broken = shared_race(race, entry)
             rule = broken.rule
             found = Finding(rule.id, rule.level, broken.what, rule.fix, self.device.name, kernel=kernel)

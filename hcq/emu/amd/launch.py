@@ -79,9 +79,7 @@ def launch(
     if beyond is not None and pid == os.getpid() and (known := stray_accesses.gaps()):
         run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))
     try:
-        report = run(
-            is_cooperative=is_cooperative, tally=tally, sample=sample, strays=beyond, races=races
-        )
+        report = run(is_cooperative=is_cooperative, tally=tally, sample=sample, strays=beyond, races=races)
     finally:
         for race in (races or {}).values():
             kernel_races.tell(pid, work.entry, race)

@@ -618,7 +618,11 @@ def name_at(view: View, va: int) -> str:
 
 @functools.lru_cache(256)
 def _compiled(
-    text: bytes, entry: str, symbols: tuple[tuple[str, int], ...], param_base: int, additions: tuple[Addition, ...]
+    text: bytes,
+    entry: str,
+    symbols: tuple[tuple[str, int], ...],
+    param_base: int,
+    additions: tuple[Addition, ...],
 ) -> Code:
     source = text.decode("utf-8", "replace")
     module = parsed(text, param_base)
@@ -627,4 +631,6 @@ def _compiled(
         for name, va in symbols
         if name in module.variables and module.variables[name].space == "const"
     ]
-    return Code(Kernel(module, entry, dict(symbols), param_base, additions=additions), source, tuple(constants))
+    return Code(
+        Kernel(module, entry, dict(symbols), param_base, additions=additions), source, tuple(constants)
+    )

@@ -132,13 +132,15 @@ class SharedRaces:
             warps, lanes, own = (np.repeat(one, count) for one in (warps, lanes, own))
         site = self._site(place, kind)
         atomic = is_atomic or kind == "atomic"
+        if (
+            atomic and self.released is not None
+        ):  # who reads what another's operation wrote knows what that one knew
+            np.maximum.at(self.known, warps, self.released[cells])
         self._look_at_writes(site, atomic, cells, warps, own, lanes)
         if kind != "load":
             self._look_at_reads(site, cells, warps, own, lanes)
             if not atomic:
                 self._look_at_each_other(site, cells, warps, lanes)
-        if atomic:
-            self._order(kind, cells, warps, own)
         if kind == "load":
             if not atomic:
                 self.read_clock[cells, own] = self.clock[warps]
@@ -147,12 +149,14 @@ class SharedRaces:
             return
         self.writer[cells], self.write_clock[cells] = own, self.clock[warps]
         self.write_site[cells], self.write_lane[cells], self.is_atomic[cells] = site, lanes, atomic
-        if atomic:  # what comes behind is not what was made known
-            self.clock[np.unique(warps)] += 1
+        if atomic:
+            self._release(cells, warps, own)
 
     # ------------------------------------------------------------ what is not ordered
 
-    def _look_at_writes(self, site: int, atomic: bool, cells: Array, warps: Array, own: Array, lanes: Array) -> None:
+    def _look_at_writes(
+        self, site: int, atomic: bool, cells: Array, warps: Array, own: Array, lanes: Array
+    ) -> None:
         writer = self.writer[cells]
         late = (writer != NOBODY) & (writer != own)
         if not late.any():
@@ -201,17 +205,14 @@ class SharedRaces:
                 int(np.count_nonzero(same)),
             )
 
-    def _order(self, kind: str, cells: Array, warps: Array, own: Array) -> None:
-        """Atomic operations: who reads what another's wrote knows what that one knew; who writes makes it known."""
+    def _release(self, cells: Array, warps: Array, own: Array) -> None:
+        """An atomic operation that writes makes known what its warp has done and knows; what comes behind is not."""
         if self.released is None:
-            if kind == "load":
-                return
             self.released = np.zeros((len(self.writer), self.warps), np.int32)
-        np.maximum.at(self.known, warps, self.released[cells])
-        if kind != "load":
-            mine = self.known[warps]
-            mine[np.arange(len(own)), own] = self.clock[warps]
-            np.maximum.at(self.released, cells, mine)
+        mine = self.known[warps]
+        mine[np.arange(len(own)), own] = self.clock[warps]
+        np.maximum.at(self.released, cells, mine)
+        self.clock[np.unique(warps)] += 1
 
     # ------------------------------------------------------------ words
 
@@ -234,7 +235,12 @@ class SharedRaces:
         if len(self.found) >= MOST_RACES:
             return
         sides = [
-            Access(self._names[site].kind, self.text_of(self._names[site].place), self._names[site].place, self.name_of(*who))
+            Access(
+                self._names[site].kind,
+                self.text_of(self._names[site].place),
+                self._names[site].place,
+                self.name_of(*who),
+            )
             for site, who in ((first, one), (second, other))
         ]
         self.found[key] = Race(cell % self.stride * self.unit, sides[0], sides[1], times)

@@ -59,7 +59,9 @@ class Residents:
         strays: Strays | None = None,
     ) -> None:
         self.strays = strays  # what is found outside of LDS, where somebody wants to know
-        self.races: SharedRaces | None = None  # what is known of accesses to LDS, where somebody wants to know
+        self.races: SharedRaces | None = (
+            None  # what is known of accesses to LDS, where somebody wants to know
+        )
         self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory

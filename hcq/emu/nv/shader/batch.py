@@ -82,7 +82,9 @@ class Batch:
         self.local_row = self.every_lane
         self.local_bytes = 0
         self.local = np.zeros(0, np.uint8)
-        self.races: SharedRaces | None = None  # what is known of accesses to shared memory, where somebody wants to
+        self.races: SharedRaces | None = (
+            None  # what is known of accesses to shared memory, where somebody wants to
+        )
         self.copies = Copies()
         self.thread_copies = ThreadCopies(self.count)
         self.failed_wait = ""  # what a wait for an mbarrier found that was not over
