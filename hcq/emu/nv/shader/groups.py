@@ -72,6 +72,7 @@ class Group:
             [(block, thread)],
         )
         error.address = bad.address
+        error.access = what.partition(" ")[0]
         return error
 
 

@@ -1,10 +1,14 @@
 """Lines: which line of the source an instruction was made from.
 
-In       a linked code object with debug information, and an offset in it
+In       a code object with debug information, and an offset in it, or behind a symbol of it
 Out      "file:line"; "" where nobody says
 Changes  nothing; the table of an object is read once
-Next     code_objects.py (who has the object), observe/foreign/report.py (who prints the line)
-Source   DWARF 4 and 5, .debug_line, read by pyelftools
+Next     hcq/amd/foreign/code_objects.py and hcq/amd/program.py (who have the object), hcq/observe/report_waves.py and
+         hcq/observe/foreign/report.py (who print the line)
+Source   DWARF 4 and 5, .debug_line, read by pyelftools; R_AMDGPU_ABS32_LO, ABS64, ABS32: "User Guide for AMDGPU Backend",
+         "Relocation Records"
+
+Tables of an object that is not linked name addresses by relocations. They are applied here, with each section at 0.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from functools import lru_cache
 from io import BytesIO
 from typing import Any
 
+RELOCATED_BYTES = {1: 4, 3: 8, 6: 4}  # by the type of a relocation: how much it writes
+NOT_LINKED = "ET_REL"
 Row = tuple[int, str, int]  # from this address on: file, line; line 0 where a sequence ends
 
 
@@ -27,6 +33,48 @@ def line_of(image: bytes, offset: int) -> str:
     return f"{rows[at][1]}:{rows[at][2]}"
 
 
+def line_at(image: bytes, symbol: str, offset: int) -> str:
+    """Where the instruction at an offset behind a symbol comes from."""
+    start = _symbols(image).get(symbol)
+    return "" if start is None else line_of(image, start + offset)
+
+
+@lru_cache(16)
+def _symbols(image: bytes) -> dict[str, int]:
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        elf = ELFFile(BytesIO(image))
+        tables = [elf.get_section_by_name(name) for name in (".symtab", ".dynsym")]
+        return {one.name: one["st_value"] for table in tables if table for one in table.iter_symbols()}
+    except (ELFError, ValueError, KeyError, IndexError, AttributeError, AssertionError):
+        return {}
+
+
+def _linked(image: bytes) -> bytes:
+    """The image with the relocations of its debug sections applied."""
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.relocation import RelocationSection
+
+    elf = ELFFile(BytesIO(image))
+    if elf["e_type"] != NOT_LINKED:
+        return image
+    made = bytearray(image)
+    for table in elf.iter_sections():
+        if not isinstance(table, RelocationSection) or not table.name.startswith(".rela.debug_"):
+            continue
+        target, symbols = elf.get_section(table["sh_info"]), elf.get_section(table["sh_link"])
+        for one in table.iter_relocations():
+            size = RELOCATED_BYTES.get(one["r_info_type"], 0)
+            at = target["sh_offset"] + one["r_offset"]
+            if not size or one["r_offset"] + size > target["sh_size"]:
+                continue
+            value = symbols.get_symbol(one["r_info_sym"])["st_value"] + one["r_addend"]
+            made[at : at + size] = (value % (1 << 8 * size)).to_bytes(size, "little")
+    return bytes(made)
+
+
 @lru_cache(16)
 def _rows(image: bytes) -> list[Row]:
     from elftools.common.exceptions import ELFError
@@ -35,7 +83,7 @@ def _rows(image: bytes) -> list[Row]:
 
     found: list[Row] = []
     try:
-        elf = ELFFile(BytesIO(image))
+        elf = ELFFile(BytesIO(_linked(image)))
         if not elf.has_dwarf_info():
             return []
         dwarf: DWARFInfo = elf.get_dwarf_info(relocate_dwarf_sections=False)
