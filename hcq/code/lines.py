@@ -5,8 +5,8 @@ Out      "file:line"; "" where nobody says
 Changes  nothing; the table of an object is read once
 Next     hcq/amd/foreign/code_objects.py and hcq/amd/program.py (who have the object), hcq/observe/report_waves.py and
          hcq/observe/foreign/report.py (who print the line)
-Source   DWARF 4 and 5, .debug_line, read by pyelftools; R_AMDGPU_ABS32_LO, ABS64, ABS32: "User Guide for AMDGPU Backend",
-         "Relocation Records"
+Source   DWARF 4 and 5, .debug_line, read by pyelftools; R_AMDGPU_ABS32_LO, ABS64, ABS32: "User Guide for AMDGPU
+         Backend", "Relocation Records"
 
 Tables of an object that is not linked name addresses by relocations. They are applied here, with each section at 0.
 """

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.chip import CHIPS
 from hcq.amd.foreign import images
-from hcq.code import lines
 from hcq.amd.metadata import KernelMetadata, kernel_of
-from hcq.code import elf, elf_search
+from hcq.code import elf, elf_search, lines
 from hcq.code.elf import Object
 from hcq.errors import UsageError
 from hcq.events.kernel_observer import Client, Read

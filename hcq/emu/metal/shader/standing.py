@@ -80,7 +80,7 @@ def _spins_on(program: Program, text_line: int, names: dict[str, Any]) -> tuple[
     inside = len(lines[text_line - 1]) - len(lines[text_line - 1].lstrip())
     for start in range(text_line - 1, -1, -1):
         match = LOOP.match(lines[start])
-        if match and len(match[1]) < max(inside, 1):
+        if match and (start == text_line - 1 or len(match[1]) < inside):
             break
     else:
         return ()
