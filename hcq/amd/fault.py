@@ -81,7 +81,8 @@ def _read_last(ring: Ring, at: int, decode: Callable[[Sequence[int]], list[Packe
     """The packets before a place, the last one first.
 
     No word says where the packet before it began. So reading begins at each of the words before, and what most of
-    those found that come out at this place is taken.
+    those found that come out at this place is taken. Where the ring's first word is among them, that one is sure. AQL's
+    processor marks what it has read as invalid: of that nothing is left.
     """
     unit = len(ring.bytes) // ring.size
     before = min(AROUND_BYTES, ring.get * unit, len(ring.bytes) - (ring.put - ring.get) * unit)
@@ -92,6 +93,8 @@ def _read_last(ring: Ring, at: int, decode: Callable[[Sequence[int]], list[Packe
         packets = decode(words[start:])
         sizes = [len(packet.words) for packet in packets]
         if sum(sizes) == len(words) - start and not any(type(one) in UNKNOWN for one in packets):
+            if before == ring.get * unit and not start:
+                return packets[-AROUND:][::-1]
             key = tuple(sizes[-AROUND:])
             votes[key] += 1
             found[key] = packets[-AROUND:][::-1]

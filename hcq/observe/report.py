@@ -96,9 +96,11 @@ def short(sections: Sequence[Section]) -> str:
         more = min(len(section.lines) - counts[number], max(0, room + (total <= room + 1) - sum(counts)))
         counts[number] += more
     lines = [line for section, count in zip(sections, counts) for line in section.lines[:count]]
-    clipped = [lines[0], *(_clipped(line) for line in lines[1:])]
     left_out = total - len(lines)
-    return "\n".join([*clipped, f"---- {left_out} more lines in the file"] if left_out else clipped)
+    if not left_out:
+        return "\n".join(lines)
+    clipped = [lines[0], *(_clipped(line) for line in lines[1:])]
+    return "\n".join([*clipped, f"---- {left_out} more lines in the file"])
 
 
 def _clipped(line: str) -> str:

@@ -24,18 +24,27 @@ FARTHEST = 1 << 40  # an address this far behind an argument was still computed 
 
 
 class Launches:
-    """The dispatches that a device remembers, by where the code of their kernels begins."""
+    """The dispatches that a device remembers, by where the code of their kernels begins.
 
-    def __init__(self, device: Device, commands: Sequence[Command]) -> None:
+    late    those that are not done, the next one first
+    others  the rest
+    """
+
+    def __init__(self, device: Device, late: Sequence[Command], others: Sequence[Command]) -> None:
         self.device = device
         self.by_entry: dict[int, Program] = {}
-        self.dispatches = [what for what in commands if isinstance(what, Dispatch)]
+        self.dispatches = [what for what in (*late, *others) if isinstance(what, Dispatch)]
         for what in self.dispatches:
             self.by_entry[what.program.code_va] = what.program
+        self.late = {what.program.code_va for what in late if isinstance(what, Dispatch)}
 
     def has(self, entry: int, name: str) -> bool:
         """Whether a kernel is one of them."""
         return entry in self.by_entry
+
+    def is_late(self, entry: int, name: str) -> bool:
+        """Whether it is one of those that are not done."""
+        return entry in self.late
 
     def name(self, kernel: Kernel) -> str:
         """What the user calls it."""
@@ -43,7 +52,9 @@ class Launches:
         return program.name if program is not None else kernel.name or f"at {kernel.entry:#x}"
 
 
-def running(device: Device, launches: Launches, name: Callable[[int], str]) -> Iterator[str]:
+def running(
+    device: Device, launches: Launches, name: Callable[[int], str], freed: Sequence[Freed]
+) -> Iterator[str]:
     """The kernels that run now. name: of an address."""
     if not device.waves_missing:
         return
@@ -51,7 +62,11 @@ def running(device: Device, launches: Launches, name: Callable[[int], str]) -> I
         yield f"waves     not available on this hardware: {device.waves_missing}"
         return
     found = waves.look(os.getpid(), launches.has)
-    if not found:
+    if not found:  # it may have stopped, and nobody has seen that yet
+        stop = waves.last_stop(os.getpid(), launches.is_late)
+        if stop is not None:
+            yield from _stop(stop, launches, name, freed)
+            return
         yield "waves     none: no kernel of this process runs on the emulated GPU"
     for kernel in found:
         yield from _kernel(kernel, launches, name)
@@ -66,10 +81,16 @@ def stopped(
     if not device.port.runs_ptx:
         yield f"waves     not available on this hardware: {device.waves_missing}"
         return
-    stop = waves.last_stop(os.getpid(), launches.has)
+    stop = waves.last_stop(os.getpid(), launches.is_late)
     if stop is None:
         yield "waves     none: it was no kernel that stopped the emulated GPU"
         return
+    yield from _stop(stop, launches, name, freed)
+
+
+def _stop(
+    stop: Stop, launches: Launches, name: Callable[[int], str], freed: Sequence[Freed]
+) -> Iterator[str]:
     yield f"stopped   {stop.why}"
     if stop.access:
         yield from _argument(stop, launches, name, freed)
