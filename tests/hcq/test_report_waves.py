@@ -126,12 +126,12 @@ end:
 
 !llvm.dbg.cu = !{!0}
 !llvm.module.flags = !{!3, !4}
-!0 = distinct !DICompileUnit(language: DW_LANG_C99, file: !1, producer: "a test", isOptimized: false, emissionKind: LineTablesOnly)
+!0 = distinct !DICompileUnit(language: DW_LANG_C99, file: !1, producer: "us", emissionKind: LineTablesOnly)
 !1 = !DIFile(filename: "waiting.hip", directory: "/src")
 !2 = !{}
 !3 = !{i32 7, !"Dwarf Version", i32 @VERSION@}
 !4 = !{i32 2, !"Debug Info Version", i32 3}
-!5 = distinct !DISubprogram(name: "spin", scope: !1, file: !1, line: 40, type: !6, unit: !0, spFlags: DISPFlagDefinition)
+!5 = distinct !DISubprogram(name: "spin", scope: !1, file: !1, type: !6, unit: !0, spFlags: DISPFlagDefinition)
 !6 = !DISubroutineType(types: !2)
 !8 = !DILocation(line: 42, column: 3, scope: !5)
 !9 = !DILocation(line: 44, column: 1, scope: !5)
