@@ -138,9 +138,9 @@ def _sections(device: Device, title: str, signal: int | None, is_fault: bool) ->
         rest.append("finished last")
         for entry in finished[: -SHOWN - 1 : -1]:
             rest += _submission(entry, names, None, short=True)
-    if device.failures:
-        rest.append("failed before")
-        rest += [f"  {why}" for _, _, why in device.failures[-SHOWN:]]
+    failed = [f"  {why}" for _, _, why in device.failures[-SHOWN:] if why != title]
+    if failed:
+        rest += ["failed before", *failed]
     rest.append("live buffers, the largest")
     for buffer in sorted(names.live, key=lambda buffer: -buffer.size_bytes)[:SHOWN]:
         rest.append(f"  {buffer.va:#x} {buffer.size_bytes:>12} bytes  {buffer.name or 'unnamed'}")

@@ -96,7 +96,7 @@ class Program:
             except KernelFault as fault:
                 found, line = at_fault(self, fault.__traceback__)
                 fault.line = fault.line or line
-                where = f"MSL line {fault.line}: {self.source.line(fault.line)}: " if fault.line else ""
+                where = f"MSL line {fault.line} `{self.source.line(fault.line)}`: " if fault.line else ""
                 kernel = waves.Kernel(entry, self.kernel.name, found)
                 stop = waves.Stop(kernel, f"{where}{fault}", fault.access, fault.address, fault.size_bytes)
                 waves.stopped(pid, stop)
