@@ -21,7 +21,7 @@ WIDTH = 32  # threads of a warp, and of a SIMD group
 
 
 def alike(pattern: Wave, groups: NDArray[Any], threads: NDArray[Any]) -> Iterator[Wave]:
-    """The pattern with count, groups and active lanes of each kind, the most frequent first.
+    """The pattern with how many, groups and active lanes of each kind, the most frequent first.
 
     pattern   `groups` says what the vendor calls a workgroup: "group", "block"
     groups    of each thread that is on: the number of its workgroup in the grid
@@ -36,4 +36,4 @@ def alike(pattern: Wave, groups: NDArray[Any], threads: NDArray[Any]) -> Iterato
         kinds[mask].append(group)
     for mask, of in sorted(kinds.items(), key=lambda one: -len(one[1])):
         text = groups_text(of).replace("group", pattern.groups, 1)
-        yield pattern._replace(count=len(of), groups=text, active=active_text(mask, WIDTH, "active"))
+        yield pattern._replace(many=len(of), groups=text, active=active_text(mask, WIDTH, "active"))

@@ -28,7 +28,7 @@ class Wave(NamedTuple):
     """Waves of a kernel that are at the same place, with the same lanes on, for the same reason.
 
     unit         what the vendor calls one: "wave", "warp", "SIMD group"
-    count        how many are alike
+    many         how many are alike
     groups       which workgroups they are of: "groups 0-15"
     pc           the address of the instruction; 0 where code has no addresses
     line         of the text that was given: "PTX line 12"; "" for machine code
@@ -39,7 +39,7 @@ class Wave(NamedTuple):
     """
 
     unit: str
-    count: int
+    many: int
     groups: str
     pc: int
     line: str

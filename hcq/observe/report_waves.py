@@ -114,11 +114,11 @@ def _wave(
     program = launches.by_entry.get(kernel.entry)
     line = wave.line or (program.line_at(wave.pc) if program is not None else "")
     where = f" [{line}]" if line else ""
-    many = "" if wave.count == 1 else "s"
+    plural = "" if wave.many == 1 else "s"
     yield (
-        f"waves     {wave.count} {wave.unit}{many} of {wave.groups}: kernel {called}{at}{where}: {wave.instruction}"
+        f"waves     {wave.many} {wave.unit}{plural} of {wave.groups}: kernel {called}{at}{where}: {wave.instruction}"
     )
-    waits = f"wait{'' if many else 's'} for {wave.waits_for}" if wave.waits_for else ""
+    waits = f"wait{'' if plural else 's'} for {wave.waits_for}" if wave.waits_for else ""
     if wave.spins_on:
         read = ", ".join(dict.fromkeys(name(address) for address in wave.spins_on))
         waits = f"in a loop that stores nothing and reads {read}"

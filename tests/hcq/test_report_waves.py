@@ -392,7 +392,7 @@ def test_who_asks_gets_an_answer_from_every_kernel_that_runs_and_none_from_one_t
         time.sleep(0.001)
     for _ in range(20):
         found = waves.look(-1, lambda entry, name: entry != 3)
-        assert sorted((one.entry, one.waves[0].count) for one in found) == [(1, 1), (2, 2), (4, 4)]
+        assert sorted((one.entry, one.waves[0].many) for one in found) == [(1, 1), (2, 2), (4, 4)]
     stop.set()
     for thread in threads:
         thread.join()
