@@ -131,57 +131,30 @@ def _argument(
     """Which argument an access was meant for: the buffer that it is in or behind, the nearest one."""
     dispatch = next((one for one in launches.dispatches if one.program.code_va == stop.kernel.entry), None)
     best: tuple[int, str] | None = None
-    for number, (kind, value) in enumerate(_buffers(dispatch)):
-        if not kind:
+    for number, value in enumerate(dispatch.args if dispatch is not None else ()):
+        place = _memory(value, launches.device, freed) if isinstance(value, int) else None
+        if place is None:
             continue
-        owner = next(
-            (
-                b
-                for b in launches.device.memory.owners()
-                if b.va is not None and b.va <= value < _end(b.va, b.size_bytes)
-            ),
-            None,
-        )
-        gone = next((one for one in reversed(freed) if one.va <= value < one.va + one.capacity), None)
-        if owner is not None and owner.va is not None:
-            start, size, called, state = owner.va, owner.size_bytes, owner.name or "unnamed", "is"
-        elif gone is not None:
-            start, size, called, state = gone.va, gone.capacity, gone.name, "was freed and had"
+        start, size, called, state = place
+        past, before = stop.address - (start + size), start - stop.address
+        if past < 0 and before <= 0:
+            distance, where = -1, f"at byte {-before} of it"
         else:
-            start, size, called, state = value, 0, "", ""
-        text = f"argument {number}, {f'`{called}`' if called else f'{value:#x}, no buffer'}"
-        if size:
-            text += f", {state} {size} bytes"
-        past = stop.address - (start + size)
-        if not size and abs(past) < FARTHEST:
-            said = f"{text}; the {stop.access} is {_bytes(past)} past it"
-        elif start <= stop.address < start + size:
-            past, said = -1, f"{text}; the {stop.access} is at byte {stop.address - start}"
-        elif 0 <= past < FARTHEST:
-            said = f"{text}; the {stop.access} is {_bytes(past)} past it"
-        elif 0 < start - stop.address < FARTHEST:
-            past, said = (
-                start - stop.address,
-                f"{text}; the {stop.access} is {_bytes(start - stop.address)} before it",
-            )
-        else:
-            continue
-        if best is None or past < best[0]:
-            best = past, said
-    if best is not None:
-        yield f"argument  {best[1]}"
-    else:
-        yield f"argument  none is near: the {stop.access} is at {name(stop.address)}"
+            distance = max(past, before)
+            where = f"{_bytes(distance)} {'past' if past >= 0 else 'before'} it"
+        if distance < FARTHEST and (best is None or distance < best[0]):
+            text = f"argument {number}, `{called}`, {state} {size} bytes; the {stop.access} is {where}"
+            best = distance, text
+    yield f"argument  {best[1] if best is not None else f'none is near: the {stop.access} is at {name(stop.address)}'}"
 
 
-def _buffers(dispatch: Dispatch | None) -> Iterator[tuple[bool, int]]:
-    """(whether it may be an address, the number) of each argument."""
-    if dispatch is None:
-        return
-    kinds = dispatch.program.args or ("",) * len(dispatch.args)
-    for kind, value in zip(kinds, dispatch.args):
-        is_address = kind == "buffer" or (not kind and isinstance(value, int) and value > 1 << 20)
-        yield is_address, int(value) if is_address else 0
+def _memory(va: int, device: Device, freed: Sequence[Freed]) -> tuple[int, int, str, str] | None:
+    """(start, bytes, name, a verb) of the buffer that an address is in, or was in before that was freed."""
+    for buffer in device.memory.owners():
+        if buffer.va is not None and buffer.va <= va < _end(buffer.va, buffer.size_bytes):
+            return buffer.va, buffer.size_bytes, buffer.name or "unnamed", "is"
+    gone = next((one for one in reversed(freed) if one.va <= va < one.va + one.capacity), None)
+    return None if gone is None else (gone.va, gone.capacity, gone.name, "was freed and had")
 
 
 def _end(start: int, size_bytes: int) -> int:

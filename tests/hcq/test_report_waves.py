@@ -279,6 +279,34 @@ def test_a_kernel_that_gives_up_is_told_by_the_lanes_that_did(
     assert "0x0000001f, 5 of 32 lanes" in text
 
 
+def test_an_instruction_that_there_is_not_is_told_by_its_place(
+    open_amd: Callable[..., Any], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = open_amd(timeout_ms=500, validate=False)
+    program = device.load(image("AMD", device.arch), "far", args=("buffer", "int"), name="writes far")
+    program.code.write(b"\xff" * 16, program.code_va - program.code.address)
+    with pytest.raises(DeviceFault):
+        device.queue().dispatch(program, [device.alloc(16), 4]).submit().wait(50_000)
+    text, printed = told(folder, capsys)
+    assert len(printed) <= STDERR_LINES
+    assert "ffffffff ffffffff" in next(line for line in text.splitlines() if line.startswith("stopped "))
+
+
+def test_an_access_to_freed_memory_names_what_it_was(
+    open_one: Callable[[str], Any], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = open_one("NV")
+    program = device.load(image("NV", device.arch), "far", args=("int", "int"))
+    gone = device.alloc(64 << 20, "gone")
+    kept = gone.address
+    gone.free()
+    late = device.queue().dispatch(program, [kept, 1 << 30]).submit()
+    with pytest.raises(DeviceFault):
+        late.wait(50_000)
+    text, _ = told(folder, capsys)
+    assert "argument 0, `gone`, was freed and had 67108864 bytes; the store is 960 MiB past it" in text
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_line_table_names_the_line_of_the_source(
     version: int, open_amd: Callable[..., Any], folder: Path, capsys: pytest.CaptureFixture[str]
