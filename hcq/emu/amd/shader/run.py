@@ -24,6 +24,7 @@ from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
+from hcq.events.waves import Running
 
 LDS_LIMIT = 65536
 # lanes that are resident together: enough to hide Python, and more where the registers of more still fit the caches
@@ -76,6 +77,7 @@ def run_dispatch(
     sample: int = 0,
     strays: Strays | None = None,
     guard: Callable[[Memory], Memory] | None = None,
+    running: Running | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -89,6 +91,7 @@ def run_dispatch(
     sample           run only the first so many workgroups; 0: all
     strays           gets the accesses beyond a workgroup's LDS; None: nobody wants to know
     guard            what looks at accesses to memory before they are made
+    running          who may ask where its waves are
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
@@ -96,7 +99,9 @@ def run_dispatch(
     program = core.program(launch.entry, launch.wave_size, launch.acc_offset, tally is not None)
     report = Report()
     memory = core.memory if guard is None else guard(core.memory)
-    limits = Limits(budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted)
+    limits = Limits(
+        budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted, running
+    )
     total = min(work.groups, sample or work.groups)
     waves_per_group = work.waves_per_group(launch.wave_size)
     lanes = min(max(LANES_AT_ONCE, REGISTER_BYTES // (4 * max(launch.vgprs, 1))), MOST_LANES_AT_ONCE)

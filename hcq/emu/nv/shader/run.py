@@ -25,6 +25,7 @@ from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
+from hcq.events.waves import Running
 
 # threads that run as one NumPy array: enough to hide the interpreter, few enough for the caches
 BATCH_LANES = 16384
@@ -112,6 +113,7 @@ class Kernel:
         tally: Tally | None = None,
         sample: int = 0,
         together: bool = False,
+        running: Running | None = None,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
@@ -122,6 +124,7 @@ class Kernel:
         tally        for a kernel that counts, and only for one
         sample       run only the first so many blocks; 0: all
         together     all blocks run at once, for they wait for one another
+        running      who may ask where its warps are
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
         self._check(grid, block, dynamic_shared_bytes)
@@ -149,6 +152,7 @@ class Kernel:
             interrupted,
             self.function.param_base,
             tally,
+            running,
         )
         threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]
