@@ -488,9 +488,9 @@ def _minimise(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import decode, ioctl_log, readers
+    from hcq.tools.trace import decode, ioctl_log, readers, unpack
 
-    content = sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text)
+    content = unpack.unpacked(sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text))
     lines = content.decode("utf-8", "replace").splitlines()
     if not options.nv and (known := readers.find(content, readers.Wanted(options.form, options.chip))):
         has_calls = known.has_calls and any(ioctl_log.read(lines))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.tools.trace import amd_words, hex_text, kernel_log
+from hcq.tools.trace import amd_words, hex_text, kernel_log, nvidia_report
 from hcq.tools.trace.color import Color, clean
 
 GUESSED_BYTES = 1 << 16  # of larger files the beginning decides which language it is
@@ -143,7 +143,20 @@ def _read_amd_words(content: bytes, wanted: Wanted) -> Reading:
     return Reading(lines, as_json)
 
 
+# ------------------------------------------------------------ NVIDIA's reports
+
+
+def _is_nvidia_report(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and nvidia_report.recognises(content)
+
+
+def _read_nvidia_report(content: bytes, wanted: Wanted) -> Reading:
+    found = nvidia_report.read(content.decode("utf-8", "replace").split("\n"))
+    return Reading(lambda color: nvidia_report.lines(found, color), lambda: nvidia_report.as_json(found))
+
+
 READERS: tuple[Reader, ...] = (
+    Reader("NVIDIA's bug report, nvidia-smi", _is_nvidia_report, _read_nvidia_report),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
 )
