@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from hcq.errors import UsageError
 from hcq.tools.trace import amd_words, hex_text, kernel_log, nvidia_report
 from hcq.tools.trace.color import Color, clean
+from hcq.tools.trace.cuda import core, core_file
+from hcq.tools.trace.cuda import text as cuda_text
 
 GUESSED_BYTES = 1 << 16  # of larger files the beginning decides which language it is
 
@@ -143,6 +145,29 @@ def _read_amd_words(content: bytes, wanted: Wanted) -> Reading:
     return Reading(lines, as_json)
 
 
+# ------------------------------------------------------------ CUDA's coredumps and tools
+
+
+def _is_cuda_core(content: bytes, wanted: Wanted) -> bool:
+    return core_file.is_core(content)
+
+
+def _read_cuda_core(content: bytes, wanted: Wanted) -> Reading:
+    found = core.read(content)
+    return Reading(lambda color: core.lines(found, color), lambda: core.as_json(found))
+
+
+def _is_cuda_text(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and cuda_text.recognises(content)
+
+
+def _read_cuda_text(content: bytes, wanted: Wanted) -> Reading:
+    found = cuda_text.events(content.decode("utf-8", "replace").split("\n"))
+    return Reading(
+        lambda color: kernel_log.lines(found, color), lambda: kernel_log.json(found), b"ioctl" in content
+    )
+
+
 # ------------------------------------------------------------ NVIDIA's reports
 
 
@@ -157,6 +182,8 @@ def _read_nvidia_report(content: bytes, wanted: Wanted) -> Reading:
 
 READERS: tuple[Reader, ...] = (
     Reader("NVIDIA's bug report, nvidia-smi", _is_nvidia_report, _read_nvidia_report),
+    Reader("CUDA coredump", _is_cuda_core, _read_cuda_core),
+    Reader("compute-sanitizer, cuda-gdb", _is_cuda_text, _read_cuda_text),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
 )

@@ -83,8 +83,7 @@ class Sentence(NamedTuple):
 SENTENCES: tuple[Sentence, ...] = tuple(
     Sentence(re.compile(pattern), *words)
     for pattern, *words in (
-        (r"Unable to determine the device handle for (?:GPU|gpu)\s?\d*:? ?(?P<bus>[0-9A-Fa-f:.]{7,16})?:? ?"
-         r"(?P<what>[^\n]{0,80})",
+        (r"Unable to determine the device handle for (?:GPU|gpu)\s?\d*:? ?(?P<bus>[0-9A-Fa-f:.]{7,16})?:?(?P<what>.*)",
          "GPU lost", "nvidia-smi cannot reach this GPU: {what}",
          "the driver gave it up: off the bus, or broken in the middle of something",
          "look for Xid 79 or 154 in the kernel log; power the machine off and on"),
