@@ -211,7 +211,7 @@ def parser() -> argparse.ArgumentParser:
         "--form",
         choices=("pushbuffer", "qmd", "gpfifo", "pm4", "sdma", "aql", "descriptor"),
         default="",
-        help="what the words are: the first three of NVIDIA (with --nv), the others of AMD",
+        help="what the words are: the first three of NVIDIA, the others of AMD",
     )
     verb.add_argument(
         "--chip",
@@ -492,7 +492,7 @@ def _decode(options: argparse.Namespace) -> int:
 
     content = unpack.unpacked(sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text))
     lines = content.decode("utf-8", "replace").splitlines()
-    if not options.nv and (known := readers.find(content, readers.Wanted(options.form, options.chip))):
+    if known := readers.find(content, readers.Wanted(options.form, options.chip, options.nv)):
         has_calls = known.has_calls and any(ioctl_log.read(lines))
         if options.json:
             calls = decode.log_json(decode.decode_log(lines, options.driver)[0]) if has_calls else None
@@ -501,13 +501,6 @@ def _decode(options: argparse.Namespace) -> int:
         _print(known.lines(Color.for_stdout()))
         if not has_calls:
             return 0
-    if options.nv:
-        words, form = decode.words_of(lines), options.form or "pushbuffer"
-        if options.json:
-            _print_json(decode.word_json(words, options.nv, form))
-        else:
-            _print(decode.word_lines(words, options.nv, form))
-        return 0
     found, others, abi = decode.decode_log(lines, options.driver)
     if options.json:
         _print_json(decode.log_json(found))

@@ -309,17 +309,15 @@ def packets(rng: random.Random) -> None:
 
 def logs(rng: random.Random) -> None:
     """Logs of ioctls and of the kernel, and words of pushbuffers, launch descriptions and ring entries."""
-    from hcq.tools.trace import decode, kernel_log
+    from hcq.tools.trace import decode, hex_text, kernel_log, nv_words
     from hcq.tools.trace.color import Color
 
     if rng.random() < 0.3:
         words = "\n".join(
             f"{rng.getrandbits(32):08x} 0x{rng.getrandbits(16):x}" for _ in range(rng.randrange(1, 40))
         )
-        found = decode.words_of(mutate.of_text(words, rng).splitlines())
-        list(
-            decode.word_lines(found, rng.choice(("sm_80", "sm_90", "sm_120")), rng.choice(decode.WORD_FORMS))
-        )
+        found = hex_text.read(mutate.of_text(words, rng).encode("utf-8", "replace")).words
+        list(decode.word_lines(found, rng.choice(("sm_80", "sm_90", "sm_120")), rng.choice(nv_words.FORMS)))
         return
     if rng.random() < 0.4:
         events = kernel_log.events(mutate.of_text(_space().kernel_log, rng).split("\n"))

@@ -114,13 +114,13 @@ class _Reader:
 
     def devices(self) -> None:
         for section in self.file.of("devices"):
-            for row in self.table(section.index):
+            for row in self.table(section.number):
                 names = {
                     key: self.file.string(row[key]) for key in ("devName", "devType", "smType") if key in row
                 }
                 self.core.devices.append({**row, **names})
         for section in self.file.of("contexts"):
-            self.core.contexts += self.table(section.index)
+            self.core.contexts += self.table(section.number)
 
     def modules(self) -> None:
         for kind in ("relocated ELF image", "ELF image"):
@@ -157,14 +157,14 @@ class _Reader:
         for section in self.file.of("warps"):
             block, above = self.parent(section)
             sm = self.parent(above)[0] if above else {}
-            for at, warp in enumerate(self.table(section.index)):
-                self.warp(warp, block, sm.get("smId", -1), lanes.get((section.index, at), []))
+            for at, warp in enumerate(self.table(section.number)):
+                self.warp(warp, block, sm.get("smId", -1), lanes.get((section.number, at), []))
 
     def warp(self, warp: Row, block: Row, sm: int, lanes: list[Row]) -> None:
         grid = self.grids.get(block.get("gridId64", -1), {})
         bad = [lane for lane in lanes if lane.get("exception", 0) != tables.NONE]
         active = warp.get("activeLanesMask", 0)
-        first = next(iter(bad), None) or next(
+        first: Row = next(iter(bad), None) or next(
             (one for one in lanes if active >> (one.get("ln", 0) & 31) & 1), {}
         )
         pc = first.get("virtualPC", 0)
@@ -191,7 +191,7 @@ class _Reader:
         """Exceptions that an SM keeps though the warps that had them are gone."""
         told = {(one.exception, sm) for one in self.groups.values() if one.exception for sm in one.sms}
         for section in self.file.of("SMs"):
-            for row in self.table(section.index):
+            for row in self.table(section.number):
                 number = row.get("exception", 0)
                 if number and (number, row.get("smId", -1)) not in told:
                     error = row.get("errorPC") if row.get("errorPCValid") else None
@@ -199,9 +199,9 @@ class _Reader:
 
     def list_sections(self) -> None:
         for one in self.file.sections:
-            if one.index or one.type:
+            if one.number or one.type:
                 self.core.sections.append(
-                    {"index": one.index, "name": one.name, "kind": one.kind, "type": one.type, "bytes": one.size,
+                    {"index": one.number, "name": one.name, "kind": one.kind, "type": one.type, "bytes": one.size,
                      "address": one.address}
                 )  # fmt: skip
 

@@ -34,8 +34,8 @@ KINDS = {
 # rows of the tables, in order; a name with : 8 has eight bytes, the others four
 ROWS: dict[str, str] = {
     "devices": "devName:8 devType:8 smType:8 devId pciBusId pciDevId numSMs numWarpsPerSM numLanesPerWarp"
-    " numRegsPerLane numPredicatesPrLane smMajor smMinor instructionSize status numUniformRegsPrWarp numUniformPredicatesPrWarp"
-    " numConvergenceBarriersPrWarp padding0",
+    " numRegsPerLane numPredicatesPrLane smMajor smMinor instructionSize status numUniformRegsPrWarp"
+    " numUniformPredicatesPrWarp numConvergenceBarriersPrWarp padding0",
     "contexts": "contextId:8 sharedWindowBase:8 localWindowBase:8 globalWindowBase:8 deviceIdx tid",
     "modules": "moduleHandle:8",
     "grids": "gridId64:8 contextId:8 function:8 functionEntry:8 moduleHandle:8 parentGridId64:8 paramsOffset:8"
@@ -72,7 +72,7 @@ Row = dict[str, int]
 class Section(NamedTuple):
     """A section. size: what the header says; what of it lies in the file may be less."""
 
-    index: int
+    number: int
     name: str
     kind: str
     type: int

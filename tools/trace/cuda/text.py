@@ -171,8 +171,8 @@ class _Reader:
                 for one in _RACE.finditer(" ".join(text for _, text in ((0, head), *rest)))
             ]
         where = _where(fields)
-        key = (pattern.kind, head.strip(), where, str(fields.get("why", "")))
-        event = self.alike.get(key)
+        alike = (pattern.kind, head.strip(), where, str(fields.get("why", "")))
+        event = self.alike.get(alike)
         numbers = [first, *(number for number, _ in rest)]
         if event is None:
             event = Event(pattern.kind, first, pattern.role, "", "", "", *pattern[4:])
@@ -183,7 +183,7 @@ class _Reader:
                 "frames": frames,
                 "template": pattern.sentence,
             }
-            self.alike[key] = event
+            self.alike[alike] = event
             self.add(event)
         event.fields["count"] += 1
         if len(event.lines) < 4096:
@@ -222,7 +222,8 @@ class _Reader:
         elif found := _SM_ROW.match(line):
             self.sm = found["sm"]
         elif found := _KERNEL_ROW.match(line):
-            self.add(Event("kernel", number, "notice", f"kernel {found['kernel']} ({found['status'].lower()}): {found['name']}, "
+            self.add(Event("kernel", number, "notice",
+                           f"kernel {found['kernel']} ({found['status'].lower()}): {found['name']}, "
                            f"({found['grid_dim']}) blocks of ({found['block_dim']}), SMs {found['sms']}",
                            fields=dict(found.groupdict()), lines=[number]))  # fmt: skip
         elif found := _WARP_ROW.match(line):
@@ -296,7 +297,8 @@ class _Reader:
 API_WORDS = {
     "an illegal memory access was encountered": 700, "out of memory": 2, "misaligned address": 716,
     "unspecified launch failure": 719, "the launch timed out and was terminated": 702,
-    "device-side assert triggered": 710,     "an illegal instruction was encountered": 715, "no kernel image is available for execution on the device": 209,
+    "device-side assert triggered": 710,
+    "an illegal instruction was encountered": 715, "no kernel image is available for execution on the device": 209,
     "uncorrectable ECC error encountered": 214, "too many resources requested for launch": 701, "unknown error": 999,
     "invalid device function": 98, "all CUDA-capable devices are busy or unavailable": 46,
     "operation not supported on global/shared address space": 717, "invalid program counter": 718,
