@@ -488,7 +488,8 @@ def _minimise(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import decode, ioctl_log, readers, unpack
+    from hcq.tools.trace import decode, readers, unpack
+    from hcq.trace import ioctl_log
 
     content = unpack.unpacked(sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text))
     lines = content.decode("utf-8", "replace").splitlines()

@@ -19,7 +19,7 @@ from hcq.amd.abi.kfd import CREATE_PROCESS, KFD_IOCTLS, AllocFlags, AllocMemoryO
 from hcq.amd.abi.other_calls import OtherCall
 from hcq.layout import Packet
 from hcq.tools.trace.ioctl_decode import DecodedCall
-from hcq.tools.trace.ioctl_log import Call
+from hcq.trace.ioctl_log import Call
 
 KFD_NODE, RENDER_NODES = "/dev/kfd", "/dev/dri/"
 KFD, DRM = ord("K"), ord("d")  # the type byte of a request

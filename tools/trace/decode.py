@@ -17,10 +17,11 @@ from hcq.layout import Packet
 from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.names import class_name, control_name
 from hcq.nv.abi.status import BENIGN
-from hcq.tools.trace import amd_calls, ioctl_log
+from hcq.tools.trace import amd_calls
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.ioctl_decode import DecodedCall, decode_call, is_nvidia
-from hcq.tools.trace.ioctl_log import Call
+from hcq.trace import ioctl_log
+from hcq.trace.ioctl_log import Call
 
 DEFAULT_RELEASE = "580.142"
 NAMED = ("NV_", "UVM_", "AMDKFD_", "DRM_")

@@ -196,7 +196,7 @@ def _request(number: int) -> list[Meaning]:
     from hcq.nv.abi.ioctls import abi_for
     from hcq.tools.trace import amd_calls, ioctl_decode
     from hcq.tools.trace.decode import DEFAULT_RELEASE, NAMED
-    from hcq.tools.trace.ioctl_log import Call
+    from hcq.trace.ioctl_log import Call
 
     if number < 1 << 8 or number >= 1 << 32:
         return []

@@ -108,9 +108,7 @@ def test_packets_of_gpus_are_read(kind: str, tmp_path: Path) -> None:
     assert (found.name, found.offset) == ("second", 100)
     assert found.touches[0].how == ["copies to it"] and found.touches[0].is_exact
     hows = {how for touch in address.find(trace, first)[0].touches for how in touch.how}
-        "fills it",
-        "copies from it",
-    }
+    assert hows >= {"fills it", "copies from it"}
 
 
 def test_the_verb_prints_lines_and_json(trace: Callable[..., Done], tmp_path: Path) -> None:

@@ -16,10 +16,11 @@ from hcq.errors import UsageError
 from hcq.nv.abi.ioctls import abi_for
 from hcq.nv.abi.names import class_name, control_name, escape_name, uvm_name
 from hcq.tools import hcq_trace
-from hcq.tools.trace import decode, hex_text, ioctl_log
+from hcq.tools.trace import decode, hex_text
 from hcq.tools.trace.color import Color
 from hcq.tools.trace.ioctl_decode import decode_call
-from hcq.tools.trace.ioctl_log import Call, read, request_of
+from hcq.trace import ioctl_log
+from hcq.trace.ioctl_log import Call, read, request_of
 
 STRACE = """\
 write(12, "\\1\\0\\0\\0\\0\\0\\0\\0", 8)        = 8
