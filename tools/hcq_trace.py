@@ -69,6 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = options.run
     try:
+        if options.declarations:
+            from hcq.tools.trace import declarations
+
+            for name in declarations.load(options.declarations):
+                print(f"hcq-trace: {clean(name)} is in no table, and is not used.", file=sys.stderr)
         status = run(options)
         sys.stdout.flush()
         return status
@@ -258,6 +263,9 @@ def _verb(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.set_defaults(run=run)
+    made.add_argument(
+        "--declarations", metavar="FILE.py", help="run it: packets, registers, methods of your own"
+    )
     if has_file:
         made.add_argument("file", metavar="FILE", help="a trace, recorded with HCQ_TRACE=FILE")
     return made

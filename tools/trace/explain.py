@@ -125,20 +125,30 @@ def of_chip(number: int, chip: str, value: int | None = None) -> list[Meaning]:
     for space, (names, layouts) in spaces.items():
         base = REGISTER_SPACES[space]
         index = number - base if base <= number <= LAST_OF_SPACE[space] else number
-        if index in names._value2member_map_ and _is_of(names(index).name, row.family):
-            layout = layouts.get(index)
+        is_named = index in names._value2member_map_ and _is_of(names(index).name, row.family)
+        layout = layouts.get(index)
+        if is_named or (layout is not None and index not in names._value2member_map_):
             fields = _fields(layout, value) if layout else ([] if value is None else [f"= {value:#x}"])
             says = f"address {base + index:#x}, SET_{space}_REG counts {index:#x}"
-            found.append(Meaning(f"register of {row.arch}", names(index).name, fields, says))
+            name = names(index).name if is_named or layout is None else layout.__name__
+            found.append(Meaning(f"register of {row.arch}", name, fields, says))
     packet: type[Packet] | None
-    if number in Opcode._value2member_map_:
+    if number in Opcode._value2member_map_ or number in row.packets:
         packet = row.packets.get(number) or next(iter(other_packets.PM4.get(number, ())), None)
         says = "" if packet else "(no structure here)"
-        found.append(Meaning("opcode of PM4", Opcode(number).name, _fields(packet), says))
-    if number in sdma.Op._value2member_map_:
+        name = Opcode(number).name if number in Opcode._value2member_map_ else row.packets[number].__name__
+        found.append(Meaning("opcode of PM4", name, _fields(packet), says))
+    if number in sdma.Op._value2member_map_ or number in row.copies.packets:
         packet = row.copies.packets.get(number) or other_packets.SDMA.get(number)
         says = "" if packet else "(no structure here)"
-        found.append(Meaning("op of SDMA", sdma.Op(number).name, _fields(packet), says))
+        name = (
+            sdma.Op(number).name
+            if number in sdma.Op._value2member_map_
+            else packet.__name__
+            if packet
+            else ""
+        )
+        found.append(Meaning("op of SDMA", name, _fields(packet), says))
     return found
 
 

@@ -193,6 +193,7 @@ def test_what_is_no_trace_is_refused_and_a_cut_one_is_read_as_far_as_it_goes(tmp
         [],
         "",
         "cut off in the middle of a record, or its length is damaged",
+        0,
     )
 
 
