@@ -1,6 +1,7 @@
 """Calls of AMD's kernel drivers in other people's logs: /dev/kfd and render nodes, by name with the structure's fields.
 
-In       a Call of ioctl_log.py: the file, the request as a number or as strace's name for it, bytes where there are any
+In       a Call of hcq/trace/ioctl_log.py: the file, the request as a number or as strace's name for it, bytes where
+         there are any
 Out      DecodedCall: the call's name, the fields that have a value, those that came back changed
 Changes  nothing
 Next     decode.py (prints), hcq/amd/abi/kfd.py, hcq/amd/abi/drm.py and hcq/amd/abi/other_calls.py (the structures)
