@@ -115,7 +115,7 @@ class _Reader:
     def devices(self) -> None:
         for section in self.file.of("devices"):
             for row in self.table(section.number):
-                names = {
+                names: dict[str, Any] = {
                     key: self.file.string(row[key]) for key in ("devName", "devType", "smType") if key in row
                 }
                 self.core.devices.append({**row, **names})
@@ -164,9 +164,8 @@ class _Reader:
         grid = self.grids.get(block.get("gridId64", -1), {})
         bad = [lane for lane in lanes if lane.get("exception", 0) != tables.NONE]
         active = warp.get("activeLanesMask", 0)
-        first: Row = next(iter(bad), None) or next(
-            (one for one in lanes if active >> (one.get("ln", 0) & 31) & 1), {}
-        )
+        running = [one for one in lanes if active >> (one.get("ln", 0) & 31) & 1]
+        first: Row = next(iter([*bad, *running]), {})
         pc = first.get("virtualPC", 0)
         error = warp.get("errorPC") if warp.get("errorPCValid") else None
         exception = first.get("exception", 0)
