@@ -72,8 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.declarations:
             from hcq.tools.trace import declarations
 
-            for name in declarations.load(options.declarations):
-                print(f"hcq-trace: {clean(name)} is in no table, and is not used.", file=sys.stderr)
+            declarations.run(options.declarations)
         status = run(options)
         sys.stdout.flush()
         return status

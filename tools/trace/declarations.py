@@ -11,15 +11,23 @@ The file runs, as any program does: name only files that you trust.
 from __future__ import annotations
 
 import runpy
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hcq.checks import printable
 from hcq.errors import UsageError
 from hcq.layout import Packet
 
 RUN_AS = "declarations"  # what __name__ is in the file
+
+
+def run(path: str) -> None:
+    """Run a file of declarations, and say on stderr what it declares in vain. Raises UsageError as load does."""
+    for name in load(path):
+        print(f"hcq-trace: {printable(name)} is in no table, and is not used.", file=sys.stderr)
 
 
 def load(path: str) -> list[str]:

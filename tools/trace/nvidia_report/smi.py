@@ -119,7 +119,7 @@ def read_query(lines: Sequence[str], first: int, machine: Machine) -> None:
 def _settle(gpu: Gpu) -> None:
     """What everybody asks for first, out of all the values."""
     values = gpu.values
-    gpu.name = gpu.name or values.get("Product Name", "")
+    gpu.name = values.get("Product Name", "") or gpu.name
     device = values.get("PCI/Device Id", "")
     if re.fullmatch(r"0x[0-9A-Fa-f]{8}", device):
         gpu.pci_id = f"{device[6:]}:{device[2:6]}".lower()
