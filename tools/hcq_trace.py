@@ -24,7 +24,7 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 import hcq
 from hcq.errors import HcqError, UsageError
 from hcq.performance import datasheets
-from hcq.tools.trace import explain
+from hcq.tools.trace import declarations, explain
 from hcq.tools.trace.color import Color, clean
 
 FOUND, FAILED = 1, 2
@@ -70,8 +70,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         if options.declarations:
-            from hcq.tools.trace import declarations
-
             declarations.run(options.declarations)
         status = run(options)
         sys.stdout.flush()

@@ -98,7 +98,8 @@ def _gpu(gpu: smi.Gpu) -> Iterator[str]:
     if gpu.ecc:
         counts = {path: count for path, count in gpu.ecc.items() if count}
         said = ", ".join(f"{path} {count}" for path, count in counts.items())
-        yield f"  ECC errors: {clean(said) or f'none ({counted(len(gpu.ecc), 'counter')} at 0)'}"
+        none = f"none ({counted(len(gpu.ecc), 'counter')} at 0)"
+        yield f"  ECC errors: {clean(said) or none}"
     if gpu.xids:
         numbers = ", ".join(f"{count} of {xid_words(number)}" for number, count in sorted(gpu.xids.items()))
         yield f"  Xids: {clean(numbers)}"
