@@ -37,13 +37,14 @@ class Sent(Enum):
 
 
 class RingState(NamedTuple):
-    """A ring as both sides see it; `packet` is what stands where the device reads next."""
+    """A ring as both sides see it; `packet` is what stands where the device reads next, `around` what is near that."""
 
     name: str
     put: int
     get: int
     size: int
     packet: str
+    around: Sequence[tuple[int, str]] = ()  # (0 for what is read next, -1 just before it, ...; the packet)
 
 
 class Cell(Protocol):

@@ -172,6 +172,9 @@ class Device(Recovery):
         """Put, get and the packet at get of every ring: for reports."""
         return []
 
+    # why a report has nothing about waves on real hardware; "" where there are no waves
+    waves_missing = ""
+
     def current_command(self) -> int | None:
         """Which command of the submission that is next to finish the device is at, blocks counted through."""
         return None

@@ -109,6 +109,10 @@ class Program:
         self.packed: tuple[Callable[..., bytes], int, str] | None = None
         self._release = release
 
+    def line_at(self, pc: int) -> str:
+        """The line of the source that an instruction was made from; "" where nobody says."""
+        return ""
+
     def set_access(self, access: Sequence[str], extents: Sequence[int] | None = None) -> None:
         """Say what the program does with the memory of each argument, so that validation can judge the order of its
         launches.

@@ -24,7 +24,7 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 import hcq
 from hcq.errors import HcqError, UsageError
 from hcq.performance import datasheets
-from hcq.tools.trace import explain
+from hcq.tools.trace import declarations, explain
 from hcq.tools.trace.color import Color, clean
 
 FOUND, FAILED = 1, 2
@@ -69,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = options.run
     try:
+        if options.declarations:
+            declarations.run(options.declarations)
         status = run(options)
         sys.stdout.flush()
         return status
@@ -211,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
         "--form",
         choices=("pushbuffer", "qmd", "gpfifo", "pm4", "sdma", "aql", "descriptor"),
         default="",
-        help="what the words are: the first three of NVIDIA (with --nv), the others of AMD",
+        help="what the words are: the first three of NVIDIA, the others of AMD",
     )
     verb.add_argument(
         "--chip",
@@ -258,6 +260,9 @@ def _verb(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.set_defaults(run=run)
+    made.add_argument(
+        "--declarations", metavar="FILE.py", help="run it: packets, registers, methods of your own"
+    )
     if has_file:
         made.add_argument("file", metavar="FILE", help="a trace, recorded with HCQ_TRACE=FILE")
     return made
@@ -488,11 +493,12 @@ def _minimise(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import decode, ioctl_log, readers
+    from hcq.tools.trace import decode, readers, unpack
+    from hcq.trace import ioctl_log
 
-    content = sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text)
+    content = unpack.unpacked(sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text))
     lines = content.decode("utf-8", "replace").splitlines()
-    if not options.nv and (known := readers.find(content, readers.Wanted(options.form, options.chip))):
+    if known := readers.find(content, readers.Wanted(options.form, options.chip, options.nv)):
         has_calls = known.has_calls and any(ioctl_log.read(lines))
         if options.json:
             calls = decode.log_json(decode.decode_log(lines, options.driver)[0]) if has_calls else None
@@ -501,13 +507,6 @@ def _decode(options: argparse.Namespace) -> int:
         _print(known.lines(Color.for_stdout()))
         if not has_calls:
             return 0
-    if options.nv:
-        words, form = decode.words_of(lines), options.form or "pushbuffer"
-        if options.json:
-            _print_json(decode.word_json(words, options.nv, form))
-        else:
-            _print(decode.word_lines(words, options.nv, form))
-        return 0
     found, others, abi = decode.decode_log(lines, options.driver)
     if options.json:
         _print_json(decode.log_json(found))

@@ -75,6 +75,11 @@ class AmdDevice(HostAccess):
     doorbells: Doorbells | None = None
     _cells: Allocation
     own_rings = RINGS
+    waves_missing = (
+        "their registers are in the context save area once the queue is off the GPU. A wave that hangs may "
+        "refuse that, and then the driver resets the GPU, so it is not tried. As root, "
+        "`umr -O halt_waves -wa` shows them"
+    )
     hostcall: Hostcall | None = None  # once a kernel is loaded that may ask the host for something
 
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:

@@ -8,15 +8,18 @@ Next     process.py (where faults come from), device.py (who raises)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
-from hcq.amd.abi import aql
+from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.process import Fault
 from hcq.amd.rings import AqlRing, Ring
 from hcq.base import RingState
 from hcq.layout import Packet
 
-SHOWN_BYTES = 256  # of a ring, for reports: more than any one packet of ours
+AROUND = 3  # packets before and after the one that the GPU reads next
+AROUND_BYTES = 1024  # of a ring, for reports: more than these packets have
+UNKNOWN = (pm4.Header, sdma.Header, aql.Header)  # what decoders give for words that are no packet they know
 
 
 def describe_fault(fault: Fault, describe_address: Callable[[int], str], log: Sequence[str]) -> str:
@@ -58,10 +61,44 @@ def ring_state(name: str, ring: Ring, decode: Callable[[Sequence[int]], list[Pac
     get, put = ring.get, ring.put
     at = get * (len(ring.bytes) // ring.size) % len(ring.bytes)
     shown = "nothing: all packets are read"
+    around = [(-1 - number, repr(packet)) for number, packet in enumerate(_read_last(ring, at, decode))][::-1]
     if get != put:
-        ahead = bytes(ring.bytes[at : at + SHOWN_BYTES]) + bytes(ring.bytes[:SHOWN_BYTES])
-        shown = repr(decode(memoryview(ahead).cast("I"))[0])
-    return RingState(f"{name} ({ring.kind})", put, get, ring.size, shown)
+        unit = len(ring.bytes) // ring.size
+        ahead = _part(ring, at, min(AROUND_BYTES, (put - get) * unit))
+        next_ones = decode(memoryview(ahead).cast("I"))[: AROUND + 1]
+        shown = repr(next_ones[0])
+        around += [(number, repr(packet)) for number, packet in enumerate(next_ones)]
+    return RingState(f"{name} ({ring.kind})", put, get, ring.size, shown, around)
+
+
+def _part(ring: Ring, at: int, size_bytes: int) -> bytes:
+    """What a ring holds from one place on; it may go round."""
+    head = bytes(ring.bytes[at : at + size_bytes])
+    return head + bytes(ring.bytes[: size_bytes - len(head)])
+
+
+def _read_last(ring: Ring, at: int, decode: Callable[[Sequence[int]], list[Packet]]) -> list[Packet]:
+    """The packets before a place, the last one first.
+
+    No word says where the packet before it began. So reading begins at each of the words before, and what most of
+    those found that come out at this place is taken. Where the ring's first word is among them, that one is sure. AQL's
+    processor marks what it has read as invalid: of that nothing is left.
+    """
+    unit = len(ring.bytes) // ring.size
+    before = min(AROUND_BYTES, ring.get * unit, len(ring.bytes) - (ring.put - ring.get) * unit)
+    words = memoryview(_part(ring, (at - before) % len(ring.bytes), before)).cast("I")
+    votes: Counter[tuple[int, ...]] = Counter()
+    found: dict[tuple[int, ...], list[Packet]] = {}
+    for start in range(0, len(words), max(unit // 4, 1)):
+        packets = decode(words[start:])
+        sizes = [len(packet.words) for packet in packets]
+        if sum(sizes) == len(words) - start and not any(type(one) in UNKNOWN for one in packets):
+            if before == ring.get * unit and not start:
+                return packets[-AROUND:][::-1]
+            key = tuple(sizes[-AROUND:])
+            votes[key] += 1
+            found[key] = packets[-AROUND:][::-1]
+    return found[votes.most_common(1)[0][0]] if votes else []
 
 
 def describe_inactive(code: int) -> str:

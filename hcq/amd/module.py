@@ -59,4 +59,7 @@ class AmdModule(GpuModule):
             bases["hostcall_buffer"] = device.hostcalls().va
         scratch = device.scratch_for(scratch_lane_bytes(kernel.descriptor), linked.lanes(kernel))
         launcher = Launcher(device.chip, device.is_aql, kernel, self.va, scratch, device.queue_va)
-        return AmdProgram(device, name, self.va, launcher, bases, args, self.code)
+        made = AmdProgram(device, name, self.va, launcher, bases, args, self.code)
+        if b".debug_line" in self.image:
+            made.debug_image = self.image
+        return made

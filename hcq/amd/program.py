@@ -33,8 +33,11 @@ class AmdProgram(SharingProgram):
 
     kernarg_bytes  the size of its argument segment
     is_described   whether its metadata says where arguments lie; else each has 8 bytes, one behind the other
+    debug_image    the object, where it has lines of the source; else empty
     bases          hidden arguments that are the same for every launch: where memory windows begin, upper halves
     """
+
+    debug_image = b""
 
     def __init__(
         self,
@@ -76,6 +79,13 @@ class AmdProgram(SharingProgram):
         entry = kernel.descriptor_offset if launcher.is_aql else kernel.start_offset
         super().__init__(device, name, va + entry, args or self._known_kinds(), 0, lambda: None)
         self.code_va = va + kernel.start_offset
+
+    def line_at(self, pc: int) -> str:
+        if not self.debug_image:
+            return ""
+        from hcq.code.lines import line_at  # for reports alone
+
+        return line_at(self.debug_image, self.kernel.name, pc - self.code_va)
 
     def _known_kinds(self) -> tuple[str, ...] | None:
         """Kinds of all arguments, when the metadata has them."""

@@ -1,9 +1,10 @@
 """Breaks: which calls of a program that was written for one release another release does not take as they were meant.
 
-In       two Interfaces; the ioctls of a trace (HCQ_TRACE=FILE), with the bytes of their arguments, where recorded
+In       two Interfaces; the ioctls of a trace (HCQ_TRACE=FILE) or of a log (strace, gVisor), with the bytes of their
+         arguments, where recorded
 Out      a Break for each kind of call: how often it was made, and why it breaks
 Changes  nothing
-Next     difference.py (what differs), hcq/trace/calls.py (what a trace holds of an ioctl)
+Next     difference.py (what differs), hcq/trace/calls.py (what a trace holds of an ioctl), hcq/trace/ioctl_log.py
 
 A driver that refuses other sizes breaks with every change of a size. One that fills up with zeroes does not: there a
 field that is gone breaks a call only if the call used it.
@@ -18,9 +19,10 @@ from typing import Any, NamedTuple
 from hcq.atlas.difference import FieldChange, field_changes
 from hcq.errors import UsageError
 from hcq.system.abi_atlas import Atlas, Field, Interface, Made, Structure, version
+from hcq.trace import ioctl_log
 from hcq.trace.calls import ioctl_of
 from hcq.trace.frames import read_records
-from hcq.trace.records import Kind
+from hcq.trace.records import MAGIC, Kind
 
 PADDING = "pad"
 SHOWN_REASONS = 6  # of one call
@@ -44,22 +46,31 @@ class Calls(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What a trace has of one driver. release: as the driver told it, or ""; damage: why its end is not read, or ""."""
+    """What a trace has of one driver. release: as the driver told it, or ""; damage: why its end is not read, or "".
+
+    bare  calls of a log without their argument's bytes: what they used is not known
+    """
 
     calls: list[Made]
     release: str
     damage: str
+    bare: int = 0
 
 
 def calls_of(path: Path, atlas: Atlas) -> Recorded:
-    """The calls of a trace that go to the driver of an atlas.
+    """The calls of a trace, or of a log of ioctls (strace, gVisor, sniffers), that go to the driver of an atlas.
 
-    Raises  UsageError for a file that is no trace, or whose records make no sense
+    Raises  UsageError for a file that is neither, or whose records make no sense
     """
+    content = path.read_bytes()
+    if not content.startswith(MAGIC) and b"ioctl" in content:
+        return _of_log(content, atlas)
     try:
-        records, _, why = read_records(path.read_bytes())
+        records, _, why = read_records(content)
     except UsageError as error:
-        raise UsageError(f"{path}: {error} HCQ_TRACE=FILE in the environment records one.") from None
+        raise UsageError(
+            f"{path}: {error} HCQ_TRACE=FILE in the environment records one; logs of strace do, too."
+        ) from None
     made: list[Made] = []
     release = ""
     for record in records:
@@ -75,6 +86,31 @@ def calls_of(path: Path, atlas: Atlas) -> Recorded:
             behind = {block.name: block.before for block in call.nested}
             made += atlas.made(call.request, call.before, behind)
     return Recorded(made, release, why)
+
+
+def _of_log(content: bytes, atlas: Atlas) -> Recorded:
+    """The calls of a log whose file is one of the driver's, or is not known."""
+    made: list[Made] = []
+    bare = 0
+    calls = atlas.at(atlas.releases()[0]).calls | atlas.at(atlas.releases()[-1]).calls
+    named = {
+        f"{atlas.prefix}{one.name}": key for key, one in calls.items()
+    }  # strace prints these for some drivers
+    lines = content.decode("utf-8", "replace").splitlines()
+    for call in ioctl_log.read(lines):
+        if call.path and not call.path.startswith(atlas.nodes):
+            continue
+        argument = call.before or call.after or None
+        known = next((named[name] for name in call.name.split(" or ") if name in named), None)
+        if known is not None:
+            own: tuple[Made, ...] = (Made(*known, argument),)
+        elif call.path or call.request >> 30:
+            own = atlas.logged(call.request, argument, call.params, call.notes)
+        else:
+            continue  # a plain number of an unknown file: it may be anybody's
+        bare += bool(own) and argument is None
+        made += own
+    return Recorded(made, "", "", bare)
 
 
 def _release_told(device: Mapping[str, Any], atlas: Atlas) -> str:

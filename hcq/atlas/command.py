@@ -34,6 +34,8 @@ examples:
 Does my program run on another driver? Record it on yours, then ask which of its calls break:
   HCQ_TRACE=run.hcqtrace python my_program.py
   python -m hcq abi diff nv 570.86 595.45.04 --trace run.hcqtrace
+Of another program a log of strace will do, or of gVisor:
+  strace -f -e trace=openat,close,ioctl -o run.log program; python -m hcq abi diff kfd 1.17 1.14 --trace run.log
 
 In a difference + is new, - is gone, ~ is in both and changed. A version's beginning, as 570.86, is the newest of those;
 one that is not known is the nearest older one, and a note says so. docs/abi.md has the history of every structure.
@@ -51,7 +53,10 @@ def add_verb(verb: argparse.ArgumentParser) -> None:
     diff.add_argument("before", metavar="FROM", help="a release, as 570.86 or 1.14; of a trace, its own")
     diff.add_argument("after", metavar="TO", help="another one, older or newer")
     diff.add_argument(
-        "--trace", metavar="FILE", type=Path, help="which calls of this trace, made on FROM, break on TO"
+        "--trace",
+        metavar="FILE",
+        type=Path,
+        help="which calls of this trace or strace log, made on FROM, break on TO",
     )
     diff.set_defaults(act=_diff)
     show = actions.add_parser("show", help="a structure at a release as C with offsets, or the list of them")
@@ -124,6 +129,11 @@ def _trace_notes(path: Path, atlas: Atlas, recorded: breaks.Recorded, before: st
     notes = []
     if recorded.damage:
         notes.append(f"{path}: {recorded.damage}. What is before it was read.")
+    if recorded.bare:
+        notes.append(
+            f"{path}: {recorded.bare} calls are without their argument's bytes. What they used is not known, nor which "
+            "control or class they asked for where nobody says it."
+        )
     if recorded.release and _stands_for(atlas, recorded.release) != before:
         notes.append(
             f"{path} was recorded on {atlas.name} {recorded.release}, and is judged as one of {before}: give "

@@ -55,6 +55,9 @@ class MetalDevice(LaunchingDevice):
 
     alignment = 128  # bytes: a line of its memory
     is_host_memory = True
+    waves_missing = (
+        "Metal shows nobody where threads are. Xcode's shader debugger does, for a captured command buffer"
+    )
 
     # ------------------------------------------------------------ opening
 

@@ -35,7 +35,7 @@ from hcq.nv.chip import Chip
 from hcq.nv.copy_channel import CopyChannel, own_engine
 from hcq.nv.decode import decoder
 from hcq.nv.encode import Encoder, Piece
-from hcq.nv.fault import describe_fault, describe_ring
+from hcq.nv.fault import describe_fault, describe_ring, ring_around
 from hcq.nv.gpu import Gpu, gpus_of
 from hcq.nv.graph import NvGraph
 from hcq.nv.launch import Launcher, Together
@@ -78,6 +78,10 @@ class NvDevice(HostAccess):
     seen_place, hidden_place, stage_place = Place.VIDEO, Place.PRIVATE, Place.SYSTEM
     spin_ns = 50_000
     own_rings = ("compute", "copy")  # one channel reads both
+    waves_missing = (
+        "the error registers of SMs are read through a debugger's object, which this driver does not make; of a fault "
+        "the notifier's number and the MMU's address are known. cuda-gdb shows warps"
+    )
     gpu: Gpu
     gpu_memory: NvMemory
     chip: Chip
@@ -287,7 +291,8 @@ class NvDevice(HostAccess):
         for name, channel in zip(("main", "copy"), self._channels):
             fifo = channel.fifo
             shown = "nothing: all segments are read" if fifo.get == fifo.put else repr(fifo.entry_at_get())
-            found.append(RingState(f"{name} ({fifo.kind})", fifo.put, fifo.get, fifo.entries, shown))
+            around = ring_around(fifo, self.uploads, self.decode)
+            found.append(RingState(f"{name} ({fifo.kind})", fifo.put, fifo.get, fifo.entries, shown, around))
         return found
 
     def graph(self, name: str = "graph") -> Any:

@@ -13,12 +13,17 @@ import re
 from collections.abc import Callable, Sequence
 
 from hcq.errors import HcqError
+from hcq.gpu.uploads import Uploads
+from hcq.layout import Packet
 from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.gpfifo import GpEntry, decode_entry
 from hcq.nv.abi.status import describe_xid
 from hcq.nv.channel import Channel, ChannelError
+from hcq.nv.rings import GpFifo
 
 _WHO = re.compile(r"^ *pid=.*?, Ch [0-9a-fA-F]+, ")  # the process and the channel, which are ours
 MMU_FAULT = 31
+AROUND = 3  # segments before and after the one that the GPU reads next
 # inferred: that a kernel's trap or illegal instruction reaches the error notifier without a debugger's object (Xid 13)
 
 
@@ -49,6 +54,35 @@ def mmu_fault(channel: Channel) -> tuple[int, str] | None:
     text = int(said["faultstring"]).to_bytes(32, "little").partition(b"\0")[0].decode("ascii", "replace")
     va = said["addrhi"] << 32 | said["addrlo"]
     return (va, text) if va or text else None
+
+
+def ring_around(
+    fifo: GpFifo, uploads: Uploads, decode: Callable[[Sequence[int]], list[Packet]]
+) -> list[tuple[int, str]]:
+    """The segments around the one that the GPU reads next, and the methods of that one.
+
+    When there is no such, those of the last one read: the GPU may still be doing what it says.
+    """
+    get, put = fifo.get, fifo.put
+    shown = get if get < put else get - 1
+    found: list[tuple[int, str]] = []
+    for number in range(max(0, get - AROUND, put - fifo.entries), min(get + AROUND + 1, put)):
+        word = fifo.slots[number % fifo.entries]
+        entry = decode_entry(word & 0xFFFFFFFF, word >> 32)
+        found.append((number - get, repr(entry)))
+        if number == shown and isinstance(entry, GpEntry):
+            found += [(number - get, f"    {method!r}") for method in _methods(entry, uploads, decode)]
+    return found
+
+
+def _methods(
+    entry: GpEntry, uploads: Uploads, decode: Callable[[Sequence[int]], list[Packet]]
+) -> list[Packet]:
+    """What a segment says, where it is in the pushbuffer; a graph's blocks are not."""
+    at = entry.get - uploads.va
+    if not 0 <= at <= uploads.size_bytes - 4 * entry.length:
+        return []
+    return decode(memoryview(bytes(uploads.bytes[at : at + 4 * entry.length])).cast("I"))
 
 
 def describe_ring(channel: Channel) -> str:

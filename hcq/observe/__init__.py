@@ -12,7 +12,7 @@ Next     hcq/events/observer.py (what all of them are)
     counters.py                HCQ_PROFILE=counters: what each program did, on an emulated GPU
     trace.py, contents.py      HCQ_TRACE: what happens, into a file (trace_writer.py), whose path trace_paths.py knows
     ledger.py                  which submission each timeline value stands for, in words
-    report.py                  a page about a hang or a fault
+    report.py                  a page about a hang or a fault; report_waves.py its part about kernels and arguments
 
 A device imports this package when one of them is asked for, or when something has to be explained.
 """

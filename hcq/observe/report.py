@@ -1,20 +1,22 @@
 """Reports: when a wait times out or a device stops, everything that is known about it, on stderr and in a file.
 
 In       a device and what happened to it; its ledger, rings, buffers and the program's own stack
-Out      one page of text: what is waited for and by whom, where the rings are, whose work is late, its arguments as
-         buffers, the lines that submitted it
-Changes  prints; keeps the newest KEPT reports in HCQ_REPORT_DIR (default: reports/ in the cache folder)
-Next     ledger.py and hcq/system/call_site.py (what is remembered at every submission), hcq/base.py (`report`, who
-         calls this)
+Out      one page of text: what is waited for and by whom, the rings around where they are, where the waves of kernels
+         are, whose work is late, its arguments as buffers, the lines that submitted it
+Changes  prints STDERR_LINES at most; keeps all, in the newest KEPT reports in HCQ_REPORT_DIR (default: reports/ in the
+         cache folder)
+Next     report_waves.py (kernels), ledger.py and hcq/system/call_site.py (what is remembered at every submission),
+         hcq/base.py (`report`, who calls this), docs/reports.md (how to read one)
 
-Nothing here takes a lock or waits: a report may be made in a signal handler, or while another thread hangs in the
-device.
+Nothing here takes a lock: a report may be made in a signal handler, or while another thread hangs in the device. It
+waits for the answers of emulated GPUs alone, and no longer than hcq/events/waves.py says.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import signal as os_signal
 import sys
 import threading
@@ -23,20 +25,24 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcq import config
+from hcq.base import RingState
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
 from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.lifetime import open_devices
 from hcq.lifetime.recovery import Submitted
 from hcq.memory import Buffer, Freed
-from hcq.observe import ledger
+from hcq.observe import ledger, report_waves
 from hcq.system import call_site, native, private_files
 
 KEPT = 32
 SHOWN = 8  # submissions of each list
+STDERR_LINES = 30  # with the line that names the file, which has everything
+STDERR_COLUMNS = 200
+ADDRESS = re.compile(r"\b0x[0-9a-f]{8,16}\b")
 NOW = 1 << 64  # after every submission
 NEAR_BYTES = 1 << 16  # an address this close to a buffer was probably meant for it
 
@@ -51,55 +57,121 @@ def publish(device: Device, title: str, key: tuple[Any, ...], signal: int | None
     while len(published) > 1024:
         del published[next(iter(published))]
     try:
-        text = describe(device, title, signal)
+        sections = _sections(device, title, signal, key[:1] == ("fault",))
+        text = "\n".join(line for section in sections for line in section.lines)
         path = save(text)
     except (
         Exception
     ) as error:  # the device is in trouble already: say so and let the caller's own error go on
         print(f"hcq: no report on {device.name}: {type(error).__name__}: {error}", file=sys.stderr)
         return
-    print(f"{text}\nsaved as {path}" if path else text, file=sys.stderr)
+    print(f"{short(sections)}\nsaved as {path}" if path else text, file=sys.stderr)
 
 
 _published: weakref.WeakKeyDictionary[Device, dict[tuple[Any, ...], None]] = weakref.WeakKeyDictionary()
 
 
-def describe(device: Device, title: str, signal: int | None = None) -> str:
-    """One page about a device. signal: the address of the one whose deadline passed."""
+class Section(NamedTuple):
+    """Lines that belong together. shown: how many of them are on stderr at least, where not all fit."""
+
+    shown: int
+    lines: list[str]
+
+
+def describe(device: Device, title: str, signal: int | None = None, is_fault: bool = False) -> str:
+    """One page about a device.
+
+    signal     the address of the one whose deadline passed
+    is_fault   it stopped: what a kernel stopped on is shown, and not what runs
+    """
+    return "\n".join(line for section in _sections(device, title, signal, is_fault) for line in section.lines)
+
+
+def short(sections: Sequence[Section]) -> str:
+    """What fits on stderr: of each section the first lines, and more of the first sections where there is room."""
+    room = STDERR_LINES - 2  # for how many are left out, and for the file
+    total = sum(len(section.lines) for section in sections)
+    counts = [min(section.shown, len(section.lines)) for section in sections]
+    for number, section in enumerate(sections):
+        more = min(len(section.lines) - counts[number], max(0, room + (total <= room + 1) - sum(counts)))
+        counts[number] += more
+    lines = [line for section, count in zip(sections, counts) for line in section.lines[:count]]
+    left_out = total - len(lines)
+    if not left_out:
+        return "\n".join(lines)
+    clipped = [lines[0], *(_clipped(line) for line in lines[1:])]
+    return "\n".join([*clipped, f"---- {left_out} more lines in the file"])
+
+
+def _clipped(line: str) -> str:
+    return line if len(line) <= STDERR_COLUMNS else f"{line[: STDERR_COLUMNS - 3]}..."
+
+
+def _sections(device: Device, title: str, signal: int | None, is_fault: bool) -> list[Section]:
     names = _Names(device)
     done, submitted = device.timeline.value, device.timeline.submitted
-    lines = [f"---- hcq report: {title}"]
-    lines.append(
+    head = [f"---- hcq report: {title}"]
+    head.append(
         f"device    {device.name} ({device.arch}), process {os.getpid()}, {time.strftime('%Y-%m-%d %H:%M:%S')}"
     )
-    lines.append(f"timeline  {done} done, {submitted} submitted")
-    for ring in device.ring_states():
-        lines.append(f"ring      {ring.name}: get {ring.get}, put {ring.put}, size {ring.size}")
-        lines.append(f"          at get: {ring.packet}")
-    lines += _waited(device, names, device.timeline.va if signal is None else signal)
-    lines += _waiters(device)
-    entries = device.recent.copy()
+    head.append(f"timeline  {done} done, {submitted} submitted")
+    entries = list(device.recent.copy())
     late = [entry for entry in entries if entry[0] > done]
+    current = device.current_command()
+    missing = [inner for entry in late for what in entry[1] for inner in names.unfold(what)]
+    others = [inner for entry in entries[::-1] for what in entry[1] for inner in names.unfold(what)]
+    launches = report_waves.Launches(device, missing[current or 0 :] + missing[: current or 0], others)
+    look = report_waves.stopped if is_fault else report_waves.running
+    waves = list(look(device, launches, names.name, names.freed))
+    states = sorted(device.ring_states(), key=lambda ring: ring.get == ring.put)  # those with work first
+    rings = [Section(8 if ring.get != ring.put else 1, list(_ring(ring, names))) for ring in states]
+    waited = list(_waited(device, names, device.timeline.va if signal is None else signal))
+    next_ones, rest = [], []
     if late:
-        lines.append("next to finish")
-        lines += _submission(late[0], names, device.current_command())
+        next_ones = ["next to finish", *_submission(late[0], names, current)]
         if len(late) > 1:
-            lines.append(f"behind it ({len(late) - 1})")
+            rest.append(f"behind it ({len(late) - 1})")
             for entry in late[1:SHOWN]:
-                lines += _submission(entry, names, None, short=True)
+                rest += _submission(entry, names, None, short=True)
     finished = [entry for entry in entries if entry[0] <= done]
     if finished:
-        lines.append("finished last")
+        rest.append("finished last")
         for entry in finished[: -SHOWN - 1 : -1]:
-            lines += _submission(entry, names, None, short=True)
-    if device.failures:
-        lines.append("failed before")
-        lines += [f"  {why}" for _, _, why in device.failures[-SHOWN:]]
-    lines.append("live buffers, the largest")
+            rest += _submission(entry, names, None, short=True)
+    failed = [f"  {why}" for _, _, why in device.failures[-SHOWN:] if why != title]
+    if failed:
+        rest += ["failed before", *failed]
+    rest.append("live buffers, the largest")
     for buffer in sorted(names.live, key=lambda buffer: -buffer.size_bytes)[:SHOWN]:
-        lines.append(f"  {buffer.va:#x} {buffer.size_bytes:>12} bytes  {buffer.name or 'unnamed'}")
-    lines.append("----")
-    return "\n".join(lines)
+        rest.append(f"  {buffer.va:#x} {buffer.size_bytes:>12} bytes  {buffer.name or 'unnamed'}")
+    rest.append("----")
+    return [
+        Section(3, head),
+        Section(7, waves),
+        Section(2, waited),
+        Section(2, list(_waiters(device))),
+        Section(4, next_ones),
+        *rings[:2],
+        *(Section(0, ring.lines) for ring in rings[2:]),
+        Section(0, rest),
+    ]
+
+
+def _ring(ring: RingState, names: _Names) -> Iterator[str]:
+    """Where a ring is, and the packets around that, with the buffers whose addresses are in them."""
+    yield f"ring      {ring.name}: get {ring.get}, put {ring.put}, size {ring.size}"
+    is_shown = False
+    for place, text in ring.around:
+        if text.startswith(" "):  # what belongs to the one before
+            yield f"              {names.packet(text)}"
+            continue
+        if place >= 0 and not is_shown:
+            yield f"          at get: {names.packet(ring.packet)}"
+            is_shown = True
+        if place:
+            yield f"              {place:+}: {names.packet(text)}"
+    if not is_shown:
+        yield f"          at get: {ring.packet}"
 
 
 def save(text: str) -> Path | None:
@@ -217,6 +289,12 @@ class _Names:
         if after is not None and _start(after) - va < NEAR_BYTES:
             text += f"; {_start(after) - va} bytes before {_called(after)}"
         return text + ")"
+
+    def packet(self, text: str) -> str:
+        """A packet, behind what its addresses are now: "{gate} WaitRegMem(...)"."""
+        known = [self.name(int(word, 16)) for word in dict.fromkeys(ADDRESS.findall(text))]
+        found = [name for name in known if not name.startswith("0x")]
+        return f"{{{', '.join(found)}}} {text}" if found else text
 
     def unfold(self, what: Command) -> Sequence[Command]:
         """The commands of a replay with the arguments it was given; any other command is just itself."""

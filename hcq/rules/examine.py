@@ -22,7 +22,16 @@ from hcq.rules.effects import Effect, Launch, Model, Run, Step
 from hcq.rules.rule import CHECKS, RULES, Finding, Rule, Violation
 from hcq.rules.submission_check import SubmissionCheck
 
-MODULES = (packets, addresses, signals, order, launches, races, blocks, waits)  # importing them fills the tables
+MODULES = (
+    packets,
+    addresses,
+    signals,
+    order,
+    launches,
+    races,
+    blocks,
+    waits,
+)  # importing them fills the tables
 MAX_KNOWN = 8192
 
 ReadBlock = Callable[[int, int], bytes]

@@ -25,8 +25,8 @@ def shared_race(race: Race, entry: int) -> Violation:
     more = f", and {race.times - 1} times more" if race.times > 1 else ""
     return Violation(
         SHARED_RACE,
-        f"a race on byte {race.offset} of shared memory: {_side(race.first, entry)}, and {_side(race.second, entry)}, with "
-        f"no barrier between{more}",
+        f"a race on byte {race.offset} of shared memory: {_side(race.first, entry)}, and "
+        f"{_side(race.second, entry)}, with no barrier between{more}",
     )
 
 

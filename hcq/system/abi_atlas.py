@@ -9,7 +9,7 @@ Next     hcq/nv/abi/atlas.py, hcq/amd/abi/atlas.py (the declarations), hcq/atlas
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hcq.errors import UsageError
@@ -132,6 +132,8 @@ class Atlas:
     kind         the devices that are reached through this driver, as `hcq.open` names them
     release_fact the fact of such a device in a trace that tells the driver's release
     source       where the facts are from
+    nodes        how the paths of the driver's files begin
+    prefix       of the names that its calls have in its header
     """
 
     name = ""
@@ -140,6 +142,8 @@ class Atlas:
     kind = ""
     release_fact = ""
     source = ""
+    nodes: tuple[str, ...] = ()
+    prefix = ""
 
     def releases(self) -> tuple[str, ...]:
         """Every release there is, oldest first."""
@@ -152,6 +156,17 @@ class Atlas:
     def made(self, request: int, argument: bytes, behind: Mapping[str, bytes]) -> tuple[Made, ...]:
         """The calls that an ioctl is; none for one of another driver. behind: what its addresses led to, by name."""
         raise NotImplementedError
+
+    def logged(
+        self, request: int, argument: bytes | None, params: bytes, notes: Sequence[tuple[str, int]]
+    ) -> tuple[Made, ...]:
+        """The calls that an ioctl of somebody's log is, as `made` says; None for an argument that the log has not.
+
+        params  what the argument's pointer led to; empty where the log has not got it
+        notes   what a proxy said of it: the kind of a number, the number
+        """
+        made = self.made(request, argument or b"", {})
+        return made if argument is not None else tuple(one._replace(data=None) for one in made[:1])
 
     def call_name(self, sort: str, number: int) -> str:
         """What a call is named that the atlas does not declare."""

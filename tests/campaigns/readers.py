@@ -10,7 +10,7 @@ Next     _mutate.py (the damages)
     safetensors, cached plans and objects
     traces         parsed, shown, judged, compared, edited and put together again
     packets        of every queue of every kind of device; decoding them never raises
-    logs           of ioctls, of the kernel; words of pushbuffers, launch descriptions and ring entries
+    logs           of ioctls, of the kernel; of the tools of NVIDIA; coredumps; words of pushbuffers and rings
     questions      to the server of a trace's page
     kernel files   the topology of AMD's kernel driver, the release of NVIDIA's
     switches       HCQ_EMULATE and its kin
@@ -308,18 +308,28 @@ def packets(rng: random.Random) -> None:
 
 
 def logs(rng: random.Random) -> None:
-    """Logs of ioctls and of the kernel, and words of pushbuffers, launch descriptions and ring entries."""
-    from hcq.tools.trace import decode, kernel_log
+    """Logs of ioctls and of the kernel, NVIDIA's reports and CUDA's dumps, words of pushbuffers and ring entries."""
+    from hcq.tools.trace import decode, hex_text, kernel_log, nv_words, readers
     from hcq.tools.trace.color import Color
 
     if rng.random() < 0.3:
         words = "\n".join(
             f"{rng.getrandbits(32):08x} 0x{rng.getrandbits(16):x}" for _ in range(rng.randrange(1, 40))
         )
-        found = decode.words_of(mutate.of_text(words, rng).splitlines())
-        list(
-            decode.word_lines(found, rng.choice(("sm_80", "sm_90", "sm_120")), rng.choice(decode.WORD_FORMS))
-        )
+        found = hex_text.read(mutate.of_text(words, rng).encode("utf-8", "replace")).words
+        list(decode.word_lines(found, rng.choice(("sm_80", "sm_90", "sm_120")), rng.choice(nv_words.FORMS)))
+        return
+    if rng.random() < 0.4:
+        from tests.tools.trace import cuda_cores, test_cuda_text, test_nvidia_report
+
+        text = rng.choice((test_nvidia_report.WHOLE, test_cuda_text.WHOLE))
+        content = mutate.of_text(text, rng).encode("utf-8", "replace")
+        if rng.random() < 0.5:
+            content = mutate.of_bytes(cuda_cores.core(), [mutate.Place(0, 4)], rng)
+        reading = readers.find(content, readers.Wanted())
+        if reading is not None:
+            list(reading.lines(Color(False)))
+            json.dumps(reading.as_json())
         return
     if rng.random() < 0.4:
         events = kernel_log.events(mutate.of_text(_space().kernel_log, rng).split("\n"))

@@ -3,7 +3,7 @@
 In       an EmulatedPort, or the emulated GPUs of `python -m hcq emulate`
 Out      tinygrad's device NV
 Changes  tinygrad's modules in this process
-Next     door.py (its files), ../../hcq/emu/nv/rm.py (who answers), ../../hcq/emu/nv/launch.py (who reads the PTX)
+Next     door.py (its files), ../../hcq/emu/nv/rm.py (who answers), ../../hcq/emu/nv/code.py (who reads the PTX)
 
 Its kernels are machine code, which is not emulated: the PTX of the same CUDA source is placed beside each of them, in
 GPU memory that its driver allocates, as our own driver places it.

@@ -1,6 +1,7 @@
 """Calls of AMD's kernel drivers in other people's logs: /dev/kfd and render nodes, by name with the structure's fields.
 
-In       a Call of ioctl_log.py: the file, the request as a number or as strace's name for it, bytes where there are any
+In       a Call of hcq/trace/ioctl_log.py: the file, the request as a number or as strace's name for it, bytes where
+         there are any
 Out      DecodedCall: the call's name, the fields that have a value, those that came back changed
 Changes  nothing
 Next     decode.py (prints), hcq/amd/abi/kfd.py, hcq/amd/abi/drm.py and hcq/amd/abi/other_calls.py (the structures)
@@ -19,7 +20,7 @@ from hcq.amd.abi.kfd import CREATE_PROCESS, KFD_IOCTLS, AllocFlags, AllocMemoryO
 from hcq.amd.abi.other_calls import OtherCall
 from hcq.layout import Packet
 from hcq.tools.trace.ioctl_decode import DecodedCall
-from hcq.tools.trace.ioctl_log import Call
+from hcq.trace.ioctl_log import Call
 
 KFD_NODE, RENDER_NODES = "/dev/kfd", "/dev/dri/"
 KFD, DRM = ord("K"), ord("d")  # the type byte of a request

@@ -3,12 +3,11 @@
 In       lines of text; the driver's release, or the architecture whose words they are
 Out      lines, or plain data for JSON: calls with class, control, fields and status; packets with their methods
 Changes  nothing
-Next     ioctl_log.py (the forms of logs), ioctl_decode.py (calls), hcq/nv/decode.py (words)
+Next     hcq/trace/ioctl_log.py (the forms of logs), ioctl_decode.py (calls), hcq/nv/decode.py (words)
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -18,14 +17,14 @@ from hcq.layout import Packet
 from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.names import class_name, control_name
 from hcq.nv.abi.status import BENIGN
-from hcq.tools.trace import amd_calls, ioctl_log
+from hcq.tools.trace import amd_calls
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.ioctl_decode import DecodedCall, decode_call, is_nvidia
-from hcq.tools.trace.ioctl_log import Call
+from hcq.trace import ioctl_log
+from hcq.trace.ioctl_log import Call
 
 DEFAULT_RELEASE = "580.142"
 NAMED = ("NV_", "UVM_", "AMDKFD_", "DRM_")
-WORD_FORMS = ("pushbuffer", "qmd", "gpfifo")
 
 
 class Decoded(NamedTuple):
@@ -131,29 +130,6 @@ def log_json(found: list[Decoded]) -> list[dict[str, Any]]:
 # ------------------------------------------------------------ words
 
 
-def words_of(lines: Iterable[str]) -> list[int]:
-    """32-bit words from text: hex with or without 0x, eight digits each; offsets end in a colon, comments begin with #.
-
-    Raises  UsageError naming the first line that has something else
-    """
-    found: list[int] = []
-    for number, line in enumerate(lines, 1):
-        text = re.split(r"[#;]|//|\|", line, maxsplit=1)[0]
-        text = re.sub(r"^\s*(?:0x)?[0-9a-fA-F]+:", "", text)
-        for word in text.replace(",", " ").split():
-            if not re.fullmatch(r"0x[0-9a-fA-F]{1,8}|[0-9a-fA-F]{8}", word):
-                raise UsageError(
-                    f"line {number}: {word!r} is no 32-bit word. Write words as hex, eight digits each (20018000) or"
-                    " with 0x; an offset before them ends in a colon."
-                )
-            found.append(int(word, 16))
-    if not found:
-        raise UsageError(
-            "no words in this text. Write them as hex, eight digits each, as many on a line as you like."
-        )
-    return found
-
-
 def word_packets(
     words: list[int], arch: str, form: str = "pushbuffer"
 ) -> Iterator[tuple[int, Packet | None]]:
@@ -163,18 +139,20 @@ def word_packets(
     Raises  UsageError for an unknown architecture
     """
     from hcq.nv.abi.classes import ARCHITECTURES
-    from hcq.nv.abi.gpfifo import GpEntry
+    from hcq.nv.abi.gpfifo import decode_entry
     from hcq.nv.abi.qmd import qmd_for
     from hcq.nv.decode import decoder
 
     decode = decoder(arch)
     if form == "gpfifo":
         for at in range(0, len(words), 2):
-            yield at, GpEntry.decode(words[at : at + 2])
+            yield at, decode_entry(*words[at : at + 2]) if at + 1 < len(words) else None
     elif form == "qmd":
         layout = qmd_for(ARCHITECTURES[arch].compute)
-        yield 0, layout.decode(words[: layout.length_words])
-        for at in range(layout.length_words, len(words)):
+        whole = max(len(words) // layout.length_words, 1) * layout.length_words
+        for at in range(0, whole, layout.length_words):
+            yield at, layout.decode(words[at : at + layout.length_words])
+        for at in range(whole, len(words)):
             yield at, None
     else:
         at = 0
@@ -188,7 +166,7 @@ def word_lines(words: list[int], arch: str, form: str = "pushbuffer") -> Iterato
     length = 0
     for at, packet in word_packets(words, arch, form):
         if packet is None:
-            yield f"{at:6}  {words[at]:08x}  behind the description, which has {length} words"
+            yield f"{at:6}  {words[at]:08x}  no whole packet: behind one of {length} words"
         else:
             length = packet.length_words
             yield f"{at:6}  {packet!r}"

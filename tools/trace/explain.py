@@ -1,9 +1,9 @@
 """explain: what a number is that stands in a log or a packet, by the vendor's name, with its fields.
 
-In       a number, and where it was found: a GPU of AMD's, a class of NVIDIA's; without either, what it can be
+In       a number, and where it was found: a GPU of AMD's, a class of NVIDIA's, a trace; without, what it can be
 Out      `Meaning`s: of which kind, its name, its fields and a sentence
 Changes  nothing
-Next     hcq/amd/abi/, hcq/nv/abi/ (every name and every field)
+Next     address.py (addresses of a trace), hcq/amd/abi/, hcq/nv/abi/ (every name and every field)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from hcq.errors import UsageError
 from hcq.layout import Packet
-from hcq.tools.trace.color import clean
+from hcq.tools.trace.color import Color, clean
 
 REGISTER_SPACES = {"SH": 0x2C00, "UCONFIG": 0xC000}  # what SET_SH_REG and SET_UCONFIG_REG count from
 LAST_OF_SPACE = {"SH": 0x2FFF, "UCONFIG": 0xFFFF}
@@ -44,6 +44,13 @@ def options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--value", metavar="HEX", default="", help="what is in the register or method: its fields, too"
     )
+    verb.add_argument(
+        "--trace", metavar="FILE", default="", help="an address: the buffer of this trace that holds it"
+    )
+    verb.add_argument(
+        "--at", metavar="N", default="", help="with --trace: as it was when submission #N was made"
+    )
+    verb.add_argument("--device", metavar="NAME", default="", help="with --trace: only this device's process")
     verb.add_argument("--json", action="store_true", help="a list of meanings, for another program")
 
 
@@ -51,6 +58,12 @@ def run(given: argparse.Namespace) -> int:
     """Print what a number is. Raises UsageError for what is no number, and for one that nobody knows."""
     number = _number(given.number, "NUMBER")
     value = _number(given.value, "--value", 16) if given.value else None
+    if given.trace:
+        return _address(number, given)
+    if given.at or given.device:
+        raise UsageError(
+            "explain: --at and --device say when and where in a trace. Name it with --trace FILE."
+        )
     if given.chip:
         found = of_chip(number, given.chip, value)
     elif given.nv_class:
@@ -69,6 +82,20 @@ def run(given: argparse.Namespace) -> int:
     else:
         for line in lines(found):
             print(clean(line))
+    return 0
+
+
+def _address(number: int, given: argparse.Namespace) -> int:
+    """Print what holds an address of a trace."""
+    from hcq.tools.trace import address
+    from hcq.trace.file import Trace
+
+    found = address.find(Trace.read(given.trace), number, given.at, given.device)
+    if given.json:
+        print(json.dumps(address.as_json(found), indent=1))
+    else:
+        for line in address.lines(found, Color.for_stdout()):
+            print(line)
     return 0
 
 
@@ -98,20 +125,30 @@ def of_chip(number: int, chip: str, value: int | None = None) -> list[Meaning]:
     for space, (names, layouts) in spaces.items():
         base = REGISTER_SPACES[space]
         index = number - base if base <= number <= LAST_OF_SPACE[space] else number
-        if index in names._value2member_map_ and _is_of(names(index).name, row.family):
-            layout = layouts.get(index)
+        is_named = index in names._value2member_map_ and _is_of(names(index).name, row.family)
+        layout = layouts.get(index)
+        if is_named or (layout is not None and index not in names._value2member_map_):
             fields = _fields(layout, value) if layout else ([] if value is None else [f"= {value:#x}"])
             says = f"address {base + index:#x}, SET_{space}_REG counts {index:#x}"
-            found.append(Meaning(f"register of {row.arch}", names(index).name, fields, says))
+            name = names(index).name if is_named or layout is None else layout.__name__
+            found.append(Meaning(f"register of {row.arch}", name, fields, says))
     packet: type[Packet] | None
-    if number in Opcode._value2member_map_:
+    if number in Opcode._value2member_map_ or number in row.packets:
         packet = row.packets.get(number) or next(iter(other_packets.PM4.get(number, ())), None)
         says = "" if packet else "(no structure here)"
-        found.append(Meaning("opcode of PM4", Opcode(number).name, _fields(packet), says))
-    if number in sdma.Op._value2member_map_:
+        name = Opcode(number).name if number in Opcode._value2member_map_ else row.packets[number].__name__
+        found.append(Meaning("opcode of PM4", name, _fields(packet), says))
+    if number in sdma.Op._value2member_map_ or number in row.copies.packets:
         packet = row.copies.packets.get(number) or other_packets.SDMA.get(number)
         says = "" if packet else "(no structure here)"
-        found.append(Meaning("op of SDMA", sdma.Op(number).name, _fields(packet), says))
+        name = (
+            sdma.Op(number).name
+            if number in sdma.Op._value2member_map_
+            else packet.__name__
+            if packet
+            else ""
+        )
+        found.append(Meaning("op of SDMA", name, _fields(packet), says))
     return found
 
 
@@ -169,7 +206,7 @@ def _request(number: int) -> list[Meaning]:
     from hcq.nv.abi.ioctls import abi_for
     from hcq.tools.trace import amd_calls, ioctl_decode
     from hcq.tools.trace.decode import DEFAULT_RELEASE, NAMED
-    from hcq.tools.trace.ioctl_log import Call
+    from hcq.trace.ioctl_log import Call
 
     if number < 1 << 8 or number >= 1 << 32:
         return []

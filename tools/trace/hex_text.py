@@ -31,7 +31,7 @@ _TIME = re.compile(r"^\s*(?:<\d+>)?\[\s*\d+\.\d+\]\s*")
 _COMMENT = re.compile(r"#|//|/\*|;(?=\s|$)|\s\|")
 _UMR = re.compile(r"\b(?:ring|IB)\s*\[\s*\d+\s*\]\s*==?\s*(0x[0-9a-fA-F]{1,8})\b", re.IGNORECASE)
 _UMR_STREAM = re.compile(r"^\s*\[0x[0-9a-fA-F]+@0x[0-9a-fA-F]+\s*\+\s*0x[0-9a-fA-F]+\]")
-_OFFSET = re.compile(r"(?:^|\s)(?:0x)?(?P<at>[0-9a-fA-F]{3,16})(?:\s*<[^>]*>)?:(?=\s)")
+_OFFSET = re.compile(r"(?:^|\s)(?P<at>0x[0-9a-fA-F]{1,16}|[0-9a-fA-F]{3,16})(?:\s*<[^>]*>)?:(?=\s)")
 _INDEX = re.compile(r"^\s*\[\s*\d+\s*\]\s*[:=]*\s*(?=\w)")  # [ 5] 0xc0012800
 _CODE = re.compile(r"[{\[]|[^=]=[^=]")  # of a line that begins with a name, and has words all the same
 _SPLIT = re.compile(r"[\s,{}\[\]()'\"]+")

@@ -3,7 +3,7 @@
 In       the file, the request, the argument before and after where they were recorded, the driver's release
 Out      `DecodedCall`: the call's name, what was asked of whom, the fields that have a value, the status; nested_texts
 Changes  nothing
-Next     ioctl_log.py (reads logs), decode.py (prints), hcq/nv/abi/names.py (of numbers),
+Next     hcq/trace/ioctl_log.py (reads logs), decode.py (prints), hcq/nv/abi/names.py (of numbers),
          hcq/nv/abi/ioctls.py (layouts)
 Source   nv-ioctl.h, uvm_ioctl.h: escapes are _IOWR('F', number, structure), UVM's requests are plain numbers
 

@@ -15,17 +15,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.tools.trace import amd_words, hex_text, kernel_log
+from hcq.tools.trace import amd_words, decode, hex_text, kernel_log, nv_words, nvidia_report
 from hcq.tools.trace.color import Color, clean
+from hcq.tools.trace.cuda import core, core_file
+from hcq.tools.trace.cuda import text as cuda_text
 
 GUESSED_BYTES = 1 << 16  # of larger files the beginning decides which language it is
 
 
 class Wanted(NamedTuple):
-    """What the command line says: the form of words, the chip; empty where it says nothing."""
+    """What the command line says: the form of words, the chip, NVIDIA's architecture; empty where it says nothing."""
 
     form: str = ""
     chip: str = ""
+    nv: str = ""
 
 
 class Reading(NamedTuple):
@@ -143,7 +146,101 @@ def _read_amd_words(content: bytes, wanted: Wanted) -> Reading:
     return Reading(lines, as_json)
 
 
+# ------------------------------------------------------------ CUDA's coredumps and tools
+
+
+def _is_cuda_core(content: bytes, wanted: Wanted) -> bool:
+    return core_file.is_core(content)
+
+
+def _read_cuda_core(content: bytes, wanted: Wanted) -> Reading:
+    found = core.read(content)
+    return Reading(lambda color: core.lines(found, color), lambda: core.as_json(found))
+
+
+def _is_cuda_text(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and cuda_text.recognises(content)
+
+
+def _read_cuda_text(content: bytes, wanted: Wanted) -> Reading:
+    found = cuda_text.events(content.decode("utf-8", "replace").split("\n"))
+    return Reading(
+        lambda color: kernel_log.lines(found, color), lambda: kernel_log.json(found), b"ioctl" in content
+    )
+
+
+# ------------------------------------------------------------ NVIDIA's reports
+
+
+def _is_nvidia_report(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and nvidia_report.recognises(content)
+
+
+def _read_nvidia_report(content: bytes, wanted: Wanted) -> Reading:
+    found = nvidia_report.read(content.decode("utf-8", "replace").split("\n"))
+    return Reading(lambda color: nvidia_report.lines(found, color), lambda: nvidia_report.as_json(found))
+
+
+# ------------------------------------------------------------ words of NVIDIA's channels
+
+
+def _is_named_nv_words(content: bytes, wanted: Wanted) -> bool:
+    return bool(wanted.nv) or wanted.form in nv_words.FORMS
+
+
+def _is_qmd(content: bytes, wanted: Wanted) -> bool:
+    words = _nv_words(content, wanted)
+    return nv_words.arch_of_qmd(words) is not None
+
+
+def _is_gpfifo(content: bytes, wanted: Wanted) -> bool:
+    return nv_words.is_gpfifo(_nv_words(content, wanted))
+
+
+def _nv_words(content: bytes, wanted: Wanted) -> list[int]:
+    """The words of a file that may be taken for words; none of one that is too large to be guessed at."""
+    if wanted.form or wanted.chip or len(content) > GUESSED_BYTES:
+        return []
+    pasted = hex_text.read(content)
+    return pasted.words if pasted.is_clean else []
+
+
+def _read_nv_words(content: bytes, wanted: Wanted) -> Reading:
+    """Raises UsageError for a file without words, and for an architecture that is not known."""
+    pasted = hex_text.read(content)
+    found = nv_words.find(pasted.words, wanted.form, wanted.nv)
+    if not pasted.words or found is None:
+        raise UsageError(
+            "no words in this text. Write them as hex, eight digits each, as many on a line as you like."
+        )
+    whose = "" if found.form == "gpfifo" else f" of {found.arch}"
+    hint = "" if wanted.form else "; by the look of it: --form overrules"
+    hint += "; --nv says which architecture it is of" if whose else ""
+
+    def lines(color: Color) -> Iterator[str]:
+        yield from map(clean, decode.word_lines(pasted.words, found.arch, found.form))
+        if found.is_guess:
+            yield ""
+            yield f"{len(pasted.words)} words; {found.form}{whose}{hint}"
+        for note in pasted.notes:
+            yield f"  {note}"
+
+    def as_json() -> Any:
+        packets = decode.word_json(pasted.words, found.arch, found.form)
+        if wanted.nv:
+            return packets
+        return {"form": found.form, "arch": found.arch, "notes": pasted.notes, "packets": packets}
+
+    return Reading(lines, as_json)
+
+
 READERS: tuple[Reader, ...] = (
+    Reader("words of NVIDIA's, as it is said", _is_named_nv_words, _read_nv_words),
+    Reader("NVIDIA's bug report, nvidia-smi", _is_nvidia_report, _read_nvidia_report),
+    Reader("CUDA coredump", _is_cuda_core, _read_cuda_core),
+    Reader("compute-sanitizer, cuda-gdb", _is_cuda_text, _read_cuda_text),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
+    Reader("launch descriptions of NVIDIA's", _is_qmd, _read_nv_words),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
+    Reader("entries of NVIDIA's GPFIFO", _is_gpfifo, _read_nv_words),
 )

@@ -33,6 +33,8 @@ class KfdAtlas(Atlas):
     exact_sizes = False
     kind = "AMD"
     release_fact = "kfd_version"
+    nodes = ("/dev/kfd",)
+    prefix = "AMDKFD_IOC_"
     source = "include/uapi/linux/kfd_ioctl.h of the Linux kernel, whose head lists what each version added"
 
     def releases(self) -> tuple[str, ...]:

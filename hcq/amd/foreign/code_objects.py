@@ -3,7 +3,7 @@
 In       the address of a kernel's descriptor or code; GPU memory; the memory of the process
 Out      FoundKernel: name, arguments, code object, descriptor, where it was loaded
 Changes  nothing; keeps the code objects it has found
-Next     images.py (objects in GPU memory), lines.py (source lines), packets.py (who asks)
+Next     images.py (objects in GPU memory), hcq/code/lines.py (source lines), packets.py (who asks)
 Source   LLVM AMDGPUUsage, "Code Object" and "Kernel Descriptor"
 
 Two places are searched. ROCr loads an object with its ELF header, its notes and its dynamic symbols, so GPU memory
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.chip import CHIPS
-from hcq.amd.foreign import images, lines
+from hcq.amd.foreign import images
 from hcq.amd.metadata import KernelMetadata, kernel_of
-from hcq.code import elf, elf_search
+from hcq.code import elf, elf_search, lines
 from hcq.code.elf import Object
 from hcq.errors import UsageError
 from hcq.events.kernel_observer import Client, Read

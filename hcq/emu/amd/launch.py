@@ -18,7 +18,7 @@ from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.architectures import ISAS
-from hcq.emu.amd.shader.errors import ShaderFault
+from hcq.emu.amd.shader.errors import PageFault, ShaderFault
 from hcq.emu.amd.shader.machine import Report
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.strays import Guarded, Strays
@@ -26,7 +26,7 @@ from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
-from hcq.events import kernel_races, stray_accesses
+from hcq.events import kernel_races, stray_accesses, waves
 from hcq.events.kernel_races import Race
 from hcq.performance import counters
 
@@ -79,7 +79,19 @@ def launch(
     if beyond is not None and pid == os.getpid() and (known := stray_accesses.gaps()):
         run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))
     try:
-        report = run(is_cooperative=is_cooperative, tally=tally, sample=sample, strays=beyond, races=races)
+        with waves.running(pid, work.entry) as running:
+            report = run(
+                is_cooperative=is_cooperative,
+                tally=tally,
+                sample=sample,
+                strays=beyond,
+                running=running,
+                races=races,
+            )
+    except ShaderFault as fault:
+        if not is_ending():
+            waves.stopped(pid, stop_of(work, fault))
+        raise
     finally:
         for race in (races or {}).values():
             kernel_races.tell(pid, work.entry, race)
@@ -88,6 +100,15 @@ def launch(
     if tally is not None:
         look_at_more(run, report, tally, is_ending)
         counters.tell(pid, tally.record)
+
+
+def stop_of(work: Dispatch, fault: ShaderFault) -> waves.Stop:
+    """What a report says of a fault."""
+    kernel = waves.Kernel(work.entry, "", fault.waves)
+    if not isinstance(fault, PageFault):
+        return waves.Stop(kernel, str(fault))
+    access = {"read": "load", "write": "store"}.get(fault.kind, fault.kind)
+    return waves.Stop(kernel, str(fault), access, fault.address, fault.size_bytes)
 
 
 def look_at_more(

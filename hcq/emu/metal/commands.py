@@ -281,7 +281,7 @@ class ComputeEncoder(Encoder):
                     f"{messages.DISPATCH}: {what.name} begins at offset {bound[1]}, no multiple of {what.alignment}."
                 )
             bindings[index] = data
-        self.buffer.steps.append(lambda: pipeline.program.run(grid, block, bindings))
+        self.buffer.steps.append(lambda: pipeline.program.run(grid, block, bindings, pipeline.handle))
 
 
 class BlitEncoder(Encoder):

@@ -3,7 +3,7 @@
 In       a QMD, the state of the compute engine that launched it, the address space
 Out      the grid has run; LaunchError, KernelError, HungKernel or MmuFault when it cannot
 Changes  what the kernel changes
-Next     compute_processor.py (who calls), hcq/nv/abi/image.py (how the kernel is found), shader/run.py (who runs it)
+Next     compute_processor.py (who calls), code.py (the kernel at an address), shader/run.py (who runs it)
 Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h; constant bank 0 as SASS of ptxas reads it; limits of threads, registers,
          barriers: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"
 
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hcq.emu.nv.caches import CachedView, DataCache
+from hcq.emu.nv.code import CONSTANTS, WARP_EXCEPTION, Code, is_lone_exit, load
 from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.batch import WARP
@@ -30,20 +31,19 @@ from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLim
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import Addition
 from hcq.emu.nv.shader.race_steps import looked
-from hcq.emu.nv.shader.run import Kernel, Report, parsed
+from hcq.emu.nv.shader.run import Kernel, Report
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
 from hcq.errors import UsageError
-from hcq.events import kernel_races, stray_accesses
+from hcq.events import kernel_races, stray_accesses, waves
 from hcq.events.kernel_races import Race
 from hcq.events.stray_accesses import Stray
-from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
+from hcq.nv.abi.image import DESCRIPTOR_BYTES
 from hcq.nv.abi.qmd import Qmd, QmdType
 from hcq.performance import counters
 
-CONSTANTS = "GRAPHICS GPC0 GPCCLIENT_GCC"  # constants and instructions are fetched by the same unit
 THREADS = "GRAPHICS GPC0 GPCCLIENT_T1_0"
 CODE_ALIGNMENT = 128
 CODE_BYTES = 16  # of one instruction
@@ -51,20 +51,10 @@ CONSTANT_BANKS = range(8)
 RESERVED_SHARED_BYTES = 0x400
 MAX_THREADS, MAX_BARRIERS, MAX_REGISTERS = 1024, 16, 255
 REGISTERS_PER_SM = 65536
-MAX_NAME_BYTES, MAX_PTX_BYTES, MAX_SYMBOLS = 4096, 1 << 28, 1 << 16
 SHARED_WINDOW_BYTES, LOW_SHARED_WINDOW_BYTES, LOCAL_WINDOW_BYTES = 1 << 32, 1 << 24, 1 << 24
-WARP_EXCEPTION = "Graphics SM Warp Exception on (GPC 0, TPC 0, SM 0)"
 STACK_TOP = (16 << 20) - 0x240
 MAX_CACHED = 1 << 12  # entries of the caches for code and for constant banks
 TPCS = GPCS * TPCS_PER_GPC
-
-
-class Code(NamedTuple):
-    """What lies at a program address: a kernel, its PTX, its .const variables as (name, address, bytes)."""
-
-    kernel: Kernel
-    text: str
-    constants: tuple[tuple[str, int, int], ...] = ()
 
 
 class Windows(NamedTuple):
@@ -227,12 +217,16 @@ class Shader:
             races=races,
         )
         try:
-            report = run(step_limit=self.spec.step_limit, tally=tally, sample=sample)
+            with waves.running(pid, program, kernel.function.name) as running:
+                report = run(step_limit=self.spec.step_limit, tally=tally, sample=sample, running=running)
             if tally is not None:
                 self._look_at_more(run, report, tally)
                 counters.tell(pid, tally.record)
         except (KernelFault, UsageError) as error:
-            raise stopped(error, memory) from None
+            end = stopped(error, memory)
+            if isinstance(error, KernelFault) and not isinstance(error, Interrupted):
+                waves.stopped(pid, stop_of(program, kernel, error, end))
+            raise end from None
         finally:
             for race in (races or {}).values():
                 kernel_races.tell(pid, program, race)
@@ -357,11 +351,6 @@ class Shader:
             pass
 
 
-def is_lone_exit(kernel: Kernel) -> bool:
-    """Whether a kernel does nothing but end: it reads nothing of constant bank 0."""
-    return not kernel.param_bytes and len(kernel.function.body) <= 1
-
-
 def check_local_counts(windows: Windows) -> None:
     """Local memory is given to as many units as SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C says: fewer than there are
     would leave some without. The counts of GPCs may be left out; that they are what their names say is our inference.
@@ -483,6 +472,15 @@ def stopped(error: KernelFault | UsageError, memory: View) -> ChannelError:
     return KernelError(f"{WARP_EXCEPTION}: {error}", getattr(error, "address", 0))
 
 
+def stop_of(program: int, kernel: Kernel, error: KernelFault, end: ChannelError) -> waves.Stop:
+    """What a report says of a kernel that was stopped."""
+    what = waves.Kernel(program, kernel.function.name, error.waves)
+    if not error.access:
+        return waves.Stop(what, str(error))
+    address = end.address if isinstance(end, MmuFault) else getattr(error, "address", 0)
+    return waves.Stop(what, str(error), error.access, address, error.size_bytes)
+
+
 def _shown(numbers: tuple[int | float, ...]) -> str:
     return ", ".join(f"{each:#x}" if isinstance(each, int) else f"{each}" for each in numbers)
 
@@ -572,65 +570,3 @@ def local_memory_bytes(per_thread: int, warps_per_sm: int) -> int:
     """Bytes per TPC that local memory of this size needs."""
     per_warp = -(-per_thread * 32 // 0x200) * 0x200
     return -(-per_warp * warps_per_sm * SMS_PER_TPC // 0x8000) * 0x8000
-
-
-# ------------------------------------------------------------ kernels
-
-
-def load(view: View, raw: bytes, program: int, chip: Chip, additions: tuple[Addition, ...] = ()) -> Code:
-    """The kernel that a descriptor in GPU memory names. additions: what is put around its steps."""
-    found = KernelDescriptor.from_bytes(raw)
-
-    def refuse(why: str) -> KernelError:
-        return KernelError(f"{WARP_EXCEPTION}: Illegal Instruction: {why}")
-
-    if not found.is_valid:
-        raise refuse(f"no descriptor of PTX lies before {program:#x}, and machine code is not emulated")
-    if not 0 < found.ptx_bytes <= MAX_PTX_BYTES or found.symbol_count > MAX_SYMBOLS:
-        raise refuse(f"{found!r} makes no sense")
-    text = view.read(found.ptx_address, found.ptx_bytes, CONSTANTS)
-    if crc32(text) != found.ptx_crc32:
-        raise refuse(f"the PTX at {found.ptx_address:#x} is damaged")
-    symbols = []
-    for number in range(found.symbol_count):
-        entry = SymbolEntry.from_bytes(
-            view.read(found.symbols_address + SYMBOL_BYTES * number, SYMBOL_BYTES, CONSTANTS)
-        )
-        symbols.append((name_at(view, entry.name_address), entry.address))
-    try:
-        name = name_at(view, found.entry_name_address)
-        code = _compiled(text, name, tuple(symbols), chip.param_offset_of(found.param_bytes), additions)
-    except UsageError as error:
-        raise refuse(str(error)) from None
-    needed = code.kernel.param_bytes
-    if needed > found.param_bytes:
-        raise refuse(f"the descriptor says {found.param_bytes} bytes of parameters; the PTX has {needed}")
-    return code
-
-
-def name_at(view: View, va: int) -> str:
-    """Text up to its NUL."""
-    data = b""
-    while b"\0" not in data and len(data) < MAX_NAME_BYTES:
-        data += view.read(va + len(data), 1, CONSTANTS)
-    return data.partition(b"\0")[0].decode("utf-8", "replace")
-
-
-@functools.lru_cache(256)
-def _compiled(
-    text: bytes,
-    entry: str,
-    symbols: tuple[tuple[str, int], ...],
-    param_base: int,
-    additions: tuple[Addition, ...],
-) -> Code:
-    source = text.decode("utf-8", "replace")
-    module = parsed(text, param_base)
-    constants = [
-        (name, va, module.variables[name].size_bytes)
-        for name, va in symbols
-        if name in module.variables and module.variables[name].space == "const"
-    ]
-    return Code(
-        Kernel(module, entry, dict(symbols), param_base, additions=additions), source, tuple(constants)
-    )

@@ -11,7 +11,7 @@ A layout of the file holds for a whole branch, such as 580, and until the branch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from hcq.layout import Ioctl
@@ -45,6 +45,7 @@ class NvAtlas(Atlas):
     exact_sizes = True
     kind = "NV"
     release_fact = "driver"
+    nodes = ("/dev/nvidiactl", "/dev/nvidia-uvm", *(f"/dev/nvidia{number}" for number in range(10)))
     source = "headers of NVIDIA's open kernel modules, as a compiler lays them out"
 
     def releases(self) -> tuple[str, ...]:
@@ -86,6 +87,18 @@ class NvAtlas(Atlas):
                 number = int.from_bytes(argument[at : at + 4], "little")
                 return (own, Made(sort, number, behind.get(pointer)))
         return (own,)
+
+    def logged(
+        self, request: int, argument: bytes | None, params: bytes, notes: Sequence[tuple[str, int]]
+    ) -> tuple[Made, ...]:
+        """As made; a proxy may say which control or class it was where the log has no bytes."""
+        made = self.made(
+            request, argument or b"", dict.fromkeys(("params", "pallocparms"), params) if params else {}
+        )
+        if argument is not None or not made:
+            return made
+        told = [Made(CONTROL if "control" in what else CLASS, number, None) for what, number in notes]
+        return (made[0]._replace(data=None), *told)
 
 
 def _structure(row: structures.Row) -> Structure:

@@ -3,7 +3,7 @@
 In       a ForeignDevice, and what went wrong
 Out      text: the kernel, its arguments, the line of its source, what lies at the address, work in flight
 Changes  stderr and the folder of reports
-Next     hcq/observe/report.py (the sister), session.py (who asks), hcq/amd/foreign/lines.py (the line)
+Next     hcq/observe/report.py (the sister), session.py (who asks), hcq/code/lines.py (the line)
 """
 
 from __future__ import annotations

@@ -14,9 +14,10 @@ import pytest
 from hcq.amd.abi import kfd
 from hcq.amd.abi.descriptor import KernelDescriptor
 from hcq.amd.device import AmdDevice
-from hcq.amd.foreign import images, lines
+from hcq.amd.foreign import images
 from hcq.amd.foreign.code_objects import CodeObjects
 from hcq.amd.foreign.reader import KfdReader
+from hcq.code import lines
 from hcq.compiler.assemble import comgr
 from hcq.emu.kernel import OwnProcess
 from hcq.errors import DeviceFault

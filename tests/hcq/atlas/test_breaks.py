@@ -163,7 +163,7 @@ def test_a_trace_of_an_emulated_gpu_is_judged_call_by_call(
     program = f"import hcq; hcq.open({name!r}).close()"
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=120)
     atlas = atlases()[driver]
-    made, release, damage = breaks.calls_of(path, atlas)
+    made, release, damage, _ = breaks.calls_of(path, atlas)
     assert not damage
     assert release == before
     found = breaks.judge(made, atlas, atlas.at(before), atlas.at(after))
@@ -193,4 +193,91 @@ def test_what_is_no_trace_is_refused_and_a_cut_one_is_read_as_far_as_it_goes(tmp
         [],
         "",
         "cut off in the middle of a record, or its length is damaged",
+        0,
     )
+
+
+# -- logs of other programs
+
+
+STRACE_NV = """\
+openat(AT_FDCWD, "/dev/nvidia-uvm", O_RDWR|O_CLOEXEC) = 9
+openat(AT_FDCWD, "/dev/nvidiactl", O_RDWR|O_CLOEXEC) = 15
+openat(AT_FDCWD, "/dev/tty", O_RDWR) = 4
+ioctl(9, _IOC(_IOC_NONE, 0, 0x22, 0), 0x7ffd23823780) = 0
+ioctl(9, _IOC(_IOC_NONE, 0, 0x22, 0), 0x7ffd23823790) = 0
+ioctl(15, _IOC(_IOC_READ|_IOC_WRITE, 0x46, 0x57, 0x40), 0x7ffd23822e40) = 0
+ioctl(15, _IOC(_IOC_READ|_IOC_WRITE, 0x46, 0x2a, 0x20), 0x7ffd23822ba0) = 0
+ioctl(4, TCGETS, 0x7ffd23823780) = 0
+"""
+STRACE_KFD = """\
+openat(AT_FDCWD, "/dev/kfd", O_RDWR|O_CLOEXEC) = 3
+ioctl(3, AMDKFD_IOC_GET_VERSION, 0x7ffc0) = 0
+ioctl(3, _IOC(_IOC_READ|_IOC_WRITE, 0x4b, 0x2, 0x60), 0x7ffc0) = 0
+ioctl(0, _IOC(_IOC_NONE, 0x4b, 0x33, 0), 0x7ffc0) = 0
+"""
+GVISOR_NV = """\
+I0101 00:00:00.000001 1 strace.go:567] [ 1: 1] app E ioctl(0x44 /dev/nvidiactl, 0xc030462b, 0x7f0000000000)
+D0101 00:00:00.000003 1 frontend.go:786] [ 1: 1] nvproxy: allocation class 0x000090f1
+I0101 00:00:00.000005 1 strace.go:605] [ 1: 1] app X ioctl(0x44 /dev/nvidiactl, 0xc030462b, 0x7f0000000000) = 0 (0x0)
+"""
+
+
+def broken(
+    tmp_path: Path, words: str, driver: str, before: str, after: str
+) -> tuple[dict[str, int], int, int]:
+    """What breaks of a log and how often, how many calls there are, and how many have no bytes."""
+    atlas = atlases()[driver]
+    path = tmp_path / "run.log"
+    path.write_text(words)
+    recorded = breaks.calls_of(path, atlas)
+    found = breaks.judge(recorded.calls, atlas, atlas.at(before), atlas.at(after))
+    return {one.name: one.times for one in found.breaks}, found.made, recorded.bare
+
+
+def test_calls_of_a_strace_log_decide_which_changes_matter(tmp_path: Path) -> None:
+    assert broken(tmp_path, STRACE_NV, "nv", "580.142", "590.44.01") == ({"UVM_FREE": 2}, 4, 4)
+    assert broken(tmp_path, STRACE_NV, "nv", "575.64.05", "580.142") == (
+        {"NV_ESC_RM_MAP_MEMORY_DMA": 1},
+        4,
+        4,
+    )
+
+
+def test_a_log_of_the_kfd_is_judged_and_others_with_its_letter_are_not(tmp_path: Path) -> None:
+    assert broken(tmp_path, STRACE_KFD, "kfd", "1.17", "1.14")[0] == {"CREATE_QUEUE": 1}
+    assert broken(tmp_path, STRACE_KFD, "kfd", "1.14", "1.17") == ({}, 2, 2)
+
+
+def test_the_class_that_gvisor_names_is_judged(tmp_path: Path) -> None:
+    assert broken(tmp_path, GVISOR_NV, "nv", "575.64.05", "580.142") == ({"FERMI_VASPACE_A": 1}, 2, 1)
+
+
+def test_bytes_below_a_call_say_what_it_used(tmp_path: Path) -> None:
+    request = kfd.CREATE_QUEUE.request
+
+    def log(**fields: int) -> str:
+        data = kfd.CreateQueueArgs(queue_type=2, **fields).to_bytes()
+        rows = (f"{at:08x}  {data[at : at + 16].hex(' ')}" for at in range(0, len(data), 16))
+        return f"ioctl(3</dev/kfd>, {request:#x}, 0x7ffc0) = 0\nbefore:\n" + "\n".join(rows) + "\n"
+
+    assert broken(tmp_path, log(), "kfd", "1.17", "1.14") == ({}, 1, 0)
+    assert broken(tmp_path, log(sdma_engine_id=1), "kfd", "1.17", "1.14") == ({"CREATE_QUEUE": 1}, 1, 0)
+
+
+def test_the_program_notes_calls_without_bytes_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hcq.__main__ import main
+
+    path = tmp_path / "run.log"
+    path.write_text(STRACE_NV)
+    assert main(["abi", "diff", "nv", "580.142", "590.44.01", "--trace", str(path)]) == 1
+    done = capsys.readouterr()
+    assert (
+        "! UVM_FREE (UVM_FREE_PARAMS), 2 times" in done.out
+        and "4 calls are without their argument's bytes" in done.err
+    )
+    path.write_text("a poem\n")
+    assert main(["abi", "diff", "nv", "580.142", "590.44.01", "--trace", str(path)]) == 2
+    assert "logs of strace do, too" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from hcq.amd.abi import kfd, other_calls
 from hcq.tools import hcq_trace
 from hcq.tools.trace import amd_calls, decode
 from hcq.tools.trace.color import Color
-from hcq.tools.trace.ioctl_log import Call, read
+from hcq.trace.ioctl_log import Call, read
 
 OPENED = 'openat(AT_FDCWD, "/dev/kfd", O_RDWR|O_CLOEXEC) = 3\n'
 CREATED = "ioctl(3</dev/kfd>, 0xc0604b02, 0x7ffe) = 0\nbefore\n{before}after\n{after}"

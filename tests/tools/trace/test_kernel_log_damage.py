@@ -127,3 +127,8 @@ def test_the_work_grows_with_the_log_and_not_faster(monkeypatch: pytest.MonkeyPa
     others = ["systemd[1]: Started something of no interest to anybody here."] * 100_000
     assert len(kernel_log.events([*others, *GFX11.splitlines(), *others])) == 1
     assert cleaned < 50
+
+
+def test_a_client_with_leading_zeros_is_a_number() -> None:
+    (event,) = kernel_log.events(GFX11.replace("from client 10", "from client 08").splitlines())
+    assert event.fields["ih_client"] == 8

@@ -134,7 +134,7 @@ class AmdFaults:
                 f"the address has {len(digits)} digits of {ADDRESS_DIGITS}: its line may be cut"
             )
         if found["client"]:
-            event.fields["ih_client"] = int(found["client"], 0)
+            event.fields["ih_client"] = int(found["client"], 16 if found["client"].startswith("0x") else 10)
             if found["name"]:
                 event.fields["ih_client_name"] = found["name"]
         if found["ih"]:

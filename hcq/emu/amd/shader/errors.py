@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hcq.errors import DeviceFault
+from hcq.events.waves import Wave
 
 
 class ShaderFault(DeviceFault):
-    """A kernel stopped. `pc` is the address of the instruction."""
+    """A kernel stopped. `pc` is the address of the instruction; `waves`: where all of them were."""
 
     pc: int = 0
+    waves: tuple[Wave, ...] = ()
 
 
 class UnknownInstruction(ShaderFault):

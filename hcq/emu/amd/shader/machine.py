@@ -3,7 +3,8 @@
 In       a Program, the Residents, a Report to count in, Limits
 Out      all waves have ended; or a ShaderFault
 Changes  memory, as the kernel does
-Next     run.py (from a grid to resident waves), program.py (blocks), waves.py (batches), control.py (how a block ends)
+Next     run.py (from a grid to resident waves), program.py (blocks), waves.py (batches), control.py (how a block ends),
+         standing.py (where its waves are, for reports)
 
 Waves at one program counter run as one batch. A branch that waves disagree on splits their batch; the batch with the
 lowest address runs first, so that those ahead wait at the meeting point and are joined there. A batch that has waited
@@ -19,11 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import pack_lanes
-from hcq.emu.amd.shader.errors import IllegalOperation, OutOfBudget
+from hcq.emu.amd.shader.errors import IllegalOperation, OutOfBudget, ShaderFault
 from hcq.emu.amd.shader.program import BasicBlock, Program
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.retry import foresee
+from hcq.emu.amd.shader.standing import waves_of
 from hcq.emu.amd.shader.waves import Batch
+from hcq.events.waves import Running
 
 PATIENCE = 256  # blocks that others may run while a batch that could run waits
 LONG_BLOCK = 512  # instructions: after one of these it is asked at once whether to stop
@@ -42,11 +45,22 @@ class Report:
 
 @dataclass
 class Limits:
-    """When a dispatch is stopped although it is not finished."""
+    """When a dispatch is stopped although it is not finished. running: who may ask where its waves are."""
 
     budget: int
     deadline: float | None
     interrupted: Callable[[], bool] | None
+    running: Running | None = None
+
+    def __post_init__(self) -> None:
+        self.look_at = (
+            self.budget
+        )  # after so many instructions there is something to look at: the budget, or who asks
+        if self.running is not None:
+            self.running.hurry = self._hurry
+
+    def _hurry(self) -> None:
+        self.look_at = -1
 
     def stop(self) -> str | None:
         """Why to stop now; None to go on."""
@@ -77,6 +91,7 @@ class Machine:
         self.program, self.residents, self.report, self.limits = program, residents, report, limits
         self.ready: list[Batch] = []
         self.waiting: list[Batch] = []  # at a barrier
+        self.stepping: Batch | None = None
         self.now = 0
         self.pc = 0  # of the step that runs, for reports
         self.rounds: dict[int, int] = {}  # how often each retry loop has gone round
@@ -84,11 +99,20 @@ class Machine:
             residents.strays.now = lambda: (self.pc, program.text(self.pc))
 
     def all(self, first: Batch) -> None:
-        """Run these waves, and what they part into, to their end. Raises ShaderFault."""
+        """Run these waves, and what they part into, to their end. Raises ShaderFault, which knows where they were."""
         self.ready = [first]
-        while self.ready:
-            b = self.next_batch()
-            self.ready += self.step(b)
+        try:
+            while self.ready:
+                self.stepping = b = self.next_batch()
+                self.ready += self.step(b)
+            self.stepping = None
+            self.check_waiting()
+        except ShaderFault as fault:
+            fault.waves = waves_of(self, fault.pc)
+            raise
+
+    def check_waiting(self) -> None:
+        """Nothing can go on. Raises OutOfBudget when waves have not ended."""
         if self.waiting:
             stuck = self.waiting[0]
             raise OutOfBudget(
@@ -186,11 +210,15 @@ class Machine:
         report.batches += 1
         report.instructions += block.length * b.waves
         report.lane_instructions += block.length * b.waves * self.residents.wave_size
-        why = None
-        if report.instructions > self.limits.budget:
-            why = f"the budget of {self.limits.budget} instructions is spent"
+        why, limits = None, self.limits
+        if report.instructions > limits.look_at:
+            limits.look_at = limits.budget
+            if limits.running is not None and limits.running.is_asked:
+                limits.running.answer(waves_of(self))
+            if report.instructions > limits.budget:
+                why = f"the budget of {limits.budget} instructions is spent"
         elif self.now % 256 == 0 or block.length > LONG_BLOCK:
-            why = self.limits.stop()
+            why = limits.stop()
         if why is not None:
             raise OutOfBudget(
                 b.pc,

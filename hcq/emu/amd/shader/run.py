@@ -28,6 +28,7 @@ from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
 from hcq.events.kernel_races import Race
+from hcq.events.waves import Running
 
 LDS_LIMIT = 65536
 # lanes that are resident together: enough to hide Python, and more where the registers of more still fit the caches
@@ -83,6 +84,7 @@ def run_dispatch(
     strays: Strays | None = None,
     guard: Callable[[Memory], Memory] | None = None,
     races: dict[tuple[Any, ...], Race] | None = None,
+    running: Running | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -97,6 +99,7 @@ def run_dispatch(
     strays           gets the accesses beyond a workgroup's LDS; None: nobody wants to know
     guard            what looks at accesses to memory before they are made
     races            gets the races in LDS; None: nobody wants to know
+    running          who may ask where its waves are
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
@@ -109,7 +112,9 @@ def run_dispatch(
     )
     report = Report()
     memory = core.memory if guard is None else guard(core.memory)
-    limits = Limits(budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted)
+    limits = Limits(
+        budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted, running
+    )
     total = min(work.groups, sample or work.groups)
     waves_per_group = work.waves_per_group(launch.wave_size)
     lanes = min(max(LANES_AT_ONCE, REGISTER_BYTES // (4 * max(launch.vgprs, 1))), MOST_LANES_AT_ONCE)

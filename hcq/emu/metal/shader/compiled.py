@@ -17,6 +17,7 @@ import numpy as np
 
 from hcq.emu.metal.shader.errors import KernelFault, NotCompiled
 from hcq.emu.metal.shader.groups import ARGUMENTS, FAULT, TABLE, Code
+from hcq.emu.metal.shader.machine import ACCESSES
 from hcq.emu.metal.shader.pieces import SLOT_UNIT
 from hcq.emu.metal.shader.syntax import Function
 from hcq.system import native
@@ -58,7 +59,14 @@ class Compiled:
             if size is None:
                 size = len(bound[self.memories.index(site.memory)])
             count = size // site.element_bytes
-        return KernelFault(f"{self.name}: {site.what.format(name=site.memory, index=index, count=count)}")
+        fault = KernelFault(f"{self.name}: {site.what.format(name=site.memory, index=index, count=count)}")
+        fault.line = site.line
+        if site.element_bytes and site.memory not in self.shared:
+            memory = bound[self.memories.index(site.memory)]
+            fault.access = ACCESSES.get(site.what.partition(" ")[0], "access")
+            fault.size_bytes = site.element_bytes
+            fault.address = native.address_of(memory) + index * site.element_bytes
+        return fault
 
 
 @functools.cache

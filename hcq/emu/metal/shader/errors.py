@@ -14,7 +14,16 @@ class MslError(Exception):
 
 
 class KernelFault(Exception):
-    """A thread did what it must not: left its buffer, raced, parted at a barrier."""
+    """A thread did what it must not: left its buffer, raced, parted at a barrier.
+
+    line     of the MSL, 0 where that is not known
+    access   "load" or "store", of `size_bytes` at `address`, when it left its buffer
+    """
+
+    line = 0
+    access = ""
+    address = 0
+    size_bytes = 0
 
 
 class NotCompiled(Exception):

@@ -32,11 +32,12 @@ def spelled(kind: Type) -> str:
 
 
 class Site(NamedTuple):
-    """What a thread may do wrong at one place of the text. count: the elements that there are, or None."""
+    """What a thread may do wrong at one place of the text, of this line. count: the elements there are, or None."""
 
     what: str  # with {index} and {count}
     element_bytes: int = 0
     memory: str = ""
+    line: int = 0
 
 
 class Expressions(Typed):
@@ -86,7 +87,7 @@ class Expressions(Typed):
     def guard(self, holds: str, site: Site, index: str) -> None:
         """Where it does not hold, the kernel ends with what the site says."""
         number = len(self.sites)
-        self.sites.append(site)
+        self.sites.append(site._replace(line=self.at))
         after = self.fresh("ok")
         self.failing.append(index)
         self.say(f"br i1 {holds}, label %{after}, label %failed.{number}")

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcq.emu.metal.shader.errors import KernelFault
+from hcq.system import native
 
 SIMD = 32
 MATRIX = 8  # rows and columns of a matrix of a SIMD group
@@ -27,6 +28,7 @@ _LANES = np.arange(SIMD)
 ROWS = (_LANES >> 1 & 3) + (_LANES >> 4 << 2)  # of the pair of elements that each thread has
 COLUMNS = (_LANES & 1) * 2 + (_LANES >> 3 & 1) * 4
 NOBODY, SEVERAL = -1, -2
+ACCESSES = {"reads": "load", "writes": "store"}
 UNTOUCHED = 0xCD  # each byte of threadgroup memory that nobody has written
 
 
@@ -68,10 +70,13 @@ class SharedMemory(Memory):
 
 
 class Machine:
-    """A batch: so many groups of so many threads, all at the same step. `thread` numbers the threads of the batch."""
+    """A batch: so many groups of so many threads, all at the same step. `thread` numbers the threads of the batch.
 
-    def __init__(self, name: str, groups: int, threads: int) -> None:
-        self.name, self.groups, self.threads = name, groups, threads
+    first   the number of its first group in the grid
+    """
+
+    def __init__(self, name: str, groups: int, threads: int, first: int = 0) -> None:
+        self.name, self.groups, self.threads, self.first = name, groups, threads, first
         self.size = groups * threads
         self.thread = np.arange(self.size, dtype=np.int32)
         self.row = self.thread // threads
@@ -212,7 +217,11 @@ class Machine:
         count = memory.size_bytes // np.dtype(kind).itemsize
         if low < 0 or high >= count:
             at = low if low < 0 else high
-            raise self.fault(f"{verb} {memory.name}[{at}] of {count} elements of {kind}.")
+            fault = self.fault(f"{verb} {memory.name}[{at}] of {count} elements of {kind}.")
+            if not memory.is_shared:
+                fault.access, fault.size_bytes = ACCESSES[verb], np.dtype(kind).itemsize
+                fault.address = native.address_of(memory.data) + at * fault.size_bytes
+            raise fault
 
     # ------------------------------------------------------------ threads together
 

@@ -52,15 +52,23 @@ class Token(NamedTuple):
 
 @dataclass
 class Source:
-    """What a library is made of."""
+    """What a library is made of. text: as it was given."""
 
     kernels: dict[str, Function] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
+    text: str = ""
+
+    def line(self, number: int) -> str:
+        """A line of the text, from 1 on."""
+        lines = self.text.splitlines()
+        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
 def parse(text: str) -> Source:
     """A library's source. Raises MslError."""
-    return _Parser(_tokens(text)).source()
+    found = _Parser(_tokens(text)).source()
+    found.text = text
+    return found
 
 
 def _tokens(text: str) -> list[Token]:

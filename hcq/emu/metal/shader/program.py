@@ -3,7 +3,8 @@
 In       a parsed kernel; then a grid, a block and what is bound
 Out      memory as the kernel leaves it
 Changes  what is bound
-Next     translate.py and machine.py (NumPy), compiled.py (machine code), ../commands.py (who checks and binds)
+Next     translate.py and machine.py (NumPy), compiled.py (machine code), ../commands.py (who checks and binds),
+         standing.py (where its threads are, for reports)
 Source   Metal Shading Language Specification, "Kernel Function Input Attributes"
 
 A kernel is run by NumPy or by machine code, and tests hold the one against the other. To compile one takes longer than
@@ -14,6 +15,8 @@ not of a clock: runs repeat.
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import is_dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -23,13 +26,15 @@ from numpy.typing import NDArray
 
 from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.compiled import Compiled
-from hcq.emu.metal.shader.errors import MslError, NotCompiled
+from hcq.emu.metal.shader.errors import KernelFault, MslError, NotCompiled
 from hcq.emu.metal.shader.groups import Code, write
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory, SharedMemory
 from hcq.emu.metal.shader.parser import Source
+from hcq.emu.metal.shader.standing import at_fault, look
 from hcq.emu.metal.shader.syntax import Function, Parameter
-from hcq.emu.metal.shader.translate import translate
+from hcq.emu.metal.shader.translate import file_name, translate
 from hcq.emu.metal.shader.types import SIZES, Type
+from hcq.events import waves
 
 BATCH = 1 << 16  # threads that take each step together
 WAYS = ("interpreted", "compiled")  # how kernels are run, where it is not by cost
@@ -78,10 +83,26 @@ class Program:
             is_pointer = one.kind.space == "device"
             size = SIZES[one.kind.scalar] * one.kind.lanes
             self.table[index] = Entry(one.name, is_pointer, size, SIZES[one.kind.scalar])
-        self._run, self.text = translate(source, kernel)
+        self._run, self.text, self.places = translate(source, kernel)
+        self.file_name = file_name(kernel)
 
-    def run(self, grid: Size, block: Size, bindings: dict[int, Binding]) -> None:
-        """All threadgroups of a grid. Raises KernelFault."""
+    def run(self, grid: Size, block: Size, bindings: dict[int, Binding], entry: int = 0) -> None:
+        """All threadgroups of a grid. entry: what reports know the kernel by. Raises KernelFault."""
+        pid, thread = os.getpid(), threading.get_ident()
+        with waves.running(pid, entry, self.kernel.name) as running:
+            running.peek = lambda: look(self, thread)
+            try:
+                self._run_once(grid, block, bindings)
+            except KernelFault as fault:
+                found, line = at_fault(self, fault.__traceback__)
+                fault.line = fault.line or line
+                where = f"MSL line {fault.line} `{self.source.line(fault.line)}`: " if fault.line else ""
+                kernel = waves.Kernel(entry, self.kernel.name, found)
+                stop = waves.Stop(kernel, f"{where}{fault}", fault.access, fault.address, fault.size_bytes)
+                waves.stopped(pid, stop)
+                raise
+
+    def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding]) -> None:
         if not self.why_not and (self.compiled is None or not self.compiled.is_best):
             self._spend(prod(grid), prod(block))
         if self.compiled is None:
@@ -122,7 +143,7 @@ class Program:
         with np.errstate(all="ignore"):
             for first in range(0, groups, at_once):
                 count = min(at_once, groups - first)
-                machine = Machine(self.kernel.name, count, threads)
+                machine = Machine(self.kernel.name, count, threads, first)
                 machine.shared = [
                     SharedMemory(name, size, count) for name, (_, size) in self.kernel.shared.items()
                 ]

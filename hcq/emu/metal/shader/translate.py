@@ -33,24 +33,33 @@ _FUNCTIONS = {
 }
 
 
-def translate(source: Source, kernel: Function) -> tuple[Callable[..., None], str]:
-    """The function of a kernel, and its text. It takes a machine and then the kernel's parameters in their order, then
-    its threadgroup memories. Raises MslError."""
+Place = tuple[int, str]  # of a line of the text: the line of MSL, and the mask of who executes it
+
+
+def file_name(kernel: Function) -> str:
+    """What Python calls the text of a kernel."""
+    return f"<{kernel.name}>"
+
+
+def translate(source: Source, kernel: Function) -> tuple[Callable[..., None], str, list[Place]]:
+    """The function of a kernel, its text, and what each line of that is of. It takes a machine and then the kernel's
+    parameters in their order, then its threadgroup memories. Raises MslError."""
     writer = _Writer(source)
     for function in source.functions.values():
         writer.function(function)
     writer.kernel(kernel)
     text = "\n".join(writer.lines) + "\n"
     names: dict[str, Any] = {"np": np, **writer.constants}
-    exec(compile(text, f"<{kernel.name}>", "exec"), names)
+    exec(compile(text, file_name(kernel), "exec"), names)
     made: Callable[..., None] = names[f"k_{kernel.name}"]
-    return made, text
+    return made, text, writer.places
 
 
 class _Writer(Typed):
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         self.lines: list[str] = []
+        self.places: list[Place] = []
         self.constants: dict[str, Any] = {}
         self._constant_names: dict[tuple[str, str], str] = {}
         self.count = 0
@@ -61,6 +70,7 @@ class _Writer(Typed):
 
     def say(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
+        self.places.append((self.at, self.mask))
 
     def fresh(self, stem: str) -> str:
         self.count += 1
@@ -209,6 +219,7 @@ class _Writer(Typed):
         self.say(f"if {self.mask} is False:")
         self.say("    break")
         self.statements(it.body)
+        self.at = it.line
         step = self.converted(self.value(it.step), it.kind)
         self.say(f"{counter} = {counter} + {step.text}")
         self.loops -= 1

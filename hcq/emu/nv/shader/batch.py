@@ -24,6 +24,7 @@ from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.shared_races import SharedRaces
 from hcq.emu.shader.traffic import Tally
+from hcq.events.waves import Running
 
 WARP = 32
 WARPGROUP = 128
@@ -45,6 +46,7 @@ class Launch:
     interrupted    asked from time to time; when it says yes, the kernel ends
     param_base     where the parameters begin in constant bank 0, of which their addresses' alignment is told
     tally          what the launch has done so far, of a kernel that counts
+    running        who may ask where its warps are
     """
 
     kernel_name: str
@@ -64,6 +66,7 @@ class Launch:
     interrupted: Callable[[], bool] | None
     param_base: int = 0
     tally: Tally | None = None
+    running: Running | None = None
 
 
 class Batch:

@@ -90,6 +90,7 @@ class Decoded:
     late        (slot, symbol): filled when the kernel starts, with the address or special register of that name
     offsets     where its local variables and .param variables are in its local memory
     stack       the slot of the stack pointer, of a function that takes memory from its stack
+    slots       of registers, by name, and of constants
     """
 
     function: Function
@@ -99,6 +100,7 @@ class Decoded:
     offsets: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
     stack: int | None = None
+    slots: dict[Any, int] = field(default_factory=dict)
 
 
 class Lowering:
@@ -110,7 +112,7 @@ class Lowering:
         self.decoded = Decoded(function)
         self.kept: set[int] = set()
         self.read = flow.read_registers(function)
-        self._slots: dict[Any, int] = {}
+        self._slots = self.decoded.slots
         for name, type_ in function.registers.items():
             slot = self._slots[name] = self._new(np.zeros(1, type_.bits))
             if name in kept:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from hcq.errors import DeviceFault, UsageError
+from hcq.events.waves import Wave
 
 
 class PtxError(UsageError):
@@ -31,7 +32,15 @@ class PtxError(UsageError):
 
 
 class KernelFault(DeviceFault):
-    """A kernel that had to be stopped. `line` is the line of its PTX, `threads` ((block), (thread)) pairs."""
+    """A kernel that had to be stopped. `line` is the line of its PTX, `threads` ((block), (thread)) pairs.
+
+    waves       where all of them were
+    access      "store", "load", ... of `size_bytes`, when it was an access
+    """
+
+    waves: tuple[Wave, ...] = ()
+    access = ""
+    size_bytes = 0
 
     def __init__(self, message: str, line: int = 0, threads: Any = ()) -> None:
         super().__init__(message)

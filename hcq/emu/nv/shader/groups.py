@@ -72,6 +72,8 @@ class Group:
             [(block, thread)],
         )
         error.address = bad.address
+        error.access, _, size = what.partition(" of ")
+        error.size_bytes = int(size.split()[0]) if size[:1].isdigit() else 0
         return error
 
 

@@ -3,7 +3,8 @@
 In       a decoded kernel, a batch of its blocks
 Out      the changes that the kernel makes to memory; KernelFault when it cannot go on
 Changes  global memory; the batch's own shared and local memory
-Next     control.py (how a block ends), paths.py (paths, regions), batch.py (lanes and memory), run.py (grid to batches)
+Next     control.py (how a block ends), paths.py (paths, regions), batch.py (lanes and memory), run.py (grid to
+         batches), standing.py (where its warps are, for reports)
 Source   SIMT execution with re-convergence at immediate post-dominators; forward progress as since Volta: a path that
          spins gives way after a while, and threads that wait to reconverge go on alone when that is the only way
 
@@ -23,6 +24,7 @@ from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLim
 from hcq.emu.nv.shader.groups import active_bits, ballots
 from hcq.emu.nv.shader.paths import Activation, Path, Region
 from hcq.emu.nv.shader.program import Program
+from hcq.emu.nv.shader.standing import warps_of
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.shared_races import SharedRaces
 
@@ -68,12 +70,15 @@ class Machine:
         self.live_per_block = np.full(len(batch.blocks), batch.threads_per_block)
         self.runnable: list[Path] = []
         self.waiting: list[Path] = []
+        self.running: Path | None = None
         self.barriers: dict[int, Barrier] = {}
         self.slice_left = TIME_SLICE
         self.fruitless = (
             0  # waits for mbarriers that failed, one after the other, while nothing else was done
         )
         self._templates: dict[tuple[int, int], Registers] = {}
+        if batch.launch.running is not None:
+            batch.launch.running.hurry = self._hurry
 
     # -- functions
 
@@ -130,8 +135,14 @@ class Machine:
         root.pending = 1
         self.go(Path(self.batch, root, 0, mask, self.live_count, 0), 0)
         with np.errstate(all="ignore"):
-            while self.runnable or self._wake():
-                self._advance(self._pick())
+            try:
+                while self.runnable or self._wake():
+                    self.running = self._pick()
+                    self._advance(self.running)
+                    self.running = None
+            except KernelFault as fault:
+                fault.waves = warps_of(self, fault.line)
+                raise
             self.batch.copies.finish()
 
     def _pick(self) -> Path:
@@ -230,7 +241,10 @@ class Machine:
             self.fruitless = 0
 
     def _check_time(self, path: Path, line: int) -> None:
-        """From time to time: is the budget spent, does anybody still wait for this kernel?"""
+        """From time to time: is the budget spent, does anybody still wait for this kernel, or ask where it is?"""
+        asks = self.batch.launch.running
+        if asks is not None and asks.is_asked:
+            asks.answer(warps_of(self))
         if self.batch.steps > self.step_limit:
             raise self._too_long(path, line)
         if self.batch.launch.interrupted is not None and self.batch.launch.interrupted():
@@ -238,6 +252,9 @@ class Machine:
                 f"kernel {self.kernel_name}: stopped at PTX line {line}: it was not wanted any more", line
             )
         self.check_at = min(self.step_limit, self.batch.steps + CHECK_STEPS)
+
+    def _hurry(self) -> None:
+        self.check_at = -1
 
     def _too_long(self, path: Path, line: int) -> StepLimit:
         block, thread = path.first()

@@ -26,6 +26,7 @@ from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
 from hcq.events.kernel_races import Race
+from hcq.events.waves import Running
 
 # threads that run as one NumPy array: enough to hide the interpreter, few enough for the caches
 BATCH_LANES = 16384
@@ -114,6 +115,7 @@ class Kernel:
         sample: int = 0,
         together: bool = False,
         races: dict[tuple[Any, ...], Race] | None = None,
+        running: Running | None = None,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
@@ -125,6 +127,7 @@ class Kernel:
         races        for one whose races are looked for, and only for one: gets them
         sample       run only the first so many blocks; 0: all
         together     all blocks run at once, for they wait for one another
+        running      who may ask where its warps are
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
         self._check(grid, block, dynamic_shared_bytes)
@@ -152,6 +155,7 @@ class Kernel:
             interrupted,
             self.function.param_base,
             tally,
+            running,
         )
         threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]

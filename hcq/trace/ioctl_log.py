@@ -3,7 +3,8 @@
 In       lines of text
 Out      `Call`s in order: file, request, result, and the argument's bytes where the log has them
 Changes  nothing
-Next     decode.py (who prints them), ioctl_decode.py (what they mean)
+Next     tools/trace/decode.py (who prints them), tools/trace/ioctl_decode.py (what they mean),
+         hcq/atlas/breaks.py (which of them break)
 Source   what these programs print: strace (with -f, -t, -T, -y, -X raw or verbose, -e raw=ioctl), runsc --strace,
          perf trace, valgrind's mmt, libcudest's preload library, and hexdump -C, xxd or words below a call
 

@@ -1,0 +1,3 @@
+"""CUDA: coredumps of GPUs, and what compute-sanitizer and cuda-gdb print, as events with what they mean."""
+
+from __future__ import annotations
