@@ -138,7 +138,7 @@ class Shader:
 
     def __init__(self, spec: Spec) -> None:
         self.spec, self.chip = spec, spec.chip
-        self.code: dict[tuple[int, int, bool], tuple[bytes, Code]] = {}
+        self.code: dict[tuple[int, int, tuple[Addition, ...]], tuple[bytes, Code]] = {}
         self.constants: dict[tuple[int, int], bytes] = {}
         self.data = DataCache() if spec.has_caches else None
 

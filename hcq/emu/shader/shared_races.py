@@ -3,7 +3,8 @@
 In       accesses of a launch's warps to the shared memory of their blocks, and the barriers that they meet at
 Out      `SharedRaces.found`: for each pair of instructions the first race, and how often it came again
 Changes  itself; no register, no memory
-Next     hcq/events/kernel_races.py (the record), ../amd/shader/sanitize.py and ../nv/shader/sanitize.py (who tell)
+Next     hcq/events/kernel_races.py (the record), ../amd/shader/race_steps.py and ../nv/shader/race_steps.py (who
+         tell)
 Source   C. Flanagan, S. Freund, "FastTrack: efficient and precise dynamic race detection", PLDI 2009 (vector clocks);
          HSA Platform System Architecture, "Memory consistency model"; PTX ISA, "Memory Consistency Model"
 
