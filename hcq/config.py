@@ -26,6 +26,8 @@ NV_RENDERERS = ("ptx", "cuda")
 
 INEXACT_WORDS = ("tf32", "fp8")  # compiler/loops/matrix_units.py: what units need
 
+SANITIZE_WORDS = ("race",)
+
 REPORT_WORDS = ("signal", "off")
 
 ON_WORDS, OFF_WORDS = frozenset(("1", "on", "yes")), frozenset(("0", "off", "no"))
@@ -38,6 +40,8 @@ SWITCHES: dict[str, str] = {
     "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace;"
     " %r in FILE is the rank, %p the process, %h the host",
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
+    "HCQ_SANITIZE": f"words of {', '.join(SANITIZE_WORDS)}: look for faults of kernels while emulated GPUs run them"
+    " (default none)",
     "HCQ_PROFILE": "words of 1 (timestamp every dispatch) and counters (count what kernels do on emulated GPUs;"
     " counters:N runs only N blocks of each launch, so results are wrong): print a table when the device closes"
     " (default 0)",
@@ -73,6 +77,7 @@ class Config:
     trace: str | None = None
     trace_data: bool = False
     validate: bool = False
+    sanitize: frozenset[str] = frozenset()
     profile: bool = False
     counters: bool = False
     counted_blocks: int = 0
@@ -97,7 +102,8 @@ class Config:
     def is_observed(self) -> bool:
         """Whether anything asks for observers of devices (hcq.observe)."""
         is_debugged = not self.debug.isdisjoint(DEVICE_DEBUG_WORDS)
-        return self.trace is not None or self.validate or self.profile or self.counters or is_debugged
+        is_checked = self.validate or bool(self.sanitize)
+        return self.trace is not None or is_checked or self.profile or self.counters or is_debugged
 
     @staticmethod
     def read(environ: Mapping[str, str]) -> Config:
@@ -117,6 +123,7 @@ class Config:
             trace=environ.get("HCQ_TRACE", "").removesuffix(",data") or None,
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),
             validate=_flag(environ, "HCQ_VALIDATE"),
+            sanitize=frozenset(_words(environ, "HCQ_SANITIZE", SANITIZE_WORDS)),
             profile=bool(profile & ON_WORDS),
             counters=any(word.startswith("counters") for word in profile),
             counted_blocks=max(

@@ -5,6 +5,7 @@ Out      `observers_of`: its observers, in the order in which they are notified 
 Changes  what each of them says
 Next     hcq/events/observer.py (what all of them are)
 
+    sanitizer.py               HCQ_SANITIZE: faults of kernels, while an emulated GPU runs them
     validator.py               HCQ_VALIDATE: the rules, before the doorbell
     debug.py                   HCQ_DEBUG=push,sync,alloc: a line for each
     profile.py                 HCQ_PROFILE=1: how long each program ran
@@ -44,6 +45,10 @@ def observers_of(device: Device, while_opening: bool) -> tuple[Observer, ...]:
         from hcq.observe.debug import Debug
 
         found.append(Debug(device))
+    if config.sanitize:
+        from hcq.observe.sanitizer import Sanitizer
+
+        found.append(Sanitizer(device))
     if config.profile:
         from hcq.observe.profile import Profile
 

@@ -17,12 +17,21 @@ from typing import Any
 
 from hcq import backends
 from hcq.layout import Packet
-from hcq.rules import addresses, blocks, deferred, launches, order, packets, signals, waits
+from hcq.rules import addresses, blocks, deferred, launches, order, packets, races, signals, waits
 from hcq.rules.effects import Effect, Launch, Model, Run, Step
 from hcq.rules.rule import CHECKS, RULES, Finding, Rule, Violation
 from hcq.rules.submission_check import SubmissionCheck
 
-MODULES = (packets, addresses, signals, order, launches, blocks, waits)  # importing them fills the tables
+MODULES = (
+    packets,
+    addresses,
+    signals,
+    order,
+    launches,
+    races,
+    blocks,
+    waits,
+)  # importing them fills the tables
 MAX_KNOWN = 8192
 
 ReadBlock = Callable[[int, int], bytes]

@@ -12,6 +12,7 @@ import functools
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
@@ -25,7 +26,8 @@ from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
-from hcq.events import stray_accesses, waves
+from hcq.events import kernel_races, stray_accesses, waves
+from hcq.events.kernel_races import Race
 from hcq.performance import counters
 
 
@@ -72,19 +74,27 @@ def launch(
     run = functools.partial(
         run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
     )
+    races: dict[tuple[Any, ...], Race] | None = {} if kernel_races.is_wanted() else None
     beyond = Strays(work.entry, work.lds_bytes) if stray_accesses.is_wanted() else None
     if beyond is not None and pid == os.getpid() and (known := stray_accesses.gaps()):
         run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))
     try:
         with waves.running(pid, work.entry) as running:
             report = run(
-                is_cooperative=is_cooperative, tally=tally, sample=sample, strays=beyond, running=running
+                is_cooperative=is_cooperative,
+                tally=tally,
+                sample=sample,
+                strays=beyond,
+                running=running,
+                races=races,
             )
     except ShaderFault as fault:
         if not is_ending():
             waves.stopped(pid, stop_of(work, fault))
         raise
     finally:
+        for race in (races or {}).values():
+            kernel_races.tell(pid, work.entry, race)
         for each in () if beyond is None else beyond.found.values():
             stray_accesses.tell(pid, each)
     if tally is not None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from hcq.emu.nv.errors import KernelError
 from hcq.emu.nv.memory import View
+from hcq.emu.nv.shader.opcodes import Addition
 from hcq.emu.nv.shader.run import Kernel, parsed
 from hcq.emu.nv.spec import Chip
 from hcq.errors import UsageError
@@ -36,8 +37,8 @@ def is_lone_exit(kernel: Kernel) -> bool:
     return not kernel.param_bytes and len(kernel.function.body) <= 1
 
 
-def load(view: View, raw: bytes, program: int, chip: Chip, counts: bool = False) -> Code:
-    """The kernel that a descriptor in GPU memory names. counts: with steps that count."""
+def load(view: View, raw: bytes, program: int, chip: Chip, additions: tuple[Addition, ...] = ()) -> Code:
+    """The kernel that a descriptor in GPU memory names. additions: what is put around its steps."""
     found = KernelDescriptor.from_bytes(raw)
 
     def refuse(why: str) -> KernelError:
@@ -58,7 +59,7 @@ def load(view: View, raw: bytes, program: int, chip: Chip, counts: bool = False)
         symbols.append((name_at(view, entry.name_address), entry.address))
     try:
         name = name_at(view, found.entry_name_address)
-        code = _compiled(text, name, tuple(symbols), chip.param_offset_of(found.param_bytes), counts)
+        code = _compiled(text, name, tuple(symbols), chip.param_offset_of(found.param_bytes), additions)
     except UsageError as error:
         raise refuse(str(error)) from None
     needed = code.kernel.param_bytes
@@ -77,7 +78,11 @@ def name_at(view: View, va: int) -> str:
 
 @functools.lru_cache(256)
 def _compiled(
-    text: bytes, entry: str, symbols: tuple[tuple[str, int], ...], param_base: int, counts: bool
+    text: bytes,
+    entry: str,
+    symbols: tuple[tuple[str, int], ...],
+    param_base: int,
+    additions: tuple[Addition, ...],
 ) -> Code:
     source = text.decode("utf-8", "replace")
     module = parsed(text, param_base)
@@ -86,4 +91,6 @@ def _compiled(
         for name, va in symbols
         if name in module.variables and module.variables[name].space == "const"
     ]
-    return Code(Kernel(module, entry, dict(symbols), param_base, counts=counts), source, tuple(constants))
+    return Code(
+        Kernel(module, entry, dict(symbols), param_base, additions=additions), source, tuple(constants)
+    )

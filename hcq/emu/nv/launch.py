@@ -17,7 +17,7 @@ import functools
 import os
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,15 +26,19 @@ from hcq.emu.nv.code import CONSTANTS, WARP_EXCEPTION, Code, is_lone_exit, load
 from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.batch import WARP
+from hcq.emu.nv.shader.counters import counted
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.opcodes import Addition
+from hcq.emu.nv.shader.race_steps import looked
 from hcq.emu.nv.shader.run import Kernel, Report
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
 from hcq.errors import UsageError
-from hcq.events import stray_accesses, waves
+from hcq.events import kernel_races, stray_accesses, waves
+from hcq.events.kernel_races import Race
 from hcq.events.stray_accesses import Stray
 from hcq.nv.abi.image import DESCRIPTOR_BYTES
 from hcq.nv.abi.qmd import Qmd, QmdType
@@ -134,7 +138,7 @@ class Shader:
 
     def __init__(self, spec: Spec) -> None:
         self.spec, self.chip = spec, spec.chip
-        self.code: dict[tuple[int, int, bool], tuple[bytes, Code]] = {}
+        self.code: dict[tuple[int, int, tuple[Addition, ...]], tuple[bytes, Code]] = {}
         self.constants: dict[tuple[int, int], bytes] = {}
         self.data = DataCache() if spec.has_caches else None
 
@@ -168,7 +172,8 @@ class Shader:
             self.invalidate_data()
         program = qmd.value("program_address")
         counts = counters.is_wanted()
-        code = self._code(view, program, counts)
+        looks = kernel_races.is_wanted()
+        code = self._code(view, program, (looked,) * looks + (counted,) * counts)
         kernel = code.kernel
         grid, block = grid_of(qmd), block_of(qmd)
         needs_bank = qmd.value("constant_buffer_valid_0") or not is_lone_exit(kernel)
@@ -196,6 +201,7 @@ class Shader:
         known = stray_accesses.gaps() if pid == os.getpid() else []
         guarded = Guarded(memory, Gaps(known), program) if known else None
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
+        races: dict[tuple[Any, ...], Race] | None = {} if looks else None
         run = functools.partial(
             kernel.run,
             grid,
@@ -208,6 +214,7 @@ class Shader:
             interrupted=interrupted,
             specials=envregs,
             together=together,
+            races=races,
         )
         try:
             with waves.running(pid, program, kernel.function.name) as running:
@@ -221,6 +228,8 @@ class Shader:
                 waves.stopped(pid, stop_of(program, kernel, error, end))
             raise end from None
         finally:
+            for race in (races or {}).values():
+                kernel_races.tell(pid, program, race)
             if guarded is not None and guarded.found is not None:
                 stray_accesses.tell(pid, guarded.found)
             if isinstance(memory, CachedView):
@@ -243,7 +252,7 @@ class Shader:
 
     # ------------------------------------------------------------ the kernel
 
-    def _code(self, view: View, program: int, counts: bool) -> Code:
+    def _code(self, view: View, program: int, additions: tuple[Addition, ...]) -> Code:
         """The kernel at an address, through the instruction cache: code that changed needs an invalidation."""
         if program % CODE_ALIGNMENT:
             raise LaunchError(
@@ -251,7 +260,7 @@ class Shader:
             )
         view.read(program, CODE_BYTES, CONSTANTS)
         raw = view.read(program - DESCRIPTOR_BYTES, DESCRIPTOR_BYTES, CONSTANTS)
-        key = view.table.number, program, counts
+        key = view.table.number, program, additions
         known = self.code.get(key)
         if known is not None:
             if known[0] != raw:
@@ -260,7 +269,7 @@ class Shader:
                     "still holds the old one: INVALIDATE_SHADER_CACHES was not sent"
                 )
             return known[1]
-        code = load(view, raw, program, self.chip, counts)
+        code = load(view, raw, program, self.chip, additions)
         if len(self.code) > MAX_CACHED:
             self.code.clear()
         self.code[key] = raw, code

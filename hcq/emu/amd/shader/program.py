@@ -12,8 +12,9 @@ at the same place become one. It also ends after MAX_AHEAD instructions: what is
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from hcq.emu.amd.shader import disassembly
 from hcq.emu.amd.shader.control import (
@@ -24,7 +25,6 @@ from hcq.emu.amd.shader.control import (
     direct_targets,
     goes_to,
 )
-from hcq.emu.amd.shader.counters import Counting
 from hcq.emu.amd.shader.errors import PageFault, UnknownInstruction
 from hcq.emu.amd.shader.isa import Instruction, Isa
 from hcq.emu.amd.shader.lane_ops import relative_moves
@@ -54,6 +54,16 @@ COMPILERS: dict[str, Callable[[Context], Step]] = {
 }
 
 
+class Addition(Protocol):
+    """What puts steps of its own around those of a program: it looks on, and changes no register and no memory."""
+
+    def around(self, ctx: Context, step: Step) -> Step:
+        """The step of an instruction, with what is added."""
+
+    def head(self, instructions: list[Context]) -> Step | None:
+        """A step before the first of a block; None: nothing is added there."""
+
+
 @dataclass
 class BasicBlock:
     """Steps that every wave of a batch runs in a row, then an ending."""
@@ -67,7 +77,7 @@ class BasicBlock:
 
 
 class Program:
-    """The code reachable from one entry, for one wave size and accumulation offset, and for counting or not."""
+    """The code reachable from one entry, for one wave size and accumulation offset, with what is added to its steps."""
 
     loads_to_lds = False  # whether it has such loads: then steps count what is under way, and waits wait
 
@@ -78,10 +88,10 @@ class Program:
         entry: int,
         wave_size: int,
         acc_offset: int,
-        counting: Counting | None = None,
+        additions: Sequence[Addition] = (),
     ) -> None:
         self.isa, self.memory, self.entry = isa, memory, entry
-        self.counting = counting  # makes steps that count; None: none do
+        self.additions = additions
         self.wave_size, self.acc_offset = wave_size, acc_offset
         self.instructions: dict[int, Instruction] = {}
         self.leaders: set[int] = set()
@@ -189,7 +199,7 @@ class Program:
         while True:
             if pc in self.leaders and pc != start:
                 block = BasicBlock(start, steps, pcs, Ending("go", goes_to(pc)), length)
-                return self.counted(block, own)
+                return self.with_heads(block, own)
             inst = self.fetch(pc)
             ctx = Context(self.isa, inst, mode, self.wave_size, self.acc_offset)
             length += 1
@@ -201,23 +211,25 @@ class Program:
                     pcs.append(pc)
                 body = [self.instructions[one] for one in pcs]
                 is_loop = inst.name == "s_cbranch_execnz" and is_retry_loop(body, start, branch_target(inst))
-                return self.counted(BasicBlock(start, steps, pcs, ending, length, is_loop), own)
+                return self.with_heads(BasicBlock(start, steps, pcs, ending, length, is_loop), own)
             index = relative_moves(ctx, relative)
             if index is not None:
                 relative, step = index
             else:
                 step = self.compile_step(ctx)
-                if self.counting is not None:
-                    step = self.counting.around(ctx, step)
+                for one in self.additions:
+                    step = one.around(ctx, step)
             steps.append(step)
             pcs.append(pc)
             pc = inst.next_pc
 
-    def counted(self, block: BasicBlock, own: list[Context]) -> BasicBlock:
-        """The block; of a program that counts, with a step before it that counts these instructions of it."""
-        if self.counting is not None:
-            block.steps.insert(0, self.counting.head(own))
-            block.pcs.insert(0, block.pc)
+    def with_heads(self, block: BasicBlock, own: list[Context]) -> BasicBlock:
+        """The block of these instructions, with the steps that are added before its first."""
+        for one in self.additions:
+            head = one.head(own)
+            if head is not None:
+                block.steps.insert(0, head)
+                block.pcs.insert(0, block.pc)
         return block
 
     def compile_step(self, ctx: Context) -> Step:

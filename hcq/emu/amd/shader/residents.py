@@ -18,6 +18,7 @@ from hcq.emu.amd.shader.arrivals import Arrivals
 from hcq.emu.amd.shader.memory import Bytes, Memory
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+from hcq.emu.shader.shared_races import SharedRaces
 from hcq.emu.shader.traffic import Tally
 
 GLOBAL_BARRIERS = 64
@@ -58,6 +59,9 @@ class Residents:
         strays: Strays | None = None,
     ) -> None:
         self.strays = strays  # what is found outside of LDS, where somebody wants to know
+        self.races: SharedRaces | None = (
+            None  # what is known of accesses to LDS, where somebody wants to know
+        )
         self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory
@@ -97,6 +101,9 @@ class Residents:
     def complete(self) -> None:
         """Where all waves that have not ended are at the barrier, it opens."""
         opens = (self.arrived == self.alive) & (self.arrived > 0)
+        if self.races is not None and opens.any():
+            came = self.arrived_in == self.phase[self.group_of]
+            self.races.barrier(np.flatnonzero(came & opens[self.group_of]))
         self.phase[opens] += 1
         self.arrived[opens] = 0
 

@@ -9,8 +9,9 @@ Next     machine.py (the waves that are resident together), wave_start.py (a Lau
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +19,15 @@ from hcq.emu.amd.shader.counters import Counting
 from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
 from hcq.emu.amd.shader.memory import Memory
-from hcq.emu.amd.shader.program import Program
+from hcq.emu.amd.shader.program import Addition, Program
+from hcq.emu.amd.shader.race_steps import Looking
 from hcq.emu.amd.shader.residents import GlobalSync, Residents
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
+from hcq.events.kernel_races import Race
 from hcq.events.waves import Running
 
 LDS_LIMIT = 65536
@@ -42,18 +46,20 @@ class ShaderCore:
     isa: Isa
     memory: Memory  # as vector instructions see it
     lds_limit: int = LDS_LIMIT
-    programs: dict[tuple[int, int, int, bool], Program] = field(default_factory=dict)
+    programs: dict[tuple[Any, ...], Program] = field(default_factory=dict)
     scalar: Memory | None = None  # as scalar instructions see it; None: the same
     code: Memory | None = None  # as instructions are fetched
     sync: GlobalSync = field(default_factory=GlobalSync)
 
-    def program(self, entry: int, wave_size: int, acc_offset: int, counts: bool = False) -> Program:
-        """The program at an address; decoded again when its bytes have changed. counts: with steps that count."""
-        key = (entry, wave_size, acc_offset, counts)
+    def program(
+        self, entry: int, wave_size: int, acc_offset: int, additions: Sequence[type[Addition]] = ()
+    ) -> Program:
+        """The program at an address; decoded again when its bytes have changed. additions: what is put around steps."""
+        key = (entry, wave_size, acc_offset, *additions)
         known = self.programs.pop(key, None)
         if known is None or not known.unchanged():
-            counting = Counting() if counts else None
-            known = Program(self.isa, self.code or self.memory, entry, wave_size, acc_offset, counting)
+            made = [one() for one in additions]
+            known = Program(self.isa, self.code or self.memory, entry, wave_size, acc_offset, made)
             room = MAX_INSTRUCTIONS - len(known.instructions)
             held = sum(len(program.instructions) for program in self.programs.values())
             while self.programs and held > room:  # the one that ran longest ago stands first
@@ -77,6 +83,7 @@ def run_dispatch(
     sample: int = 0,
     strays: Strays | None = None,
     guard: Callable[[Memory], Memory] | None = None,
+    races: dict[tuple[Any, ...], Race] | None = None,
     running: Running | None = None,
 ) -> Report:
     """Run a kernel to its end.
@@ -91,12 +98,18 @@ def run_dispatch(
     sample           run only the first so many workgroups; 0: all
     strays           gets the accesses beyond a workgroup's LDS; None: nobody wants to know
     guard            what looks at accesses to memory before they are made
+    races            gets the races in LDS; None: nobody wants to know
     running          who may ask where its waves are
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
     work = WorkItems(grid, block, items or (grid[0] * block[0], grid[1] * block[1], grid[2] * block[2]))
-    program = core.program(launch.entry, launch.wave_size, launch.acc_offset, tally is not None)
+    additions: list[type[Addition]] = [] if tally is None else [Counting]
+    found = {} if races is None else races
+    looks = races is not None and launch.lds_bytes > 0
+    program = core.program(
+        launch.entry, launch.wave_size, launch.acc_offset, [*additions, Looking] if looks else additions
+    )
     report = Report()
     memory = core.memory if guard is None else guard(core.memory)
     limits = Limits(
@@ -108,6 +121,8 @@ def run_dispatch(
     if is_cooperative:
         lanes = total * waves_per_group * launch.wave_size
     at_once = max(1, lanes // (waves_per_group * launch.wave_size))
+    if looks and not is_cooperative:
+        at_once = min(at_once, blocks_at_once(launch.lds_bytes, waves_per_group))
     if launch.scratch_waves:
         at_once = max(1, min(at_once, launch.scratch_waves // waves_per_group))
     # floats overflow and divide by zero here as they do on the hardware: silently
@@ -125,6 +140,10 @@ def run_dispatch(
                 tally,
                 strays,
             )
+            if looks:
+                residents.races = SharedRaces(
+                    len(groups), launch.lds_bytes, waves_per_group, residents.name_of, program.text, found
+                )
             report.waves += len(residents.group_of)
             Machine(program, residents, report, limits).all(first_batch(residents))
     return report

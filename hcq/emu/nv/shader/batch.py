@@ -22,6 +22,7 @@ from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.shader.shared_races import SharedRaces
 from hcq.emu.shader.traffic import Tally
 from hcq.events.waves import Running
 
@@ -84,6 +85,9 @@ class Batch:
         self.local_row = self.every_lane
         self.local_bytes = 0
         self.local = np.zeros(0, np.uint8)
+        self.races: SharedRaces | None = (
+            None  # what is known of accesses to shared memory, where somebody wants to
+        )
         self.copies = Copies()
         self.thread_copies = ThreadCopies(self.count)
         self.failed_wait = ""  # what a wait for an mbarrier found that was not over
@@ -124,6 +128,13 @@ class Batch:
         """(block, thread) of a lane, in three coordinates each."""
         number, thread = int(self.blocks[self.block_of_lane[lane]]), int(self.thread_of_lane[lane])
         return _coordinates(number, self.launch.grid), _coordinates(thread, self.launch.block)
+
+    def name_of(self, warp: int, lane: int) -> str:
+        """A thread in words. warp: counted over the whole batch, block by block."""
+        per_block = -(-self.threads_per_block // WARP)
+        width = self.count // len(self.blocks)
+        block, thread = self.place(warp // per_block * width + warp % per_block * WARP + lane)
+        return f"thread {tuple(map(int, thread))} of block {tuple(map(int, block))}"
 
     # -- special registers
 

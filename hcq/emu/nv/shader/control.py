@@ -318,7 +318,7 @@ def _barrier(code: Code, block: BasicBlock) -> End | None:
             for which, count, mask in parts:
                 machine.arrive_at_barrier(path, which, count, mask)
             return after
-        if len(parts) == 1 and machine.is_complete(path, *parts[0][:2]):
+        if len(parts) == 1 and machine.passes(path, *parts[0][:2]):
             return after  # everybody is here: nobody has to wait
         for part, (which, count, _) in zip(machine.part(path, [mask for _, _, mask in parts]), parts):
             machine.wait_at_barrier(part, after, which, count, None, line)
@@ -375,7 +375,7 @@ def _cluster_barrier(code: Code, after: int) -> End | None:
     line = code.instruction.line
 
     def end(machine: Machine, registers: Registers, path: Path) -> int:
-        if machine.is_complete(path, CLUSTER_BARRIER, 0):
+        if machine.passes(path, CLUSTER_BARRIER, 0):
             return after
         machine.wait_at_barrier(path, after, CLUSTER_BARRIER, 0, None, line)
         return SPLIT

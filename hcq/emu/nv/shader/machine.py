@@ -26,6 +26,7 @@ from hcq.emu.nv.shader.paths import Activation, Path, Region
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.standing import warps_of
 from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.shader.shared_races import SharedRaces
 
 # instructions between two looks at the budget, and at whether the kernel is still wanted
 CHECK_STEPS = 20_000
@@ -392,8 +393,15 @@ class Machine:
         missing = members & ballots(self.live, self.batch) & ~active_bits(path)
         return not bool((missing[path.full_mask] if len(missing) > 1 else missing).any())
 
-    def is_complete(self, path: Path, number: int, expected: int) -> bool:
-        """Whether this path alone makes a barrier complete in every block that it has threads of."""
+    def passes(self, path: Path, number: int, expected: int) -> bool:
+        """Whether this path alone makes a barrier complete in every block that it has threads of, and so goes on."""
+        if not self._is_complete(path, number, expected):
+            return False
+        if self.batch.races is not None:
+            self._meet(self.batch.races, path.full_mask)
+        return True
+
+    def _is_complete(self, path: Path, number: int, expected: int) -> bool:
         barrier = self.barriers.get(number)
         if barrier is not None and barrier.arrived.any():
             return False
@@ -456,9 +464,18 @@ class Machine:
         barrier.arrived[complete] = 0
         barrier.true[complete] = 0
         freed = complete[self.batch.block_of_lane]
+        if self.batch.races is not None:
+            self._meet(self.batch.races, barrier.here & freed)
         barrier.here &= ~freed
         for path in [path for path in self.waiting if path.waits_for == "barrier" and path.barrier == number]:
             self._let_go(path, freed)
+
+    def _meet(self, races: SharedRaces, lanes: Lanes) -> None:
+        """The warps of these threads are at a barrier that opens."""
+        batch = self.batch
+        who = np.flatnonzero(lanes)
+        who = who[batch.thread_of_lane[who] < batch.threads_per_block]
+        races.barrier(np.unique(batch.block_of_lane[who] * races.warps + batch.thread_of_lane[who] // WARP))
 
     def _not_there(self, barrier: Barrier) -> Lanes:
         """A warp whose threads have all arrived counts as 32, also if some have ended, or it never had as many."""

@@ -42,7 +42,7 @@ from hcq.emu.nv.shader.syntax import Function, Instruction, Module
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
 SPIN_COST = 64
-Counted = Callable[[Lowering, flow.BasicBlock, DecodedBlock], None]
+Addition = Callable[[Lowering, flow.BasicBlock, DecodedBlock], None]
 
 FLOAT = float_ops.RULES
 OTHERS = Rules()
@@ -75,13 +75,13 @@ def rule_of(instruction: Instruction) -> Rule | None:
     return first.get(instruction.opcode) or second.get(instruction.opcode)
 
 
-def decode(module: Module, function: Function, counted: Counted | None = None) -> Decoded:
+def decode(module: Module, function: Function, additions: tuple[Addition, ...] = ()) -> Decoded:
     """Decode a function's body. Raises PtxError, which names the line, at the first instruction that is not known.
 
-    counted   puts steps into a block that count what it does; without it there are none, and what was decoded once
-              serves all kernels of the module
+    additions  each puts steps of its own into a block, in this order; without any, what was decoded once serves all
+               kernels of the module
     """
-    if counted is None and (known := module.decoded.get(function.name)) is not None:
+    if not additions and (known := module.decoded.get(function.name)) is not None:
         return cast(Decoded, known)
     if function.fault is not None:
         raise function.fault.with_traceback(None)
@@ -109,10 +109,10 @@ def decode(module: Module, function: Function, counted: Counted | None = None) -
         )
         made.needs_warpgroup = bool(block.body) and flow.is_warpgroup_wide(block.body[0])
         made.waits = any(map(mbarrier_ops.is_wait, block.body))
-        if counted is not None:
-            counted(lowering, block, made)
+        for add in additions:
+            add(lowering, block, made)
         decoded.blocks.append(made)
-    if counted is None:
+    if not additions:
         module.decoded[function.name] = decoded
     return decoded
 

@@ -107,6 +107,11 @@ class Program:
             known = self._decoded[name] = self._decode(self.module, self.module.functions[name])
         return known
 
+    def text_of_line(self, line: int) -> str:
+        """The instruction in a line of the module's text, or ""."""
+        found = (one for function in self.functions for one in function.body if one.line == line)
+        return str(next(found, ""))
+
     def function_at(self, address: int) -> str | None:
         """The function with this address."""
         return self._at.get(address)

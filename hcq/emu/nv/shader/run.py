@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader.batch import RESERVED_SHARED_BYTES, Batch, Dim3, Launch
-from hcq.emu.nv.shader.counters import counted
+from hcq.emu.nv.shader.batch import RESERVED_SHARED_BYTES, WARP, Batch, Dim3, Launch
 from hcq.emu.nv.shader.errors import Interrupted
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
-from hcq.emu.nv.shader.opcodes import decode
+from hcq.emu.nv.shader.opcodes import Addition, decode
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
+from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
+from hcq.events.kernel_races import Race
 from hcq.events.waves import Running
 
 # threads that run as one NumPy array: enough to hide the interpreter, few enough for the caches
@@ -67,7 +68,7 @@ class Kernel:
 
     symbols     addresses of .global and .const variables
     param_base  where the launch puts parameters in constant bank 0: what is aligned to more than 16 is aligned there
-    counts      every launch counts what it does, in the Tally that `run` is given
+    additions   what is put around the steps of its blocks: counters.counted, race_steps.looked
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class Kernel:
         symbols: Mapping[str, int] | None = None,
         param_base: int = 0,
         *,
-        counts: bool = False,
+        additions: tuple[Addition, ...] = (),
     ) -> None:
         parsed = parse(module) if isinstance(module, str) else module
         if entry in parsed.functions:
             parsed.functions[entry].param_base = param_base
-        decoder = functools.partial(decode, counted=counted) if counts else decode
+        decoder = functools.partial(decode, additions=additions) if additions else decode
         self.program = Program(parsed, entry, dict(symbols or {}), decoder)
         self.function = self.program.entry.function
 
@@ -113,6 +114,7 @@ class Kernel:
         tally: Tally | None = None,
         sample: int = 0,
         together: bool = False,
+        races: dict[tuple[Any, ...], Race] | None = None,
         running: Running | None = None,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
@@ -122,6 +124,7 @@ class Kernel:
         step_limit   instructions that all batches together may execute, each for all threads of a batch
         interrupted  asked from time to time; when it says yes, the kernel ends with Interrupted
         tally        for a kernel that counts, and only for one
+        races        for one whose races are looked for, and only for one: gets them
         sample       run only the first so many blocks; 0: all
         together     all blocks run at once, for they wait for one another
         running      who may ask where its warps are
@@ -157,11 +160,19 @@ class Kernel:
         threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]
         blocks = min(blocks, sample or blocks)
+        warps = -(-threads // WARP)
+        shared = self.static_shared_bytes + dynamic_shared_bytes
         at_once = blocks if together else self._blocks_at_once(batch_lanes, threads, dynamic_shared_bytes)
+        if races is not None and not together:
+            at_once = min(at_once, blocks_at_once(shared, warps))
         steps = batches = 0
         for first in range(0, blocks, at_once):
             numbers = np.arange(first, min(first + at_once, blocks))
             batch = Batch(launch, numbers, steps)
+            if races is not None:
+                batch.races = SharedRaces(
+                    len(numbers), shared, warps, batch.name_of, self.program.text_of_line, races
+                )
             Machine(self.program, batch).run()
             steps = batch.steps
             batches += 1

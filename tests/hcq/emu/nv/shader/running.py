@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hcq.emu.nv.shader.counters import counted
 from hcq.emu.nv.shader.memory import AddressSpace
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.program import code_addresses
@@ -97,7 +98,7 @@ class Launch:
         for name in symbols:
             data = np.frombuffer(initial_data(module, name, symbols), np.uint8)
             self.variables[name][: len(data)] = data
-        return Kernel(module, entry, symbols, counts=counts)
+        return Kernel(module, entry, symbols, additions=(counted,) * counts)
 
     def run(
         self, kernel: Kernel, grid: Any, block: Any, *args: Any, shared: int = 0, **options: Any

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq.emu.nv.shader.counters import class_of
+from hcq.emu.nv.shader.counters import class_of, counted
 from hcq.emu.nv.shader.memory import AddressSpace
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.run import Kernel
@@ -49,7 +49,7 @@ def launch(
     places = [BUFFERS + STEP * i for i in range(len(arrays))]
     for place, array in zip(places, arrays):
         memory.map(place, array)
-    made = Kernel(ptx, name, counts=counts)
+    made = Kernel(ptx, name, additions=(counted,) * counts)
     tally = Tally(
         "sm_80", 0, name, (grid, 1, 1), (block, 1, 1), 32, 32, made.static_shared_bytes, local_bytes, sample
     )
