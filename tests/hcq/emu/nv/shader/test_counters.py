@@ -286,8 +286,8 @@ def test_counting_changes_no_result(name: str) -> None:
         second = np.zeros_like(first)
         launch(PROGRAMS[name], 4, 128, first, second, counts=counts)
         results.append((first, second))
-    for plain, counted in zip(*results):
-        assert (plain == counted).all()
+    for plain, both in zip(*results):
+        assert (plain == both).all()
 
 
 @needs_nvrtc
