@@ -53,7 +53,7 @@ def _device(device: dict[str, Any]) -> Iterator[str]:
         source = f": {waiting['source']}" if waiting.get("source") else ""
         yield (
             f"waiting   {_text(waiting, 'thread')} for {_text(waiting, 'signal')} >= {_text(waiting, 'value')} since "
-            f"{_text(waiting, 'since_s')} s{line}{source}"
+            f"{_seconds(waiting, 'since_s')}{line}{source}"
         )
     yield from _work(device)
     yield from _memory(device)
@@ -61,8 +61,10 @@ def _device(device: dict[str, Any]) -> Iterator[str]:
         yield f"fault     {fault}"
     for line in _list(device, "kernel_log", str):
         yield f"kernel    {line}"
-    yield from _view(device, "rings_view", windows)
-    yield from _view(device, "queues_view", queues)
+    yield from windows([ring for ring in _list(device, "rings") if "packets" in ring])
+    if "queues" in device:
+        yield from _reason("queues", device["queues"])
+        yield from queues(_list(device, "queues"))
 
 
 def _work(device: dict[str, Any]) -> Iterator[str]:
@@ -72,10 +74,10 @@ def _work(device: dict[str, Any]) -> Iterator[str]:
         return
     now = work.get("now")
     if isinstance(now, dict):
-        since = f", for at most {now['at_most_s']:.3f} s" if isinstance(now.get("at_most_s"), float) else ""
+        since = f", for at most {_seconds(now, 'at_most_s')}" if now.get("at_most_s") is not None else ""
         yield f"now       #{_text(now, 'value')}{since}{_at(now)}"
-        for index, command in enumerate(_list(now, "commands", str)):
-            yield f"       {'->' if index == now.get('command') else '  '} {command}"
+        for command in _list(now, "commands", str):
+            yield f"          {command}"
         for awaited in _list(now, "awaits"):
             is_set = _integer(awaited, "is") >= _integer(awaited, "value")
             setters = ", ".join(_list(awaited, "set_by", str)) or "no submission that is remembered"
@@ -120,7 +122,7 @@ def windows(rings: list[dict[str, Any]]) -> Iterator[str]:
     """Rings with their words around get, the packet at get marked."""
     for ring in rings:
         yield (
-            f"words of  {_text(ring, 'name')} ({_text(ring, 'language')}): get {_text(ring, 'get')}, put {_text(ring, 'put')}"
+            f"words of  {_text(ring, 'name')}: get {_text(ring, 'get')}, put {_text(ring, 'put')}"
             f", size {_text(ring, 'size')} {_text(ring, 'unit')}{_doorbell(ring)}"
         )
         if ring.get("note"):
@@ -152,12 +154,6 @@ def queues(found: list[dict[str, Any]]) -> Iterator[str]:
             yield f"          {name} = {f'{value:#x}' if isinstance(value, int) else value}"
 
 
-def _view(device: dict[str, Any], name: str, show: Any) -> Iterator[str]:
-    if name in device:
-        yield from _reason(name.removesuffix("_view"), device[name])
-        yield from show(_list(device, name))
-
-
 # ------------------------------------------------------------ what another process said, as the kind it should be
 
 
@@ -185,6 +181,11 @@ def _text(data: dict[str, Any], name: str) -> str:
 def _integer(data: dict[str, Any], name: str) -> int:
     value = data.get(name)
     return value if isinstance(value, int) else 0
+
+
+def _seconds(data: dict[str, Any], name: str) -> str:
+    value = data.get(name)
+    return f"{value:.3f} s" if isinstance(value, (int, float)) else "?"
 
 
 def _at(data: dict[str, Any]) -> str:

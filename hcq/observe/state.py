@@ -68,13 +68,15 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _device(device: Device, views: Sequence[str]) -> dict[str, Any]:
-    names = _Names(device)
+    names, inspection = _Names(device), _inspection(device)
+    # not `ring_states`: a ring may be unmapped while this thread looks at it
+    rings: Any = [] if inspection is None else _read(lambda: inspection.rings(device))
     found: dict[str, Any] = {
         "name": device.name,
         "arch": device.arch,
         "dead": device.dead,
         "timeline": {"done": device.timeline.value, "submitted": device.timeline.submitted},
-        "rings": _read(lambda: [ring._asdict() for ring in device.ring_states()]),
+        "rings": rings,
         "work": _read(lambda: _work(device, names)),
         "waiting": _read(lambda: list(_waiting(device))),
         "signals": _read(lambda: _signals(device)),
@@ -82,12 +84,10 @@ def _device(device: Device, views: Sequence[str]) -> dict[str, Any]:
         "faults": [_cut(why) for _, _, why in device.failures[-SHOWN:]],
         "kernel_log": _read(lambda: [_cut(line) for line in device.port.kernel_log()[-SHOWN:]]),
     }
-    inspection = _inspection(device)
-    for view in views:
-        if inspection is None:
-            found[view + "_view"] = f"{device.name}: this kind of device has no view of its {view}."
-        else:
-            found[view + "_view"] = _read(lambda: getattr(inspection, view)(device))
+    if "rings" not in views and isinstance(rings, list):
+        found["rings"] = [{key: value for key, value in ring.items() if key != "packets"} for ring in rings]
+    if "queues" in views:
+        found["queues"] = [] if inspection is None else _read(lambda: inspection.queues(device))
     return found
 
 
@@ -127,7 +127,6 @@ def _work(device: Device, names: _Names) -> dict[str, Any]:
     if late:
         now = {
             **_submission(late[0], entries, names, SHOWN),
-            "command": device.current_command(),
             # when the one before it finished: it may have been submitted later
             "at_most_s": _since_s(device) if done else None,
             "awaits": [_await(what) for what in _flat(late[0][1]) if isinstance(what, Wait)][:SHOWN],
