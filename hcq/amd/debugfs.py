@@ -245,7 +245,7 @@ def _queues(top: Path, gpu_id: int, chip: str) -> tuple[list[dict[str, Any]], li
 
 
 def mqds(text: str, chips: Mapping[int, str]) -> list[dict[str, Any]]:
-    """/sys/kernel/debug/kfd/mqds: a queue for each dump in it. chips: gpu_id -> architecture, of those that are known."""
+    """/sys/kernel/debug/kfd/mqds: a queue for each dump in it. chips: gpu_id -> architecture, where it is known."""
     found = []
     pid, heading = 0, None
     for line, words, is_damaged in _dumps(text):

@@ -61,11 +61,11 @@ def _ring(arch: str, name: str, ring: Ring) -> dict[str, Any]:
 def queues(device: AmdDevice) -> list[dict[str, Any]]:
     """MQDs of this process on this GPU, from an emulated kernel driver.
 
-    Raises  DriverError on a real one, which holds a mutex of the process while it shows them, and shows them to root alone
+    Raises  DriverError on a real one, which shows them to root, and holds a mutex of the process meanwhile
     """
     if not device.port.runs_ptx:  # only emulated systems do
         raise DriverError(
-            f"{device.name} is a real GPU, whose kernel driver shows queues to root: "
+            f"{device.name}: the kernel driver shows queues to root: "
             "sudo python -m hcq inspect --gpu N --queues."
         )
     text = device.port.read_file(debugfs.MQDS).decode()

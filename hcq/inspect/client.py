@@ -21,6 +21,7 @@ from typing import Any
 from hcq.errors import UsageError, WaitTimeout
 from hcq.observe.inspector import FOLDER, REPLY_BYTES, address, peer, remove_left_over, socket_folder
 
+BUSY_S = 0.01  # between two attempts
 HINT = "Start the program with HCQ_INSPECT=1, as the same user and with the same HCQ_CACHE_DIR"
 
 
@@ -59,8 +60,8 @@ def ask(cache_dir: Path, pid: int, views: Sequence[str], deadline_s: float) -> d
                 ) from None
             except TimeoutError:
                 raise WaitTimeout(
-                    f"inspect {pid}: no answer after {deadline_s:g} s. Python code of the process may hold the interpreter "
-                    "(a long call of C code does), or it is stopped. Give more time with --deadline."
+                    f"inspect {pid}: no answer after {deadline_s:g} s. The process is stopped, or a call of C code "
+                    "holds its interpreter. Give more time with --deadline."
                 ) from None
             except OSError as error:
                 raise UsageError(
@@ -72,8 +73,13 @@ def ask(cache_dir: Path, pid: int, views: Sequence[str], deadline_s: float) -> d
 
 
 def _exchange(connection: socket.socket, where: str, pid: int, views: Sequence[str], end: float) -> bytes:
-    connection.settimeout(_left(end))
-    connection.connect(where)
+    while True:
+        connection.settimeout(_left(end))
+        try:
+            connection.connect(where)
+            break
+        except BlockingIOError:  # so many ask that its queue is full
+            time.sleep(BUSY_S)
     _, uid = peer(connection)
     if uid != os.geteuid():
         raise UsageError(

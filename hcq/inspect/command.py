@@ -3,7 +3,7 @@
 In       the command line: a process, or the number of a GPU
 Out      a page, or JSON; the exit status is 0 when there was an answer
 Changes  nothing that is looked at
-Next     client.py (asks a process), text.py (the page), hcq/backend.py (`inspection`, which each kind of device may name)
+Next     client.py (asks a process), text.py (the page), hcq/backend.py (`inspection`, which a kind of device may name)
 """
 
 from __future__ import annotations

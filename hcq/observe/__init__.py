@@ -85,4 +85,4 @@ def answer_inspectors(device: Device) -> None:
     """HCQ_INSPECT=1: a thread answers `python -m hcq inspect` of other processes, from the first device on."""
     from hcq.observe import inspector
 
-    inspector.serve(device.config.cache_dir)
+    inspector.serve(device)

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hcq.device import Device
 from hcq.errors import HcqError, UsageError
 from hcq.lifetime import open_devices
 from hcq.observe import state
@@ -209,12 +210,14 @@ _server: Server | None = None
 _starting = threading.Lock()
 
 
-def serve(cache_dir: Path) -> None:
-    """Answer from now on; once for each process.
+def serve(device: Device) -> None:
+    """Answer from now on, about this device and all others; one socket for each process.
 
     Raises  UsageError where the system has no SO_PEERCRED, or the folder is not this user's alone
     """
     global _server
+    cache_dir = device.config.cache_dir
+    state.watch(device)
     with _starting:
         if _server is not None:
             return
@@ -229,7 +232,6 @@ def serve(cache_dir: Path) -> None:
                 f"HCQ_INSPECT=1: no socket can be made in {cache_dir / FOLDER} ({error.strerror}). "
                 "Set HCQ_CACHE_DIR to a folder of yours."
             ) from None
-        state.watch()
 
 
 def stop() -> None:

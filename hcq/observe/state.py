@@ -40,8 +40,10 @@ FORMAT = 1  # of the answer: rises when a field changes its meaning
 _gone: deque[tuple[str, str, str]] = deque(maxlen=SHOWN)  # devices that are closed: name, architecture, why
 
 
-def watch() -> None:
-    """Remember devices that close from now on."""
+def watch(device: Device) -> None:
+    """Remember devices that close from now on. What is imported for this kind of device is imported here: the thread
+    that answers must not wait for an import of another one."""
+    _inspection(device)
     if _remember not in open_devices.listeners:
         open_devices.listeners.append(_remember)
 

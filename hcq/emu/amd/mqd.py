@@ -7,8 +7,8 @@ Next     kfd.py (who serves the file), hcq/amd/abi/mqd.py (the layouts), hcq/amd
 Source   kfd_mqd_manager_v9.c, kfd_mqd_manager_v11.c: init_mqd, update_mqd, update_mqd_sdma; kfd_process.c:
          kfd_debugfs_mqds_by_process; kfd_process_queue_manager.c: pqm_debugfs_mqds; seq_hex_dump with 32 bytes a line
 
-Emulated queues have no hardware queue beside the MQD, so what hardware stores there when a queue is unmapped, its pointers,
-is stored at once. Left 0: flags of CP_HQD_PQ_CONTROL for AQL but NO_UPDATE_RPTR, and what the firmware keeps.
+Emulated queues have no hardware queue beside the MQD, so what hardware stores there when a queue is unmapped, its
+pointers, is stored at once. Left 0: flags of CP_HQD_PQ_CONTROL for AQL but NO_UPDATE_RPTR, and what the firmware keeps.
 """
 
 from __future__ import annotations
