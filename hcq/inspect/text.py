@@ -5,7 +5,7 @@ Out      lines
 Changes  nothing
 Next     command.py (who prints them)
 
-They come from another process, which may be of another version: what is not as expected is left out, and never an error.
+They come from another process, which may be of another version: what is not as expected is left out, never an error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _device(device: dict[str, Any]) -> Iterator[str]:
     yield f"timeline  {_text(timeline, 'done')} done, {_text(timeline, 'submitted')} submitted"
     yield from _reason("rings", device.get("rings"))
     for ring in _list(device, "rings"):
-        yield f"ring      {_text(ring, 'name')}: get {_text(ring, 'get')}, put {_text(ring, 'put')}, size {_text(ring, 'size')}"
+        yield f"ring      {_place(ring)}"
         yield f"          at get: {_text(ring, 'packet')}"
     for waiting in _list(device, "waiting"):
         line = _at(waiting)
@@ -111,20 +111,20 @@ def _memory(device: dict[str, Any]) -> Iterator[str]:
         yield f"signal    {_text(signal, 'name')} is {_text(signal, 'value')}"
     memory = device.get("memory")
     yield from _reason("memory", memory)
-    if isinstance(memory, dict):
-        yield f"memory    {_text(memory, 'bytes')} bytes in {_text(memory, 'buffers')} buffers; {_text(memory, 'mapped_bytes')} mapped"
-        for entry in _list(memory, "by_name")[:SHOWN]:
-            count = _integer(entry, "buffers")
-            yield f"  {_integer(entry, 'bytes'):>12} bytes  {_text(entry, 'name')}{f' ({count} buffers)' if count > 1 else ''}"
+    if not isinstance(memory, dict):
+        return
+    total, mapped = _text(memory, "bytes"), _text(memory, "mapped_bytes")
+    yield f"memory    {total} bytes in {_text(memory, 'buffers')} buffers; {mapped} mapped"
+    for entry in _list(memory, "by_name")[:SHOWN]:
+        count = _integer(entry, "buffers")
+        several = f" ({count} buffers)" if count > 1 else ""
+        yield f"  {_integer(entry, 'bytes'):>12} bytes  {_text(entry, 'name')}{several}"
 
 
 def windows(rings: list[dict[str, Any]]) -> Iterator[str]:
     """Rings with their words around get, the packet at get marked."""
     for ring in rings:
-        yield (
-            f"words of  {_text(ring, 'name')}: get {_text(ring, 'get')}, put {_text(ring, 'put')}"
-            f", size {_text(ring, 'size')} {_text(ring, 'unit')}{_doorbell(ring)}"
-        )
+        yield f"words of  {_place(ring)} {_text(ring, 'unit')}{_doorbell(ring)}"
         if ring.get("note"):
             yield f"          {ring['note']}"
         packets = _list(ring, "packets")
@@ -137,6 +137,10 @@ def windows(rings: list[dict[str, Any]]) -> Iterator[str]:
             mark = "->" if packet.get("is_at_get") else "  "
             yield f"   {mark} {_integer(packet, 'at'):#8x}  {_text(packet, 'packet')}"
             yield f"                {' '.join(f'{word & 0xFFFFFFFF:08x}' for word in numbers)}{more}"
+
+
+def _place(ring: dict[str, Any]) -> str:
+    return f"{_text(ring, 'name')}: get {_text(ring, 'get')}, put {_text(ring, 'put')}, size {_text(ring, 'size')}"
 
 
 def _doorbell(ring: dict[str, Any]) -> str:

@@ -7,8 +7,8 @@ Next     state.py (what is answered), hcq/inspect/client.py (who asks), hcq/syst
 Source   unix(7): SO_PEERCRED, and that a connection to a socket that nobody listens to is refused
 
 The folder and the credentials of the peer keep other users out. Within that, a client may be slow or hostile: it has
-DEADLINE_S for all of its conversation, REQUEST_BYTES for its request, and at most CLIENTS talk at a time; others wait in the
-queue of the kernel. Nothing here takes a lock of a device.
+DEADLINE_S for all of its conversation, REQUEST_BYTES for its request, and at most CLIENTS talk at a time; others wait
+in the queue of the kernel. Nothing here takes a lock of a device.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ DEADLINE_S = 2.0
 REQUEST_BYTES = 4096
 REPLY_BYTES = 4 << 20
 CLIENTS = 8
+PAUSE_S = 0.1
 CREDENTIALS = struct.Struct("3i")  # struct ucred: process, user, group
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
@@ -198,8 +199,15 @@ class Server:
         try:
             connection, _ = self.listener.accept()
         except OSError:
+            time.sleep(
+                PAUSE_S
+            )  # the process has no descriptor left, perhaps: it is asked again, but not at once
             return
-        if peer(connection)[1] != os.geteuid():
+        try:
+            is_ours = peer(connection)[1] == os.geteuid()
+        except OSError:
+            is_ours = False
+        if not is_ours:
             connection.close()
             return
         connection.setblocking(False)

@@ -3,8 +3,8 @@
 In       the open devices, and those that were closed; which views are asked for: "rings", "queues"
 Out      dictionaries, lists, numbers and texts, bounded in size
 Changes  nothing: no lock is taken, nothing is waited for, what cannot be read says why in its place
-Next     inspector.py (who answers with it), hcq/inspect/text.py (the page made of it), ledger.py (submissions in words),
-         hcq/system/inspection.py (words of a ring)
+Next     inspector.py (who answers with it), hcq/inspect/text.py (the page made of it), ledger.py (submissions in
+         words), hcq/system/inspection.py (words of a ring)
 
 Everything is read while other threads go on, so two numbers may be of two moments.
 """

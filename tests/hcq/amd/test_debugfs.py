@@ -151,7 +151,7 @@ def test_a_chip_may_be_named_where_the_topology_does_not_say_it(tree: Path) -> N
 
 
 def test_what_is_in_the_way_is_said_with_the_fix(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="no such DRM device; .* has 0"):
+    with pytest.raises(UsageError, match=r"no such DRM device; .* has 0"):
         debugfs.host(str(tree), 7, "", ["rings"])
     with pytest.raises(DriverError, match="mount -t debugfs"):
         debugfs.host(str(tree / "nowhere"), 0, "", ["rings"])
