@@ -220,7 +220,8 @@ class _Names:
         )
         self.timeline = device.timeline.va
         known = _read(lambda: list(device.signals.items()))
-        self.signals = {va: signal.name for va, signal in known} if isinstance(known, list) else {}
+        found = known if isinstance(known, list) else []
+        self.signals: dict[int, str] = {va: signal.name for va, signal in found}
 
     def name(self, va: int) -> str:
         """An address as a buffer and an offset in it."""

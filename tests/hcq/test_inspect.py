@@ -47,6 +47,34 @@ print("spins", flush=True)
 late.wait(60_000)
 """
 
+FAULTS = """
+import sys, hcq
+device = hcq.open("NV")
+ptx = ".version 7.8\\n.target sm_90\\n.address_size 64\\n.visible .entry stray() {\\n.reg .b64 %a;\\n"
+ptx += "mov.b64 %a, 4096;\\nst.global.u32 [%a], 1;\\nret;\\n}\\n"
+stray = device.load(ptx.encode(), "stray", args=())
+try:
+    device.launch(stray, [], (1, 1, 1), (32, 1, 1)).wait(60_000)
+except hcq.DeviceFault as fault:
+    print("fault", flush=True)
+sys.stdin.readline()
+device.close()
+print("closed", flush=True)
+sys.stdin.readline()
+"""
+
+REOPENS = """
+import hcq
+print("begins", flush=True)
+while True:
+    device = hcq.open("AMD")
+    buffer = device.alloc(256, "buffer")
+    for _ in range(3):
+        device.queue().fill(buffer, 1).submit().wait()
+    del buffer
+    device.close()
+"""
+
 FORKS = """
 import os, sys, hcq
 device = hcq.open("CPU")
@@ -207,6 +235,35 @@ def test_mqds_of_an_emulated_gpu_are_those_of_its_rings(cache: Path) -> None:
         assert by_kind["Compute"]["fields"]["cp_hqd_pq_wptr"] == compute["put"]
         assert by_kind["SDMA"]["fields"]["sdmax_rlcx_rb_base"] == copy["address"]
         assert by_kind["Compute"]["pid"] == process.pid
+
+
+def test_faults_and_devices_that_are_closed_stay_visible(cache: Path) -> None:
+    with running(FAULTS, cache, HCQ_EMULATE="nv:sm_90") as process:
+        assert process.first_line == "fault"  # type: ignore[attr-defined]
+        (device,) = client.ask(cache, process.pid, ["rings"], 30)["devices"]
+        assert len(device["faults"]) == 1 and "stray" in device["faults"][0]
+        assert any("Xid" in line for line in device["kernel_log"])
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "closed\n"
+        state = client.ask(cache, process.pid, ["rings"], 30)
+        assert state["devices"] == []
+        (closed,) = state["closed"]
+        assert closed["name"] == "NV" and "stray" in closed["why"]
+        assert "closed    NV" in "\n".join(text.page(state))
+
+
+def test_a_device_that_opens_and_closes_all_the_time_is_inspected_without_harm(cache: Path) -> None:
+    """Rings are unmapped while they are looked at: that is told, and ends neither the program nor the answer."""
+    with running(REOPENS, cache, HCQ_EMULATE="amd:gfx1100") as process:
+        end = time.monotonic() + 30
+        while not client.processes(cache) and time.monotonic() < end:
+            time.sleep(0.01)
+        for _ in range(40):
+            state = client.ask(cache, process.pid, ["rings", "queues"], 30)
+            assert list(text.page(state))
+        assert process.poll() is None
 
 
 def test_several_inspectors_are_answered_while_the_program_hangs(cache: Path) -> None:
