@@ -167,6 +167,15 @@ def _abi_command(asked_for: str) -> Any:
     return command
 
 
+def _inspect_command(asked_for: str) -> Any:
+    """The verb `inspect`, imported only for who asks for it."""
+    if asked_for != "inspect":
+        return None
+    from hcq.inspect import command
+
+    return command
+
+
 def _llm(options: argparse.Namespace) -> int:
     status: int = _llm_command().run(options)
     return status
@@ -196,7 +205,7 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hcq {hcq.__version__}")
     verbs = parser.add_subparsers(
-        dest="verb", metavar="abi | devices | doctor | emulate | llm | onnx | run | search | show"
+        dest="verb", metavar="abi | devices | doctor | emulate | inspect | llm | onnx | run | search | show"
     )
     interfaces = verbs.add_parser(
         "abi",
@@ -244,6 +253,14 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
     emulate.add_argument("words", metavar="WORDS", help="the GPUs, as amd:gfx1100,amd:gfx942")
     emulate.add_argument("command", metavar="PROGRAM", nargs=argparse.REMAINDER, help="and its arguments")
     emulate.set_defaults(act=_emulate)
+    inspect = verbs.add_parser(
+        "inspect",
+        help="what the devices of another process do now, while it works or hangs",
+        description="Look at devices that another process of this user has open, or at the rings of a real GPU.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if inspection := _inspect_command(asked_for):
+        inspection.add_verb(inspect)
     search = verbs.add_parser(
         "search", help="look at schedules that HCQ_SEARCH found, and merge files of them"
     )

@@ -39,6 +39,7 @@ class Backend:
     foreign       a hcq.events.foreign_devices.MakeReader: what a program that is none of ours asks of the
     same kernel driver
     atlas         its hcq.system.abi_atlas.Atlas: the kernel driver's interface at each of its releases
+    inspection    its hcq.system.inspection.Inspection: views of an open device's rings and queues, and of real GPUs
     carried       its hcq.code.program_file_parts.Carried: what a program's file holds besides kernels; "": nothing
     """
 
@@ -58,6 +59,7 @@ class Backend:
     runnable: str = ""
     foreign: str = ""
     atlas: str = ""
+    inspection: str = ""
     carried: str = ""
 
     def decode(self, words: Sequence[int], arch: str = "", queue: str = "") -> list[Packet]:

@@ -115,6 +115,8 @@ class Device(Recovery):
         open_devices.register(self)
         if "signal" in self.config.report:
             diagnostics().report_on_signal()
+        if self.config.inspect:
+            diagnostics().answer_inspectors(self)
         for observer in self.observers:
             observer.opened()
 

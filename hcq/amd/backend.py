@@ -7,7 +7,9 @@ BACKEND = Backend(
     device="hcq.amd.device:AmdDevice",
     decoder="hcq.amd.decode:decoder",
     queue_decoder="hcq.amd.decode:queue_decoder",
-    layouts=tuple(f"hcq.amd.abi.{name}" for name in ("pm4", "sdma", "aql", "registers", "descriptor", "kfd")),
+    layouts=tuple(
+        f"hcq.amd.abi.{name}" for name in ("pm4", "sdma", "aql", "registers", "descriptor", "kfd", "mqd")
+    ),
     ioctls=("hcq.amd.abi.kfd",),
     pointers="hcq.amd.abi.pointers:pointers_of",
     rules="hcq.amd.validate:AmdModel",
@@ -16,5 +18,6 @@ BACKEND = Backend(
     target="hcq.compiler.target:amd_target",
     emulation="hcq.emu.amd.kfd:emulate",
     foreign="hcq.amd.foreign.reader:KfdReader",
+    inspection="hcq.amd.inspection:INSPECTION",
     atlas="hcq.amd.abi.atlas:ATLAS",
 )

@@ -95,6 +95,7 @@ class Ring(ABC):
         wptr_at, rptr_at = self._prepare_pointers(page)
         self._wptr = page[wptr_at : wptr_at + 8].cast("Q")
         self._rptr = page[rptr_at : rptr_at + 8].cast("Q")
+        self.rptr_va = self.pointers.va + rptr_at
         made = self._create_queue(
             ring_base_address=self.ring.va,
             ring_size=RING_BYTES,

@@ -10,6 +10,7 @@ BACKEND = Backend(
     rules="hcq.cpu.validate:CpuModel",
     disassembler="hcq.tools.disassembly.host:disassemble",
     doctor="hcq.cpu.doctor:DOCTOR",
+    inspection="hcq.cpu.inspection:INSPECTION",
     carried="hcq.cpu.program_file_parts:CARRIED",
     target="hcq.compiler.target:cpu_target",
 )

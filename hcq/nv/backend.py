@@ -28,5 +28,6 @@ BACKEND = Backend(
     emulation="hcq.emu.nv.rm:emulate",
     runnable="hcq.emu.nv.runnable:check",
     foreign="hcq.nv.foreign.reader:RmReader",
+    inspection="hcq.nv.inspection:INSPECTION",
     atlas="hcq.nv.abi.atlas:ATLAS",
 )

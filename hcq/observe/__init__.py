@@ -13,6 +13,8 @@ Next     hcq/events/observer.py (what all of them are)
     trace.py, contents.py      HCQ_TRACE: what happens, into a file (trace_writer.py), whose path trace_paths.py knows
     ledger.py                  which submission each timeline value stands for, in words
     report.py                  a page about a hang or a fault; report_waves.py its part about kernels and arguments
+    report.py                  a page about a hang or a fault
+    inspector.py, state.py     HCQ_INSPECT=1: answers to `python -m hcq inspect` of another process
 
 A device imports this package when one of them is asked for, or when something has to be explained.
 """
@@ -83,3 +85,10 @@ def report_on_signal() -> None:
 
 
 _reports_on_signal = False
+
+
+def answer_inspectors(device: Device) -> None:
+    """HCQ_INSPECT=1: a thread answers `python -m hcq inspect` of other processes, from the first device on."""
+    from hcq.observe import inspector
+
+    inspector.serve(device)

@@ -127,6 +127,7 @@ class EmulatedKfd(Kernel):
         "/sys/module/amdgpu/",
         "/sys/module/amdgpu/holders/",
         "/sys/dev/char/226:",
+        "/sys/kernel/debug/kfd/",
         "/dev/dri/",
     )
     # rings, signals and arguments are then memory that is mapped through us, and not pages of the process
@@ -196,10 +197,15 @@ class EmulatedKfd(Kernel):
         return self._files
 
     def live(self) -> Mapping[str, Callable[[], bytes]]:
-        found: dict[str, Callable[[], bytes]] = {}
+        found: dict[str, Callable[[], bytes]] = {"/sys/kernel/debug/kfd/mqds": self._mqds}
         for node in self.topology:
             found |= sysfs.live(node, self.gpus[node.gpu_id])
         return found
+
+    def _mqds(self) -> bytes:
+        from hcq.emu.amd import mqd  # for who looks there alone
+
+        return mqd.text(list(self.processes.values()))
 
     def describe(self) -> list[str]:
         return [

@@ -1,0 +1,75 @@
+"""Views of AMD devices for `python -m hcq inspect`: rings around where they are read, MQDs of queues.
+
+In       an open device, which another thread uses meanwhile
+Out      plain data
+Changes  nothing; no lock is taken, and the real kernel driver is not asked
+Next     debugfs.py (MQDs, and real GPUs), rings.py (the rings), hcq/system/inspection.py (what this is part of)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcq.amd import debugfs
+from hcq.amd.decode import queue_decoder
+from hcq.amd.rings import RING_BYTES
+from hcq.errors import DriverError
+from hcq.system.inspection import Inspection, around, at_get, read_own, words_at
+
+if TYPE_CHECKING:
+    from hcq.amd.device import AmdDevice
+    from hcq.amd.rings import Ring
+
+UNITS = {"PM4": "words", "SDMA": "bytes", "AQL": "packets"}
+
+
+def rings(device: AmdDevice) -> list[dict[str, Any]]:
+    """Each ring with its words around get, in its own language."""
+    return [_ring(device.arch, name, ring) for name, ring in list(device.rings.items())]
+
+
+def _ring(arch: str, name: str, ring: Ring) -> dict[str, Any]:
+    rptr = int.from_bytes(read_own(ring.rptr_va, 8), "little")
+    put = ring.put
+    # the read pointer of PM4 is a place in the ring
+    get = put - (put - (rptr & 0xFFFFFFFF)) % ring.size if ring.kind == "PM4" else rptr
+    unit = RING_BYTES // ring.size  # bytes
+    base = ring.ring.va
+    packets = around(
+        lambda first, count: words_at(base + 4 * first, count),
+        RING_BYTES // 4,
+        get * unit // 4,
+        (put - get) * unit // 4,
+        get * unit // 4,
+        queue_decoder(arch, ring.kind),
+    )
+    return {
+        "name": f"{name} ({ring.kind})",
+        "language": ring.kind,
+        "unit": UNITS[ring.kind],
+        "get": get,
+        "put": put,
+        "size": ring.size,
+        "doorbell": ring.rung,
+        "queue_id": ring.queue_id,
+        "address": base,
+        "packet": at_get(packets),
+        "packets": packets,
+    }
+
+
+def queues(device: AmdDevice) -> list[dict[str, Any]]:
+    """MQDs of this process on this GPU, from an emulated kernel driver.
+
+    Raises  DriverError on a real one, which shows them to root, and holds a mutex of the process meanwhile
+    """
+    if not device.port.runs_ptx:  # only emulated systems do
+        raise DriverError(
+            f"{device.name}: the kernel driver shows queues to root: "
+            "sudo python -m hcq inspect --gpu N --queues."
+        )
+    text = device.port.read_file(debugfs.MQDS).decode()
+    return debugfs.mqds(text, {device.node.gpu_id: device.arch})
+
+
+INSPECTION = Inspection(rings, queues, debugfs.host)
