@@ -15,12 +15,15 @@ import threading
 import time
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hcq.emu.amd.kfd_topology import VRAM_BYTES, EmulatedNode
 from hcq.emu.backing import NODE_BYTES, Backing, DeviceMemory
 from hcq.emu.pages import HOST_BYTES
 from hcq.emu.worker import Worker
+
+if TYPE_CHECKING:
+    from hcq.emu.amd.devcoredump import Hang
 
 CLOCK_HZ = 100_000_000
 MMIO_BYTES = 4096
@@ -67,6 +70,7 @@ class EmulatedGpu(Worker[Turns]):
         self.queues: list[Turns] = []
         self.memory = DeviceMemory(f"renderD{node.render_minor}", NODE_BYTES)
         self.mmio = Backing(MMIO_BYTES, kfd_memory)
+        self.dump: Hang | None = None  # the newest one of its hangs
         self.vram_used = self.host_used = self.preemptions = 0
         self.vram_lock = threading.Lock()
 
