@@ -3,7 +3,7 @@
 In       the bytes of a file, and what the command line says about them
 Out      a `Reading`, as text or as data; None where no reader knows it, and it is a log of ioctls, perhaps
 Changes  nothing
-Next     kernel_log/ (kernel logs), amd_words.py (packets of AMD's rings), decode.py (logs of ioctls, NVIDIA's words)
+Next     kernel_log/ (kernel logs), devcoredump/ (amdgpu's dumps), amd_words.py (packets of AMD's rings), decode.py (logs of ioctls, NVIDIA's words)
 
 A new kind of material is a line in READERS: what tells it from all others, and who reads it. The first that recognises
 a file has it.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.tools.trace import amd_words, hex_text, kernel_log
+from hcq.tools.trace import amd_words, devcoredump, hex_text, kernel_log
 from hcq.tools.trace.color import Color, clean
 
 GUESSED_BYTES = 1 << 16  # of larger files the beginning decides which language it is
@@ -143,7 +143,23 @@ def _read_amd_words(content: bytes, wanted: Wanted) -> Reading:
     return Reading(lines, as_json)
 
 
+# ------------------------------------------------------------ devcoredumps
+
+
+def _is_devcoredump(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and devcoredump.recognises(content)
+
+
+def _read_devcoredump(content: bytes, wanted: Wanted) -> Reading:
+    found = devcoredump.read(content)
+    return Reading(
+        lambda color: devcoredump.lines(found, color, wanted.chip),
+        lambda: devcoredump.as_json(found, wanted.chip),
+    )
+
+
 READERS: tuple[Reader, ...] = (
+    Reader("devcoredump of amdgpu", _is_devcoredump, _read_devcoredump),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
 )

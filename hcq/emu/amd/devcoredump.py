@@ -42,7 +42,10 @@ COMPUTE, COPY = 1, 2  # AMDGPU_RING_TYPE_COMPUTE, AMDGPU_RING_TYPE_SDMA
 VMID = 8  # the first one that amdgpu gives to processes of the KFD
 PIPES = 4  # of a MEC
 MAX_IBS, MAX_IB_WORDS, MAX_RING_BYTES = 64, 1 << 20, 1 << 26
-_COPY_QUEUES = {"gfx90a": "SDMA0_RLC", "gfx942": "SDMA_RLC"}  # what the registers of one are called; others: QUEUE
+_COPY_QUEUES = {
+    "gfx90a": "SDMA0_RLC",
+    "gfx942": "SDMA_RLC",
+}  # what the registers of one are called; others: QUEUE
 HEADERS = 8  # of CP_MEC_ME1_HEADER_DUMP
 CLIENT_CPC, CLIENT_TCP, CLIENT_SDMA0 = 5, 8, 0xD  # of the gfxhub, as page_fault.py names them
 

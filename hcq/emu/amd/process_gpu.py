@@ -201,7 +201,7 @@ class ProcessGpu:
         """End a queue, in the middle of what it does."""
         queue = self.queues[number]
         with self.gpu.visit():
-            is_stuck = queue.is_stuck and queue.has_work or self.gpu.is_paused(queue)
+            is_stuck = (queue.is_stuck and queue.has_work) or self.gpu.is_paused(queue)
             if is_stuck and not (self.has_dump or queue.stopped or queue.is_evicted):
                 self.hangs(queue)
         self.gpu.remove(queue)
