@@ -8,6 +8,8 @@ Next     ioctl_log.py (the forms of logs), ioctl_decode.py (calls), hcq/nv/decod
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -33,6 +35,45 @@ class Decoded(NamedTuple):
 
     call: Call
     decoded: DecodedCall
+
+
+def run(options: argparse.Namespace, content: bytes) -> int:
+    """Print what a file holds: by the first reader that knows it, else as NVIDIA's words, or as a log of ioctls."""
+    from hcq.tools.trace import readers
+
+    lines = content.decode("utf-8", "replace").splitlines()
+    wanted = readers.Wanted(options.form, options.chip)
+    if not options.nv and (known := readers.find(content, wanted)):
+        has_calls = known.has_calls and any(ioctl_log.read(lines))
+        if options.json:
+            calls = log_json(decode_log(lines, options.driver)[0]) if has_calls else None
+            _print_json(known.as_json() if calls is None else [*known.as_json(), *calls])
+            return 0
+        _print(known.lines(Color.for_stdout()))
+        if not has_calls:
+            return 0
+    if options.nv:
+        words, form = words_of(lines), options.form or "pushbuffer"
+        if options.json:
+            _print_json(word_json(words, options.nv, form))
+        else:
+            _print(word_lines(words, options.nv, form))
+        return 0
+    found, others, abi = decode_log(lines, options.driver)
+    if options.json:
+        _print_json(log_json(found))
+    else:
+        _print(log_lines(found, others, abi, Color.for_stdout()))
+    return 0
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _print_json(what: object) -> None:
+    print(json.dumps(what, default=str, indent=1))
 
 
 # ------------------------------------------------------------ logs
