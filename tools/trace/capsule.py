@@ -55,7 +55,9 @@ def run(given: argparse.Namespace) -> int:
     try:
         Path(given.output).write_bytes(made.content)
     except OSError as error:
-        raise UsageError(f"{given.output}: cannot be written ({error.strerror}). Name another file.") from None
+        raise UsageError(
+            f"{given.output}: cannot be written ({error.strerror}). Name another file."
+        ) from None
     for line in made.lines:
         print(clean(line))
     return 0
@@ -112,15 +114,21 @@ class _Maker:
         dump, found = self.dump, self.found
         rings = self._rings()
         named = list(self._named(rings))
-        absent = sorted({va for _, words, form in rings for va, _ in self._runs(words, form) if va not in self.buffers})
+        absent = sorted(
+            {va for _, words, form in rings for va, _ in self._runs(words, form) if va not in self.buffers}
+        )
         self.missing += [f"the indirect buffer at {va:#x} is not in the dump" for va in absent[:8]]
         if len(absent) > 8:
             self.missing.append(f"nor are {len(absent) - 8} more indirect buffers")
         self.missing += dump.notes
         if named:
             size = sum(end - start for start, end in named)
-            self.missing.append(f"memory that packets name: {counted(len(named), 'range')}, {size} bytes, contents unknown")
-        self.missing.append("the code of kernels, their arguments, and the registers that earlier packets set")
+            self.missing.append(
+                f"memory that packets name: {counted(len(named), 'range')}, {size} bytes, contents unknown"
+            )
+        self.missing.append(
+            "the code of kernels, their arguments, and the registers that earlier packets set"
+        )
         self._heads(rings)
         for start, end in named:
             self._alloc(start, end - start, f"{UNKNOWN}@{start:x}")
@@ -164,7 +172,9 @@ class _Maker:
         for ring in self.dump.rings:
             seen = place.window(ring, self.chip, MAX_WORDS)
             words = [word for one in seen.ahead for word in one.words * one.times]
-            if ring is self.found.ring and self.found.at < 0:  # the packet that runs the buffer is behind the pointer
+            if (
+                ring is self.found.ring and self.found.at < 0
+            ):  # the packet that runs the buffer is behind the pointer
                 behind = next(one for one in seen.done if one.at == self.found.at)
                 words = [*behind.words, *words]
             if words and seen.form:
@@ -182,14 +192,25 @@ class _Maker:
 
     def _runs(self, words: Sequence[int], form: str) -> list[tuple[int, int]]:
         """The buffers that packets run: where, how many words."""
-        return [(one.address, one.size_words) for one in self._effects(words, form) if isinstance(one, effects.Run)]
+        return [
+            (one.address, one.size_words)
+            for one in self._effects(words, form)
+            if isinstance(one, effects.Run)
+        ]
 
     def _named(self, rings: Sequence[tuple[Ring, list[int], str]]) -> list[tuple[int, int]]:
         """The pages that packets name, without what is known and without the page of the fault."""
         spans: list[tuple[int, int]] = []
         inner = {form for _, _, form in rings}
-        form = place.inner_form(next(iter(inner))) if len(inner) == 1 else show.buffer_form(self.dump, self.found)
-        texts = [*((words, form) for _, words, form in rings), *((one.words.tolist(), form) for one in self.buffers.values())]
+        form = (
+            place.inner_form(next(iter(inner)))
+            if len(inner) == 1
+            else show.buffer_form(self.dump, self.found)
+        )
+        texts = [
+            *((words, form) for _, words, form in rings),
+            *((one.words.tolist(), form) for one in self.buffers.values()),
+        ]
         for words, language in texts:
             for one in self._effects(words, language):
                 spans += _spans(one)
@@ -199,7 +220,9 @@ class _Maker:
             known.append((fault & -PAGE_BYTES, (fault & -PAGE_BYTES) + PAGE_BYTES))
         found = list(_without(_pages(spans), known))
         if len(found) > MAX_ALLOCATIONS:
-            self.missing.append(f"{len(found) - MAX_ALLOCATIONS} more ranges of memory are named, and left out")
+            self.missing.append(
+                f"{len(found) - MAX_ALLOCATIONS} more ranges of memory are named, and left out"
+            )
         return found[:MAX_ALLOCATIONS]
 
     # ------------------------------------------------------------ records
@@ -237,13 +260,17 @@ class _Maker:
         self.text(Kind.DEVICE, {"device": 0, "name": "AMD", "arch": self.chip.arch, "facts": facts})
 
     def _alloc(self, va: int, size_bytes: int, name: str) -> None:
-        head = Alloc(device=0, name=self.string(name), va=va, size_bytes=size_bytes, capacity_bytes=size_bytes)
+        head = Alloc(
+            device=0, name=self.string(name), va=va, size_bytes=size_bytes, capacity_bytes=size_bytes
+        )
         self.raw(Kind.ALLOC, b"", head.to_bytes())
 
     def _commands(self, words: Sequence[int], form: str) -> list[Indirect]:
         found = []
         for va, size in self._runs(words, form):
-            label = f"IB #{self.buffers[va].number}" if va in self.buffers else "a buffer that is not in the dump"
+            label = (
+                f"IB #{self.buffers[va].number}" if va in self.buffers else "a buffer that is not in the dump"
+            )
             found.append(Indirect(va, size, label))
         return found
 
@@ -255,7 +282,9 @@ class _Maker:
         head = Block(
             device=0, label=label, va=buffer.va, commands=len(commands), size_words=len(buffer.words)
         )
-        self.raw(Kind.BLOCK, b"", head.to_bytes() + packed + struct.pack(f"<{len(buffer.words)}I", *buffer.words))
+        self.raw(
+            Kind.BLOCK, b"", head.to_bytes() + packed + struct.pack(f"<{len(buffer.words)}I", *buffer.words)
+        )
 
     def _submit(self, value: int, ring: Ring, words: Sequence[int], form: str) -> None:
         commands = self._commands(words, form)

@@ -7,7 +7,8 @@ Next     capsule.py (who made the trace), hcq/emu/amd/ (the packet processors), 
 
 The rings lie where their words lay in them, and the indirect buffers at their addresses. Of all other memory the
 contents are unknown: it reads as zeros until a packet writes it, but for the page of a recorded fault, which is not
-mapped. Packets before the marked one were done on the machine of the dump. Those of them that cannot be done here
+mapped. Where the marked packet waits for such memory and zeros would end that, it gets a value that does not, and the
+outcome says so. Packets before the marked one were done on the machine of the dump. Those of them that cannot be done here
 (launches of kernels whose code is not there, waits for memory that is not, packets that are not emulated) are passed over.
 """
 
@@ -17,10 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hcq.amd.abi.aql import AmdSignal
 from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.amd.abi.page_fault import PAGE_BYTES
+from hcq.amd.abi.pm4 import Function
 from hcq.amd.chip import CHIPS
 from hcq.emu.amd.aql_processor import AqlQueue
+from hcq.emu.amd.engine import holds
 from hcq.emu.amd.gpu import EmulatedGpu
 from hcq.emu.amd.kfd_events import Events
 from hcq.emu.amd.kfd_topology import make_nodes
@@ -41,6 +45,7 @@ MAX_RING_WORDS = 1 << 23
 CHUNK_BYTES, MAX_UNKNOWN_BYTES = 1 << 16, 1 << 28  # of memory whose contents are unknown
 QUEUES: dict[str, type[EmulatedQueue]] = {"pm4": Pm4Queue, "sdma": SdmaQueue, "aql": AqlQueue}
 MIN_RING_BYTES = 4096
+WIDE = ("WaitRegMem64", "BarrierAnd", "BarrierOr")
 OWN_BYTES = 1 << 16  # pointers, and where the processor notes events
 
 
@@ -51,6 +56,7 @@ class Stand(NamedTuple):
     is_same  whether it stands at the marked packet
     why      why it goes on no more
     passed   packets before the mark that were passed over
+    assumed  what was chosen for memory that the marked packet waits for
     """
 
     word: int
@@ -63,14 +69,22 @@ class Stand(NamedTuple):
     passed: list[str]
     unknown_bytes: int
     arch: str
+    assumed: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """What `hcq-trace replay --json` prints."""
-        return {"same": self.is_same, **{name: value for name, value in self._asdict().items() if name != "is_same"}}
+        return {
+            "same": self.is_same,
+            **{name: value for name, value in self._asdict().items() if name != "is_same"},
+        }
 
     def lines(self) -> list[str]:
         """The same as text."""
-        place = f"word {self.word}" if self.block is None else f"word {self.block_word} of the buffer at {self.block:#x}"
+        place = (
+            f"word {self.word}"
+            if self.block is None
+            else f"word {self.block_word} of the buffer at {self.block:#x}"
+        )
         verdict = "stops at the same packet" if self.is_same else "does not stop where the dump says"
         found = [
             f"{verdict}: {place}, {self.packet or 'the end of the ring'}",
@@ -78,8 +92,12 @@ class Stand(NamedTuple):
             f"  on an emulated {self.arch}: {self.done} packets were done",
         ]
         if self.passed:
-            found.append(f"  {len(self.passed)} before it were passed over, as the dump says that they were done:")
+            found.append(
+                f"  {len(self.passed)} before it were passed over, as the dump says that they were done:"
+            )
             found += [f"    {text}" for text in self.passed[:8]]
+        if self.assumed:
+            found.append(f"  {self.assumed}")
         if self.unknown_bytes:
             found.append("  memory that the dump does not have was read as zeros, or written")
         return found
@@ -128,7 +146,9 @@ class _Gpu(ProcessGpu):
 class _Lane:
     """A queue, and the packets of its submission. `halted` says why it goes on no more."""
 
-    def __init__(self, queue: EmulatedQueue, form: str, start: int, words: tuple[int, ...], found: list[Piece]) -> None:
+    def __init__(
+        self, queue: EmulatedQueue, form: str, start: int, words: tuple[int, ...], found: list[Piece]
+    ) -> None:
         self.queue, self.form, self.start, self.size = queue, form, start, len(words)
         self.found = found
         self.halted = ""
@@ -179,6 +199,7 @@ class _Run:
         self.vm = self.gpu.vm
         self.unknown = self.done = 0
         self.passed: list[str] = []
+        self.assumed = ""
         self.blocks: dict[int, tuple[int, ...]] = {}
         self.inside: dict[tuple[int, str], list[Piece]] = {}
         self._map_buffers()
@@ -210,7 +231,7 @@ class _Run:
 
     def _own(self, size_bytes: int) -> int:
         """Memory of the replay itself, where the trace names nothing."""
-        memory = self.trace.memory_at(len(self.trace.records))
+        memory = self.trace.memory_at(self.trace.records[-1])
         at = 1 << 20
         while self.vm.overlaps(at, size_bytes) or any(
             one.start < at + size_bytes and at < one.start + one.size_bytes for one in memory.ranges
@@ -228,7 +249,12 @@ class _Run:
         high = low + CHUNK_BYTES
         while high > low + PAGE_BYTES and (self.vm.overlaps(low, high - low) or self._is_fault(low, high)):
             high -= PAGE_BYTES
-        if self._is_fault(low, high) or self.vm.overlaps(low, high - low) or low < PAGE_BYTES or high >= 1 << 48:
+        if (
+            self._is_fault(low, high)
+            or self.vm.overlaps(low, high - low)
+            or low < PAGE_BYTES
+            or high >= 1 << 48
+        ):
             return False
         if self.unknown + high - low > MAX_UNKNOWN_BYTES:
             return False
@@ -243,7 +269,12 @@ class _Run:
 
     def _lane(self, value: int, words: tuple[int, ...], about: dict[str, Any]) -> _Lane:
         form, place, size = str(about["form"]), int(about["place"]), int(about["size_words"])
-        if form not in QUEUES or size & size - 1 or not 0 <= place < size <= MAX_RING_WORDS or len(words) > size:
+        if (
+            form not in QUEUES
+            or size & size - 1
+            or not 0 <= place < size <= MAX_RING_WORDS
+            or len(words) > size
+        ):
             raise ValueError(f"a ring of {size} words")
         kind = QUEUES[form]
         size_bytes = max(4 * size, MIN_RING_BYTES)
@@ -286,7 +317,17 @@ class _Run:
         is_same = self._is_marked((word, block, block_word))
         text = "" if piece is None else piece.line()[:240]
         return Stand(
-            word, block, block_word, text, is_same, why, self.done, self.passed, self.unknown, self.arch
+            word,
+            block,
+            block_word,
+            text,
+            is_same,
+            why,
+            self.done,
+            self.passed,
+            self.unknown,
+            self.arch,
+            self.assumed,
         )
 
     def _is_marked(self, found: tuple[int, int | None, int]) -> bool:
@@ -321,6 +362,8 @@ class _Run:
             why = "it launches a kernel, whose code is not in the dump"
             return self._pass(lane, piece, why) if is_before else self._halt(lane, why)
         self.gpu.running = lane.queue
+        if is_marked and piece is not None and self._is_marked(lane.place()):
+            self._assume(piece)
         while True:
             try:
                 before = lane.place()
@@ -342,6 +385,30 @@ class _Run:
             if is_before and piece is not None:
                 return self._pass(lane, piece, why)
             return self._halt(lane, why)
+
+    def _assume(self, piece: Piece) -> None:
+        """Give memory that nothing is known of, and that a wait is for, a value with which it waits."""
+        fields = piece.fields
+        cells: list[tuple[int, list[int]]] = []
+        if piece.name.startswith(("WaitRegMem", "PollRegmem")):
+            reference, mask = int(fields.get("reference", fields.get("value", 0))), int(fields["mask"])
+            function = fields.get("function", fields.get("func"))
+            number = int(Function[function]) if function in Function.__members__ else 0
+            tried = (0, mask, reference + 1, reference - 1)
+            values = [one & mask for one in tried if not holds(number, one & mask, reference)]
+            cells = [(int(fields["address"]), values)]
+        elif piece.name in ("BarrierAnd", "BarrierOr"):
+            signals = [int(fields.get(f"dep_signal_{number}") or 0) for number in range(5)]
+            cells = [(one + AmdSignal.value.byte_offset, [1]) for one in signals if one]
+        for va, values in cells:
+            if not self.vm.overlaps(va, 8):
+                self._map_unknown(va)
+            if values and values[0] and self.vm.overlaps(va, 8) and not self.vm.load64(va & -8):
+                (self.vm.store64 if piece.name in WIDE else self.vm.store32)(va, values[0])
+                self.assumed = (
+                    f"the memory at {va:#x} is not in the dump; zeros would end this wait, so it is taken to hold"
+                    f" {values[0]:#x}"
+                )
 
     def _halt(self, lane: _Lane, why: str) -> bool:
         lane.halted = why

@@ -221,7 +221,9 @@ def _packets(packets: list[View], depth: int, color: Color, with_words: bool) ->
     for _, run in itertools.groupby(packets, key=lambda packet: (packet["packet"], packet["text"])):
         same = list(run)
         is_plain = not any(
-            key in packet for packet in same for key in ("differs", "unclaimed", "command", "packets", "stuck")
+            key in packet
+            for packet in same
+            for key in ("differs", "unclaimed", "command", "packets", "stuck")
         )
         if with_words or len(same) < FOLDED_FROM or not is_plain:
             for packet in same:

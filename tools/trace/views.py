@@ -263,7 +263,9 @@ def _mark(submission: Submission, packets: list[View]) -> None:
             if block is None and packet["at"] == said.get("word"):
                 packet["stuck"] = str(said.get("why"))
             for inner in (packet, *packet.get("packets", ())):
-                for deep in inner.get("packets", ()) if block is not None and inner.get("runs") == block else ():
+                for deep in (
+                    inner.get("packets", ()) if block is not None and inner.get("runs") == block else ()
+                ):
                     if deep["at"] == said.get("block_word"):
                         deep["stuck"] = str(said.get("why"))
 

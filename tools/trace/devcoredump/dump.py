@@ -113,7 +113,7 @@ class Buffer:
 
 @dataclass
 class Register:
-    """A register; `at` is its address where the text has no name. A name that comes again is a dump of several words."""
+    """A register; `at` is its address where the text has no name. A name that comes again dumps several words."""
 
     name: str
     value: int

@@ -1,8 +1,7 @@
 """A devcoredump for a person and for a program.
 
 In       a Dump
-Out      lines: what hangs first, then the GPU, the fault, rings around their read pointers, buffers, registers; the same
-         as data
+Out      lines: the GPU, the fault, what hangs, rings around their read pointers, buffers, registers; the same as data
 Changes  nothing
 Next     place.py (where the GPU stands), dump.py (the text)
 """
