@@ -431,7 +431,7 @@ _FORMS: tuple[tuple[re.Pattern[str], _Take], ...] = (
         _Text._firmware,
     ),
     _form(r"VBIOS Information", _Text._vbios),
-    _form(r"(?:name|pn|date|vbios \w+): ?.{0,120}$", _Text._ignore),
+    _form(r"(?:name|pn|date|vbios \w+)\s*: ?.{0,120}$", _Text._ignore),
     _form(r"IP Type: (\d{1,3}) Ring Name: (\S{1,64})$", _Text._timed_out),
     _form(r"\[(\w{1,16})\] Page fault observed$", _Text._hub),
     _form(rf"Faulty page starting at address: {_HEX}$", _Text._address),
