@@ -25,7 +25,6 @@ from hcq.command import Indirect
 from hcq.errors import UsageError
 from hcq.rules import effects, examine
 from hcq.tools.trace import devcoredump
-from hcq.tools.trace.amd_words import pieces
 from hcq.tools.trace.color import clean, counted
 from hcq.tools.trace.devcoredump import place, show
 from hcq.tools.trace.devcoredump.dump import MAX_WORDS, Buffer, Dump, Ring

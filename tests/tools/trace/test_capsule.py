@@ -15,7 +15,9 @@ from hcq.trace.file import Trace
 from tests.tools.trace.hanging import ARCHITECTURES, HANGS, UNMAPPED, hang
 
 
-@pytest.fixture(params=[("a wait in a buffer", "gfx1100"), ("a fault", "gfx942"), ("a copy queue", "gfx1201")])
+@pytest.fixture(
+    params=[("a wait in a buffer", "gfx1100"), ("a fault", "gfx942"), ("a copy queue", "gfx1201")]
+)
 def made(request, tmp_path):
     """The file of a dump, and that of its capsule."""
     name, arch = request.param

@@ -20,9 +20,21 @@ from hcq.tools.trace.capsule_replay import replay
 from hcq.tools.trace.color import Color
 from hcq.tools.trace.devcoredump import dump as dump_text
 from hcq.trace.file import Trace
-from tests.tools.trace.hanging import ARCHITECTURES, BUFFER, DATA, HANGS, UNMAPPED, WAIT, WRITE, hang, words_of
+from tests.tools.trace.hanging import (
+    ARCHITECTURES,
+    BUFFER,
+    DATA,
+    HANGS,
+    UNMAPPED,
+    WAIT,
+    WRITE,
+    hang,
+    words_of,
+)
 
-FENCE = pm4.ReleaseMem(event_type=pm4.Event.CACHE_FLUSH_AND_INV_TS_EVENT, event_index=5, address=0x7000, data=9)
+FENCE = pm4.ReleaseMem(
+    event_type=pm4.Event.CACHE_FLUSH_AND_INV_TS_EVENT, event_index=5, address=0x7000, data=9
+)
 
 
 def decoded(text: bytes, chip: str = "") -> dict:
@@ -133,7 +145,9 @@ def test_a_dump_of_the_kernels_rings_is_read_with_every_section():
     assert found["soc"]["gtt size"] == 16777216  # under the wrong name in the first versions
     assert found["firmware"]["SMC"] == 0x4E7E00
     assert found["firmware"]["SDMA0"] == 0x15
-    assert found["stuck"]["packet"]["packet"] == "ReleaseMem"  # where the ring is read: the buffer is behind that
+    assert (
+        found["stuck"]["packet"]["packet"] == "ReleaseMem"
+    )  # where the ring is read: the buffer is behind that
     assert found["unknown_lines"] == 0
     shown = lines(text)
     assert "0x744c" in shown
@@ -153,7 +167,9 @@ def test_the_last_headers_of_an_engine_say_where_in_a_buffer_it_is():
     at = next(n for n, line in enumerate(rows) if line.startswith("regCP_IB1_BASE_LO"))
     rows.insert(at + 1, registers(*dumped).rstrip("\n"))
     words = words_of(inside)
-    text = "\n".join(rows) + f"\n\nIB #0 0x123000 {len(words)} dw\n" + "".join(f"0x{one:08x}\n" for one in words)
+    text = (
+        "\n".join(rows) + f"\n\nIB #0 0x123000 {len(words)} dw\n" + "".join(f"0x{one:08x}\n" for one in words)
+    )
     shown = lines(text.encode())
     assert f"word {len(words_of(inside[:3]))} of IB #0" in shown
     assert "WRITE_DATA, RELEASE_MEM, ACQUIRE_MEM, WAIT_REG_MEM" in shown

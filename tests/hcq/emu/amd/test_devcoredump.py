@@ -72,7 +72,9 @@ def test_work_that_ends_leaves_none(dumps, open_amd):
         port.read_file(SYSFS)
 
 
-def test_a_folder_that_cannot_be_written_is_logged_and_not_the_programs_trouble(tmp_path, small_rings, open_amd):
+def test_a_folder_that_cannot_be_written_is_logged_and_not_the_programs_trouble(
+    tmp_path, small_rings, open_amd
+):
     file = tmp_path / "file"
     file.write_text("")
     config.use(settings_with(dump_dir=file, report=frozenset({"off"})))
