@@ -8,8 +8,9 @@ Next     capsule.py (who made the trace), hcq/emu/amd/ (the packet processors), 
 The rings lie where their words lay in them, and the indirect buffers at their addresses. Of all other memory the
 contents are unknown: it reads as zeros until a packet writes it, but for the page of a recorded fault, which is not
 mapped. Where the marked packet waits for such memory and zeros would end that, it gets a value that does not, and the
-outcome says so. Packets before the marked one were done on the machine of the dump. Those of them that cannot be done here
-(launches of kernels whose code is not there, waits for memory that is not, packets that are not emulated) are passed over.
+outcome says so. Packets before the marked one were done on the machine of the dump. Those of them that cannot be done
+here (launches of kernels whose code is not there, waits for memory that is not, packets that are not emulated) are
+passed over.
 """
 
 from __future__ import annotations
@@ -133,16 +134,6 @@ def _emulated(arch: str, on: str) -> str:
     )
 
 
-class _Gpu(ProcessGpu):
-    """A GPU of nobody's: its hangs are expected, and no dump is made of them."""
-
-    def hangs(self, queue: EmulatedQueue, fault: PageFault | None = None) -> None:
-        pass
-
-    def log(self, text: str) -> None:
-        pass
-
-
 class _Lane:
     """A queue, and the packets of its submission. `halted` says why it goes on no more."""
 
@@ -195,7 +186,7 @@ class _Run:
         memory = DeviceMemory("capsule")
         (node,) = make_nodes([parse(f"amd:{self.arch}")])
         gpu = EmulatedGpu(node, lambda line: None, memory)
-        self.gpu = _Gpu(gpu, Events(lambda: None), memory)
+        self.gpu = ProcessGpu(gpu, Events(lambda: None), memory)
         self.vm = self.gpu.vm
         self.unknown = self.done = 0
         self.passed: list[str] = []
@@ -392,7 +383,7 @@ class _Run:
         cells: list[tuple[int, list[int]]] = []
         if piece.name.startswith(("WaitRegMem", "PollRegmem")):
             reference, mask = int(fields.get("reference", fields.get("value", 0))), int(fields["mask"])
-            function = fields.get("function", fields.get("func"))
+            function = str(fields.get("function", fields.get("func")))
             number = int(Function[function]) if function in Function.__members__ else 0
             tried = (0, mask, reference + 1, reference - 1)
             values = [one & mask for one in tried if not holds(number, one & mask, reference)]

@@ -237,8 +237,8 @@ def _packets(packets: list[View], depth: int, color: Color, with_words: bool) ->
 def _packet(packet: View, depth: int, color: Color, with_words: bool) -> Iterator[str]:
     indent = "    " * depth
     name = color(format(packet["packet"], "<9"), "wrong" if "stuck" in packet else "packet")
-    start = f"{indent[:-3]}=> " if "stuck" in packet else indent
-    yield f"{start}{packet['at']:5d} {name} {_text(packet, color)}".rstrip()
+    margin = f"{indent[:-3]}=> " if "stuck" in packet else indent
+    yield f"{margin}{packet['at']:5d} {name} {_text(packet, color)}".rstrip()
     if "stuck" in packet:
         yield f"{indent}      {color('it hangs here: ' + packet['stuck'], 'wrong')}"
     if "differs" in packet:

@@ -2,10 +2,10 @@
 
 In       a GPU as one process has it, the queue that hangs, and the page fault, if that was it
 Out      Hang, a copy of everything that the text says, taken at once; `text`, the dump, made when somebody reads it
-Changes  `keep` changes what /sys/class/drm/card<n>/device/devcoredump/data holds, and writes a file where HCQ_DUMP_DIR
-         names a folder
-Next     process_gpu.py (who knows of hangs), sysfs.py (the file), tools/trace/devcoredump/ (the reader, which shares
-         nothing with this)
+Changes  `keep` changes what /sys/class/drm/card<n>/device/devcoredump/data holds, and writes a file where
+         HCQ_DUMP_DIR names a folder
+Next     process_gpu.py (who knows of hangs), kfd.py (who has this called), sysfs.py (the file),
+         tools/trace/devcoredump/ (the reader, which shares nothing with this)
 Source   amdgpu_dev_coredump.c (the sections), amdgpu_ring.h (types of rings), gfx_v11_0.c, gfx_v12_0.c, gfx_v9_4_3.c,
          sdma_v6_0.c (names of registers), of Linux
 
@@ -17,6 +17,7 @@ that say so: kfd_pm4_<me>.<pipe>.<queue>, kfd_aql_..., kfd_sdma<engine>.<queue>.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Iterator
@@ -123,7 +124,8 @@ def take(gpu: ProcessGpu, queue: EmulatedQueue, fault: PageFault | None = None) 
 
 def keep(gpu: ProcessGpu, queue: EmulatedQueue, fault: PageFault | None = None) -> None:
     """Take it, as what sysfs shows from now on, and write it where HCQ_DUMP_DIR says; a full disk is only logged."""
-    gpu.gpu.dump = hang = take(gpu, queue, fault)
+    hang = take(gpu, queue, fault)
+    gpu.gpu.dump = functools.partial(text, hang)
     folder = config.current().dump_dir
     if folder is None:
         return
@@ -293,8 +295,8 @@ def _lines(hang: Hang) -> Iterator[str]:
     yield from ("", "SOC Memory Information", f"real vram size: {VRAM_BYTES}")
     yield from (f"visible vram size: {VRAM_BYTES}", f"gtt size: {HOST_BYTES}")
     yield from ("", "HW IP Version Information")
-    for number, (block, version) in enumerate(zip(("GC", "SDMA0", "NBIO"), ip_discovery.VERSIONS[hang.arch])):
-        yield f"HWIP: {block}[{number}][0]: v{'.'.join(map(str, version))}.0.0"
+    for number, (name, version) in enumerate(zip(("GC", "SDMA0", "NBIO"), ip_discovery.VERSIONS[hang.arch])):
+        yield f"HWIP: {name}[{number}][0]: v{'.'.join(map(str, version))}.0.0"
     yield from ("", "VBIOS Information: NA")
     yield from ("", "Ring timed out details", f"IP Type: {hang.ring_type} Ring Name: {hang.ring}")
     address, status = hang.fault
@@ -305,8 +307,8 @@ def _lines(hang: Hang) -> Iterator[str]:
         if block.name:
             yield f"IP: {block.name}"
         yield from block.heads
-        for name, value in block.registers:
-            yield f"{name:<50} \t 0x{value:08x}"
+        for register, value in block.registers:
+            yield f"{register:<50} \t 0x{value:08x}"
         yield ""
     yield "Ring buffer information"
     for ring in hang.rings:

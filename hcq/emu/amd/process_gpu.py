@@ -209,10 +209,8 @@ class ProcessGpu:
 
     def hangs(self, queue: EmulatedQueue, fault: PageFault | None = None) -> None:
         """A queue goes on no more, or is destroyed before its work is done: a devcoredump says how it was."""
-        from hcq.emu.amd import devcoredump  # for programs that hang alone
-
         self.has_dump = True
-        devcoredump.keep(self, queue, fault)
+        self.gpu.on_hang(self, queue, fault)
 
     def run(self, work: Dispatch) -> None:
         """Run a kernel to its end, or until its queue is destroyed. Raises a ShaderFault."""

@@ -90,14 +90,8 @@ def live(node: EmulatedNode, gpu: EmulatedGpu) -> dict[str, Callable[[], bytes]]
     folder = device_folder(node)
     texts = {f"{folder}/{name}": _line(ask) for name, ask in numbers.items()}
     if gpu.dump is not None:
-        texts[f"{folder}/devcoredump/data"] = lambda: _dump(gpu)
+        texts[f"{folder}/devcoredump/data"] = gpu.dump
     return {**texts, f"{folder}/gpu_metrics": lambda: _metrics(numbers["gpu_busy_percent"]())}
-
-
-def _dump(gpu: EmulatedGpu) -> bytes:
-    from hcq.emu.amd import devcoredump
-
-    return b"" if gpu.dump is None else devcoredump.text(gpu.dump)
 
 
 def _line(ask: Callable[[], int]) -> Callable[[], bytes]:

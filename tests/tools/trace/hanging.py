@@ -63,6 +63,7 @@ class Hanging:
         begin: int = 0,
     ) -> None:
         self.rig = rig = Rig(f"amd:{arch}")
+        rig.gpu.gpu.on_hang = devcoredump.keep
         rig.vm.map(EOP, np.zeros(4096, np.uint8))
         rig.vm.map(BUFFER, np.zeros(4096, np.uint8))
         inside = words_of(buffer)
@@ -98,7 +99,7 @@ class Hanging:
         """What sysfs shows."""
         dump = self.rig.gpu.gpu.dump
         assert dump is not None
-        return devcoredump.text(dump)
+        return dump()
 
 
 def ib(words: int) -> Packet:
