@@ -56,6 +56,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_REPORT": "words of signal (report on SIGUSR1) and off (no reports at all); default: on timeouts and faults",
     "HCQ_REPORT_DIR": "folder for reports, the newest 32 of which are kept (default reports/ in HCQ_CACHE_DIR)",
     "HCQ_INSPECT": "1: answer `python -m hcq inspect` of other processes of this user (default 0)",
+    "HCQ_DUMP_DIR": "folder for devcoredumps of emulated AMD GPUs that hang (default: none are written)",
     "HCQ_CACHE_DIR": "folder for compiled objects (default $XDG_CACHE_HOME/hcq or ~/.cache/hcq)",
     "HCQ_TIMEOUT_MS": "how long a wait may take before it is a WaitTimeout, in milliseconds (default 30000)",
     "HCQ_COMPILERS": "processes that compile kernels at a time, when there are many (default: the cores we may use)",
@@ -92,6 +93,7 @@ class Config:
     report: frozenset[str] = frozenset()
     report_dir: Path = Path()
     inspect: bool = False
+    dump_dir: Path | None = None
     cache_dir: Path = Path()
     timeout_ms: int = 30_000
     threads: int = 1
@@ -141,6 +143,7 @@ class Config:
             report=frozenset(_words(environ, "HCQ_REPORT", REPORT_WORDS)),
             report_dir=Path(environ.get("HCQ_REPORT_DIR") or _cache_dir(environ) / "reports"),
             inspect=_flag(environ, "HCQ_INSPECT"),
+            dump_dir=_path(environ, "HCQ_DUMP_DIR"),
             cache_dir=_cache_dir(environ),
             timeout_ms=_number(environ, "HCQ_TIMEOUT_MS", 30_000, 1, 2**40),
             threads=max(

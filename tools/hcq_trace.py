@@ -24,7 +24,7 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 import hcq
 from hcq.errors import HcqError, UsageError
 from hcq.performance import datasheets
-from hcq.tools.trace import declarations, explain
+from hcq.tools.trace import capsule, declarations, explain
 from hcq.tools.trace.color import Color, clean
 
 FOUND, FAILED = 1, 2
@@ -52,6 +52,7 @@ then:
   hcq-trace replay capsule.hcqtrace                      the work can be run again and compared bit for bit
   hcq-trace serve rank*.hcqtrace                         the ranks of a job on one timeline
   hcq-trace decode strace.txt                            a log of ioctls that somebody else recorded
+  hcq-trace capsule dump.devcoredump -o hang.hcqtrace    a hang that an AMD GPU's driver dumped, to show and replay
   hcq-trace edit run.hcqtrace > run.txt                  change a packet with an editor, then
   hcq-trace assemble run.txt -o changed.hcqtrace         make it a trace again
 
@@ -226,6 +227,9 @@ def parser() -> argparse.ArgumentParser:
     )
     _json(verb, "a list of calls, or an object with the packets")
 
+    capsule.options(
+        _verb(verbs, "capsule", capsule.run, "a dump of a hang as a trace that runs again", has_file=False)
+    )
     explain.options(
         _verb(verbs, "explain", explain.run, "what a number is, by the vendor's name", has_file=False)
     )
@@ -466,9 +470,17 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import replay
+    from hcq.tools.trace import capsule_replay, replay
 
-    outcome = replay.replay(_read(options.file), options.on, options.timeout_ms)
+    trace = _read(options.file)
+    if capsule_replay.is_capsule(trace):
+        stand = capsule_replay.replay(trace, options.on)
+        if options.json:
+            _print_json(stand.as_json())
+        else:
+            _print(map(clean, stand.lines()))
+        return 0 if stand.is_same else FOUND
+    outcome = replay.replay(trace, options.on, options.timeout_ms)
     if options.json:
         _print_json(outcome.as_json())
     else:
@@ -493,26 +505,9 @@ def _minimise(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import decode, readers, unpack
-    from hcq.trace import ioctl_log
+    from hcq.tools.trace import decode
 
-    content = unpack.unpacked(sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text))
-    lines = content.decode("utf-8", "replace").splitlines()
-    if known := readers.find(content, readers.Wanted(options.form, options.chip, options.nv)):
-        has_calls = known.has_calls and any(ioctl_log.read(lines))
-        if options.json:
-            calls = decode.log_json(decode.decode_log(lines, options.driver)[0]) if has_calls else None
-            _print_json(known.as_json() if calls is None else [*known.as_json(), *calls])
-            return 0
-        _print(known.lines(Color.for_stdout()))
-        if not has_calls:
-            return 0
-    found, others, abi = decode.decode_log(lines, options.driver)
-    if options.json:
-        _print_json(decode.log_json(found))
-    else:
-        _print(decode.log_lines(found, others, abi, Color.for_stdout()))
-    return 0
+    return decode.run(options, sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text))
 
 
 def _edit(options: argparse.Namespace) -> int:

@@ -13,7 +13,6 @@ Next     hcq/events/observer.py (what all of them are)
     trace.py, contents.py      HCQ_TRACE: what happens, into a file (trace_writer.py), whose path trace_paths.py knows
     ledger.py                  which submission each timeline value stands for, in words
     report.py                  a page about a hang or a fault; report_waves.py its part about kernels and arguments
-    report.py                  a page about a hang or a fault
     inspector.py, state.py     HCQ_INSPECT=1: answers to `python -m hcq inspect` of another process
 
 A device imports this package when one of them is asked for, or when something has to be explained.

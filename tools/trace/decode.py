@@ -8,6 +8,8 @@ Next     hcq/trace/ioctl_log.py (the forms of logs), ioctl_decode.py (calls), hc
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -32,6 +34,41 @@ class Decoded(NamedTuple):
 
     call: Call
     decoded: DecodedCall
+
+
+def run(options: argparse.Namespace, content: bytes) -> int:
+    """Print what a file holds: by the first reader that knows it, else as a log of ioctls.
+
+    Raises  UsageError for a file that nobody knows
+    """
+    from hcq.tools.trace import readers, unpack
+
+    content = unpack.unpacked(content)
+    lines = content.decode("utf-8", "replace").splitlines()
+    if known := readers.find(content, readers.Wanted(options.form, options.chip, options.nv)):
+        has_calls = known.has_calls and any(ioctl_log.read(lines))
+        if options.json:
+            calls = log_json(decode_log(lines, options.driver)[0]) if has_calls else None
+            _print_json(known.as_json() if calls is None else [*known.as_json(), *calls])
+            return 0
+        _print(known.lines(Color.for_stdout()))
+        if not has_calls:
+            return 0
+    found, others, abi = decode_log(lines, options.driver)
+    if options.json:
+        _print_json(log_json(found))
+    else:
+        _print(log_lines(found, others, abi, Color.for_stdout()))
+    return 0
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _print_json(what: object) -> None:
+    print(json.dumps(what, default=str, indent=1))
 
 
 # ------------------------------------------------------------ logs

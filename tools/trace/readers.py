@@ -3,7 +3,8 @@
 In       the bytes of a file, and what the command line says about them
 Out      a `Reading`, as text or as data; None where no reader knows it, and it is a log of ioctls, perhaps
 Changes  nothing
-Next     kernel_log/ (kernel logs), amd_words.py (packets of AMD's rings), decode.py (logs of ioctls, NVIDIA's words)
+Next     kernel_log/ (kernel logs), devcoredump/ (amdgpu's dumps), amd_words.py (packets of AMD's rings), decode.py
+         (logs of ioctls, NVIDIA's words)
 
 A new kind of material is a line in READERS: what tells it from all others, and who reads it. The first that recognises
 a file has it.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.tools.trace import amd_words, decode, hex_text, kernel_log, nv_words, nvidia_report
+from hcq.tools.trace import amd_words, decode, devcoredump, hex_text, kernel_log, nv_words, nvidia_report
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.cuda import core, core_file
 from hcq.tools.trace.cuda import text as cuda_text
@@ -234,11 +235,27 @@ def _read_nv_words(content: bytes, wanted: Wanted) -> Reading:
     return Reading(lines, as_json)
 
 
+# ------------------------------------------------------------ devcoredumps
+
+
+def _is_devcoredump(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and devcoredump.recognises(content)
+
+
+def _read_devcoredump(content: bytes, wanted: Wanted) -> Reading:
+    found = devcoredump.read(content)
+    return Reading(
+        lambda color: devcoredump.lines(found, color, wanted.chip),
+        lambda: devcoredump.as_json(found, wanted.chip),
+    )
+
+
 READERS: tuple[Reader, ...] = (
     Reader("words of NVIDIA's, as it is said", _is_named_nv_words, _read_nv_words),
     Reader("NVIDIA's bug report, nvidia-smi", _is_nvidia_report, _read_nvidia_report),
     Reader("CUDA coredump", _is_cuda_core, _read_cuda_core),
     Reader("compute-sanitizer, cuda-gdb", _is_cuda_text, _read_cuda_text),
+    Reader("devcoredump of amdgpu", _is_devcoredump, _read_devcoredump),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("launch descriptions of NVIDIA's", _is_qmd, _read_nv_words),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),

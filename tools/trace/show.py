@@ -221,7 +221,9 @@ def _packets(packets: list[View], depth: int, color: Color, with_words: bool) ->
     for _, run in itertools.groupby(packets, key=lambda packet: (packet["packet"], packet["text"])):
         same = list(run)
         is_plain = not any(
-            key in packet for packet in same for key in ("differs", "unclaimed", "command", "packets")
+            key in packet
+            for packet in same
+            for key in ("differs", "unclaimed", "command", "packets", "stuck")
         )
         if with_words or len(same) < FOLDED_FROM or not is_plain:
             for packet in same:
@@ -234,8 +236,11 @@ def _packets(packets: list[View], depth: int, color: Color, with_words: bool) ->
 
 def _packet(packet: View, depth: int, color: Color, with_words: bool) -> Iterator[str]:
     indent = "    " * depth
-    name = color(format(packet["packet"], "<9"), "packet")
-    yield f"{indent}{packet['at']:5d} {name} {_text(packet, color)}".rstrip()
+    name = color(format(packet["packet"], "<9"), "wrong" if "stuck" in packet else "packet")
+    margin = f"{indent[:-3]}=> " if "stuck" in packet else indent
+    yield f"{margin}{packet['at']:5d} {name} {_text(packet, color)}".rstrip()
+    if "stuck" in packet:
+        yield f"{indent}      {color('it hangs here: ' + packet['stuck'], 'wrong')}"
     if "differs" in packet:
         yield f"{indent}      {color('the command was: ' + packet['differs'], 'wrong')}"
     for index, value in packet.get("unclaimed", {}).items():

@@ -24,7 +24,7 @@ from hcq.rules import effects, examine
 from hcq.system.ioctl_pointers import Pointer
 from hcq.tools.trace.ioctl_decode import nested_texts
 from hcq.trace import calls
-from hcq.trace.file import Code, MemoryMap, Record, Submission, Trace, TraceDevice
+from hcq.trace.file import BlockImage, Code, MemoryMap, Record, Submission, Trace, TraceDevice
 from hcq.trace.records import Kind
 
 View = dict[str, Any]
@@ -225,12 +225,49 @@ def submission_view(submission: Submission) -> View:
         return view
     blocks = {block.va: block for block in submission.blocks}
     for packet in view["packets"]:
-        block = blocks.get(packet.get("runs", 0))
-        if block is not None:
-            inside = [command_view(submission, memory, command) for command in block.commands]
-            packet["packets"] = reader.packets(block.words, block.commands, inside)
-            packet["commands"] = inside
+        _unfold(reader, packet, blocks)
+        for inner in packet.get("packets", ()):
+            _unfold(reader, inner, nested_blocks(submission, blocks, packet))
+    _mark(submission, view["packets"])
     return view
+
+
+def _unfold(reader: Reader, packet: View, blocks: dict[int, BlockImage]) -> None:
+    """The packets of the block that a packet runs, below it."""
+    block = blocks.get(packet.get("runs", 0))
+    if block is not None:
+        inside = [command_view(reader.submission, reader.memory, command) for command in block.commands]
+        packet["packets"] = reader.packets(block.words, block.commands, inside)
+        packet["commands"] = inside
+
+
+def nested_blocks(
+    submission: Submission, blocks: dict[int, BlockImage], packet: View
+) -> dict[int, BlockImage]:
+    """The blocks that a packet's block runs in turn."""
+    device, trace, outer = submission.device, submission.trace, blocks.get(packet.get("runs", 0))
+    found = [one["address"] for one in (outer.commands if outer else ()) if one["verb"] == "indirect"]
+    return {va: trace.block(device, va, submission.record) for va in found if trace.has_block(device, va)}
+
+
+def _mark(submission: Submission, packets: list[View]) -> None:
+    """Where a fault of the trace says that the device did not get past a packet: `stuck` is why."""
+    for record in submission.trace.faults:
+        said = record.fields
+        if record.process != submission.device.process or said.get("device") != submission.device.number:
+            continue
+        if said.get("submission") != submission.value:
+            continue
+        block = said.get("block")
+        for packet in packets:
+            if block is None and packet["at"] == said.get("word"):
+                packet["stuck"] = str(said.get("why"))
+            for inner in (packet, *packet.get("packets", ())):
+                for deep in (
+                    inner.get("packets", ()) if block is not None and inner.get("runs") == block else ()
+                ):
+                    if deep["at"] == said.get("block_word"):
+                        deep["stuck"] = str(said.get("why"))
 
 
 def all_packets(view: View) -> Iterator[View]:

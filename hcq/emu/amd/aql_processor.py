@@ -96,7 +96,7 @@ class AqlQueue(EmulatedQueue):
         assert packet is not None
         if self.xccs_left:
             words = self.gpu.vm.load_words(packet.ib_base, packet.ib_size)
-            self.engine.push(words, self.xccs_left.pop(0))
+            self.engine.push(words, packet.ib_base, self.xccs_left.pop(0))
             return True
         self.engine.dispatches.drain()
         self.indirect = None

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from hcq.emu.amd.kfd_topology import VRAM_BYTES, EmulatedNode
 from hcq.emu.backing import NODE_BYTES, Backing, DeviceMemory
@@ -24,6 +24,9 @@ from hcq.emu.worker import Worker
 
 CLOCK_HZ = 100_000_000
 MMIO_BYTES = 4096
+
+
+OnHang = Callable[[Any, Any, Any], None]
 
 
 class Turns(Protocol):
@@ -53,6 +56,8 @@ class EmulatedGpu(Worker[Turns]):
     mmio        the page of registers that a process may map, through /dev/kfd
     vram_used   bytes of its own memory that processes have
     host_used   bytes of the host's memory that they have through it
+    on_hang     who hears that a queue goes on no more: of which process's GPU, which queue, by which page fault
+    dump        makes the text of the newest devcoredump
     preemptions how often what runs was saved and restored, because the list of queues changed: execute_queues_cpsch
     """
 
@@ -67,6 +72,8 @@ class EmulatedGpu(Worker[Turns]):
         self.queues: list[Turns] = []
         self.memory = DeviceMemory(f"renderD{node.render_minor}", NODE_BYTES)
         self.mmio = Backing(MMIO_BYTES, kfd_memory)
+        self.on_hang: OnHang = lambda gpu, queue, fault: None
+        self.dump: Callable[[], bytes] | None = None
         self.vram_used = self.host_used = self.preemptions = 0
         self.vram_lock = threading.Lock()
 

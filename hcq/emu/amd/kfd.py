@@ -23,7 +23,9 @@ from hcq.emu.amd.gpu import EmulatedGpu
 from hcq.emu.amd.kfd_process import KfdProcess
 from hcq.emu.amd.kfd_topology import DEVICE, KFD_MAJOR, EmulatedNode, files, make_nodes
 from hcq.emu.amd.memory import PAGE
+from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu
 from hcq.emu.amd.render_node import RenderNode
+from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.spec import USUAL_KFD, Spec, parse
 from hcq.emu.amd.sysfs import DRM_MAJOR
 from hcq.emu.backing import NODE_BYTES, DeviceMemory
@@ -116,6 +118,12 @@ def _drm_nodes(node: EmulatedNode) -> dict[str, int]:
     }
 
 
+def _keep_dump(gpu: ProcessGpu, queue: EmulatedQueue, fault: PageFault | None) -> None:
+    from hcq.emu.amd import devcoredump  # only for programs that hang
+
+    devcoredump.keep(gpu, queue, fault)
+
+
 class EmulatedKfd(Kernel):
     """The driver: its GPUs, and what it keeps for each process."""
 
@@ -143,6 +151,8 @@ class EmulatedKfd(Kernel):
             self._files |= sysfs.files(node)
             self.folders += sysfs.folders(node)
         self.gpus = {node.gpu_id: EmulatedGpu(node, self.lines.append, self.memory) for node in self.topology}
+        for gpu in self.gpus.values():
+            gpu.on_hang = _keep_dump
         self.minor = specs[0].kfd_minor if specs else USUAL_KFD
         self.processes: dict[Process, KfdProcess] = {}
         self.second: dict[Process, list[KfdProcess]] = {}  # contexts beside a process's first one

@@ -12,6 +12,7 @@ dispatches are kept back until something waits for them, and then run in random 
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,8 +38,8 @@ def _decoded(words: tuple[int, ...], family: int) -> Packet:
 class Frame:
     """An indirect buffer being executed."""
 
-    def __init__(self, words: Sequence[int], xcc: int) -> None:
-        self.words, self.xcc, self.at = words, xcc, 0
+    def __init__(self, words: Sequence[int], xcc: int, va: int) -> None:
+        self.words, self.xcc, self.va, self.at = words, xcc, va, 0
         self.skip_until = 0  # PRED_EXEC: words up to here are for other XCCs
 
 
@@ -49,6 +50,8 @@ class Pm4Engine:
         self.gpu, self.queue, self.vm = gpu, queue, gpu.vm
         self.registers: dict[int, int] = {}
         self.frames: list[Frame] = []
+        self.headers: deque[int] = deque(maxlen=8)  # of the packets that it took last
+        self.is_waiting = False  # the last one is not done: it is tried again
         self.dispatches = Unordered(gpu.random)
 
     def step(self) -> bool:
@@ -74,17 +77,21 @@ class Pm4Engine:
 
     def execute(self, words: tuple[int, ...]) -> bool:
         """Execute one whole packet. False: it waits for something; call again."""
+        if not self.is_waiting:
+            self.headers.append(words[0])
         packet = _decoded(words, self.gpu.chip.family)
         handler = HANDLERS.get(type(packet))
         if handler is None:
             raise self.queue.stop(f"{packet!r} is no packet this processor knows: {words[0]:#010x}")
         if packet.unclaimed:
             raise self.queue.stop(f"{packet!r} sets bits that no field has")
-        return handler(self, packet)
+        is_done = handler(self, packet)
+        self.is_waiting = not is_done
+        return is_done
 
-    def push(self, words: Sequence[int], xcc: int = 0) -> None:
-        """Run these words next, in the place of a packet."""
-        self.frames.append(Frame(words, xcc))
+    def push(self, words: Sequence[int], va: int, xcc: int = 0) -> None:
+        """Run these words, which are at an address, next, in the place of a packet."""
+        self.frames.append(Frame(words, xcc, va))
 
     # ------------------------------------------------------------ packets
 
@@ -219,9 +226,8 @@ class Pm4Engine:
             raise self.queue.stop(f"{packet!r}: not valid, empty, or nested too deep")
         if packet.chain:
             raise self.queue.stop(f"{packet!r}: chained buffers are not emulated")
-        self.push(
-            self.vm.load_words(packet.ib_base, packet.ib_size), self.frames[-1].xcc if self.frames else 0
-        )
+        words = self.vm.load_words(packet.ib_base, packet.ib_size)
+        self.push(words, packet.ib_base, self.frames[-1].xcc if self.frames else 0)
         return True
 
     @on(pm4.PredExec)

@@ -68,6 +68,7 @@ class EmulatedQueue(Turns, ABC):
         self.is_evicted = False
         self.is_ending = False  # it is being destroyed: the kernel it runs shall end
         self.has_global_sync = False  # ALLOC_QUEUE_GWS
+        self.is_stuck = False  # its last packet could not be done: it waits
         self.stopped = ""
         # what observers were told: up to where, of which doorbell, and how far it was
         self.told = self.put_before = self.done_before = self.rptr
@@ -119,6 +120,7 @@ class EmulatedQueue(Turns, ABC):
         """Stop here for good. Returns the exception to raise."""
         self.stopped = f"{self.kind} queue {self.number} stopped: {why}"
         self.gpu.log(self.stopped)
+        self.gpu.hangs(self)
         if self.gpu.watch is not None:
             self.gpu.watch.stopped(self, self.stopped)
         return QueueStopped(why)
@@ -147,6 +149,7 @@ class ProcessGpu:
         )
         self.is_evicted = False  # after a fault none of the process's queues runs here any more
         self.queues: dict[int, EmulatedQueue] = {}
+        self.has_dump = False  # of the queues that there are
         self.running: EmulatedQueue | None = None
         self.core: ShaderCore | None = None  # made by the first kernel
         self.watch: GpuWatch | None = None  # tells observers, if there are any
@@ -190,14 +193,24 @@ class ProcessGpu:
 
     def add(self, queue: EmulatedQueue) -> None:
         """Let a queue run, unless the process is evicted: create_queue_cpsch."""
-        queue.is_evicted = self.is_evicted
+        queue.is_evicted, self.has_dump = self.is_evicted, False
         self.queues[queue.number] = queue
         self.gpu.add(queue)
 
     def remove(self, number: int) -> None:
         """End a queue, in the middle of what it does."""
-        self.gpu.remove(self.queues[number])
+        queue = self.queues[number]
+        with self.gpu.visit():
+            is_stuck = (queue.is_stuck and queue.has_work) or self.gpu.is_paused(queue)
+            if is_stuck and not (self.has_dump or queue.stopped or queue.is_evicted):
+                self.hangs(queue)
+        self.gpu.remove(queue)
         del self.queues[number]
+
+    def hangs(self, queue: EmulatedQueue, fault: PageFault | None = None) -> None:
+        """A queue goes on no more, or is destroyed before its work is done: a devcoredump says how it was."""
+        self.has_dump = True
+        self.gpu.on_hang(self, queue, fault)
 
     def run(self, work: Dispatch) -> None:
         """Run a kernel to its end, or until its queue is destroyed. Raises a ShaderFault."""
@@ -242,16 +255,18 @@ class ProcessGpu:
         self.running = queue
         watch = self.watch
         try:
-            if watch is None:
-                return queue.step()
-            watch.before(queue)
+            if watch is not None:
+                watch.before(queue)
             worked = queue.step()
-            watch.after(queue)
+            queue.is_stuck = not worked
+            if watch is not None:
+                watch.after(queue)
             return worked
         except QueueStopped:
             return False
         except PageFault as fault:
             self.log(f"{queue.kind} queue {queue.number}: {fault}")
+            self.hangs(queue, fault)
             self._evict()
             if watch is not None:
                 watch.fault(queue, fault)
@@ -263,6 +278,7 @@ class ProcessGpu:
                 queue.is_evicted = True
                 return False
             self.log(f"{queue.kind} queue {queue.number}: {fault}")
+            self.hangs(queue)
             if watch is not None:
                 watch.fault(queue, fault)
             if self.has_trap_handler and queue.save_area:

@@ -41,7 +41,7 @@ class SdmaQueue(EmulatedQueue):
         self.vm = gpu.vm
         self.data = gpu.vm if gpu.caches is None else gpu.caches.copies  # as copies see it
         self.indirect_words: list[int] = []  # of the indirect buffer that it executes
-        self.indirect_at = 0
+        self.indirect_at = self.indirect_va = 0
         self.copies = Unordered(gpu.random)
 
     def step(self) -> bool:
@@ -212,5 +212,5 @@ class SdmaQueue(EmulatedQueue):
         if self.indirect_at < len(self.indirect_words) or not packet.ib_size:
             raise self.stop(f"{packet!r}: empty, or inside another one")
         self.indirect_words = self.vm.load_words(packet.ib_base, packet.ib_size)
-        self.indirect_at = 0
+        self.indirect_at, self.indirect_va = 0, packet.ib_base
         return True

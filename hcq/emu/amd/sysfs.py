@@ -89,6 +89,8 @@ def live(node: EmulatedNode, gpu: EmulatedGpu) -> dict[str, Callable[[], bytes]]
     }
     folder = device_folder(node)
     texts = {f"{folder}/{name}": _line(ask) for name, ask in numbers.items()}
+    if gpu.dump is not None:
+        texts[f"{folder}/devcoredump/data"] = gpu.dump
     return {**texts, f"{folder}/gpu_metrics": lambda: _metrics(numbers["gpu_busy_percent"]())}
 
 

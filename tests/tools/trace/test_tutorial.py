@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
-PROGRAMS = ("hcq-trace", "sed", "echo")
+PROGRAMS = ("hcq-trace", "sed", "echo", "printf")
 FOUND = ("lint bad.hcqtrace", "diff run.hcqtrace other.hcqtrace", "graph two.hcqtrace")  # exit with 1
 ELSEWHERE = (  # tested where what they need is there
     "decode log.txt",  # a log that the page does not make
