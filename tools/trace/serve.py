@@ -23,6 +23,7 @@ from urllib.parse import SplitResult, parse_qs
 
 from hcq.errors import HcqError, UsageError
 from hcq.frontend.io.local_server import HOST, BadAddress, LocalHandler, LocalServer
+from hcq.tools.trace import step_graph
 from hcq.tools.trace.page_data import Json, PageData, plain
 from hcq.trace.file import Trace
 
@@ -41,6 +42,8 @@ FILES = {
     "counters.js": ("counters.js", SCRIPT),
     "list.js": ("list.js", SCRIPT),
     "search.js": ("search.js", SCRIPT),
+    "step_graph.js": ("step_graph.js", SCRIPT),
+    "step_graph.css": ("step_graph.css", STYLE),
 }
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -116,6 +119,7 @@ _ROUTES: dict[str, Callable[[PageData, dict[str, list[str]]], Json]] = {
     ),
     "data/findings": lambda data, query: data.findings,
     "data/memory": lambda data, query: data.memory,
+    "data/step": lambda data, query: step_graph.answer(data.trace, query),
     "data/users": lambda data, query: data.users(_number(query, "span")),
     "data/search": lambda data, query: data.search(query.get("text", [""])[0][:200]),
 }

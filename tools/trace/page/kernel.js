@@ -200,7 +200,7 @@ function texts(kernel) {
       views[chosen][1](),
     );
   };
-  choose(0);
+  choose(Math.max(0, views.findIndex(([title]) => title === state.text)));
   return box;
 }
 
