@@ -80,18 +80,38 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
     if nest.reduces and not nest.scans and schedule_matrix(nest, facts, target):
         return nest
     if nest.scans:
+        nest.because(
+            "a running sum: threads along the line, and along neighbouring lines where these are contiguous"
+        )
         shares = plan.scan()
     elif not nest.reduces:
+        nest.because("elementwise: threads along what is stored side by side, until a block is full")
         shares = plan.elementwise()
     elif plan.is_fused_row():
+        nest.because(
+            "a row is walked again after it was reduced: the same threads for all walks, a block for "
+            "some rows"
+        )
         shares = plan.fused_row()
     else:
-        shares = plan.contraction() or plan.reduction()
+        shares = plan.contraction()
+        if shares:
+            nest.because("operands are used again along two ranges: each thread computes a tile of results")
+        else:
+            nest.because(
+                f"{facts.points // max(1, facts.outputs)} values make each of {facts.outputs} results; "
+                "threads share one where results leave cores idle"
+            )
+            shares = plan.reduction()
     depth = 0 if plan.depth is None else min(DEPTH, _power_below(plan.depth.size))
     if plan.depth is not None:
         nest.pad(plan.depth.name, depth)
     _apply(nest, shares, plan.blocks)
     if plan.staged is not None:
+        nest.because(
+            f"load {plan.staged} is contiguous along other ranges than the stores: a block copies it to "
+            "shared memory first"
+        )
         nest.stage(plan.staged, nest.groups[-1].name if nest.groups else "-")
     if plan.depth is not None:
         nest.split(plan.depth.name, depth)
@@ -527,10 +547,17 @@ def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
     bits = [axis.bit for axis in nest.axes]
     for share in shares:
         if share.threads > 1:
+            nest.because(
+                f"{share.axis.name} is divided among threads: beyond its end nothing is read or stored"
+            )
             nest.pad(share.axis.name, share.size)
     for share in shares:
         axis = nest.axis(share.axis)
         own = share.run * share.lanes
+        nest.because(
+            f"{axis.name}: {share.threads} threads; of each a vector of {share.lanes}, {share.run} side "
+            f"by side; {share.copies} steps written out"
+        )
         for size in (share.size, share.threads * own, own, share.lanes):
             if 1 < size < axis.loops[-1].size:
                 nest.split(axis.loops[-1].name, size)
@@ -548,6 +575,7 @@ def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
         loop = axis.loops[0]
         is_free = loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered
         if is_free and bit & blocks and loop.size > 1:
+            nest.because(f"what is left of {axis.name} are blocks of the launch")
             nest.parallel(loop.name)
 
 
