@@ -62,6 +62,23 @@ class Share:
     run: int = 1  # vectors side by side of one thread
     like: Axis | None = None  # counted by the same threads as this one
 
+    def why(self) -> str:
+        """What its threads, lanes and copies are good for."""
+        is_sum = self.axis.is_reduce
+        together = "share each sum" if is_sum else "side by side"
+        ahead = (
+            "steps at once, whose loads are under way together"
+            if is_sum
+            else "results of a thread, which read the same"
+        )
+        parts = [
+            f"{self.threads} threads {together}" if self.threads > 1 else "",
+            f"{self.lanes} neighbours in one access" if self.lanes > 1 else "",
+            f"{self.run} vectors of a thread side by side" if self.run > 1 else "",
+            f"{self.copies} {ahead}" if self.copies > 1 else "",
+        ]
+        return f"{self.axis.name}: {', '.join(filter(None, parts)) or 'one value after the other'}"
+
     @property
     def size(self) -> int:
         """Values of the range that it covers."""
@@ -554,10 +571,7 @@ def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
     for share in shares:
         axis = nest.axis(share.axis)
         own = share.run * share.lanes
-        nest.because(
-            f"{axis.name}: {share.threads} threads; of each a vector of {share.lanes}, {share.run} side "
-            f"by side; {share.copies} steps written out"
-        )
+        nest.because(share.why())
         for size in (share.size, share.threads * own, own, share.lanes):
             if 1 < size < axis.loops[-1].size:
                 nest.split(axis.loops[-1].name, size)

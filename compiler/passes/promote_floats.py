@@ -12,7 +12,6 @@ integer operations; after this pass only LOAD, STORE and BITCAST mention them, a
 
 from __future__ import annotations
 
-
 from hcq.compiler.passes.narrow_floats import NARROW, bits_dtype, narrow, to_odd_float32, widen
 from hcq.compiler.passes.transcendental import bitcast
 from hcq.compiler.target import Target

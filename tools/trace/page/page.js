@@ -6,6 +6,7 @@
 // Next     kit.js (what views share), timeline.js, list.js, submission.js, kernel.js, memory.js, search.js
 
 import { ask, bytes, duration, element, empty, find, hex, moment, on, plural, set, state, table } from "./kit.js";
+import { startCompile } from "./compile.js";
 import { startKernel } from "./kernel.js";
 import { startList, step } from "./list.js";
 import { startMemory } from "./memory.js";
@@ -16,7 +17,7 @@ import { startTimeline } from "./timeline.js";
 import { bring, lookAt, lookAtAll, lookAtWork, pan, zoom } from "./view.js";
 
 const MANY = 5000; // submissions; the rules look at more only when asked
-const TABS = ["trace", "packets", "kernel", "memory", "step"];
+const TABS = ["trace", "packets", "kernel", "memory", "step", "compile"];
 const KEYS = [
   ["j  k", "next, previous submission of the list", () => step(1), () => step(-1)],
   ["w  s", "zoom in, out (or the wheel)", () => zoom(0.7), () => zoom(1 / 0.7)],
@@ -73,6 +74,7 @@ async function start() {
   startMemory();
   startSearch();
   startStepGraph();
+  startCompile();
   for (const button of document.querySelectorAll("[data-tab]")) {
     button.addEventListener("click", () => set("tab", button.dataset.tab));
   }

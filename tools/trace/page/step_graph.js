@@ -12,7 +12,7 @@ const BOX_TALL = 40;
 const MARGIN = 24;
 const SMALLEST = 0.08;
 const LARGEST = 2.5;
-const READABLE = 0.62; // the first look is not smaller than this
+const READABLE = 0.72; // the first look is not smaller than this
 const MANY_EDGES = 70; // with more, only the lines of the box in hand have names
 const SORTS = [
   ["kernel", "kernel"],
@@ -194,10 +194,11 @@ function line(edge, count) {
     text += `C${x} ${y + bend} ${tox} ${toy - bend} ${tox} ${toy}`;
   }
   const [[x, y], [tox, toy]] = points.slice(-2);
+  const down = 0.38 + 0.3 * (edge.from % 2); // so that the names of two lines to one box keep apart
   const name = edge.more ? `${edge.name} and ${edge.more} more` : edge.name;
   const label = svg(
     "text",
-    { class: `step-label ${count > MANY_EDGES ? "crowded" : ""}`, x: (x + tox) / 2, y: (y + toy) / 2 + 3 },
+    { class: `step-label ${count > MANY_EDGES ? "crowded" : ""}`, x: x + (tox - x) * down, y: y + (toy - y) * down + 3 },
     `${name.length > 26 ? `${name.slice(0, 25)}…` : name} · ${bytes(edge.size_bytes)}`,
   );
   const path = svg(
