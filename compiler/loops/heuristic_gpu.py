@@ -8,15 +8,14 @@ Memory decides: threads next to each other read what lies next to each other, 16
 which range that is, is the first question; the second, whether results alone fill the machine. Where they do not, the
 threads of a block share one reduction.
 
-A plan is a list of `Share`s, one for each range that is divided: so many steps written out, so many threads, so many
-lanes. Ranges are padded first, then split and bound; what is left of output ranges are blocks.
+A plan is a list of `Share`s (shares.py), one for each range that is divided: so many steps written out, so many
+threads, so many lanes. Ranges are padded first, then split and bound; what is left of output ranges are blocks.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from hcq.compiler.chips import chip_of, spread
@@ -27,6 +26,7 @@ from hcq.compiler.loops.heuristic_tiles import register_tile
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nested_gpu import schedule_nested
+from hcq.compiler.loops.shares import Share
 from hcq.compiler.target import Target
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, toposort
@@ -49,40 +49,6 @@ SINGLE = 8  # elements of a reduction that a thread takes before another one is 
 
 _CONDITION = {Op.LOAD: 2, Op.STORE: 3}  # which source says when an access takes place
 _JOINS = frozenset({Op.AND, Op.OR, Op.NOT})
-
-
-@dataclass
-class Share:
-    """How one step of a range's outer loop is divided."""
-
-    axis: Axis
-    threads: int = 1
-    lanes: int = 1
-    copies: int = 1  # written out
-    run: int = 1  # vectors side by side of one thread
-    like: Axis | None = None  # counted by the same threads as this one
-
-    def why(self) -> str:
-        """What its threads, lanes and copies are good for."""
-        is_sum = self.axis.is_reduce
-        together = "share each sum" if is_sum else "side by side"
-        ahead = (
-            "steps at once, whose loads are under way together"
-            if is_sum
-            else "results of a thread, which read the same"
-        )
-        parts = [
-            f"{self.threads} threads {together}" if self.threads > 1 else "",
-            f"{self.lanes} neighbours in one access" if self.lanes > 1 else "",
-            f"{self.run} vectors of a thread side by side" if self.run > 1 else "",
-            f"{self.copies} {ahead}" if self.copies > 1 else "",
-        ]
-        return f"{self.axis.name}: {', '.join(filter(None, parts)) or 'one value after the other'}"
-
-    @property
-    def size(self) -> int:
-        """Values of the range that it covers."""
-        return self.copies * self.threads * self.run * self.lanes
 
 
 def choose(nest: LoopNest, target: Target) -> LoopNest:
@@ -483,7 +449,11 @@ class _Plan:
         sizes = [block >> step for step in range(block.bit_length()) if block >> step >= self.wave]
         cores = self.target.cores
         even = (size for size in sizes if spread(-(-points // size), cores) >= EVEN)
-        return next(even, max(sizes, key=lambda size: spread(-(-points // size), cores)))
+        found = next(even, max(sizes, key=lambda size: spread(-(-points // size), cores)))
+        self.nest.because(
+            f"blocks of about {found} threads spread {points} pieces of work most evenly over {cores} cores"
+        )
+        return found
 
     def _largest_block(self, points: int) -> int:
         return min(BLOCK, max(self.wave, _power_below(points // FEW_BLOCKS)))
@@ -491,7 +461,11 @@ class _Plan:
     def _block_of_lines(self, threads: int, lines: int) -> int:
         """Threads of a block whose lines are reduced by so many threads each: several, where enough blocks are left."""
         several = _power_below(max(1, lines // FEW_BLOCKS))
-        return max(threads, min(BLOCK, max(self.wave, threads * several)))
+        found = max(threads, min(BLOCK, max(self.wave, threads * several)))
+        self.nest.because(
+            f"{threads} threads reduce a line, {found} make a block: of more lines only if {FEW_BLOCKS} are left"
+        )
+        return found
 
     def _lanes(self, axis: Axis, loads: Sequence[Node]) -> int:
         """Elements of one access along a range: what divides it, where every access is contiguous or does not move."""

@@ -1,4 +1,4 @@
-"""Compile view: the way of one kernel from its graph to machine code: each pass, each rewrite, each choice with its reason.
+"""Compile view: the way of one kernel from its graph to machine code: passes, rewrites, and choices with their reasons.
 
 In       a kernel of a trace that carries its graph, or the graph and a Target
 Out      a dictionary for JSON: stations in order, what rules did there as before and after, the loops, the texts
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,7 +35,9 @@ from hcq.trace.file import Code, Trace
 MAX_REWRITES = 200  # of a pass, that are kept; the rest are counted
 MAX_TEXT = 300_000  # characters of one text
 MAX_LINE = 600  # characters of one side of a rewrite
-MAX_DEPTH = 7  # of an expression; what is deeper is "…"
+MAX_LINES = 24  # of what a side of a rewrite uses more than once
+SHORT = 12  # characters that are written again rather than named
+MAX_DEPTH = 12  # of an expression; what is deeper is "…"
 MAX_GRAPH = 4_000_000  # characters of a kernel's graph that is compiled again
 MAX_SHARED = 3_000  # nodes of a side that are looked at for what both sides share
 MAX_INSTRUCTIONS = 20_000
@@ -65,7 +68,7 @@ def listing(trace: Trace) -> Json:
 def answer(trace: Trace, query: Mapping[str, Sequence[str]]) -> Json:
     """What the page asks for: the list of kernels, or the way of `number`.
 
-    Raises  UsageError for what is no number of a kernel, for a kernel without a graph and one that cannot be compiled here
+    Raises  UsageError for what is no kernel's number, and for kernels without a graph or that cannot be compiled here
     """
     given = next(iter(query.get("number", ())), "")
     if not given:
@@ -265,45 +268,92 @@ def _reachable(root: Node) -> set[Node]:
     return found
 
 
-def _parts(node: Node, shared: set[Node]) -> Parts:
-    line = _line(node, shared, {}, 0)[0]
+def _parts(root: Node, shared: set[Node]) -> Parts:
+    """A side as an expression. What it uses more than once has a line of its own above, `t1 = ...`."""
+    changed = _changed(root, shared)
+    uses = Counter(source for node in changed if node.op is not Op.RANGE for source in node.src)
+    texts: dict[Node, tuple[str, float]] = {}
+    lines: list[str] = []
+    for node in [*_inside(changed, shared), *changed]:
+        if node in shared:
+            text, binds = _same(node)
+        else:
+            sources = () if node.op is Op.RANGE else node.src
+            text, binds = _written(node, [texts.get(source, ("…", TIGHTEST)) for source in sources])
+        if node is not root and uses[node] > 1 and len(text) > SHORT and node.op not in _WITHOUT_MARK:
+            lines.append(f"t{len(lines) + 1} = {text}")
+            text, binds = f"t{len(lines)}", TIGHTEST
+        texts[node] = text, binds
+    if len(lines) > MAX_LINES:
+        lines = [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more lines"]
+    return [part for text in [*lines, texts[root][0]] for part in (*_cut_line(text), ("\n", True))][:-1]
+
+
+def _changed(root: Node, shared: set[Node]) -> list[Node]:
+    """The nodes from a root down to what is shared, sources first; the root alone where all of it is."""
+    if root in shared:
+        return [root]
+    found: list[Node] = []
+    seen = {root}
+    stack: list[tuple[Node, int]] = [(root, 0)]
+    while stack:
+        node, at = stack.pop()
+        sources = () if node.op is Op.RANGE else node.src
+        if at < len(sources):
+            stack.append((node, at + 1))
+            source = sources[at]
+            if source not in seen and source not in shared and len(seen) < MAX_SHARED:
+                seen.add(source)
+                stack.append((source, 0))
+        else:
+            found.append(node)
+    return found
+
+
+def _inside(changed: Sequence[Node], shared: set[Node]) -> list[Node]:
+    """The shared nodes that changed ones use."""
+    sources = [s for node in changed if node not in shared and node.op is not Op.RANGE for s in node.src]
+    return [source for source in dict.fromkeys(sources) if source in shared]
+
+
+def _same(node: Node) -> tuple[str, float]:
+    """A part that both sides hold, marked."""
+    text, binds = _line(node, {}, 0)
+    # what begins with a sign is taken apart by a sum around it, so it keeps its first character
+    is_marked = node.op not in _WITHOUT_MARK and not text.startswith("-")
+    return (f"{_SAME}{text}{_END}" if is_marked else text), binds
+
+
+def _line(node: Node, known: dict[Node, tuple[str, float]], depth: int) -> tuple[str, float]:
+    if node not in known:
+        sources = () if node.op is Op.RANGE else node.src
+        if depth > MAX_DEPTH:
+            return "…", TIGHTEST
+        known[node] = _written(node, [_line(source, known, depth + 1) for source in sources])
+    return known[node]
+
+
+def _written(node: Node, sources: Sequence[tuple[str, float]]) -> tuple[str, float]:
+    """One operation, with its argument where infix leaves that out; "…" where it would be too long to be read."""
+    text, binds = infix(node.op, node.dtype, node.arg, sources)
+    name = node.op.name.lower()
+    if node.arg is not None and node.op not in _OWN_ARG and text.startswith(f"{name}("):
+        arg = node.arg.name.lower() if isinstance(node.arg, Op) else show_arg(node.arg)
+        text = f"{name}[{arg[:80]}]{text[len(name) :]}"
+    return (text, binds) if len(text) <= 4 * MAX_LINE else ("…", TIGHTEST)
+
+
+def _cut_line(line: str) -> Parts:
     parts: Parts = []
     size = 0
     for piece in re.split(f"({_SAME}[^{_END}]*{_END})", line):
-        text = piece.strip(_SAME + _END)
-        if not text:
-            continue
-        if size + len(text) > MAX_LINE:
-            parts.append((text[: MAX_LINE - size] + "…", piece[:1] == _SAME))
-            break
-        parts.append((text, piece[:1] == _SAME))
+        text, is_same = piece.strip(_SAME + _END), piece[:1] == _SAME
+        if text and size + len(text) > MAX_LINE:
+            return [*parts, (text[: MAX_LINE - size] + "…", is_same)]
+        if text:
+            parts.append((text, is_same))
         size += len(text)
     return parts
-
-
-def _line(
-    node: Node, shared: set[Node], known: dict[Node, tuple[str, float]], depth: int
-) -> tuple[str, float]:
-    if node in known:
-        return known[node]
-    if depth > MAX_DEPTH:
-        return "…", TIGHTEST
-    is_same = node in shared and node.op not in _WITHOUT_MARK
-    inner = frozenset() if is_same else shared
-    sources = () if node.op is Op.RANGE else node.src
-    texts = [_line(source, set(inner), {} if is_same else known, depth + 1) for source in sources]
-    text, binds = infix(node.op, node.dtype, node.arg, texts)
-    if node.arg is not None and node.op not in _OWN_ARG and text.startswith(node.op.name.lower() + "("):
-        head = len(node.op.name)
-        arg = node.arg.name.lower() if isinstance(node.arg, Op) else show_arg(node.arg)
-        text = f"{text[:head]}[{arg[:80]}]{text[head:]}"
-    if len(text) > 4 * MAX_LINE:
-        text, binds = "…", TIGHTEST
-    # what begins with a sign is taken apart by a sum around it, so it keeps its first character
-    if is_same and _SAME not in text and not text.startswith("-"):
-        text = f"{_SAME}{text}{_END}"
-    known[node] = text, binds
-    return known[node]
 
 
 def _plain(parts: Parts) -> str:

@@ -3,11 +3,12 @@
 In       a Trace, a range of its submissions, perhaps some of their commands only
 Out      a dictionary for JSON: nodes with their layers and places, edges with the buffer, its bytes and their route
 Changes  nothing
-Next     page/step_graph.js (draws it), step_layout.py (layers and places), page_data.py (one submission, packet by packet)
+Next     page/step_graph.js (draws it), step_layout.py (layers and places), page_data.py (one submission)
 
-A kernel of the tensor layer carries its graph, which says what it reads, what it writes, and how many bytes. Of any other
-kernel nobody knows: it is taken to read and write all of every buffer that it is given, and its edges are `sure: false`.
-Bytes are followed one range at a time, since one buffer may hold many values, one after the other or side by side.
+A kernel of the tensor layer carries its graph, which says what it reads, what it writes, and how many bytes. Of any
+other kernel nobody knows: it is taken to read and write all of every buffer that it is given, and its edges are
+`sure: false`. Bytes are followed range by range, since one buffer may hold many values, one after the other or side by
+side.
 """
 
 from __future__ import annotations
@@ -383,8 +384,8 @@ def _grouped(commands: int, groups: Sequence[Sequence[int]]) -> str:
     if commands <= MAX_NODES or not sizes:
         return ""
     return (
-        f"{commands:,} commands are more than can be drawn one by one: up to {max(sizes)} of them, one after the other, "
-        "share a node here. Click a group to open it."
+        f"{commands:,} commands are more than can be drawn one by one: up to {max(sizes)} of them, one after the "
+        "other, share a node here. Click a group to open it."
     )
 
 
@@ -408,7 +409,7 @@ def _group_json(step: Step, group: Sequence[int]) -> Json:
     if items[0].command is None:
         return {"work": "input", "name": f"{len(items)} inputs", "note": "buffers filled before"}
     names = Counter(item.name for item in items)
-    counted = [f"{count} × {name}" for name, count in names.most_common(12)]
+    counted = [f"{count} times {name}" for name, count in names.most_common(12)]
     return {
         "work": "group",
         "name": f"{len(items)} commands",
@@ -453,7 +454,7 @@ def _note(item: Item) -> str:
     command = item.command or {}
     if item.work == "kernel":
         grid, block = prod(command["grid"]), prod(command["block"])
-        return f"{grid:,} × {block:,}" if block > 1 else f"{grid:,} group{'s' * (grid != 1)}"
+        return f"{grid:,} of {block:,} threads" if block > 1 else f"{grid:,} group{'s' * (grid != 1)}"
     if item.work == "packets":
         return f"{command.get('size_words', 0)} words"
     return item.uses[-1].name if item.uses else ""

@@ -6,8 +6,8 @@ Changes  nothing
 Next     step_graph.py (whose nodes these are), page/step_graph.js (draws boxes of BOX_WIDE by BOX_TALL there)
 
 A node stands one layer below the lowest of its sources, an input right above the first that reads it. A layer that is
-too wide becomes several. An edge over several layers gets a place of its own in each, shared by all edges from one node.
-Then each layer is sorted by where its neighbours stand, and its nodes move as near to these as their order allows.
+too wide becomes several. An edge over several layers gets a place in each, shared by all edges from one node. Then each
+layer is sorted by where its neighbours stand, and its nodes move as near to these as their order allows.
 """
 
 from __future__ import annotations

@@ -127,6 +127,19 @@ def test_before_and_after_share_what_is_marked_as_the_same():
         assert "".join(text for text, _ in new) == str(after)
 
 
+def test_what_a_side_uses_more_than_once_has_a_line_of_its_own():
+    place = Node(Op.RANGE, dtypes.index, (index(900),), 0)
+    long = (place * 77 + 12345) % 1001
+    (parts, _) = compile_view.both_sides(long * long + long, place)
+    lines = "".join(text for text, _ in parts).split("\n")
+    assert lines == ["t1 = (r0*77 + 12345)%1001", "t1*t1 + t1"]
+    tower = place
+    for _ in range(300):
+        tower = Node(Op.MAX, dtypes.index, (tower, tower))
+    (parts, _) = compile_view.both_sides(tower, index(1))
+    assert sum(len(text) for text, _ in parts) < 10_000
+
+
 def test_many_rewrites_are_counted_and_only_the_first_kept(monkeypatch, codes):
     monkeypatch.setattr(compile_view, "MAX_REWRITES", 3)
     code = max(codes, key=lambda code: len(str(code.facts["graph"])))

@@ -217,7 +217,8 @@ def test_one_click_shows_the_step_and_two_more_lead_to_the_code_and_the_packets(
     tab.see("document.querySelector('.step-beside h3') !== null")
     name = tab.text(".step-beside h3")
     assert "writes" in tab.text(".step-beside")
-    press = "[...document.querySelectorAll('.step-beside button')].find(x => x.innerText.includes(arguments[0])).click()"
+    buttons = "[...document.querySelectorAll('.step-beside button')]"
+    press = f"{buttons}.find(x => x.innerText.includes(arguments[0])).click()"
     tab.script(press, "source")
     tab.see("document.querySelector('#pane-kernel h2') !== null")
     assert tab.text("#pane-kernel h2") == name

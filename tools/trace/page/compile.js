@@ -47,7 +47,12 @@ async function show() {
   } catch (error) {
     if (mine === asked)
       pane.replaceChildren(
-        element("div", { class: "way-wait" }, back(), empty("This kernel cannot be compiled again here.", error.message)),
+        element(
+          "div",
+          { class: "way-wait" },
+          back(),
+          empty("This kernel cannot be compiled again here.", error.message),
+        ),
       );
   }
 }
@@ -109,7 +114,14 @@ function list(kernels) {
 // ---------------------------------------------------------------- the stations
 
 function stations() {
-  const found = [{ key: "begin", title: "graph", note: "tensor stage", body: () => text("The kernel as the scheduler gave it: tensors, views, reductions.", made.begin) }];
+  const found = [
+    {
+      key: "begin",
+      title: "graph",
+      note: "tensor stage",
+      body: () => text("The kernel as the scheduler gave it: tensors, views, reductions.", made.begin),
+    },
+  ];
   for (const station of made.stations) {
     const time = duration(station.ns);
     if (station.rewrites)
@@ -117,21 +129,34 @@ function stations() {
         key: station.name,
         title: station.name,
         note: station.applied ? `${station.applied.toLocaleString("en")} ×` : "",
-        time,
+        time: station.applied || station.graph ? time : "",
         isIdle: !station.applied && !station.graph,
         body: () => pass(station),
       });
-    else found.push({ key: station.name, title: station.name, note: noteOf(station), time, body: () => BODIES[station.name]?.(station) ?? text(station.why, "") });
+    else
+      found.push({
+        key: station.name,
+        title: station.name,
+        note: noteOf(station),
+        time,
+        body: () => BODIES[station.name]?.(station) ?? text(station.why, ""),
+      });
   }
   if (made.assembly.lines.length || made.assembly.unread)
-    found.push({ key: "code", title: "machine code", note: plural(made.assembly.lines.length, "line"), body: code });
+    found.push({
+      key: "code",
+      title: "machine code",
+      note: plural(made.assembly.lines.length, "line"),
+      body: code,
+    });
   found.push({ key: "counters", title: "counters", note: "", body: () => counters(made.number) });
   return found;
 }
 
 function noteOf(station) {
   if (station.name === "choose" && made.loops) return plural(made.loops.decisions.length, "reason");
-  if (station.name === "linearize" || station.name === "write") return plural(made.instructions, "instruction");
+  if (station.name === "linearize" || station.name === "write")
+    return plural(made.instructions, "instruction");
   if (station.name === "render") return plural(made.rendered.split("\n").length, "line");
   return station.size_bytes ? bytes(station.size_bytes) : "";
 }
@@ -143,7 +168,12 @@ const BODIES = {
   render: (station) => text(station.why, made.rendered),
   assemble: (station) => [
     element("p", { class: "note" }, station.why, "."),
-    element("p", {}, bytes(station.size_bytes), made.is_same_object ? ", byte for byte what the trace holds." : ", not the bytes that the trace holds."),
+    element(
+      "p",
+      {},
+      bytes(station.size_bytes),
+      made.is_same_object ? ", byte for byte what the trace holds." : ", not the bytes that the trace holds.",
+    ),
   ],
 };
 
@@ -181,7 +211,11 @@ function draw(pane) {
       { class: "way-head" },
       back(),
       element("h2", {}, made.name),
-      element("span", { class: "note" }, `for ${made.target}, ${plural(made.stations.length, "station")} in ${duration(total)}`),
+      element(
+        "span",
+        { class: "note" },
+        `for ${made.target}, ${plural(made.stations.length, "station")} in ${duration(total)}`,
+      ),
       element(
         "button",
         {
@@ -230,7 +264,11 @@ function pass(station) {
       {},
       rule ? `Rewrites by ${rule}` : "Rewrites, in order",
       station.not_shown > 0
-        ? element("small", {}, `${station.not_shown.toLocaleString("en")} more are part of these, or were only counted`)
+        ? element(
+            "small",
+            {},
+            `${station.not_shown.toLocaleString("en")} more are part of these, or were only counted`,
+          )
         : "",
     ),
     element(
@@ -274,7 +312,13 @@ function loops(station) {
       "li",
       { class: choices.length ? null : "nothing" },
       element("p", {}, why || "No reason is written down."),
-      choices.length ? element("p", { class: "moves" }, choices.map((one) => element("code", {}, one))) : "",
+      choices.length
+        ? element(
+            "p",
+            { class: "moves" },
+            choices.map((one) => element("code", {}, one)),
+          )
+        : "",
     ),
   );
   const differs = made.schedule_before !== "" && made.schedule_before !== choice;
@@ -288,7 +332,9 @@ function loops(station) {
           element("code", {}, made.schedule_before),
         )
       : "",
-    rows.length ? element("ol", { class: "way-reasons" }, rows) : empty("There was nothing to choose.", "The kernel has no ranges."),
+    rows.length
+      ? element("ol", { class: "way-reasons" }, rows)
+      : empty("There was nothing to choose.", "The kernel has no ranges."),
     element("h3", {}, "The loops that follow"),
     element("pre", { class: "way-text" }, nest || "none"),
     ranges.length
@@ -297,7 +343,9 @@ function loops(station) {
           ranges.map((one) => [
             one.name,
             one.size.toLocaleString("en"),
-            [one.is_reduce ? "reduced" : "stored", one.is_ordered ? "in order" : ""].filter(Boolean).join(", "),
+            [one.is_reduce ? "reduced" : "stored", one.is_ordered ? "in order" : ""]
+              .filter(Boolean)
+              .join(", "),
           ]),
           { class: "way-ranges" },
         )
@@ -316,11 +364,17 @@ function code() {
         "div",
         { class: "line" },
         element("i", {}, offset.toString(16)),
-        element("span", {}, element("b", {}, space < 0 ? line : line.slice(0, space)), space < 0 ? "" : line.slice(space)),
+        element(
+          "span",
+          {},
+          element("b", {}, space < 0 ? line : line.slice(0, space)),
+          space < 0 ? "" : line.slice(space),
+        ),
       ),
     );
   }
   const left = made.assembly.lines.length - LINES_AT_ONCE;
-  if (left > 0) body.append(element("p", { class: "note" }, `${plural(left, "more line")}: hcq-trace disasm shows all.`));
+  if (left > 0)
+    body.append(element("p", { class: "note" }, `${plural(left, "more line")}: hcq-trace disasm shows all.`));
   return body;
 }

@@ -47,7 +47,10 @@ async function show() {
   const pane = find("pane-step");
   if (!state.trace.submissions.value.length) {
     return pane.replaceChildren(
-      empty("This trace holds no submissions.", "A step is what one submission, or several, run on the device."),
+      empty(
+        "This trace holds no submissions.",
+        "A step is what one submission, or several, run on the device.",
+      ),
     );
   }
   const mine = ++asked;
@@ -66,14 +69,22 @@ async function show() {
 function draw(pane, view) {
   chosen = null;
   const beside = element("div", { class: "step-beside" });
-  const canvas = svg("svg", { class: "step-canvas", tabindex: "0", role: "img", "aria-label": "Graph of the step" });
+  const canvas = svg("svg", {
+    class: "step-canvas",
+    tabindex: "0",
+    role: "img",
+    "aria-label": "Graph of the step",
+  });
   pane.replaceChildren(
     head(view),
     element("div", { class: "step-body" }, element("div", { class: "step-room" }, canvas), beside),
   );
   if (!view.nodes.length) {
     canvas.parentElement.replaceChildren(
-      empty("Nothing here touches a buffer.", "These submissions launch, copy and fill nothing: they wait and signal."),
+      empty(
+        "Nothing here touches a buffer.",
+        "These submissions launch, copy and fill nothing: they wait and signal.",
+      ),
     );
     drawn = null;
     return;
@@ -99,16 +110,25 @@ function head(view) {
   };
   const stepper = (name, number, less, more) => [
     element("span", { class: "note" }, name),
-    element("button", { type: "button", title: `${name} an earlier submission`, disabled: !less, onclick: less }, "‹"),
+    element(
+      "button",
+      { type: "button", title: `${name} an earlier submission`, disabled: !less, onclick: less },
+      "‹",
+    ),
     element("b", {}, nameOf(number)),
-    element("button", { type: "button", title: `${name} a later submission`, disabled: !more, onclick: more }, "›"),
+    element(
+      "button",
+      { type: "button", title: `${name} a later submission`, disabled: !more, onclick: more },
+      "›",
+    ),
   ];
   const back = () => {
     range = way.pop();
     show();
   };
   const inputs = view.nodes.filter((node) => node.work === "input").length;
-  const left = view.left_out && begin === undefined ? ` ${plural(view.left_out, "more command")} left out.` : "";
+  const left =
+    view.left_out && begin === undefined ? ` ${plural(view.left_out, "more command")} left out.` : "";
   const sentences = [
     view.grouped,
     view.unsure
@@ -131,7 +151,9 @@ function head(view) {
         { class: "note" },
         `${plural(view.commands, "command")}, ${plural(inputs, "input")}, ${plural(view.edges.length, "line")}.${left}`,
       ),
-      element("span", { class: "step-keys" },
+      element(
+        "span",
+        { class: "step-keys" },
         SORTS.filter(([sort]) => present.has(sort)).map(([sort, text]) =>
           element("span", {}, element("i", { class: `swatch step-${sort}` }), text),
         ),
@@ -172,8 +194,16 @@ function box(node, index) {
   made.append(
     svg("rect", { class: "face", width: BOX_WIDE, height: BOX_TALL, rx: isInput ? BOX_TALL / 2 : 5 }),
     ...(isInput ? [] : [svg("rect", { class: "edge", width: 4, height: BOX_TALL, rx: 2 })]),
-    svg("text", { x: isInput ? 18 : 13, y: 17, class: "name" }, short(node.name, BOX_WIDE - 30, `600 12px ${family}`)),
-    svg("text", { x: isInput ? 18 : 13, y: 32, class: "more" }, short(note ?? "", BOX_WIDE - 30, `11px ${family}`)),
+    svg(
+      "text",
+      { x: isInput ? 18 : 13, y: 17, class: "name" },
+      short(node.name, BOX_WIDE - 30, `600 12px ${family}`),
+    ),
+    svg(
+      "text",
+      { x: isInput ? 18 : 13, y: 32, class: "more" },
+      short(note ?? "", BOX_WIDE - 30, `11px ${family}`),
+    ),
   );
   made.addEventListener("click", () => choose(index));
   made.addEventListener("keydown", (event) => event.key === "Enter" && choose(index));
@@ -198,7 +228,11 @@ function line(edge, count) {
   const name = edge.more ? `${edge.name} and ${edge.more} more` : edge.name;
   const label = svg(
     "text",
-    { class: `step-label ${count > MANY_EDGES ? "crowded" : ""}`, x: x + (tox - x) * down, y: y + (toy - y) * down + 3 },
+    {
+      class: `step-label ${count > MANY_EDGES ? "crowded" : ""}`,
+      x: x + (tox - x) * down,
+      y: y + (toy - y) * down + 3,
+    },
     `${name.length > 26 ? `${name.slice(0, 25)}…` : name} · ${bytes(edge.size_bytes)}`,
   );
   const path = svg(
@@ -246,8 +280,16 @@ function describe(index) {
   const { beside, view } = drawn;
   if (index === null) {
     return beside.replaceChildren(
-      element("p", { class: "note" }, "Click a box for what it reads and writes, and the ways to its packets and code."),
-      element("p", { class: "note" }, "Wheel: zoom. Drag: move. Above are the inputs; everything runs downward."),
+      element(
+        "p",
+        { class: "note" },
+        "Click a box for what it reads and writes, and the ways to its packets and code.",
+      ),
+      element(
+        "p",
+        { class: "note" },
+        "Wheel: zoom. Drag: move. Above are the inputs; everything runs downward.",
+      ),
     );
   }
   const node = view.nodes[index];
@@ -289,10 +331,18 @@ function describe(index) {
   if (node.schedule)
     parts.push(
       element("h4", {}, "schedule"),
-      element("ol", { class: "step-schedule" }, node.schedule.split("; ").map((one) => element("li", {}, one))),
+      element(
+        "ol",
+        { class: "step-schedule" },
+        node.schedule.split("; ").map((one) => element("li", {}, one)),
+      ),
     );
   const after = [...new Set(view.edges.filter((edge) => edge.from === index).map((edge) => edge.to))];
-  if (after.length) parts.push(element("h4", {}, "its results go to"), after.map((user) => jump(user)));
+  if (after.length)
+    parts.push(
+      element("h4", {}, "its results go to"),
+      after.map((user) => jump(user)),
+    );
   beside.replaceChildren(...parts.flat());
 }
 
@@ -307,8 +357,7 @@ function jump(index) {
 }
 
 function links(node) {
-  const link = (text, act) =>
-    element("button", { type: "button", onclick: act }, text);
+  const link = (text, act) => element("button", { type: "button", onclick: act }, text);
   const kernel = (text) => () => {
     state.text = text;
     state.kernel = null;
@@ -324,7 +373,7 @@ function links(node) {
           node.has.includes("source") ? link("source", kernel("Source")) : "",
           node.has.includes("ir") ? link("IR", kernel("IR")) : "",
           link("counters", kernel("Counters")),
-          state.trace.compiles && node.has.includes("graph")
+          state.compiles && node.has.includes("graph")
             ? link("how it was compiled", () => {
                 state.compiled = node.kernel;
                 set("tab", "compile");
@@ -374,7 +423,10 @@ function fit(whole = false) {
   place.y = Math.max(MARGIN, (height - view.height * place.scale) / 2);
   if (!whole && view.width * place.scale > width) {
     const first = view.nodes.filter((node) => node.work !== "input");
-    const middle = (first.length ? first : view.nodes).reduce((sum, node, _, all) => sum + node.x / all.length, 0);
+    const middle = (first.length ? first : view.nodes).reduce(
+      (sum, node, _, all) => sum + node.x / all.length,
+      0,
+    );
     place.x = width / 2 - middle * place.scale;
   }
   apply();
