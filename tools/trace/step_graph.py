@@ -198,6 +198,7 @@ def _follow(items: list[Item]) -> tuple[list[Edge], list[Value]]:
                 if key not in inputs:
                     inputs[key] = len(items)
                     items.append(Item(item.made, None, use.name, "input", -1))
+                    items[-1].uses.append(Use(start, stop, use.name, False, True, True))
                 value = Value(start, stop, inputs[key], use.name, True)
                 memory.write(value)
                 found.append(value)
@@ -424,7 +425,7 @@ def _group_json(step: Step, group: Sequence[int]) -> Json:
 def _node_json(step: Step, number: int) -> Json:
     item = step.items[number]
     if item.command is None:
-        size = sum(edge.size_bytes for edge in step.edges[:MAX_EDGES] if edge.source == number)
+        size = item.uses[0].end - item.uses[0].start
         return {"work": "input", "name": item.name, "note": "", "size_bytes": size}
     made, command = item.made, item.command
     kept = {(value.name) for value in step.left if value.node == number}

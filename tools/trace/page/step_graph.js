@@ -90,13 +90,17 @@ function draw(pane, view) {
     return;
   }
   const world = svg("g");
-  const lines = view.edges.map((edge) => line(edge, view.edges.length));
+  const ends = (end, node) => view.edges.filter((edge) => edge[end] === node).length;
+  const lines = view.edges.map((edge) =>
+    line(edge, view.edges.length, ends("from", edge.from) <= ends("to", edge.to)),
+  );
   const boxes = view.nodes.map((node, index) => box(node, index));
   world.append(...lines.map((one) => one.path), ...boxes, ...lines.map((one) => one.label));
   canvas.append(world);
   drawn = { view, world, boxes, lines, canvas, beside };
   moves(canvas);
   fit();
+  light(null);
   describe(null);
 }
 
@@ -212,8 +216,8 @@ function box(node, index) {
   return made;
 }
 
-// Through its points from box to box, upright where it enters and leaves.
-function line(edge, count) {
+// Through its points from box to box, upright where it enters and leaves. Its name is where fewer lines are.
+function line(edge, count, isNearSource) {
   const points = edge.points.map(([x, y]) => [x, y]);
   points[0] = [points[0][0], points[0][1] + BOX_TALL / 2];
   points[points.length - 1] = [points[points.length - 1][0], points[points.length - 1][1] - BOX_TALL / 2 - 4];
@@ -223,15 +227,15 @@ function line(edge, count) {
     const bend = (toy - y) / 2;
     text += `C${x} ${y + bend} ${tox} ${toy - bend} ${tox} ${toy}`;
   }
-  const [[x, y], [tox, toy]] = points.slice(-2);
-  const down = 0.38 + 0.3 * (edge.from % 2); // so that the names of two lines to one box keep apart
+  const [[x, y], [nextx, nexty]] = isNearSource ? points : points.slice(-2);
+  const [tox, toy] = points.at(-1);
   const name = edge.more ? `${edge.name} and ${edge.more} more` : edge.name;
   const label = svg(
     "text",
     {
       class: `step-label ${count > MANY_EDGES ? "crowded" : ""}`,
-      x: x + (tox - x) * down,
-      y: y + (toy - y) * down + 3,
+      x: x + (nextx - x) * 0.42,
+      y: y + (nexty - y) * 0.42 + 3,
     },
     `${name.length > 26 ? `${name.slice(0, 25)}…` : name} · ${bytes(edge.size_bytes)}`,
   );
@@ -244,6 +248,20 @@ function line(edge, count) {
   return { edge, path, label };
 }
 
+// Names that would stand over each other move down, one below the other.
+function apart(labels) {
+  const placed = [];
+  for (const label of labels) {
+    label.removeAttribute("dy");
+    const { x, y, width, height } = label.getBBox();
+    let by = 0;
+    const isTaken = (one) => x < one.right && one.left < x + width && Math.abs(one.top - y - by) < height - 1;
+    while (by < 70 && placed.some(isTaken)) by += height - 1;
+    if (by) label.setAttribute("dy", by);
+    placed.push({ left: x - 4, right: x + width + 4, top: y + by });
+  }
+}
+
 // The lines of one box stand out, with their names; the others step back.
 function light(index) {
   if (!drawn) return;
@@ -254,6 +272,7 @@ function light(index) {
     label.classList.toggle("lit", isOwn);
     if (isOwn) near.add(edge.from).add(edge.to);
   }
+  apart(drawn.lines.map((one) => one.label).filter((one) => index === null || one.classList.contains("lit")));
   drawn.world.classList.toggle("has-lit", index !== null);
   drawn.boxes.forEach((one, at) => {
     one.classList.toggle("lit", index !== null && near.has(at));
