@@ -13,6 +13,7 @@ side.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from hcq.trace.memory import MemoryMap
 
 MAX_NODES = 200  # that a person can follow; beyond it successive commands share a node
 MAX_COMMANDS = 20_000  # that are looked at
+BLOCK_WORDS = 16  # of a recorded block for each of its commands, about
 MAX_EDGES = 4_000  # that are handed out
 WORK = {"dispatch": "kernel", "copy": "copy", "fill": "fill", "packets": "packets"}
 Json = dict[str, Any]
@@ -99,24 +101,24 @@ class Memory:
 
     def within(self, start: int, end: int) -> list[Value]:
         """The values that overlap [start, end), cut to it, by address."""
+        first, last = self._overlap(start, end)
         return [
             one._replace(start=max(start, one.start), end=min(end, one.end))
-            for one in self.values
-            if one.start < end and start < one.end
+            for one in self.values[first:last]
         ]
 
     def write(self, value: Value) -> None:
         """The bytes are this value's from here on."""
-        kept = []
-        for one in self.values:
-            if one.end <= value.start or value.end <= one.start:
-                kept.append(one)
-                continue
-            if one.start < value.start:
-                kept.append(one._replace(end=value.start))
-            if value.end < one.end:
-                kept.append(one._replace(start=value.end))
-        self.values = sorted([*kept, value])
+        first, last = self._overlap(value.start, value.end)
+        over = self.values[first:last]
+        before = [one._replace(end=value.start) for one in over[:1] if one.start < value.start]
+        behind = [one._replace(start=value.end) for one in over[-1:] if value.end < one.end]
+        self.values[first:last] = [*before, value, *behind]
+
+    def _overlap(self, start: int, end: int) -> tuple[int, int]:
+        """Which values share a byte with [start, end)."""
+        first = bisect_right(self.values, start, key=lambda one: one.end)
+        return first, max(first, bisect_left(self.values, end, key=lambda one: one.start))
 
 
 def view(trace: Trace, first: int, last: int, begin: int = 0, end: int | None = None) -> Json:
@@ -179,7 +181,11 @@ def step_of(trace: Trace, first: int, last: int, begin: int = 0, end: int | None
 
 
 def _size(made: Submission) -> int:
-    return sum(command["verb"] in WORK for command in made.all_commands())
+    """About how many commands it has; a block, which would have to be read for that, counts by its words."""
+    return sum(
+        command["size_words"] // BLOCK_WORDS if command["verb"] == "indirect" else command["verb"] in WORK
+        for command in made.commands
+    )
 
 
 def _follow(items: list[Item]) -> tuple[list[Edge], list[Value]]:

@@ -144,6 +144,31 @@ def test_many_commands_are_grouped_and_a_group_opens_to_its_commands(tmp_path):
     assert not inside["grouped"]
 
 
+def test_a_damaged_graph_of_a_kernel_is_taken_as_none(training):
+    trace = Trace.read(str(training))
+    dice = random.Random(2)
+    codes = [code for code in trace.code if "graph" in code.facts]
+    number = step_graph.busiest(trace)
+    for _ in range(60):
+        code = dice.choice(codes)
+        text = str(code.facts["graph"])
+        at = dice.randrange(len(text))
+        damaged = dice.choice(
+            [text[:at], text[:at] + chr(dice.randrange(32, 127)) + text[at + 1 :], text[::-1]]
+        )
+        before, code.facts["graph"] = text, damaged
+        laws(step_graph.view(trace, number, number))
+        code.facts["graph"] = before
+
+
+def test_twenty_thousand_commands_are_followed_and_the_rest_counted(tmp_path):
+    trace = trace_of(tmp_path, [random_commands(seed, 3000) for seed in range(8)])
+    view = step_graph.view(trace, 0, 7)
+    laws(view)
+    assert view["commands"] == step_graph.MAX_COMMANDS
+    assert view["left_out"] == 24_000 - step_graph.MAX_COMMANDS
+
+
 def test_a_range_outside_the_trace_is_a_sentence(tmp_path):
     trace = trace_of(tmp_path, [[]])
     with pytest.raises(UsageError, match="the trace holds 1"):

@@ -233,7 +233,7 @@ function line(edge, count, isNearSource) {
   const label = svg(
     "text",
     {
-      class: `step-label ${count > MANY_EDGES ? "crowded" : ""}`,
+      class: `step-label ${count > MANY_EDGES ? "crowded" : "always"}`,
       x: x + (nextx - x) * 0.42,
       y: y + (nexty - y) * 0.42 + 3,
     },
@@ -272,7 +272,11 @@ function light(index) {
     label.classList.toggle("lit", isOwn);
     if (isOwn) near.add(edge.from).add(edge.to);
   }
-  apart(drawn.lines.map((one) => one.label).filter((one) => index === null || one.classList.contains("lit")));
+  apart(
+    drawn.lines
+      .map((one) => one.label)
+      .filter((one) => one.classList.contains(index === null ? "always" : "lit")),
+  );
   drawn.world.classList.toggle("has-lit", index !== null);
   drawn.boxes.forEach((one, at) => {
     one.classList.toggle("lit", index !== null && near.has(at));
