@@ -33,6 +33,17 @@ Show = Callable[[str, str], None]
 T = TypeVar("T")
 
 
+class Watch:
+    """Who wants to see every station: gives each pass the notes that it takes, and is shown what was made."""
+
+    def notes(self) -> Notes:
+        """The notes of the pass that comes next."""
+        return Notes()
+
+    def made(self, station: str, what: object, seconds: float) -> None:
+        """A graph, a LoopNest, a linear program, text or an object came out of a station."""
+
+
 def _online() -> Pass:
     from hcq.compiler.passes.online import online
 
@@ -101,6 +112,7 @@ def build(
     schedule: str | None = None,
     show: Show | None = None,
     trace: Trace | None = None,
+    watch: Watch | None = None,
 ) -> CodeObject:
     """The code object of a kernel; see compile.py for the arguments, and for who asks a cache first.
 
@@ -108,7 +120,7 @@ def build(
     """
     serves = codegen(target)
     name = kernel_name(sink)
-    table = _Table()
+    table = _Table(watch)
     lowered = sink
     loops, choice = "", "-"
     if routine_of(sink) is not None:
@@ -185,19 +197,24 @@ def _params(sink: Node) -> list[tuple[Param, DType]]:
 class _Table:
     """What each station of one kernel took, and what the passes among them did."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Watch | None) -> None:
+        self.watch = watch
         self.rows: list[tuple[str, float, Node | None, Counter[str]]] = []
 
     def station(self, name: str, work: Callable[[], T]) -> T:
         before = perf_counter()
         made = work()
         self.rows.append((name, perf_counter() - before, None, Counter()))
+        if self.watch is not None:
+            self.watch.made(name, made, self.rows[-1][1])
         return made
 
     def graph_pass(self, step: Pass | LatePass, graph: Node, target: Target, trace: Trace | None) -> Node:
-        notes = Notes(trace)
+        notes = Notes(trace) if self.watch is None else self.watch.notes()
         made = step.run(graph, target, notes)
         self.rows.append((step.name, notes.seconds, made, notes.counts))
+        if self.watch is not None:
+            self.watch.made(step.name, made, notes.seconds)
         if trace is not None:
             _verify(made, f"after {step.name}, ")
         return made

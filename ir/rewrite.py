@@ -76,7 +76,12 @@ class Step(NamedTuple):
 
 
 class Notes:
-    """What one run of a pass did: how often it applied each rule, in what time, and a line each time for a reader."""
+    """What one run of a pass did: how often it applied each rule, in what time, and a line each time for a reader.
+
+    keeps   passes that count by themselves tell `changed` as well what they made of each node
+    """
+
+    keeps = False
 
     def __init__(self, trace: Trace | None = None):
         self.trace = trace
@@ -88,6 +93,9 @@ class Notes:
         self.counts[rule] += 1
         if self.trace is not None:
             self.trace(f"{self.name}/{rule}: {_brief(before)} -> {_brief(after)}")
+
+    def changed(self, rule: str, before: Node, after: Node, at: Sequence[Node] = ()) -> None:
+        """A rule that was counted made this, where `before` is asked for at these places; only if it keeps them."""
 
 
 Change = Callable[[Node, Any, Notes], Node]

@@ -24,7 +24,7 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 import hcq
 from hcq.errors import HcqError, UsageError
 from hcq.performance import datasheets
-from hcq.tools.trace import capsule, declarations, explain
+from hcq.tools.trace import capsule, declarations, explain, serve_program
 from hcq.tools.trace.color import Color, clean
 
 FOUND, FAILED = 1, 2
@@ -196,8 +196,7 @@ def parser() -> argparse.ArgumentParser:
         verbs, "serve", _serve, "the trace as a page in the browser; it may still be growing", has_file=False
     )
     _files(verb)
-    verb.add_argument("--port", metavar="N", type=int, default=0, help="default 0: any free one")
-    verb.add_argument("--open", action="store_true", help="open the page in your browser")
+    serve_program.options(verb)
 
     verb = _verb(
         verbs,
@@ -350,7 +349,7 @@ def _show(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from hcq.tools.trace import serve
 
-    return serve.run(options.files, _offsets(options), options.port, options.open)
+    return serve.run(options.files, {} if options.compile else _offsets(options), options)
 
 
 def _disasm(options: argparse.Namespace) -> int:

@@ -85,6 +85,11 @@ def schedule_contraction(nest: LoopNest, facts: Accesses, target: Target) -> boo
     if not plans:
         return False
     plan = min(plans, key=lambda p: p.cycles)
+    nest.because(
+        f"operands are used again: {plan.rows} rows of {plan.row.name} by {plan.width} of "
+        f"{plan.column.name} stay in registers as sums, lanes along {plan.vector.name}; by the estimate the "
+        f"fewest cycles of {len(plans)} ways to tile"
+    )
     if plan.kind == "outer":
         _apply_outer(nest, facts, target, plan)
     else:
@@ -361,6 +366,7 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
     if plan.pack_vectors:
         at = _last_loop(nest, outside, inside)
         for load in plan.vectors:
+            nest.because("what jumps in memory is packed first, in the order in which it is read")
             nest.stage(nest.loads.index(load), at)
     if plan.unit is not None:
         if plan.pack_scalars:
@@ -398,6 +404,7 @@ def _pack_blocks(nest: LoopNest, target: Target, plan: Plan) -> None:
     if wanted != [loop.name for loop in nest.order if loop.kind == "serial" and not loop.axis.is_reduce]:
         nest.reorder(*wanted)
     at_block = "-" if blocks is None else blocks.name
+    nest.because("rows of a group and panels are packed once, and then read in order, tile by tile")
     for load in plan.vectors:
         nest.stage(nest.loads.index(load), panels[-1].name if panels else at_block)
     for load in plan.scalars:
@@ -422,6 +429,7 @@ def _stage_box(nest: LoopNest, target: Target, load: Node, innermost: bool = Fal
     first = max((i for i, loop in enumerate(loops) if loop.kind == "group"), default=-1)
     for i in range(max(len(loops) - 1 if innermost else first, 0), len(loops)):
         if nest.box_bytes(load, loops[: i + 1]) <= target.l2_bytes // 3:
+            nest.because("a padded or narrow operand is packed once, where that fits the cache")
             nest.box(nest.loads.index(load), loops[i].name)
             return
 
@@ -556,6 +564,9 @@ def _bind_groups(
     threads = target.threads
     wanted = min(GROUPS_PER_THREAD, -(-int(cycles / PIECE_CYCLES) // threads) or 1) * threads
     groups = 1
+    nest.because(
+        f"{cycles / 1e3:.0f} thousand cycles by the estimate, for {threads} threads: outer loops are groups"
+    )
     for axis in [*outside, *inside]:
         loop = axis.loops[0]
         enough = min(wanted, 4 * threads) if packs and axis in inside else wanted

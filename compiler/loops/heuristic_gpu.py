@@ -8,15 +8,14 @@ Memory decides: threads next to each other read what lies next to each other, 16
 which range that is, is the first question; the second, whether results alone fill the machine. Where they do not, the
 threads of a block share one reduction.
 
-A plan is a list of `Share`s, one for each range that is divided: so many steps written out, so many threads, so many
-lanes. Ranges are padded first, then split and bound; what is left of output ranges are blocks.
+A plan is a list of `Share`s (shares.py), one for each range that is divided: so many steps written out, so many
+threads, so many lanes. Ranges are padded first, then split and bound; what is left of output ranges are blocks.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from hcq.compiler.chips import chip_of, spread
@@ -27,6 +26,7 @@ from hcq.compiler.loops.heuristic_tiles import register_tile
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nested_gpu import schedule_nested
+from hcq.compiler.loops.shares import Share
 from hcq.compiler.target import Target
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, toposort
@@ -51,23 +51,6 @@ _CONDITION = {Op.LOAD: 2, Op.STORE: 3}  # which source says when an access takes
 _JOINS = frozenset({Op.AND, Op.OR, Op.NOT})
 
 
-@dataclass
-class Share:
-    """How one step of a range's outer loop is divided."""
-
-    axis: Axis
-    threads: int = 1
-    lanes: int = 1
-    copies: int = 1  # written out
-    run: int = 1  # vectors side by side of one thread
-    like: Axis | None = None  # counted by the same threads as this one
-
-    @property
-    def size(self) -> int:
-        """Values of the range that it covers."""
-        return self.copies * self.threads * self.run * self.lanes
-
-
 def choose(nest: LoopNest, target: Target) -> LoopNest:
     """Apply the schedule we believe in."""
     merge_all(nest)
@@ -80,18 +63,38 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
     if nest.reduces and not nest.scans and schedule_matrix(nest, facts, target):
         return nest
     if nest.scans:
+        nest.because(
+            "a running sum: threads along the line, and along neighbouring lines where these are contiguous"
+        )
         shares = plan.scan()
     elif not nest.reduces:
+        nest.because("elementwise: threads along what is stored side by side, until a block is full")
         shares = plan.elementwise()
     elif plan.is_fused_row():
+        nest.because(
+            "a row is walked again after it was reduced: the same threads for all walks, a block for "
+            "some rows"
+        )
         shares = plan.fused_row()
     else:
-        shares = plan.contraction() or plan.reduction()
+        shares = plan.contraction()
+        if shares:
+            nest.because("operands are used again along two ranges: each thread computes a tile of results")
+        else:
+            nest.because(
+                f"{facts.points // max(1, facts.outputs)} values make each of {facts.outputs} results; "
+                "threads share one where results leave cores idle"
+            )
+            shares = plan.reduction()
     depth = 0 if plan.depth is None else min(DEPTH, _power_below(plan.depth.size))
     if plan.depth is not None:
         nest.pad(plan.depth.name, depth)
     _apply(nest, shares, plan.blocks)
     if plan.staged is not None:
+        nest.because(
+            f"load {plan.staged} is contiguous along other ranges than the stores: a block copies it to "
+            "shared memory first"
+        )
         nest.stage(plan.staged, nest.groups[-1].name if nest.groups else "-")
     if plan.depth is not None:
         nest.split(plan.depth.name, depth)
@@ -446,7 +449,11 @@ class _Plan:
         sizes = [block >> step for step in range(block.bit_length()) if block >> step >= self.wave]
         cores = self.target.cores
         even = (size for size in sizes if spread(-(-points // size), cores) >= EVEN)
-        return next(even, max(sizes, key=lambda size: spread(-(-points // size), cores)))
+        found = next(even, max(sizes, key=lambda size: spread(-(-points // size), cores)))
+        self.nest.because(
+            f"blocks of about {found} threads spread {points} pieces of work most evenly over {cores} cores"
+        )
+        return found
 
     def _largest_block(self, points: int) -> int:
         return min(BLOCK, max(self.wave, _power_below(points // FEW_BLOCKS)))
@@ -454,7 +461,11 @@ class _Plan:
     def _block_of_lines(self, threads: int, lines: int) -> int:
         """Threads of a block whose lines are reduced by so many threads each: several, where enough blocks are left."""
         several = _power_below(max(1, lines // FEW_BLOCKS))
-        return max(threads, min(BLOCK, max(self.wave, threads * several)))
+        found = max(threads, min(BLOCK, max(self.wave, threads * several)))
+        self.nest.because(
+            f"{threads} threads reduce a line, {found} make a block: of more lines only if {FEW_BLOCKS} are left"
+        )
+        return found
 
     def _lanes(self, axis: Axis, loads: Sequence[Node]) -> int:
         """Elements of one access along a range: what divides it, where every access is contiguous or does not move."""
@@ -527,10 +538,14 @@ def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
     bits = [axis.bit for axis in nest.axes]
     for share in shares:
         if share.threads > 1:
+            nest.because(
+                f"{share.axis.name} is divided among threads: beyond its end nothing is read or stored"
+            )
             nest.pad(share.axis.name, share.size)
     for share in shares:
         axis = nest.axis(share.axis)
         own = share.run * share.lanes
+        nest.because(share.why())
         for size in (share.size, share.threads * own, own, share.lanes):
             if 1 < size < axis.loops[-1].size:
                 nest.split(axis.loops[-1].name, size)
@@ -548,6 +563,7 @@ def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
         loop = axis.loops[0]
         is_free = loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered
         if is_free and bit & blocks and loop.size > 1:
+            nest.because(f"what is left of {axis.name} are blocks of the launch")
             nest.parallel(loop.name)
 
 

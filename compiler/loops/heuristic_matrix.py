@@ -90,6 +90,7 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     found = _product(nest, facts, target)
     if found is None:
         return False
+    nest.because(f"other outputs lie beside {found.n.name}: one range counts both, for whole tiles")
     if _join(nest, facts, found):
         found = _product(nest, facts, target)
         assert found is not None
@@ -116,6 +117,11 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         unit, rows, columns, waves_down, depth, ahead, together = wide
         waves_across, is_whole = 1, False
     numbers = [nest.loads.index(load) for load in found.loads]
+    nest.because(
+        f"a product that the matrix unit {unit.name} takes: a block computes {rows} x {columns} results "
+        f"with {waves_down * waves_across} waves, {depth} steps of {found.k.name} at a time; by the "
+        "estimate this tile takes the fewest clocks"
+    )
     m, n, k = found.m.name, found.n.name, found.k.name
     for name, size in ((m, rows), (n, columns), (k, depth)):
         nest.pad(name, size)
@@ -149,6 +155,9 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     if not is_whole:
         stage_along(nest, k, numbers, ahead)
     if _stores_pieces(nest, unit, _axis(nest, n), SECTOR if copies_by_itself(target) else LINE):
+        nest.because(
+            "rows of results are stored whole: through shared memory, since a thread has only pieces of them"
+        )
         nest.collect()
     return True
 
@@ -282,6 +291,10 @@ def stage_along(nest: LoopNest, k: str, numbers: list[int], tiles: int) -> None:
     if others:
         nest.reorder(*[loop.name for loop in (*others, *along)])
     numbers = [number for number in numbers if not nest.never_staged(nest.loads[number])]
+    nest.because(
+        f"a block reads its operands once into shared memory, for each step of {along[0].name}; {tiles} "
+        "tiles are on the way while it computes"
+    )
     for number in numbers:
         nest.stage(number, along[0].name)
     if numbers and along[0].size > 1:

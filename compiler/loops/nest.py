@@ -74,6 +74,7 @@ class Nest:
     def __init__(self, sink: Node):
         self.sink = sink
         self.choices: list[str] = []
+        self.reasons: list[tuple[int, str]] = []  # after how many choices, and why
         self.stages: list[Stage] = []
         self.digits: list[int] = []  # sizes of the digits of a thread's number, the fastest first
         self.unit: MatrixUse | None = None
@@ -127,6 +128,10 @@ class Nest:
                     mask &= ~self.axis_of[consumed].bit
             masks[node] = mask
         return masks
+
+    def because(self, why: str) -> None:
+        """The reason of what is chosen next, or of what is not."""
+        self.reasons.append((len(self.choices), why))
 
     @property
     def choice(self) -> str:

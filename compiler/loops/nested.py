@@ -75,6 +75,10 @@ def schedule_nested(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         return False
     lanes = facts.lanes(target)
     key, row, column = found.key, found.row, found.column
+    nest.because(
+        f"a sum stands in the sum over {key.name}, as in attention: what it gives stays in registers, "
+        f"for some rows at once, in {lanes} lanes"
+    )
     vectors = 1
     if column is not None:
         vectors = -(-min(column.size, MOST_COLUMNS) // lanes)

@@ -45,6 +45,10 @@ def schedule_nested(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         return True
     key, row, column = found.key.name, found.row, found.column
     keys = min(KEYS, 1 << (found.key.size - 1).bit_length())
+    nest.because(
+        f"a sum stands in the sum over {key}, as in attention: threads along rows, {keys} steps of {key} "
+        "at once in registers; no matrix unit takes both products"
+    )
     _pad(nest, key, keys)
     if row is not None:
         _pad(nest, row.name, min(ROWS, _power_above(row.size)))
@@ -109,6 +113,10 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
     if is_wide and is_backward:
         most = step
     tile = min(max(step, most // len(found.inner)), step * _power_above(-(-found.key.size // step)))
+    nest.because(
+        f"a product stands in the sum over {key}, as in attention: {unit.name} takes both, so the first "
+        f"one's results stay in registers; {waves} waves of {rows} rows, {tile} of {key} at once"
+    )
     for name, multiple in ((row, rows * waves), (key, tile), (inner[-1], depth), (column, across)):
         if name:
             _pad(nest, name, multiple)
@@ -141,6 +149,7 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
     if nest.groups and not copies_by_itself(target):
         _stage_rows(nest, _axis(nest, row), key)
     if has_column and _can_collect(nest, _axis(nest, row), _axis(nest, column)):
+        nest.because("results go through shared memory, so that whole lines are stored")
         nest.collect()
     return True
 

@@ -24,7 +24,6 @@ and one of the counter's next place; or, where counters are only read, a store a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from math import prod
 
@@ -58,11 +57,12 @@ def is_ordered(node: Node) -> bool:
 class _Lowering:
     """One kernel's lowering: the values made so far and the ranges that were given numbers."""
 
-    def __init__(self, sink: Node, counts: Counter[str]):
+    def __init__(self, sink: Node, notes: Notes):
         if sink.op is not Op.SINK or any(store.op is not Op.STORE for store in sink.src):
             raise ValueError(f"lower_movement({sink!r}): a kernel is a SINK of STOREs")
         self.sink = sink
-        self.counts = counts
+        self.counts = notes.counts
+        self.notes = notes
         self.memo: dict[_Task, Node] = {}
         self.depths = _reduction_depths(sink)
         self.reduction_ranges: dict[tuple[int, Shape], list[Indices]] = {}
@@ -208,6 +208,8 @@ class _Lowering:
             asked = next(steps) if answer is None else steps.send(answer)
             if isinstance(asked, Node):
                 memo[current] = answer = asked
+                if self.notes.keeps and current[0].op in _NAMES:
+                    self.notes.changed(_NAMES[current[0].op], current[0], asked, current[1])
                 stack.pop()
             else:
                 answer = memo.get(asked)
@@ -546,7 +548,7 @@ def _lower(sink: Node, target: object, notes: Notes) -> Node:
 
     A kernel whose outputs have no elements becomes a SINK without stores.
     """
-    return _Lowering(sink, notes.counts).run()
+    return _Lowering(sink, notes).run()
 
 
 def _described(table: Mapping[Op, Callable[..., object]]) -> list[Step]:

@@ -12,8 +12,6 @@ integer operations; after this pass only LOAD, STORE and BITCAST mention them, a
 
 from __future__ import annotations
 
-from collections import Counter
-
 from hcq.compiler.passes.narrow_floats import NARROW, bits_dtype, narrow, to_odd_float32, widen
 from hcq.compiler.passes.transcendental import bitcast
 from hcq.compiler.target import Target
@@ -31,15 +29,17 @@ class StorageOnly(ValueError):
 class _Promotion:
     """One run: `done` is what became of each node, `wide` the float32 of the same value for nodes of narrow formats."""
 
-    def __init__(self, casts: frozenset[DType], widens: frozenset[DType], counts: Counter[str]):
+    def __init__(self, casts: frozenset[DType], widens: frozenset[DType], notes: Notes):
         self.casts = casts
         self.widens = casts | widens
-        self.counts = counts
+        self.counts = notes.counts
+        self.notes = notes
         self.done: dict[Node, Node] = {}
         self.wide: dict[Node, Node] = {}
 
     def run(self, order: list[Node]) -> Node:
         for node in order:
+            counted = dict(self.counts) if self.notes.keeps else None
             if node.dtype in NARROW:
                 self.narrow_result(node)
             elif node.op is not Op.STORE and any(source.dtype in NARROW for source in node.src):
@@ -47,6 +47,9 @@ class _Promotion:
             else:
                 src = tuple([self.done[source] for source in node.src])
                 self.done[node] = node if src == node.src else node.replace(src=src)
+            if counted is not None:
+                for rule in [rule for rule, count in self.counts.items() if count != counted.get(rule)]:
+                    self.notes.changed(rule, node, self.done[node])
         return self.done[order[-1]]
 
     def wide_of(self, node: Node) -> Node:
@@ -130,7 +133,7 @@ class _Promotion:
 
 
 def _compute_in_float32(sink: Node, target: Target, notes: Notes) -> Node:
-    return _Promotion(target.casts, target.widens, notes.counts).run(toposort((sink,)))
+    return _Promotion(target.casts, target.widens, notes).run(toposort((sink,)))
 
 
 promote_floats = Pass(

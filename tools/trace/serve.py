@@ -11,6 +11,7 @@ The files that can be had are a fixed table: no path of a request ever reaches t
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import secrets
@@ -23,6 +24,7 @@ from urllib.parse import SplitResult, parse_qs
 
 from hcq.errors import HcqError, UsageError
 from hcq.frontend.io.local_server import HOST, BadAddress, LocalHandler, LocalServer
+from hcq.tools.trace import serve_program, step_graph
 from hcq.tools.trace.page_data import Json, PageData, plain
 from hcq.trace.file import Trace
 
@@ -41,6 +43,10 @@ FILES = {
     "counters.js": ("counters.js", SCRIPT),
     "list.js": ("list.js", SCRIPT),
     "search.js": ("search.js", SCRIPT),
+    "compile.js": ("compile.js", SCRIPT),
+    "compile.css": ("compile.css", STYLE),
+    "step_graph.js": ("step_graph.js", SCRIPT),
+    "step_graph.css": ("step_graph.css", STYLE),
 }
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -55,8 +61,11 @@ HEADERS = {
 class PageServer(LocalServer):
     """Answers for a trace in one file or several. `url` is where; serve_forever() answers, shutdown() ends."""
 
-    def __init__(self, *paths: str, port: int = 0, offsets: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, *paths: str, port: int = 0, offsets: Mapping[str, int] | None = None, compiles: bool = False
+    ) -> None:
         self.paths = paths
+        self.compiles = compiles  # kernels again, where the page asks how
         self.offsets = offsets
         self.lock = threading.Lock()
         self.rules_lock = threading.Lock()
@@ -88,6 +97,11 @@ class PageServer(LocalServer):
         if name == "data/findings":
             with self.rules_lock:
                 return PageData(self._read()).findings
+        if name == "data/compile" and self.compiles:
+            from hcq.tools.trace import compile_view  # loads the compiler
+
+            with self.rules_lock:
+                return compile_view.answer(self.data().trace, query)
         with self.lock:
             return _ROUTES[name](self.data(read_again=name == "data/timeline"), query)
 
@@ -116,6 +130,8 @@ _ROUTES: dict[str, Callable[[PageData, dict[str, list[str]]], Json]] = {
     ),
     "data/findings": lambda data, query: data.findings,
     "data/memory": lambda data, query: data.memory,
+    "data/compile": lambda data, query: {"enabled": False, "kernels": []},
+    "data/step": lambda data, query: step_graph.answer(data.trace, query),
     "data/users": lambda data, query: data.users(_number(query, "span")),
     "data/search": lambda data, query: data.search(query.get("text", [""])[0][:200]),
 }
@@ -172,15 +188,22 @@ class _Handler(LocalHandler):
             self.close_connection = True  # the page was closed or went on to something else
 
 
-def run(paths: Sequence[str], offsets: Mapping[str, int], port: int = 0, is_opened: bool = False) -> int:
+def run(paths: Sequence[str], offsets: Mapping[str, int], options: argparse.Namespace) -> int:
     """The verb: print the address, answer until Ctrl-C. Returns the exit status."""
-    with PageServer(*paths, port=port, offsets=offsets) as server:
+    if options.compile and paths[0].endswith(".py"):
+        with serve_program.recorded(paths) as path:
+            return _serve([path], {}, options)
+    return _serve(paths, offsets, options)
+
+
+def _serve(paths: Sequence[str], offsets: Mapping[str, int], options: argparse.Namespace) -> int:
+    with PageServer(*paths, port=options.port, offsets=offsets, compiles=options.compile) as server:
         print(f"{', '.join(paths)} is at {server.url}", flush=True)
         print(
             "Ctrl-C ends. From another machine: ssh -L PORT:127.0.0.1:PORT, with the port above.",
             file=sys.stderr,
         )
-        if is_opened and not webbrowser.open(server.url):
+        if options.open and not webbrowser.open(server.url):
             print("hcq-trace serve: no browser could be started; open the address above.", file=sys.stderr)
         try:
             server.serve_forever()

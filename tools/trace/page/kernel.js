@@ -141,6 +141,9 @@ function one(kernel) {
       { class: "title" },
       element("button", { type: "button", onclick: back }, "‹ all"),
       element("h2", {}, kernel.name),
+      state.compiles && kernel.facts.graph
+        ? element("button", { type: "button", onclick: () => compiled(kernel) }, "how it was compiled")
+        : "",
       kernel.submissions.length
         ? element(
             "button",
@@ -156,6 +159,11 @@ function one(kernel) {
     ),
     texts(kernel),
   ];
+}
+
+function compiled(kernel) {
+  state.compiled = kernel.number;
+  set("tab", "compile");
 }
 
 // Machine code, source, IR, counters: one at a time, as far as there are any.
@@ -200,7 +208,12 @@ function texts(kernel) {
       views[chosen][1](),
     );
   };
-  choose(0);
+  choose(
+    Math.max(
+      0,
+      views.findIndex(([title]) => title === state.text),
+    ),
+  );
   return box;
 }
 

@@ -6,16 +6,18 @@
 // Next     kit.js (what views share), timeline.js, list.js, submission.js, kernel.js, memory.js, search.js
 
 import { ask, bytes, duration, element, empty, find, hex, moment, on, plural, set, state, table } from "./kit.js";
+import { startCompile } from "./compile.js";
 import { startKernel } from "./kernel.js";
 import { startList, step } from "./list.js";
 import { startMemory } from "./memory.js";
 import { startSearch } from "./search.js";
+import { startStepGraph } from "./step_graph.js";
 import { startSubmission } from "./submission.js";
 import { startTimeline } from "./timeline.js";
 import { bring, lookAt, lookAtAll, lookAtWork, pan, zoom } from "./view.js";
 
 const MANY = 5000; // submissions; the rules look at more only when asked
-const TABS = ["trace", "packets", "kernel", "memory"];
+const TABS = ["trace", "packets", "kernel", "memory", "step", "compile"];
 const KEYS = [
   ["j  k", "next, previous submission of the list", () => step(1), () => step(-1)],
   ["w  s", "zoom in, out (or the wheel)", () => zoom(0.7), () => zoom(1 / 0.7)],
@@ -26,7 +28,7 @@ const KEYS = [
     () => state.selected !== null && lookAt(state.selected),
   ],
   ["0  9", "the whole trace; from the first submission to the last", lookAtAll, lookAtWork],
-  ["1  2  3  4", "trace, packets, kernels, memory", ...TABS.map((tab) => () => set("tab", tab))],
+  ["1  2  3  4  5", "trace, packets, kernels, memory, graph", ...TABS.map((tab) => () => set("tab", tab))],
   ["/", "search", () => find("search").focus()],
   ["Esc", "show all submissions again"],
   ["?", "this help", () => find("help").showModal()],
@@ -71,6 +73,8 @@ async function start() {
   startKernel();
   startMemory();
   startSearch();
+  startStepGraph();
+  startCompile();
   for (const button of document.querySelectorAll("[data-tab]")) {
     button.addEventListener("click", () => set("tab", button.dataset.tab));
   }
