@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.tools.trace import amd_words, decode, devcoredump, hex_text, kernel_log, nv_words, nvidia_report
+from hcq.tools.trace import amd_words, decode, devcoredump, hex_text, kernel_log, nv_words, nvidia_report, umr
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.cuda import core, core_file
 from hcq.tools.trace.cuda import text as cuda_text
@@ -250,12 +250,44 @@ def _read_devcoredump(content: bytes, wanted: Wanted) -> Reading:
     )
 
 
+# ------------------------------------------------------------ umr
+
+
+def _is_umr(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and umr.recognises(content)
+
+
+def _read_umr(content: bytes, wanted: Wanted) -> Reading:
+    found = umr.read(content.decode("utf-8", "replace").split("\n"))
+    return _with_kernel_log(
+        content, lambda color: umr.lines(found, color, wanted.chip), lambda: umr.as_json(found, wanted.chip)
+    )
+
+
+def _with_kernel_log(
+    content: bytes, lines: Callable[[Color], Iterator[str]], as_json: Callable[[], dict[str, Any]]
+) -> Reading:
+    """A Reading of a text in which lines of the kernel log may stand, too."""
+    if not kernel_log.recognises(content):
+        return Reading(lines, as_json)
+    events = kernel_log.events(content.decode("utf-8", "replace").split("\n"))
+
+    def both(color: Color) -> Iterator[str]:
+        yield from lines(color)
+        yield ""
+        yield color("kernel log", "heading")
+        yield from kernel_log.lines(events, color)
+
+    return Reading(both, lambda: as_json() | {"kernel_log": kernel_log.json(events)})
+
+
 READERS: tuple[Reader, ...] = (
     Reader("words of NVIDIA's, as it is said", _is_named_nv_words, _read_nv_words),
     Reader("NVIDIA's bug report, nvidia-smi", _is_nvidia_report, _read_nvidia_report),
     Reader("CUDA coredump", _is_cuda_core, _read_cuda_core),
     Reader("compute-sanitizer, cuda-gdb", _is_cuda_text, _read_cuda_text),
     Reader("devcoredump of amdgpu", _is_devcoredump, _read_devcoredump),
+    Reader("umr", _is_umr, _read_umr),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("launch descriptions of NVIDIA's", _is_qmd, _read_nv_words),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
