@@ -16,7 +16,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.tools.trace import amd_words, decode, devcoredump, hex_text, kernel_log, nv_words, nvidia_report, umr
+from hcq.tools.trace import (
+    amd_words,
+    decode,
+    devcoredump,
+    hex_text,
+    kernel_log,
+    nv_words,
+    nvidia_report,
+    rocm,
+    umr,
+)
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.cuda import core, core_file
 from hcq.tools.trace.cuda import text as cuda_text
@@ -281,6 +291,26 @@ def _with_kernel_log(
     return Reading(both, lambda: as_json() | {"kernel_log": kernel_log.json(events)})
 
 
+# ------------------------------------------------------------ ROCm
+
+
+def _is_rocm(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and rocm.recognises(content)
+
+
+def _read_rocm(content: bytes, wanted: Wanted) -> Reading:
+    lines = content.decode("utf-8", "replace").split("\n")
+    found = rocm.read(lines)
+    events = kernel_log.events(lines) if kernel_log.recognises(content) else []
+
+    def both(color: Color) -> Iterator[str]:
+        yield from rocm.lines(found, color)
+        if events:
+            yield from ("", color("kernel log", "heading"), *kernel_log.lines(events, color))
+
+    return Reading(both, lambda: [*rocm.as_json(found), *kernel_log.json(events)], b"ioctl" in content)
+
+
 READERS: tuple[Reader, ...] = (
     Reader("words of NVIDIA's, as it is said", _is_named_nv_words, _read_nv_words),
     Reader("NVIDIA's bug report, nvidia-smi", _is_nvidia_report, _read_nvidia_report),
@@ -288,6 +318,7 @@ READERS: tuple[Reader, ...] = (
     Reader("compute-sanitizer, cuda-gdb", _is_cuda_text, _read_cuda_text),
     Reader("devcoredump of amdgpu", _is_devcoredump, _read_devcoredump),
     Reader("umr", _is_umr, _read_umr),
+    Reader("ROCm: faults, debug agent, rocgdb", _is_rocm, _read_rocm),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("launch descriptions of NVIDIA's", _is_qmd, _read_nv_words),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),

@@ -10,8 +10,9 @@ hcq/events/waves.py is about waves of emulated GPUs that run now; these are of a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ SHOWN_GROUPS = 40
 SHOWN_PLACES = 4
 SHOWN_SCALARS = 8
 SHOWN_TEXT = 300
+CODE_BEFORE, CODE_AFTER, CODE_BYTES = 4, 2, 128  # lines of code around a PC
 
 
 @dataclass
@@ -102,6 +104,15 @@ def family_of(arch: str) -> int:
     digits = arch.removeprefix("gfx")
     head = digits[:-2]
     return int(head) if arch.startswith("gfx") and head.isdigit() else 0
+
+
+def code_around(pc: int, addresses: Sequence[int], text: Callable[[int], str]) -> list[str]:
+    """Lines of code around a PC, which is marked. addresses: of all lines, in order."""
+    at = bisect_left(addresses, pc)
+    near = addresses[max(0, at - CODE_BEFORE) : at + CODE_AFTER + 1]
+    return [
+        f"{'=>' if one == pc else '  '} {one:#x}  {text(one)}" for one in near if abs(one - pc) <= CODE_BYTES
+    ]
 
 
 def groups(waves: Sequence[Wave]) -> list[Group]:

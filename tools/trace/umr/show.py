@@ -262,7 +262,7 @@ def tail(dump: Dump) -> Iterator[str]:
     if dump.unknown:
         yield ""
         more = "or more " if len(dump.unknown) >= 2000 else ""
-        yield f"{counted(len(dump.unknown), 'line')} {more}of no form that is known; the first is {clean(dump.unknown_text)}"
+        yield f"{counted(len(dump.unknown), 'line')} {more}of no form that is known; {clean(dump.unknown_text)}"
     if dump.is_full:
         yield "there is more in this text than is kept"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from hcq.tools.trace.waves import MOST_WAVES, Wave, finish
+from hcq.tools.trace.waves import MOST_WAVES, Wave, code_around, finish
 
 MOST_VALUES = 1 << 20  # of vector registers, of all waves
 MOST_NAMES = 200  # registers of a wave
@@ -114,6 +114,7 @@ class WaveText:
 
     def finish(self, asic: str) -> None:
         """Conclude what each wave is at, when all lines were read. asic: umr's name of the GPU, where it is known."""
+        addresses = sorted(self._code)
         for wave in self.waves:
             arch = arch_of(asic or self.asic) or _guess(wave)
             finish(wave, arch)
@@ -122,9 +123,7 @@ class WaveText:
             if wave.pc in self._code:
                 wave.instruction = self._code[wave.pc][1] or wave.instruction
                 wave.words = wave.words or self._words(wave.pc)
-                for at in sorted(one for one in range(wave.pc - 16, wave.pc + 20, 4) if one in self._code):
-                    mark = "=>" if at == wave.pc else "  "
-                    wave.code.append(f"{mark} {at:#x}  {self._code[at][1] or f'{self._code[at][0]:08x}'}")
+                wave.code = code_around(wave.pc, addresses, self._said)
             wave.waits_for = ""
             finish(wave, arch)
 
@@ -191,6 +190,10 @@ class WaveText:
             self._code_left -= 1
             said = "" if text.startswith(";;") else " ".join(text.split())[:200]
             self._code[va] = (int(word, 16), said)
+
+    def _said(self, va: int) -> str:
+        word, text = self._code[va]
+        return text or f"{word:08x}"
 
     def _words(self, va: int) -> list[int]:
         return [self._code[at][0] for at in range(va, va + 16, 4) if at in self._code]
