@@ -504,9 +504,12 @@ def _minimise(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import decode
+    from hcq.tools.trace import decode, folder
 
-    return decode.run(options, sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text))
+    text = options.text
+    return decode.run(
+        options, sys.stdin.buffer.read() if text == "-" else folder.content(text) or _bytes(text)
+    )
 
 
 def _edit(options: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ from hcq.tools.trace import (
     kernel_log,
     nv_words,
     nvidia_report,
+    radv,
     rocm,
     umr,
 )
@@ -311,8 +312,23 @@ def _read_rocm(content: bytes, wanted: Wanted) -> Reading:
     return Reading(both, lambda: [*rocm.as_json(found), *kernel_log.json(events)], b"ioctl" in content)
 
 
+# ------------------------------------------------------------ RADV
+
+
+def _is_radv(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and radv.recognises(content)
+
+
+def _read_radv(content: bytes, wanted: Wanted) -> Reading:
+    found = radv.read(content)
+    return Reading(
+        lambda color: radv.lines(found, color, wanted.chip), lambda: radv.as_json(found, wanted.chip)
+    )
+
+
 READERS: tuple[Reader, ...] = (
     Reader("words of NVIDIA's, as it is said", _is_named_nv_words, _read_nv_words),
+    Reader("RADV's hang report, a folder", _is_radv, _read_radv),
     Reader("NVIDIA's bug report, nvidia-smi", _is_nvidia_report, _read_nvidia_report),
     Reader("CUDA coredump", _is_cuda_core, _read_cuda_core),
     Reader("compute-sanitizer, cuda-gdb", _is_cuda_text, _read_cuda_text),

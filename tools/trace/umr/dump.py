@@ -7,7 +7,7 @@ Next     wave_text.py (waves), show.py (who prints a Dump), ../ring_window.py (p
 Source   umr: src/app/ring_read.c, ib_read.c, ring_stream_read.c, and the examples of its documentation (--ring,
          --ring-stream, --dump-ib, --user-queue); https://umr.readthedocs.io
 
-Words are taken from the line, not from umr's own decoding beside them; that is kept, for packets of which we know no layout.
+Words are taken from the line, not from umr's own decoding beside them; that is kept where we know no layout.
 """
 
 from __future__ import annotations
