@@ -20,19 +20,26 @@ from hcq.tools.trace.kernel_log.log_lines import clean
 from hcq.tools.trace.rocm import faults
 from hcq.tools.trace.waves import MOST_WAVES, Wave, code_around, finish
 
-MAX_LINE = 4000
+MAX_LINE = 1500
 MOST_EVENTS = 5000
 MOST_CODE = 100_000
 MOST_VALUES = 1 << 20
 MOST_ROWS = 2000  # of a table
 WRAPPED = 3  # lines of a row of a table
 
-_MARKS = re.compile(
-    rb"memory access fault by GPU|HW Exception by GPU node|Memory critical error by agent|HSA_STATUS_ERROR|"
-    rb"System event \(HSA_|\bwave_\d+: +pc=|AMDGPU (?:Wave|Agent|Queue|Dispatch|Lane) |Disassembly for function |"
-    rb"(?:^|\n):[0-4]:\S+\.(?:cpp|hpp) +:\d+ *:|Device-side assertion",
-    re.IGNORECASE,
+HEAD_BYTES = 4 << 20  # of a text, in which it is looked for what it is
+# Plain words first: every text that somebody gives is searched for them.
+_WORDS = (
+    b"emory access fault by GPU",
+    b"HW Exception by GPU node",
+    b"Memory critical error by agent",
+    b"HSA_STATUS_ERROR",
+    b"System event (HSA_",
+    b"Disassembly for function ",
+    b"Device-side assertion",
+    *(f"AMDGPU {what} ".encode() for what in ("Wave", "Agent", "Queue", "Dispatch", "Lane")),
 )
+_MARKS = re.compile(rb"\bwave_\d{1,9}: {1,9}pc=|(?:^|\n):[0-4]:\w{1,60}\.[ch]pp {0,60}:\d{1,6} {0,9}:")
 
 
 @dataclass
@@ -53,7 +60,8 @@ class Dump:
 
 def recognises(content: bytes) -> bool:
     """Whether a text has anything of ROCm's runtime, debug agent or debugger."""
-    return _MARKS.search(content) is not None
+    head = content[:HEAD_BYTES]
+    return any(word in head for word in _WORDS) or _MARKS.search(head) is not None
 
 
 def read(lines: Iterable[str]) -> Dump:
@@ -65,7 +73,7 @@ def read(lines: Iterable[str]) -> Dump:
 
 
 _WAVE = re.compile(
-    r"wave_(\d{1,9}): +pc=(0x[0-9a-fA-F]{1,16}|[a-z ]{1,20})(.*?)(?: *\((stopped, reasons?: ?([\w|, ]*)|running)\))?$"
+    r"wave_(\d{1,9}): +pc=(0x[0-9a-fA-F]{1,16}|[a-z ]{1,20})(.*?)(?:\((stopped, reasons?: ?([\w|, ]*)|running)\))?$"
 )
 _ENTRY = re.compile(r"kernel_code_entry=0x[0-9a-fA-F]+ <(.*?)>(?=[,)]|$)")
 _CELL = re.compile(r"([a-z]\w{0,30}): +([0-9a-fA-F]{8}(?:[0-9a-fA-F]{8})?)(?= |$)")
@@ -93,7 +101,7 @@ _GDB_SWITCH = re.compile(
     r"\[Switching to (?:thread|Thread) .*?AMDGPU (?:Wave|Lane) ([\d?]+:[\d?]+:[\d?]+:[\d?]+)"
 )
 _GDB_AGENT = re.compile(
-    r"\*? *(\d+) +(?:[AU?] +)?AMDGPU Agent \(GPUID (\d+)\) +(\w+) +(.*?)(?: +(\d+) +(\d+) +([0-9a-fA-F:.]+))?$"
+    r"\*? *(\d+) +(?:[AU?] +)?AMDGPU Agent \(GPUID (\d+)\) +(\w+) +(\S.*?)(?: +(\d+) +(\d+) +([0-9a-fA-F:.]+))?$"
 )
 _GDB_QUEUE = re.compile(
     r"\*? *(\d+) +AMDGPU Queue ([\d:]+) \(QID (\d+)\) +(\S.*?) +(\d+) +(\d+) +(\d+) +(0x[0-9a-fA-F]{1,16})"

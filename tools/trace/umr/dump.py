@@ -25,12 +25,15 @@ MOST_WORDS = 1 << 20  # of all rings and buffers of a text
 MOST_KEPT = 2000  # registers, notes and numbers of unknown lines
 MOST_CODE = 100_000  # lines of disassembly
 
+HEAD_BYTES = 4 << 20  # of a text, in which it is looked for what it is
+# Plain words first: every text that somebody gives is searched for them.
+_WORDS = (b".ring[", b"ing IB at ", b"SIMD WAVE# ", b".simd", b"IB[", b"No active waves!", b"@0x", b" == 0x")
 _C = rb"(?:\x1b\[[0-9;]{0,20}m)?"  # a colour, which umr puts around numbers
 _MARKS = re.compile(
     rb"\.ring\[" + _C + rb" *\d+" + _C + rb"\] == |Decoding IB at |Dumping IB at |SIMD WAVE# |"
-    rb"\bse\d+\.s[ah]\d+\.(?:cu|wgp)\d+\.simd\d+|IB\[[^\]\n]{1,60}\] = |No active waves!|"
-    rb"\[0x" + _C + rb"[0-9a-f]+" + _C + rb"@0x[^\]\n]{1,60}\][ \t]+\[|"
-    rb"PGM_MEM|\bpgm\[|\w+\.\w+\.(?:reg|mm|ix)[A-Z]\w+ (?:==|=>) 0x"
+    rb"\bse\d{1,3}\.s[ah]\d{1,3}\.(?:cu|wgp)\d{1,3}\.simd\d|IB\[[^\]\n]{1,60}\] = |No active waves!|"
+    rb"\[0x" + _C + rb"[0-9a-f]{1,8}" + _C + rb"@0x[^\]\n]{1,60}\][ \t]{1,20}\[|"
+    rb"\bpgm\[|\b\w{1,40}\.\w{1,40}\.(?:reg|mm|ix)[A-Z]\w{1,80} (?:==|=>) 0x"
 )
 
 
@@ -107,7 +110,8 @@ class Dump:
 
 def recognises(content: bytes) -> bool:
     """Whether a text has anything that umr prints."""
-    return _MARKS.search(content) is not None
+    head = content[:HEAD_BYTES]
+    return any(word in head for word in _WORDS) and _MARKS.search(head) is not None
 
 
 def read(lines: Iterable[str]) -> Dump:

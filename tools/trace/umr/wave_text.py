@@ -215,4 +215,4 @@ def _guess(wave: Wave) -> str:
         return "gfx1200"
     if "hw_id1" in names:
         return "gfx1030" if "inst_dw0" in names else "gfx1100"
-    return "gfx900" if "hw_id" in names else ""
+    return "gfx900" if "hw_id" in names or "inst_dw1" in names else ""
