@@ -3,8 +3,8 @@
 In       the bytes of a file, and what the command line says about them
 Out      a `Reading`, as text or as data; None where no reader knows it, and it is a log of ioctls, perhaps
 Changes  nothing
-Next     kernel_log/ (kernel logs), devcoredump/ (amdgpu's dumps), amd_words.py (packets of AMD's rings), decode.py
-         (logs of ioctls, NVIDIA's words)
+Next     kernel_log/ (kernel logs), devcoredump/ (amdgpu's dumps), umr/, radv/, rocm/ (waves and rings of AMD's tools),
+         amd_words.py (packets of AMD's rings), decode.py (logs of ioctls, NVIDIA's words)
 
 A new kind of material is a line in READERS: what tells it from all others, and who reads it. The first that recognises
 a file has it.
