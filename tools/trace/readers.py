@@ -321,8 +321,13 @@ def _is_radv(content: bytes, wanted: Wanted) -> bool:
 
 def _read_radv(content: bytes, wanted: Wanted) -> Reading:
     found = radv.read(content)
+
+    def part(text: bytes) -> Reading | None:  # a part is no report itself
+        return None if radv.recognises(text) else find(text, Wanted())
+
     return Reading(
-        lambda color: radv.lines(found, color, wanted.chip), lambda: radv.as_json(found, wanted.chip)
+        lambda color: radv.lines(found, color, wanted.chip, part),
+        lambda: radv.as_json(found, wanted.chip, part),
     )
 
 

@@ -75,7 +75,7 @@ class Report:
     pipelines: pipeline_text.Pipelines | None = None
     registers: list[RegisterText] = field(default_factory=list)
     fault: memory.Fault | None = None
-    umr: umr.Dump | None = None
+    umr_waves: umr.Dump | None = None
     umr_ring: umr.Dump | None = None
     events: list[Event] = field(default_factory=list)
     others: dict[str, str] = field(default_factory=dict)  # parts that are none of these
@@ -83,12 +83,12 @@ class Report:
     def waves(self) -> list[Wave]:
         """The waves: those of umr have registers, those of pipeline.log the names of shaders."""
         known = self.pipelines.waves if self.pipelines is not None else []
-        full = self.umr.waves if self.umr is not None else []
+        full = self.umr_waves.waves if self.umr_waves is not None else []
         if not full or not known:
             return full or known
         names = {wave.pc: wave for wave in known if wave.pc is not None}
         for wave in full:
-            if (same := names.get(wave.pc)) is not None:
+            if wave.pc is not None and (same := names.get(wave.pc)) is not None:
                 wave.kernel = wave.kernel or same.kernel
                 wave.instruction = wave.instruction or same.instruction
                 wave.code = wave.code or same.code
@@ -169,7 +169,7 @@ def _read_parts(report: Report, parts: dict[str, list[str]]) -> None:
     if "registers" in parts:
         report.registers = registers(parts.pop("registers"))
     if "umr_waves" in parts:
-        report.umr = umr.read(parts.pop("umr_waves"))
+        report.umr_waves = umr.read(parts.pop("umr_waves"))
     if "umr_ring" in parts:
         report.umr_ring = umr.read(parts.pop("umr_ring"))
     if "dmesg" in parts:

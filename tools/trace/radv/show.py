@@ -8,9 +8,9 @@ Next     report.py (what was read), ../waves.py, ../umr/show.py, ../kernel_log/s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from hcq.amd.chip import CHIPS, Chip
 from hcq.tools.trace import kernel_log, umr
@@ -25,10 +25,29 @@ SHOWN_REGISTERS = 30
 SHOWN_GROUPS = 5
 SHOWN_SAID = 4
 LONGEST = 240
+MOST_OTHERS = 50
 
 
-def lines(report: Report, color: Color, named: str = "") -> Iterator[str]:
-    """The summary, then every part. Raises UsageError for a name of no GPU."""
+class Part(Protocol):
+    """What another reader makes of a part."""
+
+    @property
+    def lines(self) -> Callable[[Color], Iterator[str]]: ...
+
+    @property
+    def as_json(self) -> Callable[[], Any]: ...
+
+
+ReadPart = Callable[[bytes], Part | None]
+
+
+def no_part(content: bytes) -> Part | None:
+    """Of a report whose other parts nobody reads."""
+    return None
+
+
+def lines(report: Report, color: Color, named: str = "", read_part: ReadPart = no_part) -> Iterator[str]:
+    """The summary, then every part. read_part reads those that are none of RADV's. Raises UsageError for a name of no GPU."""
     chip = CHIPS[chip_name(report, named)]
     yield from _summary(report, chip, color)
     if report.trace is not None:
@@ -39,7 +58,7 @@ def lines(report: Report, color: Color, named: str = "") -> Iterator[str]:
         yield from wave_views.lines(waves, color)
     if report.registers:
         yield from _registers(report, color)
-    for dump in (report.umr_ring, report.umr):
+    for dump in (report.umr_ring, report.umr_waves):
         if dump is not None and (dump.rings or dump.streams):
             yield ""
             without = replace(dump, waves=[])  # these are shown above
@@ -48,7 +67,7 @@ def lines(report: Report, color: Color, named: str = "") -> Iterator[str]:
         yield ""
         yield color("kernel log", "heading")
         yield from kernel_log.lines(report.events, color)
-    yield from _others(report, color)
+    yield from _others(report, color, read_part)
 
 
 def _summary(report: Report, chip: Chip, color: Color) -> Iterator[str]:
@@ -153,14 +172,11 @@ def _registers(report: Report, color: Color) -> Iterator[str]:
         yield f"  and {len(report.registers) - SHOWN_REGISTERS} more"
 
 
-def _others(report: Report, color: Color) -> Iterator[str]:
+def _others(report: Report, color: Color, read_part: ReadPart) -> Iterator[str]:
     """Parts that are none of RADV's: each by the reader that knows it."""
-    from hcq.tools.trace import readers  # which names this reader, too
-
-    for name, text in list(report.others.items())[:50]:
+    for name, text in list(report.others.items())[:MOST_OTHERS]:
         yield ""
-        content = text.encode("utf-8", "replace")
-        known = None if recognised_again(content) else readers.find(content, readers.Wanted())
+        known = read_part(text.encode("utf-8", "replace"))
         if known is None:
             many = counted(text.count("\n") + 1, "line")
             said = f"{many} of no form that is known: {clean(text.strip())[:80]}"
@@ -170,20 +186,11 @@ def _others(report: Report, color: Color) -> Iterator[str]:
         yield from known.lines(color)
 
 
-def recognised_again(content: bytes) -> bool:
-    """Whether a part would be taken for a report itself: parts are read once, and not in each other."""
-    from hcq.tools.trace.radv.report import recognises
-
-    return recognises(content)
-
-
 # ------------------------------------------------------------ for a program
 
 
-def as_json(report: Report, named: str = "") -> dict[str, Any]:
+def as_json(report: Report, named: str = "", read_part: ReadPart = no_part) -> dict[str, Any]:
     """Everything, as data. Raises UsageError for a name of no GPU."""
-    from hcq.tools.trace import readers
-
     chip = CHIPS[chip_name(report, named)]
     found: dict[str, Any] = {
         "form": "RADV hang report",
@@ -209,13 +216,12 @@ def as_json(report: Report, named: str = "") -> dict[str, Any]:
             "stages": pipelines.stages,
             "spirv": pipelines.spirv,
         }
-    for key, dump in (("umr_ring", report.umr_ring), ("umr_waves", report.umr)):
+    for key, dump in (("umr_ring", report.umr_ring), ("umr_waves", report.umr_waves)):
         if dump is not None:
             found[key] = umr.as_json(dump, named)
     others: dict[str, Any] = {}
-    for name, text in list(report.others.items())[:50]:
-        content = text.encode("utf-8", "replace")
-        known = None if recognised_again(content) else readers.find(content, readers.Wanted())
+    for name, text in list(report.others.items())[:MOST_OTHERS]:
+        known = read_part(text.encode("utf-8", "replace"))
         others[name] = known.as_json() if known is not None else None
     return found | {"others": others}
 
