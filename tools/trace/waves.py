@@ -92,7 +92,7 @@ def finish(wave: Wave, arch: str) -> None:
     family = family_of(arch)
     if not wave.instruction and wave.words:
         wave.instruction = wave_state.disassembled(wave.words, arch)
-    wave.state = wave.state or wave_state.flags(known)
+    wave.state = list(dict.fromkeys((*wave.state, *wave_state.flags(known))))
     if wave.exec == 0 and "no lane is on" not in wave.state:
         wave.state.append("no lane is on")
     wave.under_way = wave_state.outstanding(known, family)

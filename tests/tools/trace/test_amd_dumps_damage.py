@@ -22,6 +22,8 @@ UMR = (
     + test_umr.GFX12_WAVE
     + test_umr.OLD_BITS.format(wave=1, status="08012000")
     + test_umr.TABLE
+    + "Pipe 0  Queue 2  VMID 9\n  PQ BASE 0x7e9311a00000  RPTR 0x4f2e0  WPTR 0x4f730  RPTR_ADDR 0x7e936ba8a080\n"
+    + "  MQD 0xd88200  DEQ_REQ 0x0  AQL_CONTROL 0x1\nME 1 Pipe 0: INSTR_PTR 0x91cd (ASM 0x24734)\n"
     + "navi31.gfx1100.regGRBM_STATUS == 0x80000001\n\t.GUI_ACTIVE[31:31] ==        1 (0x00000001)\n"
 )
 ROCM = (

@@ -314,6 +314,36 @@ def test_the_table_of_waves_is_read_by_its_head() -> None:
     assert "2 waves alike" in shown and "2 masks in all" in shown
 
 
+def test_a_wave_that_ended_while_it_was_read_says_so() -> None:
+    text = GFX12_WAVE.replace(
+        "ixSQ_WAVE_STATE_PRIV: 00004000", "ixSQ_WAVE_TRAPSTS: 101ebcef | ixSQ_WAVE_MODE: bebebeef"
+    )
+    (wave,) = read(text).waves
+    assert wave.state == ["it ended while it was read"] and "trapsts" not in wave.registers
+    assert wave.pc == 0x7A0944AA5604
+
+
+def test_queues_with_work_are_told_from_idle_ones() -> None:
+    text = """\
+Pipe 0  Queue 1  VMID 0
+  PQ BASE 0x457000  RPTR 0x200  WPTR 0x200  RPTR_ADDR 0x401360  CNTL 0xc030890a
+  EOP BASE 0x44b000  RPTR 0x40000008  WPTR 0x1ff8008  WPTR_MEM 0x8
+  MQD 0x85feade000  DEQ_REQ 0x0  IQ_TIMER 0x0  AQL_CONTROL 0x0
+
+Pipe 0  Queue 2  VMID 9
+  PQ BASE 0x7e9311a00000  RPTR 0x4f2e0  WPTR 0x4f730  RPTR_ADDR 0x7e936ba8a080  CNTL 0x8084514
+  EOP BASE 0x7e936ba7c000  RPTR 0x400002a8  WPTR 0x3ff82a8  WPTR_MEM 0x2a8
+  MQD 0xd88200  DEQ_REQ 0x0  IQ_TIMER 0x8100100  AQL_CONTROL 0x1
+  SAVE BASE 0x7e91fe400000  SIZE 0x2bea000  STACK OFFSET 0xa000  SIZE 0xa000
+
+ME 1 Pipe 0: INSTR_PTR 0x91cd (ASM 0x24734)
+"""
+    shown = said(text)
+    assert "me 1, pipe 0, queue 2, VMID 9: AQL, read 0x4f2e0, write 0x4f730: 0x450 words not read" in shown
+    assert "1 queue idle" in shown and "no form that is known" not in shown
+    assert data(text)["queues"][1]["values"]["SAVE BASE"] == 0x7E91FE400000  # type: ignore[index]
+
+
 def test_no_waves_and_warnings_are_told() -> None:
     shown = said("[WARNING]: Rings are not halted!\nNo active waves! (or GFXOFF was not disabled)\n")
     assert "umr warns: Rings are not halted!" in shown and "no wave was active" in shown

@@ -47,7 +47,7 @@ def no_part(content: bytes) -> Part | None:
 
 
 def lines(report: Report, color: Color, named: str = "", read_part: ReadPart = no_part) -> Iterator[str]:
-    """The summary, then every part. read_part reads those that are none of RADV's. Raises UsageError for a name of no GPU."""
+    """The summary, then every part; read_part reads those of others. Raises UsageError for a name of no GPU."""
     chip = CHIPS[chip_name(report, named)]
     yield from _summary(report, chip, color)
     if report.trace is not None:

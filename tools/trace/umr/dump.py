@@ -27,13 +27,23 @@ MOST_CODE = 100_000  # lines of disassembly
 
 HEAD_BYTES = 4 << 20  # of a text, in which it is looked for what it is
 # Plain words first: every text that somebody gives is searched for them.
-_WORDS = (b".ring[", b"ing IB at ", b"SIMD WAVE# ", b".simd", b"IB[", b"No active waves!", b"@0x", b" == 0x")
+_WORDS = (
+    b".ring[",
+    b"ing IB at ",
+    b"SIMD WAVE# ",
+    b".simd",
+    b"IB[",
+    b"No active waves!",
+    b"@0x",
+    b" == 0x",
+    b"PQ BASE 0x",
+)
 _C = rb"(?:\x1b\[[0-9;]{0,20}m)?"  # a colour, which umr puts around numbers
 _MARKS = re.compile(
     rb"\.ring\[" + _C + rb" *\d+" + _C + rb"\] == |Decoding IB at |Dumping IB at |SIMD WAVE# |"
     rb"\bse\d{1,3}\.s[ah]\d{1,3}\.(?:cu|wgp)\d{1,3}\.simd\d|IB\[[^\]\n]{1,60}\] = |No active waves!|"
     rb"\[0x" + _C + rb"[0-9a-f]{1,8}" + _C + rb"@0x[^\]\n]{1,60}\][ \t]{1,20}\[|"
-    rb"\bpgm\[|\b\w{1,40}\.\w{1,40}\.(?:reg|mm|ix)[A-Z]\w{1,80} (?:==|=>) 0x"
+    rb"\bpgm\[|PQ BASE 0x[0-9a-f]{1,16} {1,4}RPTR 0x|\b\w{1,40}\.\w{1,40}\.(?:reg|mm|ix)[A-Z]\w{1,80} (?:==|=>) 0x"
 )
 
 
@@ -93,6 +103,18 @@ class Register:
 
 
 @dataclass
+class Queue:
+    """A queue that --cpc lists. me: the engine, -1 where the text ends before it is told."""
+
+    pipe: int
+    queue: int
+    vmid: int
+    line: int
+    me: int = -1
+    values: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
 class Dump:
     """All that a text of umr's says. unknown: numbers of lines that are none of these."""
 
@@ -100,6 +122,7 @@ class Dump:
     streams: list[Stream] = field(default_factory=list)
     waves: list[Wave] = field(default_factory=list)
     registers: list[Register] = field(default_factory=list)
+    queues: list[Queue] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unknown: list[int] = field(default_factory=list)
     unknown_text: str = ""  # the first of them
@@ -139,6 +162,10 @@ _PACKET = re.compile(r"Opcode 0x[0-9a-fA-F]+(?:/0x[0-9a-fA-F]+)? \[([^\]]{1,80})
 _COMMAND = re.compile(r"(?:-RS|--ring-stream)\s+\S+\[\.\]")
 _REGISTER = re.compile(r"([\w-]{1,40}\.\w{1,40}\.\w{1,80}) (?:==|=>) 0x([0-9a-fA-F]{1,8})$")
 _REGISTER_FIELD = re.compile(r"\.?(\w{1,80})\[(\d+):(\d+)\] +== +(?:0x([0-9a-fA-F]{1,8})|(\d{1,10}))")
+_QUEUE = re.compile(r"Pipe (\d{1,3}) +Queue (\d{1,3}) +VMID (\d{1,3})$")
+_QUEUE_VALUES = re.compile(r"(PQ|EOP|MQD|SAVE) ")
+_PAIR = re.compile(r"([A-Z][A-Z_]{1,20}(?: OFFSET)?) 0x([0-9a-fA-F]{1,16})")
+_ENGINE = re.compile(r"ME (\d{1,3}) Pipe (\d{1,3}): INSTR_PTR 0x")
 _NOTE = re.compile(r"\[(WARNING|ERROR|BUG)\]:? *(.*)")
 _SILENT = re.compile(
     r"[-=_ ]*$|End of IB|Done decoding IB|UMR GFX (?:ring|waves):|Shader registers|Shader program:"
@@ -165,6 +192,9 @@ class _Text:
             (_POINTER, self._pointer),
             (_BUFFER, self._buffer),
             (_STREAM, self._stream),
+            (_QUEUE, self._queue),
+            (_QUEUE_VALUES, self._queue_values),
+            (_ENGINE, self._engine),
         )
 
     def take(self, number: int, line: str) -> None:
@@ -250,6 +280,25 @@ class _Text:
             self.dump.rings.append(self.buffer)
         at = int(found[1], 16) // 4 if found[1] else int(found[2])
         self._add(self.buffer, Word(at, int(found[3], 16), found[4], "", number))
+
+    # -------------------------------------------------------- queues
+
+    def _queue(self, number: int, found: re.Match[str]) -> None:
+        if len(self.dump.queues) < MOST_KEPT:
+            self.dump.queues.append(Queue(int(found[1]), int(found[2]), int(found[3]), number))
+
+    def _queue_values(self, number: int, found: re.Match[str]) -> None:
+        if not self.dump.queues:
+            return
+        values = self.dump.queues[-1].values
+        for name, value in _PAIR.findall(found.string)[:16]:
+            if len(values) < 64:
+                values.setdefault(name if name == found[1] else f"{found[1]} {name}", int(value, 16))
+
+    def _engine(self, number: int, found: re.Match[str]) -> None:
+        for queue in self.dump.queues:
+            if queue.me < 0 and queue.pipe == int(found[2]):
+                queue.me = int(found[1])
 
     # -------------------------------------------------------- streams
 

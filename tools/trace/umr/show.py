@@ -246,6 +246,8 @@ def lines(dump: Dump, color: Color, named: str = "") -> Iterator[str]:
         yield from _ring_lines(ring, chip, color)
     for stream in dump.streams:
         yield from _stream_lines(stream, chip, color)
+    if dump.queues:
+        yield from _queues(dump, color)
     if dump.registers:
         yield ""
         yield color("registers", "heading")
@@ -255,6 +257,23 @@ def lines(dump: Dump, color: Color, named: str = "") -> Iterator[str]:
         if len(dump.registers) > SHOWN_REGISTERS:
             yield f"  and {len(dump.registers) - SHOWN_REGISTERS} more: --json has all"
     yield from tail(dump)
+
+
+def _queues(dump: Dump, color: Color) -> Iterator[str]:
+    yield ""
+    yield color("compute queues", "heading")
+    idle = 0
+    for one in dump.queues:
+        read, write = one.values.get("PQ RPTR"), one.values.get("PQ WPTR")
+        if read is None or write is None or read == write:
+            idle += 1
+            continue
+        kind = "AQL" if one.values.get("MQD AQL_CONTROL") else "PM4"
+        place = f"me {one.me if one.me >= 0 else '?'}, pipe {one.pipe}, queue {one.queue}, VMID {one.vmid}"
+        said = f"read {read:#x}, write {write:#x}: {write - read:#x} words not read"
+        yield f"  {place}: {kind}, {color(said, 'wrong')}, at {one.values.get('PQ BASE', 0):#x}"
+    if idle:
+        yield f"  {counted(idle, 'queue')} idle"
 
 
 def tail(dump: Dump) -> Iterator[str]:
@@ -274,6 +293,7 @@ def _counts(dump: Dump) -> list[str]:
         (rings, "ring"),
         (len(dump.rings) - rings + len(dump.streams), "buffer"),
         (len(dump.registers), "register"),
+        (len(dump.queues), "queue"),
     )
     return [counted(count, what) for count, what in counts if count]
 
@@ -298,6 +318,7 @@ def as_json(dump: Dump, named: str = "") -> dict[str, Any]:
         "rings": [_ring_json(ring, chip) for ring in dump.rings],
         "streams": [_stream_json(stream, chip) for stream in dump.streams],
         "registers": [vars(one) for one in dump.registers],
+        "queues": [vars(one) for one in dump.queues],
         "unknown_lines": dump.unknown,
         "is_cut": dump.is_full,
     }

@@ -14,6 +14,7 @@ import re
 from hcq.tools.trace.waves import MOST_WAVES, Wave, code_around, finish
 
 MOST_VALUES = 1 << 20  # of vector registers, of all waves
+UNREAD = 0xBEBEBEEF  # what a register reads as that is not there
 MOST_NAMES = 200  # registers of a wave
 
 ASICS = {
@@ -116,6 +117,7 @@ class WaveText:
         """Conclude what each wave is at, when all lines were read. asic: umr's name of the GPU, where it is known."""
         addresses = sorted(self._code)
         for wave in self.waves:
+            _drop_unread(wave)
             arch = arch_of(asic or self.asic) or _guess(wave)
             finish(wave, arch)
             if wave.pc is None:
@@ -206,6 +208,15 @@ def _name(text: str) -> str:
     return {"vm_cnt": "vmcnt", "lgkm_cnt": "lgkmcnt", "exp_cnt": "expcnt", "vs_cnt": "vscnt"}.get(
         name, name.removeprefix("wave_")
     )
+
+
+def _drop_unread(wave: Wave) -> None:
+    """Leave out registers that could not be read. When MODE is one, the wave had ended, and what is left is garbled."""
+    if wave.registers.get("mode") == UNREAD:
+        keep = ("status", "pc_lo", "pc_hi", "exec_lo", "exec_hi", "hw_id", "hw_id1", "hw_id2")
+        wave.registers = {name: value for name, value in wave.registers.items() if name in keep}
+        wave.state.append("it ended while it was read")
+    wave.registers = {name: value for name, value in wave.registers.items() if value != UNREAD}
 
 
 def _guess(wave: Wave) -> str:
