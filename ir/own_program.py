@@ -1,8 +1,8 @@
 """Programs of one's own: what a ROUTINE says whose code is not made here, but given by whoever writes the graph.
 
 In       an image, its entry, how it is launched, and what each of its parameters is
-Out      `OwnProgram`, the argument of the ROUTINE that stands for the launch and for its first output; `OwnOutput`, that
-         of a ROUTINE for another output, whose only source is the first
+Out      `OwnProgram`, the argument of the ROUTINE that stands for the launch, and for its output where it has one;
+         `OwnOutput`, that of a ROUTINE for one of several outputs, whose only source is the launch
 Changes  nothing
 Next     frontend/more/custom/__init__.py (who makes them), frontend/run/own_programs.py (who launches them)
 
@@ -65,7 +65,7 @@ class OwnProgram(NamedTuple):
 
 
 class OwnOutput(NamedTuple):
-    """Another output of a launch: which, and its shape."""
+    """One of several outputs of a launch: which, and its shape."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     shape: Shape

@@ -2,7 +2,7 @@
 
 In       a kernel of a schedule that stores a ROUTINE with an OwnProgram
 Out      the fields of plan.Launch, in the order of the program's own parameters
-Changes  the schedule's values: an output that nobody reads gets temporary memory, for the program writes it all the same
+Changes  the schedule's values: an output that nobody reads gets temporary memory, for it is written all the same
 Next     plan.py (who asks), ir/own_program.py (what is launched), frontend/more/custom/__init__.py (who made it)
 """
 

@@ -76,6 +76,7 @@ def _axis(arg: OwnProgram, parts: Sequence[int], sources: Sequence[Value]) -> in
     split = sources[parts[0]].layout
     assert isinstance(split, Split)
     raise UsageError(
-        f"[custom] {arg.name}: input {parts[0]} of shape {sources[parts[0]].shape} is split along axis {split.axis}: say "
-        f"shard={split.axis} and give the grid as a function of shapes, if parts can be computed alone, or gather it first."
+        f"[custom] {arg.name}: input {parts[0]} of shape {sources[parts[0]].shape} is split along axis {split.axis}: "
+        f"gather it first, or say shard={split.axis} and give the grid as a function of shapes, if the program can "
+        "compute each part alone."
     )

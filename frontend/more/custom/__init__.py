@@ -1,7 +1,7 @@
 """Custom: a program of one's own as an operation on tensors.
 
 In       a loaded program, an image or a source; the outputs' shapes, the inputs, how it is launched
-Out      tensors that are computed by it: lazy, recorded by jit, saved, split over devices, with a gradient if one is given
+Out      tensors that are computed by it: lazy, recorded by jit, saved, split over devices, maybe with a gradient
 Changes  loads the program once, to check what is passed against what it says of itself
 Next     languages.py (a source becomes an image), parts.py (grids that follow shapes, on several devices),
          gradients.py (backward), ir/own_program.py (the node), frontend/run/own_programs.py (its launch)
@@ -51,8 +51,9 @@ def custom(
 ) -> Any:
     """Tensors that a program of one's own computes.
 
-    program       a loaded hcq.Program; the bytes of an image that `device.load` takes; source text: CUDA C, PTX or LLVM
-                  IR on NV, HIP C, assembly or LLVM IR on AMD, MSL on METAL, C or LLVM IR on CPU; or what Triton compiled
+    program       a loaded hcq.Program; the bytes of an image that `device.load` takes; source text: CUDA C, PTX or
+                  LLVM IR on NV, HIP C, assembly or LLVM IR on AMD, MSL on METAL, C or LLVM IR on CPU; or what Triton
+                  compiled
     outputs       (shape, dtype) for one output, which is returned; a list of such for several, which come as a tuple. A
                   tensor stands for its shape and dtype
     inputs        what the program takes: tensors, Python numbers, None for a null pointer; a function of the tensors'
@@ -105,10 +106,18 @@ def custom(
     )
     own = _check(own, opened, tensors, code.spare_pointers)
     nodes = tuple([tensor.detach().node for tensor in tensors])
-    first = Node(Op.ROUTINE, wanted[0][1], nodes, own)
-    made = [Tensor._of(first, where)]
-    for number, (shape, dtype) in enumerate(wanted[1:], 1):
-        made.append(Tensor._of(Node(Op.ROUTINE, dtype, (first,), OwnOutput(number, shape, own.name)), where))
+    launch = Node(Op.ROUTINE, wanted[0][1], nodes, own)
+    made = [Tensor._of(launch, where)]
+    if (
+        len(wanted) > 1
+    ):  # the launch itself is no tensor: memory of one output would stand for it in the others
+        nodes = tuple(
+            [
+                Node(Op.ROUTINE, dtype, (launch,), OwnOutput(number, shape, own.name))
+                for number, (shape, dtype) in enumerate(wanted)
+            ]
+        )
+        made = [Tensor._of(node, where) for node in nodes]
     made = gradients.with_backward(own.name, made, given, backward, where)
     return made[0] if is_one else tuple(made)
 
@@ -128,8 +137,8 @@ def _place(tensors: Sequence[Any], device: str | None) -> str:
             raise UsageError(f"[custom] tensor {number} is complex: pass its real and imag parts.")
         if counts_of(tensor.node):
             raise UsageError(
-                f"[custom] tensor {number} has a size that is known only when the work runs: a program is launched over "
-                "a grid that is known before."
+                f"[custom] tensor {number} has a size that is known only when the work runs: a program is launched "
+                "over a grid that is known before."
             )
         if not prod(tensor.shape):
             raise UsageError(

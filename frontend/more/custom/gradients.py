@@ -42,14 +42,18 @@ def with_backward(name: str, made: list[Any], given: Sequence[Any], backward: An
     places = [place for place, one in enumerate(made) if one.dtype.is_float]
     if not places or not any(one.dtype.is_float for one in tensors):
         return made
-    if len(places) > 1 and not any(is_on_the_way(one.node) for one in tensors):
-        return made
     specs = tuple([(made[place].shape, made[place].dtype) for place in places])
-    function = _function(name, specs, [one for one in given if one is not ...], backward, where)
+    inputs, nodes = [one for one in given if one is not ...], [one.node for one in tensors]
     results = [made[place] for place in places]
-    flat = results[0] if len(results) == 1 else _joined(results)
-    node = function.of(flat.node, *[one.node for one in tensors])
     found = list(made)
+    if len(places) > 1 and not any(structure_of(nodes).tracked):
+        for which, place in enumerate(places):
+            function = _function(name, specs, which, inputs, backward, where)
+            found[place] = Tensor._of(function.of(made[place].node, *nodes), where)
+        return found
+    function = _function(name, specs, None, inputs, backward, where)
+    flat = results[0] if len(results) == 1 else _joined(results)
+    node = function.of(flat.node, *nodes)
     for place, one in zip(places, _apart(Tensor._of(node, where), specs)):
         found[place] = one
     return found
@@ -114,7 +118,8 @@ def _rule(
     def rule(node: Node, g: Node) -> Node:
         if backward is None:
             raise UsageError(
-                f"[custom] {name} has no backward, and a gradient was asked for: give backward=, or detach() its inputs."
+                f"[custom] {name} has no backward, and a gradient was asked for: give backward=, or detach() its "
+                "inputs."
             )
         tensors = iter([Tensor._of(source, where) for source in node.src[1:]])
         shapes = [source.shape for source in node.src[1:]]
@@ -137,7 +142,8 @@ def _rule(
             )
         if one.device != where:
             raise UsageError(
-                f"[custom] the backward of {name} gives gradient {way} on {one.device}, not on {where}: move it with to()."
+                f"[custom] the backward of {name} gives gradient {way} on {one.device}, not on {where}: move it with "
+                "to()."
             )
         return one.node
 

@@ -90,7 +90,7 @@ def code_of(program: Any, device: Any, entry: str | None) -> Code:
 
 
 def _loaded(program: Program) -> Code:
-    """The code of a loaded program: a copy of it runs, so that launches do not depend on who else uses its variables."""
+    """The code of a loaded program: a copy of it runs, so that nobody else uses its variables."""
     entry, image = program.origin
     if not image:
         raise UsageError(f"[custom] {program.name} was loaded by a module: give its image and entry instead.")
@@ -214,8 +214,8 @@ def _amd_assembly(text: str, target: Target, name: str) -> bytes:
         return comgr.compile_assembly(text, target.arch, name)
     except comgr.ComgrError as problem:
         raise UsageError(
-            f"{problem} Or assemble it elsewhere, llvm-mc --arch=amdgcn --mcpu={target.arch} --filetype=obj, and give the "
-            "file's bytes."
+            f"{problem} Or assemble it elsewhere, llvm-mc --arch=amdgcn --mcpu={target.arch} --filetype=obj, and give "
+            "the file's bytes."
         ) from problem
 
 

@@ -70,7 +70,8 @@ def word_of(value: Any) -> str:
     ):
         return f"float {float(value).hex()}"
     raise UsageError(
-        f"[custom] an input is {shown(value)}: give tensors, Python numbers, None for a null pointer, or ... for outputs."
+        f"[custom] an input is {shown(value)}: give tensors, Python numbers, None for a null pointer, or ... for "
+        "outputs."
     )
 
 

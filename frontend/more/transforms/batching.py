@@ -125,7 +125,8 @@ def _routine(step: _Step) -> Node:
     one: Routine = step.node.arg
     if not isinstance(one, Routine):
         raise UsageError(
-            f"[vmap] {one.name} is a program of one's own, launched over a grid of its own: give it the batch as an axis."
+            f"[vmap] {one.name} is a program of one's own, launched over a grid of its own: give it the batch as an "
+            "axis."
         )
     count, size = one.shape
     many = Routine(
