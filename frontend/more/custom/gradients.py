@@ -5,7 +5,8 @@ Out      the outputs; a gradient that is asked for passes them by `backward` alo
 Changes  nothing; `backward` is called when a gradient is asked for, and what it computes is lazy, too
 Next     __init__.py (who asks), grad/function.py (the node that has rules of its own)
 
-Several outputs of floats are joined while a gradient is on its way, so that `backward` is called with all gradients.
+Several outputs of floats are joined where an input requires a gradient, so that `backward` is called with all
+gradients. Elsewhere each has rules of its own, with zeros for the others: nothing is joined that nobody asks for.
 The same backward over alike inputs is one Function, so that graphs of calls are alike, and jit replays them.
 """
 
@@ -19,8 +20,8 @@ from typing import Any
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.core.base import Core
+from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.function import Function
-from hcq.frontend.grad.gradient import is_on_the_way
 from hcq.frontend.more.custom.parts import key_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, promote
@@ -76,12 +77,17 @@ def _apart(joined: Any, specs: Sequence[Spec]) -> list[Any]:
     return found
 
 
+def _beside_zeros(slope: Any, specs: Sequence[Spec], which: int) -> list[Any]:
+    zeros = [Tensor.zeros(*shape, dtype=slope.dtype, device=slope.device) for shape, _ in specs]
+    return [*zeros[:which], slope, *zeros[which + 1 :]]
+
+
 def _function(
-    name: str, specs: tuple[Spec, ...], given: Sequence[Any], backward: Any, where: str
+    name: str, specs: tuple[Spec, ...], which: int | None, given: Sequence[Any], backward: Any, where: str
 ) -> Function:
     """The rules of all inputs that are tensors; one object for calls that are alike."""
     kinds = tuple([(one.shape, one.dtype) if isinstance(one, Core) else _plain(one) for one in given])
-    key = name, specs, kinds, key_of(backward), where
+    key = name, specs, which, kinds, key_of(backward), where
     known = _functions.get(key)
     if known is not None:
         return known
@@ -90,7 +96,7 @@ def _function(
     rules: list[Any] = []
     for way, place in enumerate(tensors):
         if given[place].dtype.is_float:
-            rules.append(_rule(name, specs, numbers, way, given[place].shape, backward, where))
+            rules.append(_rule(name, specs, which, numbers, way, given[place].shape, backward, where))
         else:
             rules.append(None)
     while len(_functions) >= MAX_KEPT:
@@ -106,13 +112,18 @@ def _plain(one: Any) -> Hashable:
 def _rule(
     name: str,
     specs: Sequence[Spec],
+    which: int | None,
     numbers: Sequence[tuple[Any] | None],
     way: int,
     shape: tuple[int, ...],
     backward: Any,
     where: str,
 ) -> Callable[[Node, Node], Node]:
-    """The gradient of one tensor. numbers: of each input the number that it is, None where it is a tensor."""
+    """The gradient of one tensor.
+
+    which    the output that the value is, the others being without a gradient; None for all of them, joined
+    numbers  of each input the number that it is, None where it is a tensor
+    """
     places = [place for place, one in enumerate(numbers) if one is None]
 
     def rule(node: Node, g: Node) -> Node:
@@ -125,7 +136,9 @@ def _rule(
         shapes = [source.shape for source in node.src[1:]]
         values = [one and (one[0](*shapes) if callable(one[0]) else one[0],) for one in numbers]
         inputs = [next(tensors) if one is None else one[0] for one in values]
-        found = backward(*_apart(Tensor._of(g, where), specs), *inputs)
+        slope = Tensor._of(g, where)
+        slopes = _apart(slope, specs) if which is None else _beside_zeros(slope, specs, which)
+        found = backward(*slopes, *inputs)
         listed = found if isinstance(found, (tuple, list)) else (found,)
         if len(listed) not in (len(inputs), len(places)):
             raise UsageError(
