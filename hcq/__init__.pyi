@@ -19,6 +19,7 @@ from hcq.artefact import load_program as load_program
 from hcq.lifetime.opening import open as open
 from hcq.frontend.io.files import save as save
 from hcq.frontend.jit import save_program as save_program
+from hcq.frontend.more.custom import custom as custom
 from hcq.performance import counters as counters
 from hcq.frontend.more import distributed as distributed
 from hcq.frontend.more import transforms as func

@@ -25,7 +25,7 @@ from hcq.errors import UsageError
 from hcq.graph import Symbol
 from hcq.lifetime import opening
 from hcq.memory import ALIGNMENT, Buffer
-from hcq.program import Program
+from hcq.program import Program, among, kinds_with
 
 _LETTERS = {  # of buffers in Python: what they hold, whatever their size
     **dict.fromkeys("efd", "float"),
@@ -213,17 +213,21 @@ class LoadedProgram:
         loaded: dict[Any, Program] = {}
         found = []
         for launch in self.variant.launches:
-            asks = launch.scratch_bytes, launch.dynamic_shared_bytes, launch.tensor_maps
+            asks = launch.scratch_bytes, launch.dynamic_shared_bytes, launch.tensor_maps, launch.numbers
             key = (launch.image, launch.entry, launch.access, asks)
             if key not in loaded:
                 program = loaded[key] = self.device.load(
                     images[launch.image],
                     launch.entry,
-                    args=("buffer",) * len(launch.arguments),
+                    args=kinds_with(launch.numbers, len(launch.arguments)),
                     scratch_bytes=launch.scratch_bytes,
                     name=launch.name,
-                    access=[ACCESS[letter] for letter in launch.access],
+                    access=among(
+                        ["" if word else ... for word in launch.numbers],
+                        [ACCESS[letter] for letter in launch.access],
+                    ),
                 )
+                program.set_numbers(launch.numbers)
                 if any(launch.tensor_maps) or launch.dynamic_shared_bytes:
                     self._set_more(file, program, launch.tensor_maps, launch.dynamic_shared_bytes)
             found.append(loaded[key])
