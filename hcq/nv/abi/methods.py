@@ -123,9 +123,13 @@ class Unread(Packet, words=0, tail="data"):
 _HOST = {ClassId.AMPERE_CHANNEL_GPFIFO_A: "HOST_C56F"}  # of the other channels: HOST
 
 
-@lru_cache(64)
 def methods_of(class_id: int) -> dict[int, type[Method]]:
-    """Address -> method of a class; empty for a class that is not known."""
+    """Address -> method of a class, the same table each time; empty for a class that is not known."""
+    return _methods_of(int(class_id))
+
+
+@lru_cache(64)
+def _methods_of(class_id: int) -> dict[int, type[Method]]:
     if class_id in GPFIFO:
         return host_methods.FILE.of_class(_HOST.get(ClassId(class_id), "HOST"))
     name = ClassId(class_id).name if class_id in ClassId._value2member_map_ else ""
