@@ -20,8 +20,8 @@ from typing import Any
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.core.base import Core
-from hcq.frontend.core.structure import structure_of
 from hcq.frontend.grad.function import Function
+from hcq.frontend.grad.gradient import is_on_the_way
 from hcq.frontend.more.custom.parts import key_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, promote
@@ -47,7 +47,7 @@ def with_backward(name: str, made: list[Any], given: Sequence[Any], backward: An
     inputs, nodes = [one for one in given if one is not ...], [one.node for one in tensors]
     results = [made[place] for place in places]
     found = list(made)
-    if len(places) > 1 and not any(structure_of(nodes).tracked):
+    if len(places) > 1 and not any(is_on_the_way(node) for node in nodes):
         for which, place in enumerate(places):
             function = _function(name, specs, which, inputs, backward, where)
             found[place] = Tensor._of(function.of(made[place].node, *nodes), where)

@@ -99,7 +99,9 @@ MACHINES = ["CPU", "amd:gfx1100", "amd:gfx942", "nv:sm_90", "metal:m3"]
 def scaled(a: Tensor, b: Tensor, k: float = 2.0, backward: object = None) -> Tensor:
     """The program above, as an operation on the device of its inputs."""
     kind = str(a.device).partition(":")[0]
-    made: Tensor = hcq.custom(SOURCES[kind], ((64,), "float32"), [a, b, k], block=BLOCKS[kind], backward=backward)
+    made: Tensor = hcq.custom(
+        SOURCES[kind], ((64,), "float32"), [a, b, k], block=BLOCKS[kind], backward=backward
+    )
     return made
 
 
@@ -199,7 +201,10 @@ def test_a_program_of_ones_own_is_an_operation(machine: str, tmp_path: Path) -> 
         (lambda a: hcq.custom(CPU, [], [a, a, 1.0]), r"give \(shape, dtype\), or a list of such"),
         (lambda a: hcq.custom("not a program", ((64,), "float32"), [a]), r"^\[custom\] "),
         (lambda a: hcq.custom(CPU, ((64,), "float32"), [1.0]), "no input is a tensor: say device="),
-        (lambda a: hcq.custom(CPU, ((64,), "float32"), [a, a, 1.0], backward=3), "give a function of the outputs"),
+        (
+            lambda a: hcq.custom(CPU, ((64,), "float32"), [a, a, 1.0], backward=3),
+            "give a function of the outputs",
+        ),
         (lambda a: hcq.custom(CPU, ((64,), "float32"), a), "give a list of tensors and numbers"),
         (lambda a: hcq.custom(CPU, ((64,), "float32"), [..., ..., a, a, 1.0]), "2 of the inputs are ..."),
     ],
