@@ -141,17 +141,12 @@ class Program:
             else tuple(checks.whole(f"load({self.name!r})", "extents", extent) for extent in extents)
         )
 
-    def set_numbers(self, words: Sequence[str]) -> None:
-        """Say which parameters are the same in all launches, which then name the others alone.
-
-        words   of each parameter: "" for one that launches name, else "int 5", "float 0x1.8p+0" or "null"
-        Raises  ValueError for another word
-        """
-        self._numbers = tuple([... if not word else number_of(word) for word in words])
-
     def with_numbers(self, args: Sequence[Any]) -> Sequence[Any]:
-        """What a launch names, and between it what is the same in all."""
-        return args if len(args) == len(self._numbers) else among(self._numbers, args)
+        """What a launch names, and between it the numbers that are the same in all (hcq/code/fixed_numbers.py)."""
+        rest = iter(args)
+        if len(args) == len(self._numbers):
+            return args
+        return [*[next(rest, None) if one is ... else one for one in self._numbers], *rest]
 
     def complete(self) -> None:
         """It is loaded: from now on a misspelt or a foreign attribute is refused, not kept without effect."""
@@ -186,28 +181,6 @@ class Program:
     def __repr__(self) -> str:
         args = "unchecked arguments" if self.args is None else f"({', '.join(self.args)})"
         return f"Program({self.name} {args} on {self.device.name} at {self.entry:#x})"
-
-
-def number_of(word: str) -> int | float | None:
-    """What a word of `Program.set_numbers` says. Raises ValueError for another one."""
-    kind, _, text = word.partition(" ")
-    if word == "null":
-        return None
-    if kind not in ("int", "float"):
-        raise ValueError(f"{word!r} is no number")
-    return int(text) if kind == "int" else float.fromhex(text)
-
-
-def among(numbers: Sequence[Any], named: Sequence[Any]) -> list[Any]:
-    """All of `numbers`, with what is named where they leave room by `...`; the rest of it behind them."""
-    rest = iter(named)
-    return [*[next(rest, None) if one is ... else one for one in numbers], *rest]
-
-
-def kinds_with(words: Sequence[str], buffers: int) -> tuple[str, ...]:
-    """The kinds of all parameters of a program with such numbers, or of one that takes buffers alone."""
-    kinds = [word.partition(" ")[0] for word in words]
-    return tuple([kind if kind in KINDS else "buffer" for kind in kinds]) or ("buffer",) * buffers
 
 
 def check_dispatch(device: Loader, program: Any, args: Any, block: Any, groups_per_claim: Any) -> None:

@@ -24,7 +24,7 @@ class OwnProgram(NamedTuple):
     name, entry    what traces call it; the kernel's symbol in the image
     outputs        shape and number format of each
     parameters     of each parameter of the kernel, in order: ("output", which), ("input", which source) or
-                   ("number", a word of hcq.program.Program.set_numbers)
+                   ("number", a word of hcq/code/fixed_numbers.py)
     grid, block    workgroups, threads of each
     shared_bytes   shared memory that a launch asks for, beyond what the image declares
     scratch_bytes  private memory of each worker, where the device is told it

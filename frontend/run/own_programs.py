@@ -11,22 +11,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hcq.frontend.run import kernel_sources
 from hcq.frontend.schedule.schedule import Kernel, Value
 from hcq.ir.node import Node
-from hcq.ir.op import MOVEMENT, Op
+from hcq.ir.op import MOVEMENT
 from hcq.ir.own_program import OwnProgram
+from hcq.system.cache import DiskCache
 
 
-def of(kernel: Kernel) -> OwnProgram | None:
-    """The program that a kernel launches; None for one that is compiled."""
-    value = kernel.sink.src[0].src[1]
-    return value.arg if value.op is Op.ROUTINE and type(value.arg) is OwnProgram else None
+def launches(kernels: Sequence[Kernel], values: list[Value], disk: DiskCache) -> dict[Kernel, Any]:
+    """The plan.Launch of each kernel. values: those of the schedule; outputs that nobody reads are added."""
+    from hcq.frontend.run.plan import Launch
+
+    found = {kernel: Launch(**_fields(kernel, values)) for kernel in kernels}
+    for launch in found.values() if kernel_sources.wanted() else ():
+        kernel_sources.keep(disk, launch.image, launch.entry, {})
+    return found
 
 
-def fields(kernel: Kernel, values: list[Value]) -> dict[str, Any]:
-    """What plan.Launch says of it. values: those of the schedule; outputs that nobody reads are added."""
-    own = of(kernel)
-    assert own is not None
+def _fields(kernel: Kernel, values: list[Value]) -> dict[str, Any]:
+    own: OwnProgram = kernel.sink.src[0].src[1].arg
     first, *others = kernel.sink.src
     outputs = {0: _value(first.src[0], kernel)}
     outputs |= {store.src[1].arg.index: _value(store.src[0], kernel) for store in others}

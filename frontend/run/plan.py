@@ -31,7 +31,6 @@ from hcq.frontend.run.toolchain import toolchain
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Routine, Shape
 from hcq.ir.op import Op
-from hcq.program import among, kinds_with, number_of
 from hcq.record import record
 from hcq.system import guarded_child, helper_forks
 from hcq.system.cache import DiskCache
@@ -54,7 +53,7 @@ class Launch:
     flops: int
     traffic_bytes: int
     choice: str
-    numbers: tuple[str, ...] = ()  # of parameters that are none, see hcq.program.Program.set_numbers
+    numbers: tuple[str, ...] = ()  # of parameters that are none, see hcq/code/fixed_numbers.py
 
 
 @record(frozen=True)
@@ -358,7 +357,12 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     stages: list[tuple[str, dict[str, str]]] = []  # each kernel's name, and the text of each stage
 
     kernels = [k for k in made.kernels if prod(k.sink.src[0].src[0].shape)]  # others have nothing to store
-    given = {kernel: _given(kernel, made.values) for kernel in kernels if _is_given(kernel)}
+    given = {}  # of programs of somebody's own
+    routines = [k for k in kernels if k.sink.src[0].src[1].op is Op.ROUTINE]
+    if own := [k for k in routines if type(k.sink.src[0].src[1].arg) is not Routine]:
+        from hcq.frontend.run import own_programs
+
+        given = own_programs.launches(own, made.values, disk)
     compiled = [k.sink for k in kernels if k not in given]
     schedules = _searched(device, compiled, target)
     if not is_shown and not guarded_child.limits() and config.current().compilers > 1:
@@ -367,10 +371,8 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     launches = []
     for kernel in kernels:
         shown: dict[str, str] = {}
-        if (launch := given.get(kernel)) is not None:
-            launches.append(launch)
-            if kernel_sources.wanted():
-                kernel_sources.keep(disk, launch.image, launch.entry, shown)
+        if kernel in given:
+            launches.append(given[kernel])
             continue
         try:
             with devices.toolchain():
@@ -416,18 +418,6 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     plan = Plan(device, values, launches, made.results)
     _print_plan(plan, stages)
     return plan
-
-
-def _is_given(kernel: Any) -> bool:
-    """Whether a kernel is a program of somebody's own."""
-    value = kernel.sink.src[0].src[1]
-    return value.op is Op.ROUTINE and type(value.arg) is not Routine
-
-
-def _given(kernel: Any, values: Any) -> Launch:
-    from hcq.frontend.run import own_programs
-
-    return Launch(**own_programs.fields(kernel, values))
 
 
 def _narrow_formats(target: Any) -> list[DType]:
@@ -489,19 +479,22 @@ def program_of(device: Any, launch: Launch) -> Any:
     key = (device.name, launch.entry, launch.image, writes, asks)
     program = _programs.get(key)
     if program is None or program.device is not device:
+        args, access = ("buffer",) * len(writes), ["write" if is_written else "read" for is_written in writes]
+        if launch.numbers:
+            from hcq.code import fixed_numbers
+
+            args, access = fixed_numbers.kinds(launch.numbers), fixed_numbers.accesses(launch.numbers, access)
         program = _programs[key] = device.load(
             launch.image,
             launch.entry,
-            args=kinds_with(launch.numbers, len(launch.arguments)),
+            args=args,
             scratch_bytes=launch.scratch_bytes,
             name=launch.name,
-            access=among(
-                ["" if word else ... for word in launch.numbers],
-                ["write" if is_written else "read" for is_written in writes],
-            ),
+            access=access,
             sources=_sources(launch) if kernel_sources.wanted() else None,
         )
-        program.set_numbers(launch.numbers)
+        if launch.numbers:
+            fixed_numbers.fix(program, launch.numbers)
         if any(launch.tensor_maps):
             program.set_tensor_maps(launch.tensor_maps)
         if launch.dynamic_shared_bytes:
@@ -588,11 +581,11 @@ def _parse_launch(fields: Any, images: Sequence[bytes], values: int) -> Launch:
     if not all(type(words) is str for words in maps):
         raise TypeError("expected tensor maps")
     fields["tensor_maps"] = tuple(maps)
+    if fields["numbers"]:
+        from hcq.code import fixed_numbers
+
+        fixed_numbers.check(fields["numbers"], len(maps))
     fields["numbers"] = tuple(fields["numbers"])
-    for word in filter(None, fields["numbers"]):
-        number_of(word)
-    if fields["numbers"] and fields["numbers"].count("") != len(maps):
-        raise ValueError("numbers leave room for other arguments")
     (image,) = _numbers([fields["image"]], 0, len(images))
     return Launch(**{**fields, "image": images[image]})
 

@@ -26,10 +26,10 @@ from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
 from hcq.checks import shown
+from hcq.code import fixed_numbers
 from hcq.code.safetensors import FORMATS, read_header
 from hcq.errors import UsageError
 from hcq.memory import MAX_BUFFER_BYTES
-from hcq.program import number_of
 
 MAGIC = b"HCQPROG\n"
 VERSION = 1
@@ -86,7 +86,7 @@ class Memory(NamedTuple):
 class Launch(NamedTuple):
     """One kernel: its code, and which memory each argument is. access: "r" or "w" for each argument.
 
-    numbers  where parameters are numbers, too: a word for each parameter, as Program.set_numbers takes them
+    numbers  where parameters are numbers, too: a word for each parameter, see hcq/code/fixed_numbers.py
     """
 
     name: str
@@ -389,12 +389,9 @@ def _launch(table: Any, memory: Sequence[Memory], places: Sequence[Place]) -> La
         raise Damaged(f"{label} has {len(used)} arguments and {len(words)} tensor maps")
     always = tuple(_text(one, label) for one in _list(numbers, label))
     try:
-        for word in filter(None, always):
-            number_of(word)
-    except (ValueError, OverflowError):
-        raise Damaged(f"{label} has numbers that are none: {shown(always)}") from None
-    if always and always.count("") != len(used):
-        raise Damaged(f"{label} has {len(used)} arguments, and numbers that leave room for others")
+        fixed_numbers.check(always, len(used))
+    except (ValueError, OverflowError) as error:
+        raise Damaged(f"{label} has numbers that are none: {error}") from None
     return Launch(
         label,
         _text(entry, label),

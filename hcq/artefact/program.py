@@ -20,12 +20,13 @@ from typing import Any
 
 from hcq import backends, checks, config
 from hcq.artefact.file import ACCESS, Beside, Contents, Memory, Parameter, ProgramFile, Spec, Variant
+from hcq.code import fixed_numbers
 from hcq.code.program_file_parts import NOTHING, Carried
 from hcq.errors import UsageError
 from hcq.graph import Symbol
 from hcq.lifetime import opening
 from hcq.memory import ALIGNMENT, Buffer
-from hcq.program import Program, among, kinds_with
+from hcq.program import Program
 
 _LETTERS = {  # of buffers in Python: what they hold, whatever their size
     **dict.fromkeys("efd", "float"),
@@ -216,18 +217,22 @@ class LoadedProgram:
             asks = launch.scratch_bytes, launch.dynamic_shared_bytes, launch.tensor_maps, launch.numbers
             key = (launch.image, launch.entry, launch.access, asks)
             if key not in loaded:
+                args = ("buffer",) * len(launch.arguments)
+                access = [ACCESS[letter] for letter in launch.access]
+                if launch.numbers:
+                    args, access = (
+                        fixed_numbers.kinds(launch.numbers),
+                        fixed_numbers.accesses(launch.numbers, access),
+                    )
                 program = loaded[key] = self.device.load(
                     images[launch.image],
                     launch.entry,
-                    args=kinds_with(launch.numbers, len(launch.arguments)),
+                    args=args,
                     scratch_bytes=launch.scratch_bytes,
                     name=launch.name,
-                    access=among(
-                        ["" if word else ... for word in launch.numbers],
-                        [ACCESS[letter] for letter in launch.access],
-                    ),
+                    access=access,
                 )
-                program.set_numbers(launch.numbers)
+                fixed_numbers.fix(program, launch.numbers)
                 if any(launch.tensor_maps) or launch.dynamic_shared_bytes:
                     self._set_more(file, program, launch.tensor_maps, launch.dynamic_shared_bytes)
             found.append(loaded[key])

@@ -60,7 +60,7 @@ class Sizes:
 
 
 def word_of(value: Any) -> str:
-    """A number as hcq.program.Program.set_numbers takes it. Raises UsageError for what is none."""
+    """A number as a word of hcq/code/fixed_numbers.py. Raises UsageError for what is none."""
     if value is None:
         return "null"
     if isinstance(value, bool) or is_whole(value):
