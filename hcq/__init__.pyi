@@ -12,6 +12,7 @@ from hcq.frontend.tensor import Tensor as Tensor
 from hcq.errors import UsageError as UsageError
 from hcq.frontend.symbolic.variable import Variable as Variable
 from hcq.errors import WaitTimeout as WaitTimeout
+from hcq.frontend.more.custom import custom as custom
 from hcq.ir.dtype import dtypes as dtypes
 from hcq.frontend.jit import jit as jit
 from hcq.frontend.io.files import load as load
@@ -19,7 +20,6 @@ from hcq.artefact import load_program as load_program
 from hcq.lifetime.opening import open as open
 from hcq.frontend.io.files import save as save
 from hcq.frontend.jit import save_program as save_program
-from hcq.frontend.more.custom import custom as custom
 from hcq.performance import counters as counters
 from hcq.frontend.more import distributed as distributed
 from hcq.frontend.more import transforms as func

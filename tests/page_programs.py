@@ -46,7 +46,12 @@ def output(program: PageProgram, folder: Path) -> str:
     if not _is_here(program.tool):
         pytest.skip(f"{program.tool} is not installed")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HCQ_")}
-    environment = {**kept, "PYTHONPATH": str(ROOT), "HCQ_CACHE_DIR": str(folder / "cache"), "HCQ_VALIDATE": "1"}
+    environment = {
+        **kept,
+        "PYTHONPATH": str(ROOT),
+        "HCQ_CACHE_DIR": str(folder / "cache"),
+        "HCQ_VALIDATE": "1",
+    }
     environment["TRITON_CACHE_DIR"] = str(folder / "triton")
     if program.device in EMULATED:
         environment["HCQ_EMULATE"] = EMULATED[program.device]
