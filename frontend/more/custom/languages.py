@@ -164,7 +164,7 @@ def _image(language: str, text: str, target: Target, name: str) -> bytes:
     except UsageError as problem:
         raise UsageError(f"[custom] {name}: {str(problem).removeprefix('[custom] ')}") from problem
     except (RuntimeError, ValueError) as problem:  # of an assembler, with its complaint
-        raise UsageError(f"[custom] {name}: {problem}") from problem
+        raise UsageError(f"[custom] {name}: {str(problem).removeprefix(f'{name}: ')}") from problem
 
 
 # ------------------------------------------------------------ the compilers
