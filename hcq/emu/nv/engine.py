@@ -90,8 +90,8 @@ class Engine:
         known = methods_of(class_id)
         if method.at <= 0 or method.at % 4 or known.get(method.at, method) is not method:
             raise UsageError(
-                f"learn: class {class_id:#x} has {known.get(method.at)!r} at {method.at:#06x}: give an address of its own, a "
-                "multiple of 4."
+                f"learn: class {class_id:#x} has {known.get(method.at)!r} at {method.at:#06x}: give an address of its "
+                "own, a multiple of 4."
             )
         known[method.at] = method
         accepted(class_id)[method.at] = Accepted(method)

@@ -17,8 +17,8 @@ if sys.argv[1]:
     os.environ["HCQ_EMULATE"] = sys.argv[1]
 DEVICE = sys.argv[2]
 
-import hcq
-from hcq import Tensor
+import hcq  # noqa: E402
+from hcq import Tensor  # noqa: E402
 
 CPU = """
 define void @axpy(ptr %out, ptr %product, ptr %x, ptr %y, i64 %n, double %a, ptr %group) {
