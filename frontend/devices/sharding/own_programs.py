@@ -29,9 +29,8 @@ def placed(rules: Rules, node: Node, sources: Sequence[Value]) -> Value:
         split = first.layout
         if not isinstance(split, Split):
             return rules._made(node, split, sources)
-        return rules._made(
-            node, split, sources, lambda rank: arg._replace(shape=split.shape(arg.shape, rank))
-        )
+        shape_of = split.shape
+        return rules._made(node, split, sources, lambda rank: arg._replace(shape=shape_of(arg.shape, rank)))
     assert isinstance(arg, OwnProgram)
     summed = [rules.layouts.summed(source) for source in sources]
     parts = [number for number, source in enumerate(summed) if isinstance(source.layout, Split)]

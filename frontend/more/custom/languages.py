@@ -135,8 +135,8 @@ def _of_triton(compiled: Any, device: Any, entry: str | None) -> Code:
         (image,) = raw.values()
     name = entry or str(facts.name)
     target = getattr(facts, "target", None)
-    lanes = getattr(target, "warp_size", None) or getattr(facts, "warp_size", 32)
-    threads = int(getattr(facts, "num_warps", 4)) * int(lanes)
+    lanes: int = getattr(target, "warp_size", None) or getattr(facts, "warp_size", None) or 32
+    threads = int(getattr(facts, "num_warps", 4)) * lanes
     return Code(image, name, name, int(getattr(facts, "shared", 0)), 0, threads, TRITON_POINTERS)
 
 
