@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Programs of a page of docs/: each runs in its own process, on the device and with the tool that it names.
-=======
 """Programs of a page of docs/: each runs in a process of its own, on the device and with the tool that it names.
->>>>>>> custom
 
 In       a page; lines `# device: NV` and `# tool: nvrtc` at the top of a block
 Out      `programs`; `output`: what one prints, or a skip that names the tool that is not here

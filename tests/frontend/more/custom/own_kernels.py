@@ -15,17 +15,10 @@ import numpy as np
 
 if sys.argv[1]:
     os.environ["HCQ_EMULATE"] = sys.argv[1]
-<<<<<<< HEAD
-import hcq
-from hcq import Tensor
-=======
 DEVICE = sys.argv[2]
 
 import hcq  # noqa: E402
 from hcq import Tensor  # noqa: E402
->>>>>>> custom
-
-DEVICE = sys.argv[2]
 
 CPU = """
 define void @axpy(ptr %out, ptr %product, ptr %x, ptr %y, i64 %n, double %a, ptr %group) {
