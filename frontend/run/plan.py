@@ -581,7 +581,7 @@ def _parse_launch(fields: Any, images: Sequence[bytes], values: int) -> Launch:
     if not all(type(words) is str for words in maps):
         raise TypeError("expected tensor maps")
     fields["tensor_maps"] = tuple(maps)
-    if fields["numbers"]:
+    if fields["numbers"] != []:
         from hcq.code import fixed_numbers
 
         fixed_numbers.check(fields["numbers"], len(maps))

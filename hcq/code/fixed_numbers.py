@@ -25,6 +25,8 @@ def number_of(word: str) -> int | float | None:
 
 def check(words: Sequence[str], buffers: int) -> tuple[str, ...]:
     """The words, found right: each says a number, and they leave room for so many buffers. Raises ValueError."""
+    if not isinstance(words, (list, tuple)) or not all(type(word) is str for word in words):
+        raise ValueError("numbers are a list of words")
     for word in filter(None, words):
         number_of(word)
     if words and words.count("") != buffers:
