@@ -41,6 +41,7 @@ _LAZY = {
     "DeviceFault": "hcq.errors",
     "WaitTimeout": "hcq.errors",
     "load_program": "hcq.artefact",
+    "custom": "hcq.frontend.more.custom",
     # the only upward references of this floor: the tensor layer's names and modules, resolved when first used
     "Tensor": "hcq.frontend.tensor",
     "Device": "hcq.frontend.core.device",

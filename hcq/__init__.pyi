@@ -12,6 +12,7 @@ from hcq.frontend.tensor import Tensor as Tensor
 from hcq.errors import UsageError as UsageError
 from hcq.frontend.symbolic.variable import Variable as Variable
 from hcq.errors import WaitTimeout as WaitTimeout
+from hcq.frontend.more.custom import custom as custom
 from hcq.ir.dtype import dtypes as dtypes
 from hcq.frontend.jit import jit as jit
 from hcq.frontend.io.files import load as load

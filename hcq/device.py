@@ -297,6 +297,7 @@ class Device(Recovery):
         """The end of every load: say what is known of a program, to itself and to the observers."""
         if access is not None:
             program.set_access(access, extents)
+        program.origin = entry, image
         program.complete()
         if self.observers:
             self.loaded[program] = entry, image, sources
@@ -336,6 +337,8 @@ class Device(Recovery):
         if self.observers:
             return Queue(self).dispatch(program, args, grid, block).submit()
         try:
+            if program._numbers:
+                args = program.with_numbers(args)
             words, values = self.encode_dispatch(program, args, grid, block, 0)
         except HcqError:
             raise

@@ -140,6 +140,8 @@ class Graph(Queue):
         """
         self._check_recording()
         check_dispatch(self.device, program, args, block, groups_per_claim)
+        if program._numbers:
+            args = program.with_numbers(args)
         plain = list(args)
         for index, arg in enumerate(args):
             if isinstance(arg, Symbol):

@@ -81,6 +81,8 @@ class Program:
         0  # what launches ask for beyond the kernel's own shared memory, where a device has such
     )
     _is_complete = False
+    origin: tuple[str, bytes] = ("", b"")  # the entry and the image that it was loaded from
+    _numbers: tuple[Any, ...] = ()  # of each parameter: ..., which a launch gives, or what it always is
 
     def __init__(
         self,
@@ -138,6 +140,13 @@ class Program:
             if extents is None
             else tuple(checks.whole(f"load({self.name!r})", "extents", extent) for extent in extents)
         )
+
+    def with_numbers(self, args: Sequence[Any]) -> Sequence[Any]:
+        """What a launch names, and between it the numbers that are the same in all (hcq/code/fixed_numbers.py)."""
+        rest = iter(args)
+        if len(args) == len(self._numbers):
+            return args
+        return [*[next(rest, None) if one is ... else one for one in self._numbers], *rest]
 
     def complete(self) -> None:
         """It is loaded: from now on a misspelt or a foreign attribute is refused, not kept without effect."""

@@ -74,6 +74,8 @@ class Queue:
         """
         device = self.device
         try:
+            if program._numbers:
+                args = program.with_numbers(args)
             words, values = device.encode_dispatch(program, args, grid, block, groups_per_claim)
         except HcqError:
             raise

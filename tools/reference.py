@@ -54,6 +54,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "hcq.frontend.ops.*",
         "hcq.frontend.jit.function",
         "hcq.frontend.grad.gradient",
+        "hcq.frontend.more.custom",
         "hcq.frontend.more.transforms",
         "hcq.frontend.core.device",
         "hcq.ir.dtype",

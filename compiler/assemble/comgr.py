@@ -93,9 +93,10 @@ class Numbers(NamedTuple):
     bitcode_to_relocatable: int
     relocatable_to_executable: int
     relocatable_to_source: int | None
+    assembly_to_relocatable: int
 
 
-NUMBERS = {2: Numbers(4, 2, 6, 9, 11), 3: Numbers(3, 2, 4, 7, None)}
+NUMBERS = {2: Numbers(4, 2, 6, 9, 11, 10), 3: Numbers(3, 2, 4, 7, None, 8)}
 
 
 class Library(NamedTuple):
@@ -167,6 +168,15 @@ def compile_hip(source: str, arch: str, name: str = "kernel", options: Sequence[
     given = [(SOURCE, f"{name}.hip", source.encode())]
     bitcode = _do("compile", numbers.source_to_bitcode, given, BITCODE, arch, name, words, numbers.hip)
     return compile_ir(bitcode, arch, name)
+
+
+def compile_assembly(text: str, arch: str, name: str = "kernel", options: Sequence[str] = ()) -> bytes:
+    """A relocatable object of assembly, with kernel descriptors as `.amdhsa_kernel` writes them.
+
+    Raises ComgrError with the assembler's messages
+    """
+    kind = library().numbers.assembly_to_relocatable
+    return _do("assemble", kind, [(SOURCE, f"{name}.s", text.encode())], RELOCATABLE, arch, name, options)
 
 
 def link(objects: Sequence[bytes], arch: str, name: str = "kernel") -> bytes:

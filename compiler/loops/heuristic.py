@@ -93,9 +93,7 @@ def _elementwise(nest: LoopNest, facts: Accesses, target: Target, lanes: int) ->
     vector = max(nest.axes, key=lambda axis: _elementwise_score(facts, axis, lanes))
     if vector.is_ordered or vector.size < 2 or facts.store_stride(vector) not in (1, -1):
         if (axis := _read_once(nest, facts, target)) is not None:
-            nest.because(
-                f"elementwise: the steps of {axis.name}, written out, share what an ordered range walks"
-            )
+            nest.because(f"elementwise: written-out steps of {axis.name} share what an ordered range walks")
             nest.unroll(axis.name)
         spread(nest, facts.work_ns(), target, None)
         return
@@ -105,19 +103,14 @@ def _elementwise(nest: LoopNest, facts: Accesses, target: Target, lanes: int) ->
     if other is not None:
         copies = 1
         rows = min(16, other.size)
-        nest.because(
-            f"a transpose: a load runs along {other.name}, the stores along {vector.name}; {rows} rows a tile"
-        )
+        nest.because(f"a transpose: loads run along {other.name}, stores along {vector.name}; rows: {rows}")
         if rows > 1:
             nest.split(other.name, rows)
             nest.unroll(nest.axis(other).loops[-1].name)
     if len(nest.stores) > 8:
         copies = 1
     copies = max(1, min(copies, vector.size // width))
-    nest.because(
-        f"neighbours along {vector.name} are stored side by side: {width} lanes; operations of an element: "
-        f"{facts.op_count}, so vectors at once: {copies}"
-    )
+    nest.because(f"{vector.name} is contiguous: {width} lanes; {facts.op_count} operations: {copies} vectors")
     write_out(nest, vector, width, copies)
     spread(nest, facts.work_ns(), target, vector)
 
@@ -188,9 +181,7 @@ def _fused_row(nest: LoopNest, facts: Accesses, target: Target) -> None:
         if written_out * here * (1 if axis is rows[-1] else width) > MAX_COPIES:
             here = 1  # the next one's lanes count as copies when they are made
         written_out *= here
-        nest.because(
-            f"a row is walked again after its reduction: {width} lanes of {axis.name}; vectors at once: {here}"
-        )
+        nest.because(f"a row, walked again after its reduction: {width} lanes of {axis.name}, {here} vectors")
         write_out(nest, axis, width, here)
     spread(nest, facts.work_ns(), target, None, shared)
 
@@ -212,10 +203,7 @@ def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         while most > 4 and column.size < target.threads * most * width:
             most //= 2  # a strip for each thread first
         copies = max(1, min(most, column.size // width))
-        nest.because(
-            f"columns: neighbours along {column.name} are contiguous: {width} lanes; operations of an element: "
-            f"{facts.op_count}, so vectors of results at once: {copies}"
-        )
+        nest.because(f"columns: {column.name} is contiguous: {width} lanes; {copies} vectors of results")
         write_out(nest, column, width, copies)
         innermost = reduced[-1]
         if facts.op_count * copies <= 24 and innermost.size >= 2 and not innermost.is_ordered:
@@ -230,10 +218,7 @@ def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         steps = facts.ops_along(best_row)
         most = 8 if steps <= 4 else 4 if steps <= 24 else 2
         copies = max(1, min(most, best_row.size // width))
-        nest.because(
-            f"rows: neighbours along {best_row.name} are contiguous: {width} lanes; vectors of results, which "
-            f"do not wait for each other: {copies}"
-        )
+        nest.because(f"rows: {best_row.name} is contiguous: {width} lanes; {copies} independent vectors")
         write_out(nest, best_row, width, copies)
         if best_row.size <= width * copies:
             most_sums = SHARED_COPIES if target.lanes >= MANY_REGISTERS else BLOCK_COPIES
@@ -316,13 +301,10 @@ def spread(nest: LoopNest, work_ns: float, target: Target, vector: Axis | None, 
     among   the bits of the axes that may be divided
     """
     if target.threads < 2 or work_ns < ALONE_NS:
-        nest.because(
-            f"one group: {work_ns / 1e3:.2f} µs of work by the estimate; only from {ALONE_NS // 1000} µs on "
-            "another thread is woken"
-        )
+        nest.because(f"one group: {work_ns / 1e3:.2f} µs by the estimate; {ALONE_NS // 1000} wake a thread")
         return
     nest.because(
-        f"{work_ns / 1e3:.0f} µs of work by the estimate: pieces of {PIECE_NS // 1000} µs for {target.threads} threads"
+        f"{work_ns / 1e3:.0f} µs by the estimate: {target.threads} threads, {PIECE_NS // 1000} a piece"
     )
     wanted = int(min(target.threads * PIECES_PER_THREAD, max(target.threads, work_ns / PIECE_NS)))
     count = 1

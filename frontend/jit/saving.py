@@ -440,6 +440,7 @@ class _Saver:
                     launch.scratch_bytes,
                     launch.dynamic_shared_bytes,
                     tuple(launch.tensor_maps),
+                    launch.numbers,
                 )
             )
 

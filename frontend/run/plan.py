@@ -29,7 +29,7 @@ from hcq.frontend.run import kernel_sources, timed_out_work
 from hcq.frontend.run.memory_plan import share
 from hcq.frontend.run.toolchain import toolchain
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import Node, Shape
+from hcq.ir.node import Node, Routine, Shape
 from hcq.ir.op import Op
 from hcq.record import record
 from hcq.system import guarded_child, helper_forks
@@ -53,6 +53,7 @@ class Launch:
     flops: int
     traffic_bytes: int
     choice: str
+    numbers: tuple[str, ...] = ()  # of parameters that are none, see hcq/code/fixed_numbers.py
 
 
 @record(frozen=True)
@@ -183,7 +184,7 @@ class Plan:
         self._device = device
         self._launch = None
         self._steps = [
-            (_program(device, launch), launch.arguments, launch.grid, launch.block)
+            (program_of(device, launch), launch.arguments, launch.grid, launch.block)
             for launch in self.launches
         ]
         return self._steps
@@ -218,7 +219,7 @@ _plans: OrderedDict[tuple[Any, ...], Plan] = OrderedDict()
 # plans of single operations by the keys of short.py, for as long as they are kept here
 _short: dict[tuple[Any, ...], weakref.ref[Plan]] = {}
 _plan_bytes = 0
-_Asked = tuple[int, int, tuple[str, ...]]  # scratch, dynamic shared memory, tensor maps
+_Asked = tuple[int, int, tuple[str, ...], tuple[str, ...]]  # scratch, dynamic shared memory, maps, numbers
 _programs: weakref.WeakValueDictionary[tuple[str, str, bytes, tuple[bool, ...], _Asked], Any] = (
     weakref.WeakValueDictionary()
 )
@@ -356,13 +357,23 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     stages: list[tuple[str, dict[str, str]]] = []  # each kernel's name, and the text of each stage
 
     kernels = [k for k in made.kernels if prod(k.sink.src[0].src[0].shape)]  # others have nothing to store
-    schedules = _searched(device, [k.sink for k in kernels], target)
+    given = {}  # of programs of somebody's own
+    routines = [k for k in kernels if k.sink.src[0].src[1].op is Op.ROUTINE]
+    if own := [k for k in routines if type(k.sink.src[0].src[1].arg) is not Routine]:
+        from hcq.frontend.run import own_programs
+
+        given = own_programs.launches(own, made.values, disk)
+    compiled = [k.sink for k in kernels if k not in given]
+    schedules = _searched(device, compiled, target)
     if not is_shown and not guarded_child.limits() and config.current().compilers > 1:
         with devices.toolchain(), helper_forks.of_helpers():
-            compile_kernels([k.sink for k in kernels], target, disk, config.current().compilers, schedules)
+            compile_kernels(compiled, target, disk, config.current().compilers, schedules)
     launches = []
     for kernel in kernels:
         shown: dict[str, str] = {}
+        if kernel in given:
+            launches.append(given[kernel])
+            continue
         try:
             with devices.toolchain():
                 if is_shown or not guarded_child.limits():
@@ -460,23 +471,30 @@ def _sources_are_known(plan: Plan, disk: DiskCache) -> bool:
     return all(kernel_sources.of(disk, launch.image, launch.entry) is not None for launch in plan.launches)
 
 
-def _program(device: Any, launch: Launch) -> Any:
+def program_of(device: Any, launch: Launch) -> Any:
     """The launch's code in device memory; equal code is loaded once."""
     # kernels that differ in arguments they never read, or in scratch, can have one and the same image
     writes = tuple(value in launch.writes for value in launch.arguments)
-    asks = launch.scratch_bytes, launch.dynamic_shared_bytes, launch.tensor_maps
+    asks = launch.scratch_bytes, launch.dynamic_shared_bytes, launch.tensor_maps, launch.numbers
     key = (device.name, launch.entry, launch.image, writes, asks)
     program = _programs.get(key)
     if program is None or program.device is not device:
+        args, access = ("buffer",) * len(writes), ["write" if is_written else "read" for is_written in writes]
+        if launch.numbers:
+            from hcq.code import fixed_numbers
+
+            args, access = fixed_numbers.kinds(launch.numbers), fixed_numbers.accesses(launch.numbers, access)
         program = _programs[key] = device.load(
             launch.image,
             launch.entry,
-            args=("buffer",) * len(launch.arguments),
+            args=args,
             scratch_bytes=launch.scratch_bytes,
             name=launch.name,
-            access=["write" if is_written else "read" for is_written in writes],
+            access=access,
             sources=_sources(launch) if kernel_sources.wanted() else None,
         )
+        if launch.numbers:
+            fixed_numbers.fix(program, launch.numbers)
         if any(launch.tensor_maps):
             program.set_tensor_maps(launch.tensor_maps)
         if launch.dynamic_shared_bytes:
@@ -563,6 +581,11 @@ def _parse_launch(fields: Any, images: Sequence[bytes], values: int) -> Launch:
     if not all(type(words) is str for words in maps):
         raise TypeError("expected tensor maps")
     fields["tensor_maps"] = tuple(maps)
+    if fields["numbers"] != []:
+        from hcq.code import fixed_numbers
+
+        fixed_numbers.check(fields["numbers"], len(maps))
+    fields["numbers"] = tuple(fields["numbers"])
     (image,) = _numbers([fields["image"]], 0, len(images))
     return Launch(**{**fields, "image": images[image]})
 

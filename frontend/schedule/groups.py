@@ -39,11 +39,11 @@ def group(walk: Walk) -> list[list[Node]]:
             continue  # comes with the last piece of its kernel
         sources = reads[node]
         needed = {group_of[s] for s in sources if s in group_of} | _assigned_before(node, group_of)
-        number = None
+        number = group_of[node.src[0]] if _is_output(node) else None
         fold = walk.fold_of(node)
         alike = [folding[fold]] if fold in folding and is_narrow(node, len(groups[folding[fold]]) + 1) else []
         for candidate in [*alike, *_candidates(node, sources, walk, group_of, readers)]:
-            if _may_join(node, candidate, sources, groups, needs, needed, reads, walk):
+            if number is None and _may_join(node, candidate, sources, groups, needs, needed, reads, walk):
                 number = candidate
                 break
         if number is None:
@@ -79,6 +79,11 @@ def _candidates(
 def _is_alone(node: Node) -> bool:
     """Whether it shares a kernel with nothing; what is another value in its memory needs none at all."""
     return is_ordered(node) or node.op is Op.CAT or is_renamed(node)
+
+
+def _is_output(node: Node) -> bool:
+    """Whether the launch of another node writes it: see ir/own_program.py."""
+    return node.op is Op.ROUTINE and len(node.src) == 1 and getattr(node.arg, "index", None).__class__ is int
 
 
 def _may_join(

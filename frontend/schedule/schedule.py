@@ -178,7 +178,7 @@ class _Builder:
         groups = self.fusion.groups
         # a scatter names its base's memory, a CAT its pieces', before these are met
         for group in reversed(groups):
-            for node in group:
+            for node in group if group[0].op is not Op.ROUTINE else reversed(group):
                 if node not in self.value_of:
                     self._name(node, "temporary")
         drafts = [self._draft(group) for group in groups]

@@ -21,7 +21,9 @@ def is_ordered(node: Node) -> bool:
 
 
 def is_renamed(node: Node) -> bool:
-    """Whether a value is a scan in another shape, and can be in the memory that the scan writes."""
+    """Whether a value is what its source's kernel writes: a scan in another shape, the first output of a launch."""
+    if node.op is Op.ROUTINE:
+        return getattr(node.arg, "index", None) == 0
     return node.op is Op.RESHAPE and node.src[0].op is Op.SCAN_AXIS
 
 

@@ -26,6 +26,7 @@ from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
 from hcq.checks import shown
+from hcq.code import fixed_numbers
 from hcq.code.safetensors import FORMATS, read_header
 from hcq.errors import UsageError
 from hcq.memory import MAX_BUFFER_BYTES
@@ -83,7 +84,10 @@ class Memory(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """One kernel: its code, and which memory each argument is. access: "r" or "w" for each argument."""
+    """One kernel: its code, and which memory each argument is. access: "r" or "w" for each argument.
+
+    numbers  where parameters are numbers, too: a word for each parameter, see hcq/code/fixed_numbers.py
+    """
 
     name: str
     entry: str
@@ -95,6 +99,7 @@ class Launch(NamedTuple):
     scratch_bytes: int
     dynamic_shared_bytes: int
     tensor_maps: tuple[str, ...]
+    numbers: tuple[str, ...] = ()
 
 
 class Variant(NamedTuple):
@@ -366,7 +371,9 @@ def is_file_name(name: str) -> bool:
 
 def _launch(table: Any, memory: Sequence[Memory], places: Sequence[Place]) -> Launch:
     names = Launch._fields
-    name, entry, image, arguments, access, grid, block, scratch, shared, maps = _fields(
+    if isinstance(table, Mapping):
+        table = {"numbers": [], **table}  # where there are any
+    name, entry, image, arguments, access, grid, block, scratch, shared, maps, numbers = _fields(
         table, names, "a launch"
     )
     label = _text(name, "the name of a launch")
@@ -380,6 +387,11 @@ def _launch(table: Any, memory: Sequence[Memory], places: Sequence[Place]) -> La
     words = tuple(_text(one, label) for one in _list(maps, label))
     if len(words) != len(used):
         raise Damaged(f"{label} has {len(used)} arguments and {len(words)} tensor maps")
+    always = tuple(_text(one, label) for one in _list(numbers, label))
+    try:
+        fixed_numbers.check(always, len(used))
+    except (ValueError, OverflowError) as error:
+        raise Damaged(f"{label} has numbers that are none: {error}") from None
     return Launch(
         label,
         _text(entry, label),
@@ -391,6 +403,7 @@ def _launch(table: Any, memory: Sequence[Memory], places: Sequence[Place]) -> La
         _whole(scratch, label, 0, MAX_SIDE),
         _whole(shared, label, 0, MAX_SIDE),
         words,
+        always,
     )
 
 

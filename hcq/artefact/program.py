@@ -20,6 +20,7 @@ from typing import Any
 
 from hcq import backends, checks, config
 from hcq.artefact.file import ACCESS, Beside, Contents, Memory, Parameter, ProgramFile, Spec, Variant
+from hcq.code import fixed_numbers
 from hcq.code.program_file_parts import NOTHING, Carried
 from hcq.errors import UsageError
 from hcq.graph import Symbol
@@ -213,17 +214,25 @@ class LoadedProgram:
         loaded: dict[Any, Program] = {}
         found = []
         for launch in self.variant.launches:
-            asks = launch.scratch_bytes, launch.dynamic_shared_bytes, launch.tensor_maps
+            asks = launch.scratch_bytes, launch.dynamic_shared_bytes, launch.tensor_maps, launch.numbers
             key = (launch.image, launch.entry, launch.access, asks)
             if key not in loaded:
+                args = ("buffer",) * len(launch.arguments)
+                access = [ACCESS[letter] for letter in launch.access]
+                if launch.numbers:
+                    args, access = (
+                        fixed_numbers.kinds(launch.numbers),
+                        fixed_numbers.accesses(launch.numbers, access),
+                    )
                 program = loaded[key] = self.device.load(
                     images[launch.image],
                     launch.entry,
-                    args=("buffer",) * len(launch.arguments),
+                    args=args,
                     scratch_bytes=launch.scratch_bytes,
                     name=launch.name,
-                    access=[ACCESS[letter] for letter in launch.access],
+                    access=access,
                 )
+                fixed_numbers.fix(program, launch.numbers)
                 if any(launch.tensor_maps) or launch.dynamic_shared_bytes:
                     self._set_more(file, program, launch.tensor_maps, launch.dynamic_shared_bytes)
             found.append(loaded[key])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from hcq import __version__
-from hcq.artefact.file import HEAD, MAGIC, VERSION, Contents, Memory, Place, digest_of, padded
+from hcq.artefact.file import HEAD, MAGIC, VERSION, Contents, Launch, Memory, Place, digest_of, padded
 from hcq.errors import UsageError
 from hcq.system.atomic_files import replaced
 
@@ -77,12 +77,17 @@ def _to_json(contents: Contents, places: Sequence[Place]) -> dict[str, Any]:
                 "features": sorted(variant.features),
                 "runtime": variant.runtime,
                 "memory": [_memory_to_json(one) for one in variant.memory],
-                "launches": [launch._asdict() for launch in variant.launches],
+                "launches": [_launch_to_json(launch) for launch in variant.launches],
             }
             for variant in contents.variants
         ],
         "blobs": places,
     }
+
+
+def _launch_to_json(launch: Launch) -> dict[str, Any]:
+    """Without numbers where there are none: versions that know none read it, too."""
+    return {name: value for name, value in launch._asdict().items() if value or name != "numbers"}
 
 
 def _memory_to_json(one: Memory) -> list[Any]:

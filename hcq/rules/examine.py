@@ -152,6 +152,9 @@ def _run(
             submission.is_last = ends and number == len(pieces) - 1 and index == len(steps) - 1
             for broken in problems:
                 yield submission.finding(broken)
+            for own in CHECKS.get(type(step.packet), ()):
+                for broken in own(submission, step.packet):
+                    yield submission.finding(broken)
             is_readable = not any(broken.rule.id in packets.MALFORMED for broken in problems)
             for effect in step.effects if is_readable else ():
                 yield from _effect(submission, effect, read_block, label)

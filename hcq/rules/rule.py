@@ -21,12 +21,14 @@ class Rule(NamedTuple):
     title  what must hold, in one line
     fix    what to do when it does not
     level  "error" stops a submission; "warning" is reported once, and the work goes on
+    see    where more about it is written, for messages; "" for nowhere
     """
 
     id: str
     title: str
     fix: str
     level: str = "error"
+    see: str = ""
 
 
 class Violation(NamedTuple):
@@ -60,9 +62,11 @@ class Finding(NamedTuple):
         if self.kernel:
             where.append(f"kernel {self.kernel}")
         packet = f" Word {self.word}: {self.packet}." if self.packet else ""
+        known = RULES.get(self.rule)
+        see = f"docs/rules/{self.rule}.md" if known is None else known.see
         return (
-            f"[{self.rule}] {', '.join(where)}{': ' if where else ''}{self.what}. {self.fix}{packet} "
-            f"See docs/rules/{self.rule}.md."
+            f"[{self.rule}] {', '.join(where)}{': ' if where else ''}{self.what}. {self.fix}{packet}"
+            f"{f' See {see}.' if see else ''}"
         )
 
 
@@ -73,16 +77,22 @@ RULES: dict[str, Rule] = {}
 CHECKS: dict[type, list[Check]] = {}
 
 
-def rule(id: str, title: str, fix: str, level: str = "error") -> Rule:
-    """Declare a rule. Raises UsageError when there is one of this id."""
+def rule(id: str, title: str, fix: str, level: str = "error", see: str | None = None) -> Rule:
+    """Declare a rule.
+
+    see     None: its page in docs/rules/
+    Raises  UsageError when there is one of this id, or the level is another word
+    """
     if id in RULES:
         raise UsageError(f"rule {id!r} is declared twice. Give each rule an id of its own.")
-    made = RULES[id] = Rule(id, title, fix, level)
+    if level not in ("error", "warning"):
+        raise UsageError(f'rule {id!r}: level={level!r}; takes "error" or "warning".')
+    made = RULES[id] = Rule(id, title, fix, level, f"docs/rules/{id}.md" if see is None else see)
     return made
 
 
 def check(*effects: type) -> Callable[[Check], Check]:
-    """Run the function on these effects of every device."""
+    """Run the function on these effects of every device, or on these packets: classes of hcq.layout."""
 
     def declare(function: Check) -> Check:
         for effect in effects:

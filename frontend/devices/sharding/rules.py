@@ -18,7 +18,7 @@ from hcq.errors import UsageError
 from hcq.frontend.core.nodes import filled
 from hcq.frontend.devices.sharding.layouts import Layouts, Value
 from hcq.frontend.devices.sharding.placement import Layout, Partial, Placement, Split, split_evenly
-from hcq.ir.node import Node, Shape
+from hcq.ir.node import Node, Routine, Shape
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
 SUM = Partial(Op.ADD)
@@ -266,6 +266,14 @@ class Rules:
         x = self.layouts.summed(sources[0])
         return self._made(node, x.layout, [x])
 
+    def routine(self, node: Node, sources: Sequence[Value]) -> Value:
+        """A matrix is taken apart whole; a program of one's own is launched on parts where its user says so."""
+        if isinstance(node.arg, Routine):
+            return self._everywhere(node, sources)
+        from hcq.frontend.devices.sharding import own_programs
+
+        return own_programs.placed(self, node, sources)
+
     def copy(self, node: Node, sources: Sequence[Value]) -> Value:
         """Another placement on the same group."""
         place, x = node.arg, sources[0]
@@ -337,6 +345,7 @@ _RULES: dict[Op, Callable[[Rules, Node, Sequence[Value]], Value]] = {
     Op.DETACH: Rules.same,
     Op.CONTIGUOUS: Rules.contiguous,
     Op.FUNCTION: Rules.same,
+    Op.ROUTINE: Rules.routine,
     Op.COPY: Rules.copy,
     Op.ASSIGN: Rules.assign,
 }

@@ -123,6 +123,11 @@ def _bucket(step: _Step) -> Node:
 def _routine(step: _Step) -> Node:
     """A batch of batches of matrices is a longer batch."""
     one: Routine = step.node.arg
+    if not isinstance(one, Routine):
+        raise UsageError(
+            f"[vmap] {one.name} is a program of one's own, launched over a grid of its own: give it the batch as an "
+            "axis."
+        )
     count, size = one.shape
     many = Routine(
         one.name, (step.size * count, size), (step.size * count, *one.numbers[1:]), step.size * one.flops

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from hcq.emu.nv.channel import Channel
 from hcq.emu.nv.errors import ChannelError, ClassError
+from hcq.errors import UsageError
 from hcq.nv.abi.method import Method
 from hcq.nv.abi.methods import methods_of
 
@@ -78,6 +79,24 @@ class Engine:
         self.channel, self.class_id = channel, class_id
         self.accepted = accepted(class_id)
         self.words: dict[int, int] = {}
+
+    @classmethod
+    def learn(cls, class_id: int, method: type[Method], does: Handler | None = None) -> None:
+        """From now on these engines know a method of somebody's own: its words are kept, and `does` is called for it.
+
+        Raises  UsageError for an address that no method has, or whose method the class has already
+        """
+        class_id = int(class_id)  # which the processors ask by
+        known = methods_of(class_id)
+        if method.at <= 0 or method.at % 4 or known.get(method.at, method) is not method:
+            raise UsageError(
+                f"learn: class {class_id:#x} has {known.get(method.at)!r} at {method.at:#06x}: give an address of its "
+                "own, a multiple of 4."
+            )
+        known[method.at] = method
+        accepted(class_id)[method.at] = Accepted(method)
+        if does is not None:
+            cls.handlers[method.at] = does
 
     def write(self, address: int, word: int) -> None:
         """One method."""

@@ -286,11 +286,11 @@ def unlike(world: Group, what: str) -> None:
                 distributed.receive(Tensor.ones(1 << 19), 0)
         print(f"rank {world.rank} was handed numbers")
     except UsageError as error:
-        print(f"rank {world.rank} was refused: {error}")
+        print(f"rank {world.rank} was refused: {error}", flush=True)
         end = time.monotonic() + 5  # whoever ends takes the others along
         while time.monotonic() < end and any(row.state == RUNNING for row in world.job.rows):
             time.sleep(0.05)
-        sys.stdout.flush()
+        time.sleep(0.5)  # the other one's words are behind its state
         os._exit(1)
 
 
