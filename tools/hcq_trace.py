@@ -202,10 +202,10 @@ def parser() -> argparse.ArgumentParser:
         verbs,
         "decode",
         _decode,
-        "what others recorded: a kernel log, a log of ioctls, words of a ring or of a pushbuffer",
+        "what others recorded: logs, dumps, waves, words of a ring or of a pushbuffer",
         has_file=False,
     )
-    verb.add_argument("text", metavar="TEXT", help="a file with the text; - is standard input")
+    verb.add_argument("text", metavar="TEXT", help="a file or a folder of logs; - is standard input")
     verb.add_argument(
         "--nv", metavar="ARCH", default="", help="words for this NVIDIA architecture, such as sm_90"
     )
@@ -504,9 +504,12 @@ def _minimise(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import decode
+    from hcq.tools.trace import decode, folder
 
-    return decode.run(options, sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text))
+    text = options.text
+    return decode.run(
+        options, sys.stdin.buffer.read() if text == "-" else folder.content(text) or _bytes(text)
+    )
 
 
 def _edit(options: argparse.Namespace) -> int:

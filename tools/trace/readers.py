@@ -3,8 +3,8 @@
 In       the bytes of a file, and what the command line says about them
 Out      a `Reading`, as text or as data; None where no reader knows it, and it is a log of ioctls, perhaps
 Changes  nothing
-Next     kernel_log/ (kernel logs), devcoredump/ (amdgpu's dumps), amd_words.py (packets of AMD's rings), decode.py
-         (logs of ioctls, NVIDIA's words)
+Next     kernel_log/ (kernel logs), devcoredump/ (amdgpu's dumps), umr/, radv/, rocm/ (waves and rings of AMD's tools),
+         amd_words.py (packets of AMD's rings), decode.py (logs of ioctls, NVIDIA's words)
 
 A new kind of material is a line in READERS: what tells it from all others, and who reads it. The first that recognises
 a file has it.
@@ -16,7 +16,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.tools.trace import amd_words, decode, devcoredump, hex_text, kernel_log, nv_words, nvidia_report
+from hcq.tools.trace import (
+    amd_words,
+    decode,
+    devcoredump,
+    hex_text,
+    kernel_log,
+    nv_words,
+    nvidia_report,
+    radv,
+    rocm,
+    umr,
+)
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.cuda import core, core_file
 from hcq.tools.trace.cuda import text as cuda_text
@@ -250,12 +261,85 @@ def _read_devcoredump(content: bytes, wanted: Wanted) -> Reading:
     )
 
 
+# ------------------------------------------------------------ umr
+
+
+def _is_umr(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and umr.recognises(content)
+
+
+def _read_umr(content: bytes, wanted: Wanted) -> Reading:
+    found = umr.read(content.decode("utf-8", "replace").split("\n"))
+    return _with_kernel_log(
+        content, lambda color: umr.lines(found, color, wanted.chip), lambda: umr.as_json(found, wanted.chip)
+    )
+
+
+def _with_kernel_log(
+    content: bytes, lines: Callable[[Color], Iterator[str]], as_json: Callable[[], dict[str, Any]]
+) -> Reading:
+    """A Reading of a text in which lines of the kernel log may stand, too."""
+    if not kernel_log.recognises(content):
+        return Reading(lines, as_json)
+    events = kernel_log.events(content.decode("utf-8", "replace").split("\n"))
+
+    def both(color: Color) -> Iterator[str]:
+        yield from lines(color)
+        yield ""
+        yield color("kernel log", "heading")
+        yield from kernel_log.lines(events, color)
+
+    return Reading(both, lambda: as_json() | {"kernel_log": kernel_log.json(events)})
+
+
+# ------------------------------------------------------------ ROCm
+
+
+def _is_rocm(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and rocm.recognises(content)
+
+
+def _read_rocm(content: bytes, wanted: Wanted) -> Reading:
+    lines = content.decode("utf-8", "replace").split("\n")
+    found = rocm.read(lines)
+    events = kernel_log.events(lines) if kernel_log.recognises(content) else []
+
+    def both(color: Color) -> Iterator[str]:
+        yield from rocm.lines(found, color)
+        if events:
+            yield from ("", color("kernel log", "heading"), *kernel_log.lines(events, color))
+
+    return Reading(both, lambda: [*rocm.as_json(found), *kernel_log.json(events)], b"ioctl" in content)
+
+
+# ------------------------------------------------------------ RADV
+
+
+def _is_radv(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and radv.recognises(content)
+
+
+def _read_radv(content: bytes, wanted: Wanted) -> Reading:
+    found = radv.read(content)
+
+    def part(text: bytes) -> Reading | None:  # a part is no report itself
+        return None if radv.recognises(text) else find(text, Wanted())
+
+    return Reading(
+        lambda color: radv.lines(found, color, wanted.chip, part),
+        lambda: radv.as_json(found, wanted.chip, part),
+    )
+
+
 READERS: tuple[Reader, ...] = (
     Reader("words of NVIDIA's, as it is said", _is_named_nv_words, _read_nv_words),
+    Reader("RADV's hang report, a folder", _is_radv, _read_radv),
     Reader("NVIDIA's bug report, nvidia-smi", _is_nvidia_report, _read_nvidia_report),
     Reader("CUDA coredump", _is_cuda_core, _read_cuda_core),
     Reader("compute-sanitizer, cuda-gdb", _is_cuda_text, _read_cuda_text),
     Reader("devcoredump of amdgpu", _is_devcoredump, _read_devcoredump),
+    Reader("umr", _is_umr, _read_umr),
+    Reader("ROCm: faults, debug agent, rocgdb", _is_rocm, _read_rocm),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("launch descriptions of NVIDIA's", _is_qmd, _read_nv_words),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
