@@ -32,10 +32,12 @@ class Part(Protocol):
     """What another reader makes of a part."""
 
     @property
-    def lines(self) -> Callable[[Color], Iterator[str]]: ...
+    def lines(self) -> Callable[[Color], Iterator[str]]:
+        """For a person."""
 
     @property
-    def as_json(self) -> Callable[[], Any]: ...
+    def as_json(self) -> Callable[[], Any]:
+        """For a program."""
 
 
 ReadPart = Callable[[bytes], Part | None]
