@@ -116,7 +116,9 @@ _ROUTES: dict[str, Callable[[PageData, dict[str, list[str]]], Json]] = {
     ),
     "data/findings": lambda data, query: data.findings,
     "data/memory": lambda data, query: data.memory,
-    "data/users": lambda data, query: data.users(_number(query, "span")),
+    "data/users": lambda data, query: data.buffers.users(_number(query, "span")),
+    "data/touches": lambda data, query: data.buffers.touches(_number(query, "span")),
+    "data/where": lambda data, query: data.where_time_went,
     "data/search": lambda data, query: data.search(query.get("text", [""])[0][:200]),
 }
 
