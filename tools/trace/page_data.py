@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,7 @@ from hcq.errors import HcqError, UsageError
 from hcq.events.named_spans import Span
 from hcq.tools.trace import counters_view, disasm, lint, overlap, repeats, where_time_went
 from hcq.tools.trace.graph import Graph
+from hcq.tools.trace.labels import KINDS_OF_WORK, SPEAKING, label_of
 from hcq.tools.trace.page_memory import PageMemory, columns
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of
 from hcq.tools.trace.views import all_packets, code_hash, code_of, device_of, start_ns, submission_view
@@ -29,15 +31,6 @@ from hcq.trace.file import Code, SignalSeen, Submission, Trace
 from hcq.trace.records import Kind
 
 Json = dict[str, Any]
-SPEAKING = (
-    "indirect",
-    "dispatch",
-    "copy",
-    "fill",
-    "packets",
-    "wait",
-)  # a submission is drawn as the first of these it holds
-KINDS_OF_WORK = ("graph", "kernel", "copy", "fill", "packets", "wait", "other")
 MAX_STEPS = 200_000  # kernels with times of their own on the timeline
 MAX_FOUND = 20  # of each sort, in one search
 MAX_FINDINGS = 200
@@ -161,25 +154,15 @@ class PageData:
         }
 
     def _row(self, submission: Submission, lane: int) -> list[Any]:
-        verbs = [c["verb"] for c in submission.commands if c["verb"] in SPEAKING]
-        what = next((verb for verb in SPEAKING if verb in verbs), "")
-        label = what or (submission.commands[0]["verb"] if submission.commands else "empty")
-        if what in ("indirect", "dispatch", "packets"):
-            first = next(command for command in submission.commands if command["verb"] == what)
-            label = str(first.get("kernel") or first.get("label") or what)
-        if len(verbs) > 1:
-            label += f" and {len(verbs) - 1} more"
-        work = SPEAKING.index(what) if what else len(SPEAKING)
-        if not what and any(command["verb"] == "signal" for command in submission.commands):
-            work = SPEAKING.index("wait")
+        label = label_of(submission)
         return [
             lane,
             submission.value,
             self._ns(submission.time_ns),
             self._ns(submission.started_ns),
             self._ns(submission.finished_ns),
-            work,
-            self._label(label),
+            label.work,
+            self._label(label.text),
             len(submission.commands),
             int(submission.dropped),
         ]
@@ -281,6 +264,7 @@ class PageData:
             "rows": [
                 {
                     "kind": row.kind,
+                    "look": row.look,
                     "name": row.name,
                     "count": row.count,
                     "timed": row.timed,
@@ -303,7 +287,13 @@ class PageData:
         view["started_ns"] = self._ns(made.started_ns)
         view["finished_ns"] = self._ns(made.finished_ns)
         view["buffers"] = [
-            {"start": place.start, "size_bytes": place.size_bytes, "name": place.name, "state": place.state}
+            {
+                "start": place.start,
+                "size_bytes": place.size_bytes,
+                "name": place.name,
+                "state": place.state,
+                "span": self.buffers.span_at(made, place.start),
+            }
             for place in made.buffers()
         ]
         waits = [wait for wait in (self.graph.waits if self.graph else ()) if wait.submission is made]
@@ -484,9 +474,12 @@ class PageData:
         numbers = {(made.device.key, made.value): made.number for made in self.trace.submissions}
         found = lint.findings(self.trace)
         rows = []
-        for one in found[:MAX_FINDINGS]:
+        for one in sorted(found, key=lambda one: one.level != "error")[:MAX_FINDINGS]:
             rows.append({**one._asdict(), "number": numbers.get((one.device, one.submission))})
-        return {"findings": rows, "count": len(found)}
+        counts = Counter((one.level, one.rule) for one in found)
+        order = sorted(counts, key=lambda key: (key[0] != "error", -counts[key], key[1]))
+        rules = [{"level": level, "rule": rule, "count": counts[level, rule]} for level, rule in order]
+        return {"findings": rows, "count": len(found), "rules": rules}
 
     # ------------------------------------------------------------ memory
 
@@ -520,7 +513,7 @@ class PageData:
             count = len(self._launches[number])
             note = f"{code.device.key}, {count} submission{'s' * (count != 1)}"
             found.append({"sort": "kernel", "number": number, "text": code.name, "note": note})
-        found += self.buffers.called(wanted)
+        found += self.buffers.found(wanted)
         for site, first in self._sites.items():
             if wanted in site.lower():
                 made = self.trace.submissions[first[0]]

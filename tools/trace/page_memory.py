@@ -8,6 +8,7 @@ Next     page_data.py (who hands it on), touches.py (what a use is), page/memory
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -15,12 +16,14 @@ from typing import Any
 from hcq.errors import UsageError
 from hcq.tools.trace.touches import Touches, touches
 from hcq.tools.trace.views import device_of
-from hcq.trace.file import Trace
+from hcq.trace.file import Submission, Trace
 from hcq.trace.records import Kind
 
 Json = dict[str, Any]
 MAX_SPANS = 300_000  # buffers and mappings on the memory map; beyond that the smallest are left out
 MAX_FOUND = 20  # buffers in one search
+MAX_WITH_USES = 3  # of these, so many with their uses
+MAX_USES = 8  # of each of these
 MAX_SCANNED = 5_000  # submissions looked through for the users of one buffer
 MAX_TOUCHES = 5_000  # uses of one buffer in one answer
 MAX_LOOKED_AT = 100_000  # submissions looked through for these
@@ -116,6 +119,34 @@ class PageMemory:
         if not 0 <= span < len(spans["va"]):
             raise UsageError(f"buffer {span}: the trace holds {len(spans['va'])}, from 0 on.")
         return {name: column[span] for name, column in spans.items()}
+
+    def span_at(self, made: Submission, va: int) -> int | None:
+        """The buffer that began at an address when a submission was made; None where none did."""
+        process = made.device.process
+        since = self._starts.get((process, va), [])
+        at = bisect.bisect_right(since, made.record, key=lambda one: one[0]) - 1
+        return since[at][1] if at >= 0 else None
+
+    @cached_property
+    def _starts(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        spans, found = self.spans["spans"], dict[tuple[int, int], list[tuple[int, int]]]()
+        for span, (va, device, record) in enumerate(zip(spans["va"], spans["device"], spans["record"])):
+            if not spans["mapping"][span]:
+                found.setdefault((self.trace.devices[device].process, va), []).append((record, span))
+        return found
+
+    def found(self, wanted: str) -> list[Json]:
+        """Buffers by a part of their name or an address in them, the first of them with their first uses."""
+        rows: list[Json] = []
+        buffers = sorted(
+            self.called(wanted), key=lambda row: row["text"].lower() != wanted
+        )  # that name itself first
+        for at, row in enumerate(buffers):
+            rows.append(row)
+            if at < MAX_WITH_USES:
+                seen = self._touched(row["number"], MAX_USES, MAX_SCANNED)
+                rows += [{"sort": "use", **one._asdict()} for one in seen.found]
+        return rows
 
     def called(self, wanted: str) -> list[Json]:
         """Buffers whose name has a text in it, or that hold an address."""

@@ -27,6 +27,7 @@ from typing import Any
 
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.graph import HOST, Graph, Wait
+from hcq.tools.trace.labels import KINDS_OF_WORK, label_of
 from hcq.tools.trace.overlap import Interval, common, length, union
 from hcq.tools.trace.stats import Stamps, command_times, duration, stamps_of
 from hcq.trace.file import Submission, Trace
@@ -40,13 +41,13 @@ SAID = {
     "copy": "copies",
     "fill": "fills",
     "packets": "own packets",
-    "together": "several kinds at once, not told apart",
+    "together": "several kinds, not told apart",
     "signals": "waits and signals alone",
     "compiling": "compiling",
-    "host": "the host had nothing submitted",
-    "waiting": "waiting for another queue or device",
+    "host": "host: nothing submitted",
+    "waiting": "waiting for another queue",
     "late": "submitted, not begun yet",
-    "unknown": "nothing known: submissions without times",
+    "unknown": "nothing known, no times",
 }
 LOADING = (
     Kind.STRING,
@@ -73,10 +74,15 @@ class Queue:
 
 @dataclass
 class Row:
-    """All that was done under one name. `total_ns` is of the `timed` ones of `count`."""
+    """All that was done under one name. `total_ns` is of the `timed` ones of `count`.
+
+    kind  a name of WORK: "together" is of submissions that are timed as a whole, by what they are called
+    look  what it is drawn as: a name of labels.KINDS_OF_WORK
+    """
 
     kind: str
     name: str
+    look: str
     count: int = 0
     timed: int = 0
     total_ns: int = 0
@@ -228,8 +234,10 @@ def _parts(
         if kind == "signals" and told:
             kind = KINDS[commands[min(told)]["verb"]]  # what stands between its kernels goes with them
         work[kind] += rest
-        if len({(c["verb"], c.get("kernel")) for c in commands if c["verb"] in KINDS}) == 1 and not told:
+        if left and not told and len({_name(c) for c in commands if c["verb"] in KINDS}) == 1:
             _share(rows, commands, length(rest))
+        elif left:
+            _whole(rows, made, length(rest))
     idle["unknown"] += [(since, window[0][1]) for since in no_times]
     idle["compiling"] = [(one.started_ns, one.ended_ns) for one in ready
                          if one.process == submissions[0].device.process]  # fmt: skip
@@ -257,7 +265,7 @@ def _count(
         if verb not in KINDS:
             continue
         row = rows.setdefault(
-            (KINDS[verb], _name(command)), Row(KINDS[verb], _name(command), first=made.number)
+            (KINDS[verb], _name(command)), Row(KINDS[verb], _name(command), KINDS[verb], first=made.number)
         )
         row.count += 1
         row.entry = row.entry or int(command.get("entry", 0))
@@ -273,6 +281,15 @@ def _share(rows: dict[tuple[str, str], Row], commands: Sequence[dict[str, Any]],
     same = [command for command in commands if command["verb"] in KINDS]
     row = rows[KINDS[same[0]["verb"]], _name(same[0])]
     row.timed += len(same)
+    row.total_ns += ns
+
+
+def _whole(rows: dict[tuple[str, str], Row], made: Submission, ns: int) -> None:
+    """A submission whose parts have no times: a row for what such submissions are called."""
+    work, text = label_of(made)
+    row = rows.setdefault(("together", text), Row("together", text, KINDS_OF_WORK[work], first=made.number))
+    row.count += 1
+    row.timed += 1
     row.total_ns += ns
 
 

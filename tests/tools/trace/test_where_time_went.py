@@ -167,13 +167,23 @@ def test_names_have_the_times_that_stats_counts(kernels: Path, tmp_path: Path) -
     trace = Trace.read(str(path))
     went = where_time_went.where(trace)
     theirs = {row["name"]: row for row in collect(trace)["work"]}
-    assert {row.name for row in went.rows} == set(theirs)
-    for row in went.rows:
+    single = [row for row in went.rows if row.kind != "together"]
+    assert {row.name for row in single} == set(theirs)
+    for row in single:
         assert row.count == theirs[row.name]["count"]
         if theirs[row.name]["total_s"] is not None and row.timed == theirs[row.name]["timed"]:
             assert row.total_ns == pytest.approx(1e9 * theirs[row.name]["total_s"], abs=1)
     kernels_ns = sum(row.total_ns for row in went.rows if row.kind == "kernel")
     assert kernels_ns <= went.busy_ns
+
+
+def test_names_and_whole_submissions_together_are_all_work_that_is_timed(capsule: Path) -> None:
+    """A queue works on one thing at a time, so no moment is in two rows, and none is left out."""
+    went = where_time_went.where(Trace.read(str(capsule)))
+    assert sum(row.total_ns for row in went.rows) == went.busy_ns > 0
+    whole = {row.name: row for row in went.rows if row.kind == "together"}
+    assert whole["twice"].look == "graph" and "one step and 2 more" in whole
+    assert all(row.timed <= row.count for row in went.rows)
 
 
 def test_a_trace_without_submissions_has_no_time_to_tell_of() -> None:
