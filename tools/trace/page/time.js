@@ -181,8 +181,8 @@ function reasons({ said, queues: list }, idle, sum, whole) {
   );
 }
 
-function work({ busy }, title, rows) {
-  const most = Math.max(1, ...rows.map((row) => row.total ?? 0));
+function work({ busy, rows: every }, title, rows) {
+  const most = every.reduce((longest, row) => Math.max(longest, row.total ?? 0), 1); // bars of all tables compare
   const isTimed = rows.some((row) => row.timed);
   const total = rows.reduce((sum, row) => sum + (row.total ?? 0), 0);
   const box = element(
@@ -209,7 +209,7 @@ function work({ busy }, title, rows) {
       { class: "share-row" },
       name(row),
       row.total ? bar(row.look, row.total / most) : element("span"),
-      element("span", { class: "number" }, row.total === null ? "" : percent(row.total, busy)),
+      element("span", { class: "number" }, row.total === null ? "–" : percent(row.total, busy)),
       element("span", { class: "number" }, row.total === null ? "–" : duration(row.total)),
       element("span", { class: "number" }, row.total === null ? "–" : duration(row.total / row.timed)),
       element("span", { class: "number" }, row.count.toLocaleString("en")),
