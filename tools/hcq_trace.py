@@ -405,22 +405,22 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _stats(options: argparse.Namespace) -> int:
-    from hcq.tools.trace import overlap, stats
+    from hcq.tools.trace import overlap, stats, where_time_went
 
-    trace = _read_all(options)
-    found, talks = stats.collect(trace), overlap.talks(trace)
+    trace, color = _read_all(options), Color.for_stdout()
+    found, talks, went = stats.collect(trace), overlap.talks(trace), where_time_went.where(trace)
     told: list[dict[str, Any]] = []
     if trace.spans:  # the cost model is of the tensor layer, which not every reader needs
         from hcq.tools.trace import collectives
 
         told = collectives.rows(trace)
     if options.json:
+        found["time"] = where_time_went.as_json(went)
         _print_json({**found, "communication": overlap.as_json(talks), "collectives": told})
-    else:
-        _print(stats.lines(found, Color.for_stdout()))
-        if told:
-            _print(collectives.lines(told, Color.for_stdout()))
-        _print(overlap.lines(talks, Color.for_stdout()))
+        return 0
+    _print(stats.lines(found, color))
+    _print(collectives.lines(told, color) if told else ())
+    _print([*where_time_went.lines(went, color), *overlap.lines(talks, color)])
     return 0
 
 

@@ -13,34 +13,27 @@ from __future__ import annotations
 import bisect
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from hcq import backends
 from hcq.errors import HcqError, UsageError
 from hcq.events.named_spans import Span
-from hcq.tools.trace import counters_view, disasm, lint, overlap
+from hcq.tools.trace import counters_view, disasm, lint, overlap, repeats, where_time_went
 from hcq.tools.trace.graph import Graph
+from hcq.tools.trace.labels import KINDS_OF_WORK, SPEAKING, label_of
+from hcq.tools.trace.page_memory import PageMemory, columns
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of
 from hcq.tools.trace.views import all_packets, code_hash, code_of, device_of, start_ns, submission_view
-from hcq.trace.file import Code, SignalSeen, Submission, Trace, addresses
+from hcq.trace.file import Code, SignalSeen, Submission, Trace
 from hcq.trace.records import Kind
 
 Json = dict[str, Any]
-SPEAKING = (
-    "indirect",
-    "dispatch",
-    "copy",
-    "fill",
-    "wait",
-)  # a submission is drawn as the first of these it holds
-KINDS_OF_WORK = ("graph", "kernel", "copy", "fill", "wait", "other")
-MAX_SPANS = 300_000  # buffers and mappings on the memory map; beyond that the smallest are left out
 MAX_STEPS = 200_000  # kernels with times of their own on the timeline
 MAX_FOUND = 20  # of each sort, in one search
 MAX_FINDINGS = 200
-MAX_SCANNED = 5_000  # submissions looked through for one buffer
 TEXTS = ("source", "ir")  # facts of a program that are pages of text
 _HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 EXACT = 2**53  # a browser counts exactly up to here
@@ -119,19 +112,19 @@ class PageData:
                 for one in overlap.talks(trace, self._stamps, self.graph)
             ],
             "span_lanes": span_lanes,
-            "spans": _columns(("lane", "from", "until", "label", "size", "peers", "talks"), spans),
+            "spans": columns(("lane", "from", "until", "label", "size", "peers", "talks"), spans),
             "devices": [
                 {"key": d.key, "arch": d.arch, "process": d.process, "facts": d.facts} for d in trace.devices
             ],
             "lanes": lanes,
             "work": KINDS_OF_WORK,
-            "submissions": _columns(
+            "submissions": columns(
                 ("lane", "value", "submitted", "started", "finished", "work", "label", "commands", "dropped"),
                 rows,
             ),
-            "seen": _columns(("lane", "time", "value", "is_set", "by"), seen),
-            "arrows": _columns(("from", "to", "value"), self._arrows()),
-            "steps": _columns(("of", "from", "until", "work", "label"), self._steps()),
+            "seen": columns(("lane", "time", "value", "is_set", "by"), seen),
+            "arrows": columns(("from", "to", "value"), self._arrows()),
+            "steps": columns(("of", "from", "until", "work", "label"), self._steps()),
             "stuck": [
                 {
                     "number": stuck.wait.submission.number,
@@ -149,27 +142,27 @@ class PageData:
                 }
                 for record in trace.faults
             ],
+            "compiles": columns(
+                ("process", "from", "until", "label"),
+                [
+                    [one.process, self._ns(one.started_ns), self._ns(one.ended_ns), self._label(one.name)]
+                    for one in where_time_went.compiles(trace)
+                ],
+            ),
+            "groups": columns(("lane", "first", "period", "count"), self._groups(rows)),
             "labels": list(self._labels),
         }
 
     def _row(self, submission: Submission, lane: int) -> list[Any]:
-        verbs = [c["verb"] for c in submission.commands if c["verb"] in SPEAKING]
-        what = next((verb for verb in SPEAKING if verb in verbs), "")
-        label = what or (submission.commands[0]["verb"] if submission.commands else "empty")
-        if what in ("indirect", "dispatch"):
-            first = next(command for command in submission.commands if command["verb"] == what)
-            label = str(first.get("kernel") or first.get("label"))
-        if len(verbs) > 1:
-            label += f" and {len(verbs) - 1} more"
-        work = SPEAKING.index(what) if what else len(SPEAKING)
+        label = label_of(submission)
         return [
             lane,
             submission.value,
             self._ns(submission.time_ns),
             self._ns(submission.started_ns),
             self._ns(submission.finished_ns),
-            work,
-            self._label(label),
+            label.work,
+            self._label(label.text),
             len(submission.commands),
             int(submission.dropped),
         ]
@@ -191,6 +184,17 @@ class PageData:
             ]  # fmt: skip
             lanes += [{"process": process, "name": name} for _ in range(max(rows) + 1)]
         return lanes, found
+
+    def _groups(self, rows: Sequence[Sequence[Any]]) -> Iterator[list[int]]:
+        """What repeats, lane by lane: the first of a group's submissions among those of its lane, and how often."""
+        work: dict[tuple[Any, ...], int] = {}
+        lanes: dict[int, list[int]] = {}
+        for made, row in zip(self.trace.submissions, rows):
+            does = tuple((c["verb"], c.get("entry", c.get("label"))) for c in made.commands)
+            lanes.setdefault(row[0], []).append(work.setdefault((row[6], made.dropped, does), len(work)))
+        for lane, own in lanes.items():
+            for group in repeats.groups(own):
+                yield [lane, *group]
 
     def _label(self, text: str) -> int:
         return self._labels.setdefault(text, len(self._labels))
@@ -239,6 +243,40 @@ class PageData:
     def _stamps(self) -> Stamps:
         return stamps_of(self.trace)
 
+    @cached_property
+    def where_time_went(self) -> Json:
+        """Each queue's time by what it went to, and the work by name. Shares are of all time that queues worked."""
+        went = where_time_went.where(self.trace, self._stamps, self.graph.waits if self.graph else ())
+        lanes = {(lane["device"], lane["queue"]): at for at, lane in enumerate(self.timeline["lanes"])}
+        codes = {code.va: number for number, code in enumerate(self.trace.code)}
+        return {
+            "span": went.ended_ns - went.started_ns,
+            "busy": went.busy_ns,
+            "before": went.before_ns,
+            "before_compiling": went.before_compiling_ns,
+            "compiled": len(went.compiles),
+            "said": where_time_went.SAID,
+            "work": where_time_went.WORK,
+            "queues": [
+                {"lane": lanes[queue.device, queue.queue], "span": queue.span_ns, "parts": queue.parts}
+                for queue in went.queues
+            ],
+            "rows": [
+                {
+                    "kind": row.kind,
+                    "look": row.look,
+                    "name": row.name,
+                    "count": row.count,
+                    "timed": row.timed,
+                    "total": row.total_ns if row.timed else None,
+                    "bytes": row.size_bytes,
+                    "first": row.first,
+                    "code": codes.get(row.entry) if row.kind == "kernel" else None,
+                }
+                for row in went.rows
+            ],
+        }
+
     # ------------------------------------------------------------ one submission
 
     def submission(self, number: int) -> Json:
@@ -249,7 +287,13 @@ class PageData:
         view["started_ns"] = self._ns(made.started_ns)
         view["finished_ns"] = self._ns(made.finished_ns)
         view["buffers"] = [
-            {"start": place.start, "size_bytes": place.size_bytes, "name": place.name, "state": place.state}
+            {
+                "start": place.start,
+                "size_bytes": place.size_bytes,
+                "name": place.name,
+                "state": place.state,
+                "span": self.buffers.span_at(made, place.start),
+            }
             for place in made.buffers()
         ]
         waits = [wait for wait in (self.graph.waits if self.graph else ()) if wait.submission is made]
@@ -430,75 +474,24 @@ class PageData:
         numbers = {(made.device.key, made.value): made.number for made in self.trace.submissions}
         found = lint.findings(self.trace)
         rows = []
-        for one in found[:MAX_FINDINGS]:
+        for one in sorted(found, key=lambda one: one.level != "error")[:MAX_FINDINGS]:
             rows.append({**one._asdict(), "number": numbers.get((one.device, one.submission))})
-        return {"findings": rows, "count": len(found)}
+        counts = Counter((one.level, one.rule) for one in found)
+        order = sorted(counts, key=lambda key: (key[0] != "error", -counts[key], key[1]))
+        rules = [{"level": level, "rule": rule, "count": counts[level, rule]} for level, rule in order]
+        return {"findings": rows, "count": len(found), "rules": rules}
 
     # ------------------------------------------------------------ memory
 
     @cached_property
+    def buffers(self) -> PageMemory:
+        """What is known of buffers: where they lie, who uses them."""
+        return PageMemory(self.trace, self._ns)
+
+    @property
     def memory(self) -> Json:
         """Every buffer and mapping: where, how large, from when to when. The page's memory map and list."""
-        rows: list[list[Any]] = []
-        open_: dict[tuple[int, int, str, int], int] = {}
-        devices: dict[tuple[int, int], int] = {}
-        names: dict[str, int] = {}
-        numbers = {device.key: index for index, device in enumerate(self.trace.devices)}
-        for record in self.trace.records:
-            fields = record.fields
-            if record.kind == Kind.DEVICE:
-                device = device_of(self.trace, record)
-                devices[record.process, fields["device"]] = numbers[device.key] if device else 0
-            if record.kind not in (Kind.ALLOC, Kind.FREE, Kind.MAP, Kind.UNMAP):
-                continue
-            sort = "buffer" if record.kind in (Kind.ALLOC, Kind.FREE) else "mapping"
-            key = (record.process, fields["device"], sort, fields["va"])
-            before = open_.pop(key, None)
-            if before is not None:
-                rows[before][5:8:2] = self._ns(record.time_ns), record.index
-            if record.kind in (Kind.ALLOC, Kind.MAP):
-                name = fields.get("name")
-                text = self.trace.string(record.process, name) if isinstance(name, int) else str(name or "")
-                text = self.trace.renamed.get(record.index, text)
-                open_[key] = len(rows)
-                rows.append([
-                    fields["va"],
-                    fields["size_bytes"],
-                    names.setdefault(text, len(names)),
-                    int(sort == "mapping"),
-                    self._ns(record.time_ns),
-                    None,
-                    record.index,
-                    None,
-                    devices[record.process, fields["device"]],
-                ])  # fmt: skip
-        left_out = max(0, len(rows) - MAX_SPANS)
-        if left_out:
-            smallest = sorted(row[1] for row in rows)[left_out]
-            rows = [row for row in rows if row[1] >= smallest][:MAX_SPANS]
-        columns = ("va", "size", "name", "mapping", "from", "until", "record", "until_record", "device")
-        return {"spans": _columns(columns, rows), "names": list(names), "left_out": left_out}
-
-    def users(self, span: int) -> Json:
-        """The submissions that name an address inside a buffer while it lives."""
-        spans = self.memory["spans"]
-        if not 0 <= span < len(spans["va"]):
-            raise UsageError(f"buffer {span}: the trace holds {len(spans['va'])}, from 0 on.")
-        start, size = spans["va"][span], spans["size"][span]
-        device = self.trace.devices[spans["device"][span]]
-        until = spans["until_record"][span]
-        last = len(self.trace.records) if until is None else until
-        made = self.trace.submissions
-        at = bisect.bisect_left(made, spans["record"][span], key=lambda one: one.record)
-        found, scanned = [], 0
-        while at < len(made) and made[at].record < last and scanned < MAX_SCANNED:
-            one = made[at]
-            if one.device.process == device.process and any(
-                start <= va < start + max(size, 1) for va in _addresses(one)
-            ):
-                found.append(one.number)
-            at, scanned = at + 1, scanned + 1
-        return {"submissions": found, "complete": at >= len(made) or made[at].record >= last}
+        return self.buffers.spans
 
     # ------------------------------------------------------------ search
 
@@ -520,7 +513,7 @@ class PageData:
             count = len(self._launches[number])
             note = f"{code.device.key}, {count} submission{'s' * (count != 1)}"
             found.append({"sort": "kernel", "number": number, "text": code.name, "note": note})
-        found += self._buffers_called(wanted)
+        found += self.buffers.found(wanted)
         for site, first in self._sites.items():
             if wanted in site.lower():
                 made = self.trace.submissions[first[0]]
@@ -531,26 +524,6 @@ class PageData:
                 if sum(one["sort"] == "line" for one in found) >= MAX_FOUND:
                     break
         return {"found": found}
-
-    def _buffers_called(self, wanted: str) -> list[Json]:
-        spans, names = self.memory["spans"], self.memory["names"]
-        try:
-            address = int(wanted, 16) if wanted.startswith("0x") and len(wanted) > 4 else -1
-        except ValueError:
-            address = -1
-        called = {number for number, name in enumerate(names) if name and wanted in name.lower()}
-        found: dict[tuple[Any, ...], Json] = {}
-        for span, (va, size, name) in enumerate(zip(spans["va"], spans["size"], spans["name"])):
-            if spans["mapping"][span]:
-                continue  # it is named after the first buffer in it
-            if name not in called and not va <= address < va + size and wanted not in f"buffer@{va:x}":
-                continue
-            key = (va, size, name, spans["device"][span])
-            if key not in found and len(found) < MAX_FOUND:
-                label = names[name] or f"buffer@{va:x}"
-                note = f"{size} bytes at {va:#x}"
-                found[key] = {"sort": "buffer", "number": span, "text": label, "note": note}
-        return list(found.values())
 
     @cached_property
     def _sites(self) -> dict[str, list[int]]:
@@ -572,19 +545,6 @@ class PageData:
     def _ns(self, time_ns: int | None) -> int | None:
         """A time of the file as the page counts it; what no clock can have said is moved to the edge."""
         return None if time_ns is None else max(-EXACT, min(EXACT, time_ns - self._start))
-
-
-def _columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Json:
-    columns = list(zip(*rows)) or [()] * len(names)
-    return dict(zip(names, columns))
-
-
-def _addresses(made: Submission) -> Iterator[int]:
-    """Every address that a submission's commands name; an argument of unknown kind may be one."""
-    commands = made.all_commands()
-    yield from addresses(commands)
-    for command in commands:
-        yield from (arg["value"] for arg in command.get("args", ()) if arg["kind"] == "unknown")
 
 
 def _by_command(packets: Sequence[Json]) -> dict[int, Json]:

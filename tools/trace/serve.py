@@ -37,6 +37,10 @@ FILES = {
     "kit.js": ("kit.js", SCRIPT),
     "view.js": ("view.js", SCRIPT),
     "timeline.js": ("timeline.js", SCRIPT),
+    "overview.js": ("overview.js", SCRIPT),
+    "time.js": ("time.js", SCRIPT),
+    "findings.js": ("findings.js", SCRIPT),
+    "buffer.js": ("buffer.js", SCRIPT),
     "memory.js": ("memory.js", SCRIPT),
     "submission.js": ("submission.js", SCRIPT),
     "kernel.js": ("kernel.js", SCRIPT),
@@ -132,7 +136,9 @@ _ROUTES: dict[str, Callable[[PageData, dict[str, list[str]]], Json]] = {
     "data/memory": lambda data, query: data.memory,
     "data/compile": lambda data, query: {"enabled": False, "kernels": []},
     "data/step": lambda data, query: step_graph.answer(data.trace, query),
-    "data/users": lambda data, query: data.users(_number(query, "span")),
+    "data/users": lambda data, query: data.buffers.users(_number(query, "span")),
+    "data/touches": lambda data, query: data.buffers.touches(_number(query, "span")),
+    "data/where": lambda data, query: data.where_time_went,
     "data/search": lambda data, query: data.search(query.get("text", [""])[0][:200]),
 }
 

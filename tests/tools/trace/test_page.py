@@ -382,7 +382,7 @@ def test_a_trace_without_submissions_says_how_to_make_one(
     made.device()
     page.open(serve(made.write(tmp_path / "t")))
     assert "hcq-trace record" in page.text("#pane-trace")
-    for key, pane in (("2", "packets"), ("3", "kernel"), ("4", "memory")):
+    for key, pane in (("2", "packets"), ("3", "kernel"), ("4", "memory"), ("5", "buffer")):
         page.keys(key)
         page.see(f"document.querySelector('#pane-{pane} .empty') !== null")
     assert page.errors() == []
@@ -404,6 +404,8 @@ def test_twenty_thousand_submissions_stay_quick(
         "done(performance.now() - from))); })"
     )
     assert frame < 500
+    assert page.texts(".group .times") == ["\u00d7 20,000"]
+    page.click("#grouping button:last-child")
     page.script("document.querySelector('#submissions-list').scrollTop = 1e9")
     page.see("[...document.querySelectorAll('.submission .name')].some(one => one.innerText === '#20000')")
 
@@ -424,7 +426,8 @@ def test_nothing_is_cut_off_in_any_view(
     page.open(recorded)
     page.keys("j", "j", "f")
     page.see("document.querySelectorAll('.packet').length > 0")
-    for key, name in (("1", "trace"), ("2", "packets"), ("3", "kernel"), ("4", "memory")):
+    page.script("import('./kit.js').then(kit => kit.set('buffer', 0))")
+    for key, name in (("1", "trace"), ("2", "packets"), ("3", "kernel"), ("4", "memory"), ("5", "buffer")):
         page.keys(key)
         page.see(f"document.querySelector('#pane-{name}').innerText.length > 40")
         time.sleep(0.1)  # canvases draw with the next frame

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def test_every_answer_is_json_without_nan(recorded: PageData) -> None:
     answers: list[Any] = [recorded.timeline, recorded.kernels, recorded.memory, recorded.findings]
     answers += [recorded.submission(number) for number in range(len(recorded.trace.submissions))]
     answers += [recorded.kernel(number) for number in range(len(recorded.trace.code))]
-    answers += [recorded.users(0), recorded.search("o")]
+    answers += [recorded.buffers.users(0), recorded.buffers.touches(0), recorded.search("o")]
+    answers.append(recorded.where_time_went)
     for answer in answers:
         assert json.loads(json.dumps(plain(answer), allow_nan=False)) is not None
 
@@ -178,8 +180,8 @@ def test_memory_spans_end_where_they_are_freed() -> None:
 def test_a_buffer_knows_the_submissions_that_use_it(recorded: PageData) -> None:
     spans, names = recorded.memory["spans"], recorded.memory["names"]
     called = {names[name]: span for span, name in enumerate(spans["name"])}
-    assert recorded.users(called["other"]) == {"submissions": [0, 1, 2], "complete": True}
-    assert recorded.users(called["gate"])["submissions"] == [2]
+    assert recorded.buffers.users(called["other"]) == {"submissions": [0, 1, 2], "complete": True}
+    assert recorded.buffers.users(called["gate"])["submissions"] == [2]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_search_finds_the_buffer_that_holds_an_address(recorded: PageData) -> No
     spans, names = recorded.memory["spans"], recorded.memory["names"]
     span = next(span for span, name in enumerate(spans["name"]) if names[name] == "out")
     rows = recorded.search(hex(spans["va"][span] + 100))["found"]
-    assert "out" in [one["text"] for one in rows]
+    assert "out" in [one["text"] for one in rows if one["sort"] == "buffer"]
 
 
 def test_a_mapping_is_not_found_in_the_place_of_its_buffer() -> None:
@@ -263,10 +265,10 @@ def test_counters_of_a_damaged_trace_are_refused(fields: dict[str, Any]) -> None
         Counters.from_fields(fields)
 
 
-@pytest.mark.parametrize("ask", ["submission", "kernel", "users", "counters"])
+@pytest.mark.parametrize("ask", ["submission", "kernel", "buffers.users", "buffers.touches", "counters"])
 def test_a_number_that_does_not_exist_is_a_sentence(recorded: PageData, ask: str) -> None:
     with pytest.raises(UsageError, match="the trace holds"):
-        getattr(recorded, ask)(10_000)
+        operator.attrgetter(ask)(recorded)(10_000)
 
 
 def test_numbers_a_browser_cannot_count_become_text() -> None:

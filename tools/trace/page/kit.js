@@ -17,12 +17,14 @@ export const state = {
   tab: "trace",
   kernel: null,
   span: null,
+  buffer: null, // whose uses are listed
+  place: null, // the command that a use leads to, "3" or "3.1" inside a block
   buffers: new Set(), // where the buffers of the selected submission start
 };
 
 const listeners = {};
 
-// Events: "view", "selected", "hovered", "time", "focus", "tab", "kernel", "span", "buffers", "scheme".
+// Events: "view", "selected", "hovered", "time", "focus", "tab", "kernel", "span", "buffer", "buffers", "scheme".
 export function on(events, act) {
   for (const event of events.split(" ")) (listeners[event] ??= []).push(act);
 }
@@ -55,6 +57,22 @@ export function element(tag, properties = {}, ...children) {
 
 export function find(id) {
   return document.getElementById(id);
+}
+
+// A link that does something here.
+export function link(properties, act, ...children) {
+  const follow = (event) => {
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  };
+  return element("a", { href: "#", ...properties, onclick: follow }, ...children);
+}
+
+export function percent(part, whole) {
+  if (!whole) return "0 %";
+  const share = (100 * part) / whole;
+  return `${share.toFixed(share >= 99.95 || share === 0 ? 0 : share < 0.095 ? 2 : 1)} %`;
 }
 
 // A sentence where data would be: what is missing, and how to get it.
@@ -183,6 +201,13 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   palette = {};
   tell("scheme");
 });
+
+// Text on a bar of that colour: the one of two inks that stands out more.
+export function inkOn(name) {
+  const parts = /^#(..)(..)(..)$/.exec(colour(name)) ?? ["", "00", "00", "00"];
+  const [r, g, b] = parts.slice(1).map((part) => (parseInt(part, 16) / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#0d1014" : "#ffffff";
+}
 
 // Make a canvas as sharp as the screen, and return its context in CSS pixels.
 export function context(canvas, width, height) {

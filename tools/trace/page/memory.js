@@ -21,6 +21,7 @@ import {
   fitted,
   hex,
   hideTip,
+  inkOn,
   moment,
   on,
   perFrame,
@@ -272,7 +273,7 @@ function drawSpans(ink, wide, tall) {
       const length = Math.max(Math.min(right, wide) - Math.max(left, GUTTER - 2), 1);
       ink.fillRect(Math.max(left, GUTTER - 2), Math.max(top, TOP), length, high - Math.max(0, TOP - top));
       if (length > 60 && bottom - top > 13 && top > TOP - 6) {
-        ink.fillStyle = colour(wasFreed || isAhead ? "dim" : "on-work");
+        ink.fillStyle = wasFreed || isAhead ? colour("dim") : inkOn("live");
         ink.fillText(
           fitted(ink, nameOfSpan(index), length - 10),
           Math.max(left, GUTTER) + 5,

@@ -5,19 +5,22 @@
 // Changes  the address after # (a submission, a kernel and a tab: it can be kept and opened again)
 // Next     kit.js (what views share), timeline.js, list.js, submission.js, kernel.js, memory.js, search.js
 
-import { ask, bytes, duration, element, empty, find, hex, moment, on, plural, set, state, table } from "./kit.js";
+import { ask, bytes, duration, element, empty, find, hex, link, moment, on, plural, set, state, table } from "./kit.js";
+import { startBuffer } from "./buffer.js";
 import { startCompile } from "./compile.js";
+import { showFindings } from "./findings.js";
 import { startKernel } from "./kernel.js";
 import { startList, step } from "./list.js";
 import { startMemory } from "./memory.js";
+import { startOverview } from "./overview.js";
 import { startSearch } from "./search.js";
 import { startStepGraph } from "./step_graph.js";
 import { startSubmission } from "./submission.js";
+import { whereTimeWent } from "./time.js";
 import { startTimeline } from "./timeline.js";
 import { bring, lookAt, lookAtAll, lookAtWork, pan, zoom } from "./view.js";
 
-const MANY = 5000; // submissions; the rules look at more only when asked
-const TABS = ["trace", "packets", "kernel", "memory", "step", "compile"];
+const TABS = ["trace", "packets", "kernel", "memory", "buffer", "step", "compile"];
 const KEYS = [
   ["j  k", "next, previous submission of the list", () => step(1), () => step(-1)],
   ["w  s", "zoom in, out (or the wheel)", () => zoom(0.7), () => zoom(1 / 0.7)],
@@ -28,7 +31,7 @@ const KEYS = [
     () => state.selected !== null && lookAt(state.selected),
   ],
   ["0  9", "the whole trace; from the first submission to the last", lookAtAll, lookAtWork],
-  ["1  2  3  4  5", "trace, packets, kernels, memory, graph", ...TABS.map((tab) => () => set("tab", tab))],
+  ["1  2  3  4  5  6", "overview, packets, kernels, memory, buffer, graph", ...TABS.map((tab) => () => set("tab", tab))],
   ["/", "search", () => find("search").focus()],
   ["Esc", "show all submissions again"],
   ["?", "this help", () => find("help").showModal()],
@@ -38,7 +41,8 @@ const COLOURS = [
   ["kernel", "kernel"],
   ["copy", "copy"],
   ["fill", "fill"],
-  ["wait", "wait alone"],
+  ["packets", "own packets"],
+  ["wait", "wait or signal alone"],
   ["other", "other"],
 ];
 
@@ -68,10 +72,12 @@ async function start() {
   on("tab selected kernel", writeAddress);
   showTrace();
   startTimeline();
+  startOverview();
   startList();
   startSubmission();
   startKernel();
   startMemory();
+  startBuffer();
   startSearch();
   startStepGraph();
   startCompile();
@@ -137,12 +143,13 @@ function swatches(list) {
 }
 
 function legend() {
-  const { talks, spans } = state.trace;
+  const { talks, spans, compiles } = state.trace;
   const present = new Set(state.trace.submissions.work.map((work) => state.trace.work[work]));
   const busy = talks.reduce((sum, one) => sum + one.busy, 0);
   const hidden = talks.reduce((sum, one) => sum + one.busy * one.hidden, 0);
   find("legend").replaceChildren(
     ...swatches(COLOURS.filter(([work]) => present.has(work))),
+    ...(compiles.from.length ? swatches([["compile", "compiling"]]) : []),
     ...(spans.from.length ? swatches([["talk", "communication"]]) : []),
     element("span", {}, element("i", { class: "mark saw" }), "the host saw a signal"),
     element("span", {}, element("i", { class: "mark arrow" }), "signal to wait"),
@@ -162,7 +169,7 @@ function help() {
       KEYS.map(([keys, what]) => [keys.split("  ").map((one) => element("kbd", {}, one)), what]),
     ),
     element("h2", {}, "Colours"),
-    element("p", { class: "swatches" }, swatches(COLOURS)),
+    element("p", { class: "swatches" }, swatches([...COLOURS, ["compile", "compiling"], ["talk", "communication"]])),
     element(
       "p",
       {},
@@ -209,9 +216,9 @@ function showTrace() {
       ),
     );
   }
-  for (const { number, text } of stuck) parts.push(problem("deadlock", text, number));
+  for (const { number, text } of stuck) parts.push(deadlock(text, number));
   const findings = element("div", { id: "findings" });
-  parts.push(findings);
+  parts.push(findings, whereTimeWent());
   for (const { pid, argv, python, name } of processes) {
     const command = Array.isArray(argv) ? argv.map(String).join(" ") : "";
     parts.push(
@@ -229,15 +236,6 @@ function showTrace() {
         "This trace holds no submissions.",
         "The program opened a device and gave it nothing to do, or was stopped before it did.",
         "hcq-trace record -o run.hcqtrace -- python train.py records a whole run.",
-      ),
-    );
-  } else {
-    parts.push(
-      element(
-        "p",
-        {},
-        "Each bar above is one submission: a doorbell, and what the device did for it. ",
-        "Click one to read its packets; press ? for the keys.",
       ),
     );
   }
@@ -279,54 +277,15 @@ function showTrace() {
   showFindings(findings);
 }
 
-// One thing that is wrong, with the way to where it is.
-function problem(title, text, number, fix = "") {
-  const go = (event) => {
-    event.preventDefault();
-    set("selected", number);
-  };
+// A wait that never ends, with the way to where it is.
+function deadlock(text, number) {
   return element(
     "div",
     { class: "warning" },
-    element("b", { class: "wrong" }, title),
-    " ",
-    text,
-    " ",
-    fix ? element("span", { class: "note" }, fix) : "",
-    number === null ? "" : element("a", { href: "#", onclick: go }, " show it"),
+    element("b", { class: "wrong" }, "deadlock"),
+    ` ${text} `,
+    link({}, () => set("selected", number), "show it"),
   );
-}
-
-// What the validation rules say of this trace, once they have looked at all of it.
-async function showFindings(box) {
-  if (state.trace.submissions.value.length > MANY && !box.dataset.asked) {
-    const check = () => {
-      box.dataset.asked = "true";
-      box.replaceChildren(element("p", { class: "note" }, "Looking at every submission…"));
-      showFindings(box);
-    };
-    box.replaceChildren(element("button", { type: "button", onclick: check }, "Check the validation rules"));
-    return;
-  }
-  try {
-    const { findings, count } = await ask("findings");
-    box.replaceChildren(
-      ...findings.map((one) =>
-        problem(one.rule, `${one.device} #${one.submission}: ${one.what}`, one.number, one.fix),
-      ),
-      ...(count > findings.length
-        ? [element("p", {}, `and ${count - findings.length} more: hcq-trace lint`)]
-        : []),
-    );
-    if (!count)
-      (box.dataset.asked ? box : find("pane-trace")).append(
-        element("p", { class: "note" }, "No validation rule has anything to say about this trace."),
-      );
-  } catch (error) {
-    box.replaceChildren(
-      element("p", { class: "note" }, `The validation rules could not look at it: ${error.message}`),
-    );
-  }
 }
 
 // Large numbers among a device's facts are addresses.

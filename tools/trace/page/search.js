@@ -2,12 +2,12 @@
 //
 // In       what is typed
 // Out      a list under the box, for the mouse and for the arrow keys
-// Changes  what a result stands for: state.selected, state.kernel, state.span, state.focus
+// Changes  what a result stands for: state.selected, state.kernel, state.buffer, state.focus
 // Next     page_data.py, search (what is looked through)
 
-import { ask, element, find, set, state, tell } from "./kit.js";
+import { follow, useText } from "./buffer.js";
+import { ask, element, find, nameOf, set, state, tell } from "./kit.js";
 import { bring } from "./view.js";
-import { chooseSpan } from "./memory.js";
 
 const PAUSE_MS = 120;
 
@@ -60,17 +60,26 @@ function show(text) {
       element(
         "li",
         {
+          class: one.sort === "use" ? "use" : null,
           role: "option",
           "aria-selected": String(index === chosen),
           onpointerdown: () => take(one),
         },
-        element("i", {}, one.sort),
-        element("span", {}, one.text),
-        element("small", {}, one.note ?? ""),
+        element("i", {}, one.sort === "use" ? one.access.replace(" or ", "/") : one.sort),
+        element("span", {}, one.sort === "use" ? nameOf(one.number) : one.text),
+        element("small", {}, one.sort === "use" ? useLine(one) : noteOf(one)),
       ),
     ),
   );
   box.children[chosen].scrollIntoView({ block: "nearest" });
+}
+
+function useLine(use) {
+  return useText(use.kernel, use.role, use.verb);
+}
+
+function noteOf({ sort, note }) {
+  return sort === "buffer" ? `${note}: everything that touched it` : (note ?? "");
 }
 
 function key(event) {
@@ -100,8 +109,9 @@ function take(one) {
   } else if (one.sort === "line") {
     state.focus = { numbers: new Set(one.submissions), text: `submitted by ${one.text}` };
     tell("focus");
-  } else {
-    set("tab", "memory");
-    chooseSpan(one.number);
+  } else if (one.sort === "use") follow(one.number, one.outer, one.inner);
+  else {
+    set("buffer", one.number);
+    set("tab", "buffer");
   }
 }

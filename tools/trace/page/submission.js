@@ -14,6 +14,7 @@ import {
   find,
   hex,
   laneName,
+  link,
   moment,
   nameOf,
   on,
@@ -61,6 +62,15 @@ async function show() {
   set("buffers", new Set(view.buffers.map((buffer) => buffer.start)));
   pane.replaceChildren(...head(view), ...body(view));
   pane.scrollTop = 0;
+  showPlace(pane);
+}
+
+// Light up the packet that a use of a buffer leads to.
+function showPlace(pane) {
+  const row = state.place === null ? null : pane.querySelector(`[data-place="${state.place}"]`);
+  state.place = null;
+  row?.classList.add("lit");
+  row?.scrollIntoView({ block: "center" });
 }
 
 function head(view) {
@@ -128,7 +138,7 @@ function body(view) {
   }
   found.push(element("h3", {}, "Packets", element("small", {}, "click one for its fields and words")));
   found.push(packets(view, view.packets, view.commands));
-  if (view.buffers.length) found.push(element("h3", {}, "Buffers"), buffers(view));
+  if (view.buffers.length) found.push(element("h3", {}, "Buffers", element("small", {}, "click one for all that touched it")), buffers(view));
   return found;
 }
 
@@ -140,19 +150,25 @@ function buffers(view) {
     view.buffers.map((buffer) => [
       element("code", {}, hex(buffer.start)),
       buffer.state === "unknown" ? "" : bytes(buffer.size_bytes),
-      buffer.name,
+      buffer.span === null ? buffer.name : link({}, () => usesOf(buffer.span), buffer.name),
       state_of(buffer),
     ]),
     { class: "buffers" },
   );
 }
 
+function usesOf(span) {
+  set("buffer", span);
+  set("tab", "buffer");
+}
+
 // ---------------------------------------------------------------- packets
 
-function packets(view, list, commands) {
+// Those of a block begin with `prefix`, the place of the command that runs it.
+function packets(view, list, commands, prefix = "") {
   const box = element("div", { class: "packets" });
   const more = (from) => {
-    for (const packet of list.slice(from, from + AT_ONCE)) box.append(...packetRow(view, packet, commands));
+    for (const packet of list.slice(from, from + AT_ONCE)) box.append(...packetRow(view, packet, commands, prefix));
     const left = list.length - from - AT_ONCE;
     if (left <= 0) return;
     const button = element(
@@ -170,7 +186,7 @@ function packets(view, list, commands) {
   return box;
 }
 
-function packetRow(view, packet, commands) {
+function packetRow(view, packet, commands, prefix) {
   const command = packet.command === undefined ? null : commands[packet.command];
   const kind = packet.packet.toLowerCase();
   const fields = element("div", { class: "fields", hidden: true });
@@ -178,6 +194,7 @@ function packetRow(view, packet, commands) {
     "div",
     {
       class: "packet",
+      "data-place": packet.command === undefined ? null : `${prefix}${packet.command}`,
       role: "button",
       tabindex: 0,
       "aria-expanded": "false",
@@ -189,7 +206,7 @@ function packetRow(view, packet, commands) {
       },
     },
     element("span", { class: "at" }, String(packet.at)),
-    element("b", { class: `verb ${kind}` }, packet.packet),
+    element("b", { class: `verb ${kind}` }, element("i", { class: `swatch ${swatch(kind, command)}` }), packet.packet),
     element("span", { class: "text" }, named(view, packet.text, command?.kernel)),
     packet.ns === undefined ? "" : element("span", { class: "took" }, duration(packet.ns)),
   );
@@ -204,6 +221,13 @@ function packetRow(view, packet, commands) {
   return [row, differs, fields, packet.packets ? block(view, packet, command) : null].filter(Boolean);
 }
 
+// The colour of what a packet does: that of its command, or else of its own name.
+function swatch(kind, command) {
+  const does = command?.verb ?? kind;
+  const looks = { dispatch: "kernel", indirect: "graph", signal: "wait", copy: "copy", fill: "fill", wait: "wait" };
+  return looks[does] ?? (does === "packets" ? "packets" : "other");
+}
+
 function block(view, packet, command) {
   return element(
     "div",
@@ -214,7 +238,7 @@ function block(view, packet, command) {
       `inside ${command?.label ?? packet.text}: ${plural(packet.packets.length, "packet")}, ` +
         "with the arguments it had in this submission",
     ),
-    packets(view, packet.packets, packet.commands),
+    packets(view, packet.packets, packet.commands, `${packet.command}.`),
   );
 }
 

@@ -1,9 +1,9 @@
 // Timeline: what the host submitted and saw, and what each queue did, by time; arrows say what waited for what.
 //
 // In       the trace's columns, state.view, state.selected, state.focus
-// Out      a canvas of lanes, and a small one of the whole trace below it
+// Out      a canvas of lanes
 // Changes  state.view (see view.js), state.selected (click), state.hovered, state.time (drag on the axis)
-// Next     view.js (the time shown), memory.js (shares it), list.js (the same submissions as rows)
+// Next     view.js (the time shown), overview.js (the whole trace above it), list.js (the same submissions as rows)
 
 import {
   beginOf,
@@ -16,6 +16,7 @@ import {
   find,
   fitted,
   hideTip,
+  inkOn,
   labelOf,
   laneName,
   moment,
@@ -33,9 +34,7 @@ import {
   AXIS,
   dragsTime,
   drawAxis,
-  EDGE,
   GUTTER,
-  look,
   lookAt,
   RIGHT,
   timeIn,
@@ -48,16 +47,14 @@ const LANE = 36;
 const SPAN = 22; // a row of stretches of time that the program gave names, below the host's line
 const STEPS = 18; // a row of kernels with times of their own, below the bars of a lane that has some
 const GAP = 6;
-const WHOLE = 30;
 const FEW = 300; // with more in sight, thin lines would only be a grey surface
 
 let lanes = []; // {top, order: submission numbers by begin, begins, longest, steps, host}
-let hosts = []; // {top, process, submitted, seen}
+let hosts = []; // {top, process, submitted, seen, compiles: indices}
 let spanLanes = []; // {top, spans: indices by begin, name}
 let width = 0;
 let height = 0;
 let drawLanes;
-let drawWhole;
 let linesFrom = [];
 let linesTo = [];
 
@@ -67,16 +64,12 @@ export function startTimeline() {
   const resized = () => {
     width = find("lanes").clientWidth;
     drawLanes();
-    drawWhole();
   };
   drawLanes = perFrame(draw);
-  drawWhole = perFrame(drawOverview);
   new ResizeObserver(resized).observe(find("lanes"));
   on("view selected focus hovered time scheme", drawLanes);
-  on("view selected focus scheme", drawWhole);
   find("lanes").addEventListener("scroll", drawLanes, { passive: true });
   listen(find("lanes-canvas"));
-  listenWhole(find("whole-canvas"));
   resized();
 }
 
@@ -94,7 +87,7 @@ function arrange(trace) {
   const processes = [...new Set(trace.lanes.map((lane) => lane.process))];
   let top = AXIS;
   for (const process of processes) {
-    const host = { top, process, submitted: [], seen: [] };
+    const host = { top, process, submitted: [], seen: [], compiles: [] };
     hosts.push(host);
     top += HOST;
     for (const [number, { process: owner, name }] of trace.span_lanes.entries()) {
@@ -121,6 +114,8 @@ function arrange(trace) {
     lane.order.sort((a, b) => beginOf(a) - beginOf(b));
     lane.begins = lane.order.map(beginOf);
   }
+  for (const [index, process] of trace.compiles.process.entries())
+    hosts.find((host) => host.process === process)?.compiles.push(index);
   for (let index = 0; index < seen.time.length; index++) lanes[seen.lane[index]].host.seen.push(index);
   for (let index = 0; index < trace.arrows.from.length; index++) {
     (linesFrom[trace.arrows.from[index]] ??= []).push(index);
@@ -179,6 +174,7 @@ function drawHost(ink, host, inSight) {
   ink.moveTo(GUTTER, base + 0.5);
   ink.lineTo(width, base + 0.5);
   ink.stroke();
+  drawCompiles(ink, host, base);
   ink.strokeStyle = colour("dim");
   ink.beginPath();
   let lastX = -1;
@@ -230,6 +226,21 @@ function drawHost(ink, host, inSight) {
   ink.setLineDash([]);
 }
 
+// When programs were made ready: a stripe on the host's line.
+function drawCompiles(ink, host, base) {
+  const { from, until } = state.trace.compiles;
+  ink.fillStyle = colour("compile");
+  let lastX = -1;
+  for (const index of host.compiles) {
+    if (until[index] < state.view.from || from[index] > state.view.until) continue;
+    const x = Math.max(xOf(from[index]), GUTTER - 4);
+    const right = Math.min(xOf(until[index]), width + 4);
+    if (right < lastX + 1) continue;
+    ink.fillRect(x, base - 5, Math.max(right - x, 1), 5);
+    lastX = right;
+  }
+}
+
 function drawLane(ink, lane) {
   const { submissions, work } = state.trace;
   const tall = LANE - 12;
@@ -258,7 +269,7 @@ function drawLane(ink, lane) {
       if (wide > 5) roundRect(ink, left, top, wide - 0.75, tall, 2);
       else ink.fillRect(left, top, wide, tall);
       if (wide > 26) {
-        ink.fillStyle = colour("on-work");
+        ink.fillStyle = inkOn(work[submissions.work[number]]);
         ink.fillText(
           fitted(ink, `${labelOf(number)}`, wide - 10),
           Math.max(left + 5, GUTTER + 5),
@@ -295,7 +306,7 @@ function drawSpans(ink, lane) {
     if (spans.talks[span]) ink.fillRect(left, top, Math.max(wide - 0.75, 1), tall);
     else ink.strokeRect(left + 0.5, top + 0.5, Math.max(wide - 1.75, 0.5), tall - 1);
     if (wide > 26) {
-      ink.fillStyle = colour(spans.talks[span] ? "on-work" : "text");
+      ink.fillStyle = spans.talks[span] ? inkOn("talk") : colour("text");
       ink.fillText(
         fitted(ink, labels[spans.label[span]], wide - 8),
         Math.max(left, GUTTER) + 4,
@@ -326,12 +337,12 @@ function drawSteps(ink, lane) {
     const isOut = state.focus && !state.focus.numbers.has(steps.of[step]);
     const left = Math.max(x, GUTTER - 4);
     const wide = Math.max(Math.min(right, width + 4) - left, 1);
-    ink.globalAlpha = isOut ? 0.12 : place % 2 ? 0.62 : 0.85;
+    ink.globalAlpha = isOut ? 0.12 : place % 2 ? 0.8 : 1;
     ink.fillStyle = colour(work[steps.work[step]]);
     ink.fillRect(left, top, Math.max(wide - 0.5, 0.75), STEPS - 3);
     ink.globalAlpha = 1;
     if (wide > 30 && !isOut) {
-      ink.fillStyle = colour("on-work");
+      ink.fillStyle = inkOn(work[steps.work[step]]);
       ink.fillText(
         fitted(ink, labels[steps.label[step]], wide - 8),
         Math.max(left, GUTTER) + 4,
@@ -467,58 +478,6 @@ function drawNames(ink) {
     name(full.replace(device, short), device === queue ? arch : "", isIdleKnown ? middle - 6 : middle);
     if (isIdleKnown) name("", `idle ${(100 * idle).toFixed(0)} %`, middle + 8);
   }
-}
-
-// ---------------------------------------------------------------- the whole trace
-
-function drawOverview() {
-  const ink = context(find("whole-canvas"), width, WHOLE);
-  const { submissions, work, end } = state.trace;
-  const room = width - GUTTER - RIGHT;
-  const place = (ns) => GUTTER + ((ns / Math.max(end, 1) + EDGE) / (1 + 2 * EDGE)) * room;
-  ink.fillStyle = colour("sunken");
-  ink.fillRect(GUTTER, 0, room, WHOLE);
-  const tall = Math.max(2, Math.min(8, (WHOLE - 6) / lanes.length));
-  for (const [index, lane] of lanes.entries()) {
-    let lastX = -1;
-    for (const number of lane.order) {
-      const x = Math.floor(place(beginOf(number)));
-      const right = place(endOf(number));
-      if (right < lastX + 1) continue;
-      const isOut = state.focus && !state.focus.numbers.has(number);
-      if (isOut) continue;
-      ink.fillStyle = colour(work[submissions.work[number]]);
-      ink.fillRect(x, 3 + (index * (WHOLE - 6)) / lanes.length, Math.max(right - x, 1), tall);
-      lastX = Math.max(x, Math.floor(right));
-    }
-  }
-  const [from, until] = [place(state.view.from), place(state.view.until)];
-  ink.fillStyle = colour("veil");
-  ink.fillRect(GUTTER, 0, Math.max(0, from - GUTTER), WHOLE);
-  ink.fillRect(until, 0, Math.max(0, width - RIGHT - until), WHOLE);
-  ink.strokeStyle = colour("accent");
-  ink.strokeRect(
-    Math.max(from, GUTTER) + 0.5,
-    0.5,
-    Math.max(3, Math.min(until, width - RIGHT) - Math.max(from, GUTTER)) - 1,
-    WHOLE - 1,
-  );
-  ink.fillStyle = colour("dim");
-  ink.fillText("whole trace", 12, WHOLE / 2);
-}
-
-function listenWhole(canvas) {
-  const move = (event) => {
-    const at =
-      (((event.offsetX - GUTTER) / (width - GUTTER - RIGHT)) * (1 + 2 * EDGE) - EDGE) * state.trace.end;
-    const half = (state.view.until - state.view.from) / 2;
-    look(at - half, at + half);
-  };
-  canvas.addEventListener("pointerdown", (event) => {
-    canvas.setPointerCapture(event.pointerId);
-    move(event);
-  });
-  canvas.addEventListener("pointermove", (event) => canvas.hasPointerCapture(event.pointerId) && move(event));
 }
 
 // ---------------------------------------------------------------- the mouse
@@ -662,6 +621,16 @@ function hover(event) {
       seen.is_set[mark] ? `the host set a signal to ${seen.value[mark]}` : `the host saw ${seen.value[mark]}`,
       by === null ? "" : `${nameOf(by)} had finished ${duration(seen.time[mark] - endOf(by))} before`,
       `at ${moment(seen.time[mark])}`,
+    );
+  }
+  const { compiles, labels } = state.trace;
+  const [early, late] = [timeOf(event.offsetX - 2), timeOf(event.offsetX + 2)];
+  const made = host?.compiles.find((index) => compiles.from[index] <= late && compiles.until[index] >= early);
+  if (made !== undefined && event.offsetX > GUTTER) {
+    return showTip(
+      event,
+      `compiling, up to ${labels[compiles.label[made]]}`,
+      `${duration(compiles.until[made] - compiles.from[made])} from what the host did before to the loaded program`,
     );
   }
   hideTip();

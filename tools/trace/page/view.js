@@ -83,8 +83,8 @@ export function zoomByWheel(event, canvasWidth) {
 }
 
 // Steps of 1, 2 or 5 that leave room for their texts.
-export function drawAxis(ink, wide, tall) {
-  const { from, until } = state.view;
+export function drawAxis(ink, wide, tall, { from, until } = state.view) {
+  const xOf = (ns) => GUTTER + ((ns - from) / (until - from)) * (wide - GUTTER - RIGHT);
   const rough = ((until - from) / Math.max(1, wide - GUTTER - RIGHT)) * 96;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((by) => by * power >= rough) * power;
@@ -97,7 +97,7 @@ export function drawAxis(ink, wide, tall) {
   ink.textAlign = "center";
   ink.beginPath();
   for (let at = Math.ceil(from / step) * step; at <= until; at += step) {
-    const x = Math.round(xIn(at, wide)) + 0.5;
+    const x = Math.round(xOf(at)) + 0.5;
     ink.moveTo(x, AXIS - 6);
     ink.lineTo(x, tall);
     if (x > GUTTER + 20 && x < wide - RIGHT - 20) ink.fillText(text(Math.round(at / step) * step), x, 9);
