@@ -25,7 +25,7 @@ class Group(NamedTuple):
 
     first: int
     period: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
 
 
 def groups(work: Sequence[int]) -> Iterator[Group]:
