@@ -69,6 +69,7 @@ class Queue:
 
     @property
     def busy_ns(self) -> int:
+        """How long it was at work, in nanoseconds."""
         return sum(self.parts[name] for name in WORK)
 
 
@@ -115,6 +116,7 @@ class Went:
 
     @property
     def busy_ns(self) -> int:
+        """How long all queues together were at work, in nanoseconds."""
         return sum(queue.busy_ns for queue in self.queues)
 
 
