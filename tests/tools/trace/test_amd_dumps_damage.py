@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from hcq.tools.trace import radv, readers, rocm, umr
+from hcq.tools.trace import amd_texts, radv, readers, rocm, umr
 from hcq.tools.trace.color import Color
 from hcq.tools.trace.waves import MOST_WAVES, SHOWN_GROUPS
 from tests.tools.trace import test_radv, test_rocm, test_umr
+from tests.tools.trace.test_kernel_log import GFX11
 from tests.tools.trace.test_kernel_log_damage import ODD
 
 UMR = (
@@ -33,13 +34,35 @@ ROCM = (
     + test_rocm.OLD_AGENT
     + test_rocm.GDB
     + test_rocm.LANES
+    + test_rocm.PACKET
+    + test_rocm.WRAPPED
 )
 RADV = "========== RADV GPU hang report ==========\n" + "".join(
     f"========== {name} ==========\n{text}\n" for name, text in test_radv.FILES.items()
 )
+
+
+def _umr(text: str) -> readers.Reading:
+    found = umr.read(text.split("\n"))
+    return readers.Reading(lambda color: umr.lines(found, color), lambda: umr.as_json(found))
+
+
+def _rocm(text: str) -> readers.Reading:
+    found = rocm.read(text.split("\n"))
+    return readers.Reading(lambda color: iter([*rocm.lines(found, color), ""]), lambda: rocm.as_json(found))
+
+
+def _mixed(text: str) -> readers.Reading:
+    found = amd_texts.read(text.encode())
+    return readers.Reading(
+        lambda color: iter([*amd_texts.lines(found, color, ""), ""]), lambda: amd_texts.as_json(found, "")
+    )
+
+
 KINDS: dict[str, tuple[str, Callable[[str], readers.Reading]]] = {
-    "umr": (UMR, lambda text: readers._read_umr(text.encode(), readers.Wanted())),
-    "rocm": (ROCM, lambda text: readers._read_rocm(text.encode(), readers.Wanted())),
+    "umr": (UMR, _umr),
+    "rocm": (ROCM, _rocm),
+    "mixed": (UMR + GFX11 + ROCM, _mixed),
     "radv": (RADV, lambda text: readers._read_radv(text.encode(), readers.Wanted())),
 }
 FOREIGN = [line for text in (UMR, ROCM, RADV) for line in text.splitlines()]

@@ -181,7 +181,7 @@ def _others(report: Report, color: Color, read_part: ReadPart) -> Iterator[str]:
         known = read_part(text.encode("utf-8", "replace"))
         if known is None:
             many = counted(text.count("\n") + 1, "line")
-            said = f"{many} of no form that is known: {clean(text.strip())[:80]}"
+            said = f"{many} of no form that is known: {clean(' '.join(text[:400].split()))[:80]}"
             yield f"{color(name[:200], 'heading')}  {said}"
             continue
         yield color(name[:200], "heading")
