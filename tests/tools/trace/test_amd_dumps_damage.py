@@ -171,6 +171,19 @@ def test_lines_and_numbers_without_end_are_cut() -> None:
     assert len("".join(radv.lines(report, Color(False)))) < 9000
 
 
+@pytest.mark.parametrize("digit", ["\u00b2", "\u0663", "\u2460"])  # a superscript, of Arabic, in a circle
+def test_digits_that_are_no_numbers_are_text(digit: str) -> None:
+    umr.read(["SE SH CU SIMD WAVE# WAVE_STATUS PC_HI PC_LO", f"{digit} 0 0 0 0 00000000 00000000 00000000"])
+    agent = f"* 1 A AMDGPU Agent (GPUID 64146) gfx{digit}90 MI 416 3328 29:00.0"
+    assert rocm.read([agent, "wave_1: pc=0x10 (running)"]).waves
+    for row in (
+        f"Kernel Name: {digit}",
+        f"VGPU=0x1 SWq=0x1, HWq=0x1, id={digit}",
+        f"rptr={digit}, wptr={digit}",
+    ):
+        list(rocm.lines(rocm.read(["Kernel Name: k", row]), Color(False)))
+
+
 def test_a_packet_that_claims_many_words_takes_no_memory() -> None:
     header = "[0x3@0x80010005ad00 + 0x{at:04x}]\t[ 0xffff7600]\tOpcode 0x76 [PKT3_SET_SH_REG] (16384 words)"
     dump = umr.read([header.format(at=8 * at) for at in range(200)])

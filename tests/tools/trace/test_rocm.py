@@ -390,3 +390,9 @@ def test_texts_of_several_tools_are_each_read_by_who_knows_them(parts: tuple[str
     assert "page fault" in shown and "MEMORY_VIOLATION" in shown
     assert found["unknown_lines"] == [text.count("\n")]
     assert shown.count("of no form that is known") == 1
+
+
+def test_a_damaged_address_of_a_fault_is_no_number_and_no_error() -> None:
+    line = ":0:rocdevice.cpp :3678: 31943 us:  Memory Fault Error [host: box, GPU index: {gpu}, faulting addr: {at}]"
+    for gpu, at in (("0", "0x7f20xd68800000"), ("9" * 900, "0x7f2d68800000"), ("0", "0x" + "f" * 400)):
+        assert data(line.format(gpu=gpu, at=at))

@@ -56,7 +56,11 @@ class Dispatches:
             return False, None
         for at, (form, names) in enumerate(_LINES):
             if found := form.match(line):
-                named = {name: _number(value) for name, value in zip(names, found.groups()) if name and value}
+                named = {
+                    name: value.strip() if name == "kernel" else _number(value)
+                    for name, value in zip(names, found.groups())
+                    if name and value
+                }
                 return self._add(number, named, at < _FIRST, is_new=not at)
         return False, None
 
@@ -115,10 +119,8 @@ def _by(sizes: list[int]) -> str:
     return "x".join(str(size) for size in sizes)
 
 
-def _number(text: str) -> int | str:
-    if text.isdigit():
-        return int(text)
-    return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text) else text.strip()
+def _number(text: str) -> int:
+    return int(text, 16 if text.startswith("0x") else 10)
 
 
 def _shown(name: str, value: object) -> object:
