@@ -171,6 +171,15 @@ def test_lines_and_numbers_without_end_are_cut() -> None:
     assert len("".join(radv.lines(report, Color(False)))) < 9000
 
 
+@pytest.mark.parametrize("filler", [" ", " 1", "x", "x "])
+def test_a_row_of_a_table_that_goes_on_without_end_is_read_once(filler: str) -> None:
+    """With an expression that tries every pair of spaces these take half a minute."""
+    rest = filler * (1400 // len(filler)) + "y"
+    queue, agent = f"  1 AMDGPU Queue 1:1 (QID 0) H{rest}", f"  1 AMDGPU Agent (GPUID 64146) gfx90a x{rest}"
+    found = rocm.read([queue, agent] * 1000)
+    assert not found.queues and all(one["arch"] == "gfx90a" for one in found.agents)
+
+
 @pytest.mark.parametrize("digit", ["\u00b2", "\u0663", "\u2460"])  # a superscript, of Arabic, in a circle
 def test_digits_that_are_no_numbers_are_text(digit: str) -> None:
     umr.read(["SE SH CU SIMD WAVE# WAVE_STATUS PC_HI PC_LO", f"{digit} 0 0 0 0 00000000 00000000 00000000"])

@@ -166,7 +166,8 @@ _INACTIVE = re.compile(r"Queue at (0x[0-9a-fA-F]{1,16}) inactivated due to async
 _AGENT_QUEUE = re.compile(r"Queue error \((HSA_\w+)(.*)\)")
 _SYSTEM = re.compile(r"System event \((HSA_AMD_GPU_\w+): ?(.*)\)")
 _KERNEL = re.compile(
-    r"Memory Fault Error \[host: ?([^,\]]*), GPU index: ?(\d{1,6}), faulting addr: ?(0x[0-9a-fA-F]{1,16})(?:, kernel: ?(.*))?"
+    r"Memory Fault Error \[host: ?([^,\]]{0,300}), GPU index: ?(\d{1,6}), faulting addr: ?(0x[0-9a-fA-F]{1,16})"
+    r"(?:, kernel: ?(.*))?"
 )
 _ASSERT = re.compile(r"Device-side assertion [`'](.*?)[`'] failed")
 _HIP = re.compile(r"\b(hip\w{1,60}): Returned (hipError\w{1,60})")
