@@ -272,6 +272,15 @@ def test_a_line_of_a_report_in_another_file_hides_nothing_of_that_file(tmp_path:
     assert not any("\n" in line or "\x1b" in line for line in shown)
 
 
+def test_the_summary_says_at_which_packet_each_ring_stands(tmp_path: Path) -> None:
+    (tmp_path / "vm_fault.log").write_text("VM fault report.\n\nFailing VM page: 0x80001000\n")
+    for read, stands in ((0, 1), (5, 1), (10_000, 0)):
+        (tmp_path / "umr_ring.log").write_text(ring(words_of(*LAUNCH), read))
+        summary = said(folder.content(str(tmp_path)) or b"").split("\n\n")[0].split("\n")
+        rows = [line for line in summary if line.startswith("  ring ")]
+        assert len(rows) == stands and all(f" at {read}: " in row and "(" in row for row in rows)
+
+
 def test_links_to_folders_are_not_followed_and_folders_that_are_too_deep_are_named(tmp_path: Path) -> None:
     secret, dump = tmp_path / "secret", tmp_path / "dump"
     deep = dump.joinpath(*"abcd")

@@ -105,7 +105,8 @@ _GDB_SWITCH = re.compile(
     r"\[Switching to (?:thread|Thread) .*?AMDGPU (?:Wave|Lane) ([\d?]+:[\d?]+:[\d?]+:[\d?]+)"
 )
 _GDB_AGENT = re.compile(
-    r"\*? *(\d+) +(?:[AU?] +)?AMDGPU Agent \(GPUID (\d+)\) +(\w+) +(\S+(?: \S+)*?)(?: +(\d+) +(\d+) +([0-9a-fA-F:.]+))?$"
+    r"\*? *(\d+) +(?:[AU?] +)?AMDGPU Agent \(GPUID (\d+)\) +(\w+) +(\S+(?: \S+)*?)"
+    r"(?: +(\d+) +(\d+) +([0-9a-fA-F:.]+))?$"
 )
 _GDB_QUEUE = re.compile(
     r"\*? *(\d+) +AMDGPU Queue ([\d:]+) \(QID (\d+)\) +(\S+(?: \S+)*?) +(\d+) +(\d+) +(\d+) +(0x[0-9a-fA-F]{1,16})"

@@ -121,6 +121,17 @@ def _ring_lines(ring: Ring, chip: Chip, color: Color) -> Iterator[str]:
         yield from _part_lines(part, color, is_ring=bool(ring.asic))
 
 
+def places(dump: Dump, chip: Chip) -> Iterator[str]:
+    """Of each ring with work: its name, and the packet at its read pointer."""
+    for ring in dump.rings:
+        read = read_pointer(ring)
+        if not ring.asic or read is None or read == ring.pointers.get("wptr"):
+            continue
+        for part in parts(ring, chip):
+            if part.window.stands is not None:
+                yield f"{ring.name} at {read}: {_text(part.window.pieces[part.window.stands])}"
+
+
 def _part_lines(part: Part, color: Color, is_ring: bool) -> Iterator[str]:
     found, stands = part.window.pieces, part.window.stands
     first = 0 if stands is None else max(0, stands - SHOWN_BEFORE)
