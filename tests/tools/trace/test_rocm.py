@@ -317,7 +317,7 @@ def test_the_packet_at_which_a_queue_stopped_names_kernel_sizes_and_what_is_too_
     assert fields["kernel"] == "_Z5scalePKfPfi" and fields["queue"] == stopped["fields"]["queue"]
     assert (fields["grid"], fields["workgroup"]) == ([4096, 2, 1], [64, 32, 1])
     assert (fields["type"], fields["acquire"], fields["release"]) == ("KERNEL_DISPATCH", "GPU", "system")
-    assert "3 packets from it on were not done" in packet["sentence"] and packet["lines"] == [*range(2, 10)]
+    assert "3 packets not done, from it on" in packet["sentence"] and packet["lines"] == [*range(2, 10)]
     assert [note for note in packet["notes"] if "2048 work-items" in note]
     assert [note for note in packet["notes"] if "65536 bytes of LDS" in note]
     assert stopped["meaning"] and stopped["fields"]["code"] == 0x1003

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from hcq.amd.abi.aql import PacketType
+from hcq.tools.trace.color import counted
 from hcq.tools.trace.kernel_log.event import Event
 
 SPAN = 12  # lines from the first of a packet to its last
@@ -100,7 +101,7 @@ def finish(event: Event) -> None:
         event.sentence += f", {known['private_bytes']} bytes of scratch a work-item"
     if "read" in known and "write" in known:
         left = known["write"] - known["read"]
-        event.sentence += f"; {left} packets from it on were not done" if left >= 0 else ""
+        event.sentence += f"; {counted(left, 'packet')} not done, from it on" if left >= 0 else ""
     if "type" in known:
         number = known["type"]
         known["type"] = PacketType(number).name if number in list(PacketType) else f"unknown type {number}"
