@@ -8,6 +8,8 @@ Next     radv/report.py (who reads the joined text)
 
 from __future__ import annotations
 
+import os
+from itertools import islice
 from pathlib import Path
 
 from hcq.errors import UsageError
@@ -15,18 +17,22 @@ from hcq.tools.trace import unpack
 
 HEAD = b"========== folder "
 MOST_FILES = 500
+MOST_DEPTH = 3  # folders in folders
+MOST_FOLDERS = 200
+MOST_ENTRIES = 10_000  # of one folder
+SHOWN_DEEPER = 8
 MOST_BYTES = 64 << 20  # of all files
 MOST_FILE_BYTES = 32 << 20
 BINARY_HEAD = 4096  # bytes of a file that are searched for a NUL
 
 
 def content(path: str) -> bytes | None:
-    """All text files of a folder and of the folders in it, by name. Raises UsageError for an empty folder."""
+    """All text files of a folder and of those in it, by name, within bounds. Raises UsageError for an empty folder."""
     folder = Path(path)
     if not folder.is_dir():
         return None
     try:
-        files = sorted(one for form in ("*", "*/*") for one in folder.glob(form) if _is_plain(one))
+        files, deeper = _files(folder)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
     if not files:
@@ -41,12 +47,29 @@ def content(path: str) -> bytes | None:
             break
         whole += b"\n========== " + name.replace(b"\n", b" ") + b" ==========\n"
         whole += _text_of(file, MOST_BYTES - len(whole))
+    if deeper:
+        whole += b"\n========== (left out) ==========\nfolders that are not looked into: "
+        whole += b", ".join(name.encode("utf-8", "replace").replace(b"\n", b" ") for name in deeper) + b"\n"
     return bytes(whole)
 
 
-def _is_plain(path: Path) -> bool:
-    """Whether it is a file itself: a link could lead anywhere."""
-    return path.is_file() and not path.is_symlink()
+def _files(folder: Path) -> tuple[list[Path], list[str]]:
+    """The files, by name, and the folders that are too deep. Links are not followed: they could lead anywhere."""
+    found: list[Path] = []
+    deeper: list[str] = []
+    folders = [(folder, 0)]
+    for inner, depth in folders:
+        with os.scandir(inner) as entries:
+            for entry in islice(entries, MOST_ENTRIES):
+                if entry.is_file(follow_symlinks=False):
+                    found.append(Path(entry.path))
+                elif not entry.is_dir(follow_symlinks=False):
+                    continue
+                elif depth < MOST_DEPTH and len(folders) < MOST_FOLDERS:
+                    folders.append((Path(entry.path), depth + 1))
+                elif len(deeper) < SHOWN_DEEPER:
+                    deeper.append(str(Path(entry.path).relative_to(folder)))
+    return sorted(found), sorted(deeper)
 
 
 def _text_of(file: Path, most: int) -> bytes:

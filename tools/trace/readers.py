@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
 from hcq.tools.trace import (
+    amd_texts,
     amd_words,
     decode,
     devcoredump,
@@ -59,10 +60,15 @@ class Reader(NamedTuple):
     read: Callable[[bytes, Wanted], Reading]
 
 
-def find(content: bytes, wanted: Wanted) -> Reading | None:
-    """What the first reader that recognises the file makes of it; None for a file that none does."""
+def find(
+    content: bytes, wanted: Wanted, besides: Callable[[bytes, Wanted], bool] | None = None
+) -> Reading | None:
+    """What the first reader that recognises the file makes of it; None for a file that none does.
+
+    besides     what tells a kind that it shall not be
+    """
     for reader in READERS:
-        if reader.recognises(content, wanted):
+        if reader.recognises is not besides and reader.recognises(content, wanted):
             return reader.read(content, wanted)
     return None
 
@@ -268,28 +274,13 @@ def _is_umr(content: bytes, wanted: Wanted) -> bool:
     return not wanted.form and umr.recognises(content)
 
 
-def _read_umr(content: bytes, wanted: Wanted) -> Reading:
-    found = umr.read(content.decode("utf-8", "replace").split("\n"))
-    return _with_kernel_log(
-        content, lambda color: umr.lines(found, color, wanted.chip), lambda: umr.as_json(found, wanted.chip)
+def _read_amd_text(content: bytes, wanted: Wanted) -> Reading:
+    found = amd_texts.read(content)
+    return Reading(
+        lambda color: amd_texts.lines(found, color, wanted.chip),
+        lambda: amd_texts.as_json(found, wanted.chip),
+        found.umr is None and b"ioctl" in content,
     )
-
-
-def _with_kernel_log(
-    content: bytes, lines: Callable[[Color], Iterator[str]], as_json: Callable[[], dict[str, Any]]
-) -> Reading:
-    """A Reading of a text in which lines of the kernel log may stand, too."""
-    if not kernel_log.recognises(content):
-        return Reading(lines, as_json)
-    events = kernel_log.events(content.decode("utf-8", "replace").split("\n"))
-
-    def both(color: Color) -> Iterator[str]:
-        yield from lines(color)
-        yield ""
-        yield color("kernel log", "heading")
-        yield from kernel_log.lines(events, color)
-
-    return Reading(both, lambda: as_json() | {"kernel_log": kernel_log.json(events)})
 
 
 # ------------------------------------------------------------ ROCm
@@ -297,19 +288,6 @@ def _with_kernel_log(
 
 def _is_rocm(content: bytes, wanted: Wanted) -> bool:
     return not wanted.form and rocm.recognises(content)
-
-
-def _read_rocm(content: bytes, wanted: Wanted) -> Reading:
-    lines = content.decode("utf-8", "replace").split("\n")
-    found = rocm.read(lines)
-    events = kernel_log.events(lines) if kernel_log.recognises(content) else []
-
-    def both(color: Color) -> Iterator[str]:
-        yield from rocm.lines(found, color)
-        if events:
-            yield from ("", color("kernel log", "heading"), *kernel_log.lines(events, color))
-
-    return Reading(both, lambda: [*rocm.as_json(found), *kernel_log.json(events)], b"ioctl" in content)
 
 
 # ------------------------------------------------------------ RADV
@@ -322,8 +300,8 @@ def _is_radv(content: bytes, wanted: Wanted) -> bool:
 def _read_radv(content: bytes, wanted: Wanted) -> Reading:
     found = radv.read(content)
 
-    def part(text: bytes) -> Reading | None:  # a part is no report itself
-        return None if radv.recognises(text) else find(text, Wanted())
+    def part(text: bytes) -> Reading | None:  # a part is no report itself, even with a line of one in it
+        return find(text, Wanted(), besides=_is_radv)
 
     return Reading(
         lambda color: radv.lines(found, color, wanted.chip, part),
@@ -338,8 +316,8 @@ READERS: tuple[Reader, ...] = (
     Reader("CUDA coredump", _is_cuda_core, _read_cuda_core),
     Reader("compute-sanitizer, cuda-gdb", _is_cuda_text, _read_cuda_text),
     Reader("devcoredump of amdgpu", _is_devcoredump, _read_devcoredump),
-    Reader("umr", _is_umr, _read_umr),
-    Reader("ROCm: faults, debug agent, rocgdb", _is_rocm, _read_rocm),
+    Reader("umr", _is_umr, _read_amd_text),
+    Reader("ROCm: faults, debug agent, rocgdb", _is_rocm, _read_amd_text),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("launch descriptions of NVIDIA's", _is_qmd, _read_nv_words),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),

@@ -103,7 +103,7 @@ def family_of(arch: str) -> int:
     """The generation of a GPU: 9 of gfx90a, 11 of gfx1100; 0 where it is not known."""
     digits = arch.removeprefix("gfx")
     head = digits[:-2]
-    return int(head) if arch.startswith("gfx") and head.isdigit() else 0
+    return int(head) if arch.startswith("gfx") and head.isdecimal() else 0
 
 
 def code_around(pc: int, addresses: Sequence[int], text: Callable[[int], str]) -> list[str]:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from hcq.tools.trace import radv, readers, rocm, umr
+from hcq.tools.trace import amd_texts, radv, readers, rocm, umr
 from hcq.tools.trace.color import Color
 from hcq.tools.trace.waves import MOST_WAVES, SHOWN_GROUPS
 from tests.tools.trace import test_radv, test_rocm, test_umr
+from tests.tools.trace.test_kernel_log import GFX11
 from tests.tools.trace.test_kernel_log_damage import ODD
 
 UMR = (
@@ -33,13 +34,35 @@ ROCM = (
     + test_rocm.OLD_AGENT
     + test_rocm.GDB
     + test_rocm.LANES
+    + test_rocm.PACKET
+    + test_rocm.WRAPPED
 )
 RADV = "========== RADV GPU hang report ==========\n" + "".join(
     f"========== {name} ==========\n{text}\n" for name, text in test_radv.FILES.items()
 )
+
+
+def _umr(text: str) -> readers.Reading:
+    found = umr.read(text.split("\n"))
+    return readers.Reading(lambda color: umr.lines(found, color), lambda: umr.as_json(found))
+
+
+def _rocm(text: str) -> readers.Reading:
+    found = rocm.read(text.split("\n"))
+    return readers.Reading(lambda color: iter([*rocm.lines(found, color), ""]), lambda: rocm.as_json(found))
+
+
+def _mixed(text: str) -> readers.Reading:
+    found = amd_texts.read(text.encode())
+    return readers.Reading(
+        lambda color: iter([*amd_texts.lines(found, color, ""), ""]), lambda: amd_texts.as_json(found, "")
+    )
+
+
 KINDS: dict[str, tuple[str, Callable[[str], readers.Reading]]] = {
-    "umr": (UMR, lambda text: readers._read_umr(text.encode(), readers.Wanted())),
-    "rocm": (ROCM, lambda text: readers._read_rocm(text.encode(), readers.Wanted())),
+    "umr": (UMR, _umr),
+    "rocm": (ROCM, _rocm),
+    "mixed": (UMR + GFX11 + ROCM, _mixed),
     "radv": (RADV, lambda text: readers._read_radv(text.encode(), readers.Wanted())),
 }
 FOREIGN = [line for text in (UMR, ROCM, RADV) for line in text.splitlines()]
@@ -146,6 +169,28 @@ def test_lines_and_numbers_without_end_are_cut() -> None:
     )
     report = radv.read(f"Trace ID: {long}\nTrace point ID: {long}\nGRBM_STATUS <- A = {long}\n".encode())
     assert len("".join(radv.lines(report, Color(False)))) < 9000
+
+
+@pytest.mark.parametrize("filler", [" ", " 1", "x", "x "])
+def test_a_row_of_a_table_that_goes_on_without_end_is_read_once(filler: str) -> None:
+    """With an expression that tries every pair of spaces these take half a minute."""
+    rest = filler * (1400 // len(filler)) + "y"
+    queue, agent = f"  1 AMDGPU Queue 1:1 (QID 0) H{rest}", f"  1 AMDGPU Agent (GPUID 64146) gfx90a x{rest}"
+    found = rocm.read([queue, agent] * 1000)
+    assert not found.queues and all(one["arch"] == "gfx90a" for one in found.agents)
+
+
+@pytest.mark.parametrize("digit", ["\u00b2", "\u0663", "\u2460"])  # a superscript, of Arabic, in a circle
+def test_digits_that_are_no_numbers_are_text(digit: str) -> None:
+    umr.read(["SE SH CU SIMD WAVE# WAVE_STATUS PC_HI PC_LO", f"{digit} 0 0 0 0 00000000 00000000 00000000"])
+    agent = f"* 1 A AMDGPU Agent (GPUID 64146) gfx{digit}90 MI 416 3328 29:00.0"
+    assert rocm.read([agent, "wave_1: pc=0x10 (running)"]).waves
+    for row in (
+        f"Kernel Name: {digit}",
+        f"VGPU=0x1 SWq=0x1, HWq=0x1, id={digit}",
+        f"rptr={digit}, wptr={digit}",
+    ):
+        list(rocm.lines(rocm.read(["Kernel Name: k", row]), Color(False)))
 
 
 def test_a_packet_that_claims_many_words_takes_no_memory() -> None:

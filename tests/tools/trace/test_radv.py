@@ -18,7 +18,7 @@ from hcq.errors import UsageError
 from hcq.tools import hcq_trace
 from hcq.tools.trace import folder, radv, readers
 from hcq.tools.trace.color import Color
-from tests.tools.trace.test_umr import GFX12_WAVE, STREAM
+from tests.tools.trace.test_umr import GFX12_WAVE, LAUNCH, STREAM, ring, words_of
 
 
 def ib_lines(name: str, words: tuple[int, ...], said: tuple[str, ...] = ()) -> list[str]:
@@ -259,6 +259,54 @@ def test_other_files_of_a_folder_are_read_by_who_knows_them(tmp_path: Path) -> N
     shown = said(folder.content(str(tmp_path)) or b"")
     assert "2 files" in shown and "did not end in its time" in shown
     assert "notes.txt" in shown and "of no form that is known: hello" in shown and "link" not in shown
+
+
+def test_a_line_of_a_report_in_another_file_hides_nothing_of_that_file(tmp_path: Path) -> None:
+    text = ring(words_of(*LAUNCH), 0)
+    (tmp_path / "notes.txt").write_text(f"{text}GRBM_STATUS <- GUI_ACTIVE = 1\nTrace ID: 1\n")
+    (tmp_path / "odd.txt").write_text("one\ntwo\x1b[2J\n")
+    reading = readers.find(folder.content(str(tmp_path)) or b"", readers.Wanted())
+    assert reading is not None
+    shown = list(reading.lines(Color(False)))
+    assert [line for line in shown if line.startswith("=>")]
+    assert not any("\n" in line or "\x1b" in line for line in shown)
+
+
+def test_the_summary_says_at_which_packet_each_ring_stands(tmp_path: Path) -> None:
+    (tmp_path / "vm_fault.log").write_text("VM fault report.\n\nFailing VM page: 0x80001000\n")
+    for read, stands in ((0, 1), (5, 1), (10_000, 0)):
+        (tmp_path / "umr_ring.log").write_text(ring(words_of(*LAUNCH), read))
+        summary = said(folder.content(str(tmp_path)) or b"").split("\n\n")[0].split("\n")
+        rows = [line for line in summary if line.startswith("  ring ")]
+        assert len(rows) == stands and all(f" at {read}: " in row and "(" in row for row in rows)
+
+
+def test_links_to_folders_are_not_followed_and_folders_that_are_too_deep_are_named(tmp_path: Path) -> None:
+    secret, dump = tmp_path / "secret", tmp_path / "dump"
+    deep = dump.joinpath(*"abcd")
+    for made in (secret, deep):
+        made.mkdir(parents=True)
+        (made / "kern.log").write_text(FILES["dmesg.log"])
+    (dump / "a" / "b" / "note.txt").write_text("hello\n")
+    (dump / "link").symlink_to(secret)
+    (dump / "a" / "again").symlink_to(dump)
+    content = (folder.content(str(dump)) or b"").decode()
+    titles = [line for line in content.split("\n") if line.startswith("========== ")]
+    assert titles[1:] == ["========== a/b/note.txt ==========", "========== (left out) =========="]
+    assert content.rstrip().endswith("not looked into: a/b/c/d") and "amdgpu" not in content
+
+
+def test_a_folder_with_many_files_and_folders_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MOST_ENTRIES", 20), ("MOST_FOLDERS", 3), ("MOST_FILES", 5)):
+        monkeypatch.setattr(folder, name, most)
+    for number in range(30):
+        (tmp_path / f"f{number:02}").mkdir()
+        (tmp_path / f"f{number:02}" / "one.txt").write_text("x")
+        (tmp_path / f"{number:02}.txt").write_text("x")
+    content = folder.content(str(tmp_path)) or b""
+    assert content.count(b".txt ==========") <= 5 and b"(left out)" in content
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:

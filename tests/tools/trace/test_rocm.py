@@ -6,12 +6,16 @@ The samples are of our own making, after what ROCm's programs print; names, addr
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from typing import Any
 
 import pytest
 
-from hcq.tools.trace import readers, rocm
+from hcq.tools.trace import readers, rocm, umr
 from hcq.tools.trace.color import Color
+from hcq.tools.trace.rocm import faults
+from tests.tools.trace import test_umr
+from tests.tools.trace.test_kernel_log import GFX11
 
 FAULTS = (
     (
@@ -173,6 +177,28 @@ LANES = """\
 * 7    AMDGPU Wave 1:2:1:1 (0,0,0)/0 "saxpy"      kern () at /home/user/saxpy.cpp:7
 """
 
+PACKET = """\
+GPU core dump created: gpucore.4711
+Kernel Name: _Z5scalePKfPfi
+VGPU=0x3b2a80 SWq=0x7ae4f8970000, HWq=0x7ae4f5700000, id=1
+\tDispatch Header =0xb02 (type=2, barrier=1, acquire=1, release=2), setup=3
+\tgrid=[4096, 2, 1], workgroup=[64, 32, 1]
+\tprivate_seg_size=16, group_seg_size=69632
+\tkernel_obj=0x7ae4f8940680, kernarg_address=0x0x7ae4f5200100
+\tcompletion_signal=0x0, correlation_id=0
+\trptr=6, wptr=9
+:0:rocdevice.cpp            :3587: 95084048217 us:  Callback: Queue 0x7ae4f5700000 aborting with error : HSA_STATUS_ERROR_INVALID_ALLOCATION: The requested allocation is not valid. code: 0x1003
+"""  # noqa: E501
+SHORT_PACKET = """\
+VGPU=0x4b2a80 SWq=0x7f7b970000, HWq=0x7f7b700000, id=2
+    Dispatch Header =0xd03
+    rptr=1, wptr=1
+"""
+WRAPPED = """\
+Memory access fault by GPU node-1 (Agent handle: 0x5645b71d8d60) on address 0x7f2d68800000.
+    Reason: Page not present or supervisor privilege.
+"""
+
 
 def read(text: str) -> rocm.Dump:
     return rocm.read(text.split("\n"))
@@ -238,7 +264,7 @@ def test_waves_of_the_debug_agent_are_read_with_registers_code_and_source() -> N
     assert third.state == ["running"] and not third.reason
     (event,) = found.events
     assert event.fields["address"] == "0x7fbe4cc01000"
-    assert found.others == 0
+    assert not found.unknown
     shown = said(AGENT)
     assert "2 waves alike: wave_0, wave_1" in shown and "at or before the one shown" in shown
     assert "code of file:///path/sim#offset=4657152&size=10843816" in shown
@@ -259,7 +285,7 @@ def test_rocgdbs_tables_say_which_waves_stand_where_and_which_queue_has_work() -
     assert [(wave.kernel, wave.source, wave.pc) for wave in others] == [
         ("saxpy", "saxpy.hip:57", 0x15554A001094)
     ] * 2
-    assert found.others == 0
+    assert not found.unknown
     shown = said(GDB)
     assert "2 waves alike: 1:2:3:2 (0,0,0)/1, 1:2:3:3 (1,0,0)/0" in shown
     assert "queue 1:1: HSA, 3 packets not read" in shown and "queue 1:2: HSA (Multi), empty" in shown
@@ -279,3 +305,94 @@ def test_a_kernel_log_and_a_log_of_calls_in_the_same_text_are_read_too() -> None
     assert {one["kind"] for one in data(text)} >= {"memory fault", "ring timeout"}
     reading = readers.find(text.encode(), readers.Wanted())
     assert reading is not None and reading.has_calls
+
+
+# ------------------------------------------------------------ the packet of a queue that stopped
+
+
+def test_the_packet_at_which_a_queue_stopped_names_kernel_sizes_and_what_is_too_large() -> None:
+    core, packet, stopped, *_ = data(PACKET)
+    assert (core["kind"], packet["kind"], stopped["kind"]) == ("core dump", "packet", "queue error")
+    fields = packet["fields"]
+    assert fields["kernel"] == "_Z5scalePKfPfi" and fields["queue"] == stopped["fields"]["queue"]
+    assert (fields["grid"], fields["workgroup"]) == ([4096, 2, 1], [64, 32, 1])
+    assert (fields["type"], fields["acquire"], fields["release"]) == ("KERNEL_DISPATCH", "GPU", "system")
+    assert "3 packets not done, from it on" in packet["sentence"] and packet["lines"] == [*range(2, 10)]
+    assert [note for note in packet["notes"] if "2048 work-items" in note]
+    assert [note for note in packet["notes"] if "65536 bytes of LDS" in note]
+    assert stopped["meaning"] and stopped["fields"]["code"] == 0x1003
+    assert data(PACKET)[-1]["unknown_lines"] == 0
+
+
+def test_packets_of_which_lines_are_missing_are_told_as_far_as_they_go() -> None:
+    packet = data(SHORT_PACKET)[0]
+    assert "a kernel whose name is not printed" in packet["sentence"] and not packet["notes"]
+    assert packet["fields"] == {
+        "software_queue": "0x7f7b970000",
+        "queue": "0x7f7b700000",
+        "queue_id": 2,
+        "header": "0xd03",
+        "read": 1,
+        "write": 1,
+    }
+
+
+def test_packets_one_after_the_other_are_events_of_their_own() -> None:
+    packets = [one for one in data(PACKET + SHORT_PACKET + PACKET) if one["kind"] == "packet"]
+    assert [len(one["lines"]) for one in packets] == [8, 3, 8]
+
+
+def test_a_reason_in_the_next_line_belongs_to_its_fault() -> None:
+    fault = data(WRAPPED)[0]
+    assert fault["sentence"].endswith(": Page not present or supervisor privilege") and fault["meaning"]
+    assert fault["lines"] == [1, 2] and data(WRAPPED)[-1]["unknown_lines"] == 0
+    cut = data(WRAPPED.split("\n")[0])[0]
+    assert cut["sentence"].endswith("no reason is given")
+
+
+def test_every_status_has_a_code_of_its_own_and_help_and_others_show_the_code_that_is_printed() -> None:
+    codes = [code for code, _, _ in faults.STATUSES.values()]
+    assert len(set(codes)) == len(codes) and all(all(words) for words in faults.STATUSES.values())
+    strange = data("HSA_STATUS_ERROR_OF_TOMORROW: what? code: 0x1077\nHSA_STATUS_ERROR_OTHER\n")
+    assert [one["fields"]["code"] for one in strange[:2]] == [0x1077, None]
+
+
+def test_memory_that_could_not_be_freed_says_why_and_where() -> None:
+    text = "Memory critical error by agent node-{node} (Agent handle: 0x56) on address 0x7f09{node}000. Reason: {why}."
+    busy, other = (
+        data(text.format(node=node, why=why))[0] for node, why in ((0, "Memory in use"), (1, "Moon"))
+    )
+    assert busy["fields"]["address"] == "0x7f090000" and "/dev/kfd" in busy["advice"]
+    assert "Moon" in other["sentence"] and not other["meaning"]
+
+
+def test_a_wave_of_rocgdb_that_runs_says_so() -> None:
+    rows = """\
+* 4    AMDGPU Wave 1:1:1:1 (0,0,0)/0 "bits" kern (n=1) at bits.cpp:33
+  5    AMDGPU Wave 1:1:1:2 (0,0,0)/1 "bits" (running)
+  6    AMDGPU Wave ?:?:?:3 (?,?,?)/? (running)
+"""
+    assert [wave.state for wave in read(rows).waves] == [[], ["running"], ["running"]]
+
+
+# ------------------------------------------------------------ several tools in one text
+
+
+@pytest.mark.parametrize("parts", list(permutations((AGENT, test_umr.TABLE, GFX11))))
+def test_texts_of_several_tools_are_each_read_by_who_knows_them(parts: tuple[str, ...]) -> None:
+    text = "".join(parts) + "nobody knows this\n"
+    shown = said(text)
+    reading = readers.find(text.encode(), readers.Wanted())
+    assert reading is not None
+    found = json.loads(json.dumps(reading.as_json()))
+    assert len(found["waves"]) == len(umr.read(test_umr.TABLE.split("\n")).waves)
+    assert [one for one in found["rocm"] if one["kind"] == "wave"] and found["kernel_log"]
+    assert "page fault" in shown and "MEMORY_VIOLATION" in shown
+    assert found["unknown_lines"] == [text.count("\n")]
+    assert shown.count("of no form that is known") == 1
+
+
+def test_a_damaged_address_of_a_fault_is_no_number_and_no_error() -> None:
+    line = ":0:rocdevice.cpp :3678: 31943 us:  Memory Fault Error [host: box, GPU index: {gpu}, faulting addr: {at}]"
+    for gpu, at in (("0", "0x7f20xd68800000"), ("9" * 900, "0x7f2d68800000"), ("0", "0x" + "f" * 400)):
+        assert data(line.format(gpu=gpu, at=at))

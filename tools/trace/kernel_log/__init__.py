@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hcq.tools.trace.kernel_log.log_lines import recognises
+from hcq.tools.trace.kernel_log.log_lines import clean, recognises
 from hcq.tools.trace.kernel_log.read import events
 from hcq.tools.trace.kernel_log.show import json, lines
 
-__all__ = ["events", "json", "lines", "recognises"]
+__all__ = ["clean", "events", "json", "lines", "recognises"]

@@ -144,7 +144,7 @@ def _bare(name: str, lines: Sequence[str]) -> str:
     if bare in known:
         return bare
     content = "\n".join(lines[:5000]).encode("utf-8", "replace")
-    return _form(content) or name
+    return name if umr.recognises(content) else _form(content) or name
 
 
 def _about(report: Report, parts: dict[str, list[str]]) -> None:

@@ -84,6 +84,9 @@ def _summary(report: Report, chip: Chip, color: Color) -> Iterator[str]:
             yield f"            {clean(said)}"
     if report.trace is not None:
         yield f"  packets   {where(report.trace, chip)}"
+    rings = [one for dump in (report.umr_ring, report.umr_waves) if dump for one in umr.places(dump, chip)]
+    for where_it_stands in rings[:SHOWN_GROUPS]:
+        yield f"  ring      {clean(where_it_stands)[:LONGEST]}"
     if (found := report.pipelines) is not None:
         said = f"pipeline {found.hash or 'without a hash'} was bound"
         said += f" ({found.queue.lower()})" if found.queue else ""
@@ -97,7 +100,9 @@ def _summary(report: Report, chip: Chip, color: Color) -> Iterator[str]:
     faults = [event for event in report.events if event.role == "fault"]
     for event in faults[:3]:
         yield f"  kernel    {clean(event.sentence)[:LONGEST]}"
-    if not any((report.fault, report.trace, report.pipelines, report.waves(), report.registers, faults)):
+    if not any(
+        (report.fault, report.trace, rings, report.pipelines, report.waves(), report.registers, faults)
+    ):
         yield "  nothing here says what hangs"
 
 
@@ -181,7 +186,7 @@ def _others(report: Report, color: Color, read_part: ReadPart) -> Iterator[str]:
         known = read_part(text.encode("utf-8", "replace"))
         if known is None:
             many = counted(text.count("\n") + 1, "line")
-            said = f"{many} of no form that is known: {clean(text.strip())[:80]}"
+            said = f"{many} of no form that is known: {clean(' '.join(text[:400].split()))[:80]}"
             yield f"{color(name[:200], 'heading')}  {said}"
             continue
         yield color(name[:200], "heading")

@@ -3,7 +3,8 @@
 In       lines of text
 Out      a Dump; whether a text has anything of ROCm's
 Changes  nothing
-Next     faults.py (lines that tell of faults), show.py (who prints a Dump), ../waves.py (waves that are alike)
+Next     faults.py (lines that tell of faults), dispatch.py (a queue's packet), show.py (who prints a Dump),
+         ../waves.py (waves that are alike)
 Source   rocr_debug_agent: debug_agent.cpp, code_object.cpp, its README; ROCgdb's documentation of `info threads`,
          `info lanes`, `info agents`, `info queues`, `info dispatches`; AMD_LOG_LEVEL of HIP
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 from hcq.tools.trace.kernel_log.event import Event
 from hcq.tools.trace.kernel_log.log_lines import clean
-from hcq.tools.trace.rocm import faults
+from hcq.tools.trace.rocm import dispatch, faults
 from hcq.tools.trace.waves import MOST_WAVES, Wave, code_around, finish
 
 MAX_LINE = 1500
@@ -25,6 +26,7 @@ MOST_EVENTS = 5000
 MOST_CODE = 100_000
 MOST_VALUES = 1 << 20
 MOST_ROWS = 2000  # of a table
+MOST_UNKNOWN = 100_000  # numbers of lines of no form that is known
 WRAPPED = 3  # lines of a row of a table
 
 HEAD_BYTES = 4 << 20  # of a text, in which it is looked for what it is
@@ -37,6 +39,8 @@ _WORDS = (
     b"System event (HSA_",
     b"Disassembly for function ",
     b"Device-side assertion",
+    dispatch.MARK,
+    b"GPU core dump created: ",
     *(f"AMDGPU {what} ".encode() for what in ("Wave", "Agent", "Queue", "Dispatch", "Lane")),
 )
 _MARKS = re.compile(rb"\bwave_\d{1,9}: {1,9}pc=|(?:^|\n):[0-4]:\w{1,60}\.[ch]pp {0,60}:\d{1,6} {0,9}:")
@@ -54,7 +58,7 @@ class Dump:
     code_objects: list[str] = field(default_factory=list)
     launches: int = 0
     launched: str = ""
-    others: int = 0  # lines of no form that is known
+    unknown: set[int] = field(default_factory=set)  # numbers of lines of no form that is known
     is_full: bool = False
 
 
@@ -101,10 +105,11 @@ _GDB_SWITCH = re.compile(
     r"\[Switching to (?:thread|Thread) .*?AMDGPU (?:Wave|Lane) ([\d?]+:[\d?]+:[\d?]+:[\d?]+)"
 )
 _GDB_AGENT = re.compile(
-    r"\*? *(\d+) +(?:[AU?] +)?AMDGPU Agent \(GPUID (\d+)\) +(\w+) +(\S.*?)(?: +(\d+) +(\d+) +([0-9a-fA-F:.]+))?$"
+    r"\*? *(\d+) +(?:[AU?] +)?AMDGPU Agent \(GPUID (\d+)\) +(\w+) +(\S+(?: \S+)*?)"
+    r"(?: +(\d+) +(\d+) +([0-9a-fA-F:.]+))?$"
 )
 _GDB_QUEUE = re.compile(
-    r"\*? *(\d+) +AMDGPU Queue ([\d:]+) \(QID (\d+)\) +(\S.*?) +(\d+) +(\d+) +(\d+) +(0x[0-9a-fA-F]{1,16})"
+    r"\*? *(\d+) +AMDGPU Queue ([\d:]+) \(QID (\d+)\) +(\S+(?: \S+)*?) +(\d+) +(\d+) +(\d+) +(0x[0-9a-fA-F]{1,16})"
 )
 _GDB_DISPATCH = re.compile(
     r"\*? *(\d+) +AMDGPU Dispatch ([\d:]+) \(PKID (\d+)\) +\[([\d,]+)\] +\[([\d,]+)\] +(\S+) +(.*)"
@@ -131,6 +136,7 @@ class _Text:
         self.code: dict[int, tuple[str, str, str]] = {}  # address -> function, text, source
         self.addresses: list[int] = []
         self.function = self.file = self.source = ""
+        self.packets = dispatch.Dispatches()
         self.vector: list[int] | None = None
         self.left = MOST_VALUES
         self.forms: tuple[tuple[re.Pattern[str], Callable[[int, re.Match[str]], None]], ...] = (
@@ -164,11 +170,20 @@ class _Text:
                 return
         if self._event(number, line, logged) or self._of_wave(line) or self._of_code(line):
             return
-        self.dump.others += not _GDB_SILENT.match(line)
+        is_packet, event = self.packets.take(number, line)
+        if event is not None:
+            self._keep(event)
+        if is_packet:
+            return
+        if not _GDB_SILENT.match(line) and len(self.dump.unknown) < MOST_UNKNOWN:
+            self.dump.unknown.add(number)
 
     def done(self) -> Dump:
         self._end_row()
         dump = self.dump
+        for event in dump.events:
+            if event.kind == "packet":
+                dispatch.finish(event)
         arch = next((str(row["arch"]) for row in dump.agents), "")
         self.addresses = sorted(self.code)
         kernels = {str(row["dispatch"]): str(row["kernel"]) for row in dump.dispatches}
@@ -209,6 +224,8 @@ class _Text:
             last.sentence += f", page {last.fields['address']}"
             last.lines.append(number)
             return True
+        if last is not None and last.kind == "memory fault" and faults.add_reason(last, line, number):
+            return True
         if last is not None and last.sentence.endswith("its status is in the next line"):
             named = faults.event_of(line, number)
             if named is not None and named.kind == "queue error":
@@ -224,11 +241,14 @@ class _Text:
             return logged is not None
         if event.kind == "signal":
             self.signal = str(event.fields["signal"])
-        if len(events) < MOST_EVENTS:
-            events.append(event)
+        self._keep(event)
+        return True
+
+    def _keep(self, event: Event) -> None:
+        if len(self.dump.events) < MOST_EVENTS:
+            self.dump.events.append(event)
         else:
             self.dump.is_full = True
-        return True
 
     # -------------------------------------------------------- the debug agent
 
@@ -331,6 +351,8 @@ class _Text:
         if found := _GDB_FRAME.match(text.strip()):
             wave.pc = int(found[1], 16) if found[1] and wave.pc is None else wave.pc
             wave.kernel = wave.kernel or found[2].strip()[:300]
+        elif text.rstrip().endswith("(running)"):
+            wave.state = ["running"]
         if place := _GDB_PLACE.search(text.strip()):
             wave.source = place[1].rsplit("/", 1)[-1]
 

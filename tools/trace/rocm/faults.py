@@ -62,6 +62,51 @@ STATUSES: dict[str, tuple[int, str, str]] = {
         "a wave stopped by itself: a trap, of an assert or of __builtin_trap, or a fault that has no name of its own",
         "look for the message of the assertion above; the debug agent (HSA_TOOLS_LIB) shows the wave",
     ),
+    "HSA_STATUS_ERROR": (
+        0x1000,
+        "something failed that has no status of its own",
+        "AMD_LOG_LEVEL=3 names the call before it; the kernel log may have the cause",
+    ),
+    "HSA_STATUS_ERROR_INVALID_ARGUMENT": (
+        0x1001,
+        "the runtime was called with an argument that it refuses",
+        "AMD_LOG_LEVEL=3 names the call; mostly memory that was freed, or of another GPU",
+    ),
+    "HSA_STATUS_ERROR_INVALID_QUEUE_CREATION": (
+        0x1002,
+        "a queue was asked for that the GPU cannot have",
+        "a size that is no power of two, or too many queues: other programs' count, too",
+    ),
+    "HSA_STATUS_ERROR_INVALID_ALLOCATION": (
+        0x1003,
+        "memory was asked for, or named, that there is not",
+        "a size that no pool has, or a pointer that the runtime did not allocate",
+    ),
+    "HSA_STATUS_ERROR_INVALID_AGENT": (
+        0x1004,
+        "a GPU was named that the runtime does not have",
+        "ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES; rocminfo lists GPUs",
+    ),
+    "HSA_STATUS_ERROR_NOT_INITIALIZED": (
+        0x100B,
+        "the runtime was not started, or was stopped already",
+        "a call in a destructor at the end of the program, or after fork",
+    ),
+    "HSA_STATUS_ERROR_INVALID_MEMORY_POOL": (
+        0x28,
+        "a memory pool was named that there is not",
+        "rocminfo lists the pools of each agent",
+    ),
+    "HSA_STATUS_ERROR_RESOURCE_BUSY": (
+        0x2E,
+        "something is in use by somebody else",
+        "another profiler or debugger, mostly",
+    ),
+    "HSA_STATUS_ERROR_NOT_SUPPORTED": (
+        0x2F,
+        "this GPU or driver cannot do that",
+        "compare the versions of the kernel's driver and of ROCm",
+    ),
 }
 CODES = {code: name for name, (code, _, _) in STATUSES.items()}
 
@@ -103,11 +148,17 @@ REASONS = (
 
 _FAULT = re.compile(
     r"memory access fault by GPU (?:node-)?(\d{1,6})(?: \(agent(?: handle:)? (0x[0-9a-fA-F]{1,16})\))?"
-    r" (?:on|at virtual) address (0x[0-9a-fA-F]{1,16}|\(?nil\)?)(\(may not be exact address\))?[.,]?\s*Reasons?: *(.*)",
+    r" (?:on|at virtual) address (0x[0-9a-fA-F]{1,16}|\(?nil\)?)(\(may not be exact address\))?[.,]?"
+    r"(?:\s*Reasons?: *(.*))?",
     re.IGNORECASE,
 )
+_REASON = re.compile(r"Reasons?: *(\S.{0,300})")
+NO_REASON = "no reason is given"
 _EXCEPTION = re.compile(r"HW Exception by GPU node-(\d{1,6}).{0,60}?reason ?: ?(.*)")
-_CRITICAL = re.compile(r"Memory critical error by agent node-(\d{1,6})(.*)")
+_CRITICAL = re.compile(
+    r"Memory critical error by agent node-(\d{1,6})(?: \(Agent handle: (0x[0-9a-fA-F]{1,16})\))?"
+    r"(?: on address (0x[0-9a-fA-F]{1,16}))?.{0,20}?(?:Reason: *(.{0,300}))?$"
+)
 _ABORT = re.compile(
     r"Queue (?:at )?(0x[0-9a-fA-F]{1,16}) aborting with error : (HSA_\w+):? ?(.*)", re.IGNORECASE
 )
@@ -115,11 +166,14 @@ _INACTIVE = re.compile(r"Queue at (0x[0-9a-fA-F]{1,16}) inactivated due to async
 _AGENT_QUEUE = re.compile(r"Queue error \((HSA_\w+)(.*)\)")
 _SYSTEM = re.compile(r"System event \((HSA_AMD_GPU_\w+): ?(.*)\)")
 _KERNEL = re.compile(
-    r"Memory Fault Error \[host: ?([^,\]]*), GPU index: ?(\d+), faulting addr: ?(0x\w+)(?:, kernel: ?(.*))?"
+    r"Memory Fault Error \[host: ?([^,\]]{0,300}), GPU index: ?(\d{1,6}), faulting addr: ?(0x[0-9a-fA-F]{1,16})"
+    r"(?:, kernel: ?(.*))?"
 )
 _ASSERT = re.compile(r"Device-side assertion [`'](.*?)[`'] failed")
 _HIP = re.compile(r"\b(hip\w{1,60}): Returned (hipError\w{1,60})")
 _STATUS = re.compile(r"\b(HSA_STATUS_ERROR\w*)(.{0,200})")
+_CORE = re.compile(r"GPU core dump created: (\S{1,300})")
+_CODE = re.compile(r"\bcode: (0x[0-9a-fA-F]{1,8})\b")
 _SIGNAL = re.compile(r'Thread (\d{1,9})(?: "([^"]*)")? received signal (SIG\w+)')
 _LOG = re.compile(r":([0-4]):\s*(\S{1,60}) *:(\d{1,6}) *: *\d+d? us: *(?:\[[^\]]*\] *|\d+ *: *)*(.*)")
 HARMLESS = ("hipErrorNotReady", "hipErrorPeerAccessAlreadyEnabled")
@@ -151,10 +205,10 @@ def event_of(line: str, number: int) -> Event | None:
 
 
 def _fault(found: re.Match[str]) -> Event:
-    reasons = found[5].strip(" .")
+    reasons = (found[5] or "").strip(" .")
     page = int(found[3], 16) if found[3].startswith("0x") else 0
     meaning, advice = _of_reasons(reasons)
-    sentence = f"memory fault: GPU node {found[1]} used {page:#x}: {reasons or 'no reason is given'}"
+    sentence = f"memory fault: GPU node {found[1]} used {page:#x}: {reasons or NO_REASON}"
     fields = {"node": int(found[1]), "agent": found[2] or "", "address": page, "reason": reasons}
     event = Event("memory fault", 0, sentence=sentence, meaning=meaning, advice=advice, fields=fields)
     if page < 1 << 16:
@@ -164,6 +218,18 @@ def _fault(found: re.Match[str]) -> Event:
     elif not page & 0xFFF:
         event.notes.append("the address is that of the 4 KiB page, not of the access")
     return event
+
+
+def add_reason(event: Event, line: str, number: int) -> bool:
+    """Whether a line is the reason of the fault before it, from which somebody broke it off; it is added then."""
+    if event.fields.get("reason") or not (found := _REASON.match(line)):
+        return False
+    reason = found[1].strip(" .")
+    event.fields["reason"] = reason
+    event.meaning, event.advice = _of_reasons(reason)
+    event.sentence = event.sentence.removesuffix(NO_REASON) + reason
+    event.lines.append(number)
+    return True
 
 
 def _of_reasons(reasons: str) -> tuple[str, str]:
@@ -189,13 +255,31 @@ def _exception(found: re.Match[str]) -> Event:
 
 
 def _critical(found: re.Match[str]) -> Event:
-    return Event("memory error", 0, sentence=f"critical memory error of node {found[1]}{found[2][:200]}")
+    reason = (found[4] or "").strip(" .")[:200]
+    sentence = f"critical memory error of node {found[1]}"
+    sentence += f" at {found[3]}" if found[3] else ""
+    meaning = advice = ""
+    if reason.lower().startswith("memory in use"):
+        meaning = (
+            "the runtime could not free this memory: the kernel's driver refused, and the program was stopped"
+        )
+        advice = "in a container, see whether it may map /dev/kfd (SELinux: container_use_devices); else the kernel log"
+    return Event(
+        "memory error",
+        0,
+        sentence=f"{sentence}: {reason or NO_REASON}",
+        meaning=meaning,
+        advice=advice,
+        fields={"node": int(found[1]), "agent": found[2] or "", "address": found[3] or "", "reason": reason},
+    )
 
 
 def _queue(queue: str, status: str, rest: str) -> Event:
     if status.startswith("0x"):
         status = CODES.get(int(status, 16), status)
-    code, meaning, advice = STATUSES.get(status, (0, "", ""))
+    known, meaning, advice = STATUSES.get(status, (None, "", ""))
+    printed = _CODE.search(rest)
+    code = int(printed[1], 16) if printed else known
     where = f"queue {queue}" if queue else "a queue"
     fields = {"queue": queue, "status": status, "code": code, "message": rest.strip()[:300]}
     return Event(
@@ -255,5 +339,15 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Event | None]], .
     ),
     (_HIP, _hip),
     (_SIGNAL, _signal),
+    (
+        _CORE,
+        lambda found: Event(
+            "core dump",
+            0,
+            "notice",
+            f"the runtime wrote the state of the GPU to {found[1]}",
+            advice=f"rocgdb PROGRAM -c {found[1]}, then: info threads",
+        ),
+    ),
     (_STATUS, lambda found: _queue("", found[1], found[2])),
 )

@@ -14,7 +14,7 @@ from typing import Any
 from hcq.tools.trace import kernel_log
 from hcq.tools.trace import waves as wave_views
 from hcq.tools.trace.color import Color, clean, counted
-from hcq.tools.trace.rocm.dump import Dump
+from hcq.tools.trace.rocm.dump import MOST_UNKNOWN, Dump
 
 SHOWN_ROWS = 20
 PRECISE = (
@@ -40,8 +40,9 @@ def lines(dump: Dump, color: Color) -> Iterator[str]:
     yield from _tables(dump, color)
     if dump.code_objects:
         yield f"code of {', '.join(clean(one)[:200] for one in dump.code_objects[:4])}"
-    if dump.others:
-        yield f"{counted(dump.others, 'line')} of no form that is known"
+    if dump.unknown:
+        more = "or more " if len(dump.unknown) >= MOST_UNKNOWN else ""
+        yield f"{counted(len(dump.unknown), 'line')} {more}of no form that is known"
     if dump.is_full:
         yield "there is more in this text than is kept"
 
@@ -71,7 +72,7 @@ def as_json(dump: Dump) -> list[dict[str, Any]]:
         "code_objects": dump.code_objects,
         "launches": dump.launches,
         "launched": dump.launched,
-        "unknown_lines": dump.others,
+        "unknown_lines": len(dump.unknown),
         "is_cut": dump.is_full,
     }
     return [*found, {"kind": "text", **rest}]

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from hcq.tools.trace.umr.dump import Dump, read, recognises
-from hcq.tools.trace.umr.show import as_json, lines
+from hcq.tools.trace.umr.show import as_json, lines, places
 
-__all__ = ["Dump", "as_json", "lines", "read", "recognises"]
+__all__ = ["Dump", "as_json", "lines", "places", "read", "recognises"]

@@ -22,7 +22,8 @@ from hcq.tools.trace.waves import MOST_WAVES, Wave
 
 MAX_LINE = 4000  # characters; a row of vector registers has 600
 MOST_WORDS = 1 << 20  # of all rings and buffers of a text
-MOST_KEPT = 2000  # registers, notes and numbers of unknown lines
+MOST_KEPT = 2000  # registers
+MOST_UNKNOWN = 100_000  # numbers of lines of no form that is known
 MOST_CODE = 100_000  # lines of disassembly
 
 HEAD_BYTES = 4 << 20  # of a text, in which it is looked for what it is
@@ -223,7 +224,7 @@ class _Text:
                 self.dump.notes.append(found[2])
         elif not _SILENT.match(line):
             self.dump.unknown_text = self.dump.unknown_text or f"line {number}: {line[:120]}"
-            if len(self.dump.unknown) < MOST_KEPT:
+            if len(self.dump.unknown) < MOST_UNKNOWN:
                 self.dump.unknown.append(number)
 
     def done(self) -> Dump:

@@ -21,13 +21,14 @@ from hcq.tools.trace.amd_words import Piece, best_chip, chip_named, pieces
 from hcq.tools.trace.color import Color, clean, counted
 from hcq.tools.trace.devcoredump.place import language
 from hcq.tools.trace.ring_window import Window, around
-from hcq.tools.trace.umr.dump import Dump, Ring, Stream, StreamPacket, Word
+from hcq.tools.trace.umr.dump import MOST_UNKNOWN, Dump, Ring, Stream, StreamPacket, Word
 from hcq.tools.trace.umr.wave_text import arch_of
 
 SHOWN_BEFORE, SHOWN_AFTER = 6, 24  # packets around the read pointer
 SHOWN_BUFFER = 40  # packets of a buffer
 SHOWN_FIELDS = 6  # of umr's own words, of a packet that has no layout here
 SHOWN_REGISTERS = 60
+SHOWN_UNKNOWN = 2000  # numbers of lines, as data
 LONGEST = 240
 _UMRS_NAME = re.compile(r"OPCODE:[0-9a-fA-F]+\[(\w+)\]|^(\w+)$")
 _SET = {"SET_SH_REG": ShRegister, "SET_UCONFIG_REG": UconfigRegister}
@@ -118,6 +119,17 @@ def _ring_lines(ring: Ring, chip: Chip, color: Color) -> Iterator[str]:
                 yield f"{word.at:8}  {word.value:08x}  {color(word.said[:LONGEST], 'note')}"
             continue
         yield from _part_lines(part, color, is_ring=bool(ring.asic))
+
+
+def places(dump: Dump, chip: Chip) -> Iterator[str]:
+    """Of each ring with work: its name, and the packet at its read pointer."""
+    for ring in dump.rings:
+        read = read_pointer(ring)
+        if not ring.asic or read is None or read == ring.pointers.get("wptr"):
+            continue
+        for part in parts(ring, chip):
+            if part.window.stands is not None:
+                yield f"{ring.name} at {read}: {_text(part.window.pieces[part.window.stands])}"
 
 
 def _part_lines(part: Part, color: Color, is_ring: bool) -> Iterator[str]:
@@ -280,7 +292,7 @@ def tail(dump: Dump) -> Iterator[str]:
     """What was not understood, and what was left out."""
     if dump.unknown:
         yield ""
-        more = "or more " if len(dump.unknown) >= 2000 else ""
+        more = "or more " if len(dump.unknown) >= MOST_UNKNOWN else ""
         yield f"{counted(len(dump.unknown), 'line')} {more}of no form that is known; {clean(dump.unknown_text)}"
     if dump.is_full:
         yield "there is more in this text than is kept"
@@ -319,7 +331,7 @@ def as_json(dump: Dump, named: str = "") -> dict[str, Any]:
         "streams": [_stream_json(stream, chip) for stream in dump.streams],
         "registers": [vars(one) for one in dump.registers],
         "queues": [vars(one) for one in dump.queues],
-        "unknown_lines": dump.unknown,
+        "unknown_lines": dump.unknown[:SHOWN_UNKNOWN],
         "is_cut": dump.is_full,
     }
 

@@ -137,7 +137,7 @@ class WaveText:
         self._columns, self._bits_of, self._bank = [], "", ""
 
     def _row(self, number: int, cells: list[str]) -> bool:
-        if len(cells) < 8 or not all(cell.isdigit() and len(cell) < 6 for cell in cells[:5]):
+        if len(cells) < 8 or not all(cell.isdecimal() and len(cell) < 6 for cell in cells[:5]):
             return False
         values = cells[5:]
         if not all(re.fullmatch(r"[0-9a-fA-F]{8}", value) for value in values):
