@@ -12,6 +12,7 @@ import {
   endOf,
   find,
   labelOf,
+  laneName,
   moment,
   nameOf,
   on,
@@ -231,8 +232,13 @@ function groupRow(group, index) {
     element("i", { class: `swatch ${workOf(longest)}` }),
     element("b", { class: "times" }, `× ${group.count.toLocaleString("en")}`),
     element("span", { class: "what" }, labelOf(longest) + others),
+    state.trace.lanes.length > 1 ? element("span", { class: "lane" }, laneName(laneOf(first))) : "",
     element("span", { class: "number" }, each),
   );
+}
+
+function laneOf(number) {
+  return state.trace.lanes[state.trace.submissions.lane[number]];
 }
 
 // Which of a group's repetitions stands below it.

@@ -54,12 +54,14 @@ function parts(found) {
     element(
       "div",
       { class: "columns" },
-      element(
-        "div",
-        { class: "main" },
-        whole.length ? work(found, "Submissions timed as a whole", whole) : "",
-        kernels.length ? work(found, plural(kernels.length, "kernel"), kernels) : "",
-      ),
+      whole.length + kernels.length
+        ? element(
+            "div",
+            { class: "main" },
+            whole.length ? work(found, "Submissions timed as a whole", whole) : "",
+            kernels.length ? work(found, plural(kernels.length, "kernel"), kernels) : "",
+          )
+        : "",
       element(
         "div",
         { class: "aside" },
