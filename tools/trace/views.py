@@ -266,12 +266,7 @@ class Reader:
 
     def packets(self, words: Sequence[int], commands: list[View], views: list[View]) -> list[View]:
         """Words as packets, each with the command that it stands for where that is clear."""
-        programs = {}
-        for command in commands:
-            if command["verb"] == "dispatch":
-                programs[command["entry"]] = self._facts(command)
-        blob = struct.pack(f"<{len(words)}I", *words)
-        found, steps = [], self.model.steps(blob, self.submission.queue, programs)
+        found, steps = [], self.steps(words, commands)
         for step in steps:
             found.append(self._packet(step))
         end = steps[-1].at + len(steps[-1].packet.words) if steps else 0
@@ -282,6 +277,12 @@ class Reader:
             )
         self._pair(steps, found, views)
         return found
+
+    def steps(self, words: Sequence[int], commands: list[View]) -> list[effects.Step]:
+        """Words as packets with what each does; the commands say which programs they launch."""
+        programs = {c["entry"]: self._facts(c) for c in commands if c["verb"] == "dispatch"}
+        blob = struct.pack(f"<{len(words)}I", *words)
+        return self.model.steps(blob, self.submission.queue, programs)
 
     def _facts(self, command: View) -> effects.ProgramFacts:
         kinds = [argument["kind"] for argument in command["args"]]

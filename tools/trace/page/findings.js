@@ -46,10 +46,22 @@ function summary({ findings, rules, count }) {
       element("h2", {}, "Findings"),
       ...said.map((level) => element("b", { class: `level ${level}` }, plural(levels.get(level), level))),
     ),
-    ...rules.map((rule) => section(rule, findings.filter((one) => one.rule === rule.rule), rules.length === 1 && rule.count <= FEW)),
+    ...rules.map((rule) =>
+      section(
+        rule,
+        findings.filter((one) => one.rule === rule.rule),
+        rules.length === 1 && rule.count <= FEW,
+      ),
+    ),
   ];
   if (count > findings.length)
-    parts.push(element("p", { class: "note" }, `Of ${count.toLocaleString("en")}, the first ${findings.length} are here; hcq-trace lint has all.`));
+    parts.push(
+      element(
+        "p",
+        { class: "note" },
+        `Of ${count.toLocaleString("en")}, the first ${findings.length} are here; hcq-trace lint has all.`,
+      ),
+    );
   return parts;
 }
 

@@ -98,10 +98,17 @@ export function startList() {
 function arrange() {
   const { submissions, groups: found, lanes } = state.trace;
   const own = lanes.map(() => []);
-  for (let number = 0; number < submissions.value.length; number++) own[submissions.lane[number]].push(number);
+  for (let number = 0; number < submissions.value.length; number++)
+    own[submissions.lane[number]].push(number);
   for (const [index, lane] of found.lane.entries()) {
     const [first, period, count] = [found.first[index], found.period[index], found.count[index]];
-    const group = { numbers: own[lane].slice(first, first + period * count), period, count, at: 0, isOpen: false };
+    const group = {
+      numbers: own[lane].slice(first, first + period * count),
+      period,
+      count,
+      at: 0,
+      isOpen: false,
+    };
     groups.push(group);
     if (count > 1) for (const number of group.numbers) groupOf[number] = group;
   }
@@ -119,7 +126,12 @@ function showSubmissions() {
   find("submissions-title").textContent = title;
   const choice = find("grouping");
   choice.hidden = Boolean(state.focus) || !groups.some((group) => group.count > 1);
-  choice.replaceChildren(...[["grouped", true], ["each", false]].map(([text, is]) => choose(text, is)));
+  choice.replaceChildren(
+    ...[
+      ["grouped", true],
+      ["each", false],
+    ].map(([text, is]) => choose(text, is)),
+  );
   const focus = find("focus");
   focus.hidden = !state.focus;
   focus.replaceChildren(

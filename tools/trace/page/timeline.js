@@ -25,17 +25,7 @@ import {
   state,
   tell,
 } from "./kit.js";
-import {
-  AXIS,
-  dragsTime,
-  drawAxis,
-  GUTTER,
-  lookAt,
-  RIGHT,
-  timeIn,
-  xIn,
-  zoomByWheel,
-} from "./view.js";
+import { AXIS, dragsTime, drawAxis, GUTTER, lookAt, RIGHT, timeIn, xIn, zoomByWheel } from "./view.js";
 import { compileTip, seenTip, spanTip, stepTip, submissionTip } from "./timeline_tips.js";
 
 const HOST = 26;
