@@ -43,8 +43,8 @@ async function show() {
     return pane.replaceChildren(
       empty(
         "No buffer is chosen.",
-        "Type a part of its name, or an address in it, into the search above (press /), or click one in the list below",
-        "a submission's packets. Everything that read or wrote it is listed here.",
+        "Type a part of its name, or an address in it, into the search above (press /).",
+        "Or click one below a submission's packets. All that read or wrote it is listed here.",
       ),
     );
   }
