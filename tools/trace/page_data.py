@@ -249,16 +249,23 @@ class PageData:
         went = where_time_went.where(self.trace, self._stamps, self.graph.waits if self.graph else ())
         lanes = {(lane["device"], lane["queue"]): at for at, lane in enumerate(self.timeline["lanes"])}
         codes = {code.va: number for number, code in enumerate(self.trace.code)}
+
+        def much(number: int) -> int:  # as far as a browser counts: no clock can have said more
+            return min(number, EXACT - 1)
+
         return {
-            "span": went.ended_ns - went.started_ns,
-            "busy": went.busy_ns,
-            "before": went.before_ns,
-            "before_compiling": went.before_compiling_ns,
-            "compiled": len(went.compiles),
+            "span": much(went.ended_ns - went.started_ns),
+            "busy": much(went.busy_ns),
+            "before": much(went.before_ns),
+            "before_compiling": much(went.before_compiling_ns),
             "said": where_time_went.SAID,
             "work": where_time_went.WORK,
             "queues": [
-                {"lane": lanes[queue.device, queue.queue], "span": queue.span_ns, "parts": queue.parts}
+                {
+                    "lane": lanes[queue.device, queue.queue],
+                    "span": much(queue.span_ns),
+                    "parts": {name: much(ns) for name, ns in queue.parts.items()},
+                }
                 for queue in went.queues
             ],
             "rows": [
@@ -268,8 +275,8 @@ class PageData:
                     "name": row.name,
                     "count": row.count,
                     "timed": row.timed,
-                    "total": row.total_ns if row.timed else None,
-                    "bytes": row.size_bytes,
+                    "total": much(row.total_ns) if row.timed else None,
+                    "bytes": much(row.size_bytes),
                     "first": row.first,
                     "code": codes.get(row.entry) if row.kind == "kernel" else None,
                 }

@@ -21,11 +21,11 @@ FEWEST = 3  # submissions that are worth a group
 
 
 class Group(NamedTuple):
-    """Submissions [first, first + period * count) of a queue are `count` times the same `period`."""
+    """Submissions [first, first + period * repetitions) of a queue are `repetitions` times the same `period`."""
 
     first: int
     period: int
-    count: int  # type: ignore[assignment]  # hides tuple.count
+    repetitions: int
 
 
 def groups(work: Sequence[int]) -> Iterator[Group]:
@@ -42,11 +42,11 @@ def groups(work: Sequence[int]) -> Iterator[Group]:
             if again < 0 or period > LONGEST:
                 break
             count = _count(raw, at * size, period * size)
-            if count > 1 and count * period >= max(FEWEST, best.count * best.period + 1):
+            if count > 1 and count * period >= max(FEWEST, best.repetitions * best.period + 1):
                 best = Group(at, period, count)
             again = later[again]
         yield best
-        at += best.period * best.count
+        at += best.period * best.repetitions
 
 
 def _later(work: Sequence[int]) -> list[int]:

@@ -37,6 +37,7 @@ FILES = {
     "kit.js": ("kit.js", SCRIPT),
     "view.js": ("view.js", SCRIPT),
     "timeline.js": ("timeline.js", SCRIPT),
+    "timeline_tips.js": ("timeline_tips.js", SCRIPT),
     "overview.js": ("overview.js", SCRIPT),
     "time.js": ("time.js", SCRIPT),
     "findings.js": ("findings.js", SCRIPT),

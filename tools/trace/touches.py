@@ -5,17 +5,21 @@ Out      Touches: the submission, the command in it, in what role the buffer sta
 Changes  nothing
 Next     page_memory.py (who asks), views.py (the same commands as text)
 
-What a kernel does with an argument is what its loader said; where nobody did, it may read and write. The host's reads
-and writes are not in a trace.
+What a kernel does with an argument is what its loader said; where nobody did, it may read and write. Packets of the
+program's own have no commands that say what they do: their words do, as far as the device's kind declares effects. They
+come after what the commands of the same submission do. The host's reads and writes are not in a trace.
 """
 
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from hcq.tools.trace.views import code_of
+from hcq.errors import HcqError
+from hcq.rules import effects
+from hcq.tools.trace.views import Reader, code_of
 from hcq.trace.file import Submission, Trace
 
 ROLES = {  # verb -> (its field that is an address, the role, what it does there)
@@ -72,7 +76,9 @@ def touches(
         if scanned >= most_scanned or len(found) >= most:
             return Touches(found[:most], scanned, False)
         if made[at].device.process == process:
-            found += _of(made[at], start, start + max(size_bytes, 1))
+            end = start + max(size_bytes, 1)
+            own = list(_of(made[at], start, end))
+            found += [*own, *_own_packets(made[at], start, end, own)]
             scanned += 1
         at += 1
     return Touches(found[:most], scanned, len(found) <= most)
@@ -110,6 +116,50 @@ def _uses(made: Submission, command: dict[str, Any], start: int, end: int) -> It
         size = int(command.get("size_bytes", SIGNAL_BYTES))
         if va < end and va + max(size, 1) > start:
             yield role, access_here, max(va - start, 0)
+
+
+def _own_packets(made: Submission, start: int, end: int, known: Sequence[Touch]) -> Iterator[Touch]:
+    """What the words of a submission do there beyond its commands."""
+    outer = next((at for at, command in enumerate(made.commands) if command["verb"] == "packets"), None)
+    if outer is None:
+        return
+    try:
+        steps = Reader(made, made.memory()).steps(made.words, made.commands)
+    except HcqError:  # this version does not decode the device
+        return
+    left = Counter((touch.verb, touch.offset_bytes) for touch in known)
+    for step in steps:
+        for verb, role, access, va, size in _effects(made, step):
+            if va >= end or va + max(size, 1) <= start:
+                continue
+            offset = max(va - start, 0)
+            left[verb, offset] -= 1
+            if left[verb, offset] < 0:
+                text = f"{role}, own packet {type(step.packet).__name__}"
+                yield Touch(made.number, outer, None, "packets", "", text, access, offset)
+
+
+def _effects(made: Submission, step: effects.Step) -> Iterator[tuple[str, str, str, int, int]]:
+    """The memory that a packet names: verb, role, access, address and size. Not what every submission has."""
+    is_launch = any(isinstance(effect, effects.Launch) for effect in step.effects)
+    for effect in step.effects:
+        if isinstance(effect, effects.Copy):
+            for name, role, access in ROLES["copy"]:
+                yield "copy", role, access, getattr(effect, name), effect.size_bytes
+        elif isinstance(effect, effects.Fill):
+            yield "fill", "filled", "write", effect.dst, effect.size_bytes
+        elif isinstance(effect, effects.Wait):
+            yield "wait", "waited for", "read", effect.cell, SIGNAL_BYTES
+        elif isinstance(effect, effects.Signal) and effect.cell != made.device.facts.get("timeline"):
+            yield "signal", "signalled", "write", effect.cell, SIGNAL_BYTES
+        elif isinstance(effect, effects.Access) and not is_launch:  # a launch reads its own arguments
+            verb = "timestamp" if effect.what == "timestamp" else "packets"
+            yield verb, effect.what, "write" if effect.is_write else "read", effect.va, effect.size_bytes
+        elif isinstance(effect, effects.Launch):
+            for index, one in enumerate(effect.arguments):
+                if one.kind == "buffer":
+                    access = one.access if one.access in ("read", "write") else "read or write"
+                    yield "dispatch", f"argument {index}", access, one.value, one.size_bytes
 
 
 def _access(made: Submission, command: dict[str, Any]) -> Sequence[str]:

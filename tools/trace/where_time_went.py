@@ -35,7 +35,8 @@ from hcq.trace.records import Kind
 
 WORK = ("kernel", "copy", "fill", "packets", "together", "signals")
 IDLE = ("compiling", "host", "waiting", "late", "unknown")
-KINDS = {"dispatch": "kernel", "copy": "copy", "fill": "fill", "packets": "packets"}
+KINDS = {"dispatch": "kernel", "indirect": "kernel", "copy": "copy", "fill": "fill", "packets": "packets"}
+LOOKS = {"indirect": "graph"}
 SAID = {
     "kernel": "kernels",
     "copy": "copies",
@@ -267,7 +268,8 @@ def _count(
         if verb not in KINDS:
             continue
         row = rows.setdefault(
-            (KINDS[verb], _name(command)), Row(KINDS[verb], _name(command), KINDS[verb], first=made.number)
+            (KINDS[verb], _name(command)),
+            Row(KINDS[verb], _name(command), LOOKS.get(verb, KINDS[verb]), first=made.number),
         )
         row.count += 1
         row.entry = row.entry or int(command.get("entry", 0))
@@ -297,8 +299,8 @@ def _whole(rows: dict[tuple[str, str], Row], made: Submission, ns: int) -> None:
 
 def _name(command: dict[str, Any]) -> str:
     verb = str(command["verb"])
-    if verb == "packets":
-        return str(command.get("label") or "own packets")
+    if verb in ("packets", "indirect"):  # a block that the trace knows is its commands instead
+        return str(command.get("label") or verb)
     return str(command.get("kernel", verb))
 
 

@@ -1,7 +1,7 @@
 """The colours of the trace page differ for everybody: for people who see red, green or blue badly, in light and dark.
 
-What they see is simulated by the matrices of Machado, Oliveira and Fernandes (2009), "A Physiologically-based Model
-for Simulation of Color Vision Deficiency", severity 1. Colours are compared in OKLab (Ottosson, 2020), where equal
+What they see is simulated by the matrices of Machado, Oliveira and Fernandes (2009), "A Physiologically-based Model for
+Simulation of Color Vision Deficiency", severity 1. Colours are compared in OKLab (Ottosson, 2020), where equal
 distances look about equally large. Contrast is that of WCAG 2.1.
 """
 

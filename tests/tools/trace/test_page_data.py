@@ -294,6 +294,10 @@ def test_times_that_no_clock_can_have_said_do_no_harm() -> None:
     made.times((1, 0, 2**64 - 1))
     found = data_of(made).timeline
     assert found["submissions"]["finished"] == (2**53,)
+    went = plain(data_of(made).where_time_went)
+    assert all(
+        isinstance(ns, int) for ns in (went["span"], went["busy"], *went["queues"][0]["parts"].values())
+    )
 
 
 def test_a_trace_without_submissions_has_a_lane_for_each_device() -> None:

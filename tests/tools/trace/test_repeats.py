@@ -12,10 +12,10 @@ from hcq.tools.trace.repeats import Group, groups
 def test_groups_put_together_are_the_sequence(work: list[int]) -> None:
     found = list(groups(work))
     assert [
-        one for group in found for one in work[group.first : group.first + group.period] * group.count
+        one for group in found for one in work[group.first : group.first + group.period] * group.repetitions
     ] == work
     assert [group.first for group in found] == [
-        sum(g.period * g.count for g in found[:at]) for at in range(len(found))
+        sum(g.period * g.repetitions for g in found[:at]) for at in range(len(found))
     ]
 
 
@@ -34,4 +34,4 @@ def test_the_longer_repetition_wins_over_the_shorter_inside_it() -> None:
 
 def test_a_hundred_thousand_submissions_without_any_order_are_groups_of_few() -> None:
     work = [(at * at) % 7919 for at in range(100_000)]
-    assert sum(group.period * group.count for group in groups(work)) == len(work)
+    assert sum(group.period * group.repetitions for group in groups(work)) == len(work)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hcq.command import Copy, Fill, Signal, Wait
+from hcq.command import Copy, Fill, Packets, Signal, Wait
 from hcq.cpu import packets
 from hcq.tools.trace.page_data import PageData
 from hcq.tools.trace.touches import touches
@@ -70,6 +70,23 @@ def test_a_copy_that_only_reaches_into_a_buffer_touches_it() -> None:
     assert [row[2:] for row in rows(data, "first")] == [
         ("fill", "filled", "write", 0x20),
         ("copy", "source of a copy", "read", 0),
+    ]
+
+
+def test_own_packets_say_by_their_words_what_they_do() -> None:
+    made = Maker()
+    made.device()
+    made.alloc(CELL, 16, "gate").alloc(0x1000, 64, "data")
+    own = packets.Fill(dst=0x1008, pattern=1, size_bytes=8).to_bytes()
+    own += packets.Signal(signal=CELL, value=3).to_bytes()
+    words = packets.Wait(signal=CELL, value=2).to_bytes() + own
+    words += packets.Signal(signal=TIMELINE, value=1).to_bytes()
+    made.submit(Wait(CELL, 2), Packets("main", own, ("Fill", "Signal")), words=words)
+    data = PageData(Trace.parse(made.content))
+    assert [row[2:] for row in rows(data, "data")] == [("packets", "filled, own packet Fill", "write", 8)]
+    assert [row[2:] for row in rows(data, "gate")] == [
+        ("wait", "waited for", "read", 0),
+        ("packets", "signalled, own packet Signal", "write", 0),
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcq.command import Signal, Wait
+from hcq.command import Indirect, Signal, Wait
 from hcq.tools.trace import overlap, where_time_went
 from hcq.tools.trace.color import Color
 from hcq.tools.trace.page_data import PageData
@@ -159,6 +159,18 @@ def test_nothing_is_known_while_a_submission_without_times_may_have_run() -> Non
     made.times((third, made.at_ns, made.at_ns + 1000))
     (queue,) = went_of(made).queues
     assert queue.parts["unknown"] == made.at_ns - 1000 - lost
+
+
+def test_a_replay_whose_packets_the_trace_has_not_is_work_under_its_own_name() -> None:
+    made = Maker()
+    made.device()
+    value = made.submit(Indirect(0x7000, 4, "step"), words=bytes(16))
+    made.times((value, made.at_ns, made.at_ns + 700))
+    went = went_of(made)
+    assert went.queues[0].parts["kernel"] == 700
+    assert [(row.kind, row.name, row.look, row.total_ns) for row in went.rows] == [
+        ("kernel", "step", "graph", 700)
+    ]
 
 
 def test_names_have_the_times_that_stats_counts(kernels: Path, tmp_path: Path) -> None:

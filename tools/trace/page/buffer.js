@@ -5,7 +5,22 @@
 // Changes  state.selected and state.place (a use), state.focus (its submissions), the memory map's choice
 // Next     search.js and submission.js (who lead here), tools/trace/touches.py (what a use is)
 
-import { ask, bytes, element, empty, find, hex, labelOf, moment, nameOf, on, plural, set, state, tell } from "./kit.js";
+import {
+  ask,
+  bytes,
+  element,
+  empty,
+  find,
+  hex,
+  labelOf,
+  moment,
+  nameOf,
+  on,
+  plural,
+  set,
+  state,
+  tell,
+} from "./kit.js";
 import { LongList } from "./list.js";
 import { chooseSpan } from "./memory.js";
 
@@ -28,8 +43,8 @@ async function show() {
     return pane.replaceChildren(
       empty(
         "No buffer is chosen.",
-        "Type a part of its name, or an address in it, into the search above (press /), or click one in the list below",
-        "a submission's packets. Everything that read or wrote it is listed here.",
+        "Type a part of its name, or an address in it, into the search above (press /).",
+        "Or click one below a submission's packets. All that read or wrote it is listed here.",
       ),
     );
   }
@@ -39,7 +54,8 @@ async function show() {
     shown = state.buffer;
     pane.replaceChildren(...head(found), ...list(found));
   } catch (error) {
-    if (mine === asked) pane.replaceChildren(empty("What touched this buffer cannot be shown.", error.message));
+    if (mine === asked)
+      pane.replaceChildren(empty("What touched this buffer cannot be shown.", error.message));
   }
 }
 
@@ -76,7 +92,11 @@ function head({ buffer, touches, scanned, complete }) {
       element("h2", {}, buffer.name),
       element("button", { type: "button", onclick: onMap }, "on the memory map"),
       numbers.size
-        ? element("button", { type: "button", onclick: pick }, `show its ${plural(numbers.size, "submission")}`)
+        ? element(
+            "button",
+            { type: "button", onclick: pick },
+            `show its ${plural(numbers.size, "submission")}`,
+          )
         : "",
     ),
     element(
@@ -107,7 +127,11 @@ function row(touches, index) {
     },
     element("i", { class: `swatch ${LOOKS[verb] ?? verb}` }),
     element("span", { class: "name" }, nameOf(number)),
-    element("b", { class: `access ${access.replaceAll(" ", "-")}` }, access === "read or write" ? "read/write" : access),
+    element(
+      "b",
+      { class: `access ${access.replaceAll(" ", "-")}` },
+      access === "read or write" ? "read/write" : access,
+    ),
     element("span", { class: "what" }, useText(touches.kernel[index], touches.role[index], verb)),
     element("span", { class: "number" }, offset ? `+${hex(offset)}` : ""),
     element("span", { class: "number" }, moment(state.trace.submissions.submitted[number])),

@@ -9,6 +9,7 @@ import { ask, element, link, plural, set, state } from "./kit.js";
 
 const MANY = 5000; // submissions; the rules look at more only when asked
 const SHOWN = 20; // findings of one rule
+const FEW = 3; // of a rule that is alone, which are open at once
 
 export async function showFindings(box) {
   if (state.trace.submissions.value.length > MANY && !box.dataset.asked) {
@@ -45,10 +46,22 @@ function summary({ findings, rules, count }) {
       element("h2", {}, "Findings"),
       ...said.map((level) => element("b", { class: `level ${level}` }, plural(levels.get(level), level))),
     ),
-    ...rules.map((rule) => section(rule, findings.filter((one) => one.rule === rule.rule), rules.length === 1)),
+    ...rules.map((rule) =>
+      section(
+        rule,
+        findings.filter((one) => one.rule === rule.rule),
+        rules.length === 1 && rule.count <= FEW,
+      ),
+    ),
   ];
   if (count > findings.length)
-    parts.push(element("p", { class: "note" }, `Of ${count.toLocaleString("en")}, the first ${findings.length} are here; hcq-trace lint has all.`));
+    parts.push(
+      element(
+        "p",
+        { class: "note" },
+        `Of ${count.toLocaleString("en")}, the first ${findings.length} are here; hcq-trace lint has all.`,
+      ),
+    );
   return parts;
 }
 

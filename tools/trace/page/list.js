@@ -12,6 +12,7 @@ import {
   endOf,
   find,
   labelOf,
+  laneName,
   moment,
   nameOf,
   on,
@@ -97,10 +98,17 @@ export function startList() {
 function arrange() {
   const { submissions, groups: found, lanes } = state.trace;
   const own = lanes.map(() => []);
-  for (let number = 0; number < submissions.value.length; number++) own[submissions.lane[number]].push(number);
+  for (let number = 0; number < submissions.value.length; number++)
+    own[submissions.lane[number]].push(number);
   for (const [index, lane] of found.lane.entries()) {
     const [first, period, count] = [found.first[index], found.period[index], found.count[index]];
-    const group = { numbers: own[lane].slice(first, first + period * count), period, count, at: 0, isOpen: false };
+    const group = {
+      numbers: own[lane].slice(first, first + period * count),
+      period,
+      count,
+      at: 0,
+      isOpen: false,
+    };
     groups.push(group);
     if (count > 1) for (const number of group.numbers) groupOf[number] = group;
   }
@@ -118,7 +126,12 @@ function showSubmissions() {
   find("submissions-title").textContent = title;
   const choice = find("grouping");
   choice.hidden = Boolean(state.focus) || !groups.some((group) => group.count > 1);
-  choice.replaceChildren(...[["grouped", true], ["each", false]].map(([text, is]) => choose(text, is)));
+  choice.replaceChildren(
+    ...[
+      ["grouped", true],
+      ["each", false],
+    ].map(([text, is]) => choose(text, is)),
+  );
   const focus = find("focus");
   focus.hidden = !state.focus;
   focus.replaceChildren(
@@ -231,8 +244,13 @@ function groupRow(group, index) {
     element("i", { class: `swatch ${workOf(longest)}` }),
     element("b", { class: "times" }, `× ${group.count.toLocaleString("en")}`),
     element("span", { class: "what" }, labelOf(longest) + others),
+    state.trace.lanes.length > 1 ? element("span", { class: "lane" }, laneName(laneOf(first))) : "",
     element("span", { class: "number" }, each),
   );
+}
+
+function laneOf(number) {
+  return state.trace.lanes[state.trace.submissions.lane[number]];
 }
 
 // Which of a group's repetitions stands below it.

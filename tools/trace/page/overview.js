@@ -142,10 +142,15 @@ function listen(canvas) {
   canvas.addEventListener("pointermove", (event) => {
     if (held === null) {
       const part = event.offsetX < GUTTER ? null : partAt(event.offsetX);
-      canvas.style.cursor = { frame: "grab", from: "ew-resize", until: "ew-resize", "": "pointer" }[part] ?? "";
+      canvas.style.cursor =
+        { frame: "grab", from: "ew-resize", until: "ew-resize", "": "pointer" }[part] ?? "";
       if (part === null) return hideTip();
       const { from, until } = state.view;
-      return showTip(event, moment(timeOf(event.offsetX)), `below: ${duration(until - from)} from ${moment(from)} on`);
+      return showTip(
+        event,
+        moment(timeOf(event.offsetX)),
+        `below: ${duration(until - from)} from ${moment(from)} on`,
+      );
     }
     hideTip();
     const by = timeOf(event.offsetX) - held.at;

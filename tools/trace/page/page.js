@@ -5,7 +5,22 @@
 // Changes  the address after # (a submission, a kernel and a tab: it can be kept and opened again)
 // Next     kit.js (what views share), timeline.js, list.js, submission.js, kernel.js, memory.js, search.js
 
-import { ask, bytes, duration, element, empty, find, hex, link, moment, on, plural, set, state, table } from "./kit.js";
+import {
+  ask,
+  bytes,
+  duration,
+  element,
+  empty,
+  find,
+  hex,
+  link,
+  moment,
+  on,
+  plural,
+  set,
+  state,
+  table,
+} from "./kit.js";
 import { startBuffer } from "./buffer.js";
 import { startCompile } from "./compile.js";
 import { showFindings } from "./findings.js";
@@ -31,7 +46,11 @@ const KEYS = [
     () => state.selected !== null && lookAt(state.selected),
   ],
   ["0  9", "the whole trace; from the first submission to the last", lookAtAll, lookAtWork],
-  ["1  2  3  4  5  6", "overview, packets, kernels, memory, buffer, graph", ...TABS.map((tab) => () => set("tab", tab))],
+  [
+    "1  2  3  4  5  6",
+    "overview, packets, kernels, memory, buffer, graph",
+    ...TABS.map((tab) => () => set("tab", tab)),
+  ],
   ["/", "search", () => find("search").focus()],
   ["Esc", "show all submissions again"],
   ["?", "this help", () => find("help").showModal()],
@@ -153,9 +172,7 @@ function legend() {
     ...(spans.from.length ? swatches([["talk", "communication"]]) : []),
     element("span", {}, element("i", { class: "mark saw" }), "the host saw a signal"),
     element("span", {}, element("i", { class: "mark arrow" }), "signal to wait"),
-    busy
-      ? element("b", {}, `communication ${((100 * hidden) / busy).toFixed(0)} % hidden`)
-      : "",
+    busy ? element("b", {}, `communication ${((100 * hidden) / busy).toFixed(0)} % hidden`) : "",
     element("span", { class: "keys" }, "wheel: zoom · drag: move · click: select · ?: keys"),
   );
 }
@@ -169,7 +186,11 @@ function help() {
       KEYS.map(([keys, what]) => [keys.split("  ").map((one) => element("kbd", {}, one)), what]),
     ),
     element("h2", {}, "Colours"),
-    element("p", { class: "swatches" }, swatches([...COLOURS, ["compile", "compiling"], ["talk", "communication"]])),
+    element(
+      "p",
+      { class: "swatches" },
+      swatches([...COLOURS, ["compile", "compiling"], ["talk", "communication"]]),
+    ),
     element(
       "p",
       {},

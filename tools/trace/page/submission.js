@@ -138,7 +138,11 @@ function body(view) {
   }
   found.push(element("h3", {}, "Packets", element("small", {}, "click one for its fields and words")));
   found.push(packets(view, view.packets, view.commands));
-  if (view.buffers.length) found.push(element("h3", {}, "Buffers", element("small", {}, "click one for all that touched it")), buffers(view));
+  if (view.buffers.length)
+    found.push(
+      element("h3", {}, "Buffers", element("small", {}, "click one for all that touched it")),
+      buffers(view),
+    );
   return found;
 }
 
@@ -168,7 +172,8 @@ function usesOf(span) {
 function packets(view, list, commands, prefix = "") {
   const box = element("div", { class: "packets" });
   const more = (from) => {
-    for (const packet of list.slice(from, from + AT_ONCE)) box.append(...packetRow(view, packet, commands, prefix));
+    for (const packet of list.slice(from, from + AT_ONCE))
+      box.append(...packetRow(view, packet, commands, prefix));
     const left = list.length - from - AT_ONCE;
     if (left <= 0) return;
     const button = element(
@@ -206,7 +211,12 @@ function packetRow(view, packet, commands, prefix) {
       },
     },
     element("span", { class: "at" }, String(packet.at)),
-    element("b", { class: `verb ${kind}` }, element("i", { class: `swatch ${swatch(kind, command)}` }), packet.packet),
+    element(
+      "b",
+      { class: `verb ${kind}` },
+      element("i", { class: `swatch ${swatch(kind, command)}` }),
+      packet.packet,
+    ),
     element("span", { class: "text" }, named(view, packet.text, command?.kernel)),
     packet.ns === undefined ? "" : element("span", { class: "took" }, duration(packet.ns)),
   );
@@ -224,7 +234,14 @@ function packetRow(view, packet, commands, prefix) {
 // The colour of what a packet does: that of its command, or else of its own name.
 function swatch(kind, command) {
   const does = command?.verb ?? kind;
-  const looks = { dispatch: "kernel", indirect: "graph", signal: "wait", copy: "copy", fill: "fill", wait: "wait" };
+  const looks = {
+    dispatch: "kernel",
+    indirect: "graph",
+    signal: "wait",
+    copy: "copy",
+    fill: "fill",
+    wait: "wait",
+  };
   return looks[does] ?? (does === "packets" ? "packets" : "other");
 }
 

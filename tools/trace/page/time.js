@@ -54,12 +54,14 @@ function parts(found) {
     element(
       "div",
       { class: "columns" },
-      element(
-        "div",
-        { class: "main" },
-        whole.length ? work(found, "Submissions timed as a whole", whole) : "",
-        kernels.length ? work(found, plural(kernels.length, "kernel"), kernels) : "",
-      ),
+      whole.length + kernels.length
+        ? element(
+            "div",
+            { class: "main" },
+            whole.length ? work(found, "Submissions timed as a whole", whole) : "",
+            kernels.length ? work(found, plural(kernels.length, "kernel"), kernels) : "",
+          )
+        : "",
       element(
         "div",
         { class: "aside" },
@@ -92,7 +94,11 @@ function noTimes(found) {
 function before({ before: ns, before_compiling: compiling }) {
   if (!ns) return "";
   const own = compiling ? `, ${duration(compiling)} of it compiling` : "";
-  return element("p", { class: "note" }, `Before the first work: ${duration(ns)} since the first device opened${own}.`);
+  return element(
+    "p",
+    { class: "note" },
+    `Before the first work: ${duration(ns)} since the first device opened${own}.`,
+  );
 }
 
 // ---------------------------------------------------------------- queues
@@ -105,7 +111,11 @@ function queues({ queues: list, work, said }) {
     return element(
       "div",
       { class: "queue" },
-      element("span", { class: "what", title: laneName(state.trace.lanes[lane]) }, laneName(state.trace.lanes[lane])),
+      element(
+        "span",
+        { class: "what", title: laneName(state.trace.lanes[lane]) },
+        laneName(state.trace.lanes[lane]),
+      ),
       element(
         "span",
         { class: "stack", role: "img", "aria-label": `${percent(busy, span)} at work` },
@@ -165,7 +175,9 @@ function reasons({ said, queues: list }, idle, sum, whole) {
       element(
         "small",
         {},
-        all ? `${duration(all)}, ${percent(all, whole)} of ${list.length > 1 ? "all queues" : "the queue"}` : "never",
+        all
+          ? `${duration(all)}, ${percent(all, whole)} of ${list.length > 1 ? "all queues" : "the queue"}`
+          : "never",
       ),
     ),
     rows.map((name) =>
@@ -237,7 +249,8 @@ function untimed(box, rows) {
 }
 
 function advice() {
-  const text = "A kernel that shares its submission has no time of its own. Record with HCQ_PROFILE=1 to time each.";
+  const text =
+    "A kernel that shares its submission has no time of its own. Record with HCQ_PROFILE=1 to time each.";
   return element("p", { class: "note" }, text);
 }
 
@@ -261,7 +274,11 @@ function bar(look, share) {
 function more(box, rows, from, what) {
   const left = rows.length - from;
   const step = Math.min(left, 200);
-  const button = element("button", { type: "button", class: "quiet" }, `show ${step === left ? "" : `${step} of `}${left.toLocaleString("en")} more${what ? ` ${what}` : ""}`);
+  const button = element(
+    "button",
+    { type: "button", class: "quiet" },
+    `show ${step === left ? "" : `${step} of `}${left.toLocaleString("en")} more${what ? ` ${what}` : ""}`,
+  );
   button.addEventListener("click", () => {
     button.replaceWith(...rows.slice(from, from + step));
     if (left > step) more(box, rows, from + step, what);

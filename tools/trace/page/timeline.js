@@ -8,10 +8,8 @@
 import {
   beginOf,
   bisect,
-  bytes,
   colour,
   context,
-  duration,
   endOf,
   find,
   fitted,
@@ -19,8 +17,6 @@ import {
   inkOn,
   labelOf,
   laneName,
-  moment,
-  nameOf,
   on,
   perFrame,
   plural,
@@ -28,19 +24,9 @@ import {
   showTip,
   state,
   tell,
-  workOf,
 } from "./kit.js";
-import {
-  AXIS,
-  dragsTime,
-  drawAxis,
-  GUTTER,
-  lookAt,
-  RIGHT,
-  timeIn,
-  xIn,
-  zoomByWheel,
-} from "./view.js";
+import { AXIS, dragsTime, drawAxis, GUTTER, lookAt, RIGHT, timeIn, xIn, zoomByWheel } from "./view.js";
+import { compileTip, seenTip, spanTip, stepTip, submissionTip } from "./timeline_tips.js";
 
 const HOST = 26;
 const LANE = 36;
@@ -569,69 +555,21 @@ function nearest(numbers, distance) {
 }
 
 function hover(event) {
-  const { submissions, seen, lanes: known } = state.trace;
-  const number = at(event.offsetX, event.offsetY);
+  const { seen } = state.trace;
+  const { offsetX: x, offsetY: y } = event;
+  const number = at(x, y);
   set("hovered", number);
   event.target.style.cursor = number === null ? (isOnAxis(event) ? "col-resize" : "grab") : "pointer";
-  if (number !== null) {
-    const isTimed = submissions.started[number] !== null && submissions.finished[number] !== null;
-    return showTip(
-      event,
-      `${nameOf(number)}  ${labelOf(number)}`,
-      isTimed
-        ? `${duration(endOf(number) - beginOf(number))} on ${known[submissions.lane[number]].device}`
-        : submissions.dropped[number]
-          ? "did not reach the device"
-          : "the trace does not say when it ran",
-      `${workOf(number)}, ${plural(submissions.commands[number], "command")}`,
-      `submitted at ${moment(submissions.submitted[number])}` +
-        (isTimed ? `, began ${duration(beginOf(number) - submissions.submitted[number])} later` : ""),
-    );
-  }
-  const step = stepAt(event.offsetX, event.offsetY);
-  if (step !== null) {
-    const { steps, labels } = state.trace;
-    return showTip(
-      event,
-      labels[steps.label[step]],
-      `${duration(steps.until[step] - steps.from[step])} between its timestamps`,
-      `in ${nameOf(steps.of[step])}, at ${moment(steps.from[step])}`,
-    );
-  }
-  const span = spanAt(event.offsetX, event.offsetY);
-  if (span !== null) {
-    const { spans, labels } = state.trace;
-    const took = spans.until[span] - spans.from[span];
-    return showTip(
-      event,
-      labels[spans.label[span]],
-      `${duration(took)}, at ${moment(spans.from[span])}`,
-      spans.size[span]
-        ? `${bytes(spans.size[span])}, ${bytes((1e9 * spans.size[span]) / Math.max(1, took))}/s`
-        : "",
-      spans.peers[span] ? `with ${spans.peers[span]}` : "",
-    );
-  }
-  const host = hosts.find(({ top }) => event.offsetY >= top && event.offsetY < top + HOST);
-  const mark = host && nearest(host.seen, (index) => Math.abs(xOf(seen.time[index]) - event.offsetX));
-  if (mark !== null && mark !== undefined) {
-    const by = seen.by[mark];
-    return showTip(
-      event,
-      seen.is_set[mark] ? `the host set a signal to ${seen.value[mark]}` : `the host saw ${seen.value[mark]}`,
-      by === null ? "" : `${nameOf(by)} had finished ${duration(seen.time[mark] - endOf(by))} before`,
-      `at ${moment(seen.time[mark])}`,
-    );
-  }
-  const { compiles, labels } = state.trace;
-  const [early, late] = [timeOf(event.offsetX - 2), timeOf(event.offsetX + 2)];
-  const made = host?.compiles.find((index) => compiles.from[index] <= late && compiles.until[index] >= early);
-  if (made !== undefined && event.offsetX > GUTTER) {
-    return showTip(
-      event,
-      `compiling, up to ${labels[compiles.label[made]]}`,
-      `${duration(compiles.until[made] - compiles.from[made])} from what the host did before to the loaded program`,
-    );
-  }
+  if (number !== null) return showTip(event, ...submissionTip(number));
+  const step = stepAt(x, y);
+  if (step !== null) return showTip(event, ...stepTip(step));
+  const span = spanAt(x, y);
+  if (span !== null) return showTip(event, ...spanTip(span));
+  const host = hosts.find(({ top }) => x > GUTTER && y >= top && y < top + HOST);
+  const mark = host && nearest(host.seen, (index) => Math.abs(xOf(seen.time[index]) - x));
+  if (mark !== null && mark !== undefined) return showTip(event, ...seenTip(mark));
+  const { from, until } = state.trace.compiles;
+  const made = host?.compiles.find((index) => from[index] <= timeOf(x + 2) && until[index] >= timeOf(x - 2));
+  if (made !== undefined) return showTip(event, ...compileTip(made));
   hideTip();
 }
