@@ -24,7 +24,7 @@ TABLES = {
     "Signals and waits": "hcq.rules.signals",
     "Order": "hcq.rules.order",
     "Launches": "hcq.rules.launches",
-    "Kernels": "hcq.rules.races",
+    "Kernels": "hcq.rules.kernels",
     "Blocks, rings, arenas": "hcq.rules.blocks",
 }
 INDEX = re.compile(r"(?<=^## The rules\n\n).*?(?=^## )", re.MULTILINE | re.DOTALL)

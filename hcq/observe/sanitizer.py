@@ -1,9 +1,9 @@
 """Sanitizer: faults of kernels that an emulated GPU finds while it runs them (HCQ_SANITIZE).
 
-In       races, as emulated shader cores find them
-Out      a line on stderr for each pair of instructions of a kernel; `findings`, those of all devices, in order
+In       faults, as emulated shader cores find them
+Out      a line on stderr for each set of instructions; `findings`, those of all devices, in order
 Changes  nothing
-Next     hcq/emu/shader/shared_races.py (how they are found), hcq/rules/races.py (the rule), validator.py (the rules of
+Next     hcq/emu/shader/checks.py (what collects them), hcq/rules/kernels.py (the rules), validator.py (the rules of
          submissions)
 
 A launch is told to everybody in the process; it is this device's when its code is a program that this device loaded.
@@ -14,14 +14,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hcq.device import Device
-from hcq.events import kernel_races
-from hcq.events.kernel_races import Race
+from hcq.events import kernel_faults
+from hcq.events.kernel_faults import KernelFault
 from hcq.events.observer import Observer
 from hcq.program import Program
-from hcq.rules.races import shared_race
+from hcq.rules.kernels import violation
 from hcq.rules.rule import Finding
 
 MOST_FINDINGS = 1000
@@ -37,30 +37,42 @@ class Sanitizer(Observer):
         self._names: dict[
             int, str
         ] = {}  # where code begins -> a program's name; it stays when the program is gone
-        self._told: dict[int, set[tuple[int, int]]] = {}  # where code begins -> the pairs that were told
+        self._told: set[tuple[Any, ...]] = set()  # rules with their sites, each told once
         self._lock = threading.Lock()
-        self._end = kernel_races.listen(self._raced)
+        self._end = kernel_faults.listen(self._found, device.config.sanitize)
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
         self._names[program.code_va] = program.name
-        self._told[program.code_va] = set()
+        self._told = {one for one in self._told if one[0] != program.code_va}
 
     def closing(self) -> bool:
         self._end()
         return False
 
-    def _raced(self, pid: int, entry: int, race: Race) -> None:
+    def _found(self, pid: int, entry: int, fault: KernelFault) -> None:
         """From a thread of an emulated GPU, which all devices' sanitizers hear."""
-        kernel = self._names.get(entry)
-        if kernel is None or pid != os.getpid():
+        kernel = self._kernel_of(entry)
+        if not kernel or pid != os.getpid():
             return
-        pair, told = (race.first.place, race.second.place), self._told[entry]
+        key = entry, fault.rule, *(site.place for site in fault.sites)
         with self._lock:
-            if pair in told or len(self.findings) >= MOST_FINDINGS:
+            if key in self._told or len(self.findings) >= MOST_FINDINGS:
                 return
-            told.add(pair)
-            broken = shared_race(race, entry)
-            rule = broken.rule
-            found = Finding(rule.id, rule.level, broken.what, rule.fix, self.device.name, kernel=kernel)
+            self._told.add(key)
+            broken = violation(fault, entry, self._memory_of, self._kernel_of)
+            rule, buffer = broken.rule, self._memory_of(fault.address) if fault.space == "global" else ""
+            found = Finding(
+                rule.id, rule.level, broken.what, rule.fix, self.device.name, kernel=kernel, buffer=buffer
+            )
             self.findings.append(found)
         self.device.say(f"{rule.level} {found}")
+
+    def _kernel_of(self, entry: int) -> str:
+        return self._names.get(entry, "")
+
+    def _memory_of(self, address: int) -> str:
+        """The buffer that an address of the device is in, with the offset; "" where there is none."""
+        for buffer in self.device.memory.owners():
+            if buffer.address <= address < buffer.address + buffer.size_bytes:
+                return f"byte {address - buffer.address} of {buffer.name or 'a buffer'}"
+        return ""

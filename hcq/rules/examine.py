@@ -17,7 +17,7 @@ from typing import Any
 
 from hcq import backends
 from hcq.layout import Packet
-from hcq.rules import addresses, blocks, deferred, launches, order, packets, races, signals, waits
+from hcq.rules import addresses, blocks, deferred, kernels, launches, order, packets, signals, waits
 from hcq.rules.effects import Effect, Launch, Model, Run, Step
 from hcq.rules.rule import CHECKS, RULES, Finding, Rule, Violation
 from hcq.rules.submission_check import SubmissionCheck
@@ -28,7 +28,7 @@ MODULES = (
     signals,
     order,
     launches,
-    races,
+    kernels,
     blocks,
     waits,
 )  # importing them fills the tables

@@ -12,7 +12,6 @@ import functools
 import os
 import time
 from collections.abc import Callable
-from typing import Any
 
 from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
@@ -24,10 +23,10 @@ from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.strays import Guarded, Strays
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
+from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
-from hcq.events import kernel_races, stray_accesses, waves
-from hcq.events.kernel_races import Race
+from hcq.events import stray_accesses, waves
 from hcq.performance import counters
 
 
@@ -74,7 +73,7 @@ def launch(
     run = functools.partial(
         run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
     )
-    races: dict[tuple[Any, ...], Race] | None = {} if kernel_races.is_wanted() else None
+    checks = Checks.of_launch(pid, work.entry)
     beyond = Strays(work.entry, work.lds_bytes) if stray_accesses.is_wanted() else None
     if beyond is not None and pid == os.getpid() and (known := stray_accesses.gaps()):
         run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))
@@ -86,15 +85,15 @@ def launch(
                 sample=sample,
                 strays=beyond,
                 running=running,
-                races=races,
+                checks=checks,
             )
     except ShaderFault as fault:
         if not is_ending():
             waves.stopped(pid, stop_of(work, fault))
         raise
     finally:
-        for race in (races or {}).values():
-            kernel_races.tell(pid, work.entry, race)
+        if checks is not None:
+            checks.tell()
         for each in () if beyond is None else beyond.found.values():
             stray_accesses.tell(pid, each)
     if tally is not None:

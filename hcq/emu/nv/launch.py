@@ -17,7 +17,7 @@ import functools
 import os
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,19 +26,19 @@ from hcq.emu.nv.code import CONSTANTS, WARP_EXCEPTION, Code, is_lone_exit, load
 from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.batch import WARP
+from hcq.emu.nv.shader.checks import additions_of
 from hcq.emu.nv.shader.counters import counted
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import Addition
-from hcq.emu.nv.shader.race_steps import looked
 from hcq.emu.nv.shader.run import Kernel, Report
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
+from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
 from hcq.errors import UsageError
-from hcq.events import kernel_races, stray_accesses, waves
-from hcq.events.kernel_races import Race
+from hcq.events import stray_accesses, waves
 from hcq.events.stray_accesses import Stray
 from hcq.nv.abi.image import DESCRIPTOR_BYTES
 from hcq.nv.abi.qmd import Qmd, QmdType
@@ -172,8 +172,8 @@ class Shader:
             self.invalidate_data()
         program = qmd.value("program_address")
         counts = counters.is_wanted()
-        looks = kernel_races.is_wanted()
-        code = self._code(view, program, (looked,) * looks + (counted,) * counts)
+        checks = Checks.of_launch(pid, program)
+        code = self._code(view, program, additions_of(checks) + (counted,) * counts)
         kernel = code.kernel
         grid, block = grid_of(qmd), block_of(qmd)
         needs_bank = qmd.value("constant_buffer_valid_0") or not is_lone_exit(kernel)
@@ -201,7 +201,6 @@ class Shader:
         known = stray_accesses.gaps() if pid == os.getpid() else []
         guarded = Guarded(memory, Gaps(known), program) if known else None
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
-        races: dict[tuple[Any, ...], Race] | None = {} if looks else None
         run = functools.partial(
             kernel.run,
             grid,
@@ -214,7 +213,7 @@ class Shader:
             interrupted=interrupted,
             specials=envregs,
             together=together,
-            races=races,
+            checks=checks,
         )
         try:
             with waves.running(pid, program, kernel.function.name) as running:
@@ -228,8 +227,8 @@ class Shader:
                 waves.stopped(pid, stop_of(program, kernel, error, end))
             raise end from None
         finally:
-            for race in (races or {}).values():
-                kernel_races.tell(pid, program, race)
+            if checks is not None:
+                checks.tell()
             if guarded is not None and guarded.found is not None:
                 stray_accesses.tell(pid, guarded.found)
             if isinstance(memory, CachedView):

@@ -1,10 +1,9 @@
 """Races in shared memory: two accesses of different warps to one byte, one of them a write, that nothing orders.
 
 In       accesses of a launch's warps to the shared memory of their blocks, and the barriers that they meet at
-Out      `SharedRaces.found`: for each pair of instructions the first race, and how often it came again
+Out      a fault in Checks for each pair of instructions: the first race, and how often it came again
 Changes  itself; no register, no memory
-Next     hcq/events/kernel_races.py (the record), ../amd/shader/race_steps.py and ../nv/shader/race_steps.py (who
-         tell)
+Next     checks.py (what was found), ../amd/shader/race_steps.py and ../nv/shader/race_steps.py (who tell)
 Source   C. Flanagan, S. Freund, "FastTrack: efficient and precise dynamic race detection", PLDI 2009 (vector clocks);
          HSA Platform System Architecture, "Memory consistency model"; PTX ISA, "Memory Consistency Model"
 
@@ -25,17 +24,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hcq.events.kernel_races import Access, Race
+from hcq.emu.shader.checks import Checks
+from hcq.events.kernel_faults import KernelFault, Site
 
 Array = np.ndarray[Any, Any]
 
 WORD_BYTES = 4
 MOST_CELLS = 1 << 23  # of all resident blocks together, times the warps of a block: 13 bytes each
-MOST_RACES = 100  # pairs of instructions
 NOBODY = -1
+VERBS = {"load": "reads it", "store": "writes it", "atomic": "changes it"}
 
 
-class _Site(NamedTuple):
+class _Access(NamedTuple):
     place: int
     kind: str
 
@@ -51,7 +51,7 @@ class SharedRaces:
     blocks, shared_bytes, warps_per_block   how many, and of each: its bytes, its warps
     name_of   (warp, lane) -> who that is, in words. Warps are numbered block by block
     text_of   (place of an instruction) -> the instruction, in words
-    found     races, kept from one set of blocks to the next: (place, kind) of both -> Race
+    checks    where races go; it is kept from one set of blocks to the next
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class SharedRaces:
         warps_per_block: int,
         name_of: Callable[[int, int], str],
         text_of: Callable[[int], str],
-        found: dict[tuple[Any, ...], Race],
+        checks: Checks,
     ) -> None:
-        self.name_of, self.text_of, self.found = name_of, text_of, found
+        self.name_of, self.text_of, self.checks = name_of, text_of, checks
         self.warps = warps_per_block
         self.shared_bytes = shared_bytes
         self.unit = WORD_BYTES  # bytes of a cell, which is remembered as one
@@ -80,8 +80,8 @@ class SharedRaces:
         self.read_site = np.zeros((cells, warps_per_block), np.int32)
         self.read_lane = np.zeros((cells, warps_per_block), np.int8)
         self.released: Array | None = None  # (cell, warp): what the atomic operations there have made known
-        self._sites: dict[_Site, int] = {}
-        self._names: list[_Site] = []
+        self._sites: dict[_Access, int] = {}
+        self._names: list[_Access] = []
 
     # ------------------------------------------------------------ what happens
 
@@ -218,7 +218,7 @@ class SharedRaces:
     # ------------------------------------------------------------ words
 
     def _site(self, place: int, kind: str) -> int:
-        site = _Site(place, kind)
+        site = _Access(place, kind)
         number = self._sites.get(site)
         if number is None:
             number = self._sites[site] = len(self._names)
@@ -228,23 +228,19 @@ class SharedRaces:
     def _tell(
         self, first: int, one: tuple[int, int], second: int, other: tuple[int, int], cell: int, times: int
     ) -> None:
-        key = (self._names[first], self._names[second])
-        known = self.found.get(key)
-        if known is not None:
-            self.found[key] = known._replace(times=known.times + times)
-            return
-        if len(self.found) >= MOST_RACES:
-            return
-        sides = [
-            Access(
-                self._names[site].kind,
-                self.text_of(self._names[site].place),
-                self._names[site].place,
-                self.name_of(*who),
+        sides = (self._names[first], one), (self._names[second], other)
+
+        def fault() -> KernelFault:
+            sites = (
+                Site(VERBS[access.kind], self.text_of(access.place), access.place, self.name_of(*who))
+                for access, who in sides
             )
-            for site, who in ((first, one), (second, other))
-        ]
-        self.found[key] = Race(cell % self.stride * self.unit, sides[0], sides[1], times)
+            place = cell % self.stride * self.unit
+            return KernelFault(
+                "shared-race", "a race on", "shared", place, tuple(sites), "with no barrier between"
+            )
+
+        self.checks.add(("shared-race", sides[0][0], sides[1][0]), times, fault)
 
     def _remember_bytes(self) -> None:
         """From now on a byte is a cell: somebody touches less than a word."""

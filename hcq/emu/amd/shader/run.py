@@ -15,19 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from hcq.emu.amd.shader.checks import additions_of, attach, most_groups
 from hcq.emu.amd.shader.counters import Counting
 from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.program import Addition, Program
-from hcq.emu.amd.shader.race_steps import Looking
 from hcq.emu.amd.shader.residents import GlobalSync, Residents
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
-from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
+from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
-from hcq.events.kernel_races import Race
 from hcq.events.waves import Running
 
 LDS_LIMIT = 65536
@@ -83,7 +82,7 @@ def run_dispatch(
     sample: int = 0,
     strays: Strays | None = None,
     guard: Callable[[Memory], Memory] | None = None,
-    races: dict[tuple[Any, ...], Race] | None = None,
+    checks: Checks | None = None,
     running: Running | None = None,
 ) -> Report:
     """Run a kernel to its end.
@@ -98,18 +97,14 @@ def run_dispatch(
     sample           run only the first so many workgroups; 0: all
     strays           gets the accesses beyond a workgroup's LDS; None: nobody wants to know
     guard            what looks at accesses to memory before they are made
-    races            gets the races in LDS; None: nobody wants to know
+    checks           what is looked for, and gets what is found; None: nothing is
     running          who may ask where its waves are
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
     work = WorkItems(grid, block, items or (grid[0] * block[0], grid[1] * block[1], grid[2] * block[2]))
-    additions: list[type[Addition]] = [] if tally is None else [Counting]
-    found = {} if races is None else races
-    looks = races is not None and launch.lds_bytes > 0
-    program = core.program(
-        launch.entry, launch.wave_size, launch.acc_offset, [*additions, Looking] if looks else additions
-    )
+    additions = ([] if tally is None else [Counting]) + additions_of(checks, launch)
+    program = core.program(launch.entry, launch.wave_size, launch.acc_offset, additions)
     report = Report()
     memory = core.memory if guard is None else guard(core.memory)
     limits = Limits(
@@ -121,8 +116,8 @@ def run_dispatch(
     if is_cooperative:
         lanes = total * waves_per_group * launch.wave_size
     at_once = max(1, lanes // (waves_per_group * launch.wave_size))
-    if looks and not is_cooperative:
-        at_once = min(at_once, blocks_at_once(launch.lds_bytes, waves_per_group))
+    if not is_cooperative:
+        at_once = most_groups(checks, launch, waves_per_group, at_once)
     if launch.scratch_waves:
         at_once = max(1, min(at_once, launch.scratch_waves // waves_per_group))
     # floats overflow and divide by zero here as they do on the hardware: silently
@@ -140,10 +135,8 @@ def run_dispatch(
                 tally,
                 strays,
             )
-            if looks:
-                residents.races = SharedRaces(
-                    len(groups), launch.lds_bytes, waves_per_group, residents.name_of, program.text, found
-                )
+            if checks is not None:
+                attach(checks, program, residents)
             report.waves += len(residents.group_of)
             Machine(program, residents, report, limits).all(first_batch(residents))
     return report

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from hcq.emu.nv.shader.batch import RESERVED_SHARED_BYTES, WARP, Batch, Dim3, Launch
+from hcq.emu.nv.shader.checks import attach, most_blocks
 from hcq.emu.nv.shader.errors import Interrupted
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
@@ -22,10 +23,9 @@ from hcq.emu.nv.shader.opcodes import Addition, decode
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
-from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
+from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
-from hcq.events.kernel_races import Race
 from hcq.events.waves import Running
 
 # threads that run as one NumPy array: enough to hide the interpreter, few enough for the caches
@@ -68,7 +68,7 @@ class Kernel:
 
     symbols     addresses of .global and .const variables
     param_base  where the launch puts parameters in constant bank 0: what is aligned to more than 16 is aligned there
-    additions   what is put around the steps of its blocks: counters.counted, race_steps.looked
+    additions   what is put around the steps of its blocks: counters.counted, those of checks.py
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Kernel:
         tally: Tally | None = None,
         sample: int = 0,
         together: bool = False,
-        races: dict[tuple[Any, ...], Race] | None = None,
+        checks: Checks | None = None,
         running: Running | None = None,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
@@ -124,7 +124,7 @@ class Kernel:
         step_limit   instructions that all batches together may execute, each for all threads of a batch
         interrupted  asked from time to time; when it says yes, the kernel ends with Interrupted
         tally        for a kernel that counts, and only for one
-        races        for one whose races are looked for, and only for one: gets them
+        checks       what is looked for, for a kernel with the additions of just these: gets what is found
         sample       run only the first so many blocks; 0: all
         together     all blocks run at once, for they wait for one another
         running      who may ask where its warps are
@@ -163,16 +163,14 @@ class Kernel:
         warps = -(-threads // WARP)
         shared = self.static_shared_bytes + dynamic_shared_bytes
         at_once = blocks if together else self._blocks_at_once(batch_lanes, threads, dynamic_shared_bytes)
-        if races is not None and not together:
-            at_once = min(at_once, blocks_at_once(shared, warps))
+        if not together:
+            at_once = most_blocks(checks, shared, warps, at_once)
         steps = batches = 0
         for first in range(0, blocks, at_once):
             numbers = np.arange(first, min(first + at_once, blocks))
             batch = Batch(launch, numbers, steps)
-            if races is not None:
-                batch.races = SharedRaces(
-                    len(numbers), shared, warps, batch.name_of, self.program.text_of_line, races
-                )
+            if checks is not None:
+                attach(checks, self.program, batch)
             Machine(self.program, batch).run()
             steps = batch.steps
             batches += 1

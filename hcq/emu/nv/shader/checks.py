@@ -1,0 +1,44 @@
+"""What an emulated NVIDIA GPU looks for while it runs a grid: for each word of HCQ_SANITIZE, steps and what they tell.
+
+In       the Checks of a launch
+Out      `additions_of`: the steps that look; `most_blocks`: how many run together; `attach`: what these steps tell
+Changes  the Batch that it attaches something to
+Next     run.py and ../launch.py (who ask), race_steps.py (the steps of a word), ../../shader/checks.py (what was found)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.emu.nv.shader.batch import WARP, Batch
+from hcq.emu.nv.shader.race_steps import looked
+from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.shader.opcodes import Addition
+    from hcq.emu.nv.shader.program import Program
+
+
+def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
+    """What is put around the steps of a kernel that runs with these checks."""
+    if checks is None:
+        return ()
+    return (looked,) if "race" in checks.words else ()
+
+
+def most_blocks(checks: Checks | None, shared_bytes: int, warps_per_block: int, blocks: int) -> int:
+    """How many of so many blocks may run together, so that what is remembered of them stays bounded."""
+    if checks is not None and "race" in checks.words:
+        blocks = min(blocks, blocks_at_once(shared_bytes, warps_per_block))
+    return blocks
+
+
+def attach(checks: Checks, program: Program, batch: Batch) -> None:
+    """Give these blocks what the steps of the checks tell."""
+    if "race" in checks.words:
+        shared = batch.launch.shared_bytes
+        warps = -(-batch.threads_per_block // WARP)
+        batch.races = SharedRaces(
+            len(batch.blocks), shared, warps, batch.name_of, program.text_of_line, checks
+        )

@@ -1,0 +1,50 @@
+"""Checks: what is looked for in one launch (HCQ_SANITIZE), and what was found.
+
+In       the words that listeners want; faults, from the steps that look
+Out      `Checks.found`: once for each set of sites, with a count; `tell`, when the launch has ended
+Changes  itself
+Next     shared_races.py and its neighbours (which look), hcq/events/kernel_faults.py (the record),
+         ../amd/shader/checks.py and ../nv/shader/checks.py (the steps of each word)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hcq.events import kernel_faults
+from hcq.events.kernel_faults import KernelFault
+
+MOST_FAULTS = 100  # sets of sites, of each launch
+
+
+class Checks:
+    """Those of one launch.
+
+    words  of HCQ_SANITIZE
+    pid    the process whose work it is
+    entry  where the kernel's code begins
+    """
+
+    def __init__(self, words: frozenset[str], pid: int = 0, entry: int = 0) -> None:
+        self.words, self.pid, self.entry = words, pid, entry
+        self.found: dict[tuple[Any, ...], KernelFault] = {}
+
+    @classmethod
+    def of_launch(cls, pid: int, entry: int) -> Checks | None:
+        """What a launch that begins now looks for; None: nobody wants anything."""
+        words = kernel_faults.wanted()
+        return cls(words, pid, entry) if words else None
+
+    def add(self, key: tuple[Any, ...], times: int, make: Callable[[], KernelFault]) -> None:
+        """A fault, so many times. key: says which sites it is about; make: the record, when it is the first of them."""
+        known = self.found.get(key)
+        if known is not None:
+            self.found[key] = known._replace(times=known.times + times)
+        elif len(self.found) < MOST_FAULTS:
+            self.found[key] = make()._replace(times=times)
+
+    def tell(self) -> None:
+        """The launch has ended: listeners hear what was found."""
+        for fault in self.found.values():
+            kernel_faults.tell(self.pid, self.entry, fault)
