@@ -22,7 +22,7 @@ from hcq.emu.amd.shader.machine import Report
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.strays import Guarded, Strays
 from hcq.emu.amd.shader.wave_start import Launch
-from hcq.emu.amd.spec import LDS_BYTES
+from hcq.emu.amd.spec import CHIPS
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
@@ -33,8 +33,10 @@ from hcq.performance import counters
 def shader_core(arch: str, vm: GpuVm, caches: Caches | None) -> ShaderCore:
     """The shader core of a GPU, with its caches between it and memory."""
     if caches is None:
-        return ShaderCore(ISAS[arch], vm, LDS_BYTES)
-    return ShaderCore(ISAS[arch], caches.vector, LDS_BYTES, scalar=caches.scalar, code=caches.code)
+        return ShaderCore(ISAS[arch], vm, CHIPS[arch].lds_bytes)
+    return ShaderCore(
+        ISAS[arch], caches.vector, CHIPS[arch].lds_bytes, scalar=caches.scalar, code=caches.code
+    )
 
 
 def launch(

@@ -264,7 +264,7 @@ def _vector(ctx: Context) -> Count:
     form, tail = ctx.inst.format, ctx.inst.name.split("_", 1)[1]
     to_lds = is_load_to_lds(ctx.inst)
     by_thread = tail.endswith("addtid_b32")
-    access = access_to_lds(ctx.inst) if to_lds else parse_access(tail.replace("_addtid", ""))
+    access = access_to_lds(ctx) if to_lds else parse_access(tail.replace("_addtid", ""))
     if access is None:
         return _left_out(ctx.inst.name)
     address = address_by_thread(ctx) if by_thread else address_of(ctx)
@@ -275,7 +275,7 @@ def _vector(ctx: Context) -> Count:
         at = active(b, address(b))
         wave, lane = indices(b)
         if place is not None:
-            _tally(b).shared(_of_waves(b, wave)[0], lane, place(b, wave, lane), 4)
+            _tally(b).shared(_of_waves(b, wave)[0], lane, place(b, wave, lane), max(4, size))
         if form == "SCRATCH":
             _count_scratch(b, kind, wave, lane, at, size)
             return
@@ -313,13 +313,17 @@ def _count_words(b: Batch, kind: str, wave: Array, store: ScratchStore, offsets:
 
 def _buffer(ctx: Context) -> Count:
     fields = ctx.inst.fields
-    access = parse_access(ctx.inst.name.split("_", 1)[1])
-    if access is None or fields.get("lds") or fields.get("tfe"):
+    to_lds = is_load_to_lds(ctx.inst)
+    access = access_to_lds(ctx) if to_lds else parse_access(ctx.inst.name.split("_", 1)[1])
+    if access is None or (fields.get("lds") and not to_lds) or fields.get("tfe"):
         return _left_out(ctx.inst.name)
+    place = place_in_lds(ctx) if to_lds else None
     buffer, kind, size, by_l1 = Buffer(ctx, access), access.verb, access.bits // 8, is_kept_by_l1(ctx)
 
     def count(b: Batch) -> None:
-        wave, _ = indices(b)
+        wave, lane = indices(b)
+        if place is not None:
+            _tally(b).shared(_of_waves(b, wave)[0], lane, place(b, wave, lane), max(4, size))
         if buffer.is_spread(b):
             store, offsets = buffer.spread(b)
             _count_words(b, kind, wave, store, offsets, size)

@@ -199,6 +199,28 @@ def permute_halves(ctx: Context, name: str, operands: Sources) -> Step:
     return lambda b: put(b, b.u32[register], read(b)[:, swap])
 
 
+def swap_rows(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_permlane16_swap, v_permlane32_swap: the odd rows of the destination and the even ones of the source."""
+    code, register = operands.code(0) - 256, ctx.inst.fields["vdst"]
+    if code < 0:
+        raise ctx.refuse("both operands are vector registers")
+    row = 16 if "16" in name else 32
+    lane = np.arange(ctx.wave_size)
+    of_destination, of_source = lane[lane & row != 0], lane[lane & row == 0]
+    fetches_inactive = bool(ctx.inst.fields.get("opsel", 0) & 1)
+
+    def run(b: Batch) -> None:
+        first, second = b.u32[register], b.u32[code]
+        left, right = first[:, of_destination].copy(), second[:, of_source].copy()
+        here, there = b.lanes[:, of_destination], b.lanes[:, of_source]
+        if not fetches_inactive:
+            here = there = here & there
+        first[:, of_destination] = np.where(here, right, left)
+        second[:, of_source] = np.where(there, left, right)
+
+    return run
+
+
 def swap(ctx: Context, name: str, operands: Sources) -> Step:
     """v_swap: two registers change places."""
     kind = "u16" if name.endswith("b16") else "u32"
@@ -311,6 +333,8 @@ LANE_STEPS: dict[str, Callable[[Context, str, Sources], Step]] = {
     "v_permlane16_var_b32": permute_rows,
     "v_permlanex16_var_b32": permute_rows,
     "v_permlane64_b32": permute_halves,
+    "v_permlane16_swap_b32": swap_rows,
+    "v_permlane32_swap_b32": swap_rows,
     "v_swap_b32": swap,
     "v_swap_b16": swap,
     "v_mbcnt_lo_u32_b32": count_below,

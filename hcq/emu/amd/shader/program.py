@@ -30,7 +30,6 @@ from hcq.emu.amd.shader.isa import Instruction, Isa
 from hcq.emu.amd.shader.lane_ops import relative_moves
 from hcq.emu.amd.shader.lds_ops import compile_lds
 from hcq.emu.amd.shader.loads_to_lds import all_arrive, compile_load_to_lds, counted, is_load_to_lds
-from hcq.emu.amd.shader.matrix_ops import compile_matrix
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.memory_ops import compile_memory
 from hcq.emu.amd.shader.operands import Context, Mode, Step
@@ -38,6 +37,7 @@ from hcq.emu.amd.shader.packed_ops import compile_packed
 from hcq.emu.amd.shader.retry import is_retry_loop
 from hcq.emu.amd.shader.scalar_memory_ops import compile_scalar_memory
 from hcq.emu.amd.shader.scalar_ops import compile_scalar
+from hcq.emu.amd.shader.scaled_matrix_ops import compile_matrix
 from hcq.emu.amd.shader.vector_ops import compile_vector
 
 MAX_INSTRUCTION_BYTES = 16
@@ -48,7 +48,7 @@ COMPILERS: dict[str, Callable[[Context], Step]] = {
     **dict.fromkeys(("VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOPD"), compile_vector),
     **dict.fromkeys(("FLAT", "GLOBAL", "SCRATCH", "MUBUF"), compile_memory),
     "VOP3P": compile_packed,
-    "MAI": compile_matrix,
+    **dict.fromkeys(("MAI", "SCALED"), compile_matrix),
     "DS": compile_lds,
     "SMEM": compile_scalar_memory,
 }

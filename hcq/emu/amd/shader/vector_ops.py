@@ -21,6 +21,8 @@ from hcq.emu.amd.shader import (
     integer_ops,
     lane_ops,
     scalar_float_ops,
+    scaled_convert_ops,
+    truth_table_ops,
 )
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.isa import Opcode
@@ -75,7 +77,13 @@ def compile_plain(ctx: Context, name: str, fetch: Fetch | None) -> Step:
     scalar = scalar_float_ops.transcendental(ctx, name)
     if scalar is not None:
         return scalar
-    for special in (compare_ops.compile_compare, carry_ops.compile_carry, lane_ops.compile_lanes):
+    for special in (
+        compare_ops.compile_compare,
+        carry_ops.compile_carry,
+        lane_ops.compile_lanes,
+        scaled_convert_ops.compile_conversion,
+        truth_table_ops.compile_truth_table,
+    ):
         step = special(ctx, name, operands)
         if step is not None:
             return step

@@ -20,13 +20,12 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.matrix_ops import ELEMENT_BITS, elements
+from hcq.emu.amd.shader.matrix_ops import ELEMENT_BITS, OCP, elements
 from hcq.emu.amd.shader.operands import Context, Step, put, source
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.floats import narrow_bf16, widen_bf16
 
 NAME = re.compile(r"v_wmma_(f32|f16|bf16|i32)_16x16x(\d+)_(\w+)")
-OCP = {"fp8": "ocp_fp8", "bf8": "ocp_bf8"}  # gfx12's byte floats are those of the Open Compute Project
 
 
 def operand_places(ctx: Context, bits: int, depth: int) -> tuple[Array, Array]:
