@@ -41,10 +41,14 @@ from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.traffic import Tally
 
 MATRIX = re.compile(
-    r"v_(?:s?mfmac?|wmma|swmmac)_(?:f32|f64|f16|bf16|i32)_(\d+)x(\d+)x(\d+)_?(?:(\d+)b_)?"
-    r"(xf32|bf16|iu8|iu4|fp8|bf8|f16|f32|f64|i8)"
+    r"v_(?:s?mfmac?|wmma|swmmac)_(?:scale_)?(?:f32|f64|f16|bf16|i32)_(\d+)x(\d+)x(\d+)_?(?:(\d+)b_)?"
+    r"(xf32|bf16|iu8|iu4|fp8|bf8|f8f6f4|f16|f32|f64|i8)"
 )
-FACTORS = {"iu8": "i8", "iu4": "i4", "fp8": "f8", "bf8": "f8"}
+FACTORS = {"iu8": "i8", "iu4": "i4", "fp8": "f8", "bf8": "f8", "f8f6f4": "f4"}
+EIGHT_BITS = (
+    0,
+    1,
+)  # what cbsz and blgp hold for floats of eight bits, which take twice as long as narrower ones
 SPECIAL = re.compile(r"v_(s_)?(exp|log|rcp|rsq|sqrt|sin|cos|tanh)_")
 FLOATS = re.compile(r"_(b?f16|f32|f64)(?![\dx])")
 FUSED = re.compile(r"fma|fmac|_mad_|_mac_")
@@ -129,6 +133,8 @@ def matrix_flops(ctx: Context) -> tuple[str, int] | None:
     if found is None:
         return None
     kind, flops, blocks = found
+    if kind == "f4" and (inst.fields["cbsz"] in EIGHT_BITS or inst.fields["blgp"] in EIGHT_BITS):
+        kind = "f8"
     vdst = inst.opcode.operand("vdst")
     if not blocks and vdst is not None and inst.format == "MAI":  # gfx90a says blocks by how much comes out
         m, n = (int(one) for one in re.findall(r"(\d+)x(\d+)x", inst.name)[0])

@@ -49,7 +49,7 @@ class Conversion(NamedTuple):
 
     is_scaled: bool
     is_random: bool
-    count: int
+    numbers: int
     out: str
     source: str
     is_interleaved: bool
@@ -118,14 +118,14 @@ def _narrowing(ctx: Context, what: Conversion, operands: Sources, power: Reader 
 
 def _wide_numbers(ctx: Context, what: Conversion, operands: Sources) -> Numbers:
     """What an instruction narrows, in order."""
-    if what.source == "f32" and what.count <= 2 and operands.operands[0].width == 32:
-        floats = [operands.read(index, "f32") for index in range(what.count)]
+    if what.source == "f32" and what.numbers <= 2 and operands.operands[0].width == 32:
+        floats = [operands.read(index, "f32") for index in range(what.numbers)]
         return lambda b: [read(b).astype(np.float64) for read in floats]
     sources = 2 if what.is_interleaved else 1
     for index in range(sources):
         if ctx.inst.fields["neg"] >> index & 1 or ctx.inst.fields["abs"] >> index & 1:
             raise ctx.refuse("neg and abs of several numbers in one operand are not emulated")
-    if operands.code(0) < 256 and (what.count > 2 or what.source == "f32"):
+    if operands.code(0) < 256 and (what.numbers > 2 or what.source == "f32"):
         raise ctx.refuse("its numbers are in vector registers")
     words = [_words(ctx, operands, index) for index in range(sources)]
 
@@ -133,7 +133,7 @@ def _wide_numbers(ctx: Context, what: Conversion, operands: Sources) -> Numbers:
         found = [_floats(read(b), what.source) for read in words]
         if what.is_interleaved:
             return [value for pair in zip(*found) for value in pair]
-        return found[0][: what.count]
+        return found[0][: what.numbers]
 
     return numbers
 
@@ -191,7 +191,7 @@ def _placed(ctx: Context, what: Conversion) -> Callable[[Batch, list[Array]], No
     fields = ctx.inst.fields
     register = fields["vdst"]
     bits = BITS.get(what.out, 16)
-    total = bits * what.count
+    total = bits * what.numbers
     if total > 32:
         return lambda b, codes: _put_words(b, register, codes, bits)
     shift = total * (fields["opsel"] >> (3 if total == 16 else 2) & (1 if total == 16 else 3))
@@ -217,7 +217,7 @@ def _put_words(b: Batch, register: int, codes: list[Array], bits: int) -> None:
 
 def _widening(ctx: Context, what: Conversion, operands: Sources, power: Reader | None) -> Step:
     fields, small, bits = ctx.inst.fields, _format(ctx, what.source), BITS[what.source]
-    total = bits * what.count
+    total = bits * what.numbers
     words = _words(ctx, operands, 0)
     shift = 0
     if total <= 16:
@@ -228,7 +228,7 @@ def _widening(ctx: Context, what: Conversion, operands: Sources, power: Reader |
         codes = (
             across_registers(words(b), bits)
             if total > 32
-            else _codes(words(b)[0] >> np.uint32(shift), bits, what.count)
+            else _codes(words(b)[0] >> np.uint32(shift), bits, what.numbers)
         )
         values = [small.values[code].astype(np.float64) for code in codes]
         if power is not None:
@@ -237,7 +237,7 @@ def _widening(ctx: Context, what: Conversion, operands: Sources, power: Reader |
         if what.out == "f32":
             for number, value in enumerate(values):
                 put(b, b.f32[register + number], value.astype(np.float32))
-        elif what.count == 1:
+        elif what.numbers == 1:
             place = fields["opsel"] >> 3
             put(b, b.u16[register, :, :, place], _narrowed(ctx, what.out, values)[0].astype(np.uint16))
         else:

@@ -3,7 +3,7 @@
 In       a Context for one v_mfma_*_f8f6f4 or v_mfma_scale_*_f8f6f4
 Out      a step: registers to matrices, one product per wave, matrices to registers
 Changes  VGPRs and AccVGPRs, when the step runs
-Next     matrix_ops.py (all other products), small_floats.py (the formats)
+Next     matrix_ops.py (all other products), hcq/emu/shader/small_floats.py (the formats)
 Source   CDNA4 ISA document, 7.1.5 and 7.2
 
 Each operand has a format of its own, in cbsz and blgp. A lane holds 32 values; those of eight bits are of two stretches
