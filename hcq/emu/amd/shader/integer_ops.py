@@ -232,17 +232,20 @@ define("v_lshl_add_u32", "u32 = u32 u32 u32", lambda a, b, c: (a << (b & U5)) + 
 define("v_add_lshl_u32", "u32 = u32 u32 u32", lambda a, b, c: (a + b) << (c & U5))
 define("v_xad_u32", "u32 = u32 u32 u32", lambda a, b, c: (a ^ b) + c)
 define("v_lshl_add_u64", "u64 = u64 u32 u64", lambda a, b, c: (a << (u64(b) & np.uint64(7))) + c)
-define("v_sad_u8", "u32 = u32 u32 u32", lambda a, b, c: sad_bytes(a, b) + c)
-define("v_sad_hi_u8", "u32 = u32 u32 u32", lambda a, b, c: (sad_bytes(a, b) << np.uint32(16)) + c)
-define("v_msad_u8", "u32 = u32 u32 u32", lambda a, b, c: sad_bytes(a, b, masked=True) + c)
-define("v_sad_u32", "u32 = u32 u32 u32", lambda a, b, c: np.where(a > b, a - b, b - a) + c)
-define(
-    "v_sad_u16",
-    "u32 = u32 u32 u32",
-    lambda a, b, c: low32(
-        sum((np.abs(part(a, s, 16, False) - part(b, s, 16, False)) for s in (0, 16)), i64(c))
-    ),
-)
+DISTANCES: dict[str, Compute] = {
+    "v_sad_u8": sad_bytes,
+    "v_sad_hi_u8": lambda a, b: i64(sad_bytes(a, b)) << np.int64(16),
+    "v_msad_u8": lambda a, b: sad_bytes(a, b, masked=True),
+    "v_sad_u32": lambda a, b: np.where(a > b, a - b, b - a),
+    "v_sad_u16": lambda a, b: sum(np.abs(part(a, s, 16, False) - part(b, s, 16, False)) for s in (0, 16)),
+}
+for name, apart in DISTANCES.items():
+    define(
+        name,
+        "u32 = u32 u32 u32",
+        lambda a, b, c, apart=apart: low32(i64(apart(a, b)) + i64(c)),
+        clamped=lambda a, b, c, apart=apart: saturate(i64(apart(a, b)) + i64(c), np.uint32),
+    )
 define(
     "v_lerp_u8",
     "u32 = u32 u32 u32",

@@ -268,6 +268,21 @@ def move_relative(ctx: Context, name: str, operands: Sources) -> Step:
     return run
 
 
+def swap_relative(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_swaprel: two registers, whose numbers M0 moves, change places."""
+    first, second, m0 = ctx.inst.fields["vdst"], operands.code(0) - 256, ctx.m0
+
+    def run(b: Batch) -> None:
+        wave, offset = np.arange(b.waves), b.s[:, m0].astype(np.intp)
+        left = in_file(ctx, b, first + (offset >> 16 & 0x3FF))
+        right = in_file(ctx, b, second + (offset & 0x3FF))
+        x, y = b.u32[left, wave], b.u32[right, wave]
+        b.u32[left, wave] = np.where(b.lanes, y, x)
+        b.u32[right, wave] = np.where(b.lanes, x, y)
+
+    return run
+
+
 def indexed_move(
     ctx: Context, plain: Reader, code: int, moves_source: bool, moves_destination: bool
 ) -> Callable[[Batch, Array, Array], None]:
@@ -343,6 +358,7 @@ LANE_STEPS: dict[str, Callable[[Context, str, Sources], Step]] = {
     "v_movrels_b32": move_relative,
     "v_movrelsd_b32": move_relative,
     "v_movrelsd_2_b32": move_relative,
+    "v_swaprel_b32": swap_relative,
     "v_cvt_pk_f32_fp8": unpack_bytes,
     "v_cvt_pk_f32_bf8": unpack_bytes,
     "v_cvt_pk_fp8_f32": pack_byte_floats,
