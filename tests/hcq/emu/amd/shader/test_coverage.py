@@ -23,7 +23,7 @@ NOT_EXECUTED = re.compile(
             r"v_screen_partition.*",  # by a table that only a renderer has a use for
             r"s_barrier_(init|join|leave|signal.*)|s_get_barrier_state|s_alloc_vgpr",  # barriers of parts of workgroups
             r"s_barrier_wait",  # of a barrier that has no number
-            r"v_swmmac_.*|global_load_tr_.*|global_atomic_ordered_.*",  # what needs an intrinsic of its own
+            r"global_load_tr_.*|global_atomic_ordered_.*",  # what needs an intrinsic of its own
             r"buffer_store_lds_dword",  # LDS to memory in one, which LLVM never makes
             r"ds_gws_sema_.*|ds_ordered_count|ds_(add|sub)_gs_reg_rtn|ds_bvh_.*|ds_condxchg32.*",  # global semaphores
             r"buffer_(load|store)_.*format_.*",  # typed texture formats
