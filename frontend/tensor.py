@@ -59,7 +59,6 @@ from hcq.frontend.ops.transfer import Transfer
 from hcq.frontend.ops.writing import Writing
 from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.realize import realize, schedule_of
-from hcq.frontend.run.short import realize_short
 from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
@@ -247,8 +246,7 @@ class Tensor(Own, Late, metaclass=Kind):
         >>> repr(x)[-5:-1], repr(x.realize())[-10:-1]
         ('lazy', 'in memory')
         """
-        if others or not realize_short(self):
-            realize((self, *real_ones(others)))
+        realize((self, *real_ones(others)) if others else (self,))
         return self
 
     def schedule(self, *others: Tensor) -> list[Any]:
