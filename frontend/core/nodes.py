@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import OutOfRange, UsageError
-from hcq.frontend.symbolic import sizes, variable
+from hcq.frontend.symbolic import known_later, sizes
 from hcq.ir.dtype import DType, Scalar, dtypes, element, promote, truncate
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import MOVEMENT, Op
@@ -115,7 +115,7 @@ def flipped(node: Node, axes: tuple[int, ...]) -> Node:
 
 def joined(parts: Sequence[Node], axis: int) -> Node:
     """Nodes of one dtype, one after the other along an axis."""
-    if len(parts) > 1 and variable.in_use and any(axis in dict(sizes.counts_of(part)) for part in parts):
+    if len(parts) > 1 and known_later.in_use and any(axis in dict(sizes.counts_of(part)) for part in parts):
         from hcq.frontend.symbolic import placing
 
         return placing.joined(parts, axis)

@@ -49,7 +49,8 @@ from hcq.frontend.jit.watched_call import settle
 from hcq.frontend.run.plan import Plan, plan_for
 from hcq.frontend.run.realize import storage_of
 from hcq.frontend.symbolic.conditions import Condition
-from hcq.frontend.symbolic.variable import MOST, Bound
+from hcq.frontend.symbolic.known_later import MOST
+from hcq.frontend.symbolic.variable import Bound
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node

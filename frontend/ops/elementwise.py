@@ -24,7 +24,7 @@ from hcq.frontend.core.nodes import (
 )
 from hcq.frontend.ops.base import Methods, in_float_together
 from hcq.frontend.ops.complex_arguments import in_complex
-from hcq.frontend.symbolic.variable import Bound
+from hcq.frontend.symbolic.known_later import KnownLater
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar
 from hcq.ir.node import Node
 from hcq.ir.op import BINARY, Op
@@ -129,7 +129,7 @@ class Elementwise(Methods):
         if isinstance(other, (bool, int, float)):
             other = _plain(other)
             return self._like(constant(call, other, scalar_dtype(other)))
-        if isinstance(other, Bound):
+        if isinstance(other, KnownLater):
             return self._like(other.number(self.device))
         is_data = (
             isinstance(other, (list, tuple, complex))

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from hcq.frontend.symbolic.known_later import room_of
 from hcq.frontend.symbolic.sizes import bounded, counts_of, inside, with_counts, zeroed
-from hcq.frontend.symbolic.variable import Bound, bound_of, place_of, room_of
+from hcq.frontend.symbolic.variable import Bound, bound_of, place_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op

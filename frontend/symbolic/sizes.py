@@ -22,8 +22,8 @@ from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from hcq.frontend.symbolic import variable
-from hcq.frontend.symbolic.variable import Bound, bound_of
+from hcq.frontend.symbolic import known_later
+from hcq.frontend.symbolic.known_later import KnownLater
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, Shape, const, substitute, toposort
@@ -60,12 +60,12 @@ def sizes_of(node: Node) -> Sizes:
 
 def has_counts(node: Node) -> bool:
     """Whether some axis has a size that is not known yet."""
-    return variable.in_use and any(isinstance(size, Node) for size in sizes_of(node))
+    return known_later.in_use and any(isinstance(size, Node) for size in sizes_of(node))
 
 
 def counts_of(node: Node) -> Counts:
     """The axes with such a size, each with its count."""
-    if not variable.in_use:
+    if not known_later.in_use:
         return []
     return [(axis, size) for axis, size in enumerate(sizes_of(node)) if isinstance(size, Node)]
 
@@ -73,12 +73,16 @@ def counts_of(node: Node) -> Counts:
 def shape_of(node: Node) -> tuple[Any, ...]:
     """The shape as a user reads it: ints, and Bounds where a size is not known yet."""
     counts = dict(counts_of(node))
+    if not counts:
+        return node.shape
+    from hcq.frontend.symbolic.variable import bound_of
+
     return tuple([bound_of(counts[axis]) if axis in counts else n for axis, n in enumerate(node.shape)])
 
 
 def shape_now(node: Node) -> Shape:
     """The shape with the numbers of this call."""
-    return tuple([size.value if isinstance(size, Bound) else size for size in shape_of(node)])
+    return tuple([size.value if isinstance(size, KnownLater) else size for size in shape_of(node)])
 
 
 def with_counts(node: Node, counts: Counts) -> Node:
