@@ -33,13 +33,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend import upper as upper  # so that rooms below have what they ask of rooms above
-from hcq.frontend.core import above
+from hcq.frontend.core import above, sizes
 from hcq.frontend.core import data as formats
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.base import Core, watcher
 from hcq.frontend.core.device import is_group
 from hcq.frontend.core.errors import NotReal, UsageError
+from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.core.nodes import constant_element, scalar_dtype
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.ops.activation import Activation
@@ -56,8 +56,6 @@ from hcq.frontend.ops.reading import Reading
 from hcq.frontend.ops.reduction import Reduction
 from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.realize import realize, schedule_of
-from hcq.frontend.symbolic import sizes
-from hcq.frontend.symbolic.known_later import KnownLater
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op

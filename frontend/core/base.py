@@ -21,10 +21,10 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hcq.checks import is_whole, shown
+from hcq.frontend.core import known_later, sizes
 from hcq.frontend.core.errors import OutOfRange, UsageError
+from hcq.frontend.core.known_later import KnownLater, room_of
 from hcq.frontend.core.threads import are_threads
-from hcq.frontend.symbolic import known_later, sizes
-from hcq.frontend.symbolic.known_later import KnownLater, room_of
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op

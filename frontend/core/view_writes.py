@@ -16,6 +16,7 @@ from math import prod
 from threading import get_ident
 from typing import Any
 
+from hcq.frontend.core import known_later, sizes
 from hcq.frontend.core.base import Core, changed, live, thread_modes, watcher
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import expanded, flipped, iota, permuted, reshaped
@@ -33,7 +34,6 @@ from hcq.frontend.core.views import (
     steps_to,
     strides_of_view,
 )
-from hcq.frontend.symbolic import known_later, sizes
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, const, substitute
 from hcq.ir.op import Op

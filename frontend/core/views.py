@@ -14,9 +14,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from hcq.frontend.core import known_later
 from hcq.frontend.core.base import live
 from hcq.frontend.core.nodes import reshaped
-from hcq.frontend.symbolic import known_later
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 

@@ -26,13 +26,12 @@ from typing import Any
 from hcq.checks import shown
 from hcq.external_memory import lend
 from hcq.frontend.core import device as devices
-from hcq.frontend.core import view_writes, views
+from hcq.frontend.core import sizes, view_writes, views
 from hcq.frontend.core.base import watcher
 from hcq.frontend.core.device import is_group
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.run import timed_out_work
-from hcq.frontend.symbolic import sizes
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes, struct_code
 from hcq.ir.op import Op

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from hcq.checks import is_whole, shown
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import NotReal, UsageError
+from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.ops.complex_arguments import in_complex
 from hcq.frontend.ops.guards import HIGHEST, LOWEST, Rule, guarded
-from hcq.frontend.symbolic.known_later import KnownLater
 from hcq.ir.dtype import DType
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
 from hcq.frontend.core import device as devices
-from hcq.frontend.core import views
+from hcq.frontend.core import known_later, views
 from hcq.frontend.core.base import Core, check_count, room_args
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.core.known_later import room_of
 from hcq.frontend.core.nodes import (
     constant,
     constant_element,
@@ -25,11 +26,9 @@ from hcq.frontend.core.nodes import (
     permuted,
     scalar_dtype,
 )
+from hcq.frontend.core.sizes import counts_of, with_counts
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import known_later
 from hcq.frontend.symbolic.conditions import require
-from hcq.frontend.symbolic.known_later import room_of
-from hcq.frontend.symbolic.sizes import counts_of, with_counts
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node, const

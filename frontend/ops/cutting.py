@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
+from hcq.frontend.core import known_later
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.core.nodes import shrunk
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import known_later
-from hcq.frontend.symbolic.known_later import KnownLater
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 

@@ -12,7 +12,7 @@ from math import prod
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import view_writes, views
+from hcq.frontend.core import known_later, view_writes, views
 from hcq.frontend.core.base import Core, thread_modes, watcher
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import (
@@ -24,17 +24,16 @@ from hcq.frontend.core.nodes import (
     reshaped,
     spread,
 )
-from hcq.frontend.core.structure import structure_of
-from hcq.frontend.core.threads import lock, new_write, without_done
-from hcq.frontend.ops.base import Methods
-from hcq.frontend.ops.index_keys import slice_part, whole_index
-from hcq.frontend.symbolic import known_later
-from hcq.frontend.symbolic.sizes import (
+from hcq.frontend.core.sizes import (
     FREE,
     counts_of,
     sizes_of,
     unnamed_beyond,
 )
+from hcq.frontend.core.structure import structure_of
+from hcq.frontend.core.threads import lock, new_write, without_done
+from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.index_keys import slice_part, whole_index
 from hcq.frontend.symbolic.variable import bound_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape

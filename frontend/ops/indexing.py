@@ -19,8 +19,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
+from hcq.frontend.core import known_later
 from hcq.frontend.core.base import Core, watcher
 from hcq.frontend.core.errors import OutOfRange, UsageError, WrongType
+from hcq.frontend.core.known_later import room_of
 from hcq.frontend.core.nodes import (
     broadcast_shape,
     expanded,
@@ -29,6 +31,12 @@ from hcq.frontend.core.nodes import (
     permuted,
     reshaped,
     shrunk,
+)
+from hcq.frontend.core.sizes import (
+    bounded,
+    counts_of,
+    with_counts,
+    without_counts,
 )
 from hcq.frontend.ops.base import Methods
 from hcq.frontend.ops.checked_places import check
@@ -43,15 +51,7 @@ from hcq.frontend.ops.index_keys import (
     slice_part,
     whole_index,
 )
-from hcq.frontend.symbolic import known_later
 from hcq.frontend.symbolic.conditions import require
-from hcq.frontend.symbolic.known_later import room_of
-from hcq.frontend.symbolic.sizes import (
-    bounded,
-    counts_of,
-    with_counts,
-    without_counts,
-)
 from hcq.frontend.symbolic.variable import Bound, bound_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from hcq.frontend.core import known_later
 from hcq.frontend.core.base import Core, check_count, room_args, shape_args
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.core.nodes import (
     expanded,
     flipped,
     permuted,
     reshaped,
 )
+from hcq.frontend.core.sizes import FREE, counts_of, shape_of, sizes_of, with_counts
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import known_later
-from hcq.frontend.symbolic.known_later import KnownLater
-from hcq.frontend.symbolic.sizes import FREE, counts_of, shape_of, sizes_of, with_counts
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape
 

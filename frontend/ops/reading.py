@@ -13,13 +13,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import data as formats
+from hcq.frontend.core import known_later, sizes
 from hcq.frontend.core.base import watcher
 from hcq.frontend.core.device import is_group, members
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.ops.base import Methods
 from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.realize import storage_of, to_read
-from hcq.frontend.symbolic import known_later, sizes
 from hcq.ir.dtype import Scalar, struct_code
 from hcq.ir.op import Op
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hcq.frontend.core import known_later
 from hcq.frontend.core.base import Core, shape_args
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.core.nodes import iota, joined, reshaped
+from hcq.frontend.core.sizes import counts_of
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import known_later
-from hcq.frontend.symbolic.known_later import KnownLater
-from hcq.frontend.symbolic.sizes import counts_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self

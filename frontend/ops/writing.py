@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import view_writes, views
+from hcq.frontend.core import known_later, sizes, view_writes, views
 from hcq.frontend.core.base import Core, changed, live, watcher
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import constant, expanded
 from hcq.frontend.core.threads import lock, new_write, without_done
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import known_later, sizes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 

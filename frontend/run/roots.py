@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hcq.frontend.core import views
+from hcq.frontend.core import known_later, views
 from hcq.frontend.core.base import changed, live, watcher
 from hcq.frontend.core.threads import are_threads
 from hcq.frontend.run.overwrites import base_of
-from hcq.frontend.symbolic import known_later
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import Op
 

@@ -3,7 +3,7 @@
 In       `Variable("n", 1, 512)`, and a number for it: `n.bind(5)`
 Out      a `Bound`: it stands in shapes and indices, and counts with ints and others of its kind (`n - 1`, `n // 2`)
 Changes  device memory: four bytes for each number on each device that asks
-Next     known_later.py (what every program asks for), sizes.py (which axes have such a size),
+Next     ../core/known_later.py (what every program asks for), ../core/sizes.py (which axes have such a size),
          jit/function.py (a Bound as an argument), docs/symbolic.md
 
 A kernel reads the number from memory, so that one kernel, and one recording, serve all numbers of the variable's range.
@@ -18,13 +18,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hcq.checks import is_whole, shown
-from hcq.frontend.core import above
+from hcq.frontend.core import above, known_later
 from hcq.frontend.core import data as formats
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.errors import OutOfRange, UsageError
+from hcq.frontend.core.known_later import MOST, KnownLater
 from hcq.frontend.core.storage import Storage
-from hcq.frontend.symbolic import known_later
-from hcq.frontend.symbolic.known_later import MOST, KnownLater
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, const, toposort
 from hcq.ir.op import Op

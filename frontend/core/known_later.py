@@ -3,7 +3,7 @@
 In       a size, a place or a count, of which most are ints
 Out      `KnownLater`, the class to ask for; `in_use`; `room_of`; `is_number`
 Changes  `note_use`: from then on graphs are asked for such numbers
-Next     variable.py (the one kind there is, and how it is computed with), sizes.py (axes of such a size)
+Next     ../symbolic/variable.py (the one kind there is, and how it is computed with), sizes.py (axes of such a size)
 
 Every program asks here; variable.py is imported by those that have a Variable.
 """

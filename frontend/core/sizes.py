@@ -4,8 +4,8 @@ In       nodes of the tensor stage, whose shapes say for how many elements there
 Out      for each axis the count of the elements that mean something, as a node; masks; UsageError where elements from
          beyond a count would get in
 Changes  what it remembers of nodes
-Next     size_rules.py (what each op makes of them), variable.py (where counts come from), core/nodes.py (`reduced`,
-         which masks), run/realize.py (which keeps them)
+Next     ../symbolic/size_rules.py (what each op makes of them), ../symbolic/variable.py (where counts come from),
+         nodes.py (`reduced`, which masks), ../run/realize.py (which keeps them)
 
 FIRST says of a value how many of its elements along an axis count. What is computed from it element by element counts
 as far; a reduction along the axis takes the elements beyond as what changes nothing; what would move elements from
@@ -22,8 +22,8 @@ from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from hcq.frontend.symbolic import known_later
-from hcq.frontend.symbolic.known_later import KnownLater
+from hcq.frontend.core import above, known_later
+from hcq.frontend.core.known_later import KnownLater
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, Shape, const, substitute, toposort
@@ -43,8 +43,6 @@ def sizes_of(node: Node) -> Sizes:
     known = known_sizes.get(node)
     if known is not None:
         return known
-    from hcq.frontend.symbolic import size_rules  # of no use before a program has a variable
-
     stack = [node]
     while stack:
         top = stack[-1]
@@ -53,7 +51,7 @@ def sizes_of(node: Node) -> Sizes:
         elif missing := [source for source in top.src if source not in known_sizes]:
             stack.extend(missing)
         else:
-            known_sizes[top] = size_rules.sizes(top)
+            known_sizes[top] = above.sizes(top)
             stack.pop()
     return known_sizes[node]
 
@@ -75,9 +73,7 @@ def shape_of(node: Node) -> tuple[Any, ...]:
     counts = dict(counts_of(node))
     if not counts:
         return node.shape
-    from hcq.frontend.symbolic.variable import bound_of
-
-    return tuple([bound_of(counts[axis]) if axis in counts else n for axis, n in enumerate(node.shape)])
+    return tuple([above.bound_of(counts[axis]) if axis in counts else n for axis, n in enumerate(node.shape)])
 
 
 def shape_now(node: Node) -> Shape:
