@@ -121,8 +121,10 @@ def _sections(device: Device, title: str, signal: int | None, is_fault: bool) ->
     missing = [inner for entry in late for what in entry[1] for inner in names.unfold(what)]
     others = [inner for entry in entries[::-1] for what in entry[1] for inner in names.unfold(what)]
     launches = report_waves.Launches(device, missing[current or 0 :] + missing[: current or 0], others)
-    look = report_waves.stopped if is_fault else report_waves.running
-    waves = list(look(device, launches, names.name, names.freed))
+    if is_fault:
+        waves = list(report_waves.stopped(device, launches, names.name, names.freed))
+    else:
+        waves = list(report_waves.running(device, launches, names.name, names.freed, signal is not None))
     states = sorted(device.ring_states(), key=lambda ring: ring.get == ring.put)  # those with work first
     rings = [Section(8 if ring.get != ring.put else 1, list(_ring(ring, names))) for ring in states]
     waited = list(_waited(device, names, device.timeline.va if signal is None else signal))

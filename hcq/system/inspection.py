@@ -31,11 +31,14 @@ class Inspection(NamedTuple):
     queues  open device -> a dictionary for each queue that its kernel driver has, as that describes it
     host    (root of the file system, number of the GPU, chip or "", views) -> the same of a real GPU, of whatever
             program, as its kernel driver tells root; None where it tells nothing
+    waves   (open device, its programs by the address of their code) -> Kernels of hcq/events/waves.py, of real
+            hardware, whose queue is taken off it meanwhile; None where hardware does not tell
     """
 
     rings: Callable[[Any], list[dict[str, Any]]]
     queues: Callable[[Any], list[dict[str, Any]]]
     host: Callable[[str, int, str, Sequence[str]], dict[str, Any]] | None = None
+    waves: Callable[[Any, Any], Sequence[Any]] | None = None
 
 
 def read_own(va: int, size_bytes: int) -> bytes:

@@ -85,6 +85,7 @@ def run_dispatch(
     guard: Callable[[Memory], Memory] | None = None,
     races: dict[tuple[Any, ...], Race] | None = None,
     running: Running | None = None,
+    begins: Callable[[Machine], None] | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -100,6 +101,7 @@ def run_dispatch(
     guard            what looks at accesses to memory before they are made
     races            gets the races in LDS; None: nobody wants to know
     running          who may ask where its waves are
+    begins           is told of the waves that are resident, whenever others are
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
@@ -145,7 +147,10 @@ def run_dispatch(
                     len(groups), launch.lds_bytes, waves_per_group, residents.name_of, program.text, found
                 )
             report.waves += len(residents.group_of)
-            Machine(program, residents, report, limits).all(first_batch(residents))
+            machine = Machine(program, residents, report, limits)
+            if begins is not None:
+                begins(machine)
+            machine.all(first_batch(residents))
     return report
 
 
