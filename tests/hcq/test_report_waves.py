@@ -439,6 +439,64 @@ def test_on_amd_hardware_a_report_of_a_fault_names_the_exception(
     assert lines[at + 1].endswith("exec 0x00000001, 1 of 32 lanes; stopped by memory violation")
 
 
+WRONG = """
+target triple = "nvptx64-nvidia-cuda"
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+define ptx_kernel void @askew(ptr addrspace(1) %out) {
+  %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %late = icmp sge i32 %t, 64
+  %skew = select i1 %late, i64 2, i64 0
+  %p = getelementptr i8, ptr addrspace(1) %out, i64 %skew
+  store i32 1, ptr addrspace(1) %p
+  ret void
+}
+"""
+
+
+def test_on_nvidia_hardware_a_report_has_the_warp_that_an_sm_stopped(
+    open_nv: Callable[..., Any],
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = open_nv(timeout_ms=500, validate=False)
+    made = nv_kernels.compile_ir(WRONG, device.arch)
+    program = device.load(made, "askew", args=("buffer",), name="my askew")
+    out = device.alloc(16, "out")
+    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    with pytest.raises(DeviceFault):
+        device.queue().dispatch(program, [out], block=(128, 1, 1)).submit().wait(50_000)
+    text, printed = told(folder, capsys)
+    assert len(printed) <= STDERR_LINES
+    for lines in (text.splitlines(), printed):
+        at = lines.index(
+            "waves     1 warp of SM 0 (its warp 2): kernel my askew+0x0: "
+            "the instruction is not read: machine code of NVIDIA's"
+        )
+        access = f"of the access at {out.va + 2:#x}; stopped by misaligned address"
+        assert lines[at + 1] == f"          warp ESR 0x2000f, global ESR 0x0, {access}"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gives_up", "warp ESR 0x0, global ESR 0x10; stopped by breakpoint or trap"),
+        ("far", "waves     not available: NV: no SM has an error in its registers"),
+    ],
+)
+def test_on_nvidia_hardware_a_report_says_what_sms_say_of_a_trap_and_of_a_page_fault(
+    name: str, says: str, open_nv: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = open_nv(timeout_ms=500, validate=False)
+    args = [device.alloc(64)] if name == "gives_up" else [device.alloc(64), FAR["NV"]]
+    program = device.load(image("NV", device.arch), name, args=("buffer", "int")[: len(args)])
+    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    with pytest.raises(DeviceFault):
+        device.queue().dispatch(program, args, block=(32, 1, 1)).submit().wait(50_000)
+    (path,) = folder.glob("*.txt")
+    assert says in path.read_text()
+
+
 def test_a_queue_stays_on_the_gpu_where_its_user_wants_that(
     open_amd: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
