@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.amd import debugfs
 from hcq.amd.decode import queue_decoder
+from hcq.amd.ring_words import ring_words
 from hcq.amd.rings import RING_BYTES
 from hcq.errors import DriverError
 from hcq.system.inspection import Inspection, around, at_get, read_own, words_at
@@ -82,4 +83,4 @@ def waves(device: AmdDevice, programs: Mapping[int, Any]) -> list[Kernel]:
     return waves_off.kernels(device, programs)
 
 
-INSPECTION = Inspection(rings, queues, debugfs.host, waves)
+INSPECTION = Inspection(rings, queues, debugfs.host, waves, ring_words)

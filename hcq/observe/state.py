@@ -1,6 +1,6 @@
 """State: what this process knows about its devices now, as plain data for an inspector in another process.
 
-In       the open devices, and those that were closed; which views are asked for: "rings", "queues"
+In       the open devices, and those that were closed; which views are asked for: "rings", "queues", "words"
 Out      dictionaries, lists, numbers and texts, bounded in size
 Changes  nothing: no lock is taken, nothing is waited for, what cannot be read says why in its place
 Next     inspector.py (who answers with it), hcq/inspect/text.py (the page made of it), ledger.py (submissions in
@@ -29,7 +29,7 @@ from hcq.lifetime.recovery import Submitted
 from hcq.observe import ledger
 from hcq.system import call_site
 
-VIEWS = ("rings", "queues")
+VIEWS = ("rings", "queues", "words")
 SHOWN = 16  # entries of each list
 NAMES = 32  # names of buffers, those that hold the most
 SIGNALS = 64
@@ -90,6 +90,8 @@ def _device(device: Device, views: Sequence[str]) -> dict[str, Any]:
         found["rings"] = [{key: value for key, value in ring.items() if key != "packets"} for ring in rings]
     if "queues" in views:
         found["queues"] = [] if inspection is None else _read(lambda: inspection.queues(device))
+    if "words" in views and inspection is not None and inspection.words is not None:
+        found["words"] = _read(lambda: inspection.words(device))
     return found
 
 
