@@ -41,21 +41,24 @@ def of_report(content: bytes, path: str) -> tuple[Dump, str]:
     text = content[:MAX_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
     rings: list[dict[str, Any]] = []
     buffers: list[dict[str, Any]] = []
-    arch, target, total = "", None, 0
+    arch, total = "", 0
+    parts: list[tuple[int, list[int]]] = []  # of the ring or buffer whose words come now
     for found in _LINE.finditer(text):
         said = found[1]
         if gpu := _GPU.match(said):
             arch = gpu[1]
         elif ring := _RING.fullmatch(said):
             get, put, size = (int(ring[at], 16) for at in (3, 4, 5))
-            target = {"language": ring[1], "name": ring[2], "get": get, "put": put, "size": size, "parts": []}
-            rings.append(target)
+            parts = []
+            rings.append(
+                {"language": ring[1], "name": ring[2], "get": get, "put": put, "size": size, "parts": parts}
+            )
         elif buffer := _BUFFER.fullmatch(said):
-            target = {"va": int(buffer[1], 16), "size": int(buffer[2], 16), "parts": []}
-            buffers.append(target)
-        elif (words := _WORDS.fullmatch(said)) and target is not None and total < MAX_WORDS:
+            parts = []
+            buffers.append({"va": int(buffer[1], 16), "size": int(buffer[2], 16), "parts": parts})
+        elif (words := _WORDS.fullmatch(said)) and total < MAX_WORDS:
             row = [int(word, 16) for word in words[2].split()]
-            target["parts"].append((int(words[1], 16), row))
+            parts.append((int(words[1], 16), row))
             total += len(row)
     if not rings:
         raise UsageError(
@@ -71,7 +74,7 @@ def of_process(said: dict[str, Any], pid: int) -> tuple[Dump, str]:
     """What a live process says. Raises UsageError when none of its devices has work that is not done."""
     devices = said.get("devices")
     for device in devices if isinstance(devices, list) else []:
-        found = device.get("words") if isinstance(device, dict) else None
+        found: Any = device.get("words") if isinstance(device, dict) else None
         try:
             rings = [ring for ring in found["rings"] if ring["pending"]] if isinstance(found, dict) else []
             if not rings:
