@@ -18,7 +18,7 @@ from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.errors import PageFault, ShaderFault
-from hcq.emu.amd.shader.machine import Report
+from hcq.emu.amd.shader.machine import Machine, Report
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.strays import Guarded, Strays
 from hcq.emu.amd.shader.wave_start import Launch
@@ -46,11 +46,13 @@ def launch(
     is_ending: Callable[[], bool],
     is_cooperative: bool = False,
     pid: int = 0,
+    begins: Callable[[Machine], None] | None = None,
 ) -> None:
     """Run it. It ends early when `is_ending` says so: its queue is being destroyed.
 
     is_cooperative   its workgroups may wait for each other: the queue has global wave sync
     pid              whose it is
+    begins           is told of the waves that are resident, whenever others are
     """
     start = Launch.from_registers(
         arch,
@@ -88,6 +90,7 @@ def launch(
                 strays=beyond,
                 running=running,
                 checks=checks,
+                begins=begins,
             )
     except ShaderFault as fault:
         if not is_ending():

@@ -84,6 +84,7 @@ def run_dispatch(
     guard: Callable[[Memory], Memory] | None = None,
     checks: Checks | None = None,
     running: Running | None = None,
+    begins: Callable[[Machine], None] | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -99,6 +100,7 @@ def run_dispatch(
     guard            what looks at accesses to memory before they are made
     checks           what is looked for, and gets what is found; None: nothing is
     running          who may ask where its waves are
+    begins           is told of the waves that are resident, whenever others are
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
@@ -138,7 +140,10 @@ def run_dispatch(
             if checks is not None:
                 attach(checks, program, residents)
             report.waves += len(residents.group_of)
-            Machine(program, residents, report, limits).all(first_batch(residents))
+            machine = Machine(program, residents, report, limits)
+            if begins is not None:
+                begins(machine)
+            machine.all(first_batch(residents))
     return report
 
 

@@ -4,6 +4,7 @@
     KernelFault (DeviceFault)     the running kernel did something illegal; names the line and the threads
     ├── PageFault                 no memory there, or not writable; has .address
     ├── MisalignedAccess          an address that is not a multiple of the access's size
+    ├── Trap                      the kernel gave up by itself: trap, a failed assert
     ├── Deadlock                  threads wait for threads that can never come
     ├── StepLimit                 the budget of instructions is spent
     └── Interrupted               the kernel was stopped from outside
@@ -58,6 +59,10 @@ class MisalignedAccess(KernelFault):
     """An access whose address is not a multiple of its size."""
 
     address: int = 0
+
+
+class Trap(KernelFault):
+    """A kernel that gave up by itself."""
 
 
 class Deadlock(KernelFault):
