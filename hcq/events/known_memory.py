@@ -23,16 +23,17 @@ class Stretch(NamedTuple):
 class KnownMemory(NamedTuple):
     """One device's. Addresses that are in neither list belong to others, or to work that is under way.
 
-    buffers         in order: the bytes that a buffer has
+    buffers         in order: the bytes that a buffer has; all of the block of one that work under way may use
     freed           in order: memory of buffers that are gone, which the device keeps for others
     closed          in order, with the freed ones: what no launch that begins now may touch
-    argument_bytes  of the program's arguments; None where that is not known
+    arguments       the first of the two registers that a wave finds the address of its arguments in, and how many bytes
+                    they are; None: not known, or the GPU has them elsewhere
     """
 
     buffers: tuple[Stretch, ...]
     freed: tuple[Stretch, ...]
     closed: tuple[Stretch, ...]
-    argument_bytes: int | None = None
+    arguments: tuple[int, int] | None = None
 
 
 Ask = Callable[[int], KnownMemory | None]

@@ -83,10 +83,8 @@ class MemoryMap:
     def known(self) -> KnownMemory:
         """For a launch that begins now."""
         done = self._done()
-        buffers, used, freed = [], [], []
+        used, freed = [], []
         for one in sorted(self._blocks.values()):
-            if one.is_live:
-                buffers.append(Stretch(one.va, one.va + one.size_bytes))
             if one.until > done:
                 used.append(Stretch(one.va, one.va + one.capacity))
             elif one.is_live:
@@ -95,7 +93,7 @@ class MemoryMap:
                 freed.append(Stretch(one.va, one.va + one.capacity))
         regions = sorted(Stretch(va, va + size) for va, size in list(self._regions.items()))
         freed += _rest((Stretch(one.va, one.va + one.capacity) for one in list(self._unmapped)), regions)
-        return KnownMemory(tuple(buffers), tuple(sorted(freed)), tuple(_rest(regions, used)))
+        return KnownMemory(tuple(used), tuple(sorted(freed)), tuple(_rest(regions, used)))
 
     def words(self, address: int) -> str:
         """A byte as one of a buffer, live or not; "" where there never was one."""

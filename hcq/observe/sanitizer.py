@@ -39,6 +39,9 @@ class Sanitizer(Observer):
         self._names: dict[
             int, str
         ] = {}  # where code begins -> a program's name; it stays when the program is gone
+        self._arguments: dict[
+            int, tuple[int, int] | None
+        ] = {}  # where a program finds its arguments (KnownMemory)
         self._told: set[tuple[Any, ...]] = set()  # rules with their sites, each told once
         self._lock = threading.Lock()
         self._memory = MemoryMap(device)
@@ -48,6 +51,7 @@ class Sanitizer(Observer):
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
         self._names[program.code_va] = program.name
+        self._arguments[program.code_va] = getattr(program, "kernarg_place", None)
         self._told = {one for one in self._told if one[0] != program.code_va}
 
     def closing(self) -> bool:
@@ -72,7 +76,9 @@ class Sanitizer(Observer):
 
     def _known(self, entry: int) -> KnownMemory | None:
         """From a thread of an emulated GPU, as a launch begins."""
-        return self._memory.known() if entry in self._names else None
+        if entry not in self._names:
+            return None
+        return self._memory.known()._replace(arguments=self._arguments.get(entry))
 
     def _found(self, pid: int, entry: int, fault: KernelFault) -> None:
         """From a thread of an emulated GPU, which all devices' sanitizers hear."""

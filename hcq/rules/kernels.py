@@ -30,7 +30,7 @@ SHARED_BEYOND = rule(
 LOOKED_AT = "(checked on emulated GPUs with HCQ_SANITIZE=memory)."
 BUFFER_OVERRUN = rule(
     "buffer-overrun",
-    f"A kernel touches memory that is a buffer's {LOOKED_AT}",
+    f"A kernel touches memory of a buffer, the one that its pointer was made from {LOOKED_AT}",
     "Let threads beyond the end do nothing, or make the buffer as large as the kernel takes it for.",
     level="warning",
 )

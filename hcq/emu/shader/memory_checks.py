@@ -12,7 +12,7 @@ Memory of which nobody says anything is open: a pointer to it may have come from
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,8 @@ Array = NDArray[Any]
 VERBS = {"load": "reads it", "store": "writes it", "atomic": "changes it"}
 END = 1 << 64
 OUTSIDE = "an access outside of any buffer, at"
+BEYOND_ARGUMENTS = "a read beyond the arguments, at"
+ANOTHER = "an access outside of the buffer that its pointer was made from, at"
 FREED = "an access to freed memory, at"
 
 
@@ -38,6 +40,8 @@ class MemoryChecks:
 
     known    the device's memory as the launch begins
     text_of  (place of an instruction) -> the instruction, in words
+    reach    place of an instruction -> the buffers that the pointer of its access was made from; None: nobody has asked
+    arguments  where the launch's arguments are, where an access by their address may go
     site     where the instruction that runs is: its address, or its line
     is_atomic  it reads and writes as one, by a load and a store
     name_of  (number of an address among those of the access that runs, and of how many) -> whose it is, in words; who
@@ -47,6 +51,8 @@ class MemoryChecks:
     def __init__(self, known: KnownMemory, checks: Checks, text_of: Callable[[int], str]) -> None:
         self.known, self.checks, self.text_of = known, checks, text_of
         self.site, self.is_atomic = 0, False
+        self.arguments: Stretch | None = None
+        self.reach: Mapping[int, tuple[Stretch, ...]] | None = None
         self.name_of: Callable[[int, int], str] = lambda number, count: ""
         self._closed = Gaps(known.closed)
         self._starts = [one.start for one in known.closed]
@@ -57,6 +63,18 @@ class MemoryChecks:
         if not len(addresses):
             return
         low, end = int(addresses.min()), int(addresses.max()) + size_bytes
+        reach = self.reach.get(self.site) if self.reach else None
+        if reach is not None:
+            if reach[0].start <= low and end <= reach[0].end:
+                return
+            inside = np.zeros(len(addresses), bool)
+            for one in reach:
+                last = np.uint64(one.end - size_bytes) if one.end - one.start >= size_bytes else np.uint64(0)
+                inside |= (addresses >= np.uint64(one.start)) & (addresses <= last)
+            if inside.all():
+                return
+            self._tell(kind, addresses, size_bytes, np.flatnonzero(~inside), True)
+            return
         if self._open.start <= low and end <= self._open.end:
             return
         self._open = around = self._open_at(low)
@@ -64,8 +82,7 @@ class MemoryChecks:
             return
         outside = np.flatnonzero(self._closed.reached(addresses, size_bytes))
         if len(outside):
-            first = int(outside[0])
-            self._tell(kind, int(addresses[first]), size_bytes, first, len(addresses), len(outside))
+            self._tell(kind, addresses, size_bytes, outside, False)
 
     def _open_at(self, address: int) -> Stretch:
         """What is open around an address; an empty stretch where it is closed."""
@@ -74,17 +91,32 @@ class MemoryChecks:
         start = closed[at - 1].end if at else 0
         return Stretch(start, closed[at].start if at < len(closed) else END)
 
-    def _tell(self, kind: str, address: int, size_bytes: int, number: int, count: int, times: int) -> None:
-        """Some lanes reach closed memory. number: of the first among the addresses of the access."""
-        at = self._closed.first_in(address, size_bytes)
-        rule, what = rule_at(self.known, at)
-        place = self.site
+    def _tell(self, kind: str, addresses: Array, size_bytes: int, outside: Array, is_made: bool) -> None:
+        """Some lanes reach closed memory. is_made: or another buffer than the one that their pointer was made from."""
+        number, count, place = int(outside[0]), len(addresses), self.site
+        if is_made and self.arguments is not None and self.reach and self.reach[place] == (self.arguments,):
+            at = max(int(addresses[number]) - self.arguments.start, self.arguments.end - self.arguments.start)
+            refused_arguments = KernelFault(
+                "arguments-overrun",
+                BEYOND_ARGUMENTS,
+                "parameters",
+                at,
+                (Site(VERBS[kind], self.text_of(place), place, self.name_of(number, count)),),
+            )
+            self.checks.add(("arguments-overrun", place), len(outside), lambda: refused_arguments)
+            return
+        at = self._closed.first_in(int(addresses[number]), size_bytes)
+        if is_made:  # whatever is there
+            is_closed = stretch_at(self.known.closed, at) is not None
+            rule, what = "buffer-overrun", OUTSIDE if is_closed else ANOTHER
+        else:
+            rule, what = rule_at(self.known, at)
 
         def fault() -> KernelFault:
             site = Site(VERBS[kind], self.text_of(place), place, self.name_of(number, count))
             return KernelFault(rule, what, "global", at, (site,))
 
-        self.checks.add((rule, place), times, fault)
+        self.checks.add((rule, place), len(outside), fault)
 
 
 def memory_checks(checks: Checks, text_of: Callable[[int], str]) -> MemoryChecks | None:

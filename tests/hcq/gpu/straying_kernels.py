@@ -37,7 +37,9 @@ class Case(NamedTuple):
 
 def ptx(body: str) -> bytes:
     """It in PTX, as the entry `kernel`: %a and %b are a thread's own words, %d1 and %d2 the buffers."""
-    lines = "\n    ".join(f"{one.strip()};" for one in body.split(";") if one.strip())
+    lines = "\n    ".join(f"{one.strip()};" for one in body.split(";") if one.strip()).replace(
+        "AGAIN: ", "AGAIN:\n    "
+    )
     return f"""
 .version 7.0
 .target sm_80
@@ -88,6 +90,53 @@ CASES = {
     "a store behind the end": Case(
         "buffer-overrun",
         *_both("st.global.u32 [%a+AT], %r1", _at("AT", "store i32 %t, ptr addrspace(1) %q"), 148, 144),
+    ),
+    "into the next buffer": Case(
+        "buffer-overrun",
+        Text(
+            "add.u64 %d4, %a, %n; st.global.u32 [%d4], %r1",
+            "sub.u64 %d4, %d2, %d1; add.u64 %d4, %d4, %a; st.global.u32 [%d4], %r1",
+        ),
+        Text(
+            _at("%n", "store i32 %t, ptr addrspace(1) %q"),
+            "%ia = ptrtoint ptr addrspace(1) %a to i64\n  %ib = ptrtoint ptr addrspace(1) %b to i64\n"
+            "  %d = sub i64 %ib, %ia\n  " + _at("%d", "store i32 %t, ptr addrspace(1) %q"),
+        ),
+        n=(512, 0),
+    ),
+    "behind the one or the other buffer": Case(
+        "buffer-overrun",
+        *_both(
+            "setp.lt.u32 %p1, %r1, 9; selp.b64 %d4, %a, %b, %p1; st.global.u32 [%d4+AT], %r1",
+            "%c = icmp ult i32 %t, 9\n  %pc = select i1 %c, ptr addrspace(1) %pa, ptr addrspace(1) %pb\n"
+            "  %q = getelementptr i8, ptr addrspace(1) %pc, i64 AT\n  store i32 %t, ptr addrspace(1) %q",
+            1024,
+            144,
+        ),
+    ),
+    "before its beginning": Case(
+        "buffer-overrun",
+        *_both(
+            "sub.u64 %d4, %b, AT; ld.global.u32 %r2, [%d4]; st.global.u32 [%a], %r2",
+            "%q = getelementptr i8, ptr addrspace(1) %pb, i64 -AT\n"
+            "  %v = load i32, ptr addrspace(1) %q\n  store i32 %v, ptr addrspace(1) %pa",
+            4,
+            0,
+        ),
+    ),
+    "further in each round": Case(
+        "buffer-overrun",
+        *_both(
+            "mov.u32 %r2, 0; AGAIN: st.global.u32 [%a], %r2; add.u64 %a, %a, 256; add.u32 %r2, %r2, 1;"
+            " setp.lt.u32 %p1, %r2, AT; @%p1 bra AGAIN",
+            "br label %again\nagain:\n  %i = phi i32 [0, %entry], [%j, %again]\n"
+            "  %p = phi ptr addrspace(1) [%a, %entry], [%next, %again]\n"
+            "  store volatile i32 %i, ptr addrspace(1) %p\n"
+            "  %next = getelementptr i8, ptr addrspace(1) %p, i64 256\n  %j = add i32 %i, 1\n"
+            "  %more = icmp ult i32 %j, AT\n  br i1 %more, label %again, label %end\nend:",
+            3,
+            1,
+        ),
     ),
     "a byte behind the end": Case(
         "buffer-overrun",

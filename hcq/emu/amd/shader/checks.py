@@ -11,19 +11,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.memory_steps import Naming, Watched
+from hcq.emu.amd.shader.pointers import ARGUMENTS, origins
 from hcq.emu.amd.shader.race_steps import Looking
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
-from hcq.emu.shader.memory_checks import memory_checks
+from hcq.emu.shader.memory_checks import MemoryChecks, memory_checks
+from hcq.emu.shader.pointers import UNKNOWN, Origin, classes_of, reach_of
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
+from hcq.events.known_memory import Stretch
 
 if TYPE_CHECKING:
     from hcq.emu.amd.shader.errors import PageFault
     from hcq.emu.amd.shader.program import Addition, Program
     from hcq.emu.amd.shader.strays import Strays
+
+
+ARGUMENTS_UNIT = 16  # compilers read on to the next multiple
 
 
 def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
@@ -50,6 +57,10 @@ def attach(checks: Checks, program: Program, residents: Residents) -> None:
     launch = residents.launch
     if (watch := memory_checks(checks, program.text)) is not None:
         residents.watch = watch
+        if watch.reach is None:
+            watch.reach = {}
+            if watch.known.arguments is not None:
+                _follow(program, watch, launch, residents.memory, *watch.known.arguments)
         residents.memory = Watched(residents.memory, watch)
         residents.scalar_memory = Watched(residents.scalar_memory, watch, is_scalar=True)
     if "race" in checks.words and launch.lds_bytes:
@@ -61,6 +72,31 @@ def attach(checks: Checks, program: Program, residents: Residents) -> None:
             program.text,
             checks,
         )
+
+
+def _follow(
+    program: Program, watch: MemoryChecks, launch: Launch, memory: Memory, register: int, size: int
+) -> None:
+    """Say which accesses are by pointers that were arguments, and where these may go.
+
+    register, size  the first of the two registers with the address of the arguments, and how many bytes these are
+    """
+    low, high = launch.user_sgprs[register : register + 2]
+    address = low | high << 32
+    arguments = memory.read(address, size) if size else b""
+    watch.arguments = Stretch(address, address + -(-size // ARGUMENTS_UNIT) * ARGUMENTS_UNIT)
+    classes = classes_of(watch.known, arguments, memory)
+    if classes not in program.origins:
+        table = dict(classes)
+        scalars: dict[int, Origin] = dict.fromkeys(range(launch.user_sgpr_count), UNKNOWN)
+        scalars |= {register: ARGUMENTS, register + 1: ARGUMENTS}
+        program.origins[classes] = origins(program, scalars, lambda at: table.get(at & ~7, UNKNOWN))
+    found = program.origins[classes]
+    made = {pc: origin for pc, origin in found.items() if origin != ARGUMENTS}
+    watch.reach = {
+        **reach_of(watch.known, arguments, made),
+        **{pc: (watch.arguments,) for pc, origin in found.items() if origin == ARGUMENTS},
+    }
 
 
 def refused(checks: Checks, program: Program, fault: PageFault) -> None:

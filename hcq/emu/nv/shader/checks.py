@@ -9,17 +9,21 @@ Next     run.py and ../launch.py (who ask), race_steps.py (the steps of a word),
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.errors import MisalignedAccess
 from hcq.emu.nv.shader.memory_steps import NamedCopies, Watched, named
+from hcq.emu.nv.shader.pointers import origins
 from hcq.emu.nv.shader.race_steps import looked
 from hcq.emu.nv.shader.spaces import PARAM_WINDOW, without_window
 from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.memory_checks import memory_checks
+from hcq.emu.shader.pointers import UNKNOWN, classes_of, reach_of
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
+from hcq.events.known_memory import KnownMemory, Stretch
 
 if TYPE_CHECKING:
     from hcq.emu.nv.shader.errors import KernelFault
@@ -53,6 +57,8 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
     """Give these blocks what the steps of the checks tell."""
     if (watch := memory_checks(checks, program.text_of_line)) is not None:
         batch.watch = watch
+        if watch.reach is None:
+            watch.reach = _reach(program, watch.known, batch.params.tobytes(), batch.memory)
         batch.memory, batch.copies = Watched(batch.memory, watch), NamedCopies(watch)
     if "race" in checks.words:
         shared = batch.launch.shared_bytes
@@ -60,6 +66,17 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         batch.races = SharedRaces(
             len(batch.blocks), shared, warps, batch.name_of, program.text_of_line, checks
         )
+
+
+def _reach(
+    program: Program, known: KnownMemory, arguments: bytes, memory: object
+) -> Mapping[int, tuple[Stretch, ...]]:
+    """Where the accesses of the entry may go."""
+    classes = classes_of(known, arguments, memory)
+    if classes not in program.origins:
+        table = dict(classes)
+        program.origins[classes] = origins(program.entry.function, lambda at: table.get(at, UNKNOWN))
+    return reach_of(known, arguments, program.origins[classes])
 
 
 def refused(checks: Checks, program: Program, batch: Batch, fault: KernelFault) -> None:
