@@ -17,9 +17,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from hcq.device import Device
-from hcq.events import kernel_faults
+from hcq.events import kernel_faults, known_memory
 from hcq.events.kernel_faults import KernelFault
+from hcq.events.known_memory import KnownMemory
 from hcq.events.observer import Observer
+from hcq.observe.memory_map import MemoryMap
 from hcq.program import Program
 from hcq.rules.kernels import violation
 from hcq.rules.rule import Finding
@@ -37,17 +39,46 @@ class Sanitizer(Observer):
         self._names: dict[
             int, str
         ] = {}  # where code begins -> a program's name; it stays when the program is gone
+        self._arguments: dict[
+            int, tuple[int, int] | None
+        ] = {}  # where a program finds its arguments (KnownMemory)
         self._told: set[tuple[Any, ...]] = set()  # rules with their sites, each told once
         self._lock = threading.Lock()
-        self._end = kernel_faults.listen(self._found, device.config.sanitize)
+        self._memory = MemoryMap(device)
+        self._ends = [kernel_faults.listen(self._found, device.config.sanitize)]
+        if "memory" in device.config.sanitize:
+            self._ends.append(known_memory.listen(self._known))
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
         self._names[program.code_va] = program.name
+        self._arguments[program.code_va] = getattr(program, "kernarg_place", None)
         self._told = {one for one in self._told if one[0] != program.code_va}
 
     def closing(self) -> bool:
-        self._end()
+        for end in self._ends:
+            end()
         return False
+
+    def mapped(self, va: int, size_bytes: int, name: str | None) -> None:
+        self._memory.mapped(va, size_bytes)
+
+    def alloc(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
+        self._memory.alloc(va, size_bytes, capacity, name)
+
+    def free(self, va: int, capacity: int) -> None:
+        self._memory.free(va, capacity)
+
+    def renamed(self, va: int, name: str) -> None:
+        self._memory.rename(va, name)
+
+    def unmapped(self, va: int, size_bytes: int) -> None:
+        self._memory.unmapped(va, size_bytes)
+
+    def _known(self, entry: int) -> KnownMemory | None:
+        """From a thread of an emulated GPU, as a launch begins."""
+        if entry not in self._names:
+            return None
+        return self._memory.known()._replace(arguments=self._arguments.get(entry))
 
     def _found(self, pid: int, entry: int, fault: KernelFault) -> None:
         """From a thread of an emulated GPU, which all devices' sanitizers hear."""
@@ -59,8 +90,8 @@ class Sanitizer(Observer):
             if key in self._told or len(self.findings) >= MOST_FINDINGS:
                 return
             self._told.add(key)
-            broken = violation(fault, entry, self._memory_of, self._kernel_of)
-            rule, buffer = broken.rule, self._memory_of(fault.address) if fault.space == "global" else ""
+            broken = violation(fault, entry, self._memory.words, self._kernel_of)
+            rule, buffer = broken.rule, self._memory.words(fault.address) if fault.space == "global" else ""
             found = Finding(
                 rule.id, rule.level, broken.what, rule.fix, self.device.name, kernel=kernel, buffer=buffer
             )
@@ -69,10 +100,3 @@ class Sanitizer(Observer):
 
     def _kernel_of(self, entry: int) -> str:
         return self._names.get(entry, "")
-
-    def _memory_of(self, address: int) -> str:
-        """The buffer that an address of the device is in, with the offset; "" where there is none."""
-        for buffer in self.device.memory.owners():
-            if buffer.address <= address < buffer.address + buffer.size_bytes:
-                return f"byte {address - buffer.address} of {buffer.name or 'a buffer'}"
-        return ""

@@ -17,6 +17,7 @@ from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.architectures import ISAS
+from hcq.emu.amd.shader.checks import note_strays
 from hcq.emu.amd.shader.errors import PageFault, ShaderFault
 from hcq.emu.amd.shader.machine import Machine, Report
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
@@ -78,8 +79,10 @@ def launch(
         run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
     )
     checks = Checks.of_launch(pid, work.entry)
-    beyond = Strays(work.entry, work.lds_bytes) if stray_accesses.is_wanted() else None
-    if beyond is not None and pid == os.getpid() and (known := stray_accesses.gaps()):
+    looks = checks is not None and "memory" in checks.words
+    beyond = Strays(work.entry, work.lds_bytes) if looks or stray_accesses.is_wanted() else None
+    is_told = checks is not None and checks.known is not None  # by what else looks at each access
+    if beyond is not None and pid == os.getpid() and not is_told and (known := stray_accesses.gaps()):
         run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))
     try:
         with waves.running(pid, work.entry) as running:
@@ -97,6 +100,8 @@ def launch(
             waves.stopped(pid, stop_of(work, fault))
         raise
     finally:
+        if looks and checks is not None and beyond is not None:
+            note_strays(checks, beyond)
         if checks is not None:
             checks.tell()
         for each in () if beyond is None else beyond.found.values():

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from hcq.emu.amd.shader import disassembly
 from hcq.emu.amd.shader.control import (
@@ -39,6 +39,7 @@ from hcq.emu.amd.shader.scalar_memory_ops import compile_scalar_memory
 from hcq.emu.amd.shader.scalar_ops import compile_scalar
 from hcq.emu.amd.shader.scaled_matrix_ops import compile_matrix
 from hcq.emu.amd.shader.vector_ops import compile_vector
+from hcq.emu.shader.pointers import Origin
 
 MAX_INSTRUCTION_BYTES = 16
 MAX_AHEAD = 2048  # instructions in a row that are followed before the first of them runs
@@ -96,6 +97,8 @@ class Program:
         self.instructions: dict[int, Instruction] = {}
         self.leaders: set[int] = set()
         self.frontier: set[int] = set()  # leaders beyond which nothing is known yet
+        # which arguments addresses were made from, by what the arguments are (pointers.py)
+        self.origins: dict[tuple[Any, ...], dict[int, Origin]] = {}
         self.blocks: dict[tuple[int, int], BasicBlock] = {}
         self.copies: list[tuple[int, bytes]] = []
         self.copied = 0  # how many instructions `copies` covers

@@ -18,6 +18,7 @@ from hcq.emu.amd.shader.arrivals import Arrivals
 from hcq.emu.amd.shader.memory import Bytes, Memory
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+from hcq.emu.shader.memory_checks import MemoryChecks
 from hcq.emu.shader.shared_races import SharedRaces
 from hcq.emu.shader.traffic import Tally
 
@@ -61,6 +62,9 @@ class Residents:
         self.strays = strays  # what is found outside of LDS, where somebody wants to know
         self.races: SharedRaces | None = (
             None  # what is known of accesses to LDS, where somebody wants to know
+        )
+        self.watch: MemoryChecks | None = (
+            None  # who looks at accesses to memory, where somebody wants to know
         )
         self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()

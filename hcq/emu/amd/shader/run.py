@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.amd.shader.checks import additions_of, attach, most_groups
+from hcq.emu.amd.shader.checks import additions_of, attach, most_groups, refused
 from hcq.emu.amd.shader.counters import Counting
+from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
 from hcq.emu.amd.shader.memory import Memory
@@ -143,7 +144,12 @@ def run_dispatch(
             machine = Machine(program, residents, report, limits)
             if begins is not None:
                 begins(machine)
-            machine.all(first_batch(residents))
+            try:
+                machine.all(first_batch(residents))
+            except PageFault as fault:
+                if checks is not None:
+                    refused(checks, program, fault)
+                raise
     return report
 
 

@@ -37,10 +37,11 @@ class KernelFault(DeviceFault):
 
     waves       where all of them were
     access      "store", "load", ... of `size_bytes`, when it was an access
+    space       "shared", "local" or "parameters", where it left that one
     """
 
     waves: tuple[Wave, ...] = ()
-    access = ""
+    access = space = ""
     size_bytes = 0
 
     def __init__(self, message: str, line: int = 0, threads: Any = ()) -> None:
@@ -83,9 +84,10 @@ class BadAccess(Exception):
     The instruction that made the access turns it into a PageFault or MisalignedAccess that names line and threads.
     """
 
-    def __init__(self, index: int, address: int, why: str, misaligned: bool = False) -> None:
+    def __init__(self, index: int, address: int, why: str, misaligned: bool = False, space: str = "") -> None:
         super().__init__(why)
         self.index = index
         self.address = address
         self.why = why
         self.misaligned = misaligned
+        self.space = space  # that it left; "" for global memory
