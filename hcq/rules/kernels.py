@@ -21,6 +21,14 @@ SHARED_RACE: Rule = rule(
     level="warning",
 )
 
+MISSING_WAIT: Rule = rule(
+    "missing-wait",
+    "A wave waits for a load before it uses the register, or reads the LDS, that the load fills"
+    " (checked on emulated GPUs with HCQ_SANITIZE=wait).",
+    "Put the wait that is named between the load and its first use.",
+    level="warning",
+)
+
 NameOf = Callable[[int], str]  # an address -> the memory that it is in, or the kernel that begins there; ""
 
 

@@ -75,7 +75,7 @@ def compile_load_to_lds(ctx: Context) -> Step:
             ids = b.ids[wave]
             if inside is not None:
                 ids, at, words = ids[inside], at[inside], words[inside]
-            b.residents.arrivals.begin(ids, at, words)
+            b.residents.arrivals.begin(ids, at, words, ctx.inst.pc)
 
         located(ctx.inst.pc, b, addresses, move)
 
