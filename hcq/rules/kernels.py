@@ -70,6 +70,13 @@ ARGUMENTS_OVERRUN = rule(
     "Compare the kernel's parameters with those of the launch: their number, sizes and order.",
     level="warning",
 )
+MISSING_WAIT: Rule = rule(
+    "missing-wait",
+    "A wave waits for a load before it uses the register, or reads the LDS, that the load fills"
+    " (checked on emulated GPUs with HCQ_SANITIZE=wait).",
+    "Put the wait that is named between the load and its first use.",
+    level="warning",
+)
 
 NameOf = Callable[[int], str]  # an address -> the memory that it is in, or the kernel that begins there; ""
 

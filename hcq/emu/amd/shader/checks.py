@@ -4,18 +4,22 @@ In       the Checks of a launch
 Out      `additions_of`: the steps that look; `most_groups`: how many run together; `attach`: what these steps tell;
          `refused`, `note_strays`: accesses that stopped the kernel, and those beyond its LDS
 Changes  the Residents that it attaches something to; the Checks
-Next     run.py (who asks), race_steps.py (the steps of a word), ../../shader/checks.py (what was found)
+Next     run.py (who asks), race_steps.py, memory_steps.py and wait_steps.py (the steps of a word),
+         ../../shader/checks.py (what was found)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.emu.amd.shader.lds_waits import Groups, LdsWaits
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.memory_steps import Naming, Watched
 from hcq.emu.amd.shader.pointers import ARGUMENTS, origins
 from hcq.emu.amd.shader.race_steps import Looking
+from hcq.emu.amd.shader.register_waits import RegisterWaits, Words
 from hcq.emu.amd.shader.residents import Residents
+from hcq.emu.amd.shader.wait_steps import Waiting
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
@@ -42,6 +46,8 @@ def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
         found.append(Naming)
     if "race" in checks.words and launch.lds_bytes:
         found.append(Looking)
+    if "wait" in checks.words:
+        found.append(Waiting)
     return found
 
 
@@ -72,6 +78,17 @@ def attach(checks: Checks, program: Program, residents: Residents) -> None:
             program.text,
             checks,
         )
+    if "wait" in checks.words:
+        words = Words(program.text, residents.name_of, program.isa.generation)
+        residents.waits = RegisterWaits(len(residents.group_of), launch.vgprs, words, checks)
+        groups = Groups(
+            residents.group_of,
+            residents.phase,
+            residents.lds_stride,
+            residents.lds_size,
+            residents.arrivals,
+        )
+        residents.lds_waits = LdsWaits(residents.waits, groups)
 
 
 def _follow(

@@ -96,7 +96,7 @@ def compile_load_to_lds(ctx: Context) -> Step:
             if fits is not None:
                 ids, at, rows = ids[fits], at[fits], rows[:, fits]
             for number, words in enumerate(rows):
-                b.residents.arrivals.begin(ids, at + 4 * number, words)
+                b.residents.arrivals.begin(ids, at + 4 * number, words, ctx.inst.pc)
 
         located(ctx.inst.pc, b, reached, move)
 

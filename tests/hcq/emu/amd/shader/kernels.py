@@ -121,6 +121,14 @@ class Loaded:
                 else:
                     shift = 32 if how in (R_GOTPCREL32_HI, R_REL32_HI) else 0
                     struct.pack_into("<I", code, starts[info] + where, value >> shift & 2**32 - 1)
+        self.code = bytes(code)
+        self.memory.map(CODE_BASE, code, writable=False, name="code")
+
+    def replace(self, va: int, words: tuple[int, ...]) -> None:
+        """Other instructions in the place of some; the code is another program from then on."""
+        code = bytearray(self.code)
+        struct.pack_into(f"<{len(words)}I", code, va - CODE_BASE, *words)
+        self.memory.unmap(CODE_BASE)
         self.memory.map(CODE_BASE, code, writable=False, name="code")
 
     def words(self, va: int, count: int) -> list[int]:
