@@ -24,6 +24,7 @@ from hcq.emu.amd.shader.strays import Guarded, Strays
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.schedule import Schedules
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
 from hcq.events import stray_accesses, waves
@@ -44,11 +45,13 @@ def launch(
     is_ending: Callable[[], bool],
     is_cooperative: bool = False,
     pid: int = 0,
+    schedules: Schedules | None = None,
 ) -> None:
     """Run it. It ends early when `is_ending` says so: its queue is being destroyed.
 
     is_cooperative   its workgroups may wait for each other: the queue has global wave sync
     pid              whose it is
+    schedules        in which order waves run; None: they stay together
     """
     start = Launch.from_registers(
         arch,
@@ -73,6 +76,8 @@ def launch(
     run = functools.partial(
         run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
     )
+    if schedules is not None:
+        run = functools.partial(run, schedule=schedules.of_launch(work.grid, work.block))
     checks = Checks.of_launch(pid, work.entry)
     beyond = Strays(work.entry, work.lds_bytes) if stray_accesses.is_wanted() else None
     if beyond is not None and pid == os.getpid() and (known := stray_accesses.gaps()):

@@ -232,6 +232,7 @@ class ProcessGpu:
                 lambda: queue is not None and self._ends(queue),
                 is_cooperative=queue is not None and queue.has_global_sync,
                 pid=self.pid,
+                schedules=self.gpu.schedules,
             )
         finally:
             if self.caches is not None:

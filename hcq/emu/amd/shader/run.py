@@ -25,6 +25,7 @@ from hcq.emu.amd.shader.residents import GlobalSync, Residents
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.schedule import Schedule
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
 from hcq.events.waves import Running
@@ -84,6 +85,7 @@ def run_dispatch(
     guard: Callable[[Memory], Memory] | None = None,
     checks: Checks | None = None,
     running: Running | None = None,
+    schedule: Schedule | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -99,6 +101,7 @@ def run_dispatch(
     guard            what looks at accesses to memory before they are made
     checks           what is looked for, and gets what is found; None: nothing is
     running          who may ask where its waves are
+    schedule         the order of waves that nothing orders; None: they stay together
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
@@ -138,7 +141,7 @@ def run_dispatch(
             if checks is not None:
                 attach(checks, program, residents)
             report.waves += len(residents.group_of)
-            Machine(program, residents, report, limits).all(first_batch(residents))
+            Machine(program, residents, report, limits, schedule).all(first_batch(residents))
     return report
 
 
