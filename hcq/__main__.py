@@ -63,8 +63,10 @@ examples:
   python -m hcq emulate amd:gfx1100 -- rocminfo
   python -m hcq emulate -v amd:gfx90a,amd:gfx1100 -- ./my_hip_program --size 4
   python -m hcq emulate amd:gfx942 -- sh -c 'rocminfo | grep gfx'
+  python -m hcq emulate amd:gfx90a --sanitize race --schedules 20 -- ./my_hip_program
 
-The exit status is the program's. What the emulated kernel drivers log (page faults, hangs) follows on stderr.
+The exit status is the program's; 86 when that is 0 and --sanitize (or HCQ_SANITIZE) has found something. What the
+emulated kernel drivers log (page faults, hangs) follows on stderr.
 It needs Linux 5.9 and no privileges: calls are supervised by seccomp, so that programs gain no privileges by sudo or
 the like. It is no sandbox. docs/emulated-programs.md tells how it works and where it ends.
 """
@@ -72,9 +74,12 @@ the like. It is no sandbox. docs/emulated-programs.md tells how it works and whe
 
 def main(argv: Sequence[str] | None = None, host: Host | None = None) -> int:
     """The program. Returns its exit status. host: the machine it looks at, instead of this one."""
-    words = sys.argv[1:] if argv is None else argv
-    parser = _parser(words[0] if words else "")
-    options = parser.parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    words, program = _divided(words)
+    parser = _parser(words[0] if words else "", program is None)
+    options = parser.parse_args(words)
+    if program is not None:
+        options.command = program
     options.host = host
     if options.verb is None:
         parser.print_help()
@@ -113,10 +118,18 @@ def _doctor(options: argparse.Namespace) -> int:
     return 0 if found.is_well else 1
 
 
+def _divided(words: list[str]) -> tuple[list[str], list[str] | None]:
+    """Our own words, and the program to emulate behind --, whose options are its own."""
+    if words[:1] != ["emulate"] or "--" not in words:
+        return words, None
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
 def _emulate(options: argparse.Namespace) -> int:
     from hcq.emu.supervisor import command
 
-    return command.run(options.words, options.command, options.verbose)
+    return command.run(options)
 
 
 def _search(options: argparse.Namespace) -> int:
@@ -192,7 +205,7 @@ def _emulated(options: argparse.Namespace) -> tuple[str, ...]:
     return given or config.current().emulate
 
 
-def _parser(asked_for: str = "") -> argparse.ArgumentParser:
+def _parser(asked_for: str = "", takes_command: bool = True) -> argparse.ArgumentParser:
     switches = "\n".join(f"  {name:<18} {what}" for name, what in SWITCHES.items())
     parser = argparse.ArgumentParser(
         prog="hcq",
@@ -243,15 +256,16 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
         verb.add_argument("--json", action="store_true", help="JSON, for another program or a bug report")
     emulate = verbs.add_parser(
         "emulate",
-        usage="hcq emulate [-h] [-v] WORDS -- PROGRAM [ARGUMENTS ...]",
+        usage="hcq emulate [-h] [-v] [--sanitize WORDS] [--schedules N] [--findings FILE] WORDS -- PROGRAM ...",
         help="run an unmodified program on emulated GPUs",
         description="Run a program that uses AMD's libraries, or a GPU's kernel driver directly, without a GPU.",
         epilog=EMULATE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    emulate.add_argument("-v", "--verbose", action="store_true", help="say which GPUs the program sees")
-    emulate.add_argument("words", metavar="WORDS", help="the GPUs, as amd:gfx1100,amd:gfx942")
-    emulate.add_argument("command", metavar="PROGRAM", nargs=argparse.REMAINDER, help="and its arguments")
+    if asked_for == "emulate":
+        from hcq.emu.supervisor import command
+
+        command.add_options(emulate, takes_command)
     emulate.set_defaults(act=_emulate)
     inspect = verbs.add_parser(
         "inspect",

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hcq.command import Command
+from hcq.events.kernel_faults import KernelFault
 from hcq.events.kernel_observer import Call, Client, GpuFault, Read
 from hcq.performance.counters import Counters
 from hcq.program import Program
@@ -180,6 +181,12 @@ class ForeignObserver:
     def counted(self, made: Counters) -> None:
         """A launch has ended on an emulated GPU (HCQ_PROFILE=counters)."""
 
+    def kernel_fault(self, entry: int, fault: KernelFault) -> None:
+        """A launch of code that begins there did something wrong (HCQ_SANITIZE)."""
+
+    def found(self, fields: Mapping[str, Any]) -> None:
+        """And that is a finding: what hcq/observe/kernel_findings.py says of it."""
+
     def fault(self, fault: GpuFault, at: ForeignSubmission | None, program: ForeignProgram | None) -> None:
         """The GPU stopped, in this submission and kernel where that is known."""
 
@@ -298,6 +305,11 @@ class ForeignDevice:
             made = Counters.from_fields({**made.as_fields(), **known})
             for one in self.observers:
                 one.counted(made)
+
+    def kernel_fault(self, entry: int, fault: KernelFault) -> None:
+        """A launch that has ended on an emulated GPU did something wrong."""
+        for one in self.observers:
+            one.kernel_fault(entry, fault)
 
     def ended(self, number: int) -> None:
         """A queue is destroyed, with what was left in it."""

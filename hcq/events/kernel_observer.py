@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from hcq import backends
 from hcq.system.ioctl_pointers import Nested
@@ -89,7 +89,8 @@ class Call:
 
 
 def watcher() -> KernelObserver | None:
-    """An observer for programs of others, as HCQ_TRACE, HCQ_VALIDATE and HCQ_REPORT ask for; None: for nothing.
+    """An observer for programs of others, as HCQ_TRACE, HCQ_VALIDATE, HCQ_SANITIZE and HCQ_REPORT ask for; None: for
+    nothing.
 
     One for each kernel driver. It is imported only now.
     """
@@ -125,6 +126,14 @@ class KernelObserver:
 
     def exited(self, client: Client) -> None:
         """The process is gone."""
+
+    def found(self) -> Sequence[Mapping[str, Any]]:
+        """What was found wrong in kernels so far (HCQ_SANITIZE), as hcq/observe/kernel_findings.py says it."""
+        return ()
+
+    def summary(self, is_verbose: bool) -> Sequence[str]:
+        """What is to be said when all programs have ended."""
+        return ()
 
     def close(self) -> None:
         """Nothing more comes."""

@@ -124,6 +124,9 @@ class Observer:
     def counted(self, made: Counters) -> None:
         """A launch of one of the device's programs has ended on an emulated GPU (HCQ_PROFILE=counters)."""
 
+    def found(self, fields: Mapping[str, Any]) -> None:
+        """A kernel breaks a rule (HCQ_SANITIZE): what hcq/observe/kernel_findings.py says of it."""
+
     # -- submissions --
 
     def around_dispatch(self, name: str, is_recorded: bool) -> tuple[Command, Command] | None:

@@ -4,7 +4,7 @@ In       a name ("CPU", "CPU:1"), HCQ_EMULATE and HCQ_VISIBLE
 Out      a Device; the same name gives the same object in the whole process
 Changes  opening starts the device's threads or channels
 Next     hcq/backends.py (where each driver lives), hcq/device.py (what every device has), open_devices.py (the list
-         of open devices)
+         of open devices), visible.py and sanitizing.py (what HCQ_VISIBLE and `sanitize` ask for)
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from hcq.errors import UsageError
 from hcq.lifetime import open_devices
 
 
-def open(name: str = "CPU") -> Any:
+def open(name: str = "CPU", sanitize: str | None = None) -> Any:
     """The device of this name, opened on first use and shared by the whole process.
 
-    name    "CPU", "CPU:1", "AMD", "NV:0", ...; HCQ_VISIBLE says which GPUs are counted, HCQ_EMULATE adds emulated
-            ones
-    Raises  UsageError listing the known names; DriverError naming the step of the bring-up that the system refused
+    name      "CPU", "CPU:1", "AMD", "NV:0", ...; HCQ_VISIBLE says which GPUs are counted, HCQ_EMULATE adds emulated
+              ones
+    sanitize  faults of kernels to look for: "race,memory", on emulated GPUs; None: what HCQ_SANITIZE says
+    Raises    UsageError listing the known names; DriverError naming the step of the bring-up that the system refused
 
     >>> hcq.open("CPU")  # doctest: +ELLIPSIS
     Device(CPU, ...)
@@ -38,33 +39,26 @@ def open(name: str = "CPU") -> Any:
     is_emulated = bool(settings.emulate) and kind in backends.emulated(settings.emulate)
     port = backends.emulated_port(settings.emulate) if is_emulated else None
     index = int(number or 0)
-    for word, _ in settings.visible or ():
-        if word and backends.find(word) is None:
-            known = ", ".join(backends.names())
-            raise UsageError(f"HCQ_VISIBLE names {word}, which is no kind of device. Known are {known}.")
-    visible = settings.numbers_of(kind)
-    if visible is not None:
-        if index >= len(visible):
-            raise UsageError(f"open({name!r}): {_shown_of(kind, visible)}.")
-        index = visible[index]
+    if settings.visible is not None:
+        from hcq.lifetime import visible
+
+        index = visible.number_of(name, kind, index, settings)
+    given: list[Any] = []
+    if sanitize is not None:
+        from hcq.lifetime import sanitizing
+
+        given.append(sanitizing.settings_with(name, sanitize, is_emulated))
     key = kind if index == 0 else f"{kind}:{index}"
     with open_devices.lock:
         found = open_devices.by_name.get(key)
         if found is not None and (not found.dead or found.revive()):
+            if given:
+                sanitizing.check_open(name, given[0], found)
             return found
         if open_devices.is_ending:
             raise UsageError(f"open({name!r}): this process is ending. Join threads before the program ends.")
-        made = open_devices.by_name[key] = backends.load(backend.device)(key, port)
+        made = open_devices.by_name[key] = backends.load(backend.device)(key, port, *given)
         return made
-
-
-def _shown_of(kind: str, visible: tuple[int, ...]) -> str:
-    """What HCQ_VISIBLE leaves of a kind, in words."""
-    if not visible:
-        return f"HCQ_VISIBLE is empty, which hides every GPU. Unset it, or name {kind}:0 in it"
-    if len(visible) == 1:
-        return f"HCQ_VISIBLE shows one device of {kind}, which is number 0"
-    return f"HCQ_VISIBLE shows {len(visible)} devices of {kind}, of which 0 is the first"
 
 
 def known_devices() -> Mapping[str, str]:

@@ -89,6 +89,8 @@ class _Replayed:
             state.host_set(fields["va"], fields["value"])
         elif record.name == "SIGNAL":
             state.host_saw(fields["va"], fields["value"])
+        elif record.name == "FINDING":
+            yield self._kernel(record)
         elif record.name == "FAULT":
             yield self._recorded(record)
             if "first" not in fields:
@@ -129,6 +131,26 @@ class _Replayed:
             value,
             site=made.site if made is not None else "",
         )
+
+    def _kernel(self, record: Record) -> Finding:
+        """What an emulated GPU found in a kernel (HCQ_SANITIZE), with the launch that probably did it: the first that
+        was not done then."""
+        said = dict(record.fields["finding"])
+        found = Finding(**{name: said[name] for name in Finding._fields if name in said})
+        device = self.devices[int(record.fields["device"])]
+        made = [
+            one
+            for one in self.submissions.values()
+            if one.record < record.index
+            and one.device.key == device.name
+            and any(command.get("kernel") == found.kernel for command in one.all_commands())
+        ]
+        running = [one for one in made if one.finished_ns is None or one.finished_ns >= record.time_ns]
+        likely = running[0] if running else made[-1] if made else None
+        found = found._replace(device=device.name)
+        if likely is None:
+            return found
+        return found._replace(queue=likely.queue, submission=likely.value, site=likely.site)
 
     def _open(self, record: Record) -> None:
         number = int(record.fields["device"])

@@ -2,9 +2,9 @@
 
 In       faults, as emulated shader cores find them
 Out      a line on stderr for each set of instructions; `findings`, those of all devices, in order
-Changes  nothing
-Next     hcq/emu/shader/checks.py (what collects them), hcq/rules/kernels.py (the rules), validator.py (the rules of
-         submissions)
+Changes  tells the device's other observers of each finding
+Next     kernel_findings.py (the words), hcq/emu/shader/checks.py (what collects faults), hcq/rules/kernels.py (the
+         rules), validator.py (the rules of submissions), foreign/sanitizer.py (the sister)
 
 A launch is told to everybody in the process; it is this device's when its code is a program that this device loaded.
 """
@@ -14,19 +14,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hcq.device import Device
 from hcq.events import kernel_faults, known_memory
 from hcq.events.kernel_faults import KernelFault
 from hcq.events.known_memory import KnownMemory
 from hcq.events.observer import Observer
+from hcq.observe.ignored import Ignored
+from hcq.observe.kernel_findings import KernelFindings
 from hcq.observe.memory_map import MemoryMap
 from hcq.program import Program
-from hcq.rules.kernels import violation
 from hcq.rules.rule import Finding
-
-MOST_FINDINGS = 1000
 
 
 class Sanitizer(Observer):
@@ -36,13 +35,8 @@ class Sanitizer(Observer):
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._names: dict[
-            int, str
-        ] = {}  # where code begins -> a program's name; it stays when the program is gone
-        self._arguments: dict[
-            int, tuple[int, int] | None
-        ] = {}  # where a program finds its arguments (KnownMemory)
-        self._told: set[tuple[Any, ...]] = set()  # rules with their sites, each told once
+        self.known = KernelFindings(device.name, self._buffer_at, Ignored.read(device.config.sanitize_ignore))
+        self._arguments: dict[int, tuple[int, int] | None] = {}  # by where code begins: KnownMemory.arguments
         self._lock = threading.Lock()
         self._memory = MemoryMap(device)
         self._ends = [kernel_faults.listen(self._found, device.config.sanitize)]
@@ -50,9 +44,8 @@ class Sanitizer(Observer):
             self._ends.append(known_memory.listen(self._known))
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
-        self._names[program.code_va] = program.name
+        self.known.load(program.code_va, program.name, program.line_at)
         self._arguments[program.code_va] = getattr(program, "kernarg_place", None)
-        self._told = {one for one in self._told if one[0] != program.code_va}
 
     def closing(self) -> bool:
         for end in self._ends:
@@ -76,27 +69,20 @@ class Sanitizer(Observer):
 
     def _known(self, entry: int) -> KnownMemory | None:
         """From a thread of an emulated GPU, as a launch begins."""
-        if entry not in self._names:
+        if entry not in self._arguments:
             return None
         return self._memory.known()._replace(arguments=self._arguments.get(entry))
 
     def _found(self, pid: int, entry: int, fault: KernelFault) -> None:
         """From a thread of an emulated GPU, which all devices' sanitizers hear."""
-        kernel = self._kernel_of(entry)
-        if not kernel or pid != os.getpid():
+        found = self.known.take(entry, fault) if pid == os.getpid() else None
+        if found is None:
             return
-        key = entry, fault.rule, *(site.place for site in fault.sites)
         with self._lock:
-            if key in self._told or len(self.findings) >= MOST_FINDINGS:
-                return
-            self._told.add(key)
-            broken = violation(fault, entry, self._memory.words, self._kernel_of)
-            rule, buffer = broken.rule, self._memory.words(fault.address) if fault.space == "global" else ""
-            found = Finding(
-                rule.id, rule.level, broken.what, rule.fix, self.device.name, kernel=kernel, buffer=buffer
-            )
-            self.findings.append(found)
-        self.device.say(f"{rule.level} {found}")
+            self.findings.append(found.finding)
+        self.device.say(f"{found.finding.level} {found.finding}")
+        for observer in self.device.observers:
+            observer.found(found.as_fields())
 
-    def _kernel_of(self, entry: int) -> str:
-        return self._names.get(entry, "")
+    def _buffer_at(self, address: int) -> tuple[str, str] | None:
+        return self._memory.buffer_at(address)

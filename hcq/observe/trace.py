@@ -330,6 +330,10 @@ class Trace(Observer):
     def counted(self, made: Counters) -> None:
         self.writer.record(Kind.COUNTERS, {"device": self.number, "counters": made.as_fields()})
 
+    def found(self, fields: Mapping[str, Any]) -> None:
+        self.writer.record(Kind.FINDING, {"device": self.number, "finding": fields})
+        self.writer.flush()
+
     def span(self, span: Span) -> None:
         self.writer.record(Kind.SPAN, {"device": self.number, **span._asdict()})
 

@@ -8,7 +8,7 @@ Next     hcq/observe/sanitizer.py (who asks), hcq/emu/shader/ (how each is found
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hcq.events.kernel_faults import KernelFault, Site
 from hcq.rules.rule import RULES, Rule, Violation, rule
@@ -81,14 +81,18 @@ MISSING_WAIT: Rule = rule(
 NameOf = Callable[[int], str]  # an address -> the memory that it is in, or the kernel that begins there; ""
 
 
-def violation(fault: KernelFault, entry: int, memory_of: NameOf, kernel_of: NameOf) -> Violation:
+def violation(
+    fault: KernelFault, entry: int, memory_of: NameOf, kernel_of: NameOf, lines: Sequence[str] = ()
+) -> Violation:
     """What an emulated GPU has found, in words. It is told when the launch has run.
 
     entry      where the code of the launch begins
     memory_of  the name of the buffer that an address is in, with the offset
     kernel_of  the name of the kernel that begins at an address, for sites in another than that of the launch
+    lines      of the source, one for each site, where they are known
     """
-    sites = ", and ".join(_site(one, entry, kernel_of) for one in fault.sites)
+    known = [*lines, *[""] * len(fault.sites)]
+    sites = ", and ".join(_site(one, entry, kernel_of, line) for one, line in zip(fault.sites, known))
     why = f", {fault.why}" if fault.why else ""
     more = f", and {fault.times - 1} times more" if fault.times > 1 else ""
     place = f" {_place(fault, memory_of)}" if fault.space else ""
@@ -103,10 +107,11 @@ def _place(fault: KernelFault, memory_of: NameOf) -> str:
     return f"byte {fault.address} of {fault.space}{'' if fault.space == 'parameters' else ' memory'}"
 
 
-def _site(site: Site, entry: int, kernel_of: NameOf) -> str:
+def _site(site: Site, entry: int, kernel_of: NameOf, line: str) -> str:
     begin = site.entry or entry
     where = f" at {site.place - begin:#x}" if site.place >= begin else f" in line {site.place}"
     other = ""
     if begin != entry and (name := kernel_of(begin)):
         other = f" of kernel {name}"
-    return f"{site.who} {site.verb} by {site.text!r}{where}{other}".strip()
+    source = f" [{line}]" if line else ""
+    return f"{site.who} {site.verb} by {site.text!r}{where}{source}{other}".strip()

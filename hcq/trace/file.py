@@ -52,6 +52,7 @@ class Trace:
     processes    what each process said of itself when it began to write
     devices, submissions, code, signals, faults, contents, results, calls, places, spans   in order
     counters     (device, Counters) of launches that an emulated GPU counted, in order
+    found        what emulated GPUs found wrong in kernels: hcq/observe/kernel_findings.py has the fields
     clocks       device key -> how its clock stood to the host's, where that was written down; times are corrected by it
     joined       of a trace made of several files, what was done with their clocks: `text` is a sentence
     renamed      what buffers were called later than when they were made, by the record of that
@@ -74,6 +75,7 @@ class Trace:
         self.calls: list[Record] = []
         self.stamps: list[tuple[int, TraceDevice, int, int]] = []  # record, device, address, nanoseconds
         self.counters: list[tuple[TraceDevice, Counters]] = []  # of launches on emulated GPUs, in order
+        self.found: list[tuple[int, TraceDevice, dict[str, Any]]] = []  # record, device, what is wrong
         self.places: list[PlaceSeen] = []
         self.spans: list[SpanSeen] = []
         self._works: list[tuple[int, TraceDevice, Work]] = []
@@ -324,6 +326,10 @@ class Trace:
         elif kind == Kind.JOINED:
             str(fields["text"]), [int(process) for process in fields["processes"]]
             self.joined.append(record)
+        elif kind == Kind.FINDING:
+            finding = dict(fields["finding"])
+            str(finding["rule"]), str(finding["what"])
+            self.found.append((record.index, self._of(record), finding))
         elif kind == Kind.FAULT:
             self._of(record)
             self.faults.append(record)

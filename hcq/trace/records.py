@@ -59,6 +59,7 @@ class Kind(IntEnum):
     SPAN = 25  # a stretch of time that the program gave a name, a collective perhaps: text
     JOINED = 26  # this trace was made of several files; what was done with the clock of one of them: text
     CLOCK = 27  # a device's clock, as times of the device are written down, beside the host's: text
+    FINDING = 28  # a kernel breaks a rule, as an emulated GPU saw (only with HCQ_SANITIZE): text
 
 
 class Frame(Packet, words=7):

@@ -63,7 +63,7 @@ class Filter:
             return False
         if self.queue or self.submissions is not None or self.last is not None:
             return self.ioctls and kind == "port"
-        return not self.kernel or (kind == "code" and self.kernel in view["kernel"])
+        return not self.kernel or (kind in ("code", "finding") and self.kernel in view["kernel"])
 
 
 def nothing_passes(trace: Trace, wanted: Filter) -> str:
@@ -170,7 +170,7 @@ def lines(view: View, color: Color, with_words: bool = False) -> Iterator[str]:
         yield f"{when}  {on}{color(view['text'], 'packet')}"
         for block in view.get("nested", ()):
             yield f"    {color(block['text'], 'note')}"
-    elif kind in ("fault", "dropped"):
+    elif kind in ("fault", "dropped", "finding"):
         text = view.get("text") or view.get("why") or view.get("message") or _rest(view)
         yield f"{when}  {on}{color(f'{kind}: {text}', 'wrong')}"
     elif kind == "place":

@@ -122,6 +122,10 @@ def record_view(trace: Trace, record: Record) -> View:
             "device": head.get("device"),
             "text": f"{fields.get('what')}: {fields.get('why')}",
         }
+    if record.kind == Kind.FINDING:
+        said = fields["finding"]
+        text = f"{said.get('level')} [{said.get('rule')}] kernel {said.get('kernel')}: {said.get('what')}"
+        return {**head, **said, "device": head.get("device"), "text": text}
     if record.kind == Kind.PLACE:
         return {**head, "process": record.process, **fields}
     if record.kind == Kind.SPAN and "first" in fields:

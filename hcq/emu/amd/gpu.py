@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from hcq.emu.amd.kfd_topology import VRAM_BYTES, EmulatedNode
 from hcq.emu.backing import NODE_BYTES, Backing, DeviceMemory
 from hcq.emu.pages import HOST_BYTES
+from hcq.emu.shader.schedule import Schedules
 from hcq.emu.worker import Worker
 
 CLOCK_HZ = 100_000_000
@@ -64,6 +65,7 @@ class EmulatedGpu(Worker[Turns]):
     def __init__(self, node: EmulatedNode, log: Callable[[str], None], kfd_memory: DeviceMemory) -> None:
         seed = node.spec.seed
         super().__init__(node.spec.chip.arch, None if seed is None else Random(seed))
+        self.schedules = Schedules(seed)
         self.node = node
         self.gpu_id = node.gpu_id
         self.chip = node.spec.chip

@@ -25,6 +25,7 @@ from hcq.emu.amd.shader.strays import Guarded, Strays
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import CHIPS
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.schedule import Schedules
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
 from hcq.events import stray_accesses, waves
@@ -48,12 +49,14 @@ def launch(
     is_cooperative: bool = False,
     pid: int = 0,
     begins: Callable[[Machine], None] | None = None,
+    schedules: Schedules | None = None,
 ) -> None:
     """Run it. It ends early when `is_ending` says so: its queue is being destroyed.
 
     is_cooperative   its workgroups may wait for each other: the queue has global wave sync
     pid              whose it is
     begins           is told of the waves that are resident, whenever others are
+    schedules        in which order waves run; None: they stay together
     """
     start = Launch.from_registers(
         arch,
@@ -78,6 +81,8 @@ def launch(
     run = functools.partial(
         run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
     )
+    if schedules is not None:
+        run = functools.partial(run, schedule=schedules.of_launch(work.grid, work.block))
     checks = Checks.of_launch(pid, work.entry)
     looks = checks is not None and "memory" in checks.words
     beyond = Strays(work.entry, work.lds_bytes) if looks or stray_accesses.is_wanted() else None

@@ -238,6 +238,7 @@ class ProcessGpu:
                 is_cooperative=queue is not None and queue.has_global_sync,
                 pid=self.pid,
                 begins=lambda machine: self._runs(queue, machine),
+                schedules=self.gpu.schedules,
             )
             self._runs(queue, None)
         finally:

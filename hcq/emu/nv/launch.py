@@ -55,6 +55,7 @@ from hcq.emu.nv.shader.run import Kernel, Report
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.schedule import Schedules
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
 from hcq.errors import UsageError
@@ -162,6 +163,7 @@ class Shader:
         self.code: dict[tuple[int, int, tuple[Addition, ...]], tuple[bytes, Code]] = {}
         self.constants: dict[tuple[int, int], bytes] = {}
         self.data = DataCache() if spec.has_caches else None
+        self.schedules = Schedules(spec.seed)
 
     def invalidate_code(self) -> None:
         """Read kernels from memory again."""
@@ -236,6 +238,7 @@ class Shader:
             specials=envregs,
             together=together,
             checks=checks,
+            schedule=self.schedules.of_launch(grid, block),
         )
         try:
             with waves.running(pid, program, kernel.function.name) as running:

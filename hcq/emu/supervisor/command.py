@@ -1,28 +1,36 @@
 """python -m hcq emulate: the command line of the supervisor.
 
 In       words of HCQ_EMULATE, a program and its arguments; the switches of READ_HERE
-Out      the program's output, which is its own; the exit status of the program
+Out      the program's output, which is its own; the exit status of the program, or FOUND_STATUS
 Changes  this process ends as the program did
-Next     supervisor.py
+Next     supervisor.py, schedules.py (--schedules)
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from hcq import config
 from hcq.emu.supervisor.supervisor import Supervisor
 from hcq.errors import UsageError
 
 LOG_LINES = 50
+FOUND_STATUS = 86  # the program ended with 0, and HCQ_SANITIZE has found something
+MOST_SCHEDULES = 10_000
 # the switches that the supervisor itself obeys; any other variable is the program's, whatever its name and value
 READ_HERE = (
     "HCQ_TRACE",
     "HCQ_VALIDATE",
+    "HCQ_SANITIZE",
+    "HCQ_SANITIZE_IGNORE",
     "HCQ_PROFILE",
     "HCQ_REPORT",
     "HCQ_REPORT_DIR",
@@ -36,21 +44,66 @@ def say(text: str) -> None:
     print(f"hcq emulate: {text}", file=sys.stderr, flush=True)
 
 
-def run(words: str, command: Sequence[str], is_verbose: bool) -> int:
+def add_options(parser: argparse.ArgumentParser, takes_command: bool) -> None:
+    """What stands before the program. takes_command: the program is among these words, for no -- stands before it."""
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="say which GPUs the program sees, and which lines of HCQ_SANITIZE_IGNORE ignored nothing",
+    )
+    parser.add_argument(
+        "--sanitize",
+        metavar="WORDS",
+        help="look for faults of kernels, as HCQ_SANITIZE does: race,memory,...",
+    )
+    parser.add_argument(
+        "--schedules",
+        metavar="N",
+        type=int,
+        help="run the program N times, with seeds 1 to N: in other orders of waves, workgroups and queues",
+    )
+    parser.add_argument(
+        "--findings", metavar="FILE", type=Path, help="write what was found there, as one line of JSON each"
+    )
+    parser.add_argument("words", metavar="WORDS", help="the GPUs, as amd:gfx1100,amd:gfx942")
+    if takes_command:
+        parser.add_argument("command", metavar="PROGRAM", nargs=argparse.REMAINDER, help="and its arguments")
+
+
+def run(options: argparse.Namespace) -> int:
     """Run a program on emulated GPUs. Returns its exit status; a program that a signal ended takes us with it.
 
-    words   as "amd:gfx1100,amd:gfx942"
+    options   as add_options declares them, and `command`
     """
-    arguments = list(command[1:] if command[:1] == ["--"] else command)
+    words, arguments = options.words, list(options.command)
     gpus = [word.strip() for word in words.split(",") if word.strip()]
     if not gpus:
         raise UsageError("no GPU is named. Say for example: python -m hcq emulate amd:gfx1100 -- rocminfo")
     if not arguments:
         raise UsageError(f"no program is named. Say for example: python -m hcq emulate {words} -- rocminfo")
+    environment = dict(os.environ)
+    if options.sanitize is not None:
+        environment["HCQ_SANITIZE"] = options.sanitize
     own = {
-        name: value for name, value in os.environ.items() if name in READ_HERE or not name.startswith("HCQ_")
+        name: value for name, value in environment.items() if name in READ_HERE or not name.startswith("HCQ_")
     }
-    config.use(config.Config.read(own))
+    settings = config.Config.read(own)
+    config.use(settings)
+    if options.schedules is not None:
+        if not 1 <= options.schedules <= MOST_SCHEDULES:
+            raise UsageError(f"--schedules {options.schedules}: takes a number from 1 to {MOST_SCHEDULES}.")
+        if not settings.sanitize:
+            raise UsageError(
+                "--schedules looks for faults in other orders: say what kinds, with --sanitize race."
+            )
+        from hcq.emu.supervisor import schedules
+
+        return schedules.run(gpus, arguments, options, environment)
+    return _once(gpus, arguments, options.verbose, options.findings)
+
+
+def _once(gpus: Sequence[str], arguments: Sequence[str], is_verbose: bool, findings: Path | None) -> int:
     supervisor = Supervisor(gpus, say)
     try:
         if is_verbose:
@@ -64,10 +117,31 @@ def run(words: str, command: Sequence[str], is_verbose: bool) -> int:
         say("log of the emulated kernel drivers:")
         for line in log[-LOG_LINES:]:
             print(f"  {line}", file=sys.stderr)
+    found = supervisor.found()
+    if findings is not None:
+        write(findings, found)
+    for line in supervisor.summary(is_verbose):
+        say(line)
     sys.stderr.flush()
     if os.WIFSIGNALED(status):
         _die_of(os.WTERMSIG(status))
-    return os.WEXITSTATUS(status)
+    own = os.WEXITSTATUS(status)
+    if found and not own:
+        say(
+            f"{how_many(found)} in kernels; the program itself ended with 0, so the exit status is {FOUND_STATUS}"
+        )
+        return FOUND_STATUS
+    return own
+
+
+def how_many(found: Sequence[Mapping[str, Any]]) -> str:
+    """A count in words."""
+    return f"{len(found)} finding{'s' if len(found) != 1 else ''}"
+
+
+def write(path: Path, found: Sequence[Mapping[str, Any]]) -> None:
+    """Findings as lines of JSON."""
+    path.write_text("".join(json.dumps(one) + "\n" for one in found), "utf-8")
 
 
 def _die_of(number: int) -> None:

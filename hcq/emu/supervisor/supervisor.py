@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
+from typing import Any
 
 from hcq.emu.machine import Machine, kernels_for
 from hcq.emu.supervisor.answers import Answers
@@ -32,7 +33,7 @@ from hcq.system import native
 
 IDLE_THREADS = 4  # so many wait for calls; more that have answered theirs end
 POLL_MS = 500
-OBSERVED_HERE = ("HCQ_TRACE", "HCQ_VALIDATE")
+OBSERVED_HERE = ("HCQ_TRACE", "HCQ_VALIDATE", "HCQ_SANITIZE", "HCQ_SANITIZE_IGNORE")
 GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL for processes that are left
 SWITCH_SECONDS = 0.0005  # how long a GPU's thread may keep a call of the program waiting for the interpreter
 
@@ -110,6 +111,14 @@ class Supervisor:
         """What the emulated drivers wrote into the kernel's log, and what failed in the supervisor."""
         lines = [line for kernel in self.machine.kernels for line in kernel.log()]
         return lines + [f"the supervisor failed: {text}" for text in self.answers.failures]
+
+    def found(self) -> list[Mapping[str, Any]]:
+        """What was found wrong in kernels (HCQ_SANITIZE)."""
+        return [one for watcher in self.watchers for one in watcher.found()]
+
+    def summary(self, is_verbose: bool) -> list[str]:
+        """What is to be said when the program has ended."""
+        return [line for watcher in self.watchers for line in watcher.summary(is_verbose)]
 
     def close(self) -> None:
         """Remove the emulated files. This process is to end, and as the program did: no further signal changes that."""

@@ -1,10 +1,10 @@
 """Session: connects one kernel driver's events to the trace, validator and reports of foreign programs.
 
-In       a driver's events; what HCQ_TRACE, HCQ_VALIDATE, HCQ_PROFILE and HCQ_REPORT ask for
+In       a driver's events; what HCQ_TRACE, HCQ_VALIDATE, HCQ_SANITIZE, HCQ_PROFILE and HCQ_REPORT ask for
 Out      the same events for a reader and devices of each process
 Changes  the trace file; stderr; reports
-Next     hcq/events/foreign_devices.py (devices), trace.py, judge.py, report.py (who watches them), hcq/amd/foreign/
-         (a reader)
+Next     hcq/events/foreign_devices.py (devices), trace.py, judge.py, sanitizer.py, report.py (who watch them),
+         hcq/amd/foreign/ (a reader)
 
 What goes wrong here must not end the program that is watched: a process whose events make no sense is watched no more,
 and one line says so.
@@ -15,19 +15,24 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hcq import backends, config
 from hcq.config import Config
 from hcq.errors import HcqError
+from hcq.events import kernel_faults
 from hcq.events.foreign_devices import ForeignDevice, ForeignObserver, Reader
+from hcq.events.kernel_faults import KernelFault
 from hcq.events.kernel_observer import Call, Client, GpuFault, KernelObserver, Read
 from hcq.observe.foreign.counters import ForeignCounting
 from hcq.observe.foreign.judge import Judge
 from hcq.observe.foreign.report import Reports
+from hcq.observe.foreign.sanitizer import ForeignSanitizer
 from hcq.observe.foreign.trace import ForeignTrace
+from hcq.observe.ignored import Ignored
+from hcq.observe.kernel_findings import Found
 from hcq.observe.trace_paths import path_of
 from hcq.observe.trace_writer import TraceWriter
 from hcq.performance import counters
@@ -78,6 +83,9 @@ class _Process:
             found.append(ForeignTrace(device, self.writer, len(self.devices) - 1))
         if settings.validate:
             found.append(Judge(device, self.session.say))
+        if settings.sanitize:
+            session = self.session
+            found.append(ForeignSanitizer(device, session.say, session.ignored, session.findings.append))
         if settings.counters:
             found.append(ForeignCounting(device, self.session.say))
         if "off" not in settings.report:
@@ -127,6 +135,13 @@ class Session(KernelObserver):
             if self.settings.counters
             else lambda: None
         )
+        self.findings: list[Found] = []
+        self.ignored = Ignored.read(self.settings.sanitize_ignore)
+        self._unlisten = (
+            kernel_faults.listen(self._kernel_fault, self.settings.sanitize)
+            if self.settings.sanitize
+            else lambda: None
+        )
 
     @staticmethod
     def is_wanted(settings: Config) -> bool:
@@ -134,6 +149,7 @@ class Session(KernelObserver):
         return (
             settings.trace is not None
             or settings.validate
+            or bool(settings.sanitize)
             or settings.counters
             or "off" not in settings.report
         )
@@ -171,8 +187,22 @@ class Session(KernelObserver):
         """Nothing more comes, of processes that are still there, either."""
         self._is_over.set()
         self._uncount()
+        self._unlisten()
         for process in list(self.processes.values()):
             self.exited(process.client)
+
+    def found(self) -> Sequence[Mapping[str, Any]]:
+        return [one.as_fields() for one in self.findings]
+
+    def summary(self, is_verbose: bool) -> Sequence[str]:
+        many = self.ignored.count
+        told = (
+            [f"{many} finding{'s were' if many != 1 else ' was'} ignored: {self.ignored.path}"]
+            if many
+            else []
+        )
+        unused = self.ignored.unused() if is_verbose else []
+        return [*told, *(f"{line} ignored nothing" for line in unused)]
 
     def look(self) -> None:
         """Report what has run for longer than HCQ_TIMEOUT_MS; to be called now and then."""
@@ -189,6 +219,14 @@ class Session(KernelObserver):
             with process.lock:
                 for device in process.devices.values():
                     device.counted(made)
+
+    def _kernel_fault(self, pid: int, entry: int, fault: KernelFault) -> None:
+        """The same of a launch that did something wrong."""
+        process = self.processes.get(pid)
+        if process is not None:
+            with process.lock:
+                for device in process.devices.values():
+                    device.kernel_fault(entry, fault)
 
     def _tick(self) -> None:
         while not self._is_over.wait(LOOK_SECONDS):

@@ -15,7 +15,7 @@ import errno
 import os
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hcq.command import Command, Dispatch
@@ -148,6 +148,10 @@ class ForeignTrace(ForeignObserver):
 
     def counted(self, made: Counters) -> None:
         self.writer.record(Kind.COUNTERS, {"device": self.number, "counters": made.as_fields()})
+
+    def found(self, fields: Mapping[str, Any]) -> None:
+        self.writer.record(Kind.FINDING, {"device": self.number, "finding": fields})
+        self.writer.flush()
 
     def fault(self, fault: GpuFault, at: ForeignSubmission | None, program: ForeignProgram | None) -> None:
         facts = {} if at is None else {"first": at.value, "last": at.value}

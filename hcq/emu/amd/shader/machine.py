@@ -9,6 +9,7 @@ Next     run.py (from a grid to resident waves), program.py (blocks), waves.py (
 Waves at one program counter run as one batch. A branch that waves disagree on splits their batch; the batch with the
 lowest address runs first, so that those ahead wait at the meeting point and are joined there. A batch that has waited
 long gets a turn, so that a wave spinning on another's store does not spin for ever. What never ends runs out of budget.
+With a Schedule any batch runs next, and batches part at random.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.retry import foresee
 from hcq.emu.amd.shader.standing import waves_of
 from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.shader.schedule import Schedule
 from hcq.events.waves import Running
 
 PATIENCE = 256  # blocks that others may run while a batch that could run waits
@@ -87,8 +89,16 @@ def first_batch(residents: Residents) -> Batch:
 class Machine:
     """The batches of the resident waves, from their first instruction to their last."""
 
-    def __init__(self, program: Program, residents: Residents, report: Report, limits: Limits) -> None:
+    def __init__(
+        self,
+        program: Program,
+        residents: Residents,
+        report: Report,
+        limits: Limits,
+        schedule: Schedule | None = None,
+    ) -> None:
         self.program, self.residents, self.report, self.limits = program, residents, report, limits
+        self.schedule = schedule
         self.ready: list[Batch] = []
         self.waiting: list[Batch] = []  # at a barrier
         self.stepping: Batch | None = None
@@ -125,6 +135,8 @@ class Machine:
     def next_batch(self) -> Batch:
         """The batch at the lowest address, joined with all others there; or one that has waited too long."""
         ready = self.ready
+        if self.schedule is not None:
+            return self.any_batch(self.schedule)
         if len(ready) == 1:
             return ready.pop()
         chosen = min(ready, key=lambda b: (b.is_stuck, b.pc, b.mode))
@@ -134,6 +146,24 @@ class Machine:
         there = [b for b in ready if b.pc == chosen.pc and b.mode == chosen.mode]
         self.ready = [b for b in ready if b.pc != chosen.pc or b.mode != chosen.mode]
         return Batch.join(there)
+
+    def any_batch(self, schedule: Schedule) -> Batch:
+        """Any batch, perhaps joined with others that are where it is, or a part of it."""
+        ready = self.ready
+        chosen = schedule.pick(ready)
+        there = [b for b in ready if b.pc == chosen.pc and b.mode == chosen.mode]
+        if len(there) > 1 and not schedule.joins(len(ready)):
+            there = [chosen]
+        left = [b for b in ready if b not in there]
+        b = Batch.join(there)
+        part = schedule.part(b.waves, len(left) + 1)
+        if part is not None:
+            goes = np.array(part)
+            left.append(b.take(~goes))
+            left[-1].turn = b.turn
+            b = b.take(goes)
+        self.ready = left
+        return b
 
     def step(self, b: Batch) -> list[Batch]:
         """Run one block; returns the batches that can go on at once."""

@@ -26,6 +26,7 @@ from hcq.emu.amd.shader.residents import GlobalSync, Residents
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.schedule import Schedule
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
 from hcq.events.waves import Running
@@ -86,6 +87,7 @@ def run_dispatch(
     checks: Checks | None = None,
     running: Running | None = None,
     begins: Callable[[Machine], None] | None = None,
+    schedule: Schedule | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -102,6 +104,7 @@ def run_dispatch(
     checks           what is looked for, and gets what is found; None: nothing is
     running          who may ask where its waves are
     begins           is told of the waves that are resident, whenever others are
+    schedule         the order of waves that nothing orders; None: they stay together
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
@@ -141,7 +144,7 @@ def run_dispatch(
             if checks is not None:
                 attach(checks, program, residents)
             report.waves += len(residents.group_of)
-            machine = Machine(program, residents, report, limits)
+            machine = Machine(program, residents, report, limits, schedule)
             if begins is not None:
                 begins(machine)
             try:

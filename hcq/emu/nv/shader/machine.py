@@ -9,7 +9,8 @@ Source   SIMT execution with re-convergence at immediate post-dominators; forwar
          spins gives way after a while, and threads that wait to reconverge go on alone when that is the only way
 
 Of several paths in a region the one at the earliest block goes first, and paths that come to the same block become
-one: threads that jump into the middle of each other's paths also reconverge early.
+one: threads that jump into the middle of each other's paths also reconverge early. With a Schedule any path goes first,
+and warps part at random.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hcq.emu.nv.shader.paths import Activation, Path, Region
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.standing import warps_of
 from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.shader.schedule import MOST_PARTS, Schedule
 from hcq.emu.shader.shared_races import SharedRaces
 
 # instructions between two looks at the budget, and at whether the kernel is still wanted
@@ -59,8 +61,9 @@ class Barrier:
 class Machine:
     """What runs a batch: its paths, those that wait, its barriers, who has not exited."""
 
-    def __init__(self, program: Program, batch: Batch) -> None:
+    def __init__(self, program: Program, batch: Batch, schedule: Schedule | None = None) -> None:
         self.program = program
+        self.schedule = schedule
         self.batch = batch
         self.kernel_name = batch.launch.kernel_name
         self.step_limit = batch.launch.step_limit
@@ -146,6 +149,8 @@ class Machine:
             self.batch.copies.finish()
 
     def _pick(self) -> Path:
+        if self.schedule is not None:
+            return self._any(self.schedule)
         if len(self.runnable) == 1:
             return self.runnable[0]
 
@@ -153,6 +158,21 @@ class Machine:
             return path.turns, -path.region.depth, path.activation.decoded.blocks[path.pc].order
 
         return min(self.runnable, key=urgency)
+
+    def _any(self, schedule: Schedule) -> Path:
+        """Any path, or some warps of it."""
+        path = schedule.pick(self.runnable)
+        if path.count <= WARP or len(self.runnable) >= MOST_PARTS:
+            return path
+        mask = path.full_mask
+        width = self.batch.count // len(self.batch.blocks)
+        warp = self.batch.block_of_lane * -(-width // WARP) + self.batch.thread_of_lane // WARP
+        here = np.unique(warp[mask])
+        part = schedule.part(len(here), len(self.runnable))
+        if part is None:
+            return path
+        goes = mask & np.isin(warp, here[part])
+        return self.part(path, [goes, mask & ~goes])[0]
 
     def _advance(self, path: Path) -> None:
         """Run a path's blocks until it diverges, waits, reconverges, or has used its time slice."""
@@ -188,8 +208,8 @@ class Machine:
                 self.arrive(path)
                 return
             path.pc = pc
-            if len(self.runnable) > 1:
-                self._merge(path)
+            if len(self.runnable) > 1 or self.schedule is not None:
+                self._merge_if_it_may(path)
                 self._spend(path, block.cost)
                 return
             if region.parent is not None:
@@ -275,7 +295,12 @@ class Machine:
         path.pc = pc
         path.region.paths.append(path)
         self.runnable.append(path)
-        self._merge(path)
+        self._merge_if_it_may(path)
+
+    def _merge_if_it_may(self, path: Path) -> None:
+        """As _merge, unless a schedule keeps apart what has come to one block."""
+        if self.schedule is None or self.schedule.joins(len(self.runnable)):
+            self._merge(path)
 
     def _merge(self, path: Path) -> None:
         """Become one with a path of the same region at the same block, unless it waits elsewhere."""
@@ -524,7 +549,7 @@ class Machine:
             self.arrive(path)
             return
         self.runnable.append(path)
-        self._merge(path)
+        self._merge_if_it_may(path)
 
     def _wake(self) -> bool:
         """Nothing can run: find out who may after all. False when all threads have ended."""

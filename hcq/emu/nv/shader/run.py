@@ -24,6 +24,7 @@ from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.schedule import MOST_PARTS, Schedule
 from hcq.emu.shader.traffic import Tally
 from hcq.errors import UsageError
 from hcq.events.waves import Running
@@ -116,6 +117,7 @@ class Kernel:
         together: bool = False,
         checks: Checks | None = None,
         running: Running | None = None,
+        schedule: Schedule | None = None,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
@@ -128,6 +130,7 @@ class Kernel:
         sample       run only the first so many blocks; 0: all
         together     all blocks run at once, for they wait for one another
         running      who may ask where its warps are
+        schedule     the order of warps that nothing orders; None: they stay together
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
         self._check(grid, block, dynamic_shared_bytes)
@@ -151,7 +154,7 @@ class Kernel:
             self.program.uses_warps,
             specials or {},
             self.program.specials,
-            step_limit,
+            step_limit if schedule is None else step_limit * MOST_PARTS,  # each part executes it by itself
             interrupted,
             self.function.param_base,
             tally,
@@ -172,7 +175,7 @@ class Kernel:
             if checks is not None:
                 attach(checks, self.program, batch)
             try:
-                Machine(self.program, batch).run()
+                Machine(self.program, batch, schedule).run()
             except KernelFault as fault:
                 if checks is not None:
                     refused(checks, self.program, batch, fault)
