@@ -38,11 +38,8 @@ class RoomsContract(Contract):
         unknown = {name for allowed in law.values() for name in allowed} - {*law, PACKAGE, ANY}
         if unknown:
             raise ValueError(f"the law names rooms that have no line: {', '.join(sorted(unknown))}")
-        for place, room in enumerate(law if self.is_ordered else ()):
-            if later := law[room] - {*list(law)[:place], PACKAGE, ANY}:
-                raise ValueError(
-                    f"{room} stands on rooms whose lines are below its own: {', '.join(sorted(later))}"
-                )
+        if self.is_ordered:
+            refuse_disorder(law)
         breaches = []
         for importer in sorted(graph.modules):
             own = _room(importer, law, graph)
@@ -62,6 +59,15 @@ class RoomsContract(Contract):
             output.print(f"    {breach['line_contents']}")
             output.print(f"    {own} may not import {room}")
             output.new_line()
+
+
+def refuse_disorder(law: dict[str, set[str]]) -> None:
+    """Raises ValueError for a room that stands on one whose line is below its own."""
+    for place, room in enumerate(law):
+        if later := law[room] - {*list(law)[:place], PACKAGE, ANY}:
+            raise ValueError(
+                f"{room} stands on rooms whose lines are below its own: {', '.join(sorted(later))}"
+            )
 
 
 def _line(line: str, sign: str = "->") -> tuple[str, set[str]]:
