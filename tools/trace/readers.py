@@ -221,6 +221,10 @@ def _is_qmd(content: bytes, wanted: Wanted) -> bool:
     return nv_words.arch_of_qmd(words) is not None
 
 
+def _is_pushbuffer(content: bytes, wanted: Wanted) -> bool:
+    return nv_words.arch_of_pushbuffer(_nv_words(content, wanted)) is not None
+
+
 def _is_gpfifo(content: bytes, wanted: Wanted) -> bool:
     return nv_words.is_gpfifo(_nv_words(content, wanted))
 
@@ -331,6 +335,7 @@ READERS: tuple[Reader, ...] = (
     Reader("ROCm: faults, debug agent, rocgdb", _is_rocm, _read_amd_text),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("launch descriptions of NVIDIA's", _is_qmd, _read_nv_words),
+    Reader("pushbuffers of NVIDIA's", _is_pushbuffer, _read_nv_words),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
     Reader("entries of NVIDIA's GPFIFO", _is_gpfifo, _read_nv_words),
 )

@@ -268,8 +268,8 @@ def lines(core: Core, color: Color) -> Iterator[str]:
         why = f": {color(', '.join(queue['exceptions']), 'wrong')}" if queue["exceptions"] else ""
         yield f"  queue {queue['queue_id']}, {queue['kind']}, {counted(queue['waves'], 'wave')}{why}"
     for agent in core.agents:
-        if why := exceptions(agent["exception_status"]):
-            yield f"  gpu_id {agent['gpu_id']:#x}: {color(', '.join(why), 'wrong')}"
+        if named := exceptions(agent["exception_status"]):
+            yield f"  gpu_id {agent['gpu_id']:#x}: {color(', '.join(named), 'wrong')}"
     for note in core.notes:
         yield f"  {note}"
     if core.waves:
