@@ -103,7 +103,7 @@ def test_an_entry_that_is_cut_is_shown_as_such(trace: Callable[..., Done], tmp_p
     [
         list(pm4.WriteData(address=0x7F0000001000, data=[1, 2]).words) * 2,
         [0] * 64,
-        [0x20018000, 0x1234, 0x20012000, 0x1235],  # of no class that is known
+        [0x20018000, 0x1234],  # of no class that is known
         [0x20018000, 0xC8B5, 0x20032000, 0xCBC0],  # a push that is cut
         [0x20022010, 1],
         [*ENTRIES, 0x80000000, 0x80000001],
