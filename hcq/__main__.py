@@ -176,6 +176,15 @@ def _inspect_command(asked_for: str) -> Any:
     return command
 
 
+def _debug_command(asked_for: str) -> Any:
+    """The verb `debug`, imported only for who asks for it."""
+    if asked_for != "debug":
+        return None
+    from hcq.debug import command
+
+    return command
+
+
 def _llm(options: argparse.Namespace) -> int:
     status: int = _llm_command().run(options)
     return status
@@ -205,7 +214,8 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hcq {hcq.__version__}")
     verbs = parser.add_subparsers(
-        dest="verb", metavar="abi | devices | doctor | emulate | inspect | llm | onnx | run | search | show"
+        dest="verb",
+        metavar="abi | debug | devices | doctor | emulate | inspect | llm | onnx | run | search | show",
     )
     interfaces = verbs.add_parser(
         "abi",
@@ -215,6 +225,14 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
     )
     if atlas := _abi_command(asked_for):
         atlas.add_verb(interfaces)
+    debugging = verbs.add_parser(
+        "debug",
+        help="step through kernels on emulated GPUs, forwards and backwards",
+        description="Debug queues and kernels: breakpoints, lanes, registers, memory, and where a byte comes from.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if debugger := _debug_command(asked_for):
+        debugger.add_verb(debugging)
     devices = verbs.add_parser(
         "devices",
         help="list devices, open each, and say why one cannot be opened",

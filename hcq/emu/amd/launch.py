@@ -26,7 +26,7 @@ from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
-from hcq.events import kernel_races, stray_accesses, waves
+from hcq.events import kernel_debug, kernel_races, stray_accesses, waves
 from hcq.events.kernel_races import Race
 from hcq.performance import counters
 
@@ -72,7 +72,13 @@ def launch(
     sample = 0 if is_cooperative or not counts else counters.sample()
     tally = tally_of(arch, work, start, sample) if counts else None
     run = functools.partial(
-        run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
+        run_dispatch if kernel_debug.debugger is None else kernel_debug.debugger.run_amd,
+        core,
+        start,
+        work.grid,
+        work.block,
+        items=work.items,
+        interrupted=interrupted,
     )
     races: dict[tuple[Any, ...], Race] | None = {} if kernel_races.is_wanted() else None
     beyond = Strays(work.entry, work.lds_bytes) if stray_accesses.is_wanted() else None

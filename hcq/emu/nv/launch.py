@@ -37,7 +37,7 @@ from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Sp
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
 from hcq.errors import UsageError
-from hcq.events import kernel_races, stray_accesses, waves
+from hcq.events import kernel_debug, kernel_races, stray_accesses, waves
 from hcq.events.kernel_races import Race
 from hcq.events.stray_accesses import Stray
 from hcq.nv.abi.image import DESCRIPTOR_BYTES
@@ -202,8 +202,9 @@ class Shader:
         guarded = Guarded(memory, Gaps(known), program) if known else None
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
         races: dict[tuple[Any, ...], Race] | None = {} if looks else None
+        debugger = kernel_debug.debugger
         run = functools.partial(
-            kernel.run,
+            kernel.run if debugger is None else functools.partial(debugger.run_nv, kernel, program),
             grid,
             block,
             memory if guarded is None else guarded,
