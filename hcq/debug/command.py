@@ -27,7 +27,7 @@ from hcq.events.observer import Observer
 VENDORS = ("amd", "nv", "metal")
 FOREVER_MS = 1 << 39
 
-EPILOG = """A program in Python runs in this process, on emulated GPUs. Waits for a kernel that is stopped have no deadline.
+EPILOG = """A program in Python runs in this process, on emulated GPUs. Waits have no deadline.
 Any other program runs as under `python -m hcq emulate`: of AMD's runtimes, say. A trace is replayed.
 
 examples:

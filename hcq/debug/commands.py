@@ -347,9 +347,8 @@ class Commands:
     def _look(self) -> None:
         moment, _ = self._here("wave")
         work: Work = moment.work
-        self.say(
-            f"{work.unit} {self.session.wave}, lane {self.session.lane}: {work.thread(self.session.wave, self.session.lane)}"
-        )
+        wave, lane = self.session.wave, self.session.lane
+        self.say(f"{work.unit} {wave}, lane {lane}: {work.thread(wave, lane)}")
         self.say(moment.why(self.session.wave))
 
     # ------------------------------------------------------------ the rest

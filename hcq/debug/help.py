@@ -37,7 +37,7 @@ watch lds OFFSET [BYTES] [block N]        the same in memory that a block shares
 rwatch ...                                loads, too
 The stop is before the store: `step` once, and `mem` shows what it wrote. reverse-continue finds the one before.""",
     "points": "points   lists what stops the program, and how often it did. delete N, disable N, enable N; delete all",
-    "continue": "continue (c)   on until a point stops it, or the program ends. From the past: up to the present, and on.",
+    "continue": "continue (c)   on until a point stops it, or the program ends. From the past: to the present, and on.",
     "step": "step [N] (s)   to the next instruction of this wave, or the N-th. Other waves may run in between.",
     "stepl": "stepl (l)   to the next line of the source, or of the PTX, of this wave.",
     "next": "next wave   to the next instruction that another wave executes.",
@@ -45,13 +45,13 @@ The stop is before the store: `step` once, and `mem` shows what it wrote. revers
     "finish": "finish   to the end of this wave's block.",
     "reverse-step": "reverse-step [N] (rs)   to the instruction of this wave before this one, or the N-th.",
     "reverse-stepl": "reverse-stepl (rl)   to the line of this wave before this one.",
-    "reverse-continue": "reverse-continue (rc)   back to the last point that would have stopped it; else to the beginning.",
-    "goto": "goto LAUNCH [STEP]   to a place by number, as stops print it. `goto present`: where the program really is.",
+    "reverse-continue": "reverse-continue (rc)   back to the last point that would have stopped it; else to the start.",
+    "goto": "goto LAUNCH [STEP]   to a place by number, as stops print it. `goto present`: where the program is.",
     "origin": """origin ADDRESS|BUFFER[+OFFSET] [BYTES]    which store wrote this, and from what: registers, loads
 origin REGISTER [LANE]                     which instruction wrote a register of this wave, and from what
 origin lds OFFSET                          the same of memory that this block shares
-The program is run again from snapshots, and watched. What is asked about is memory here and now, so go to where it is
-wrong first. It ends at arguments, at what the host or a copy wrote, and after some dozens of values.""",
+The program is run again from snapshots, and watched. What is asked about is memory here and now, so go to where it
+is wrong first. It ends at arguments, at what the host or a copy wrote, and after some dozens of values.""",
     "regs": """regs [NAME ...] [as TYPE]   registers of this lane and its neighbours: regs v0 v1 as f32
 regs v3 all                  one register in all lanes; those that are off in brackets
 Types: i8 u8 i16 u16 f16 i32 u32 f32 i64 u64 f64. Without a name: what the instruction reads and writes.""",

@@ -72,6 +72,7 @@ class Origin:
     def __init__(self, history: History, names: Any = None) -> None:
         self.history, self.names = history, names
         self.nodes = 0
+        self._seen: set[tuple[Place, str, int]] = set()
 
     # ------------------------------------------------------------ memory
 
@@ -132,39 +133,44 @@ class Origin:
     # ------------------------------------------------------------ registers
 
     def of_register(
-        self, name: str, wave: int, lane: int, before: Place, depth: int = 0, value: int | None = None
+        self,
+        name: str,
+        wave: int,
+        lane: int,
+        before: Place,
+        depth: int = 0,
+        value: int | None = None,
+        but: int = 0,
     ) -> Node:
-        """The instruction that wrote a register."""
+        """The instruction that wrote a register. but: not this one, which goes round and round."""
         self.nodes += 1
-        node = Node(name, depth, value, wave=wave, lane=lane)
-        found, hit = self._writer(name, wave, lane, before, 0)
+        node = Node(f"{name}, before the loop" if but else name, depth, value, wave=wave, lane=lane)
+        found, hit = self._writer(name, wave, lane, before, but)
         if found is None or hit is None:
             node.why = "what the wave began with: an argument, an index of the launch, or nothing"
             return node
         self._made(node, found, hit)
-        rest = [one for one in hit.site.reads if one != name]
-        if name in hit.site.reads:
-            first, earlier = self._writer(name, wave, lane, found, hit.site.key)
-            node.rounds = 2 if first is not None or self._again(name, wave, lane, found, hit.site.key) else 1
-            if first is not None and earlier is not None and self._has_room(depth):
-                start = Node(f"{name}, before", depth + 1, hit.values.get(name), wave=wave, lane=lane)
-                self._made(start, first, earlier)
-                self.nodes += 1
-                node.sources.append(start)
-                self._follow(start, first, earlier, [one for one in earlier.site.reads if one != name])
+        if (found, name, lane) in self._seen:
+            node.why = "as above"
+            return node
+        self._seen.add((found, name, lane))
         if hit.loaded is not None and self._has_room(depth):
             space, address, size = hit.loaded
-            work = self._work(found)
-            block = wave // work.waves_per_block if space == "shared" else None
+            block = wave // self._work(found).waves_per_block if space == "shared" else None
             if space in ("global", "shared"):
                 node.sources.append(self.of_memory(address, size, found, depth + 1, space, block))
             return node
+        rest = [*hit.site.reads]
+        if name in rest:
+            _, earlier = self._writer(name, wave, lane, found, 0)
+            if earlier is not None and earlier.site.key == hit.site.key:
+                node.rounds = 2
+                rest.remove(name)
+                if self._has_room(depth):
+                    key = hit.site.key
+                    node.sources.append(self.of_register(name, wave, lane, found, depth + 1, None, key))
         self._follow(node, found, hit, rest)
         return node
-
-    def _again(self, name: str, wave: int, lane: int, before: Place, key: int) -> bool:
-        found, hit = self._writer(name, wave, lane, before, 0)
-        return found is not None and hit is not None and hit.site.key == key
 
     def _writer(
         self, name: str, wave: int, lane: int, before: Place, but: int

@@ -3,16 +3,17 @@
 In       launches and packets of emulated GPUs, as they come; orders of a face (terminal.py, dap.py)
 Out      Stop: where the program is, to look at; launches that have run
 Changes  nothing that the program sees: looking back is in memory of the debugger's own
-Next     timeline.py (recording and running again), points.py and plans.py (what to stop at), commands.py (what a
-         face can ask), hcq/events/kernel_debug.py (the door)
+Next     timeline.py (recording and running again), points.py, plans.py (what to stop at), commands.py (what a face
+         can ask), hcq/events/kernel_debug.py (the door)
 
-The present is a launch that is stopped in its own thread, in the middle of an instruction's step. Whoever goes back from
+The present is a launch that is stopped in its own thread, in the middle of an instruction's step. Who goes back from
 there looks at a second run of that launch, or of an earlier one, from a snapshot, in the same thread, while the first
 one stays where it is. Going forward again ends at the present, from where the first one goes on.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,6 +81,9 @@ class Face(Protocol):
 
     def tell(self, text: str) -> None:
         """Something that happened."""
+
+
+WHERE = re.compile(r"wave (\d+), lane (\d+)$")  # at the end of a reason: what to look at
 
 
 class _Leave(Exception):
@@ -240,7 +244,8 @@ class Session:
         """A launch ends with an error: look at it before the program hears of it."""
         with self.lock:
             self._front(
-                Stop(f"fault: {record.fault}", record, probe.tick, None, False, self._reader(probe)), probe
+                Stop(f"fault: {record.fault}", record, probe.tick + 1, None, False, self._reader(probe)),
+                probe,
             )
 
     def between(self, reason: str) -> None:
@@ -306,9 +311,9 @@ class Session:
         if stop.moment is None:
             return
         waves = stop.moment.waves
-        words = stop.reason.split()
-        if "wave" in words and "lane" in words:
-            self.wave, self.lane = (int(words[words.index(one) + 1].strip(",")) for one in ("wave", "lane"))
+        named = WHERE.search(stop.reason)
+        if named is not None:
+            self.wave, self.lane = int(named[1]), int(named[2])
         elif self.wave not in waves and len(waves):
             self.wave, self.lane = int(waves[0]), 0
 
@@ -337,8 +342,7 @@ class Session:
         """Where the program really is; between launches: behind the last one."""
         assert self._present is not None
         if self._present.record is not None:
-            tick = self._present.tick + (self._present.moment is None)
-            return Place(self._present.record.number, tick)
+            return Place(self._present.record.number, self._present.tick)
         return Place(self.history.count + 1, 0)
 
     def _rerun(self, record: Record, place: Place, plan: Plan | None, reason: str, front: Place) -> Plan:

@@ -201,6 +201,9 @@ def origin(session: Session, node: Node) -> Iterator[str]:
     if node.site is None or node.place is None or node.work is None:
         yield f"{indent}{node.what}{value}: {node.why}"
         return
+    if node.why:
+        yield f"{indent}{node.what}{value}: by {node.site.text}, step {node.place.tick}, {node.why}"
+        return
     rounds = ", again and again in a loop" if node.rounds > 1 else ""
     where = place(session, node.work, node.site)
     yield f"{indent}{node.what}{value}: by {node.site.text}{rounds}"

@@ -7,8 +7,8 @@ Next     session.py (the debugger, who decides what to stop at), pages.py (memor
 
 Time is a place in a launch: how many instructions have begun, counted once for all waves that execute one together. A
 launch that is run again begins at the nearest snapshot before the place that is wanted. There are at most
-MOST_SNAPSHOTS of each launch: when there are more, every other one goes, and they are taken half as often from then on. A run towards
-a place takes some on its way, ever closer together, so that the next step back from there is short.
+MOST_SNAPSHOTS of each launch: when there are more, every other one goes, and they are taken half as often from then on.
+A run towards a place takes some on its way, ever closer together, so that the next step back from there is short.
 """
 
 from __future__ import annotations
