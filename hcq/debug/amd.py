@@ -30,6 +30,7 @@ from hcq.emu.amd.shader.operands import Context, Mode, Step, scalar_write
 from hcq.emu.amd.shader.program import BasicBlock, Program
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.run import DEFAULT_BUDGET, ShaderCore, check_launch
+from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.amd.shader.waves import EXEC, VCC, Batch
 from hcq.errors import UsageError
@@ -117,6 +118,8 @@ class AmdWork(Work):
         budget: int = DEFAULT_BUDGET,
         interrupted: Callable[[], bool] | None = None,
         is_cooperative: bool = False,
+        strays: Strays | None = None,
+        guard: Callable[[Memory], Memory] | None = None,
         **_: Any,
     ) -> None:
         check_launch(core, launch, grid, block)
@@ -124,6 +127,7 @@ class AmdWork(Work):
         self.arch, self.entry, self.lanes, self.name = core.isa.arch, launch.entry, launch.wave_size, ""
         self.items = WorkItems(grid, block, items or tuple(g * b for g, b in zip(grid, block)))  # type: ignore[arg-type]
         self.budget, self.interrupted, self.is_cooperative = budget, interrupted, is_cooperative
+        self.strays, self.guard = strays, guard
         self.sync = copy.deepcopy(core.sync)
         key = (id(core), launch.entry, launch.wave_size, launch.acc_offset)
         program = programs.get(key)
@@ -142,6 +146,9 @@ class AmdWork(Work):
         self.program.probe = probe
         report = Report() if state is None else dataclasses.replace(state.report)
         limits = Limits(self.budget, None, self.interrupted if probe.is_live else None)
+        strays = self.strays if probe.is_live else None
+        if self.guard is not None and probe.is_live:
+            memory = self.guard(memory)
         sync = self.core.sync if probe.is_live else copy.deepcopy(self.sync)
         try:
             with np.errstate(all="ignore"):
@@ -152,7 +159,14 @@ class AmdWork(Work):
                 for first in range(begin, self.items.groups, self._at_once):
                     groups = np.arange(first, min(self.items.groups, first + self._at_once))
                     residents = Residents(
-                        self.launch, self.items, groups, memory, memory, self.core.isa.scratch_in_memory, sync
+                        self.launch,
+                        self.items,
+                        groups,
+                        memory,
+                        memory,
+                        self.core.isa.scratch_in_memory,
+                        sync,
+                        strays=strays,
                     )
                     report.waves += len(residents.group_of)
                     self.machine = _Machine(self.program, residents, report, limits)

@@ -21,7 +21,7 @@ from hcq.debug.session import Face, Session
 from hcq.debug.terminal import Terminal
 from hcq.device import Device
 from hcq.errors import UsageError
-from hcq.events import kernel_debug
+from hcq.events import kernel_debug, stray_accesses
 from hcq.events.observer import Observer
 
 VENDORS = ("amd", "nv", "metal")
@@ -144,16 +144,19 @@ def debug(face: Face, words: str, program: Sequence[str]) -> int:
         )
     config.use(replace(current, is_watched=True, timeout_ms=FOREVER_MS))
     session = Session(face)
+    face.begin(session)
 
     def listen(device: Device) -> Observer:
         return Listener(device, session)
 
     observe.ADDED.append(listen)
     kernel_debug.attach(session)
+    hear_no_more = stray_accesses.listen(session.strayed, session.gaps)
     try:
         status = run_program.run(session, current.emulate, list(program))
     finally:
         kernel_debug.attach(None)
+        hear_no_more()
         observe.ADDED.remove(listen)
     sys.stdout.flush()
     return status

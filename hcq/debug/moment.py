@@ -74,9 +74,11 @@ class Work(ABC):
     shared_name    what it calls memory of a block: "LDS", "shared", "threadgroup"
     lanes          of a wave
     entry          where its code begins; 0 where it has no address
+    is_text        its instructions are lines of a text, and have no addresses
     """
 
     vendor = unit = shared_name = ""
+    is_text = False
     arch: str
     name: str
     entry: int

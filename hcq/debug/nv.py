@@ -119,7 +119,7 @@ class State(NamedTuple):
 class NvWork(Work):
     """A launch. `kernels` keeps kernels that were decoded with telling steps."""
 
-    vendor, unit, shared_name, lanes = "nv", "warp", "shared memory", WARP
+    vendor, unit, shared_name, lanes, is_text = "nv", "warp", "shared memory", WARP, True
 
     def __init__(
         self,

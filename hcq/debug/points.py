@@ -44,6 +44,7 @@ class Point:
     fields: dict[str, int] = field(default_factory=dict)  # of a packet
     is_on: bool = True
     once: bool = False
+    owner: str = ""  # who made it, where that is not a person at the prompt
     hits: int = 0
     _keys: dict[int, frozenset[int] | None] = field(default_factory=dict)
 
@@ -61,8 +62,8 @@ class Point:
         if self.kind == "everywhere":
             return None
         if self.kind == "pc":
-            address = self.address + (work.entry if self.address < 1 << 20 and work.entry > 1 << 20 else 0)
-            return frozenset([address])
+            is_offset = not work.is_text and self.address < work.entry
+            return frozenset([self.address + work.entry if is_offset else self.address])
         chosen = [site.key for site in work.sites() if self._is_one(work, site, line_of)]
         if self.kind == "line":  # of each run of instructions of a line its first alone
             chosen = _firsts(work, chosen)

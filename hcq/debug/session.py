@@ -29,6 +29,7 @@ from hcq.debug.plans import CONTINUE, Plan
 from hcq.debug.points import Points
 from hcq.debug.timeline import NEVER, Enough, History, Place, Probe, Record, Snapshot
 from hcq.errors import HcqError
+from hcq.events.stray_accesses import Stray
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ class Stop:
 class Face(Protocol):
     """Who asks. It is called from the thread that is stopped."""
 
+    def begin(self, session: Session) -> None:
+        """There is a session, and nothing has run yet."""
+
     def ask(self, session: Session) -> Order:
         """The program has stopped (session.stop): what now?"""
 
@@ -120,11 +124,22 @@ class Session:
         return self._run(work, core.memory)
 
     def run_nv(
-        self, kernel: Any, entry: int, grid: Any, block: Any, memory: Any, params: Any, **options: Any
+        self,
+        kernel: Any,
+        entry: int,
+        space: Any,
+        grid: Any,
+        block: Any,
+        memory: Any,
+        params: Any,
+        **options: Any,
     ) -> Any:
-        """As hcq.emu.nv.shader.run.Kernel.run, of a kernel whose code begins at an address."""
+        """As hcq.emu.nv.shader.run.Kernel.run, of a kernel whose code begins at an address.
+
+        space   what `memory` looks into
+        """
         work = NvWork(kernel, grid, block, memory, params, self._programs, entry=entry, **options)
-        return self._run(work, memory)
+        return self._run(work, space)
 
     def _run(self, work: Work, space: Any) -> Any:
         work.name = self.names.kernel(work.entry) or work.name
@@ -205,6 +220,11 @@ class Session:
             probe.due = 0
         return bool(self._live)
 
+    def rearm(self) -> None:
+        """Points have changed while launches run."""
+        for probe in self._live:
+            probe.due = 0
+
     def submitting(self, device: str, what: str) -> None:
         """A device is about to ring a doorbell."""
         self.submissions += 1
@@ -213,11 +233,18 @@ class Session:
                 self._hit(point)
                 self.between(f"point {point.number}: submission {self.submissions}, {what}, on {device}")
 
-    def found(self, what: str) -> None:
-        """An emulated GPU has found a fault of a kernel."""
+    def strayed(self, pid: int, stray: Stray) -> None:
+        """A launch that has ended reached beyond its memory."""
+        what = (
+            f"{stray.text or 'a store'} at {stray.pc:#x} reached {stray.address:#x}, which is not its memory"
+        )
         for point in self.points.of(("finding",)):
             self._hit(point)
-            self.between(f"point {point.number}: finding: {what}")
+            self.between(f"point {point.number}: finding: {what}, {stray.times} times")
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """Memory that no launch may store to: the debugger knows of none."""
+        return []
 
     def _hit(self, point: Any) -> None:
         point.hits += 1

@@ -33,6 +33,10 @@ class Terminal:
         self.commands: Commands | None = None
         self._is_ready = False
 
+    def begin(self, session: Session) -> None:
+        """There is a session now."""
+        self.commands = Commands(session, self.tell)
+
     def tell(self, text: str) -> None:
         """A line of output."""
         print(printable(text) if "\n" not in text else text, flush=True)
@@ -40,8 +44,7 @@ class Terminal:
     def ask(self, session: Session) -> Order:
         """Lines, until one makes the program move."""
         commands = self.commands
-        if commands is None:
-            commands = self.commands = Commands(session, self.tell)
+        assert commands is not None  # `begin` came first
         commands.stopped()
         while True:
             line = self._line(commands)

@@ -19,7 +19,7 @@ class Debugger(Protocol):
         """In the place of hcq.emu.amd.shader.run.run_dispatch."""
 
     def run_nv(self, *arguments: Any, **options: Any) -> Any:
-        """In the place of hcq.emu.nv.shader.run.Kernel.run; the kernel and its address come first."""
+        """In the place of hcq.emu.nv.shader.run.Kernel.run; the kernel, its address and the space come first."""
 
     def packet(self, vendor: str, packet: Any) -> None:
         """A processor of an emulated GPU is about to do this packet, for the first time."""

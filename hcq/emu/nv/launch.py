@@ -204,7 +204,7 @@ class Shader:
         races: dict[tuple[Any, ...], Race] | None = {} if looks else None
         debugger = kernel_debug.debugger
         run = functools.partial(
-            kernel.run if debugger is None else functools.partial(debugger.run_nv, kernel, program),
+            kernel.run if debugger is None else functools.partial(debugger.run_nv, kernel, program, memory),
             grid,
             block,
             memory if guarded is None else guarded,

@@ -189,7 +189,7 @@ class Bench:
                 self.session.run_amd(self.loaded.core, self.start, (SIZE, 1, 1), (SIZE, 1, 1))
             else:
                 grid = (SIZE, 1, 1)
-                self.session.run_nv(self.kernel, 0, grid, grid, self.space, self.arguments)
+                self.session.run_nv(self.kernel, 0, self.space, grid, grid, self.space, self.arguments)
         except HcqError as fault:
             return fault
         return None

@@ -225,8 +225,17 @@ def test_a_fault_stops_where_it_happens_and_can_be_walked_back(vendor: str) -> N
 
 @EVERY
 def test_what_is_wrong_in_a_command_is_said(vendor: str) -> None:
-    lines = ["frobnicate", "regs nothing", "mem 0x10", "lane 99", "wave 4000", "break", "break if v3 ==", "goto 7", "delete 9",
-             "print __import__('os')", "help nothing", "step 0x", "re"]  # fmt: skip
+    lines = [
+        "frobnicate",
+        "regs nothing",
+        "mem 0x10",
+        "lane 99",
+        "wave 4000",
+        "break",
+        "break if v3 ==",
+        "goto 7",
+    ]
+    lines += ["delete 9", "print __import__('os')", "help nothing", "step 0x", "re"]
     bench = Bench(vendor, lines)
     bench.session.points.add("kernel", "*")
     bench.launch()
