@@ -75,10 +75,10 @@ class Commands:
                 return None
             act = self._verbs.get(verb) or self._begins(verb)
             return act(words)
-        except ValueError as error:  # of shlex
-            self.refuse(f"{line!r}: {error}.")
         except UsageError as error:
             self.refuse(str(error))
+        except ValueError as error:  # of shlex
+            self.refuse(f"{line!r}: {error}.")
         return None
 
     def refuse(self, text: str) -> None:

@@ -125,6 +125,11 @@ class Editor:
             body["text"] = reason
         if hit:
             body["hitBreakpointIds"] = hit
+            point = next((one for one in session.points.all if one.number == hit[0]), None)
+            names = {"kernel": "function breakpoint", "watch": "data breakpoint"}
+            body["reason"] = names.get(point.kind if point is not None else "", kind)
+            if point is not None and point.owner == "instructions":
+                body["reason"] = "instruction breakpoint"
         return body
 
     # ------------------------------------------------------------ the editor's side

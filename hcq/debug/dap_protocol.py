@@ -74,16 +74,13 @@ class Channel:
             message["body"] = {
                 "error": {"id": 1, "format": error.replace("{", "(").replace("}", ")"), "showUser": True}
             }
-        elif body is not None:
-            message["body"] = body
+        else:
+            message["body"] = body or {}
         self._send(message)
 
     def event(self, name: str, body: dict[str, Any] | None = None) -> None:
         """Tell of something."""
-        message: dict[str, Any] = {"type": "event", "event": name}
-        if body is not None:
-            message["body"] = body
-        self._send(message)
+        self._send({"type": "event", "event": name, "body": body or {}})  # some clients want a body always
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._lock:

@@ -44,6 +44,14 @@ def _where(session: Session, words: Words) -> Iterator[str]:
             yield f"   begun by {packet[:300]}"
 
 
+def _is_there(moment: Moment, name: str, wave: int) -> bool:
+    try:
+        moment.read(name, wave)
+    except UsageError:
+        return False
+    return True
+
+
 def _names(moment: Moment, words: Words) -> list[str]:
     found: list[str] = []
     for word in words.all():
@@ -71,7 +79,8 @@ def _regs(session: Session, words: Words) -> Iterator[str]:
             yield from show.vector(moment, name, kind, session.wave)
         return
     if not names:
-        names = list(dict.fromkeys([*moment.site.reads, *moment.site.writes])) or moment.names()[:8]
+        used = dict.fromkeys([*moment.site.reads, *moment.site.writes])
+        names = [one for one in used if _is_there(moment, one, session.wave)] or moment.names()[:8]
     yield from show.registers(moment, session.wave, session.lane, names, kind)
 
 

@@ -74,11 +74,12 @@ class Work(ABC):
     shared_name    what it calls memory of a block: "LDS", "shared", "threadgroup"
     lanes          of a wave
     entry          where its code begins; 0 where it has no address
+    loads_compute  an instruction that loads may also compute: then what it reads is not where it loads from
     is_text        its instructions are lines of a text, and have no addresses
     """
 
     vendor = unit = shared_name = ""
-    is_text = False
+    is_text = loads_compute = False
     arch: str
     name: str
     entry: int

@@ -63,7 +63,7 @@ class _Hit:
     values: dict[str, int]
     access: Access | None = None
     data: str = ""
-    loaded: tuple[str, int, int] | None = None  # space, address, bytes of what it loads into the register
+    loaded: list[tuple[str, int, int]] = field(default_factory=list)  # space, address, bytes of what it loads
 
 
 class Origin:
@@ -126,9 +126,19 @@ class Origin:
         self._made(node, found[0], hit[0])
         data = hit[0].data
         node.value = hit[0].values.get(data)
-        if data:
+        if self._work(found[0]).loads_compute:
+            self._loads(node, found[0], hit[0])
+            self._follow(node, found[0], hit[0], [*hit[0].site.reads])
+        elif data:
             self._follow(node, found[0], hit[0], [data])
         return node
+
+    def _loads(self, node: Node, place: Place, hit: _Hit) -> None:
+        """The stores of what an instruction loads."""
+        for space, address, size in hit.loaded:
+            if space in ("global", "shared") and self._has_room(node.depth):
+                block = hit.wave // self._work(place).waves_per_block if space == "shared" else None
+                node.sources.append(self.of_memory(address, size, place, node.depth + 1, space, block))
 
     # ------------------------------------------------------------ registers
 
@@ -154,11 +164,8 @@ class Origin:
             node.why = "as above"
             return node
         self._seen.add((found, name, lane))
-        if hit.loaded is not None and self._has_room(depth):
-            space, address, size = hit.loaded
-            block = wave // self._work(found).waves_per_block if space == "shared" else None
-            if space in ("global", "shared"):
-                node.sources.append(self.of_memory(address, size, found, depth + 1, space, block))
+        self._loads(node, found, hit)
+        if hit.loaded and not node.work.loads_compute:  # type: ignore[union-attr]
             return node
         rest = [*hit.site.reads]
         if name in rest:
@@ -247,19 +254,25 @@ def _stored(moment: Moment, one: Access, at: int, address: int) -> _Hit:
         each = max(1, one.size // len(one.data))
         data = one.data[min(len(one.data) - 1, max(0, address - int(one.address[at])) // each)]
     values = _values(moment, wave, lane, (*moment.site.reads, *one.data))
-    return _Hit(moment.site, wave, lane, values, one, data)
+    return _Hit(moment.site, wave, lane, values, one, data, _loaded(moment, wave, lane, ""))
 
 
 def _computed(moment: Moment, wave: int, lane: int, name: str) -> _Hit:
-    hit = _Hit(moment.site, wave, lane, _values(moment, wave, lane, moment.site.reads))
+    values = _values(moment, wave, lane, moment.site.reads)
+    return _Hit(moment.site, wave, lane, values, loaded=_loaded(moment, wave, lane, name))
+
+
+def _loaded(moment: Moment, wave: int, lane: int, name: str) -> list[tuple[str, int, int]]:
+    """What a lane loads. name: into this register; "": at all."""
+    found = []
+    is_scalar = name.rstrip("0123456789") in SCALARS
     for one in moment.accesses():
         if one.kind == "store":
             continue
-        is_scalar = name.rstrip("0123456789") in SCALARS
         mine = np.flatnonzero((one.wave == wave) & ((one.lane == lane) | is_scalar))
-        if not len(mine) or (one.data and name not in one.data):
+        if not len(mine) or (name and one.data and name not in one.data):
             continue
         each = max(1, one.size // max(1, len(one.data)))
         offset = each * one.data.index(name) if name in one.data else 0
-        hit.loaded = one.space, int(one.address[mine[0]]) + offset, min(each, one.size)
-    return hit
+        found.append((one.space, int(one.address[mine[0]]) + offset, min(each, one.size)))
+    return found

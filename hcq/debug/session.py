@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from hcq.debug import pages
 from hcq.debug.amd import AmdWork
+from hcq.debug.metal import MetalWork
 from hcq.debug.moment import Moment, Site, Test, Work
 from hcq.debug.names import Names
 from hcq.debug.nv import NvWork
@@ -140,6 +141,11 @@ class Session:
         """
         work = NvWork(kernel, grid, block, memory, params, self._programs, entry=entry, **options)
         return self._run(work, space)
+
+    def run_metal(self, program: Any, grid: Any, block: Any, bindings: Any, entry: int) -> Any:
+        """As hcq.emu.metal.shader.program.Program.interpret."""
+        work = MetalWork(program, grid, block, bindings, entry)
+        return self._run(work, work.space)
 
     def _run(self, work: Work, space: Any) -> Any:
         work.name = self.names.kernel(work.entry) or work.name
@@ -494,10 +500,7 @@ class Session:
     ) -> Goto | None:
         """To the last place before this one where a test says why to stop; None: there is none."""
         here = self.stop.place if self.stop.record is not None else Place(self.history.count + 1, 0)
-        with self.lock:
-            stop = self.stop
-            found = self.history.last(here, test, keys, within)
-            self.stop = stop
+        found = self.history.last(here, test, keys, within)
         return None if found is None else Goto(found[0], found[1])
 
     def reverse_continue(self) -> Goto | None:

@@ -21,6 +21,9 @@ class Debugger(Protocol):
     def run_nv(self, *arguments: Any, **options: Any) -> Any:
         """In the place of hcq.emu.nv.shader.run.Kernel.run; the kernel, its address and the space come first."""
 
+    def run_metal(self, *arguments: Any, **options: Any) -> Any:
+        """In the place of hcq.emu.metal.shader.program.Program.interpret; the program comes first, its entry last."""
+
     def packet(self, vendor: str, packet: Any) -> None:
         """A processor of an emulated GPU is about to do this packet, for the first time."""
 

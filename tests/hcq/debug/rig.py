@@ -11,9 +11,12 @@ import numpy as np
 from hcq.debug.commands import Commands
 from hcq.debug.plans import CONTINUE
 from hcq.debug.session import Go, Order, Session
+from hcq.emu.metal.shader.parser import parse as parse_msl
+from hcq.emu.metal.shader.program import Program
 from hcq.emu.nv.shader.memory import AddressSpace as NvSpace
 from hcq.emu.nv.shader.run import Kernel
 from hcq.errors import HcqError
+from hcq.system import native
 from tests.hcq.emu.amd.shader.kernels import ARGUMENT_BASE, DATA_BASE, Loaded
 
 SIZE = 32  # of the matrices
@@ -125,6 +128,27 @@ END:
 """
 
 
+MSL = """#include <metal_stdlib>
+using namespace metal;
+kernel void matmul(device float* c [[buffer(0)]], device const float* a [[buffer(1)]],
+                   device const float* b [[buffer(2)]], uint t [[thread_index_in_threadgroup]],
+                   uint3 g [[threadgroup_position_in_grid]]) {
+  threadgroup float tile[32];
+  uint row = g.x * 32u;
+  tile[t] = a[row + t];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float acc = 0.0f;
+  for (uint k = 0u; k < 32u; ++k) {
+    acc = acc + tile[k] * b[k * 32u + t];
+  }
+  c[row + t] = acc;
+  if (t == 7u && g.x == 3u) {
+    c[5u] = 42.0f;
+  }
+}
+"""
+
+
 class Scripted:
     """A face that says these lines. `said`: what was printed; `stops`: reason and place of each stop."""
 
@@ -171,28 +195,40 @@ class Bench:
         self.c = np.zeros((SIZE, SIZE), np.float32)
         self.loaded = Loaded(AMD, arch) if vendor == "amd" else None
         self.space: Any = self.loaded.memory if self.loaded is not None else NvSpace()
+        arrays = self.c, self.a, self.b
         self.at = {name: DATA_BASE + STRIDE * n for n, name in enumerate("CAB")}
-        for name, array in zip("CAB", (self.c, self.a, self.b)):
-            self.space.map(self.at[name], array, name=name)
+        if vendor == "metal":
+            self.at = {name: native.address_of(array) for name, array in zip("CAB", arrays)}
+        for name, array in zip("CAB", arrays):
+            if vendor != "metal":
+                self.space.map(self.at[name], array, name=name)
             self.session.names.allocated(self.at[name], array.nbytes, name)
         self.arguments = struct.pack("<3Q", *self.at.values())
         if self.loaded is not None:
             self.space.map(ARGUMENT_BASE, bytearray(self.arguments.ljust(512, b"\0")), name="kernarg")
             self.start = self.loaded.launch("matmul", ARGUMENT_BASE)
-        else:
+        elif vendor == "nv":
             self.kernel = Kernel(PTX, "matmul")
+        else:
+            source = parse_msl(MSL)
+            self.program = Program(source, source.kernels["matmul"])
 
     def launch(self, session: Any = None) -> HcqError | None:
         """Run it under the session; returns the fault that ended it."""
         try:
             if self.loaded is not None:
                 self.session.run_amd(self.loaded.core, self.start, (SIZE, 1, 1), (SIZE, 1, 1))
+            elif self.vendor == "metal":
+                self.session.run_metal(self.program, (SIZE, 1, 1), (SIZE, 1, 1), self._bindings(), 0)
             else:
                 grid = (SIZE, 1, 1)
                 self.session.run_nv(self.kernel, 0, self.space, grid, grid, self.space, self.arguments)
         except HcqError as fault:
             return fault
         return None
+
+    def _bindings(self) -> dict[int, Any]:
+        return {n: array.reshape(-1).view(np.uint8) for n, array in enumerate((self.c, self.a, self.b))}
 
     def plain(self) -> np.ndarray[Any, Any]:
         """What it computes when nobody looks."""
@@ -201,6 +237,8 @@ class Bench:
         grid = (SIZE, 1, 1)
         if self.loaded is not None:
             run_dispatch(self.loaded.core, self.start, grid, grid)
+        elif self.vendor == "metal":
+            self.program.interpret(grid, grid, self._bindings())
         else:
             self.kernel.run(grid, grid, self.space, self.arguments)
         return self.c.copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.hcq.debug.rig import PLANTED, SIZE, WRONG, Bench, Scripted
 
 VENDORS = ("amd", "nv")
 EVERY = pytest.mark.parametrize("vendor", VENDORS)
+AND_METAL = pytest.mark.parametrize("vendor", (*VENDORS, "metal"))
 
 
 def seen(moment: Moment) -> tuple[Any, ...]:
@@ -34,7 +36,7 @@ def seen(moment: Moment) -> tuple[Any, ...]:
     )
 
 
-@EVERY
+@AND_METAL
 def test_a_kernel_that_is_looked_at_computes_the_same(vendor: str) -> None:
     bench = Bench(vendor, ["break kernel *", "step 5", "barrier", "finish"])
     plain = bench.plain()
@@ -47,7 +49,7 @@ def test_a_kernel_that_is_looked_at_computes_the_same(vendor: str) -> None:
     assert plain[0, WRONG] == PLANTED
 
 
-@EVERY
+@AND_METAL
 def test_going_back_shows_what_was_there_before(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "FIRST_SPACING", 16)
     monkeypatch.setattr(timeline, "MOST_SNAPSHOTS", 6)
@@ -64,9 +66,9 @@ def test_going_back_shows_what_was_there_before(vendor: str, monkeypatch: pytest
             here = seen(stop.moment), stop.read(bench.at["C"], bench.c.nbytes)
             if not stop.is_past and not wanted:
                 forward[stop.place], memory[stop.place] = here
-                if stop.place.tick < 150:
+                if stop.place.tick < 120:
                     return Go(Plan("", lambda moment: ""))
-                wanted.extend([Place(1, tick) for tick in (149, 148, 20, 75, 1, 2, 33, 100, 99)])
+                wanted.extend([Place(1, tick) for tick in (119, 118, 20, 75, 1, 2, 33, 100, 99)])
             else:
                 assert here == (forward[stop.place], memory[stop.place])
                 assert stop.place == wanted.pop(0)
@@ -81,10 +83,11 @@ def test_going_back_shows_what_was_there_before(vendor: str, monkeypatch: pytest
     bench.session.points.add("kernel", "*")
     assert bench.launch() is None
     assert done
-    assert 0 < len(bench.session.history.records[0].snapshots) <= 7
+    if vendor != "metal":  # whose launches are run again from the beginning
+        assert 0 < len(bench.session.history.records[0].snapshots) <= 7
 
 
-@EVERY
+@AND_METAL
 def test_going_forward_from_the_past_ends_at_the_present(vendor: str) -> None:
     bench = Bench(
         vendor,
@@ -112,7 +115,7 @@ def test_going_forward_from_the_past_ends_at_the_present(vendor: str) -> None:
     ]
 
 
-@EVERY
+@AND_METAL
 def test_a_watch_stops_before_each_store_in_both_directions(vendor: str) -> None:
     lines = [
         "delete 1",
@@ -138,20 +141,20 @@ def test_a_watch_stops_before_each_store_in_both_directions(vendor: str) -> None
     assert float(bench.face.said[second + 2].rpartition(": ")[2]) == pytest.approx(right, rel=1e-5)
 
 
-@EVERY
+@AND_METAL
 def test_origin_names_the_planted_store(vendor: str) -> None:
     bench = Bench(vendor, [])
     bench.launch()
     bench.face.lines = ["origin C+20"]
     bench.session.between("the end")
     text = bench.face.after("origin C+20")
-    assert "store" in text.splitlines()[0] or "st.global" in text.splitlines()[0]
-    assert "wave 3, lane 7" in text.replace("warp", "wave")
-    assert "0x42280000" in text or "1109917696" in text
+    assert re.search("store|st.global|c.5u. =", text.splitlines()[0])
+    assert "wave 3, lane 7" in re.sub("warp|SIMD group", "wave", text)
+    assert re.search("0x42280000|1109917696|42.0f", text)
     assert "block (3, 0, 0), thread (7, 0, 0)" in text
 
 
-@EVERY
+@AND_METAL
 def test_origin_follows_a_right_element_to_both_matrices(vendor: str) -> None:
     bench = Bench(vendor, [])
     bench.launch()
