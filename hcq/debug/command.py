@@ -135,7 +135,9 @@ def debug(face: Face, words: str, program: Sequence[str]) -> int:
     trace = run_program.trace_of(program)
     if trace:
         program, emulated = run_program.replay_of(trace, current.emulate)
-        current = replace(current, emulate=emulated)
+        os.environ["HCQ_EMULATE"] = ",".join(emulated)
+        config.use(None)
+        current = config.current()
     if not current.emulate:
         raise UsageError("debug: no GPU is emulated. Say one: python -m hcq debug amd:gfx1100 -- PROGRAM")
     if any("caches" in word.split(":") for word in current.emulate):

@@ -18,9 +18,11 @@ from types import FrameType
 
 from hcq.debug.session import Session
 from hcq.errors import UsageError
+from hcq.trace.file import Trace
+from hcq.trace.records import MAGIC
 
-REPLAY = "hcq.tools.trace.debug_replay"
-TRACE_MAGIC = b"HCQT"
+REPLAY = "hcq.tools.hcq_trace"  # the program that replays traces
+WORDS = {"AMD": "amd", "NV": "nv", "METAL": "metal"}
 
 
 def run(session: Session, words: Sequence[str], command: list[str]) -> int:
@@ -109,9 +111,17 @@ def trace_of(command: Sequence[str]) -> str:
     if len(command) != 1 or not os.path.isfile(command[0]) or command[0].endswith(".py"):
         return ""
     with open(command[0], "rb") as file:
-        return command[0] if file.read(len(TRACE_MAGIC)) == TRACE_MAGIC else ""
+        return command[0] if file.read(len(MAGIC)) == MAGIC else ""
 
 
 def replay_of(trace: str, emulated: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
-    """(the program that replays a trace, the GPUs that it replays on)."""
-    return ["-m", REPLAY, trace], emulated
+    """(the program that replays a trace, the GPUs that it replays on: those of the trace, if none are named).
+
+    Raises  UsageError for a trace of other devices alone, or one that cannot be read
+    """
+    if not emulated:
+        devices = {one.name: one for one in Trace.read(trace).devices}
+        emulated = tuple(f"{WORDS[one.kind]}:{one.arch}" for one in devices.values() if one.kind in WORDS)
+    if not emulated:
+        raise UsageError(f"debug {trace}: no device of it is a GPU that can be emulated here.")
+    return ["-m", REPLAY, "replay", trace], emulated
