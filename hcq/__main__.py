@@ -208,6 +208,7 @@ def _parser(asked_for: str = "") -> argparse.ArgumentParser:
         description="Hardware command queues from Python. This program says what can be used on this machine.",
         epilog=f"examples:\n  python -m hcq devices\n  python -m hcq doctor\n  python -m hcq doctor --help\n"
         f"  python -m hcq emulate amd:gfx1100 -- rocminfo\n  python -m hcq run step.hcqprog\n"
+        f"  python -m hcq debug nv:sm_90 -- matmul.py\n"
         f"  python -m hcq abi diff nv 570.86 580.142\n\n"
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
