@@ -280,14 +280,15 @@ class AmdMoment(Moment):
             value = {"pc": pc, "mode": b.mode, "scc": int(b.scc[row])}[name]
             return np.array([value], np.uint64)
         file, number = index_of(name, self.work.program.isa)
-        if file == "v" and number < len(b.u32):
-            return b.u32[number, row].copy()
-        if file == "a" and self.work.launch.acc_offset + number < len(b.u32):
-            return b.u32[self.work.launch.acc_offset + number, row].copy()
+        at = number + (self.work.launch.acc_offset if file == "a" else 0)
+        found: Array
+        if file in "va" and at < len(b.u32):
+            found = b.u32[at, row].copy()
+            return found
         if file == "s" and number < 128:
-            if name in ("vcc", "exec") and self.work.lanes == 64:
-                return b.s[row, number : number + 2].copy().view(np.uint64)
-            return b.s[row, number : number + 1].copy()
+            is_pair = name in ("vcc", "exec") and self.work.lanes == 64
+            found = b.s[row, number : number + 1 + is_pair].copy()
+            return found.view(np.uint64) if is_pair else found
         raise UsageError(
             f"there is no register {name!r} here: v0 to v{len(b.u32) - 1}, s0 to s105, vcc, exec, m0, scc."
         )

@@ -3,7 +3,7 @@
 In       a Context, as programs compile it; a batch of waves that are about to execute it
 Out      AmdSite; `accesses_of` a batch; `index_of` a register's name
 Changes  nothing
-Next     amd.py (who asks), hcq/emu/amd/shader/isa.py (operands), counters.py beside it (addresses, too)
+Next     amd.py (who asks), hcq/emu/amd/shader/isa.py (operands)
 """
 
 from __future__ import annotations

@@ -66,15 +66,14 @@ class Commands:
             return None
         try:
             parts = shlex.split(line, posix=False)
-            verb = SHORT.get(parts[0], parts[0])
+            verb = self._whole(SHORT.get(parts[0], parts[0]))
             self.last = line if verb in REPEATS else ""
             words = Words(verb, parts[1:])
             if verb in looking.VERBS:
                 for text in looking.VERBS[verb](self.session, words):
                     self.say(text)
                 return None
-            act = self._verbs.get(verb) or self._begins(verb)
-            return act(words)
+            return self._verbs[verb](words)
         except UsageError as error:
             self.refuse(str(error))
         except ValueError as error:  # of shlex
@@ -86,14 +85,11 @@ class Commands:
         self.failed = True
         self.say(f"! {text}")
 
-    def _begins(self, verb: str) -> Callable[[Words], Order | None]:
+    def _whole(self, verb: str) -> str:
+        """The verb that these letters begin. Raises UsageError when there is none, or several."""
         found = [name for name in self.names() if name.startswith(verb)]
-        if len(found) == 1 and found[0] in self._verbs:
-            return self._verbs[found[0]]
-        if len(found) == 1:
-            return lambda words: (
-                [self.say(text) for text in looking.VERBS[found[0]](self.session, words)] and None
-            )
+        if verb in found or len(found) == 1:
+            return verb if verb in found else found[0]
         meant = f" Is it {' or '.join(found)}?" if found else ""
         raise UsageError(f"there is no command {verb!r}.{meant} `help` lists them.")
 

@@ -67,7 +67,7 @@ class Editor:
         self._order: Order | None = None
         self._lock = threading.Lock()
         self._made: list[
-            Callable[[Session], None]
+            Callable[[Session], Any]
         ] = []  # points that were asked for before there was a session
         self._launched: dict[str, Any] | None = None
 
@@ -95,17 +95,23 @@ class Editor:
                 return Go(CONTINUE)
         self.views.forget()
         with self._lock:
-            self._is_asking, self._order = True, None
+            self._is_asking = True
+            self._forget_order()
         self.channel.event("stopped", self._why(session))
         while True:
             request = self._todo.get()
             self._answer(request)
+
             with self._lock:
-                if self._order is not None:
+                order = self._order
+                if order is not None:
                     self._is_asking = False
                     while not self._todo.empty():
                         self._answer(self._todo.get())
-                    return self._order
+                    return order
+
+    def _forget_order(self) -> None:
+        self._order = None
 
     def _why(self, session: Session) -> dict[str, Any]:
         reason = session.stop.reason
@@ -205,8 +211,7 @@ class Editor:
 
     def _with(self, make: Callable[[Session], list[dict[str, Any]]]) -> dict[str, Any]:
         if self.session is None:
-            kept: list[dict[str, Any]] = []
-            self._made.append(lambda session: kept.extend(make(session)) or None)
+            self._made.append(make)
             return {}
         found = make(self.session)
         self.session.rearm()

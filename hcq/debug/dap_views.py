@@ -225,7 +225,8 @@ class Views:
         return found
 
     def _names(self, moment: Moment, wave: int) -> tuple[list[str], list[str]]:
-        each, shared = [], []
+        each: list[str] = []
+        shared: list[str] = []
         for name in moment.names():
             try:
                 (each if len(moment.read(name, wave)) > 1 else shared).append(name)
@@ -309,7 +310,7 @@ class Views:
             )
         sites = moment.work.sites()
         at = next((n for n, one in enumerate(sites) if one.key >= address), len(sites)) + offset
-        found = []
+        found: list[dict[str, Any]] = []
         for number in range(at, at + count):
             if not 0 <= number < len(sites):
                 found.append(

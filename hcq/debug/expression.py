@@ -66,11 +66,10 @@ class Expression:
         allowed = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Name, ast.Constant, ast.operator,
                    ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context)  # fmt: skip
         for one in ast.walk(node):
-            is_call = isinstance(one, ast.Call)
-            if not isinstance(one, allowed) or (
-                is_call
-                and not (isinstance(one.func, ast.Name) and one.func.id in TYPES and len(one.args) == 1)  # type: ignore[attr-defined]
-            ):
+            is_typed = isinstance(one, ast.Call) and (
+                isinstance(one.func, ast.Name) and one.func.id in TYPES and len(one.args) == 1
+            )
+            if not isinstance(one, allowed) or (isinstance(one, ast.Call) and not is_typed):
                 raise UsageError(
                     f"{self.text!r}: only registers, numbers, lane, wave, block, thread, arithmetic, comparisons and "
                     f"{', '.join(TYPES)} are allowed."
@@ -102,8 +101,8 @@ class Expression:
             assert isinstance(node.func, ast.Name)
             return self._typed(node.func.id, node.args[0], moment, wave, lane)
         if isinstance(node, ast.BoolOp):
-            values = (of(one) for one in node.values)
-            return all(values) if isinstance(node.op, ast.And) else any(values)
+            truths = (of(one) for one in node.values)
+            return all(truths) if isinstance(node.op, ast.And) else any(truths)
         if isinstance(node, ast.Compare):
             values = [of(node.left), *(of(one) for one in node.comparators)]
             return all(COMPARISONS[type(op)](a, b) for op, a, b in zip(node.ops, values, values[1:]))

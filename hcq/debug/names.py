@@ -1,7 +1,7 @@
 """Names: what the program calls its kernels and buffers, and the lines of the source behind their instructions.
 
 In       devices that tell of what they load and allocate
-Out      Names: of an entry, of an address, of a line; `Listener`, the observer of one device
+Out      Names: of an entry, of an address, of a line; `Listener` and `ForeignListener`, observers of one device
 Changes  itself
 Next     session.py (who has one), hcq/observe/__init__.py (who adds the observer)
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import fnmatch
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -17,9 +18,12 @@ from typing import Any, Protocol
 from hcq.command import Command
 from hcq.debug.moment import Site, Work
 from hcq.device import Device
+from hcq.events.foreign_devices import ForeignBuffer, ForeignDevice, ForeignObserver, ForeignProgram
 from hcq.events.observer import Observer
 from hcq.program import Program
 from hcq.system import call_site
+
+MANGLED = re.compile(r"_Z(\d+)")  # before the name of a function of C++ that is in no namespace
 
 
 class Names:
@@ -39,14 +43,19 @@ class Names:
         return program.name if program is not None else ""
 
     def matches(self, work: Work, pattern: str) -> bool:
-        """Whether a pattern, such as `matmul*`, names a launch's kernel."""
-        return fnmatch.fnmatchcase(work.name, pattern) or fnmatch.fnmatchcase(hex(work.entry), pattern)
+        """Whether a pattern, such as `matmul*`, names a launch's kernel; of a mangled name what it begins with."""
+        spelled = [work.name, hex(work.entry)]
+        if (found := MANGLED.match(work.name)) is not None:
+            spelled.append(work.name[found.end() : found.end() + int(found[1])])
+        return any(fnmatch.fnmatchcase(one, pattern) for one in spelled)
 
     def line(self, work: Work, site: Site) -> str:
         """Where an instruction comes from: "PTX line 12", "kernel.hip:30", or ""."""
         if site.line:
             return site.line
         program = self.programs.get(work.entry)
+        if isinstance(program, ForeignProgram):
+            return program.locate(site.key)
         return program.line_at(site.key) if program is not None else ""
 
     def buffer(self, address: int) -> str:
@@ -129,3 +138,22 @@ class Listener(Observer):
 
     def free(self, va: int, capacity: int) -> None:
         self.names.freed(va)
+
+
+class ForeignListener(ForeignObserver):
+    """What is found out of one device of a program that does not know us."""
+
+    def __init__(self, device: ForeignDevice, names: Names) -> None:
+        self.device, self.names = device, names
+
+    def load(self, program: ForeignProgram) -> None:
+        self.names.programs[program.code_va] = program
+
+    def alloc(self, buffer: ForeignBuffer) -> None:
+        self.names.allocated(buffer.va, buffer.size_bytes, buffer.name)
+
+    def renamed(self, buffer: ForeignBuffer) -> None:
+        self.names.allocated(buffer.va, buffer.size_bytes, buffer.name)
+
+    def free(self, buffer: ForeignBuffer) -> None:
+        self.names.freed(buffer.va)

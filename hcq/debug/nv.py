@@ -142,7 +142,7 @@ class NvWork(Work):
     ) -> None:
         self.grid, self.block, self.arch, self.entry = grid, block, kernel.program.module.target, entry
         self.name, self.interrupted, self.together = kernel.function.name, interrupted, together
-        known = kernels.get(id(kernel))
+        known: tuple[Kernel, Kernel, _Telling] | None = kernels.get(id(kernel))
         if known is None:
             telling = _Telling()
             program = kernel.program

@@ -16,8 +16,10 @@ import traceback
 from collections.abc import Sequence
 from types import FrameType
 
+from hcq.debug.names import ForeignListener
 from hcq.debug.session import Session
 from hcq.errors import UsageError
+from hcq.events.foreign_devices import ForeignDevice, ForeignObserver
 from hcq.trace.file import Trace
 from hcq.trace.records import MAGIC
 
@@ -41,7 +43,7 @@ def run(session: Session, words: Sequence[str], command: list[str]) -> int:
     signal.signal(signal.SIGINT, interrupt)
     try:
         session.between(f"the program begins: {' '.join(command)}")
-        status, how = _python(command) if is_ours else _foreign(words, command)
+        status, how = _python(command) if is_ours else _foreign(session, words, command)
         session.between(f"the program has ended {how}")
     finally:
         signal.signal(signal.SIGINT, before)
@@ -88,10 +90,15 @@ def _python(command: list[str]) -> tuple[int, str]:
     return 0, "with status 0"
 
 
-def _foreign(words: Sequence[str], command: list[str]) -> tuple[int, str]:
+def _foreign(session: Session, words: Sequence[str], command: list[str]) -> tuple[int, str]:
     """An unmodified program on emulated GPUs, whose calls this process answers."""
     from hcq.emu.supervisor.supervisor import Supervisor
+    from hcq.observe.foreign.session import ADDED
 
+    def listen(device: ForeignDevice) -> ForeignObserver:
+        return ForeignListener(device, session.names)
+
+    ADDED.append(listen)
     supervisor = Supervisor(
         list(words), lambda text: print(f"hcq debug: {text}", file=sys.stderr, flush=True)
     )
@@ -101,6 +108,7 @@ def _foreign(words: Sequence[str], command: list[str]) -> tuple[int, str]:
             print(f"  {line}", file=sys.stderr)
     finally:
         supervisor.close()
+        ADDED.remove(listen)
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status), f"by signal {os.WTERMSIG(status)}"
     return os.WEXITSTATUS(status), f"with status {os.WEXITSTATUS(status)}"

@@ -127,8 +127,8 @@ def lanes(moment: Moment, wave: int, names: Sequence[str], kind: str) -> Iterato
         state = "on" if on[lane] else "off"
         rows.setdefault((state, where.get(lane, "ended or taken away"), *cells), []).append(lane)
     yield f"{'lanes':<16} {'':<4} {' '.join(f'{name:>14}' for name, _ in columns)}  at"
-    for (state, at, *cells), numbers in rows.items():
-        yield f"{spans(numbers):<16} {state:<4} {' '.join(f'{cell:>14}' for cell in cells)}  {at}"
+    for (state, at, *found), numbers in rows.items():
+        yield f"{spans(numbers):<16} {state:<4} {' '.join(f'{cell:>14}' for cell in found)}  {at}"
 
 
 def spans(numbers: Sequence[int]) -> str:
