@@ -101,21 +101,13 @@ class Config:
     visible: tuple[tuple[str, int], ...] | None = None  # kind ("" for each kind of GPU) and number, in order
     amd_queue: str = ""
     nv_renderer: str = "ptx"
-    is_watched: bool = False  # no switch: who is in this process adds observers (hcq.observe.ADDED)
 
     @property
     def is_observed(self) -> bool:
         """Whether anything asks for observers of devices (hcq.observe)."""
         is_debugged = not self.debug.isdisjoint(DEVICE_DEBUG_WORDS)
         is_checked = self.validate or bool(self.sanitize)
-        return (
-            self.trace is not None
-            or is_checked
-            or self.profile
-            or self.counters
-            or is_debugged
-            or self.is_watched
-        )
+        return self.trace is not None or is_checked or self.profile or self.counters or is_debugged
 
     @staticmethod
     def read(environ: Mapping[str, str]) -> Config:

@@ -12,9 +12,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hcq import config, observe
+from hcq.config import Config
 from hcq.debug import run_program
 from hcq.debug.names import Listener
 from hcq.debug.session import Face, Session
@@ -123,6 +123,14 @@ def _lines(name: str) -> list[str]:
         return file.read().splitlines()
 
 
+class _Watched(Config):
+    """A configuration whose devices have observers: the debugger's, at least."""
+
+    @property
+    def is_observed(self) -> bool:
+        return True
+
+
 def debug(face: Face, words: str, program: Sequence[str]) -> int:
     """Run a program under a debugger. Returns its exit status.
 
@@ -144,7 +152,7 @@ def debug(face: Face, words: str, program: Sequence[str]) -> int:
         raise UsageError(
             "debug: a GPU with emulated caches (:caches) cannot be debugged. Leave the option out."
         )
-    config.use(replace(current, is_watched=True, timeout_ms=FOREVER_MS))
+    config.use(_Watched(**{**vars(current), "timeout_ms": FOREVER_MS}))
     session = Session(face)
     face.begin(session)
 

@@ -31,7 +31,7 @@ from hcq.observe import ledger as ledger
 from hcq.observe import report as report
 
 O = TypeVar("O")
-# makers of observers for every device that opens, where Config.is_watched: those of a debugger
+# makers of observers for every device that opens, whose configuration is observed: a debugger's
 ADDED: list[Callable[[Device], Observer]] = []
 
 
@@ -44,7 +44,7 @@ def observers_of(device: Device, while_opening: bool) -> tuple[Observer, ...]:
         from hcq.observe.validator import Validator
 
         return (Validator(device), *device.observers)
-    found: list[Observer] = [make(device) for make in ADDED] if config.is_watched else []
+    found: list[Observer] = [make(device) for make in ADDED]
     if not config.debug.isdisjoint(DEVICE_DEBUG_WORDS):
         from hcq.observe.debug import Debug
 

@@ -36,7 +36,7 @@ from hcq.performance.counters import Counters
 LOOK_SECONDS = 0.5  # work that is late is looked for so often
 
 Say = Callable[[str], None]
-# makers of observers for every device of a foreign program, where Config.is_watched: those of a debugger
+# makers of observers for every device of a foreign program: those of a debugger
 ADDED: list[Callable[[ForeignDevice], ForeignObserver]] = []
 
 
@@ -82,8 +82,7 @@ class _Process:
             found.append(Judge(device, self.session.say))
         if settings.counters:
             found.append(ForeignCounting(device, self.session.say))
-        if settings.is_watched:
-            found += [make(device) for make in ADDED]
+        found += [make(device) for make in ADDED]
         if "off" not in settings.report:
             found.append(Reports(device, self.session.say, settings.timeout_ms))
         return found
@@ -139,7 +138,7 @@ class Session(KernelObserver):
             settings.trace is not None
             or settings.validate
             or settings.counters
-            or settings.is_watched
+            or bool(ADDED)
             or "off" not in settings.report
         )
 
