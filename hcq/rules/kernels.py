@@ -29,6 +29,30 @@ MISSING_WAIT: Rule = rule(
     level="warning",
 )
 
+ASYNC_COPY_NOT_WAITED: Rule = rule(
+    "async-copy-not-waited",
+    "Threads use shared memory that an asynchronous copy fills, or write what one reads, when the copy has been waited"
+    " for (checked on emulated GPUs with HCQ_SANITIZE=wait).",
+    "Put the wait that is named between the two; other threads than the one that waits need a barrier behind it.",
+    level="warning",
+)
+
+PROXY_FENCE: Rule = rule(
+    "proxy-fence",
+    "A fence.proxy.async stands between a thread's write to shared memory and a bulk copy or a matrix instruction that"
+    " reads it (checked on emulated GPUs with HCQ_SANITIZE=wait).",
+    "Put a fence.proxy.async behind the write, in the thread that writes, before the barrier.",
+    level="warning",
+)
+
+WGMMA_NOT_WAITED: Rule = rule(
+    "wgmma-not-waited",
+    "Registers of a wgmma.mma_async are left alone until its group has been waited for, and a wgmma.fence stands"
+    " between their last change and the product (checked on emulated GPUs with HCQ_SANITIZE=wait).",
+    "Put the wgmma.wait_group or the wgmma.fence that is named where it is missing.",
+    level="warning",
+)
+
 NameOf = Callable[[int], str]  # an address -> the memory that it is in, or the kernel that begins there; ""
 
 

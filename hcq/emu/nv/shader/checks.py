@@ -3,7 +3,8 @@
 In       the Checks of a launch
 Out      `additions_of`: the steps that look; `most_blocks`: how many run together; `attach`: what these steps tell
 Changes  the Batch that it attaches something to
-Next     run.py and ../launch.py (who ask), race_steps.py (the steps of a word), ../../shader/checks.py (what was found)
+Next     run.py and ../launch.py (who ask), race_steps.py and shared_wait_steps.py (the steps of a word),
+         ../../shader/checks.py (what was found)
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.emu.nv.shader.batch import WARP, Batch
+from hcq.emu.nv.shader.product_wait_steps import products_waited
+from hcq.emu.nv.shader.product_waits import ProductWaits
 from hcq.emu.nv.shader.race_steps import looked
+from hcq.emu.nv.shader.shared_wait_steps import waited
+from hcq.emu.nv.shader.shared_waits import BYTES_PER_WORD, WORD_BYTES, Names, SharedWaits
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 
@@ -20,17 +25,28 @@ if TYPE_CHECKING:
     from hcq.emu.nv.shader.program import Program
 
 
+MOST_BYTES = 110 << 20  # of what is remembered of copies
+
+
 def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
     """What is put around the steps of a kernel that runs with these checks."""
     if checks is None:
         return ()
-    return (looked,) if "race" in checks.words else ()
+    found: list[Addition] = []
+    if "race" in checks.words:
+        found.append(looked)
+    if "wait" in checks.words:
+        found += [waited, products_waited]
+    return tuple(found)
 
 
 def most_blocks(checks: Checks | None, shared_bytes: int, warps_per_block: int, blocks: int) -> int:
     """How many of so many blocks may run together, so that what is remembered of them stays bounded."""
     if checks is not None and "race" in checks.words:
         blocks = min(blocks, blocks_at_once(shared_bytes, warps_per_block))
+    if checks is not None and "wait" in checks.words:
+        words = -(-shared_bytes // WORD_BYTES)
+        blocks = min(blocks, max(1, MOST_BYTES // max(1, words * BYTES_PER_WORD)))
     return blocks
 
 
@@ -42,3 +58,8 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         batch.races = SharedRaces(
             len(batch.blocks), shared, warps, batch.name_of, program.text_of_line, checks
         )
+    if "wait" in checks.words and program.copies_by_itself:
+        names = Names(program.text_of_line, batch.lane_name)
+        batch.product_waits = ProductWaits(batch.count, names, checks)
+        if len(batch.shared):
+            batch.waits = SharedWaits(len(batch.shared), batch.block_of_lane, names, checks)

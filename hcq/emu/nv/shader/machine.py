@@ -399,6 +399,8 @@ class Machine:
             return False
         if self.batch.races is not None:
             self._meet(self.batch.races, path.full_mask)
+        if self.batch.waits is not None:
+            self.batch.waits.meet(np.flatnonzero(path.full_mask))
         return True
 
     def _is_complete(self, path: Path, number: int, expected: int) -> bool:
@@ -466,6 +468,8 @@ class Machine:
         freed = complete[self.batch.block_of_lane]
         if self.batch.races is not None:
             self._meet(self.batch.races, barrier.here & freed)
+        if self.batch.waits is not None:
+            self.batch.waits.meet(np.flatnonzero(barrier.here & freed))
         barrier.here &= ~freed
         for path in [path for path in self.waiting if path.waits_for == "barrier" and path.barrier == number]:
             self._let_go(path, freed)
