@@ -66,3 +66,5 @@ def attach(checks: Checks, program: Program, residents: Residents) -> None:
             residents.arrivals,
         )
         residents.lds_waits = LdsWaits(residents.waits, groups)
+    if "sync" in checks.words:
+        residents.barrier_checks = checks

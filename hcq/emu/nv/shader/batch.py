@@ -22,6 +22,7 @@ from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.product_waits import ProductWaits
 from hcq.emu.nv.shader.shared_waits import SharedWaits
+from hcq.emu.nv.shader.sync_faults import SyncFaults
 from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.shared_races import SharedRaces
@@ -92,6 +93,7 @@ class Batch:
         )
         self.waits: SharedWaits | None = None  # what copies have yet to do, likewise
         self.product_waits: ProductWaits | None = None
+        self.sync_faults: SyncFaults | None = None  # who comes to barriers and masks, likewise
         self.copies = Copies()
         self.thread_copies = ThreadCopies(self.count)
         self.failed_wait = ""  # what a wait for an mbarrier found that was not over

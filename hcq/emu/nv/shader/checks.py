@@ -17,6 +17,8 @@ from hcq.emu.nv.shader.product_waits import ProductWaits
 from hcq.emu.nv.shader.race_steps import looked
 from hcq.emu.nv.shader.shared_wait_steps import waited
 from hcq.emu.nv.shader.shared_waits import BYTES_PER_WORD, WORD_BYTES, Names, SharedWaits
+from hcq.emu.nv.shader.sync_faults import SyncFaults
+from hcq.emu.nv.shader.sync_steps import synchronized
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 
@@ -37,6 +39,8 @@ def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
         found.append(looked)
     if "wait" in checks.words:
         found += [waited, products_waited]
+    if "sync" in checks.words:
+        found.append(synchronized)
     return tuple(found)
 
 
@@ -63,3 +67,8 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         batch.product_waits = ProductWaits(batch.count, names, checks)
         if len(batch.shared):
             batch.waits = SharedWaits(len(batch.shared), batch.block_of_lane, names, checks)
+    if "sync" in checks.words:
+        names = Names(program.text_of_line, batch.lane_name)
+        batch.sync_faults = SyncFaults(
+            batch.block_of_lane, batch.thread_of_lane, batch.threads_per_block, names, checks
+        )

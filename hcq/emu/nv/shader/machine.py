@@ -221,7 +221,8 @@ class Machine:
             return
         self.slice_left = TIME_SLICE
         path.turns += 1
-        self._release_arrived()
+        if self._release_arrived() and self.batch.sync_faults is not None:
+            self.batch.sync_faults.is_parted = True
 
     def _count_waits(self, path: Path, block: DecodedBlock) -> None:
         """Threads that only look at mbarriers, again and again, wait for what nobody will do."""
@@ -231,6 +232,8 @@ class Machine:
             self.fruitless += 1
             if self.fruitless > MAX_FRUITLESS:
                 block_, thread = path.first()
+                if self.batch.sync_faults is not None:
+                    self.batch.sync_faults.endless(int(np.argmax(path.full_mask)), block.line, failed)
                 raise Deadlock(
                     f"kernel {self.kernel_name}, PTX line {block.line}: nobody can end the wait of thread {thread} of "
                     f"block {block_}: {failed} Wait for the phase that copies and arrivals complete.",
@@ -580,6 +583,8 @@ class Machine:
 
     def _deadlock(self) -> Deadlock:
         path = self.waiting[0]
+        if self.batch.sync_faults is not None:
+            self.batch.sync_faults.stuck([path.seen() for path in self.waiting])
         block, thread = path.first()
         waits = "; ".join(
             f"{path.count} threads at PTX line {path.line} wait for {_WAITS[path.waits_for]}"
