@@ -89,6 +89,8 @@ def attach(checks: Checks, program: Program, residents: Residents) -> None:
             residents.arrivals,
         )
         residents.lds_waits = LdsWaits(residents.waits, groups)
+    if "sync" in checks.words:
+        residents.barrier_checks = checks
 
 
 def _follow(
