@@ -95,6 +95,10 @@ class MemoryMap:
         freed += _rest((Stretch(one.va, one.va + one.capacity) for one in list(self._unmapped)), regions)
         return KnownMemory(tuple(used), tuple(sorted(freed)), tuple(_rest(regions, used)))
 
+    def has(self, address: int) -> bool:
+        """Whether an address is in the pool."""
+        return any(va <= address < va + size for va, size in list(self._regions.items()))
+
     def words(self, address: int) -> str:
         """A byte as one of a buffer, live or not; "" where there never was one."""
         blocks = sorted(self._blocks.values())

@@ -74,16 +74,17 @@ class Sanitizer(Observer):
     def unmapped(self, va: int, size_bytes: int) -> None:
         self._memory.unmapped(va, size_bytes)
 
-    def _known(self, entry: int) -> KnownMemory | None:
-        """From a thread of an emulated GPU, as a launch begins."""
-        if entry not in self._names:
+    def _known(self, address: int) -> KnownMemory | None:
+        """From a thread of an emulated GPU, as a launch begins, or a copy."""
+        if address not in self._names and not self._memory.has(address):
             return None
-        return self._memory.known()._replace(arguments=self._arguments.get(entry))
+        return self._memory.known()._replace(arguments=self._arguments.get(address))
 
     def _found(self, pid: int, entry: int, fault: KernelFault) -> None:
         """From a thread of an emulated GPU, which all devices' sanitizers hear."""
         kernel = self._kernel_of(entry)
-        if not kernel or pid != os.getpid():
+        is_ours = bool(kernel) if entry else self._memory.has(fault.address)
+        if not is_ours or pid != os.getpid():
             return
         key = entry, fault.rule, *(site.place for site in fault.sites)
         with self._lock:

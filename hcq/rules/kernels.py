@@ -99,6 +99,8 @@ def _place(fault: KernelFault, memory_of: NameOf) -> str:
 def _site(site: Site, entry: int, kernel_of: NameOf) -> str:
     begin = site.entry or entry
     where = f" at {site.place - begin:#x}" if site.place >= begin else f" in line {site.place}"
+    if not begin:  # a packet
+        where = ""
     other = ""
     if begin != entry and (name := kernel_of(begin)):
         other = f" of kernel {name}"
