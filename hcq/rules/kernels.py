@@ -70,6 +70,12 @@ ARGUMENTS_OVERRUN = rule(
     "Compare the kernel's parameters with those of the launch: their number, sizes and order.",
     level="warning",
 )
+UNINITIALISED_READ = rule(
+    "uninitialised-read",
+    "A kernel uses nothing that nobody wrote (checked on emulated GPUs with HCQ_SANITIZE=init).",
+    "Write it before it is read: clear the memory, or set the register on every path.",
+    level="warning",
+)
 
 NameOf = Callable[[int], str]  # an address -> the memory that it is in, or the kernel that begins there; ""
 

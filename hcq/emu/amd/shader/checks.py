@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.emu.amd.shader.init_steps import Following, Unwritten
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.memory_steps import Naming, Watched
 from hcq.emu.amd.shader.pointers import ARGUMENTS, origins
@@ -38,6 +39,8 @@ def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
     if checks is None:
         return []
     found: list[type[Addition]] = []
+    if "init" in checks.words:
+        found.append(Following)
     if checks.known is not None:
         found.append(Naming)
     if "race" in checks.words and launch.lds_bytes:
@@ -55,6 +58,8 @@ def most_groups(checks: Checks | None, launch: Launch, waves_per_group: int, gro
 def attach(checks: Checks, program: Program, residents: Residents) -> None:
     """Give these workgroups what the steps of the checks tell."""
     launch = residents.launch
+    if "init" in checks.words:
+        residents.unwritten = Unwritten(checks, residents, program.text)
     if (watch := memory_checks(checks, program.text)) is not None:
         residents.watch = watch
         if watch.reach is None:
