@@ -3,7 +3,7 @@
 In       values, and their shadows: integers of the same size, with a bit set where nobody wrote
 Out      shadows of results
 Changes  nothing
-Next     ../nv/shader/init_steps.py and ../amd/shader/init_steps.py (who follow registers), unwritten.py (what is told)
+Next     ../nv/shader/shadow_results.py and ../amd/shader/shadow_results.py (who ask), unwritten.py (what is told)
 Source   E. Stepanov, K. Serebryany, "MemorySanitizer: fast detector of uninitialized memory use in C++", CGO 2015
 
 A bit is unwritten only where what nobody wrote can change it. An operation that is not listed makes a written result.

@@ -3,8 +3,8 @@
 In       a use, and where what is used was read
 Out      a fault in Checks for each pair of a read and a use
 Changes  the Checks
-Next     shadow_bits.py (which bits), checks.py (what was found), ../nv/shader/init_steps.py and
-         ../amd/shader/init_steps.py (who follow registers)
+Next     shadow_bits.py (which bits), checks.py (what was found), ../nv/shader/shadows.py and ../amd/shader/shadows.py
+         (where registers have them)
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Residents:
         self.races: SharedRaces | None = (
             None  # what is known of accesses to LDS, where somebody wants to know
         )
-        self.unwritten: Any = None  # init_steps.Unwritten, where somebody wants to know what nobody wrote
+        self.unwritten: Any = None  # shadows.Unwritten, where somebody wants to know what nobody wrote
         self.watch: MemoryChecks | None = (
             None  # who looks at accesses to memory, where somebody wants to know
         )

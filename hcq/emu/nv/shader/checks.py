@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.errors import MisalignedAccess
-from hcq.emu.nv.shader.init_steps import Unwritten, followed
+from hcq.emu.nv.shader.init_steps import followed
 from hcq.emu.nv.shader.memory_steps import NamedCopies, Watched, named
 from hcq.emu.nv.shader.pointers import origins
 from hcq.emu.nv.shader.race_steps import looked
+from hcq.emu.nv.shader.shadows import Unwritten
 from hcq.emu.nv.shader.spaces import PARAM_WINDOW, without_window
 from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
