@@ -133,6 +133,12 @@ MASK_NAMES_ABSENT: Rule = rule(
     "Compute the mask before the branch (__ballot_sync), and give all threads that it names the same one.",
     level="warning",
 )
+UNINITIALISED_READ = rule(
+    "uninitialised-read",
+    "A kernel uses nothing that nobody wrote (checked on emulated GPUs with HCQ_SANITIZE=init).",
+    "Write it before it is read: clear the memory, or set the register on every path.",
+    level="warning",
+)
 
 NameOf = Callable[[int], str]  # an address -> the memory that it is in, or the kernel that begins there; ""
 
@@ -166,6 +172,8 @@ def _place(fault: KernelFault, memory_of: NameOf) -> str:
 def _site(site: Site, entry: int, kernel_of: NameOf, line: str) -> str:
     begin = site.entry or entry
     where = f" at {site.place - begin:#x}" if site.place >= begin else f" in line {site.place}"
+    if not begin:  # a packet
+        where = ""
     other = ""
     if begin != entry and (name := kernel_of(begin)):
         other = f" of kernel {name}"

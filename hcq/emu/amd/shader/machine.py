@@ -84,6 +84,8 @@ def first_batch(residents: Residents) -> Batch:
     v[0] = items.packed_ids(
         residents.group_ids, residents.place_in_group, residents.wave_size, launch.id_dimensions
     )
+    if residents.unwritten is not None:
+        v, s = residents.unwritten.start(v, s)
     return Batch(residents, launch.entry, launch.mode, np.arange(waves), v, s, np.zeros(waves, np.bool_))
 
 

@@ -10,6 +10,7 @@ Next     waves.py (the registers of these waves), machine.py (runs them), wave_s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,7 @@ class Residents:
         self.races: SharedRaces | None = (
             None  # what is known of accesses to LDS, where somebody wants to know
         )
+        self.unwritten: Any = None  # shadows.Unwritten, where somebody wants to know what nobody wrote
         self.watch: MemoryChecks | None = (
             None  # who looks at accesses to memory, where somebody wants to know
         )

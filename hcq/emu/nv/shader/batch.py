@@ -93,6 +93,7 @@ class Batch:
         self.races: SharedRaces | None = (
             None  # what is known of accesses to shared memory, where somebody wants to
         )
+        self.unwritten: Any = None  # shadows.Unwritten, where somebody wants to know what nobody wrote
         self.watch: MemoryChecks | None = (
             None  # who looks at accesses to memory, where somebody wants to know
         )

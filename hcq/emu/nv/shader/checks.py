@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.errors import MisalignedAccess
+from hcq.emu.nv.shader.init_steps import followed
 from hcq.emu.nv.shader.memory_steps import NamedCopies, Watched, named
 from hcq.emu.nv.shader.pointers import origins
 from hcq.emu.nv.shader.product_wait_steps import products_waited
 from hcq.emu.nv.shader.product_waits import ProductWaits
 from hcq.emu.nv.shader.race_steps import looked
+from hcq.emu.nv.shader.shadows import Unwritten
 from hcq.emu.nv.shader.shared_wait_steps import waited
 from hcq.emu.nv.shader.shared_waits import BYTES_PER_WORD, WORD_BYTES, Names, SharedWaits
 from hcq.emu.nv.shader.spaces import PARAM_WINDOW, without_window
@@ -47,6 +49,8 @@ def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
     if checks is None:
         return ()
     found: list[Addition] = []
+    if "init" in checks.words:
+        found.append(followed)
     if checks.known is not None:
         found.append(named)
     if "race" in checks.words:
@@ -70,6 +74,8 @@ def most_blocks(checks: Checks | None, shared_bytes: int, warps_per_block: int, 
 
 def attach(checks: Checks, program: Program, batch: Batch) -> None:
     """Give these blocks what the steps of the checks tell."""
+    if "init" in checks.words:
+        batch.unwritten = Unwritten(checks, program, batch)
     if (watch := memory_checks(checks, program.text_of_line)) is not None:
         batch.watch = watch
         if watch.reach is None:
