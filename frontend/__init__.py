@@ -9,6 +9,7 @@ Next     tensor.py (the class), run/realize.py (the way to the device), grad/gra
 import sys
 
 from hcq import lazy_module
+from hcq.frontend import upper as upper  # so that rooms below have what they ask of rooms above
 
 # paths of versions 0.1 and 0.2, which programs, its documents and pickled tensors name, and where each is now
 FORMER = {

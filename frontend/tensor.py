@@ -3,7 +3,7 @@
 In       Python numbers, lists, bytes, arrays; a device name; a dtype
 Out      `Tensor`, the groups of methods joined into one class, with the ways into memory and back out
 Changes  device memory for data given here; realize() and everything that reads values runs what they need
-Next     core/base.py, ops/reading.py, ops/writing.py, ops/transfer.py, ops/gradients.py, and the groups below,
+Next     core/base.py, ops/reading.py, ops/gradients.py, and the groups below,
          ops/late.py (groups that are imported when first used), run/realize.py
 
     movement    reshape, permute, pad         reduction      sum, max, argmax, cumsum
@@ -33,13 +33,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend import upper as upper  # so that rooms below have what they ask of rooms above
-from hcq.frontend.core import above
+from hcq.frontend.core import above, sizes
 from hcq.frontend.core import data as formats
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.base import Core, watcher
 from hcq.frontend.core.device import is_group
 from hcq.frontend.core.errors import NotReal, UsageError
+from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.core.nodes import constant_element, scalar_dtype
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.ops.activation import Activation
@@ -49,18 +49,13 @@ from hcq.frontend.ops.choice import Choice
 from hcq.frontend.ops.complex_arguments import BOTH, complex_class
 from hcq.frontend.ops.elementwise import Elementwise
 from hcq.frontend.ops.gradients import Gradients
-from hcq.frontend.ops.in_place import InPlace
 from hcq.frontend.ops.late import Late, take_over
 from hcq.frontend.ops.movement import Movement
 from hcq.frontend.ops.product import Product
 from hcq.frontend.ops.reading import Reading
 from hcq.frontend.ops.reduction import Reduction
-from hcq.frontend.ops.transfer import Transfer
-from hcq.frontend.ops.writing import Writing
 from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.realize import realize, schedule_of
-from hcq.frontend.run.short import realize_short
-from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -72,8 +67,8 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
 
     class Own(
-        Reading, Writing, Transfer, Gradients,
-        Movement, Elementwise, Choice, Activation, Reduction, Product, InPlace,
+        Reading, Gradients,
+        Movement, Elementwise, Choice, Activation, Reduction, Product,
     ):  # fmt: skip
         """The groups that every program has."""
 
@@ -86,8 +81,8 @@ else:
 
         __slots__ = ()
         _groups = (
-            Reading, Writing, Transfer, Gradients,
-        Movement, Elementwise, Choice, Activation, Reduction, Product, InPlace,
+            Reading, Gradients,
+        Movement, Elementwise, Choice, Activation, Reduction, Product,
         )  # fmt: skip
 
     for _part in Own._groups:
@@ -179,11 +174,11 @@ class Tensor(Own, Late, metaclass=Kind):
             self.device = source.device
             self.node = source.node if dtype is None else source.cast(dtype).node
         else:
-            if device is None and type(data) is variable.Bound:
+            if device is None and isinstance(data, KnownLater):
                 device = data.device
             self.device = devices.canonical(device)
             watching = watcher()
-            if watching is None or type(data) in (float, int, bool, variable.Bound):
+            if watching is None or type(data) in (float, int, bool) or isinstance(data, KnownLater):
                 self.node = self._node_of(data, dtype)
                 return
             if formats.is_of_numbers(data):
@@ -201,12 +196,12 @@ class Tensor(Own, Late, metaclass=Kind):
 
     def _node_of(self, data: Any, dtype: DType | None) -> Node:
         kind = type(data)
-        if kind is variable.Bound:
-            node = data.number(self.device)
-            return node if dtype is None else node.cast(dtype)
         if kind is float or kind is int or kind is bool:
             dtype = dtype or scalar_dtype(data)
             return constant_element("Tensor", data, dtype)
+        if isinstance(data, KnownLater):
+            node = data.number(self.device)
+            return node if dtype is None else node.cast(dtype)
         if isinstance(data, (bytes, bytearray, memoryview)):
             shape, have, raw = formats.from_buffer(data, dtype or dtypes.uint8)
         elif hasattr(data, "__array__"):
@@ -247,8 +242,7 @@ class Tensor(Own, Late, metaclass=Kind):
         >>> repr(x)[-5:-1], repr(x.realize())[-10:-1]
         ('lazy', 'in memory')
         """
-        if others or not realize_short(self):
-            realize((self, *real_ones(others)))
+        realize((self, *real_ones(others)) if others else (self,))
         return self
 
     def schedule(self, *others: Tensor) -> list[Any]:

@@ -88,4 +88,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_TOP, "torch"} - {"annotations", "importlib"})
+    """Its own names: of PyTorch's, `hcq.torch` has the list."""
+    return sorted([*(name for name in globals() if name.startswith("__")), *_LAZY, *_TOP, "torch"])

@@ -26,9 +26,9 @@ NV_RENDERERS = ("ptx", "cuda")
 
 INEXACT_WORDS = ("tf32", "fp8")  # compiler/loops/matrix_units.py: what units need
 
-SANITIZE_WORDS = ("race",)
+SANITIZE_WORDS = ("memory", "race", "wait")
 
-REPORT_WORDS = ("signal", "off")
+REPORT_WORDS = ("signal", "off", "nowaves")
 
 ON_WORDS, OFF_WORDS = frozenset(("1", "on", "yes")), frozenset(("0", "off", "no"))
 
@@ -54,7 +54,7 @@ SWITCHES: dict[str, str] = {
     " (default none)",
     "HCQ_JIT_CHECK": "1: compare the first replays of a jit with eager results (default 0)",
     "HCQ_CHECK_INDICES": "1: read indices and labels back, and refuse those out of range (default 0)",
-    "HCQ_REPORT": "words of signal (report on SIGUSR1) and off (no reports at all); default: on timeouts and faults",
+    "HCQ_REPORT": "words of signal (on SIGUSR1), off, nowaves (AMD: queues stay on); default: on timeouts, faults",
     "HCQ_REPORT_DIR": "folder for reports, the newest 32 of which are kept (default reports/ in HCQ_CACHE_DIR)",
     "HCQ_INSPECT": "1: answer `python -m hcq inspect` of other processes of this user (default 0)",
     "HCQ_DUMP_DIR": "folder for devcoredumps of emulated AMD GPUs that hang (default: none are written)",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 BANKS, BANK_BYTES = 32, 4
 LINE_BYTES = BANKS * BANK_BYTES
@@ -31,6 +32,7 @@ class Swizzle:
     """
 
     parts: tuple[tuple[int, int], ...]
+    chunk_bytes: ClassVar[int] = CHUNK_BYTES  # neighbours in one stay neighbours
 
     def __call__(self, place: int) -> int:
         """Where an element lies.

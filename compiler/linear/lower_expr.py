@@ -15,7 +15,6 @@ import operator
 from collections.abc import Collection, Iterable
 from math import prod
 
-from hcq.compiler.linear.banks import CHUNK_BYTES
 from hcq.compiler.linear.emitter import Emitter, Term
 from hcq.compiler.linear.open_loops import OpenLoops
 from hcq.compiler.linear.places import Packed, Place, Point, Spot
@@ -340,10 +339,15 @@ class Values:
 
     def _load_swizzled(self, node: Node, packed: Packed, point: Point) -> Instruction:
         """From a swizzled tile: neighbours lie together in a chunk, and only there."""
+        assert packed.swizzle is not None
         axis = next((loop.axis for loop in packed.strides if point.get(loop.axis, (0, 1))[1] > 1), None)
         start, lanes = (0, 1) if axis is None else point[axis]
         is_run = any(loop.axis is axis and stride == loop.stride for loop, stride in packed.strides.items())
-        width = min(lanes, CHUNK_BYTES // node.dtype.itemsize) if is_run and start % lanes == 0 else 1
+        width = (
+            min(lanes, packed.swizzle.chunk_bytes // node.dtype.itemsize)
+            if is_run and start % lanes == 0
+            else 1
+        )
         parts = []
         for lane in range(0, lanes, width):
             here = point if axis is None else {**point, axis: (start + lane, width)}

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from hcq.compiler.linear.banks import Swizzle
 from hcq.compiler.linear.emitter import Term
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis, Loop
+
+if TYPE_CHECKING:
+    from hcq.compiler.linear.banks import Swizzle
 
 Place = tuple[int, int]  # offset within the range's tile, lanes
 Point = dict[Axis, Place]

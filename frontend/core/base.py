@@ -21,9 +21,10 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hcq.checks import is_whole, shown
+from hcq.frontend.core import known_later, sizes
 from hcq.frontend.core.errors import OutOfRange, UsageError
+from hcq.frontend.core.known_later import KnownLater, room_of
 from hcq.frontend.core.threads import are_threads
-from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
@@ -153,7 +154,7 @@ class Watcher(Protocol):
     def forbids(self, call: str, why: str) -> None:
         """Something is about to happen that a recording cannot mean. May refuse."""
 
-    def requires(self, gap: variable.Bound, words: str) -> None:
+    def requires(self, gap: Any, words: str) -> None:
         """A distance between numbers of variables may not be negative, in any replay."""
 
     def reads_state(self, thing: object, name: str, value: object) -> None:
@@ -302,7 +303,7 @@ class Core:
 
     def _like(self, node: Node) -> Self:
         """A new tensor on this one's device."""
-        if variable.in_use:
+        if known_later.in_use:
             for source in node.src:
                 if source.src:  # memory and numbers are whole
                     sizes.sizes_of(node)  # refuses, here and not when it runs
@@ -374,7 +375,7 @@ class Core:
         >>> hcq.tensor([[1, 2, 3]]).shape, hcq.tensor(5).shape
         ((1, 3), ())
         """
-        return self.node.shape if not variable.in_use else sizes.shape_of(self.node)
+        return self.node.shape if not known_later.in_use else sizes.shape_of(self.node)
 
     @property
     def dtype(self) -> DType:
@@ -487,12 +488,12 @@ class Core:
 
     def _refuse_cut(self, call: str, first: int = 0) -> None:
         """Refuse what is computed from sizes as ints, where an axis from `first` on is cut by a bound variable."""
-        if not variable.in_use:
+        if not known_later.in_use:
             return
-        for axis, count in sizes.counts_of(self.node):
-            if axis >= first:
+        for axis, size in enumerate(sizes.shape_of(self.node)):
+            if axis >= first and isinstance(size, KnownLater):
                 raise UsageError(
-                    f"[{call}] axis {axis} has the size {variable.bound_of(count)}, which is known only when the work "
+                    f"[{call}] axis {axis} has the size {size}, which is known only when the work "
                     "runs: this takes sizes that are ints. Give a whole tensor."
                 )
 
@@ -533,13 +534,11 @@ def shape_args(call: str, args: tuple[Any, ...]) -> tuple[int, ...]:
 def room_args(call: str, args: tuple[Any, ...]) -> tuple[int, ...]:
     """`shape_args` where a size may be a Bound of an axis that is there: how many elements it has room for."""
     found = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-    return shape_args(
-        call, (tuple([variable.room_of(n) if isinstance(n, variable.Bound) else n for n in found]),)
-    )
+    return shape_args(call, (tuple([room_of(n) if isinstance(n, KnownLater) else n for n in found]),))
 
 
 def _plain_size(call: str, item: Any, found: Any) -> int:
-    if isinstance(item, variable.Bound):
+    if isinstance(item, KnownLater):
         raise UsageError(
             f"[{call}] {shown(found)}: the size {item} is known only when the work runs. Take a size with room for "
             f"{item.high}, and cut what comes of it: x[:{item}]."

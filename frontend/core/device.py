@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import backends, config
 from hcq.errors import DriverError, UsageError
+from hcq.frontend.core import above
 from hcq.lifetime import open_devices
 from hcq.lifetime import opening as drivers
 from hcq.lifetime.dead_device import FORKED
@@ -42,9 +43,7 @@ class Word(str):
     @property
     def type(self) -> str:
         """PyTorch's word: "cpu"; "cuda" for GPUs of NVIDIA and AMD; "mps" for Metal; another kind in lower case."""
-        from hcq.frontend.torch.device_words import type_of
-
-        return type_of(self.partition(",")[0].partition(":")[0])
+        return above.type_of_device(self.partition(",")[0].partition(":")[0])
 
     @property
     def index(self) -> int | None:  # type: ignore[override]
@@ -81,9 +80,7 @@ def canonical(name: str | int | None) -> Word:
 
 def _spelled(name: Any) -> Any:
     """A name of PyTorch's as one of ours; most programs have none."""
-    from hcq.frontend.torch.device_words import spelled
-
-    return spelled(name)
+    return above.device_spelled(name)
 
 
 def group(names: Any) -> Word:

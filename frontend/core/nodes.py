@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hcq.checks import shown
+from hcq.frontend.core import above, known_later, sizes
 from hcq.frontend.core.errors import OutOfRange, UsageError
-from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.dtype import DType, Scalar, dtypes, element, promote, truncate
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import MOVEMENT, Op
@@ -82,9 +82,7 @@ def padded(node: Node, pads: tuple[tuple[int, int], ...], value: float = 0.0) ->
     for axis, _ in sizes.counts_of(node):
         if any(pads[axis]):
             beyond = constant("pad", value, node.dtype)
-            from hcq.frontend.symbolic import placing
-
-            return padded(placing.padded(node, axis, *pads[axis], beyond), _but(axis, pads), value)
+            return padded(above.padded_by_numbers(node, axis, *pads[axis], beyond), _but(axis, pads), value)
     zeros = Node(Op.PAD, node.dtype, (node,), pads)
     if value == 0:
         return zeros
@@ -107,18 +105,16 @@ def flipped(node: Node, axes: tuple[int, ...]) -> Node:
     """Backwards along some axes."""
     for axis, _ in sizes.counts_of(node):
         if axis in axes:
-            from hcq.frontend.symbolic import placing
-
-            return flipped(placing.flipped(node, axis), tuple([other for other in axes if other != axis]))
+            return flipped(
+                above.flipped_by_numbers(node, axis), tuple([other for other in axes if other != axis])
+            )
     return Node(Op.FLIP, node.dtype, (node,), axes) if axes else node
 
 
 def joined(parts: Sequence[Node], axis: int) -> Node:
     """Nodes of one dtype, one after the other along an axis."""
-    if len(parts) > 1 and variable.in_use and any(axis in dict(sizes.counts_of(part)) for part in parts):
-        from hcq.frontend.symbolic import placing
-
-        return placing.joined(parts, axis)
+    if len(parts) > 1 and known_later.in_use and any(axis in dict(sizes.counts_of(part)) for part in parts):
+        return above.joined_by_numbers(parts, axis)
     return parts[0] if len(parts) == 1 else Node(Op.CAT, parts[0].dtype, tuple(parts), axis)
 
 

@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 from hcq.frontend.functions.methods import function_of
-from hcq.frontend.ops.late import groups, own_groups
+from hcq.frontend.ops.late import group, groups, own_groups
 from hcq.frontend.ops.table import METHODS
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
@@ -148,8 +148,8 @@ def every_name() -> list[str]:
 @functools.cache
 def names() -> tuple[str, ...]:
     """Every method that is a function, too."""
-    of_functions = [group for group in groups(Tensor) if group._are_functions]
-    found = {name for group in of_functions for name in vars(group) if not name.startswith("_")}
+    of_functions = [each for each in groups(Tensor) if each._are_functions]
+    found = {name for each in of_functions for name in vars(each) if not name.startswith("_")}
     callables = [name for name in found if not isinstance(inspect.getattr_static(Tensor, name), property)]
     return tuple(sorted([*(name for name in callables if name not in DTYPES), *OF_TENSOR]))
 
@@ -160,8 +160,7 @@ def _is_function(name: str) -> bool:
         return True
     if name.startswith("_") or name in DTYPES:
         return False
-    if name in METHODS:
-        getattr(Tensor, name)
-    elif not any(name in vars(group) for group in own_groups(Tensor) if group._are_functions):
+    of_it = [group(METHODS[name])] if name in METHODS else own_groups(Tensor)
+    if not any(name in vars(each) for each in of_it if each._are_functions):
         return False
     return not isinstance(inspect.getattr_static(Tensor, name), property)

@@ -29,7 +29,7 @@ from hcq.frontend.core.nodes import (
     shrunk,
     spread,
 )
-from hcq.frontend.symbolic.sizes import unnamed_beyond, with_counts, zeroed
+from hcq.frontend.core.sizes import unnamed_beyond, with_counts, zeroed
 from hcq.ir.dtype import dtypes
 from hcq.ir.elementwise.declaration import FLAT as FLAT  # exported, as the next ones: the words of every rule
 from hcq.ir.elementwise.declaration import Flat as Flat

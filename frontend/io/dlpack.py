@@ -26,13 +26,12 @@ from typing import Any
 from hcq.checks import shown
 from hcq.external_memory import lend
 from hcq.frontend.core import device as devices
-from hcq.frontend.core import views
+from hcq.frontend.core import sizes, view_writes, views
 from hcq.frontend.core.base import watcher
 from hcq.frontend.core.device import is_group
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.run import timed_out_work
-from hcq.frontend.symbolic import sizes
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes, struct_code
 from hcq.ir.op import Op
@@ -164,14 +163,14 @@ def layout(call: str, tensor: Tensor, copy: bool | None = None) -> tuple[Any, in
         )
     if sizes.has_counts(tensor.node):
         raise BufferError(f"[{call}] a tensor with a size that is known only when it runs. Use x.numpy().")
-    found = None if copy else views.in_memory(tensor)
+    found = None if copy else view_writes.in_memory(tensor)
     if found is None:
         if copy is False:
             raise BufferError(
                 f"[{call}] shape {tensor.shape}: its elements lie in no order of strides. Use x.clone()."
             )
         tensor, copy = tensor.detach().clone().realize(), True
-        found = views.in_memory(tensor)
+        found = view_writes.in_memory(tensor)
         assert found is not None
     storage, strides, start = found
     buffer = storage.buffer

@@ -16,9 +16,9 @@ from pickle import PickleBuffer
 from typing import Any
 
 from hcq.frontend.core import device as devices
+from hcq.frontend.core import sizes
 from hcq.frontend.core.base import Core, watcher
 from hcq.frontend.run import timed_out_work
-from hcq.frontend.symbolic import sizes
 from hcq.ir.dtype import NAMED
 from hcq.ir.op import Op
 

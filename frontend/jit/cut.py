@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from hcq.frontend.core import sizes
 from hcq.frontend.jit.pytree import mapped
-from hcq.frontend.symbolic import sizes
 from hcq.frontend.symbolic.variable import Bound, bound_of
 from hcq.frontend.tensor import Tensor
 

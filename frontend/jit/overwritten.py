@@ -3,7 +3,7 @@
 In       the tensors of a call, the memory that stands for each, and the numbers of those that it writes to
 Out      the caller's tensors have the new values, and views of them show these, as after a call without jit
 Changes  those tensors; what others still mean by the old values is computed before
-Next     capture.py and replay.py (who ask), core/views.py (how a write is seen), docs/jit.md
+Next     capture.py and replay.py (who ask), core/view_writes.py (how a write is seen), docs/jit.md
 
 Where an argument is memory, as it mostly is, kernels write there. A part of another tensor is given to the function as
 a copy, and what it has become is written to that part when the call is over.
@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from hcq.errors import UsageError
-from hcq.frontend.core import views
+from hcq.frontend.core import view_writes, views
 from hcq.frontend.core.base import live
 from hcq.frontend.core.storage import Storage, next_write
 from hcq.frontend.run.realize import compute_readers, readers, unwatched
@@ -113,7 +113,7 @@ def give(tensor: Tensor, value: Any, how: Writing) -> None:
     if how is Writing.ASSIGNED:
         tensor.assign(value)
     else:
-        views.write("copy_", tensor, value)
+        view_writes.write("copy_", tensor, value)
     tensor.realize()
 
 

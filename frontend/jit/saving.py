@@ -38,6 +38,7 @@ from hcq.errors import UsageError
 from hcq.frontend.core import device as devices
 from hcq.frontend.core import names as tensor_names
 from hcq.frontend.core.device import toolchain
+from hcq.frontend.core.known_later import MOST
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.core.threads import lock
@@ -49,7 +50,7 @@ from hcq.frontend.jit.watched_call import settle
 from hcq.frontend.run.plan import Plan, plan_for
 from hcq.frontend.run.realize import storage_of
 from hcq.frontend.symbolic.conditions import Condition
-from hcq.frontend.symbolic.variable import MOST, Bound
+from hcq.frontend.symbolic.variable import Bound
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from hcq.checks import is_whole, shown
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import NotReal, UsageError
+from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.ops.complex_arguments import in_complex
 from hcq.frontend.ops.guards import HIGHEST, LOWEST, Rule, guarded
-from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ KINDS = {
     "str": Kind("a string", _of(str), frozenset({str})),
     "DType": Kind("a dtype, such as dtypes.float32", _dtype, frozenset({DType})),
     "AnyDType": Kind("a dtype, such as dtypes.complex64", _of(DType), frozenset({DType})),
-    "Bound": Kind("a bound Variable", _of(Bound), frozenset({Bound})),
+    "Bound": Kind("a bound Variable", _of(KnownLater)),
     "Self": Kind("a tensor", _of(Core)),
     "None": Kind("None", _of(type(None)), frozenset({type(None)})),
 }

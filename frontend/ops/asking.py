@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
-from hcq.frontend.core import views
+from hcq.frontend.core import view_writes, views
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.device import Word
 from hcq.frontend.core.errors import UsageError
@@ -71,7 +71,7 @@ class Asking(Methods):
         """
         if not self.numel():
             return 0
-        found = views.in_memory(self)
+        found = view_writes.in_memory(self)
         if found is None:
             raise UsageError(
                 f"[data_ptr] shape {self.shape}: a flip has no memory of its own. Use x.clone() first."

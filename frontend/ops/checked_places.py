@@ -18,7 +18,7 @@ from typing import Any
 from hcq import config
 from hcq.frontend.core.base import transforms, watcher
 from hcq.frontend.core.errors import OutOfRange
-from hcq.frontend.symbolic.sizes import has_counts
+from hcq.frontend.core.sizes import has_counts
 from hcq.ir.dtype import dtypes
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
 from hcq.frontend.core import device as devices
-from hcq.frontend.core import views
+from hcq.frontend.core import known_later, views
 from hcq.frontend.core.base import Core, check_count, room_args
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.core.known_later import room_of
 from hcq.frontend.core.nodes import (
     constant,
     constant_element,
@@ -25,11 +26,10 @@ from hcq.frontend.core.nodes import (
     permuted,
     scalar_dtype,
 )
+from hcq.frontend.core.sizes import counts_of, with_counts
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import variable
 from hcq.frontend.symbolic.conditions import require
-from hcq.frontend.symbolic.sizes import counts_of, with_counts
-from hcq.frontend.symbolic.variable import Bound, room_of
+from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -439,7 +439,7 @@ def _sizes(call: str, given: tuple[Any, ...]) -> Any:
     """Sizes, loose or in one tuple, for `full`; what is wrong with them is said of this call."""
     found = tuple(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
     rooms = room_args(call, (found,))
-    return found if variable.in_use else rooms
+    return found if known_later.in_use else rooms
 
 
 def _bound(call: str, name: str, value: Any, dtype: DType, is_whole: bool) -> Any:

@@ -23,9 +23,9 @@ from hcq.frontend.core.nodes import (
     negated,
     reduced,
 )
+from hcq.frontend.core.sizes import number_of
 from hcq.frontend.grad.function import Function, constant_in
 from hcq.frontend.ops.base import Axes, Methods, in_float_together, reduced_axes
-from hcq.frontend.symbolic.sizes import number_of
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.elementwise.declaration import FLAT
 from hcq.ir.node import Node, const

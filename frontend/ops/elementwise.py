@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.checks import shown
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import NotReal, UsageError
+from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.core.nodes import (
     broadcast,
     constant,
@@ -24,7 +25,6 @@ from hcq.frontend.core.nodes import (
 )
 from hcq.frontend.ops.base import Methods, in_float_together
 from hcq.frontend.ops.complex_arguments import in_complex
-from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar
 from hcq.ir.node import Node
 from hcq.ir.op import BINARY, Op
@@ -129,7 +129,7 @@ class Elementwise(Methods):
         if isinstance(other, (bool, int, float)):
             other = _plain(other)
             return self._like(constant(call, other, scalar_dtype(other)))
-        if isinstance(other, Bound):
+        if isinstance(other, KnownLater):
             return self._like(other.number(self.device))
         is_data = (
             isinstance(other, (list, tuple, complex))

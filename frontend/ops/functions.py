@@ -25,9 +25,9 @@ from hcq.frontend.core.nodes import (
     reciprocal,
     truncated,
 )
+from hcq.frontend.core.sizes import counts_of, with_counts
 from hcq.frontend.grad.function import Function, constant_in, same
 from hcq.frontend.ops.base import Methods, in_float_together
-from hcq.frontend.symbolic.sizes import counts_of, with_counts
 from hcq.ir.dtype import Scalar, dtypes
 from hcq.ir.elementwise.declaration import FLAT, Rule
 from hcq.ir.node import Node, const

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hcq.frontend.core import sizes
 from hcq.frontend.core.base import Core, changed, live
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.threads import lock
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import sizes
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
 """In place: PyTorch's `x.add_(y)`, made of `x.add(y)`; the result is written where x is, and seen in views of x.
 
 In       a tensor, and the arguments of the method without the underscore
-Out      `InPlace`: a method for each name of NAMES and VIEWS
+Out      `InPlace`: a method for each name of in_place_names.py
 Changes  the tensor that it is called on, and whatever views the same memory (core/views.py)
-Next     core/views.py (how a write is seen), in_place.pyi (the arguments of each, for type checkers: tools/pages.py)
+Next     core/view_writes.py (how a write is seen), in_place.pyi (the arguments of each, for type
+         checkers: tools/pages.py)
 """
 
 from __future__ import annotations
@@ -11,33 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hcq.frontend.core import views
+from hcq.frontend.core import view_writes
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import iota
 from hcq.frontend.ops.base import Methods
 from hcq.frontend.ops.forwarded import Forwarded
+from hcq.frontend.ops.in_place_names import NAMES, OPERATORS, VIEWS
 from hcq.frontend.ops.other_names import OTHER_NAMES
-
-# x.NAME_(...) is x.NAME(...), written into x
-NAMES = (
-    "abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin arcsinh arctan arctan2 "
-    "arctanh asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift bitwise_not bitwise_or "
-    "bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min clip copysign cos cosh cumprod cumsum deg2rad "
-    "digamma div divide eq erf erfc erfinv elu exp exp2 expm1 fill fix float_power floor floor_divide fmod "
-    "frac gcd ge greater greater_equal gt hardtanh heaviside hypot i0 index_add index_copy index_fill index_put "
-    "index_reduce lcm ldexp le leaky_relu lerp less less_equal lgamma log log10 log1p log2 logical_and logical_not "
-    "logical_or logical_xor logit lt masked_fill masked_scatter mul multiply mvlgamma nan_to_num ne neg negative "
-    "nextafter not_equal polygamma pow put rad2deg reciprocal relu remainder renorm round rsqrt scatter scatter_add "
-    "scatter_reduce selu sgn sigmoid sign sin sinc sinh sqrt square sub subtract tan tanh threshold tril triu "
-    "true_divide trunc xlogy igamma igammac"
-).split()
-# x.NAME_(...) makes x the view x.NAME(...) of its memory
-VIEWS = "detach squeeze swapaxes swapdims t transpose unsqueeze".split()
-OPERATORS = {
-    "__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div", "__ifloordiv__": "floor_divide",
-    "__imod__": "remainder", "__ipow__": "pow", "__iand__": "bitwise_and", "__ior__": "bitwise_or",
-    "__ixor__": "bitwise_xor", "__ilshift__": "bitwise_left_shift", "__irshift__": "bitwise_right_shift",
-}  # fmt: skip
 
 
 class InPlace(Methods):
@@ -52,8 +33,8 @@ class InPlace(Methods):
                 f"[{call}] the result has the shape {value.shape}, the tensor {self.shape}: in place the shape stays. "
                 f"Use x = x.{call.rstrip('_')}(...)."
             )
-        views.refuse_dtype(call, self.node.dtype, value.node.dtype)
-        views.write(call, self, value)
+        view_writes.refuse_dtype(call, self.node.dtype, value.node.dtype)
+        view_writes.write(call, self, value)
         return self
 
     def zero_(self) -> Any:
@@ -77,7 +58,7 @@ class InPlace(Methods):
         source = self._operand("copy_", src)
         if source.device != self.device:
             source = source.to(self.device)
-        views.write("copy_", self, source.cast(self.node.dtype).expand(*self.node.shape))
+        view_writes.write("copy_", self, source.cast(self.node.dtype).expand(*self.node.shape))
         return self
 
     def fill_diagonal_(self, fill_value: Any, wrap: bool = False) -> Any:

@@ -3,7 +3,7 @@
 In       the entries that indexing.py reads by, and a value that broadcasts to the elements that they name
 Out      `IndexWrites`
 Changes  x, at once where it has memory; views of x see it
-Next     indexing.py (what the entries mean), ../core/views.py (how a write is seen), ../tensor.py (assign)
+Next     indexing.py (what the entries mean), ../core/view_writes.py (how a write is seen), ../tensor.py (assign)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import prod
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import views
+from hcq.frontend.core import known_later, view_writes, views
 from hcq.frontend.core.base import Core, thread_modes, watcher
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import (
@@ -24,17 +24,16 @@ from hcq.frontend.core.nodes import (
     reshaped,
     spread,
 )
-from hcq.frontend.core.structure import structure_of
-from hcq.frontend.core.threads import lock, new_write, without_done
-from hcq.frontend.ops.base import Methods
-from hcq.frontend.ops.index_keys import slice_part, whole_index
-from hcq.frontend.symbolic import variable
-from hcq.frontend.symbolic.sizes import (
+from hcq.frontend.core.sizes import (
     FREE,
     counts_of,
     sizes_of,
     unnamed_beyond,
 )
+from hcq.frontend.core.structure import structure_of
+from hcq.frontend.core.threads import lock, new_write, without_done
+from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.index_keys import slice_part, whole_index
 from hcq.frontend.symbolic.variable import bound_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape
@@ -58,7 +57,7 @@ class IndexWrites(Methods):
         value = self._operand("setitem", value)
         if value.node.dtype is not self.node.dtype:
             value = value.cast(self.node.dtype)
-        if variable.in_use and views.is_part_by_number(value) and self[key].node is value.node:
+        if known_later.in_use and views.is_part_by_number(value) and self[key].node is value.node:
             return  # x[:n] += y has written it
         watching = watcher() if thread_modes else None
         if views.is_family(self) or (watching is not None and watching.is_shared(self)):
@@ -85,17 +84,17 @@ class IndexWrites(Methods):
     def _write_in_family(self, key: Any, value: Self) -> None:
         """Write where other tensors show the same memory: they see it."""
         view, picks = self._basic(key)
-        if picks and variable.in_use and all(variable.is_number(index.node) for _, index in picks):
+        if picks and known_later.in_use and all(known_later.is_number(index.node) for _, index in picks):
             view, picks = self._view(view._pick(picks).node), []
         if not picks:
-            views.write("setitem", view, _fitted(value, view.node.shape))
+            view_writes.write("setitem", view, _fitted(value, view.node.shape))
             return
         is_mask = isinstance(key, Core) and key.node.dtype.is_bool and key.node.shape == self.node.shape
         if is_mask and value.numel() == 1:
             new = self.masked_fill(self._like(key.node), value._reshape(()))
         else:
             new = self._scattered(key, value)._reshape(self.node.shape)
-        views.write("setitem", self, new)
+        view_writes.write("setitem", self, new)
 
     def _is_on_a_gradients_way(self, value: Self) -> bool:
         """Whether a gradient flows from this tensor, once `value` is written into it, to leaves."""

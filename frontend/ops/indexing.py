@@ -19,8 +19,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
+from hcq.frontend.core import known_later
 from hcq.frontend.core.base import Core, watcher
 from hcq.frontend.core.errors import OutOfRange, UsageError, WrongType
+from hcq.frontend.core.known_later import room_of
 from hcq.frontend.core.nodes import (
     broadcast_shape,
     expanded,
@@ -29,6 +31,12 @@ from hcq.frontend.core.nodes import (
     permuted,
     reshaped,
     shrunk,
+)
+from hcq.frontend.core.sizes import (
+    bounded,
+    counts_of,
+    with_counts,
+    without_counts,
 )
 from hcq.frontend.ops.base import Methods
 from hcq.frontend.ops.checked_places import check
@@ -43,15 +51,8 @@ from hcq.frontend.ops.index_keys import (
     slice_part,
     whole_index,
 )
-from hcq.frontend.symbolic import variable
 from hcq.frontend.symbolic.conditions import require
-from hcq.frontend.symbolic.sizes import (
-    bounded,
-    counts_of,
-    with_counts,
-    without_counts,
-)
-from hcq.frontend.symbolic.variable import Bound, bound_of, room_of
+from hcq.frontend.symbolic.variable import Bound, bound_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
@@ -70,11 +71,11 @@ class Indexing(Methods):
     def __getitem__(self, key: Any) -> Self:
         if type(key) is int:  # the usual case: one slice of the first axis
             shape = self.node.shape
-            if shape and not variable.in_use:
+            if shape and not known_later.in_use:
                 start = whole_index(key, 0, shape)
                 parts = ((start, start + 1, 1), *[(0, size, 1) for size in shape[1:]])
                 return self._view(reshaped(shrunk(self.node, parts), shape[1:]))
-        if variable.in_use and watcher() is None and (counts := counts_of(self.node)):
+        if known_later.in_use and watcher() is None and (counts := counts_of(self.node)):
             settled = self._settled(key, dict(counts))
             if settled is not self:
                 return settled[key]
@@ -82,7 +83,7 @@ class Indexing(Methods):
         if not picks:
             return view
         picked = view._pick(picks)
-        is_part = variable.in_use and all(variable.is_number(index.node) for _, index in picks)
+        is_part = known_later.in_use and all(known_later.is_number(index.node) for _, index in picks)
         return self._view(picked.node) if is_part else picked
 
     def _settled(self, key: Any, counts: dict[int, Node]) -> Self:
@@ -196,7 +197,7 @@ class Indexing(Methods):
         for place, entry in enumerate(entries):
             if isinstance(entry, Pick):
                 entries[place] = self._checked(entry, axis)
-            elif variable.in_use and entry is not None:
+            elif known_later.in_use and entry is not None:
                 entries[place] = self._at_bounds(entry, axis)
             axis += entry is not None
         return entries

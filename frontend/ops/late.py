@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from hcq.frontend.ops.arguments import checked_members
 from hcq.frontend.ops.base import Methods
 from hcq.frontend.ops.complex_arguments import BOTH
-from hcq.frontend.ops.forwarded import Forwarded
 from hcq.frontend.ops.table import GROUPS, METHODS
 
 _IS_NO_METHOD = frozenset(
@@ -143,8 +142,6 @@ def take_over(owner: type, found: type) -> None:
     for name, member in vars(found).items():
         if name not in _IS_NO_METHOD:
             setattr(owner, name, member)
-            if isinstance(member, Forwarded):
-                member.__set_name__(owner, name)
 
 
 def _hand_over(found: type) -> None:
@@ -152,6 +149,6 @@ def _hand_over(found: type) -> None:
     for name, member in checked_members(Late, found, meeting=BOTH):
         if name in _IS_NO_METHOD:
             continue
-        if isinstance(member, Forwarded):
+        if hasattr(member, "__set_name__"):  # one of forwarded.py, whose method is made on this class
             member.__set_name__(Late, name)
         setattr(Late, name, member)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import divided, iota, logarithm, minus, negated
+from hcq.frontend.core.sizes import number_of
 from hcq.frontend.grad.function import Function
 from hcq.frontend.ops.base import Methods, in_float, in_float_together, wide_in_autocast
 from hcq.frontend.ops.checked_places import check
 from hcq.frontend.special.elementary import log1p, logsigmoid, sigmoid
-from hcq.frontend.symbolic.sizes import number_of
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 

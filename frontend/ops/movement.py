@@ -12,25 +12,20 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from hcq.checks import is_whole, shown
+from hcq.frontend.core import known_later
 from hcq.frontend.core.base import Core, check_count, room_args, shape_args
 from hcq.frontend.core.errors import UsageError
+from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.core.nodes import (
     expanded,
     flipped,
-    iota,
-    joined,
     permuted,
     reshaped,
-    shrunk,
 )
+from hcq.frontend.core.sizes import FREE, counts_of, shape_of, sizes_of, with_counts
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import variable
-from hcq.frontend.symbolic.sizes import FREE, counts_of, shape_of, sizes_of, with_counts
-from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape
-from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -65,9 +60,9 @@ class Movement(Methods):
 
     def _reshaped(self, call: str, given: tuple[Any, ...]) -> Self:
         """Reshaped as asked for, to ints and Bounds; one of them may be -1."""
-        if variable.in_use:
+        if known_later.in_use:
             wanted = tuple(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
-            if counts_of(self.node) or any(isinstance(size, Bound) for size in wanted):
+            if counts_of(self.node) or any(isinstance(size, KnownLater) for size in wanted):
                 return self._reshaped_by_numbers(call, wanted)
         return self._reshape(_completed(call, self.node.shape, room_args(call, given)))
 
@@ -86,10 +81,15 @@ class Movement(Methods):
         ):
             return found
         words = f"[{call}] {have} to {wanted}"
-        total, known = prod(have), prod([size for size in wanted if isinstance(size, Bound) or size != -1])
-        if rooms.count(-1) == 1 and not isinstance(known, Bound):
-            rest = total.divided(known) if isinstance(total, Bound) and known else None
-            wanted = tuple([rest if size == -1 and not isinstance(size, Bound) else size for size in wanted])
+        total, known = (
+            prod(have),
+            prod([size for size in wanted if isinstance(size, KnownLater) or size != -1]),
+        )
+        if rooms.count(-1) == 1 and not isinstance(known, KnownLater):
+            rest = total.divided(known) if isinstance(total, KnownLater) and known else None
+            wanted = tuple(
+                [rest if size == -1 and not isinstance(size, KnownLater) else size for size in wanted]
+            )
             known = total
         if None in wanted or (min(rooms, default=0) < 0 and known is not total):
             raise UsageError(f"{words}: what -1 stands for is known only when the work runs. Give each size.")
@@ -98,7 +98,7 @@ class Movement(Methods):
         return self._like(placing.reshaped(self.node, have, wanted, self.device))
 
     def _reshape(self, shape: Shape) -> Self:
-        if variable.in_use and any(isinstance(size, Bound) for size in shape):
+        if known_later.in_use and any(isinstance(size, KnownLater) for size in shape):
             return self._reshaped_by_numbers("reshape", shape)
         return self._view(reshaped(self.node, shape))
 
@@ -114,7 +114,7 @@ class Movement(Methods):
         first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
         if first > last:
             raise UsageError(f"[flatten] start_dim {start_dim} comes after end_dim {end_dim}. Swap them.")
-        if variable.in_use and counts_of(self.node):
+        if known_later.in_use and counts_of(self.node):
             return self._reshaped_by_numbers("flatten", (*self.shape[:first], -1, *self.shape[last + 1 :]))
         return self._reshape(shape[:first] + (prod(shape[first : last + 1]),) + shape[last + 1 :])
 
@@ -258,7 +258,7 @@ class Movement(Methods):
                 )
         check_count("expand", full)
         node = expanded(self.node, full)
-        if variable.in_use:
+        if known_later.in_use:
             given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
             node = _cut_to("expand", node, given, self.device)
         return self._view(node)
@@ -273,130 +273,6 @@ class Movement(Methods):
 
     broadcast_to = expand
 
-    def repeat(self, *repeats: Any) -> Self:
-        """Tiled: the whole tensor that many times along each axis; more numbers than axes add axes in front.
-
-        >>> hcq.tensor([1, 2]).repeat(2, 2).tolist()
-        [[1, 2, 1, 2], [1, 2, 1, 2]]
-        """
-        times, shape = shape_args("repeat", repeats), self.node.shape
-        if len(times) < len(shape) or any(n < 0 for n in times):
-            raise UsageError(
-                f"[repeat] {times} of shape {shape}: give one count, 0 or more, for each axis at least."
-            )
-        shape = (1,) * (len(times) - len(shape)) + shape
-        split = self._reshape(tuple(n for size in shape for n in (1, size)))
-        tiled = split.expand(tuple(n for count, size in zip(times, shape) for n in (count, size)))
-        if variable.in_use and counts_of(self.node):
-            sizes = ((1,) * (len(times) - len(self.shape))) + self.shape
-            return tiled._reshaped_by_numbers("repeat", tuple([n * size for n, size in zip(times, sizes)]))
-        # of its own, as in PyTorch, and no view of this one
-        return self._like(reshaped(tiled.node, tuple(count * size for count, size in zip(times, shape))))
-
-    def tile(self, *repeats: Any) -> Self:
-        """Like `repeat`, but missing counts are 1: a matrix tiled by (2,) repeats along its last axis.
-
-        >>> hcq.tensor([[1, 2]]).tile(2).tolist()
-        [[1, 2, 1, 2]]
-        """
-        times = shape_args("tile", repeats)
-        return self.repeat((1,) * (len(self.node.shape) - len(times)) + times)
-
-    def repeat_interleave(
-        self, repeats: Any = None, dim: int | None = None, output_size: int | None = None
-    ) -> Self:
-        """Each element of the flattened tensor, or each slice along `dim`, `repeats` times in a row.
-
-        repeats       an int; or a vector of one for each slice, which is computed and read back first; without it this
-                      tensor is that vector, and what is repeated are 0, 1, ...
-        output_size   the sum of `repeats`, which PyTorch wants to know
-
-        >>> hcq.tensor([1, 2]).repeat_interleave(2).tolist()
-        [1, 1, 2, 2]
-        """
-        if repeats is None:
-            if len(self.node.shape) != 1:
-                raise UsageError(
-                    f"[repeat_interleave] shape {self.node.shape}: give repeats, or be a vector of them."
-                )
-            places = iota(self.node.shape[0], 0, self.node.shape)
-            return self._like(places)._each_repeated(self, 0).cast(self.node.dtype)
-        x = self.flatten() if dim is None else self
-        if isinstance(repeats, (Core, list, tuple)):
-            return x._each_repeated(self._operand("repeat_interleave", repeats), 0 if dim is None else dim)
-        if not isinstance(repeats, int) or repeats < 0:
-            raise UsageError(f"[repeat_interleave] repeats={repeats!r}: give one int, 0 or more.")
-        axis, shape = x._axis("repeat_interleave", 0 if dim is None else dim), x.node.shape
-        wide = x.unsqueeze(axis + 1).expand((*shape[: axis + 1], repeats, *shape[axis + 1 :]))
-        return wide._reshape((*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]))
-
-    def _each_repeated(self, repeats: Self, dim: int) -> Self:
-        """Each slice along an axis as often as a vector says."""
-        axis = self._axis_of("repeat_interleave", dim)
-        size = self.node.shape[axis]
-        counts = [int(count) for count in repeats.flatten().numpy()]
-        counts = counts * size if len(counts) == 1 else counts
-        if len(counts) != size or min(counts, default=0) < 0 or not repeats.node.dtype.is_integer:
-            raise UsageError(
-                f"[repeat_interleave] {len(counts)} repeats for axis {axis} of size {size}: give a whole number, 0 or "
-                "more, for each."
-            )
-        places = [place for place, count in enumerate(counts) for _ in range(count)]
-        return self[(slice(None),) * axis + (places,)] if places else self._part(axis, 0, 0)
-
-    # -- parts and surroundings --
-
-    def shrink(self, bounds: Sequence[tuple[int | Bound, int | Bound] | None]) -> Self:
-        """The part from low to high (not included) of each axis; None keeps an axis whole.
-
-        Raises  UsageError where a part is not inside its axis, or there is not one for each
-
-        >>> hcq.tensor([[1, 2, 3], [4, 5, 6]]).shrink(((0, 1), (1, 3))).tolist()
-        [[2, 3]]
-        """
-        shape = self.shape
-        if len(bounds) != len(shape):
-            raise UsageError(f"[shrink] {tuple(bounds)} of shape {shape}: give (low, high) or None per axis.")
-        full: list[Any] = []
-        for axis, (size, part) in enumerate(zip(shape, bounds)):
-            low, high = (0, size) if part is None else part
-            if variable.in_use and any(isinstance(one, Bound) for one in (size, low, high)):
-                return self[tuple([slice(None) if one is None else slice(*one) for one in bounds])]
-            if not 0 <= low <= high <= size:
-                raise UsageError(f"[shrink] axis {axis} of size {size}: {part} is not inside 0..{size}.")
-            full.append((low, high, 1))
-        return self._view(shrunk(self.node, tuple(full)))
-
-    def narrow(self, dim: int, start: Any, length: int | Bound) -> Self:
-        """`length` elements of axis `dim`, from `start`; a negative start counts from the end.
-
-        start   an int, a bound Variable, or an integer tensor of shape (), which is computed and read back
-
-        >>> hcq.tensor([10, 20, 30, 40]).narrow(0, -3, 2).tolist()
-        [20, 30]
-        """
-        axis = self._axis_of("narrow", dim)
-        if isinstance(start, Bound) or isinstance(length, Bound):
-            return self[(slice(None),) * axis + (slice(start, start + length),)]
-        if not is_whole(start) and not (isinstance(start, Core) and start.node.dtype.is_integer):
-            raise UsageError(f"[narrow] start={shown(start)}: takes an int, or an integer tensor of one.")
-        start = int(start.__index__())
-        shape = self.node.shape
-        begin = start + shape[axis] if start < 0 else start
-        if not 0 <= begin <= begin + length <= shape[axis]:
-            raise UsageError(
-                f"[narrow] axis {axis} of size {shape[axis]}: {length} from {start} on are not inside it."
-            )
-        keep = [(0, size, 1) for size in shape]
-        keep[axis] = (begin, begin + length, 1)
-        return self._view(shrunk(self.node, tuple(keep)))
-
-    def _part(self, axis: int, start: int, stop: int, step: int = 1) -> Self:
-        """start..stop of one axis, unchecked."""
-        parts = [(0, size, 1) for size in self.node.shape]
-        parts[axis] = (start, stop, step)
-        return self._view(shrunk(self.node, tuple(parts)))
-
     def flip(self, *axes: Any, dims: int | Sequence[int] | None = None) -> Self:
         """Backwards along those axes, `flip(0, 1)` or `flip(dims=(0, 1))`. The shape stays.
 
@@ -408,124 +284,13 @@ class Movement(Methods):
         axes = self._axes("flip", shape_args("flip", axes))
         return self._like(flipped(self.node, axes))
 
-    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
-        """Moved along axes, what falls off one end comes back at the other; without dims, over the flattened tensor.
-
-        >>> hcq.tensor([1, 2, 3]).roll(1, 0).tolist()
-        [3, 1, 2]
-        """
-        if dims is None:
-            if not isinstance(shifts, int):
-                if len(shifts) != 1:
-                    raise UsageError(
-                        f"[roll] shifts {tuple(shifts)} without dims. Name one axis for each shift."
-                    )
-                (shifts,) = shifts
-            return self.flatten().roll(shifts, 0)._reshape(self.node.shape)
-        amounts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
-        axes = (dims,) if isinstance(dims, int) else tuple(dims)
-        if len(amounts) != len(axes):
-            raise UsageError(f"[roll] shifts {amounts}, dims {axes}: give as many shifts as dims.")
-        x = self
-        for amount, dim in zip(amounts, axes):
-            axis = x._axis("roll", dim)
-            size = x.node.shape[axis]
-            cut = -amount % size if size else 0
-            if isinstance(length := x.shape[axis], Bound):
-                places: Any = x._like(iota(size, 0, (size,)))[:length]
-                x = x[(slice(None),) * axis + ((places - amount) % length,)]
-            elif cut:
-                x = x._like(joined((x._part(axis, cut, size).node, x._part(axis, 0, cut).node), axis))
-        return x
-
-    def unfold(self, dimension: int, size: int, step: int, dilation: int = 1) -> Self:
-        """Windows over an axis: it becomes the window's number, and a new last axis the place inside the window.
-
-        (n,) -> ((n - dilation * (size - 1) - 1) // step + 1, size); no element is copied.
-        Raises  UsageError when a window is longer than the axis
-
-        >>> hcq.tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
-        [[1, 2], [2, 3], [3, 4]]
-        """
-        if not self.node.shape:
-            return self._reshape((1,)).unfold(dimension, size, step, dilation)._reshape((size,))
-        axis = self._axis_of("unfold", dimension)
-        length, reach = self.node.shape[axis], dilation * (size - 1) + 1
-        if size < 0 or step < 1 or dilation < 1:
-            raise UsageError(
-                f"[unfold] size={size}, step={step}, dilation={dilation}: a window has 0 elements or more, and step "
-                "and dilation are 1 or more."
-            )
-        if size == 0:
-            shape = self.node.shape
-            return self._part(axis, 0, 0)._reshape((*shape[:axis], length // step + 1, *shape[axis + 1 :], 0))
-        if reach > length:
-            raise UsageError(
-                f"[unfold] axis {axis} of size {length}: a window reaches over {reach} elements. Pad first, or "
-                f"use a smaller window."
-            )
-        return self._like(Node(Op.WINDOW, self.node.dtype, (self.node,), (axis, size, step, dilation)))
-
-    # -- several from one --
-
-    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """Parts of one axis: of that size (the last may be smaller), or of each of those sizes, which must add up.
-
-        >>> [part.shape for part in Tensor.zeros(5, 2).split(2)]
-        [(2, 2), (2, 2), (1, 2)]
-        """
-        axis = self._axis_of("split", dim)
-        length = self.node.shape[axis]
-        if isinstance(split_size, int):
-            if split_size < 1:
-                raise UsageError(f"[split] split_size={split_size}: must be 1 or more.")
-            sizes = [min(split_size, length - at) for at in range(0, length, split_size)] or [0]
-        else:
-            sizes = list(split_size)
-            if sum(sizes) != length or any(size < 0 for size in sizes):
-                raise UsageError(
-                    f"[split] sizes {tuple(sizes)} do not add up to {length}, the size of axis {axis}."
-                )
-        parts, at = [], 0
-        for size in sizes:
-            parts.append(self._part(axis, at, at + size))
-            at += size
-        return tuple(parts)
-
-    def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
-        """At most that many parts of one axis, all of one size but the last. (5,) in 2 -> (3,), (2,).
-
-        >>> [part.tolist() for part in Tensor.arange(5).chunk(2)]
-        [[0, 1, 2], [3, 4]]
-        """
-        if chunks < 1:
-            raise UsageError(f"[chunk] chunks={chunks}: must be 1 or more.")
-        length = self.node.shape[self._axis_of("chunk", dim)]
-        if length == 0:
-            return tuple(self for _ in range(chunks))
-        return self.split(-(-length // chunks), dim)
-
-    def unbind(self, dim: int = 0) -> tuple[Self, ...]:
-        """The slices along one axis, which goes away. (2, 3) along 0 -> two of (3,).
-
-        >>> rows = hcq.tensor([[1, 2], [3, 4]]).unbind()
-        >>> [row.tolist() for row in rows]
-        [[1, 2], [3, 4]]
-        """
-        if not self.node.shape:
-            raise UsageError("[unbind] a tensor of shape () has no axis to take apart.")
-        axis = self._axis("unbind", dim)
-        shape = self.node.shape
-        rest = shape[:axis] + shape[axis + 1 :]
-        return tuple(self._part(axis, i, i + 1)._reshape(rest) for i in range(shape[axis]))
-
 
 def _cut_to(call: str, node: Node, given: Sequence[Any], device: str) -> Node:
     """A value expanded to sizes, some of which are Bounds: so many of its elements count."""
     have = sizes_of(node)
     counts = []
     for axis, size in enumerate(given):
-        if isinstance(size, Bound):
+        if isinstance(size, KnownLater):
             count = size.node(device)
             if have[axis] is not FREE and have[axis] is not count:
                 raise UsageError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hcq.frontend.core import known_later
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import (
     constant,
@@ -19,9 +20,8 @@ from hcq.frontend.core.nodes import (
     padded,
     shrunk,
 )
+from hcq.frontend.core.sizes import counts_of
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import variable
-from hcq.frontend.symbolic.sizes import counts_of
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import Scalar
 
@@ -55,7 +55,7 @@ class Padding(Methods):
         count = len(padding) // 2
         pads: list[Any] = [(0, 0)] * (len(shape) - count)
         pads += [(padding[2 * i], padding[2 * i + 1]) for i in reversed(range(count))]
-        if variable.in_use:
+        if known_later.in_use:
             varying = self._varying_pads(pads)
             if varying and mode != "constant":
                 raise UsageError(

@@ -13,13 +13,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import data as formats
+from hcq.frontend.core import known_later, sizes
 from hcq.frontend.core.base import watcher
 from hcq.frontend.core.device import is_group, members
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.ops.base import Methods
 from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.realize import storage_of, to_read
-from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.dtype import Scalar, struct_code
 from hcq.ir.op import Op
 
@@ -56,12 +56,12 @@ class Reading(Methods):
             return b""
         raw = bytearray(prod(room) * self.dtype.itemsize)
         timed_out_work.read(self._buffer(call), raw)
-        if variable.in_use and (now := sizes.shape_now(self.node)) != room:
+        if known_later.in_use and (now := sizes.shape_now(self.node)) != room:
             return formats.cut(raw, room, now, self.dtype.itemsize)
         return bytes(raw)
 
     def _shape_now(self) -> tuple[int, ...]:
-        return sizes.shape_now(self.node) if variable.in_use else self.node.shape
+        return sizes.shape_now(self.node) if known_later.in_use else self.node.shape
 
     def _buffer(self, call: str) -> Any:
         """The device memory that holds the elements in row-major order; computed now."""
@@ -94,7 +94,7 @@ class Reading(Methods):
             array.fill(self.node.arg)
         elif array.size:
             timed_out_work.read(self._buffer("numpy"), array)
-        if variable.in_use and (now := sizes.shape_now(self.node)) != self.node.shape:
+        if known_later.in_use and (now := sizes.shape_now(self.node)) != self.node.shape:
             array = array[tuple(map(slice, now))].copy()
         return array
 
@@ -152,7 +152,7 @@ class Reading(Methods):
     def __len__(self) -> int:
         if not self.shape:
             raise UsageError("[len] a tensor of shape () has no length. Use numel().")
-        if isinstance(self.shape[0], variable.Bound):
+        if isinstance(self.shape[0], known_later.KnownLater):
             raise UsageError(
                 f"[len] axis 0 has the size {self.shape[0]}, which is known only when the work runs. "
                 "Use x.shape[0], which stands for it."

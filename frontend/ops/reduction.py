@@ -18,8 +18,8 @@ from hcq.frontend.core.nodes import (
     reshaped,
     scanned,
 )
+from hcq.frontend.core.sizes import number_of
 from hcq.frontend.ops.base import Axes, Methods
-from hcq.frontend.symbolic.sizes import number_of
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op

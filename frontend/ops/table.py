@@ -13,9 +13,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from hcq.frontend.ops import in_place_names
+
 # "module:class" of a group -> its methods
 GROUPS = {
     "hcq.frontend.ops.joining:Joining": ("cat stack"),
+    "hcq.frontend.ops.in_place:InPlace": " ".join(
+        ("_written", "zero_", "copy_", "fill_diagonal_", *in_place_names.METHODS)
+    ),
+    "hcq.frontend.ops.cutting:Cutting": ("shrink narrow _part unfold split chunk unbind"),
+    "hcq.frontend.ops.repeating:Repeating": ("repeat tile repeat_interleave _each_repeated roll"),
+    "hcq.frontend.ops.transfer:Transfer": ("to shard _moved shard_ cpu"),
+    "hcq.frontend.ops.writing:Writing": ("assign _become _before_change _write_view"),
     "hcq.frontend.ops.functions:Functions": (
         "__floordiv__ __rfloordiv__ __mod__ remainder floor_divide __rmod__ _floor_divide _modulo _pair "
         "__divmod__ fmod __abs__ exp exp2 log log2 log10 sin cos tan sqrt rsqrt reciprocal square abs sign "

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import device as devices
+from hcq.frontend.core import sizes
 from hcq.frontend.core.base import Core, changed
 from hcq.frontend.core.device import group as group_of
 from hcq.frontend.core.device import is_group, members
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -91,9 +91,11 @@ class Transfer(Methods):
     def _moved(self, where: Any) -> Node:
         """The node on another device, or in another placement; what variables cut is cut there by their numbers."""
         node, counts = self.node, sizes.counts_of(self.node)
-        if counts:
-            node = sizes.zeroed(node)
-        node = Node(Op.COPY, self.dtype, (node,), where)
+        if not counts:
+            return Node(Op.COPY, self.dtype, (node,), where)
+        from hcq.frontend.symbolic import variable
+
+        node = Node(Op.COPY, self.dtype, (sizes.zeroed(node),), where)
         there = [(axis, variable.bound_of(count).node(str(where))) for axis, count in counts]
         return sizes.with_counts(node, there)
 

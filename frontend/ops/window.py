@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from hcq.frontend.core.base import thread_modes
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import expanded, padded, permuted, reshaped, shrunk, spread, sum_of_products
+from hcq.frontend.core.sizes import counts_of
 from hcq.frontend.ops.base import Methods, narrowed, per_axis, rounded, widened
-from hcq.frontend.symbolic.sizes import counts_of
 from hcq.ir.dtype import promote
 from hcq.ir.node import Node
 from hcq.ir.op import Op

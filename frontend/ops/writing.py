@@ -3,20 +3,20 @@
 In       a tensor, and the values that it is to have
 Out      the same tensor, of another node
 Changes  the tensor, and what views of its memory show; the clock of changes
-Next     core/views.py (how a write is seen in views), in_place.py (methods that end in _), core/threads.py (the lock)
+Next     core/view_writes.py (how a write is seen in views), in_place.py (methods that end in _),
+         core/threads.py (the lock)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import views
+from hcq.frontend.core import known_later, sizes, view_writes, views
 from hcq.frontend.core.base import Core, changed, live, watcher
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import constant, expanded
 from hcq.frontend.core.threads import lock, new_write, without_done
 from hcq.frontend.ops.base import Methods
-from hcq.frontend.symbolic import sizes, variable
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
@@ -68,7 +68,7 @@ class Writing(Methods):
             if node is self.node:
                 return self
             if live.ref(self).whole is not None and (views.is_family(self) or views.is_part_by_number(self)):
-                views.write("assign", self, self._like(node))
+                view_writes.write("assign", self, self._like(node))
             elif self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
                 self._become(new_write(Node(Op.ASSIGN, self.dtype, (self.node, node))))
             else:
@@ -77,7 +77,7 @@ class Writing(Methods):
 
     def _become(self, node: Node) -> None:
         """Have another node from now on."""
-        if variable.in_use:
+        if known_later.in_use:
             sizes.sizes_of(node)
         with lock:
             self._before_change()
@@ -98,7 +98,7 @@ class Writing(Methods):
         if any(node is before for node in value.node.toposort()):
             value = self._like(value.node).clone().realize()  # what is read must not be overwritten meanwhile
         self.node = new_write(Node(Op.ASSIGN, self.dtype, (view, value.node)))
-        if variable.in_use:
+        if known_later.in_use:
             sizes.sizes_of(self.node)
         try:
             self.realize()

@@ -18,7 +18,7 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from hcq.errors import UsageError
-from hcq.frontend.core import above, names, views
+from hcq.frontend.core import above, names, sizes, views
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.base import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.core.nodes import expanded
@@ -41,7 +41,6 @@ from hcq.frontend.run.overwrites import (
 )
 from hcq.frontend.run.plan import Plan
 from hcq.frontend.run.roots import replace, replace_in, root_below, root_of
-from hcq.frontend.symbolic import sizes
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import Op
 

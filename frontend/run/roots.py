@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hcq.frontend.core import views
+from hcq.frontend.core import known_later, views
 from hcq.frontend.core.base import changed, live, watcher
 from hcq.frontend.core.threads import are_threads
 from hcq.frontend.run.overwrites import base_of
-from hcq.frontend.symbolic import variable
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import Op
 
@@ -34,7 +33,7 @@ def root_of(tensor: Any) -> Node | None:
     if (own.whole is None and not own.views) or not views.is_family(tensor):
         return root
     by_number = (
-        variable.in_use and watcher() is None
+        known_later.in_use and watcher() is None
     )  # in a recording the number may be another one in each call
     return views.below_numbers(root) if by_number else views.core_of(root)
 
@@ -44,7 +43,12 @@ def root_below(node: Node) -> Node | None:
     if node.op is Op.BUFFER:
         return None
     base = base_of(node)
-    while base.op is Op.GATHER and variable.in_use and watcher() is None and variable.is_number(base.src[1]):
+    while (
+        base.op is Op.GATHER
+        and known_later.in_use
+        and watcher() is None
+        and known_later.is_number(base.src[1])
+    ):
         base = base_of(base.src[0])  # a part by a variable's number
     if base.op is Op.BUFFER:
         return None

@@ -17,11 +17,10 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from hcq.frontend.core import data as formats
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.core.structure import Structure
-from hcq.ir.dtype import DType, Scalar
+from hcq.ir.dtype import DType, Scalar, to_bits
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import Op
 
@@ -151,7 +150,7 @@ def stored(device: str, dtype: DType, value: Scalar) -> Storage:
     if storage is None or storage.buffer is None or storage.buffer.device.dead:
         opened: Any = devices.get(device)
         buffer = opened.memory.alloc_idle(dtype.itemsize, "number")
-        buffer.write(formats.pack([value], dtype))
+        buffer.write(to_bits(value, dtype).to_bytes(dtype.itemsize, "little"))
         buffer.is_constant = True
         storage = _numbers[key] = Storage(device, dtype, (), buffer)
         if len(_numbers) > MAX_NUMBERS:

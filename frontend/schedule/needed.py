@@ -1,6 +1,6 @@
 """Needed: of which values only the first so many elements along an axis are read, as a count says.
 
-In       simplified roots, and for each root the counts of its axes (symbolic/sizes.py)
+In       simplified roots, and for each root the counts of its axes (core/sizes.py)
 Out      for each node the axes along which nobody needs what is beyond a count
 Changes  nothing
 Next     schedule.py (whose stores say so), compiler/linear/limits.py (loops that end there)
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hcq.frontend.symbolic.sizes import Counts
+from hcq.frontend.core.sizes import Counts
 from hcq.ir.logic import flatten
 from hcq.ir.node import Node, Shape, toposort
 from hcq.ir.op import ARITHMETIC, Op

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from hcq.frontend.core import above
+from hcq.frontend.core.sizes import counts_of, inside, without_counts
 from hcq.frontend.schedule.fuse import Fusion, fuse
 from hcq.frontend.schedule.groups import reaches
 from hcq.frontend.schedule.simplify import simplify_graph
 from hcq.frontend.schedule.targets import is_renamed, target_base, written_version
 from hcq.frontend.schedule.walk import MAX_ARGUMENTS
-from hcq.frontend.symbolic.sizes import counts_of, inside, without_counts
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape, substitute, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
@@ -115,11 +116,7 @@ def _with_other_sums(roots: Sequence[Node], threads: int, formats: Collection[DT
     """The same values; sums over windows and along columns, where there are such, in the order that memory likes."""
     order = toposort(roots)
     if any(node.op in _OF_WINDOWS for node in order):
-        from hcq.frontend.rewrites.channels import in_channels
-        from hcq.frontend.rewrites.gaps import without_gaps
-        from hcq.frontend.rewrites.planes import in_planes
-
-        roots = in_planes(in_channels(without_gaps(roots), formats))
+        roots = above.in_planes(above.in_channels(above.without_gaps(roots), formats))
     if any(node.op is Op.REDUCE_AXIS and prod(node.src[0].shape) >= LEAST_SUM for node in order):
         from hcq.frontend.schedule.columns import in_columns
 

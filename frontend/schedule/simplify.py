@@ -13,14 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
+from hcq.frontend.core import above
 from hcq.frontend.core.nodes import IN_MEMORY_ANYWAY, expanded, permuted, reshaped
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
-
-if TYPE_CHECKING:
-    from hcq.frontend.rewrites.sorts import Sort
 
 FEW = 1 << 12  # elements of one result: they are never reduced in two steps
 
@@ -38,11 +35,7 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
         from hcq.frontend.schedule.joins import inner_joins, joined, parts_of
 
         inner, written = inner_joins(order, roots)
-    sorts: dict[Node, Sort] = {}
-    if any(node.op is Op.BUCKET for node in order):
-        from hcq.frontend.rewrites.sorts import bucket, in_one_piece, sorts_of
-
-        sorts = sorts_of(order)
+    sorts = above.sorts_of(order) if any(node.op is Op.BUCKET for node in order) else {}
     in_place = _in_place(order, roots)
     for node in order:
         src = tuple([new[s] for s in node.src])
@@ -76,18 +69,14 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
             made = _movement(made)
         elif op is Op.REDUCE_AXIS:
             if not 1 < prod([made.src[0].shape[axis] for axis in made.arg[1]]) < FEW:
-                from hcq.frontend.rewrites.two_steps import reduction
-
-                made = reduction(made, threads)
+                made = above.reduction_in_steps(made, threads)
         elif op is Op.SCAN_AXIS:
-            from hcq.frontend.rewrites.two_steps import scan
-
-            made = scan(made, threads)
+            made = above.scan_in_steps(made, threads)
         elif op is Op.BUCKET:
             scatters += 1
             sort = sorts.get(node)
-            alone = None if sort is None else in_one_piece(node, made, sort, threads, scatters)
-            made = bucket(made, threads, scatters) if alone is None else alone
+            alone = None if sort is None else above.sorted_in_one_piece(node, made, sort, threads, scatters)
+            made = above.bucket(made, threads, scatters) if alone is None else alone
         elif op is Op.ROUTINE:
             made = Node(op, node.dtype, tuple([_in_memory(s) for s in src]), node.arg)
         elif op is Op.CONTIGUOUS and src[0].op in IN_MEMORY_ANYWAY and node.arg is None:

@@ -3,7 +3,7 @@
 In       nodes of the tensor stage, an axis, how far its elements move: an int, or the node of a Bound
 Out      nodes with room for the largest number, of which so many elements count
 Changes  nothing
-Next     core/nodes.py (who asks for it: joined, padded, flipped), sizes.py (what counts), variable.py (Bounds)
+Next     core/nodes.py (who asks for it: joined, padded, flipped), ../core/sizes.py (what counts), variable.py (Bounds)
 
 Each is a GATHER: the element at place p is the one that was at p minus the distance, and nothing where there is none.
 """
@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from hcq.frontend.symbolic.sizes import bounded, counts_of, inside, with_counts, zeroed
-from hcq.frontend.symbolic.variable import Bound, bound_of, place_of, room_of
+from hcq.frontend.core.known_later import room_of
+from hcq.frontend.core.sizes import bounded, counts_of, inside, with_counts, zeroed
+from hcq.frontend.symbolic.variable import Bound, bound_of, place_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op

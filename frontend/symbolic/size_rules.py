@@ -3,7 +3,7 @@
 In       a node, and the sizes of its sources
 Out      its own, for each axis; UsageError where elements from beyond a count would get in
 Changes  nothing
-Next     sizes.py (who asks, once a program has a variable)
+Next     ../core/sizes.py (who asks, once a program has a variable)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.symbolic.sizes import FREE, PLAIN, Size, Sizes, inside, known_sizes, shape_of
+from hcq.frontend.core.sizes import FREE, PLAIN, Size, Sizes, inside, known_sizes, shape_of
 from hcq.frontend.symbolic.variable import Bound, bound_of, place_of
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import ARITHMETIC, Op

@@ -3,7 +3,8 @@
 In       `Variable("n", 1, 512)`, and a number for it: `n.bind(5)`
 Out      a `Bound`: it stands in shapes and indices, and counts with ints and others of its kind (`n - 1`, `n // 2`)
 Changes  device memory: four bytes for each number on each device that asks
-Next     sizes.py (which axes have such a size), jit/function.py (a Bound as an argument), docs/symbolic.md
+Next     ../core/known_later.py (what every program asks for), ../core/sizes.py (which axes have such a size),
+         jit/function.py (a Bound as an argument), docs/symbolic.md
 
 A kernel reads the number from memory, so that one kernel, and one recording, serve all numbers of the variable's range.
 A Bound is a sum of whole multiples of atoms and a number, so that equal ones are equal objects' contents: an atom is a
@@ -17,21 +18,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hcq.checks import is_whole, shown
-from hcq.frontend.core import above
+from hcq.frontend.core import above, known_later
 from hcq.frontend.core import data as formats
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.errors import OutOfRange, UsageError
+from hcq.frontend.core.known_later import MOST, KnownLater
 from hcq.frontend.core.storage import Storage
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, const, toposort
 from hcq.ir.op import Op
 
-MOST = (1 << 31) - 1  # the largest size or place: kernels compare with it in int32
 LARGEST = (1 << 63) - 1  # the largest number, to compute with
 MAX_TRIED = 1 << 12  # numbers of a variable that a difference of terms is tried with
 MAX_KEPT = 1024  # numbers of one variable whose memory is kept
-
-in_use = False  # whether any variable was made: nothing is asked of graphs before
 
 
 class Variable:
@@ -54,8 +53,7 @@ class Variable:
                 )
         if low > high:
             raise UsageError(f"[Variable] {name} from {low} to {high}: there is no such number. Swap them.")
-        global in_use
-        in_use = True
+        known_later.note_use()
         self.name = name
         self.low = int(low)
         self.high = int(high)
@@ -241,7 +239,7 @@ def _dtype_of(low: int, high: int) -> DType:
     return dtypes.int32 if max(-low, high) <= MOST else dtypes.int64
 
 
-class Bound:
+class Bound(KnownLater):
     """A number that is known when the work runs; see `Variable`. `value` is what it is now."""
 
     __slots__ = ("_range", "constant", "terms")
@@ -491,16 +489,6 @@ def _plain(bound: Bound) -> Any:
     return bound if bound.terms else bound.constant
 
 
-def room_of(size: Any) -> int:
-    """How many elements an axis of that size, an int or a Bound, has room for."""
-    if isinstance(size, Bound) and size.high > MOST:
-        raise UsageError(
-            f"[Variable] {size} is {size.low} to {size.high}: sizes are up to {MOST}. "
-            "Give the variables a narrower range."
-        )
-    return max(2, size.high) if isinstance(size, Bound) else int(size)  # an axis of 1 would repeat
-
-
 def bound_of(node: Node) -> Any:
     """What a graph of `Bound.node` stands for; an int for a number."""
     if node.op is Op.BUFFER:
@@ -523,9 +511,3 @@ def bound_of(node: Node) -> Any:
 def place_of(numbers: Sequence[Node]) -> str:
     """The device in whose memory the graphs of Bounds find their numbers."""
     return next(str(node.arg.device) for node in toposort(numbers) if node.op is Op.BUFFER)
-
-
-def is_number(node: Node) -> bool:
-    """Whether a graph computes with nothing but bound variables."""
-    leaves = [inner for inner in toposort([node]) if inner.op is Op.BUFFER]
-    return bool(leaves) and all(leaf.arg.number is not None for leaf in leaves)

@@ -8,7 +8,8 @@ BACKEND = Backend(
     decoder="hcq.amd.decode:decoder",
     queue_decoder="hcq.amd.decode:queue_decoder",
     layouts=tuple(
-        f"hcq.amd.abi.{name}" for name in ("pm4", "sdma", "aql", "registers", "descriptor", "kfd", "mqd")
+        f"hcq.amd.abi.{name}"
+        for name in ("pm4", "sdma", "aql", "registers", "descriptor", "kfd", "mqd", "save_area")
     ),
     ioctls=("hcq.amd.abi.kfd",),
     pointers="hcq.amd.abi.pointers:pointers_of",

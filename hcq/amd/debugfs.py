@@ -2,8 +2,10 @@
 
 In       the root of the file system, the number of a DRM device; texts of /sys/kernel/debug/kfd
 Out      rings with the packets around their read pointers, queues with named fields; plain data
-Changes  nothing. Only files are read, of them none that reads a register: what a GPU that sleeps must not be asked for
-Next     inspection.py (views of open devices), abi/mqd.py (layouts), hcq/inspect/command.py (the program)
+Changes  nothing. Only files are read, of them none that reads a register, which a GPU that sleeps must not be asked
+         for; waves are registers, and are read when they alone are asked for by name
+Next     inspection.py (views of open devices), debugfs_waves.py, abi/mqd.py (layouts), hcq/inspect/command.py (the
+         program)
 Source   amdgpu_ring.c: amdgpu_debugfs_ring_read (three words, then the ring); kfd_debugfs.c, kfd_process.c,
          kfd_process_queue_manager.c: pqm_debugfs_mqds; kfd_packet_manager.c: pm_debugfs_runlist; lib/hexdump.c:
          seq_hex_dump; drm_debugfs.c: drm_name_info. Not tried on hardware
@@ -21,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hcq.amd import debugfs_waves
 from hcq.amd.abi import mqd
 from hcq.amd.chip import CHIPS, arch_of
 from hcq.amd.decode import ring_decoder
@@ -67,7 +70,7 @@ def host(root: str, number: int, chip: str, views: Sequence[str]) -> dict[str, A
     said = _read(folder / "name").decode("utf-8", "replace").strip()[:200]
     if not said.startswith("amdgpu"):
         raise UsageError(f"inspect --gpu {number}: the driver there is not amdgpu, but says {said!r}.")
-    gpu_id, found = _node(top, said)
+    facts, gpu_id, found = _node(top, said)
     chip = chip or found
     notes = [] if chip else ["its chip is not known, so packets are shown as words. Give --chip, as gfx1100."]
     result: dict[str, Any] = {
@@ -83,6 +86,10 @@ def host(root: str, number: int, chip: str, views: Sequence[str]) -> dict[str, A
         notes += more
     if "queues" in views:
         result["queues"], more = _queues(top, gpu_id, chip)
+        notes += more
+    if "waves" in views:
+        family = CHIPS[chip].family if chip else facts.get("gfx_target_version", 0) // 10000
+        result["waves"], more = debugfs_waves.waves(folder, facts, family)
         notes += more
     return {**result, "notes": notes}
 
@@ -139,17 +146,18 @@ def _read(path: Path) -> bytes:
         _refuse(error, path)
 
 
-def _node(top: Path, said: str) -> tuple[int, str]:
-    """gpu_id and architecture of the KFD's node at the place on the bus that the driver says; 0 and "" without one."""
+def _node(top: Path, said: str) -> tuple[dict[str, int], int, str]:
+    """The KFD's node at the place on the bus that the driver says: properties, gpu_id, architecture; {}, 0 and ""
+    without one."""
     place = re.search(r"dev=([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", said)
     if place is None:
-        return 0, ""
+        return {}, 0, ""
     domain, bus, device, function = (int(text, 16) for text in place.groups())
     nodes = _below(top, f"{ROOT}/nodes")
     try:
         names = sorted(os.listdir(nodes))[:MOST_ENTRIES]
     except OSError:
-        return 0, ""
+        return {}, 0, ""
     for name in names:
         try:
             facts = properties(_read(nodes / name / "properties"))
@@ -162,8 +170,8 @@ def _node(top: Path, said: str) -> tuple[int, str]:
         version = facts.get("gfx_target_version", 0)
         if is_there and version and gpu_id.isdigit() and len(gpu_id) <= 10:
             arch = arch_of(version)
-            return int(gpu_id), arch if arch in CHIPS else ""
-    return 0, ""
+            return facts, int(gpu_id), arch if arch in CHIPS else ""
+    return {}, 0, ""
 
 
 # ------------------------------------------------------------ rings of the kernel driver

@@ -76,9 +76,8 @@ class AmdDevice(HostAccess):
     _cells: Allocation
     own_rings = RINGS
     waves_missing = (
-        "their registers are in the context save area once the queue is off the GPU. A wave that hangs may "
-        "refuse that, and then the driver resets the GPU, so it is not tried. As root, "
-        "`umr -O halt_waves -wa` shows them"
+        "their registers are in the context save area once the queue is off the GPU, and it is taken off for a "
+        "wait that timed out or a fault alone. As root, `umr -O halt_waves -wa` shows them"
     )
     hostcall: Hostcall | None = None  # once a kernel is loaded that may ask the host for something
 

@@ -2,16 +2,19 @@
 
 In       an open device, which another thread uses meanwhile
 Out      plain data
-Changes  nothing; no lock is taken, and the real kernel driver is not asked
-Next     debugfs.py (MQDs, and real GPUs), rings.py (the rings), hcq/system/inspection.py (what this is part of)
+Changes  nothing; no lock is taken, and the real kernel driver is not asked. `waves`, which reports ask for, does both
+Next     waves_off.py (waves of real GPUs), debugfs.py (MQDs, and real GPUs), rings.py (the rings),
+         hcq/system/inspection.py (what this is part of)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hcq.amd import debugfs
 from hcq.amd.decode import queue_decoder
+from hcq.amd.ring_words import ring_words
 from hcq.amd.rings import RING_BYTES
 from hcq.errors import DriverError
 from hcq.system.inspection import Inspection, around, at_get, read_own, words_at
@@ -19,6 +22,7 @@ from hcq.system.inspection import Inspection, around, at_get, read_own, words_at
 if TYPE_CHECKING:
     from hcq.amd.device import AmdDevice
     from hcq.amd.rings import Ring
+    from hcq.events.waves import Kernel
 
 UNITS = {"PM4": "words", "SDMA": "bytes", "AQL": "packets"}
 
@@ -72,4 +76,11 @@ def queues(device: AmdDevice) -> list[dict[str, Any]]:
     return debugfs.mqds(text, {device.node.gpu_id: device.arch})
 
 
-INSPECTION = Inspection(rings, queues, debugfs.host)
+def waves(device: AmdDevice, programs: Mapping[int, Any]) -> list[Kernel]:
+    """Those of a real GPU. Its compute queue is taken off it meanwhile."""
+    from hcq.amd import waves_off  # for reports alone
+
+    return waves_off.kernels(device, programs)
+
+
+INSPECTION = Inspection(rings, queues, debugfs.host, waves, ring_words)

@@ -80,6 +80,12 @@ class AmdProgram(SharingProgram):
         super().__init__(device, name, va + entry, args or self._known_kinds(), 0, lambda: None)
         self.code_va = va + kernel.start_offset
 
+    @property
+    def kernarg_place(self) -> tuple[int, int] | None:
+        """The first of the two registers that have the address of its arguments, and how many bytes they are."""
+        register = self.launcher.places.get("kernarg_segment_ptr")
+        return None if register is None else (register, self.kernarg_bytes)
+
     def line_at(self, pc: int) -> str:
         if not self.debug_image:
             return ""

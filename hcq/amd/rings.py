@@ -75,6 +75,8 @@ class Ring(ABC):
         self.queue_id = -1
         self.is_ending = False
         self.seen: list[bytes] | None = None  # what was written, for HCQ_DEBUG=push
+        self.save_area: Allocation | None = None  # where waves are once the queue is off the GPU
+        self.save_bytes = 0  # of it, for each XCC
         self.allocations: list[Allocation] = []
         self._doorbells = doorbells
         try:
@@ -138,7 +140,8 @@ class Ring(ABC):
         if self.is_copying:
             return {}
         sizes = queue_sizes(self.node, chip)
-        area = self._alloc(sizes.area_bytes, SAVE_PLACE)
+        area = self.save_area = self._alloc(sizes.area_bytes, SAVE_PLACE)
+        self.save_bytes = sizes.save_bytes
         view = native.view(area.va, sizes.area_bytes)
         for offset, header in area_headers(sizes, self.node.xccs):
             view[offset : offset + len(header)] = header
@@ -178,6 +181,7 @@ class Ring(ABC):
         self._free()
 
     def _free(self) -> None:
+        self.save_area = None
         allocations, self.allocations = self.allocations, []
         do_all(partial(self.memory.free, what) for what in reversed(allocations))
 

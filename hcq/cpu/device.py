@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hcq.base import Grid, RingState, Sent
-from hcq.command import Command, Indirect
+from hcq.command import Command
 from hcq.config import cores
 from hcq.cpu import encode as encoding
 from hcq.cpu import packets, prepared_launch, processor, program
@@ -540,41 +540,14 @@ class CpuDevice(Forkable):
         )
 
     def ring_states(self) -> list[RingState]:
-        get, put = self._field("get"), self._field("put")
-        shown = "nothing: all packets are done"
-        if get != put:
-            packet = self.decode(self._ring_words(get, put))[0]
-            shown = repr(packet)
-        asleep = ", asleep" if self._field("asleep") else ""
-        return [RingState(f"main (words{asleep})", put, get, RING_WORDS, shown)]
+        from hcq.cpu.ring_state import ring_states  # of reports alone
+
+        return ring_states(self, self._ring, self._field)
 
     def current_command(self) -> int | None:
-        done = self.timeline.value
-        entry = self.submission(done + 1)
-        get, put = self._field("get"), self._field("put")
-        if entry is None or get == put:
-            return None
-        left = 0  # packets from the current one up to the signal that ends the submission
-        for packet in self.decode(self._ring_words(get, put)):
-            if isinstance(packet, packets.Signal) and packet.signal == self.timeline.va:
-                break
-            left += not isinstance(packet, packets.Nop)
-        commands = entry[1]
-        index = len(commands) - left + sum(observer.packets_after for observer in self.observers)
-        if not 0 <= index < len(commands):
-            return None
-        before = sum(len(what.commands) if isinstance(what, Indirect) else 1 for what in commands[:index])
-        what = commands[index]
-        offset = self._field("packet") - what.address if isinstance(what, Indirect) else 0
-        if not isinstance(what, Indirect) or not 0 <= offset < 4 * what.size_words:
-            return before
-        return before + len(self.decode(native.view(what.address, offset).cast("I")))
+        from hcq.cpu.ring_state import current_command
 
-    def _ring_words(self, get: int, put: int) -> Sequence[int]:
-        """What the command processor has still to read, as words."""
-        ring = self._ring.cast("I")
-        start, size = get & RING_WORDS - 1, put - get
-        return [*ring[start : start + size], *ring[: max(0, start + size - RING_WORDS)]]
+        return current_command(self, self._ring, self._field)
 
     # ------------------------------------------------------------ what there is to know
 

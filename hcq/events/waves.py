@@ -36,6 +36,8 @@ class Wave(NamedTuple):
     active       which lanes are on: "exec 0x0000ffff, 16 of 32 lanes"
     waits_for    "the barrier of its workgroup: 3 of 4 waves are there"; "" for nothing
     spins_on     addresses that it reads again and again, in a loop that stores nothing
+    stopped_by   the exceptions that its registers name; "" for none
+    registers    lines with those of the first one, where they are known
     """
 
     unit: str
@@ -47,6 +49,8 @@ class Wave(NamedTuple):
     active: str
     waits_for: str = ""
     spins_on: tuple[int, ...] = ()
+    stopped_by: str = ""
+    registers: tuple[str, ...] = ()
 
 
 class Kernel(NamedTuple):

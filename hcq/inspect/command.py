@@ -29,12 +29,14 @@ EPILOG = """examples:
   python -m hcq inspect 4711                     what its devices do now, what waits for what, memory by names
   python -m hcq inspect 4711 --rings             the words of each ring around get, as packets
   python -m hcq inspect 4711 --queues            queues as the kernel driver describes them (emulated GPUs)
+  python -m hcq inspect 4711 --waves             where the kernels stand that run on its emulated GPUs
   python -m hcq inspect 4711 --watch 1           the page again every second, until Ctrl-C
   python -m hcq inspect 4711 --rings --json      for another program
 
-A real AMD GPU, of whatever program, as its kernel driver tells root. It reads files of debugfs, and no registers:
+A real AMD GPU, of whatever program, as its kernel driver tells root. It reads files, and registers for --waves alone:
   sudo python -m hcq inspect --gpu 0 --rings     rings of the kernel driver: gfx, compute, copies, scheduler
   sudo python -m hcq inspect --gpu 0 --queues    queues of programs: MQDs and the runlist
+  sudo python -m hcq inspect --gpu 0 --waves     waves that are on the GPU: PC, lanes, state
 
 A process of another user is not shown. docs/inspect.md tells what each line means, and where this ends.
 """
@@ -56,6 +58,7 @@ def add_verb(verb: argparse.ArgumentParser) -> None:
     )
     verb.add_argument("--rings", action="store_true", help="the words of each ring around get, as packets")
     verb.add_argument("--queues", action="store_true", help="queues as the kernel driver describes them")
+    verb.add_argument("--waves", action="store_true", help="where waves stand: kernel, instruction, lanes")
     verb.add_argument("--json", action="store_true", help="JSON, for another program")
     verb.add_argument(
         "--watch", metavar="SECONDS", nargs="?", const="1", help="again and again (default: every second)"
@@ -78,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("inspect: give a process or --gpu, not both.")
     if gpu is None and (options.chip or options.root != "/"):
         raise UsageError("inspect: --chip and --root go with --gpu.")
-    views = [view for view in ("rings", "queues") if getattr(options, view)]
+    views = [view for view in ("rings", "queues", "waves") if getattr(options, view)]
     if pid is None and gpu is None and views:
         raise UsageError(
             f"inspect: --{views[0]} needs a process or --gpu. `python -m hcq inspect` lists processes."
@@ -145,6 +148,7 @@ def _gpu_page(found: dict[str, Any]) -> Iterator[str]:
         yield f"note      {note}"
     yield from text.windows(found["rings"])
     yield from text.queues(found["queues"])
+    yield from text.waves(found.get("waves", []))
 
 
 def _whole(name: str, given: str) -> int:

@@ -65,6 +65,9 @@ def _device(device: dict[str, Any]) -> Iterator[str]:
     if "queues" in device:
         yield from _reason("queues", device["queues"])
         yield from queues(_list(device, "queues"))
+    if "waves" in device:
+        yield from _reason("waves", device["waves"])
+        yield from waves(_list(device, "waves"))
 
 
 def _work(device: dict[str, Any]) -> Iterator[str]:
@@ -156,6 +159,29 @@ def queues(found: list[dict[str, Any]]) -> Iterator[str]:
         fields = queue.get("fields")
         for name, value in fields.items() if isinstance(fields, dict) else ():
             yield f"          {name} = {f'{value:#x}' if isinstance(value, int) else value}"
+
+
+def waves(found: list[dict[str, Any]]) -> Iterator[str]:
+    """Where waves stand, those that are alike together."""
+    for wave in found:
+        if "missing" in wave:
+            yield f"waves     of {_text(wave, 'kernel')}: {_text(wave, 'missing')}"
+            continue
+        places = ", ".join(_list(wave, "places", str))
+        many = _integer(wave, "many")
+        unit = _text(wave, "unit") + ("" if many == 1 else "s")
+        pc = _integer(wave, "pc")
+        at = f" at {pc:#x}" if pc else ""
+        kernel = f": kernel {wave['kernel']}" if wave.get("kernel") else ""
+        instruction = f": {wave['instruction']}" if wave.get("instruction") else ""
+        more = ", ..." if many > len(_list(wave, "places", str)) and not wave.get("kernel") else ""
+        yield f"waves     {many} {unit} of {places}{more}{kernel}{at}{instruction}"
+        state = f"; {wave['state']}" if wave.get("state") else ""
+        yield f"          {_text(wave, 'active')}{state}"
+        registers = _dict(wave, "registers")
+        if registers:
+            values = (f"{name} {value:x}" for name, value in registers.items() if isinstance(value, int))
+            yield f"          the first: {' '.join(values)}"
 
 
 # ------------------------------------------------------------ what another process said, as the kind it should be

@@ -15,6 +15,7 @@ BACKEND = Backend(
         "hcq.nv.abi.bank0",
         "hcq.nv.abi.tensor_map",
         "hcq.nv.abi.image",
+        "hcq.nv.abi.sm_errors",
         "hcq.nv.bundle",
         "hcq.nv.abi.structures",
     ),

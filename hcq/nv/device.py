@@ -79,8 +79,7 @@ class NvDevice(HostAccess):
     spin_ns = 50_000
     own_rings = ("compute", "copy")  # one channel reads both
     waves_missing = (
-        "the error registers of SMs are read through a debugger's object, which this driver does not make; of a fault "
-        "the notifier's number and the MMU's address are known. cuda-gdb shows warps"
+        "SMs tell of warps only when they stopped one. Of those that run nobody tells but cuda-gdb"
     )
     gpu: Gpu
     gpu_memory: NvMemory

@@ -2,12 +2,13 @@
 
 In       an open device, which another thread uses meanwhile
 Out      plain data
-Changes  nothing; no lock is taken, and the kernel driver is not asked
+Changes  nothing; no lock is taken, and the kernel driver is not asked, but by `waves`, for reports
 Next     rings.py (the GPFIFO), channel.py (channels), hcq/system/inspection.py (what this is part of)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import DriverError
@@ -16,6 +17,7 @@ from hcq.nv.decode import decoder
 from hcq.system.inspection import BEHIND_WORDS, Inspection, at_get, entry, words_at
 
 if TYPE_CHECKING:
+    from hcq.events.waves import Kernel
     from hcq.nv.channel import Channel
     from hcq.nv.device import NvDevice
 
@@ -95,4 +97,11 @@ def queues(device: NvDevice) -> list[dict[str, Any]]:
     ]
 
 
-INSPECTION = Inspection(rings, queues)
+def waves(device: NvDevice, programs: Mapping[int, Any]) -> list[Kernel]:
+    """What SMs say of the warps that they stopped, on a real GPU."""
+    from hcq.nv import sm_errors  # for reports alone
+
+    return sm_errors.kernels(device, programs)
+
+
+INSPECTION = Inspection(rings, queues, waves=waves)

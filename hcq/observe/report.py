@@ -35,7 +35,7 @@ from hcq.errors import UsageError
 from hcq.lifetime import open_devices
 from hcq.lifetime.recovery import Submitted
 from hcq.memory import Buffer, Freed
-from hcq.observe import ledger, report_waves
+from hcq.observe import ledger, report_waves, report_words
 from hcq.system import call_site, native, private_files
 
 KEPT = 32
@@ -72,7 +72,7 @@ _published: weakref.WeakKeyDictionary[Device, dict[tuple[Any, ...], None]] = wea
 
 
 class Section(NamedTuple):
-    """Lines that belong together. shown: how many of them are on stderr at least, where not all fit."""
+    """Lines that belong together. shown: how many are on stderr at least, where not all fit; below 0: none."""
 
     shown: int
     lines: list[str]
@@ -90,13 +90,18 @@ def describe(device: Device, title: str, signal: int | None = None, is_fault: bo
 def short(sections: Sequence[Section]) -> str:
     """What fits on stderr: of each section the first lines, and more of the first sections where there is room."""
     room = STDERR_LINES - 2  # for how many are left out, and for the file
+    hidden = sum(len(section.lines) for section in sections if section.shown < 0)
+    sections = [section for section in sections if section.shown >= 0]
     total = sum(len(section.lines) for section in sections)
     counts = [min(section.shown, len(section.lines)) for section in sections]
     for number, section in enumerate(sections):
-        more = min(len(section.lines) - counts[number], max(0, room + (total <= room + 1) - sum(counts)))
+        more = min(
+            len(section.lines) - counts[number],
+            max(0, room + (total <= room + 1 and not hidden) - sum(counts)),
+        )
         counts[number] += more
     lines = [line for section, count in zip(sections, counts) for line in section.lines[:count]]
-    left_out = total - len(lines)
+    left_out = total - len(lines) + hidden
     if not left_out:
         return "\n".join(lines)
     clipped = [lines[0], *(_clipped(line) for line in lines[1:])]
@@ -121,8 +126,10 @@ def _sections(device: Device, title: str, signal: int | None, is_fault: bool) ->
     missing = [inner for entry in late for what in entry[1] for inner in names.unfold(what)]
     others = [inner for entry in entries[::-1] for what in entry[1] for inner in names.unfold(what)]
     launches = report_waves.Launches(device, missing[current or 0 :] + missing[: current or 0], others)
-    look = report_waves.stopped if is_fault else report_waves.running
-    waves = list(look(device, launches, names.name, names.freed))
+    if is_fault:
+        waves = list(report_waves.stopped(device, launches, names.name, names.freed))
+    else:
+        waves = list(report_waves.running(device, launches, names.name, names.freed, signal is not None))
     states = sorted(device.ring_states(), key=lambda ring: ring.get == ring.put)  # those with work first
     rings = [Section(8 if ring.get != ring.put else 1, list(_ring(ring, names))) for ring in states]
     waited = list(_waited(device, names, device.timeline.va if signal is None else signal))
@@ -145,6 +152,7 @@ def _sections(device: Device, title: str, signal: int | None, is_fault: bool) ->
     for buffer in sorted(names.live, key=lambda buffer: -buffer.size_bytes)[:SHOWN]:
         rest.append(f"  {buffer.va:#x} {buffer.size_bytes:>12} bytes  {buffer.name or 'unnamed'}")
     rest.append("----")
+    words = list(report_words.lines(device))
     return [
         Section(3, head),
         Section(7, waves),
@@ -154,6 +162,7 @@ def _sections(device: Device, title: str, signal: int | None, is_fault: bool) ->
         *rings[:2],
         *(Section(0, ring.lines) for ring in rings[2:]),
         Section(0, rest),
+        *([Section(-1, [*words, "----"])] if words else []),
     ]
 
 

@@ -1,8 +1,8 @@
 """The part of a report about kernels: where their waves are and what they wait for, and on which argument one stopped.
 
-In       a device, what names its addresses; records of emulated GPUs
+In       a device, what names its addresses; records of emulated GPUs, and of real ones that tell
 Out      lines
-Changes  nothing
+Changes  nothing; a real GPU's queue may stand still meanwhile
 Next     hcq/events/waves.py (the records), report.py (the page), hcq/code/lines.py (source lines)
 """
 
@@ -11,8 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+from hcq import backends
+from hcq.backend import load
 from hcq.command import Command, Dispatch
 from hcq.device import Device
+from hcq.errors import HcqError
 from hcq.events import waves
 from hcq.events.waves import Kernel, Stop, Wave
 from hcq.memory import Freed
@@ -53,13 +56,13 @@ class Launches:
 
 
 def running(
-    device: Device, launches: Launches, name: Callable[[int], str], freed: Sequence[Freed]
+    device: Device, launches: Launches, name: Callable[[int], str], freed: Sequence[Freed], is_late: bool
 ) -> Iterator[str]:
-    """The kernels that run now. name: of an address."""
+    """The kernels that run now. name: of an address; is_late: a wait for them timed out."""
     if not device.waves_missing:
         return
     if not device.port.runs_ptx:
-        yield f"waves     not available on this hardware: {device.waves_missing}"
+        yield from _hardware(device, launches, name, is_late)
         return
     found = waves.look(os.getpid(), launches.has)
     if not found:  # it may have stopped, and nobody has seen that yet
@@ -79,13 +82,37 @@ def stopped(
     if not device.waves_missing:
         return
     if not device.port.runs_ptx:
-        yield f"waves     not available on this hardware: {device.waves_missing}"
+        yield from _hardware(device, launches, name, is_allowed=True)
         return
     stop = waves.last_stop(os.getpid(), launches.is_late)
     if stop is None:
         yield "waves     none: it was no kernel that stopped the emulated GPU"
         return
     yield from _stop(stop, launches, name, freed)
+
+
+def _hardware(
+    device: Device, launches: Launches, name: Callable[[int], str], is_allowed: bool
+) -> Iterator[str]:
+    """Of a real GPU, as far as it tells; is_allowed: its queue may be stopped for that."""
+    backend = backends.find(device.name.partition(":")[0])
+    look = load(backend.inspection).waves if backend is not None and backend.inspection else None
+    if look is None or not is_allowed or "nowaves" in device.config.report:
+        yield f"waves     not available on this hardware: {device.waves_missing}"
+        return
+    try:
+        found = look(device, launches.by_entry)
+    except HcqError as refusal:
+        yield f"waves     not available: {refusal}"
+        return
+    if not found:
+        yield "waves     none: no wave of this queue was on the GPU"
+    for kernel in found:
+        yield from _kernel(kernel, launches, name)
+    for kernel in found:
+        for wave in kernel.waves[:SHOWN]:
+            for number, line in enumerate(wave.registers):
+                yield f"{'' if number else 'registers':<10}{line}"
 
 
 def _stop(
@@ -122,7 +149,8 @@ def _wave(
     if wave.spins_on:
         read = ", ".join(dict.fromkeys(name(address) for address in wave.spins_on))
         waits = f"in a loop that stores nothing and reads {read}"
-    yield f"          {wave.active}" + (f"; {waits}" if waits else "")
+    why = f"; stopped by {wave.stopped_by}" if wave.stopped_by else ""
+    yield f"          {wave.active}{why}" + (f"; {waits}" if waits else "")
 
 
 def _argument(

@@ -17,11 +17,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hcq.device import Device
-from hcq.events import kernel_faults
+from hcq.events import kernel_faults, known_memory
 from hcq.events.kernel_faults import KernelFault
+from hcq.events.known_memory import KnownMemory
 from hcq.events.observer import Observer
 from hcq.observe.ignored import Ignored
 from hcq.observe.kernel_findings import KernelFindings
+from hcq.observe.memory_map import MemoryMap
 from hcq.program import Program
 from hcq.rules.rule import Finding
 
@@ -33,16 +35,47 @@ class Sanitizer(Observer):
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.known = KernelFindings(device.name, self._buffer_at, Ignored.read(device.config.sanitize_ignore))
+        self._memory = MemoryMap(device)
+        self.known = KernelFindings(
+            device.name, self._memory.words, self._memory.name_at, Ignored.read(device.config.sanitize_ignore)
+        )
+        self._arguments: dict[
+            int, tuple[int, int] | None
+        ] = {}  # where a program finds its arguments (KnownMemory)
         self._lock = threading.Lock()
-        self._end = kernel_faults.listen(self._found, device.config.sanitize)
+        self._ends = [kernel_faults.listen(self._found, device.config.sanitize)]
+        if "memory" in device.config.sanitize:
+            self._ends.append(known_memory.listen(self._known))
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
         self.known.load(program.code_va, program.name, program.line_at)
+        self._arguments[program.code_va] = getattr(program, "kernarg_place", None)
 
     def closing(self) -> bool:
-        self._end()
+        for end in self._ends:
+            end()
         return False
+
+    def mapped(self, va: int, size_bytes: int, name: str | None) -> None:
+        self._memory.mapped(va, size_bytes)
+
+    def alloc(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
+        self._memory.alloc(va, size_bytes, capacity, name)
+
+    def free(self, va: int, capacity: int) -> None:
+        self._memory.free(va, capacity)
+
+    def renamed(self, va: int, name: str) -> None:
+        self._memory.rename(va, name)
+
+    def unmapped(self, va: int, size_bytes: int) -> None:
+        self._memory.unmapped(va, size_bytes)
+
+    def _known(self, entry: int) -> KnownMemory | None:
+        """From a thread of an emulated GPU, as a launch begins."""
+        if entry not in self._arguments:
+            return None
+        return self._memory.known()._replace(arguments=self._arguments.get(entry))
 
     def _found(self, pid: int, entry: int, fault: KernelFault) -> None:
         """From a thread of an emulated GPU, which all devices' sanitizers hear."""
@@ -54,9 +87,3 @@ class Sanitizer(Observer):
         self.device.say(f"{found.finding.level} {found.finding}")
         for observer in self.device.observers:
             observer.found(found.as_fields())
-
-    def _buffer_at(self, address: int) -> tuple[str, int] | None:
-        for buffer in self.device.memory.owners():
-            if buffer.address <= address < buffer.address + buffer.size_bytes:
-                return buffer.name or "", address - buffer.address
-        return None

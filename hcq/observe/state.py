@@ -1,8 +1,8 @@
 """State: what this process knows about its devices now, as plain data for an inspector in another process.
 
-In       the open devices, and those that were closed; which views are asked for: "rings", "queues"
+In       the open devices, and those that were closed; which views are asked for: "rings", "queues", "waves", "words"
 Out      dictionaries, lists, numbers and texts, bounded in size
-Changes  nothing: no lock is taken, nothing is waited for, what cannot be read says why in its place
+Changes  nothing: no lock is taken, and shader cores alone are waited for; what cannot be read says why in its place
 Next     inspector.py (who answers with it), hcq/inspect/text.py (the page made of it), ledger.py (submissions in
          words), hcq/system/inspection.py (words of a ring)
 
@@ -24,13 +24,15 @@ from hcq.backend import load
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
 from hcq.device import Device
 from hcq.errors import HcqError, UsageError
+from hcq.events import waves
 from hcq.lifetime import open_devices
 from hcq.lifetime.recovery import Submitted
 from hcq.observe import ledger
 from hcq.system import call_site
 
-VIEWS = ("rings", "queues")
+VIEWS = ("rings", "queues", "waves", "words")
 SHOWN = 16  # entries of each list
+WAVES = 64  # kinds of waves of a kernel
 NAMES = 32  # names of buffers, those that hold the most
 SIGNALS = 64
 TEXT = 400  # characters of a line
@@ -90,6 +92,10 @@ def _device(device: Device, views: Sequence[str]) -> dict[str, Any]:
         found["rings"] = [{key: value for key, value in ring.items() if key != "packets"} for ring in rings]
     if "queues" in views:
         found["queues"] = [] if inspection is None else _read(lambda: inspection.queues(device))
+    if "waves" in views:
+        found["waves"] = _read(lambda: _waves(device, names))
+    if "words" in views and inspection is not None and inspection.words is not None:
+        found["words"] = _read(lambda: inspection.words(device))
     return found
 
 
@@ -114,6 +120,48 @@ def _read(what: Callable[[], Any]) -> Any:
 def _cut(text: str) -> str:
     text = checks.printable(text)
     return text if len(text) <= TEXT else f"{text[:TEXT]}..."
+
+
+# ------------------------------------------------------------ waves
+
+
+def _waves(device: Device, names: _Names) -> list[dict[str, Any]] | str:
+    """Where the kernels stand that run on an emulated GPU. Shader cores answer soon; hardware is not asked."""
+    if not device.waves_missing:
+        return "there are none: kernels run on the host's processor"
+    if not device.port.runs_ptx:  # a queue is not taken off a real GPU because somebody looks
+        return f"not available on this hardware: {device.waves_missing}"
+    programs = {
+        what.program.code_va: str(what.program.name)
+        for _, commands, _ in device.recent.copy()
+        for what in _flat(commands)
+        if isinstance(what, Dispatch)
+    }
+    found: list[dict[str, Any]] = []
+    for kernel in waves.look(os.getpid(), lambda entry, name: entry in programs):
+        called = programs[kernel.entry]
+        if not kernel.waves:
+            found.append({"kernel": called, "missing": _cut(kernel.missing or "all have ended")})
+        found += [_wave(called, kernel.entry, wave, names) for wave in kernel.waves[:WAVES]]
+    return found or "none: no kernel of this process runs on the emulated GPU"
+
+
+def _wave(kernel: str, entry: int, wave: waves.Wave, names: _Names) -> dict[str, Any]:
+    state = f"waits for {wave.waits_for}" if wave.waits_for else ""
+    if wave.spins_on:
+        read = ", ".join(dict.fromkeys(names.name(va) for va in wave.spins_on))
+        state = f"in a loop that stores nothing and reads {read}"
+    where = wave.line or (f"+{wave.pc - entry:#x}" if wave.pc else "")
+    return {
+        "many": wave.many,
+        "unit": wave.unit,
+        "places": [wave.groups],
+        "kernel": _cut(f"{kernel} {where}".strip()),
+        "pc": wave.pc,
+        "instruction": _cut(wave.instruction),
+        "active": wave.active,
+        "state": _cut(state),
+    }
 
 
 # ------------------------------------------------------------ work

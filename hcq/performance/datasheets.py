@@ -146,6 +146,23 @@ CHIPS: dict[str, Datasheet] = {
             inferred="the rates of vectors of 16 bits; peaks of vectors of f32 are with packed instructions",
         ),
         Datasheet(
+            "mi355x", "gfx950", "AMD Instinct MI355X",
+            warp_size=64, units=256, clock_hz=2.4e9, schedulers=4,
+            vector_flops={"f32": 157.3e12, "f64": 78.6e12, "f16": 157.3e12, "bf16": 157.3e12},
+            matrix_flops={
+                "f16": 2516.6e12, "bf16": 2516.6e12, "f8": 5033.2e12, "i8": 5033.2e12, "f4": 10066.3e12,
+                "f32": 157.3e12, "f64": 78.6e12,
+            },
+            dram_bytes_s=8.0e12, l2_bytes_s=8 * 2048 * 2.4e9, last_bytes_s=17.2e12,
+            sector_bytes=128, l1_bytes=32 * KIB, l2_bytes=4 * MIB, l2s=8, last_bytes=256 * MIB,
+            warps=32, blocks=32, registers=2048, register_step=8, shared_per_unit=160 * KIB, shared_reserved=0,
+            shared_bytes_per_clock=256,
+            source="AMD's data sheet of the MI355X: units, clock, peaks, 8 TB/s; CDNA4 ISA document, 11.1: LDS of 64 "
+            "banks; AMD's talk at ISSCC 2026: 8192 operations of f8 of a unit in a clock",
+            inferred="the rates of vectors of 16 bits; L2's and the Infinity Cache's rate as an MI300X has them; f4 is "
+            "the peak of floats of four and six bits; peaks of vectors of f32 are with packed instructions",
+        ),
+        Datasheet(
             "mi250", "gfx90a", "AMD Instinct MI250, one of its two dies",
             warp_size=64, units=104, clock_hz=1.7e9, schedulers=4,
             vector_flops={"f32": 45.26e12, "f64": 22.63e12, "f16": 45.26e12, "bf16": 22.63e12},

@@ -21,6 +21,63 @@ SHARED_RACE: Rule = rule(
     level="warning",
 )
 
+SHARED_BEYOND = rule(
+    "shared-beyond",
+    "A kernel stays inside the shared memory that its launch requests (checked on emulated GPUs).",
+    "Request more (program.dynamic_shared_bytes), or correct the index: reads there give 0, and stores are dropped.",
+    level="warning",
+)
+LOOKED_AT = "(checked on emulated GPUs with HCQ_SANITIZE=memory)."
+BUFFER_OVERRUN = rule(
+    "buffer-overrun",
+    f"A kernel touches memory of a buffer, the one that its pointer was made from {LOOKED_AT}",
+    "Let threads beyond the end do nothing, or make the buffer as large as the kernel takes it for.",
+    level="warning",
+)
+USE_AFTER_FREE = rule(
+    "use-after-free",
+    f"A kernel touches no memory of a buffer that was freed {LOOKED_AT}",
+    "Keep the buffer until the last work that uses it was submitted.",
+    level="warning",
+)
+NULL_ACCESS = rule(
+    "null-access",
+    f"A kernel does not touch memory by a null pointer {LOOKED_AT}",
+    "Pass a buffer, or let the kernel test for null.",
+    level="warning",
+)
+STRAY_ACCESS = rule(
+    "stray-access",
+    f"A kernel touches memory that is there {LOOKED_AT}",
+    "Look at how the instruction's address comes about: a wrong argument, an index without a bound.",
+    level="warning",
+)
+MISALIGNED_ACCESS = rule(
+    "misaligned-access",
+    f"The address of an access is a multiple of what the GPU asks for {LOOKED_AT}",
+    "Align the buffer's part that the kernel is given, or use narrower loads and stores.",
+    level="warning",
+)
+LOCAL_OVERRUN = rule(
+    "local-overrun",
+    f"A thread stays inside its own scratch or local memory {LOOKED_AT}",
+    "Look at the index into the array that the thread keeps for itself.",
+    level="warning",
+)
+ARGUMENTS_OVERRUN = rule(
+    "arguments-overrun",
+    f"A kernel reads no arguments beyond those that it has {LOOKED_AT}",
+    "Compare the kernel's parameters with those of the launch: their number, sizes and order.",
+    level="warning",
+)
+MISSING_WAIT: Rule = rule(
+    "missing-wait",
+    "A wave waits for a load before it uses the register, or reads the LDS, that the load fills"
+    " (checked on emulated GPUs with HCQ_SANITIZE=wait).",
+    "Put the wait that is named between the load and its first use.",
+    level="warning",
+)
+
 NameOf = Callable[[int], str]  # an address -> the memory that it is in, or the kernel that begins there; ""
 
 

@@ -1,8 +1,8 @@
 """Rules on launches: that the program is there, that the hardware can do it, and that it agrees with the code object.
 
 In       Launch effects; what is known of the program; the limits of the device
-Out      program-unknown, program-unloaded, grid-limit, block-limit, shared-limit, shared-beyond, scratch-limit,
-         register-limit, argument-count, argument-size, argument-alignment
+Out      program-unknown, program-unloaded, grid-limit, block-limit, shared-limit, scratch-limit, register-limit,
+         argument-count, argument-size, argument-alignment
 Changes  nothing
 Next     effects.py (Launch, Limits, ProgramFacts), docs/rules/
 """
@@ -14,6 +14,7 @@ from math import prod
 
 from hcq.events.stray_accesses import Stray
 from hcq.rules.effects import Launch, Limits, ProgramFacts
+from hcq.rules.kernels import SHARED_BEYOND
 from hcq.rules.rule import Rule, Violation, check, rule
 from hcq.rules.submission_check import SubmissionCheck
 
@@ -41,12 +42,6 @@ SHARED_LIMIT = rule(
     "shared-limit",
     "A launch asks for as much shared memory as the program needs, and no more than a group can have.",
     "Take the size from the code object; when it is too large, stage less at a time.",
-)
-SHARED_BEYOND = rule(
-    "shared-beyond",
-    "A kernel stays inside the shared memory that its launch requests (checked on emulated GPUs).",
-    "Request more (program.dynamic_shared_bytes), or correct the index: reads there give 0, and stores are dropped.",
-    level="warning",
 )
 SCRATCH_LIMIT = rule(
     "scratch-limit",

@@ -31,11 +31,16 @@ class Inspection(NamedTuple):
     queues  open device -> a dictionary for each queue that its kernel driver has, as that describes it
     host    (root of the file system, number of the GPU, chip or "", views) -> the same of a real GPU, of whatever
             program, as its kernel driver tells root; None where it tells nothing
+    waves   (open device, its programs by the address of their code) -> Kernels of hcq/events/waves.py, of real
+            hardware, whose queue is taken off it meanwhile; None where hardware does not tell
+    words   open device -> the words of its rings that are not done, and the buffers that these run, for a capsule
     """
 
     rings: Callable[[Any], list[dict[str, Any]]]
     queues: Callable[[Any], list[dict[str, Any]]]
     host: Callable[[str, int, str, Sequence[str]], dict[str, Any]] | None = None
+    waves: Callable[[Any, Any], Sequence[Any]] | None = None
+    words: Callable[[Any], dict[str, Any]] | None = None
 
 
 def read_own(va: int, size_bytes: int) -> bytes:
@@ -82,7 +87,7 @@ def around(
     coming = _wrapped(read, size, get, min(ahead, BEHIND_WORDS))
     shown = [
         entry(packet, own, (get - behind + at) % size, is_read=True)
-        for at, own, packet in _backwards(past, decode)[-SHOWN_BEFORE:]
+        for at, own, packet in backwards(past, decode)[-SHOWN_BEFORE:]
     ]
     at = 0
     for packet in decode(coming)[:SHOWN_BEHIND] if coming else ():
@@ -119,7 +124,7 @@ def entry(
     }
 
 
-def _backwards(past: Sequence[int], decode: Decode) -> list[tuple[int, Sequence[int], Packet]]:
+def backwards(past: Sequence[int], decode: Decode) -> list[tuple[int, Sequence[int], Packet]]:
     """Packets that end where the words end. A ring does not tell where packets begin: of all beginnings whose packets
     fit one behind the other up to the end, the first one is taken."""
     follows: dict[int, tuple[int, Packet]] = {}  # a beginning -> where its packet ends

@@ -3,8 +3,8 @@
 In       a file written with HCQ_TRACE=FILE, whole or cut off
 Out      Trace: `submissions` with decoded packets and commands as data, `code`, `signals`, `faults`, `memory_at`
 Changes  nothing
-Next     frames.py (bytes to records), join.py (several files), memory.py (addresses and blocks over time),
-         backends.py (whose decoder reads which words), tools/hcq_trace.py (shows it)
+Next     submission.py (a doorbell), seen.py (what else there was), frames.py (bytes to records),
+         join.py (several files), memory.py (addresses and blocks over time), tools/hcq_trace.py (shows it)
 
 Reading is two passes: `read_records` checks frames and checksums and stops at the first that is cut off or damaged;
 Trace goes through the records once and keeps what later records refer to. Packets are decoded when asked for.
@@ -15,15 +15,12 @@ from __future__ import annotations
 import gc
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hcq import backends
 from hcq.errors import UsageError
 from hcq.events import ranks
 from hcq.events.named_spans import Span, Work
-from hcq.layout import Packet
 from hcq.performance.counters import Counters
 from hcq.trace.calls import ioctl_of
 from hcq.trace.clocks import DeviceClock, device_clock
@@ -36,218 +33,16 @@ from hcq.trace.memory import MemoryMap as MemoryMap
 from hcq.trace.memory import Place as Place
 from hcq.trace.memory import Range as Range
 from hcq.trace.records import Kind, PatchEntry, Why, unpack_commands
+from hcq.trace.seen import Code as Code
+from hcq.trace.seen import Contents as Contents
+from hcq.trace.seen import PlaceSeen, SpanSeen, span_of, work_of
+from hcq.trace.seen import ResultSeen as ResultSeen
+from hcq.trace.seen import SignalSeen as SignalSeen
+from hcq.trace.seen import TraceDevice as TraceDevice
+from hcq.trace.submission import Submission as Submission
+from hcq.trace.submission import addresses as addresses
 
 _PATCH_ENTRY = PatchEntry.struct()[0]
-
-
-@dataclass(eq=False)
-class TraceDevice:
-    """A device of a process of the trace. `key` names it among all devices of the file."""
-
-    key: str
-    name: str  # "CPU", as the program opened it
-    kind: str  # "CPU", the part before the colon
-    arch: str
-    process: int
-    number: int
-    facts: dict[str, Any]
-    opened: int  # record indices
-    closed: int | None = None
-
-    def decode(self, words: Sequence[int], queue: str = "") -> list[Packet]:
-        """Words as the packets of this device. Never raises for words; UsageError for a kind that is unknown here.
-
-        queue  whose words they are, where that says what packets they may be
-        """
-        backend = backends.find(self.kind)
-        if backend is None:
-            raise UsageError(
-                f"{self.name}: this version decodes {', '.join(backends.names())}, not {self.kind}. "
-                f"Read the trace with a newer one, or where the package with the {self.kind} device is installed."
-            )
-        return backend.decode(words, self.arch, queue)
-
-    def __repr__(self) -> str:
-        return f"TraceDevice({self.key}, {self.arch})"
-
-
-@dataclass(eq=False)
-class Code:
-    """A loaded program: its object, where its entry was, and from which record to which."""
-
-    device: TraceDevice
-    name: str
-    entry: str
-    va: int
-    args: tuple[str, ...] | None
-    scratch_bytes: int
-    image: bytes = field(repr=False)
-    loaded: int
-    unloaded: int | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class SignalSeen:
-    """The host saw a signal's value after a wait, or set it. Times are nanoseconds of time.monotonic_ns."""
-
-    record: int
-    device: TraceDevice
-    time_ns: int
-    va: int
-    value: int
-    timestamp_ns: int
-    is_set: bool
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Bytes of memory, written down before a use, after the host wrote, or as the host read them."""
-
-    record: int
-    device: TraceDevice
-    why: Why
-    va: int
-    data: bytes = field(repr=False)
-
-
-@dataclass(frozen=True)
-class ResultSeen:
-    """A digest of what submission `value` left in a buffer."""
-
-    record: int
-    device: TraceDevice
-    va: int
-    size_bytes: int
-    value: int
-    digest: bytes
-
-
-@dataclass(frozen=True)
-class PlaceSeen:
-    """Which rank a process was from this moment on, and how its clock stood to rank 0's."""
-
-    record: int
-    process: int
-    time_ns: int
-    place: ranks.Place
-
-
-@dataclass(frozen=True)
-class SpanSeen:
-    """A stretch of time that the program gave a name, reported to the observers of a device.
-
-    work  the first and the last of the submissions that it is as long as, where it is
-    """
-
-    record: int
-    device: TraceDevice
-    span: Span
-    work: tuple[int, int] | None = None
-
-
-class Submission:
-    """One doorbell. Times are nanoseconds of time.monotonic_ns; None while nobody knows them.
-
-    number      place in the file, from 0
-    value       what the device's timeline is when it is done
-    site        the line of the program that made it, as "file.py:12 in function"
-    started_ns, finished_ns   on the device
-    dropped     it was recorded, and then did not reach the device
-    """
-
-    def __init__(
-        self, trace: Trace, number: int, record: Record, device: TraceDevice, head: dict[str, int]
-    ) -> None:
-        self.trace = trace
-        self.number = number
-        self.record = record.index
-        self.device = device
-        self.queue = trace.string(record.process, head["queue"])
-        self.value = head["value"]
-        self.site = trace.string(record.process, head["site"])
-        self.thread = trace.string(record.process, head["thread"])
-        self.time_ns = record.time_ns
-        self.started_ns: int | None = None
-        self.finished_ns: int | None = None
-        self.dropped = False
-        size = 4 * head["size_words"]
-        if size > len(record.data):
-            raise ValueError("its words reach beyond the record")
-        self._words = record.data[:size]
-        self.commands, _ = unpack_commands(
-            record.data[size:], head["commands"], lambda number: trace.string(record.process, number)
-        )
-        for command in self.commands:
-            trace.name_kernel(command, device)
-
-    @property
-    def words(self) -> tuple[int, ...]:
-        """What the rings got, as 32-bit words."""
-        return struct.unpack(f"<{len(self._words) // 4}I", self._words)
-
-    def packets(self) -> list[Packet]:
-        """The words, decoded by the device's own layouts."""
-        return self.device.decode(self.words, self.queue)
-
-    @property
-    def blocks(self) -> list[BlockImage]:
-        """The blocks that its commands run indirectly, as they were then."""
-        return [
-            self.trace.block(self.device, command["address"], self.record)
-            for command in self.commands
-            if command["verb"] == "indirect" and self.trace.has_block(self.device, command["address"])
-        ]
-
-    def block_packets(self, block: BlockImage) -> list[Packet]:
-        """The packets of a block that this submission ran, at the time."""
-        return self.device.decode(block.words, self.queue)
-
-    def all_commands(self) -> list[dict[str, Any]]:
-        """Commands in the order in which they run, those of blocks in the place of the replay."""
-        images = {block.va: block for block in self.blocks}
-        found: list[dict[str, Any]] = []
-        for command in self.commands:
-            image = images.get(command["address"]) if command["verb"] == "indirect" else None
-            found.extend([command] if image is None else image.commands)
-        return found
-
-    @property
-    def kernels(self) -> list[str]:
-        """Names of the kernels it launches, in order."""
-        return [command["kernel"] for command in self.all_commands() if command["verb"] == "dispatch"]
-
-    def memory(self) -> MemoryMap:
-        """What was where when it was submitted."""
-        return self.trace.memory_at(self)
-
-    def buffers(self) -> list[Place]:
-        """The buffers its commands name, each once, in order."""
-        memory = self.memory()
-        found: dict[int, Place] = {}
-        for command in self.all_commands():
-            for va in addresses([command]):
-                place = memory.find(va)
-                found.setdefault(place.start, place)
-            for arg in command.get("args", ()):  # nobody said what it is: an address, if a buffer is there
-                if arg["kind"] == "unknown" and memory.find(arg["value"]).state in ("live", "freed"):
-                    place = memory.find(arg["value"])
-                    found.setdefault(place.start, place)
-        return list(found.values())
-
-    def __repr__(self) -> str:
-        return f"Submission({self.device.key} #{self.value}, {len(self._words) // 4} words)"
-
-
-def addresses(commands: Sequence[dict[str, Any]]) -> Iterator[int]:
-    """Every address that commands name: buffer arguments, destinations, sources, signals."""
-    for command in commands:
-        for arg in command.get("args", ()):
-            if arg["kind"] == "buffer":
-                yield arg["value"]
-        for name in ("dst", "src", "signal", "address"):
-            if name in command:
-                yield command[name]
 
 
 class Trace:
@@ -522,9 +317,9 @@ class Trace:
             said = ranks.Place(rank, count, str(fields["host"]), offset, error)
             self.places.append(PlaceSeen(record.index, record.process, record.time_ns, said))
         elif kind == Kind.SPAN and "first" in fields:
-            self._works.append((record.index, self._of(record), _work(fields)))
+            self._works.append((record.index, self._of(record), work_of(fields)))
         elif kind == Kind.SPAN:
-            self.spans.append(SpanSeen(record.index, self._of(record), _span(fields)))
+            self.spans.append(SpanSeen(record.index, self._of(record), span_of(fields)))
         elif kind == Kind.CLOCK:
             numbers = int(fields["device_ns"]), int(fields["host_ns"]), int(fields["error_ns"])
             self._compared.setdefault(self._of(record).key, []).append(numbers)
@@ -665,29 +460,6 @@ def _content(path: str) -> bytes:
             return file.read()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
-
-
-MAX_WORK = 1 << 20  # submissions of one span: more is a number that no program meant
-
-
-def _work(fields: dict[str, Any]) -> Work:
-    first, last = int(fields["first"]), int(fields["last"])
-    if not 0 <= last - first < MAX_WORK:
-        raise ValueError("its submissions are in no order")
-    size = int(fields["size_bytes"])
-    return Work(str(fields["name"]), first, last, size, _peers(fields), str(fields["lane"]))
-
-
-def _peers(fields: dict[str, Any]) -> tuple[int | str, ...]:
-    return tuple(peer if isinstance(peer, int) else str(peer) for peer in fields["peers"])
-
-
-def _span(fields: dict[str, Any]) -> Span:
-    peers = _peers(fields)
-    times = int(fields["started_ns"]), int(fields["ended_ns"])
-    if times[1] < times[0]:
-        raise ValueError("it ends before it starts")
-    return Span(str(fields["name"]), *times, int(fields["size_bytes"]), peers, str(fields["lane"]))
 
 
 def _entries(record: Record, layout: str) -> Iterator[tuple[int, ...]]:

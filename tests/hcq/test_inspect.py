@@ -193,6 +193,25 @@ def test_a_kernel_that_never_ends_is_named_while_it_runs(cache: Path) -> None:
         assert device["timeline"] == {"done": 0, "submitted": 1}
         assert device["work"]["now"]["commands"] == ["kernel spin() grid=(2, 1, 1) block=(32, 1, 1)"]
         assert device["work"]["now"]["at_most_s"] is None  # nothing finished before it
+        end = time.monotonic() + 30
+        while not isinstance(found := device.get("waves"), list) and time.monotonic() < end:
+            (device,) = client.ask(cache, process.pid, ["waves"], 60)["devices"]
+        (wave,) = found
+        assert (wave["many"], wave["unit"], wave["places"]) == (2, "warp", ["blocks 0-1"])
+        assert wave["kernel"].startswith("spin PTX line ") and wave["instruction"].startswith("bra")
+        page = "\n".join(text.page({"devices": [device]}))
+        assert "waves     2 warps of blocks 0-1: kernel spin PTX line " in page
+
+
+def test_where_there_are_no_waves_a_process_says_so(cache: Path) -> None:
+    for name, emulate, says in (
+        ("CPU", "", "there are none"),
+        ("AMD", "amd:gfx1100", "none: no kernel of this process runs"),
+    ):
+        with running(HANGS, cache, name, HCQ_EMULATE=emulate) as process:
+            (device,) = client.ask(cache, process.pid, ["waves"], 60)["devices"]
+            assert device["waves"].startswith(says)
+            assert f"waves     {says}" in "\n".join(text.page({"devices": [device]}))
 
 
 @pytest.mark.parametrize(

@@ -380,6 +380,150 @@ def test_on_hardware_a_report_says_why_there_are_no_waves(
     assert f"waves     not available on this hardware: {device.waves_missing}" in text
 
 
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100", "gfx1201"])
+def test_on_amd_hardware_a_report_has_the_waves_of_the_save_area_and_the_kernel_goes_on(
+    arch: str,
+    open_amd: Callable[..., Any],
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = open_amd(arch, queue="pm4", timeout_ms=500, validate=False)
+    flag = device.alloc(64, "flag")
+    flag.write(bytes(64))
+    program = device.load(image("AMD", arch), "half", args=("buffer",), name="my half")
+    done = device.queue().dispatch(program, [flag], grid=(4, 1, 1), block=(128, 1, 1)).submit()
+    begun()
+    time.sleep(0.1)
+    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    with pytest.raises(WaitTimeout):
+        done.wait(timeout_ms=100)
+    text, printed = told(folder, capsys)
+    assert len(printed) <= STDERR_LINES
+    groups = "groups that are not known" if arch == "gfx90a" else "groups 0-3"
+    waiting = 4 if arch == "gfx90a" else 12
+    for lines in (text.splitlines(), printed):
+        assert any(line.startswith(f"waves     4 waves of {groups}: kernel my half+0x") for line in lines)
+        at = next(
+            line
+            for line in lines
+            if line.startswith(f"waves     {waiting} waves of {groups}: ") and "barrier" in line
+        )
+        assert "lanes; wait for the barrier of its workgroup" in lines[lines.index(at) + 1]
+    assert "registers vcc=0x" in text and "          v0 of lanes 0.. 0" in text
+    monkeypatch.undo()
+    flag.host[0] = 1
+    done.wait(50_000)
+
+
+def test_on_amd_hardware_a_report_of_a_fault_names_the_exception(
+    open_amd: Callable[..., Any],
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = open_amd(timeout_ms=500, validate=False)
+    program = device.load(image("AMD", device.arch), "far", args=("buffer", "int"), name="writes far")
+    small = device.alloc(16, "small")
+    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    with pytest.raises(DeviceFault):
+        device.queue().dispatch(program, [small, FAR["AMD"]]).submit().wait(50_000)
+    text, _ = told(folder, capsys)
+    lines = text.splitlines()
+    at = next(
+        number
+        for number, line in enumerate(lines)
+        if line.startswith("waves     1 wave of group 0: kernel writes far+0x")
+    )
+    assert "global_store" in lines[at]
+    assert lines[at + 1].endswith("exec 0x00000001, 1 of 32 lanes; stopped by memory violation")
+
+
+WRONG = """
+target triple = "nvptx64-nvidia-cuda"
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+define ptx_kernel void @askew(ptr addrspace(1) %out) {
+  %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %late = icmp sge i32 %t, 64
+  %skew = select i1 %late, i64 2, i64 0
+  %p = getelementptr i8, ptr addrspace(1) %out, i64 %skew
+  store i32 1, ptr addrspace(1) %p
+  ret void
+}
+"""
+
+
+def test_on_nvidia_hardware_a_report_has_the_warp_that_an_sm_stopped(
+    open_nv: Callable[..., Any],
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = open_nv(timeout_ms=500, validate=False)
+    made = nv_kernels.compile_ir(WRONG, device.arch)
+    program = device.load(made, "askew", args=("buffer",), name="my askew")
+    out = device.alloc(16, "out")
+    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    with pytest.raises(DeviceFault):
+        device.queue().dispatch(program, [out], block=(128, 1, 1)).submit().wait(50_000)
+    text, printed = told(folder, capsys)
+    assert len(printed) <= STDERR_LINES
+    for lines in (text.splitlines(), printed):
+        at = lines.index(
+            "waves     1 warp of SM 0 (its warp 2): kernel my askew+0x0: "
+            "the instruction is not read: machine code of NVIDIA's"
+        )
+        access = f"of the access at {out.va + 2:#x}; stopped by misaligned address"
+        assert lines[at + 1] == f"          warp ESR 0x2000f, global ESR 0x0, {access}"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gives_up", "warp ESR 0x0, global ESR 0x10; stopped by breakpoint or trap"),
+        ("far", "waves     not available: NV: no SM has an error in its registers"),
+    ],
+)
+def test_on_nvidia_hardware_a_report_says_what_sms_say_of_a_trap_and_of_a_page_fault(
+    name: str, says: str, open_nv: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = open_nv(timeout_ms=500, validate=False)
+    args = [device.alloc(64)] if name == "gives_up" else [device.alloc(64), FAR["NV"]]
+    program = device.load(image("NV", device.arch), name, args=("buffer", "int")[: len(args)])
+    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    with pytest.raises(DeviceFault):
+        device.queue().dispatch(program, args, block=(32, 1, 1)).submit().wait(50_000)
+    (path,) = folder.glob("*.txt")
+    assert says in path.read_text()
+
+
+def test_a_queue_stays_on_the_gpu_where_its_user_wants_that(
+    open_amd: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = open_amd(timeout_ms=500, validate=False)
+    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    monkeypatch.setattr(device, "config", dataclasses.replace(device.config, report=frozenset(["nowaves"])))
+    calls = []
+    monkeypatch.setattr("hcq.amd.waves_off.call", lambda *args, **fields: calls.append(args))
+    assert "waves     not available on this hardware" in report.describe(device, "asked", device.timeline.va)
+    assert not calls
+
+
+@pytest.mark.parametrize("queue", ["pm4", "aql"])
+def test_a_kernel_driver_that_refuses_is_quoted(
+    queue: str, open_amd: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = open_amd(queue=queue, timeout_ms=500, validate=False)
+    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    device.rings["compute"].queue_id, kept = 77, device.rings["compute"].queue_id
+    text = report.describe(device, "a wait", device.timeline.va)
+    assert "waves     not available: AMDKFD_IOC_GET_QUEUE_WAVE_STATE" in text and "EFAULT" in text
+    device.rings["compute"].queue_id = kept
+    text = report.describe(device, "a wait", device.timeline.va)
+    assert ("waves     none: no wave" in text) == (queue == "pm4")
+    assert ("HCQ_AMD_QUEUE=pm4 can be looked into" in text) == (queue == "aql")
+
+
 def test_a_page_on_stderr_has_no_more_lines_than_promised_and_the_first_of_each_section() -> None:
     rng = random.Random(5)
     for _ in range(300):

@@ -1,9 +1,10 @@
 """capsule: somebody's hang as a trace, which show, lint and replay take: what the rings held and did not get past.
 
-In       a devcoredump of amdgpu
+In       a devcoredump of amdgpu, a report of hcq, or a process that answers inspectors
 Out      the bytes of a trace: a submission for each ring with work, the job's indirect buffers, the packet that hangs
 Changes  writes the file that -o names
-Next     devcoredump/ (the dump), capsule_replay.py (its work on an emulated GPU), hcq/trace/records.py (every byte)
+Next     devcoredump/ and words_in_reports.py (what is read), capsule_replay.py (its work on an emulated GPU),
+         hcq/trace/records.py (every byte)
 
 A dump has words of rings and buffers, and nothing else of memory: what packets name beside them becomes allocations
 called unknown memory. `missing`, in the facts of the device and in what is printed, says all that is not there.
@@ -19,12 +20,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hcq import checks, config
 from hcq.amd.abi.page_fault import PAGE_BYTES
 from hcq.amd.chip import Chip
 from hcq.command import Indirect
 from hcq.errors import UsageError
+from hcq.inspect import client
 from hcq.rules import effects, examine
-from hcq.tools.trace import devcoredump
+from hcq.tools.trace import devcoredump, words_in_reports
 from hcq.tools.trace.color import clean, counted
 from hcq.tools.trace.devcoredump import place, show
 from hcq.tools.trace.devcoredump.dump import MAX_WORDS, Buffer, Dump, Ring
@@ -35,22 +38,37 @@ UNKNOWN = "unknown memory"
 CELL_BYTES = 16
 MAX_ALLOCATIONS = 1 << 12
 HIGHEST = 1 << 48
+DEVCOREDUMP = "from a devcoredump"
+DEADLINE_S = 10.0  # for the answer of a process
 
 
 def options(verb: argparse.ArgumentParser) -> None:
     """What the verb takes on the command line."""
-    verb.add_argument("dump", metavar="DUMP", help="a devcoredump of amdgpu; - is standard input")
+    verb.add_argument(
+        "dump",
+        metavar="DUMP",
+        nargs="?",
+        help="a devcoredump of amdgpu, or a report of hcq; - is standard input",
+    )
+    verb.add_argument(
+        "--live", metavar="PID", help="a process that runs with HCQ_INSPECT=1, in place of a dump"
+    )
     verb.add_argument("-o", "--output", metavar="FILE", required=True, help="where the trace goes")
     verb.add_argument("--chip", metavar="GFX", default="", help="the GPU, where the dump does not say it")
 
 
 def run(given: argparse.Namespace) -> int:
     """Write a capsule. Raises UsageError for what is no dump, and for a dump in which nothing hangs."""
-    try:
-        content = sys.stdin.buffer.read() if given.dump == "-" else Path(given.dump).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{given.dump}: cannot be read ({error.strerror}).") from None
-    made = capsule(content, given.chip, given.dump)
+    if (given.dump is None) == (given.live is None):
+        raise UsageError("capsule: give a file, or --live with a process, and not both.")
+    if given.live is not None:
+        made = live(given.live, given.chip)
+    else:
+        try:
+            content = sys.stdin.buffer.read() if given.dump == "-" else Path(given.dump).read_bytes()
+        except OSError as error:
+            raise UsageError(f"{given.dump}: cannot be read ({error.strerror}).") from None
+        made = capsule(content, given.chip, given.dump)
     try:
         Path(given.output).write_bytes(made.content)
     except OSError as error:
@@ -73,18 +91,30 @@ def capsule(content: bytes, named: str = "", path: str = "the file") -> Capsule:
     """A dump as a trace. named: the GPU, where the command line says it. Raises UsageError."""
     if content.startswith(MAGIC):
         raise UsageError(f"capsule {path}: this is a trace already: hcq-trace show, lint and replay take it.")
-    if b"---- hcq report:" in content[: 1 << 16]:
-        raise UsageError(
-            f"capsule {path}: a report of hcq names packets and does not have their words. Run the program again with"
-            " HCQ_TRACE=FILE,data, whose file is a capsule; on an emulated AMD GPU HCQ_DUMP_DIR=FOLDER writes a"
-            " devcoredump."
-        )
+    if words_in_reports.recognises(content):
+        dump, arch = words_in_reports.of_report(content, path)
+        return _made(dump, named or words_in_reports.chip_name(arch), path, "from a report of hcq")
     if not devcoredump.recognises(content):
         raise UsageError(
             f"capsule {path}: no devcoredump of amdgpu. It is what"
             " /sys/class/drm/card<n>/device/devcoredump/data holds after a hang."
         )
-    dump = devcoredump.read(content)
+    return _made(devcoredump.read(content), named, path, DEVCOREDUMP)
+
+
+def live(process: str, named: str = "") -> Capsule:
+    """What hangs in a process that answers inspectors. Raises UsageError, WaitTimeout."""
+    if not checks.is_decimal(process) or len(process) > 9:
+        raise UsageError(f"capsule --live {checks.shown(process)}: give the number of a process.")
+    pid = int(process)
+    said = client.ask(config.current().cache_dir, pid, ("words",), DEADLINE_S)
+    dump, arch = words_in_reports.of_process(said, pid)
+    dump.head["pid"] = str(pid)
+    chip = named or words_in_reports.chip_name(arch)
+    return _made(dump, chip, f"--live {pid}", f"of process {pid}, while it ran")
+
+
+def _made(dump: Dump, named: str, path: str, model: str) -> Capsule:
     chip, doubt = place.chip_of(dump, named)
     found = place.stuck(dump, chip)
     if found is None:
@@ -92,14 +122,29 @@ def capsule(content: bytes, named: str = "", path: str = "the file") -> Capsule:
             f"capsule {path}: no ring in it has packets that are not done, so nothing can be run again."
             f" {' '.join(f'{note}.' for note in dump.notes[:2])} hcq-trace decode shows what it has."
         )
-    return _Maker(dump, chip, found, [doubt] if doubt else []).made()
+    is_sure = model == DEVCOREDUMP
+    if not is_sure:
+        found = _running(dump, chip, found)
+    return _Maker(dump, chip, found, [doubt] if doubt else [], model, is_sure).made()
+
+
+def _running(dump: Dump, chip: Chip, found: Stuck) -> Stuck:
+    """Without registers of the queue: the packet before the read pointer, where it runs a buffer that is known."""
+    before = place.window(found.ring, chip).done[-1:]
+    base = before[0].fields.get("ib_base") if before else None
+    if found.at or not any(one.va == base for one in dump.buffers):
+        return found
+    why = "the read pointer is behind it, and the buffer that it runs may not be done"
+    return found._replace(at=before[0].at, piece=before[0], why=why)
 
 
 class _Maker:
     """Writes one capsule, record by record."""
 
-    def __init__(self, dump: Dump, chip: Chip, found: Stuck, notes: list[str]) -> None:
-        self.dump, self.chip, self.found = dump, chip, found
+    def __init__(
+        self, dump: Dump, chip: Chip, found: Stuck, notes: list[str], model: str, is_sure: bool
+    ) -> None:
+        self.dump, self.chip, self.found, self.model_name, self.is_sure = dump, chip, found, model, is_sure
         self.parts = [MAGIC]
         self.now = 0
         pid = dump.head.get("pid", "")
@@ -150,6 +195,7 @@ class _Maker:
                 "word": 0 if found.at < 0 else found.at,
                 "block": None if found.buffer is None else found.buffer.va,
                 "block_word": found.buffer_at,
+                **({} if self.is_sure else {"inside": len(found.piece.words)}),
             },
         )
         return Capsule(b"".join(self.parts), list(self._said(rings)))
@@ -255,7 +301,7 @@ class _Maker:
         about = {"rings": places, "missing": self.missing}
         if dump.has_fault:
             about["fault_page"] = (dump.fault_address or 0) & -PAGE_BYTES
-        facts = {"model": "from a devcoredump", "foreign": True, "capsule": about}
+        facts = {"model": self.model_name, "foreign": True, "capsule": about}
         self.text(Kind.DEVICE, {"device": 0, "name": "AMD", "arch": self.chip.arch, "facts": facts})
 
     def _alloc(self, va: int, size_bytes: int, name: str) -> None:

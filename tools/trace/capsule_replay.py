@@ -183,6 +183,8 @@ class _Run:
         mark = next(one.fields for one in trace.faults if "submission" in one.fields)
         self.marked = int(mark["submission"])
         self.mark = int(mark["word"]), mark["block"], int(mark["block_word"])
+        # a mark that is not sure: words of its packet, which may run a buffer that is not done
+        self.mark_words = int(mark.get("inside", 0))
         memory = DeviceMemory("capsule")
         (node,) = make_nodes([parse(f"amd:{self.arch}")])
         gpu = EmulatedGpu(node, lambda line: None, memory)
@@ -323,7 +325,11 @@ class _Run:
 
     def _is_marked(self, found: tuple[int, int | None, int]) -> bool:
         word, block, block_word = self.mark
-        return found[1:] == (block, block_word) if block is not None else found == (word, None, 0)
+        if block is not None:
+            return found[1:] == (block, block_word)
+        return found == (word, None, 0) or bool(
+            self.mark_words and found[0] in (word, word + self.mark_words)
+        )
 
     def _is_before(self, lane: _Lane) -> bool:
         """Whether the marked ring has not come to its mark yet."""

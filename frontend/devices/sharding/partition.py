@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hcq.errors import UsageError
+from hcq.frontend.core.sizes import without_counts
 from hcq.frontend.devices.sharding.layouts import Exchange, Layouts, Value
 from hcq.frontend.devices.sharding.rules import Rules
 from hcq.frontend.devices.sharding.storage import ShardedStorage
-from hcq.frontend.symbolic.sizes import without_counts
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import MOVEMENT, Op
 

@@ -18,11 +18,11 @@ from hcq.checks import is_whole, shown
 from hcq.errors import UsageError
 from hcq.frontend.core import device as devices
 from hcq.frontend.core.base import Core
+from hcq.frontend.core.sizes import counts_of
 from hcq.frontend.more.custom import gradients, languages
 from hcq.frontend.more.custom.parts import Launch, Sizes, word_of
 from hcq.frontend.run import own_programs
 from hcq.frontend.run import plan as plans
-from hcq.frontend.symbolic.sizes import counts_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node

@@ -36,7 +36,7 @@ LINE = 4096
 def is_uncached(chip: Chip, flags: AllocFlags) -> bool:
     """Whether an allocation with these flags is mapped as MTYPE_UC."""
     is_vram = bool(flags & AllocFlags.VRAM)
-    if flags & AllocFlags.UNCACHED or (chip.arch == "gfx942" and not is_vram):
+    if flags & AllocFlags.UNCACHED or (chip.arch in ("gfx942", "gfx950") and not is_vram):
         return True
     if chip.family == 12 or (chip.family == 9 and is_vram):
         return False  # left to the scopes of instructions; MTYPE_CC or MTYPE_RW

@@ -46,6 +46,7 @@ MAX_IBS, MAX_IB_WORDS, MAX_RING_BYTES = 64, 1 << 20, 1 << 26
 _COPY_QUEUES = {
     "gfx90a": "SDMA0_RLC",
     "gfx942": "SDMA_RLC",
+    "gfx950": "SDMA_RLC",
 }  # what the registers of one are called; others: QUEUE
 HEADERS = 8  # of CP_MEC_ME1_HEADER_DUMP
 CLIENT_CPC, CLIENT_TCP, CLIENT_SDMA0 = 5, 8, 0xD  # of the gfxhub, as page_fault.py names them

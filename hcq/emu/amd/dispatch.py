@@ -15,7 +15,7 @@ from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.abi.registers import Register, Rsrc1, Rsrc2, TmpringSize
 from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.wave_start import user_sgprs
-from hcq.emu.amd.spec import LDS_BYTES, MAX_BLOCK, Chip
+from hcq.emu.amd.spec import MAX_BLOCK, Chip
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.Dispatch
         ),
         grid=grid,
         block=(block[0], block[1], block[2]),
-        lds_bytes=rsrc2.lds_size,
+        lds_bytes=rsrc2.lds_size // Rsrc2.lds_size.unit * chip.lds_granule,
         scratch_base=base << 8,
         wave_scratch_bytes=tmpring.wavesize * chip.wave_bytes_unit,
         scratch_waves=tmpring.waves,
@@ -121,7 +121,7 @@ def dispatch_from_aql(
         return 0x2
     if block[0] * block[1] * block[2] > MAX_BLOCK:
         return 0x40
-    if packet.group_segment_size > LDS_BYTES:
+    if packet.group_segment_size > chip.lds_bytes:
         return 0x4
     is_wave32 = bool(descriptor.enable_wavefront_size32)
     lanes = 32 if is_wave32 else 64

@@ -195,7 +195,10 @@ def update_queue(process: KfdProcess, args: kfd.UpdateQueueArgs) -> Packet:
     queue = gpu.queues[args.queue_id]
     if args.ring_base_address not in (0, queue.ring):
         raise Refusal(errno.EINVAL)
-    queue.is_suspended = not (args.queue_percentage & 0xFF and args.ring_base_address and args.ring_size)
+    if args.queue_percentage & 0xFF and args.ring_base_address and args.ring_size:
+        queue.is_suspended = False
+    else:
+        gpu.take_off(queue)
     gpu.gpu.kick()
     return args
 
@@ -222,7 +225,7 @@ def set_cu_mask(process: KfdProcess, args: kfd.SetCuMaskArgs) -> Packet:
 def get_queue_wave_state(process: KfdProcess, args: kfd.GetQueueWaveStateArgs) -> Packet:
     """pqm_get_wave_state, get_wave_state of the queue manager: for a compute queue that is not active.
 
-    Waves are not saved to memory here: each XCC's header says that nothing of its area is used.
+    The waves are in its save area since it was taken off. Where they are goes into each XCC's header.
     """
     gpu = process.gpu_of_queue(args.queue_id)
     if gpu is None:
@@ -233,10 +236,16 @@ def get_queue_wave_state(process: KfdProcess, args: kfd.GetQueueWaveStateArgs) -
     if not args.ctl_stack_address:
         raise Refusal(errno.EFAULT)
     stack = queue.ctl_stack_bytes
-    header = kfd.ContextSaveAreaHeader(control_stack_offset=stack, wave_state_offset=stack).to_bytes()
-    for xcc in range(gpu.chip.xccs):
+    for xcc, saved in enumerate(queue.saved):
+        header = kfd.ContextSaveAreaHeader(
+            control_stack_offset=stack - saved.stack_bytes,
+            control_stack_size=saved.stack_bytes,
+            wave_state_offset=stack + saved.wave_bytes,
+            wave_state_size=saved.wave_bytes,
+        ).to_bytes()
         process.process.write(args.ctl_stack_address + xcc * queue.save_bytes, header[:WAVE_STATE_BYTES])
-    return changed(args, ctl_stack_used_size=0, save_area_used_size=0)
+    used = queue.saved[0]  # get_wave_state_v9_4_3 tells those of the first XCC
+    return changed(args, ctl_stack_used_size=used.stack_bytes, save_area_used_size=used.wave_bytes)
 
 
 @answers(kfd.ALLOC_QUEUE_GWS)

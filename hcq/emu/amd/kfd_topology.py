@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hcq.amd.abi.targets import HAS_FEATURES
-from hcq.emu.amd.spec import LDS_BYTES, Spec
+from hcq.emu.amd.spec import Spec
 from hcq.errors import UsageError
 
 DEVICE = "/sys/devices/virtual/kfd/kfd"
@@ -74,7 +74,7 @@ class EmulatedNode:
             "cpu_core_id_base": 0,
             "simd_id_base": 0x80001000 + 0x1000 * (self.index - 1),
             "max_waves_per_simd": 8 if chip.family == 9 else 16,
-            "lds_size_in_kb": LDS_BYTES >> 10,
+            "lds_size_in_kb": chip.lds_bytes >> 10,
             "gds_size_in_kb": 0,
             "num_gws": 64,
             "wave_front_size": 64 if chip.family == 9 else 32,

@@ -17,12 +17,13 @@ from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.architectures import ISAS
+from hcq.emu.amd.shader.checks import note_strays
 from hcq.emu.amd.shader.errors import PageFault, ShaderFault
-from hcq.emu.amd.shader.machine import Report
+from hcq.emu.amd.shader.machine import Machine, Report
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.strays import Guarded, Strays
 from hcq.emu.amd.shader.wave_start import Launch
-from hcq.emu.amd.spec import LDS_BYTES
+from hcq.emu.amd.spec import CHIPS
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.schedule import Schedules
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
@@ -34,8 +35,10 @@ from hcq.performance import counters
 def shader_core(arch: str, vm: GpuVm, caches: Caches | None) -> ShaderCore:
     """The shader core of a GPU, with its caches between it and memory."""
     if caches is None:
-        return ShaderCore(ISAS[arch], vm, LDS_BYTES)
-    return ShaderCore(ISAS[arch], caches.vector, LDS_BYTES, scalar=caches.scalar, code=caches.code)
+        return ShaderCore(ISAS[arch], vm, CHIPS[arch].lds_bytes)
+    return ShaderCore(
+        ISAS[arch], caches.vector, CHIPS[arch].lds_bytes, scalar=caches.scalar, code=caches.code
+    )
 
 
 def launch(
@@ -46,12 +49,14 @@ def launch(
     is_cooperative: bool = False,
     pid: int = 0,
     schedules: Schedules | None = None,
+    begins: Callable[[Machine], None] | None = None,
 ) -> None:
     """Run it. It ends early when `is_ending` says so: its queue is being destroyed.
 
     is_cooperative   its workgroups may wait for each other: the queue has global wave sync
     pid              whose it is
     schedules        in which order waves run; None: they stay together
+    begins           is told of the waves that are resident, whenever others are
     """
     start = Launch.from_registers(
         arch,
@@ -79,8 +84,10 @@ def launch(
     if schedules is not None:
         run = functools.partial(run, schedule=schedules.of_launch(work.grid, work.block))
     checks = Checks.of_launch(pid, work.entry)
-    beyond = Strays(work.entry, work.lds_bytes) if stray_accesses.is_wanted() else None
-    if beyond is not None and pid == os.getpid() and (known := stray_accesses.gaps()):
+    looks = checks is not None and "memory" in checks.words
+    beyond = Strays(work.entry, work.lds_bytes) if looks or stray_accesses.is_wanted() else None
+    is_told = checks is not None and checks.known is not None  # by what else looks at each access
+    if beyond is not None and pid == os.getpid() and not is_told and (known := stray_accesses.gaps()):
         run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))
     try:
         with waves.running(pid, work.entry) as running:
@@ -91,12 +98,15 @@ def launch(
                 strays=beyond,
                 running=running,
                 checks=checks,
+                begins=begins,
             )
     except ShaderFault as fault:
         if not is_ending():
             waves.stopped(pid, stop_of(work, fault))
         raise
     finally:
+        if looks and checks is not None and beyond is not None:
+            note_strays(checks, beyond)
         if checks is not None:
             checks.tell()
         for each in () if beyond is None else beyond.found.values():

@@ -61,9 +61,9 @@ def _compute(queue: EmulatedQueue, family: int) -> mqd.ComputeMqd:
         cp_hqd_eop_base_addr=queue.eop_va & -256,
         cp_hqd_eop_control=min(EOP_MOST, _log2(EOP_BYTES // 4) - 1) if queue.eop_va else 0,
         cp_hqd_ctx_save_base_addr=queue.save_area,
-        cp_hqd_cntl_stack_offset=queue.ctl_stack_bytes,
+        cp_hqd_cntl_stack_offset=queue.ctl_stack_bytes - queue.saved[0].stack_bytes,
         cp_hqd_cntl_stack_size=queue.ctl_stack_bytes,
-        cp_hqd_wg_state_offset=queue.ctl_stack_bytes,
+        cp_hqd_wg_state_offset=queue.ctl_stack_bytes + queue.saved[0].wave_bytes,
         cp_hqd_ctx_save_size=queue.save_bytes & 0xFFFFFFFF,
         cp_hqd_aql_control=int(is_aql),
     )

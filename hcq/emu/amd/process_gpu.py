@@ -27,11 +27,13 @@ from hcq.emu.amd.gpu import EmulatedGpu, Turns
 from hcq.emu.amd.kfd_events import Events
 from hcq.emu.amd.kfd_topology import EmulatedNode
 from hcq.emu.amd.memory import BufferObject, GpuVm
+from hcq.emu.amd.saved import Area, Saved
 from hcq.emu.amd.shader.errors import PageFault, ShaderFault, Trapped
 from hcq.emu.amd.spec import Chip
 from hcq.emu.backing import Backing, DeviceMemory
 
 if TYPE_CHECKING:
+    from hcq.emu.amd.shader.machine import Machine
     from hcq.emu.amd.shader.run import ShaderCore
     from hcq.emu.amd.watch import GpuWatch
 
@@ -69,6 +71,9 @@ class EmulatedQueue(Turns, ABC):
         self.is_ending = False  # it is being destroyed: the kernel it runs shall end
         self.has_global_sync = False  # ALLOC_QUEUE_GWS
         self.is_stuck = False  # its last packet could not be done: it waits
+        self.machine: Machine | None = None  # the waves of the kernel that it runs, or that a fault ended
+        self.area = Area(self.save_area, self.ctl_stack_bytes, self.save_bytes)
+        self.saved = [Saved()] * gpu.chip.xccs  # of each XCC: what its save area holds
         self.stopped = ""
         # what observers were told: up to where, of which doorbell, and how far it was
         self.told = self.put_before = self.done_before = self.rptr
@@ -233,13 +238,34 @@ class ProcessGpu:
                 is_cooperative=queue is not None and queue.has_global_sync,
                 pid=self.pid,
                 schedules=self.gpu.schedules,
+                begins=lambda machine: self._runs(queue, machine),
             )
+            self._runs(queue, None)
         finally:
             if self.caches is not None:
                 self.caches.vector.end_kernel()
             self.vm.settle()
         if queue is not None and not work.is_privileged and self.gpu.preemptions != preemptions:
             raise queue.stop("waves without RSRC1.PRIV were saved, and their state was not restored")
+
+    def _runs(self, queue: EmulatedQueue | None, machine: Machine | None) -> None:
+        if queue is not None:
+            queue.machine = machine
+
+    def take_off(self, queue: EmulatedQueue) -> None:
+        """It stands still from now on, in the middle of a kernel: its waves go into its save area."""
+        queue.is_suspended = True
+        self.gpu.preemptions += 1
+        with self.gpu.visit():
+            self._save(queue)
+
+    def _save(self, queue: EmulatedQueue) -> None:
+        if queue.machine is None or not queue.save_area:
+            queue.saved = [Saved()] * self.chip.xccs
+            return
+        from hcq.emu.amd.save_area import save  # NumPy, and the layout: for queues that are taken off alone
+
+        queue.saved = save(self.vm, self.chip, queue.area, queue.machine)
 
     def _ends(self, queue: EmulatedQueue) -> bool:
         """In the middle of a kernel: other queues have their turns; then, whether its own is being destroyed."""
@@ -318,3 +344,4 @@ class ProcessGpu:
         self.is_evicted = True
         for queue in self.queues.values():
             queue.is_evicted = True
+            self._save(queue)

@@ -15,6 +15,7 @@ The figures are derived here, and not taken from the driver's own (hcq/amd/chip.
     amd:gfx1100:caches       what is not acquired is old, what is not released is hidden
     amd:gfx1100:cu=8         so many compute units, of each XCC; without it as many as such a GPU has
     amd:gfx942:mi300x        a whole MI300X: 8 XCCs of 38 compute units each, and not half of them
+    amd:gfx950:mi355x        the same of an MI355X: 8 XCCs of 32 compute units each
     amd:gfx1100:drift=-50    its clock loses 50 ns in a millisecond of the host's
     amd:gfx1100:kfd=1.14     the kernel driver's interface: what it knows, and how strict it is, differs (1.11 to 1.19)
 """
@@ -29,8 +30,8 @@ from hcq.amd.abi.registers import Register
 from hcq.emu.emulation_options import flag, number, parse_word, ppm
 from hcq.errors import UsageError
 
-ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
-LDS_BYTES = 64 << 10
+ARCHITECTURES = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
+LDS_BYTES, LDS_BYTES_GFX950 = 64 << 10, 160 << 10
 MAX_BLOCK = 1024  # work-items of a workgroup
 MIN_UNITS, MAX_UNITS = 2, 128
 # minor versions of the KFD's interface, all of 1: Linux 6.1 has 11, 6.12 has 17, the newest that we know 19
@@ -49,6 +50,7 @@ class Size(NamedTuple):
 SIZES = {  # AMD's data sheets; device ids: pci.ids
     "gfx90a": Size(104, 8, 1, 0x740C),
     "gfx942": Size(38, 4, 1, 0x74A1),
+    "gfx950": Size(32, 4, 1, 0x75A0),
     "gfx1100": Size(96, 6, 2, 0x744C),
     "gfx1101": Size(60, 3, 2, 0x747E),
     "gfx1102": Size(32, 2, 2, 0x7480),
@@ -103,6 +105,16 @@ class Chip:
         return 4 * (256 if self.family == 9 else 64)
 
     @property
+    def lds_bytes(self) -> int:
+        """The LDS of a workgroup, at most."""
+        return LDS_BYTES_GFX950 if self.arch == "gfx950" else LDS_BYTES
+
+    @property
+    def lds_granule(self) -> int:
+        """What one of COMPUTE_PGM_RSRC2.LDS_SIZE stands for, in bytes."""
+        return 1280 if self.arch == "gfx950" else 512
+
+    @property
     def copies(self) -> sdma.Version:
         """The version of SDMA packets that its copy engine reads."""
         return {9: sdma.V4, 11: sdma.V6, 12: sdma.V7}[self.family]
@@ -116,8 +128,9 @@ class Chip:
         return 1 << 30
 
 
-USUAL_XCCS, MI300X_XCCS = 4, 8  # of gfx942: half of a part is quicker to emulate
-CHIPS = {arch: Chip(arch, USUAL_XCCS if arch == "gfx942" else 1) for arch in ARCHITECTURES}
+USUAL_XCCS, WHOLE_XCCS = 4, 8  # of gfx942 and gfx950: half of a part is quicker to emulate
+CHIPS = {arch: Chip(arch, USUAL_XCCS if arch in ("gfx942", "gfx950") else 1) for arch in ARCHITECTURES}
+WHOLE = {"mi300x": "gfx942", "mi355x": "gfx950"}  # a word for all of a part
 
 
 @dataclass(frozen=True)
@@ -159,17 +172,18 @@ def parse(word: str) -> Spec:
             "cu": units,
             "kfd": kfd_minor,
             "drift": ppm,
-            "mi300x": flag,
+            **dict.fromkeys(WHOLE, flag),
         },
         "seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old), "
         f"cu=NUMBER (compute units of each XCC: even, {MIN_UNITS} to {MAX_UNITS}), "
-        f"mi300x (a whole one: gfx942 with {MI300X_XCCS} XCCs), drift=PPM (of its clock), "
+        f"mi300x and mi355x (a whole one: gfx942 and gfx950 with {WHOLE_XCCS} XCCs), drift=PPM (of its clock), "
         f"kfd=1.NUMBER (the kernel driver's interface, 1.{OLDEST_KFD} to 1.{NEWEST_KFD})",
     )
-    if "mi300x" in options:
-        if chip.arch != "gfx942":
-            raise UsageError(f"HCQ_EMULATE={word}: an MI300X is a gfx942, no {chip.arch}.")
-        chip = replace(chip, xccs=MI300X_XCCS)
+    for name, arch in WHOLE.items():
+        if name in options:
+            if chip.arch != arch:
+                raise UsageError(f"HCQ_EMULATE={word}: an {name.upper()} is a {arch}, no {chip.arch}.")
+            chip = replace(chip, xccs=WHOLE_XCCS)
     return Spec(
         chip,
         options.get("seed"),

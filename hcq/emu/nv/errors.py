@@ -21,6 +21,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+# errors of HWW_WARP_ESR: an instruction that is none, an address outside of a window, or with a wrong alignment, or in
+# a space that the instruction does not reach
+ILLEGAL, OUT_OF_RANGE, MISALIGNED, WRONG_SPACE = 0x09, 0x0E, 0x0F, 0x10
+
 
 class FaultType(IntEnum):
     """Why the MMU refused."""
@@ -63,11 +67,16 @@ class LaunchError(ChannelError):
 
 
 class KernelError(ChannelError):
+    """warp_error, warp: what the SM's error registers have, as hcq/nv/abi/sm_errors.py numbers it; is_trap: a trap, or
+    a breakpoint, and no error of a warp."""
+
     xid = 13
 
-    def __init__(self, message: str, address: int = 0) -> None:
+    def __init__(
+        self, message: str, address: int = 0, warp_error: int = ILLEGAL, warp: int = 0, is_trap: bool = False
+    ) -> None:
         super().__init__(message)
-        self.address = address
+        self.address, self.warp_error, self.warp, self.is_trap = address, warp_error, warp, is_trap
 
 
 class HungKernel(ChannelError):

@@ -23,12 +23,32 @@ import numpy as np
 
 from hcq.emu.nv.caches import CachedView, DataCache
 from hcq.emu.nv.code import CONSTANTS, WARP_EXCEPTION, Code, is_lone_exit, load
-from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
+from hcq.emu.nv.errors import (
+    ILLEGAL,
+    MISALIGNED,
+    OUT_OF_RANGE,
+    WRONG_SPACE,
+    Access,
+    ChannelError,
+    FaultType,
+    HungKernel,
+    KernelError,
+    LaunchError,
+    MmuFault,
+)
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.checks import additions_of
 from hcq.emu.nv.shader.counters import counted
-from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
+from hcq.emu.nv.shader.errors import (
+    Deadlock,
+    Interrupted,
+    KernelFault,
+    MisalignedAccess,
+    PageFault,
+    StepLimit,
+    Trap,
+)
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import Addition
 from hcq.emu.nv.shader.run import Kernel, Report
@@ -46,6 +66,7 @@ from hcq.nv.abi.qmd import Qmd, QmdType
 from hcq.performance import counters
 
 THREADS = "GRAPHICS GPC0 GPCCLIENT_T1_0"
+WARP_ERRORS = ((MisalignedAccess, MISALIGNED), (PageFault, OUT_OF_RANGE))
 CODE_ALIGNMENT = 128
 CODE_BYTES = 16  # of one instruction
 CONSTANT_BANKS = range(8)
@@ -200,7 +221,8 @@ class Shader:
         # a cooperative grid's blocks are given an address to meet at
         together = bool(envregs["envreg1"] | envregs["envreg2"])
         sample = counters.sample() if counts and not together else 0
-        known = stray_accesses.gaps() if pid == os.getpid() else []
+        is_guarded = pid == os.getpid() and not (checks is not None and checks.known)
+        known = stray_accesses.gaps() if is_guarded else []
         guarded = Guarded(memory, Gaps(known), program) if known else None
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
         run = functools.partial(
@@ -225,7 +247,7 @@ class Shader:
                 self._look_at_more(run, report, tally)
                 counters.tell(pid, tally.record)
         except (KernelFault, UsageError) as error:
-            end = stopped(error, memory)
+            end = stopped(error, memory, block)
             if isinstance(error, KernelFault) and not isinstance(error, Interrupted):
                 waves.stopped(pid, stop_of(program, kernel, error, end))
             raise end from None
@@ -307,7 +329,8 @@ class Shader:
         if given < RESERVED_SHARED_BYTES + own:
             raise KernelError(
                 f"{WARP_EXCEPTION}: Out Of Range Shared Address: the QMD gives "
-                f"{given} bytes; the kernel has {own} of its own and the system reserves {RESERVED_SHARED_BYTES}"
+                f"{given} bytes; the kernel has {own} of its own and the system reserves {RESERVED_SHARED_BYTES}",
+                warp_error=OUT_OF_RANGE,
             )
         return given - RESERVED_SHARED_BYTES - own
 
@@ -334,6 +357,7 @@ class Shader:
                     f"{WARP_EXCEPTION}: Invalid Address Space: [{inside.start:#x}, "
                     f"{inside.end:#x}) is mapped inside the {what} window at {va:#x}",
                     inside.start,
+                    warp_error=WRONG_SPACE,
                 )
 
     def _check_local_memory(self, qmd: Qmd, view: View, windows: Windows) -> None:
@@ -462,8 +486,8 @@ def check_constants(qmd: Qmd, code: Code) -> None:
             )
 
 
-def stopped(error: KernelFault | UsageError, memory: View) -> ChannelError:
-    """What stops the channel when the interpreter stops a kernel."""
+def stopped(error: KernelFault | UsageError, memory: View, block: tuple[int, int, int]) -> ChannelError:
+    """What stops the channel when the interpreter stops a kernel. block: how many threads of each direction it has."""
     if isinstance(error, (StepLimit, Interrupted, Deadlock)):
         return HungKernel(f"CTX SWITCH TIMEOUT: {error}")
     missed = memory.take_missed()
@@ -471,7 +495,12 @@ def stopped(error: KernelFault | UsageError, memory: View) -> ChannelError:
         address, access = missed
         kind = FaultType.RO_VIOLATION if memory.find(address) is not None else FaultType.PDE
         return MmuFault(address, access, THREADS, str(error), kind)
-    return KernelError(f"{WARP_EXCEPTION}: {error}", getattr(error, "address", 0))
+    found = next((number for kind, number in WARP_ERRORS if isinstance(error, kind)), ILLEGAL)
+    threads = getattr(error, "threads", [])
+    x, y, z = threads[0][1] if threads else (0, 0, 0)
+    warp = (x + block[0] * (y + block[1] * z)) // WARP
+    text = f"{WARP_EXCEPTION}: {error}"
+    return KernelError(text, getattr(error, "address", 0), found, warp, is_trap=isinstance(error, Trap))
 
 
 def stop_of(program: int, kernel: Kernel, error: KernelFault, end: ChannelError) -> waves.Stop:

@@ -40,6 +40,7 @@ from hcq.emu.nv.spec import (
     VIDEO_MEMORY_BYTES,
 )
 from hcq.nv.abi.ioctls import CONTROLS
+from hcq.nv.abi.sm_errors import WarpEsr
 from hcq.nv.abi.status import NvStatus
 from hcq.nv.abi.structures import structure
 
@@ -48,6 +49,7 @@ MAX_GR_INFO = 64  # entries of a list: NV2080_CTRL_GR_INFO_MAX_SIZE is not much 
 ATTACH_ALL = 0xFFFF  # NV0000_CTRL_GPU_ATTACH_ALL_PROBED_IDS
 P2P_CAPS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 6  # writes, reads, proprietary, over PCI
 GRCE = 1
+TRAPPED = 1 << 4  # HWW_GLOBAL_ESR: a breakpoint or a trap
 CE_CAPS = 4 | 8 | 32 | 64  # system memory read and written, peers
 OBJECT_OF: dict[int, tuple[type[RmObject], ...]] = {
     0x0000: (Client,),
@@ -395,11 +397,18 @@ def debugger_fault_info(call: Call) -> dict[str, int]:
 
 @replies("DebugReadAllSmErrorStates")
 def sm_error_states(call: Call) -> dict[str, int]:
-    """What SMs report of the kernel that stopped a channel."""
+    """What SMs report of the kernel that stopped a channel: all work of emulated GPUs is on the first one."""
     target = call.client.find(call.params.htargetchannel, ChannelObject, NvStatus.NV_ERR_INVALID_CHANNEL)
-    check(call.params.numsmstoread <= 100, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    first, many = call.params.startingsm, call.params.numsmstoread
+    check(many <= 100, NvStatus.NV_ERR_INVALID_ARGUMENT)
     error = target.channel.group.error
     states = b""
-    if isinstance(error, KernelError):
-        states = structure("SmErrorState")(hwwesraddr=error.address, hwwwarpesrpc64=error.program).to_bytes()
+    if isinstance(error, KernelError) and not first and many:
+        esr = 0 if error.is_trap else WarpEsr(error=error.warp_error, wrap_id=error.warp).words[0]
+        states = structure("SmErrorState")(
+            hwwglobalesr=TRAPPED if error.is_trap else 0,
+            hwwwarpesr=esr,
+            hwwesraddr=error.address,
+            hwwwarpesrpc64=error.program,
+        ).to_bytes()
     return {"smerrorstatearray": as_number(states), "mmufault_valid": int(isinstance(error, MmuFault))}

@@ -9,11 +9,16 @@ Next     shared_races.py and its neighbours (which look), hcq/events/kernel_faul
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hcq.events import kernel_faults
+from hcq.events import kernel_faults, known_memory
 from hcq.events.kernel_faults import KernelFault
+from hcq.events.known_memory import KnownMemory
+
+if TYPE_CHECKING:
+    from hcq.emu.shader.memory_checks import MemoryChecks
 
 MOST_FAULTS = 100  # sets of sites, of each launch
 
@@ -24,17 +29,25 @@ class Checks:
     words  of HCQ_SANITIZE
     pid    the process whose work it is
     entry  where the kernel's code begins
+    memory  who looks at its accesses to memory (memory_checks.py)
+    known  the device's memory as the launch begins; None: nobody knows, or nobody wants to
     """
 
-    def __init__(self, words: frozenset[str], pid: int = 0, entry: int = 0) -> None:
-        self.words, self.pid, self.entry = words, pid, entry
+    def __init__(
+        self, words: frozenset[str], pid: int = 0, entry: int = 0, known: KnownMemory | None = None
+    ) -> None:
+        self.words, self.pid, self.entry, self.known = words, pid, entry, known
+        self.memory: MemoryChecks | None = None
         self.found: dict[tuple[Any, ...], KernelFault] = {}
 
     @classmethod
     def of_launch(cls, pid: int, entry: int) -> Checks | None:
         """What a launch that begins now looks for; None: nobody wants anything."""
         words = kernel_faults.wanted()
-        return cls(words, pid, entry) if words else None
+        if not words:
+            return None
+        is_ours = "memory" in words and pid == os.getpid()
+        return cls(words, pid, entry, known_memory.of_launch(entry) if is_ours else None)
 
     def add(self, key: tuple[Any, ...], times: int, make: Callable[[], KernelFault]) -> None:
         """A fault, so many times. key: says which sites it is about; make: the record, when it is the first of them."""

@@ -27,3 +27,10 @@ class Gaps:
         behind = np.searchsorted(self._starts, addresses + np.uint64(size_bytes - 1), side="right")
         found: NDArray[np.bool_] = (behind > 0) & (addresses < self._ends[np.maximum(behind, 1) - 1])
         return found
+
+    def first_in(self, address: int, size_bytes: int) -> int:
+        """The first of so many bytes that is in a gap; the address itself where none is."""
+        at = int(np.searchsorted(self._starts, np.uint64(address + size_bytes - 1), side="right")) - 1
+        while at > 0 and int(self._ends[at - 1]) > address:
+            at -= 1
+        return max(address, int(self._starts[at])) if at >= 0 and address < int(self._ends[at]) else address

@@ -224,3 +224,62 @@ def test_a_dump_with_a_line_less_says_that_it_is_damaged(tree: Path) -> None:
     lines = (tree / "sys/kernel/debug/kfd/mqds").read_text().splitlines()
     text = "\n".join(lines[:10] + lines[11:])
     assert "damaged" in debugfs.mqds(text, {})[0]["notes"][-1]
+
+
+# ------------------------------------------------------------ waves
+
+SHAPE = "array_count 4\nsimd_arrays_per_engine 2\nmax_waves_per_simd 8\ncu_per_simd_array {units}\nsimd_per_cu {simds}\n"
+
+
+def wave_slot(family: int, engine: int, sh: int, unit: int, simd: int, wave: int) -> int:
+    """Where a slot is in the file: bits 14:7 engine, 22:15 array, 30:23 unit, 36:31 wave, 44:37 SIMD."""
+    if family >= 10:
+        unit, simd = unit * 4 + simd, 0
+    return engine * 2**7 + sh * 2**15 + unit * 2**23 + wave * 2**31 + simd * 2**37
+
+
+@pytest.mark.parametrize(
+    ("chip", "version", "kind"), [("gfx90a", 90010, 1), ("gfx1100", 110000, 3), ("gfx1201", 120001, 4)]
+)
+def test_waves_are_read_slot_by_slot_and_those_alike_are_together(
+    chip: str, version: int, kind: int, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    family = version // 10000
+    node = tree / "sys/devices/virtual/kfd/kfd/topology/nodes/1"
+    shape = SHAPE.format(units=4, simds=4 if family == 9 else 2)
+    (node / "properties").write_text(PROPERTIES.format(version=version) + shape)
+    status = 1 << 16 | (1 << 12 if family < 12 else 0)
+    rest = {1: 10, 3: 10, 4: 15}[kind]
+    with (tree / "sys/kernel/debug/dri/0/amdgpu_wave").open("wb") as file:
+        for engine, sh, unit, simd, wave, pc in (
+            (0, 0, 0, 0, 0, 0x1000),
+            (1, 1, 1, 3, 7, 0x1000),
+            (1, 0, 0, 1, 2, 0x2040),
+        ):
+            file.seek(wave_slot(family, engine, sh, unit, simd, wave))
+            words = [kind, status, pc, 0x7F, 0xFFFF, 0, *range(rest)]
+            file.write(struct.pack(f"<{len(words)}I", *words).ljust(128, b"\0"))
+    found = debugfs.host(str(tree), 0, "", ["waves"])
+    assert found["chip"] == chip and not found["rings"]
+    first, second = found["waves"]
+    last = "se1.sh1.cu1.simd3.wave7" if family == 9 else "se1.sa1.wgp1.simd3.wave7"
+    assert (first["many"], first["pc"], first["places"][1]) == (2, 0x7F00001000, last)
+    assert second["pc"] == 0x7F00002040 and second["active"] == "exec 0xffff, 16 lanes"
+    assert first["registers"]["mode"] == {1: 9, 3: 9, 4: 8}[kind]
+    assert ("at a barrier" in first["state"]) == (family < 12)
+    assert program.main(["inspect", "--gpu", "0", "--root", str(tree), "--waves"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        f"waves     2 waves of se0.{'sh0.cu0' if family == 9 else 'sa0.wgp0'}.simd0.wave0, {last} at 0x7f00001000"
+        in said
+    )
+
+
+def test_waves_that_cannot_be_read_say_why(tree: Path) -> None:
+    assert "does not say how many units" in str(debugfs.host(str(tree), 0, "", ["waves"])["notes"])
+    node = tree / "sys/devices/virtual/kfd/kfd/topology/nodes/1"
+    (node / "properties").write_text(PROPERTIES.format(version=110000) + SHAPE.format(units=4, simds=2))
+    with pytest.raises(DriverError, match="amdgpu_wave"):
+        debugfs.host(str(tree), 0, "", ["waves"])
+    (tree / "sys/kernel/debug/dri/0/amdgpu_wave").write_bytes(b"\xff" * 4096)
+    assert debugfs.host(str(tree), 0, "", ["waves"])["waves"] == []

@@ -110,7 +110,7 @@ def test_packets_before_the_mark_that_cannot_be_done_here_are_passed_over():
     ("content", "says"),
     [
         (b"HCQTRACE 2\n", "a trace already"),
-        (b"---- hcq report: timeout\n", "HCQ_TRACE"),
+        (b"---- hcq report: timeout\n", "no words of rings"),
         (b"anything", "no devcoredump"),
         (b"**** AMDGPU Device Coredump ****\nversion: 1\n", "nothing can be run again"),
     ],

@@ -345,3 +345,20 @@ def test_the_release_of_the_driver_is_known() -> None:
     ):
         event = only(text)
         assert event.role == "notice" and event.fields["release"] in text
+
+
+@pytest.mark.parametrize(
+    ("registers", "says"),
+    [
+        ("0x504730=0xc08000e 0x504734=0x4", "warp 8: out of range address; the SM: errors of several warps"),
+        ("0x5057b0=0x10009 0x5057b4=0x0 0x5057a8=0xf81eb60 0x5057ac=0x1174", "warp 1: illegal instruction encoding"),
+        ("0x50c648=0x40009 0x50c650=0x20", "warp 4: illegal instruction encoding; the SM: paused"),
+        ("0x505730=0x20077 0x505734=0x80000", "warp 2: error 0x77, which is not known; the SM: bits 0x80000"),
+        ("0x404490=0x80000001", None),
+    ],
+)  # fmt: skip
+def test_error_registers_of_an_sm_are_told_in_words(registers: str, says: str | None) -> None:
+    sentence = xid(13, f"Graphics Exception: ESR {registers}").sentence
+    assert (
+        f"error registers are {registers}: {says}" if says else f"error registers are {registers}"
+    ) in sentence

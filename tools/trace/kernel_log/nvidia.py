@@ -3,7 +3,8 @@
 In       LogLines
 Out      Events
 Changes  the last event, when a line belongs to it
-Next     hcq/nv/abi/status.py (Xids and statuses in words), hcq/nv/abi/mmu_fault.py (faults in words)
+Next     hcq/nv/abi/status.py (Xids and statuses in words), hcq/nv/abi/mmu_fault.py (faults in words),
+         hcq/nv/abi/sm_errors.py (error registers in words)
 Source   kernel_rc.c: krcReportXid; kernel_gsp.c; kern_gpu_error_cont_ga100.c of the open kernel module 535 to 595;
          messages that GSP firmware makes are as public reports have them
 """
@@ -14,6 +15,7 @@ import re
 
 from hcq.nv.abi import mmu_fault
 from hcq.nv.abi.names import class_name, control_name
+from hcq.nv.abi.sm_errors import WarpEsr, global_errors, register_name
 from hcq.nv.abi.status import describe_status, xid_help, xid_name
 from hcq.tools.trace.kernel_log.event import Event
 from hcq.tools.trace.kernel_log.log_lines import LogLine
@@ -173,6 +175,19 @@ def _is_same_report(event: Event, last: Event) -> bool:
     )
 
 
+def _registers(esr: dict[str, str]) -> str:
+    """What an SM's error registers say, by their addresses; "" for others, or when they say nothing."""
+    found = []
+    for address, text in esr.items():
+        name, word = register_name(int(address, 16)), int(text, 16)
+        warp = WarpEsr.decode([word])
+        if name == "warp ESR" and warp.error:
+            found.append(f"warp {warp.wrap_id}: {warp.description}")
+        elif name == "global ESR" and word:
+            found.append(f"the SM: {global_errors(word)}")
+    return "; ".join(found)
+
+
 def _who(event: Event) -> str:
     fields = event.fields
     channel = f", channel {fields['channel']:#x}" if "channel" in fields else ""
@@ -193,7 +208,10 @@ def _message(event: Event, number: int, said: str) -> str:
         return f"{how} on {found['where']} stopped with: {fields['exception']}"
     if found := _ESR.search(said):
         fields["esr"] = dict(re.findall(r"(0x[0-9a-fA-F]{1,8})=(0x[0-9a-fA-F]{1,8})", found["esr"]))
-        return f"the graphics engine's error registers are {found['esr'].strip()}"
+        named = _registers(fields["esr"])
+        return f"the graphics engine's error registers are {found['esr'].strip()}" + (
+            f": {named}" if named else ""
+        )
     if found := _METHOD.search(said):
         number_of = {key: int(value, 16) for key, value in found.groupdict().items() if value}
         fields.update(number_of)

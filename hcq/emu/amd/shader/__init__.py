@@ -1,11 +1,11 @@
-"""The shader core of an emulated AMD GPU: machine code of four architectures, run by NumPy over many waves at once.
+"""The shader core of an emulated AMD GPU: machine code of five architectures, run by NumPy over many waves at once.
 
 Each group stands on those above it.
 
 Instruction sets
     isa.py               what one is: formats, opcodes, decode, encode
     rdna3.py, rdna4.py   gfx11 and gfx12: their formats, the newer ones as changes; opcodes/ has numbers and names
-    cdna2.py, cdna3.py   the same for gfx90a and gfx942
+    cdna2.py, cdna3.py, cdna4.py   the same for gfx90a, gfx942 and gfx950
     architectures.py     which architecture has which; disassembly.py: instructions as text
 State
     errors.py            what can stop a kernel
@@ -21,6 +21,7 @@ Instructions
     vector_ops.py        EXEC, DPP and dual issue around the meanings in meaning.py's tables:
                          integer_ops.py, float_ops.py, convert_ops.py; floats.py rounds
     carry_ops.py, compare_ops.py, lane_ops.py, packed_ops.py, matrix_ops.py, wmma_ops.py
+    scaled_matrix_ops.py, scaled_convert_ops.py, truth_table_ops.py   what came with gfx950
     lane_access.py       what loads, stores and atomics move: memory_ops.py, lds_ops.py, atomic_ops.py
 Running
     program.py           code decoded once, compiled into blocks of steps

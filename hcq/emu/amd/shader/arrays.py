@@ -26,3 +26,23 @@ def unpack_lanes(words: Array) -> Array:
     """(wave, words) bit masks -> (wave, lane) booleans."""
     packed = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
     return np.unpackbits(packed, bitorder="little").view(np.bool_).reshape(len(words), -1)
+
+
+def across_registers(words: Array, bits: int) -> Array:
+    """(register, wave, lane) words -> (item, wave, lane) items of so many bits, one behind the other."""
+    first = bits * np.arange(32 * len(words) // bits)
+    wide = np.concatenate((words, words[-1:])).astype(np.uint64)
+    pairs = wide[first // 32] | wide[first // 32 + 1] << np.uint64(32)
+    found: Array = pairs >> (first % 32).astype(np.uint64)[:, None, None] & np.uint64((1 << bits) - 1)
+    return found
+
+
+def packed_in_registers(items: Array, bits: int) -> Array:
+    """(item, wave, lane) items of so many bits -> (register, wave, lane) words: what across_registers takes apart."""
+    words = np.zeros((bits * len(items) // 32, *items.shape[1:]), np.uint32)
+    for number, item in enumerate(items):
+        at, shift = divmod(bits * number, 32)
+        words[at] |= item.astype(np.uint32) << np.uint32(shift)
+        if shift + bits > 32:
+            words[at + 1] |= item.astype(np.uint32) >> np.uint32(32 - shift)
+    return words

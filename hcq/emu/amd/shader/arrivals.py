@@ -13,6 +13,7 @@ the load is none of them. A kernel that forgets to wait, or waits for too few, s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -28,10 +29,11 @@ class _Load(NamedTuple):
     number: Array
     at: Array
     words: Array
+    pc: int
 
     def only(self, which: Array) -> _Load:
         """That of some of the lanes."""
-        return _Load(self.wave[which], self.number[which], self.at[which], self.words[which])
+        return _Load(self.wave[which], self.number[which], self.at[which], self.words[which], self.pc)
 
 
 class Arrivals:
@@ -42,9 +44,31 @@ class Arrivals:
         self._issued = np.zeros(waves, np.int64)  # vector memory instructions of each wave
         self._loads: list[_Load] = []
 
-    def begin(self, wave: Array, at: Array, words: Array) -> None:
-        """Lanes of these waves load words to places in LDS, by the instruction that is counted next."""
-        self._loads.append(_Load(wave, self._issued[wave] + 1, at, words))
+    def begin(self, wave: Array, at: Array, words: Array, pc: int) -> None:
+        """Lanes of these waves load words to places in LDS, by the instruction at `pc`, which is counted next."""
+        self._loads.append(_Load(wave, self._issued[wave] + 1, at, words, pc))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is under way."""
+        return bool(self._loads)
+
+    def reached(self, at: Array, size_bytes: int) -> Iterator[tuple[int, int, int, int]]:
+        """Of places in LDS that are accessed now, those that a load under way has yet to fill, one for each load.
+
+        (its address, its wave, how many that wave has issued since; which of the places)
+        """
+        for one in self._loads:
+            order = np.argsort(one.at)
+            index = np.searchsorted(one.at[order], at - 3).clip(
+                max=len(order) - 1
+            )  # the first word that may overlap
+            hit = order[index]
+            which = np.flatnonzero((one.at[hit] < at + size_bytes) & (one.at[hit] + 4 > at))
+            if len(which):
+                lane = int(hit[which[0]])
+                wave = int(one.wave[lane])
+                yield one.pc, wave, int(self._issued[wave] - one.number[lane]), int(which[0])
 
     def count(self, waves: Array) -> None:
         """These waves have issued one more instruction."""

@@ -56,13 +56,13 @@ def sum_with_carry(ctx: Context, name: str, carry_in: bool, operands: Sources) -
     write_mask = write_lane_mask(ctx, target)
     adds = name == "add"
     compute = np.add if adds else np.subtract
-    if ctx.inst.fields.get("clamp", 0):
-        raise ctx.refuse("clamp on a sum with carry is not emulated")
+    clamp = bool(ctx.inst.fields.get("clamp", 0))
+    beyond = np.uint32(0xFFFFFFFF if adds else 0)  # what a carry or a borrow becomes with clamp
     register = ctx.inst.fields["vdst"]
     # a sum carries where it is less than either operand: the one that it does not take the place of
     kept = right if operands.code(0) == 256 + register else left
     is_plain = ctx.inst.sdwa is None and ctx.inst.dpp is None and target != ctx.null
-    is_plain = is_plain and not (adds and operands.code(0) == operands.code(1))
+    is_plain = is_plain and not clamp and not (adds and operands.code(0) == operands.code(1))
 
     def run(b: Batch) -> None:
         extra = carried(b) if carried is not None else None
@@ -80,7 +80,7 @@ def sum_with_carry(ctx: Context, name: str, carry_in: bool, operands: Sources) -
             write_mask(b, out)
             return
         total = compute(x, y)
-        if target == ctx.null:
+        if target == ctx.null and not clamp:
             write(b, total if extra is None else compute(total, extra))
             return
         out = total < x if adds else x < y
@@ -88,7 +88,7 @@ def sum_with_carry(ctx: Context, name: str, carry_in: bool, operands: Sources) -
             partial = total
             total = compute(partial, extra)
             out = out | (total < partial if adds else total > partial)
-        write(b, total)
+        write(b, np.where(out, beyond, total) if clamp else total)
         write_mask(b, out)
 
     return run

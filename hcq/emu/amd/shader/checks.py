@@ -1,23 +1,40 @@
 """What an emulated AMD GPU looks for while it runs a launch: for each word of HCQ_SANITIZE, steps and what they tell.
 
 In       the Checks of a launch
-Out      `additions_of`: the steps that look; `most_groups`: how many run together; `attach`: what these steps tell
-Changes  the Residents that it attaches something to
-Next     run.py (who asks), race_steps.py (the steps of a word), ../../shader/checks.py (what was found)
+Out      `additions_of`: the steps that look; `most_groups`: how many run together; `attach`: what these steps tell;
+         `refused`, `note_strays`: accesses that stopped the kernel, and those beyond its LDS
+Changes  the Residents that it attaches something to; the Checks
+Next     run.py (who asks), race_steps.py, memory_steps.py and wait_steps.py (the steps of a word),
+         ../../shader/checks.py (what was found)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.emu.amd.shader.lds_waits import Groups, LdsWaits
+from hcq.emu.amd.shader.memory import Memory
+from hcq.emu.amd.shader.memory_steps import Naming, Watched
+from hcq.emu.amd.shader.pointers import ARGUMENTS, origins
 from hcq.emu.amd.shader.race_steps import Looking
+from hcq.emu.amd.shader.register_waits import RegisterWaits, Words
 from hcq.emu.amd.shader.residents import Residents
+from hcq.emu.amd.shader.wait_steps import Waiting
 from hcq.emu.amd.shader.wave_start import Launch
+from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.memory_checks import MemoryChecks, memory_checks
+from hcq.emu.shader.pointers import UNKNOWN, Origin, classes_of, reach_of
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
+from hcq.events.known_memory import Stretch
 
 if TYPE_CHECKING:
+    from hcq.emu.amd.shader.errors import PageFault
     from hcq.emu.amd.shader.program import Addition, Program
+    from hcq.emu.amd.shader.strays import Strays
+
+
+ARGUMENTS_UNIT = 16  # compilers read on to the next multiple
 
 
 def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
@@ -25,8 +42,12 @@ def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
     if checks is None:
         return []
     found: list[type[Addition]] = []
+    if checks.known is not None:
+        found.append(Naming)
     if "race" in checks.words and launch.lds_bytes:
         found.append(Looking)
+    if "wait" in checks.words:
+        found.append(Waiting)
     return found
 
 
@@ -40,6 +61,14 @@ def most_groups(checks: Checks | None, launch: Launch, waves_per_group: int, gro
 def attach(checks: Checks, program: Program, residents: Residents) -> None:
     """Give these workgroups what the steps of the checks tell."""
     launch = residents.launch
+    if (watch := memory_checks(checks, program.text)) is not None:
+        residents.watch = watch
+        if watch.reach is None:
+            watch.reach = {}
+            if watch.known.arguments is not None:
+                _follow(program, watch, launch, residents.memory, *watch.known.arguments)
+        residents.memory = Watched(residents.memory, watch)
+        residents.scalar_memory = Watched(residents.scalar_memory, watch, is_scalar=True)
     if "race" in checks.words and launch.lds_bytes:
         residents.races = SharedRaces(
             len(residents.alive),
@@ -49,3 +78,62 @@ def attach(checks: Checks, program: Program, residents: Residents) -> None:
             program.text,
             checks,
         )
+    if "wait" in checks.words:
+        words = Words(program.text, residents.name_of, program.isa.generation)
+        residents.waits = RegisterWaits(len(residents.group_of), launch.vgprs, words, checks)
+        groups = Groups(
+            residents.group_of,
+            residents.phase,
+            residents.lds_stride,
+            residents.lds_size,
+            residents.arrivals,
+        )
+        residents.lds_waits = LdsWaits(residents.waits, groups)
+
+
+def _follow(
+    program: Program, watch: MemoryChecks, launch: Launch, memory: Memory, register: int, size: int
+) -> None:
+    """Say which accesses are by pointers that were arguments, and where these may go.
+
+    register, size  the first of the two registers with the address of the arguments, and how many bytes these are
+    """
+    low, high = launch.user_sgprs[register : register + 2]
+    address = low | high << 32
+    arguments = memory.read(address, size) if size else b""
+    watch.arguments = Stretch(address, address + -(-size // ARGUMENTS_UNIT) * ARGUMENTS_UNIT)
+    classes = classes_of(watch.known, arguments, memory)
+    if classes not in program.origins:
+        table = dict(classes)
+        scalars: dict[int, Origin] = dict.fromkeys(range(launch.user_sgpr_count), UNKNOWN)
+        scalars |= {register: ARGUMENTS, register + 1: ARGUMENTS}
+        program.origins[classes] = origins(program, scalars, lambda at: table.get(at & ~7, UNKNOWN))
+    found = program.origins[classes]
+    made = {pc: origin for pc, origin in found.items() if origin != ARGUMENTS}
+    watch.reach = {
+        **reach_of(watch.known, arguments, made),
+        **{pc: (watch.arguments,) for pc, origin in found.items() if origin == ARGUMENTS},
+    }
+
+
+def refused(checks: Checks, program: Program, fault: PageFault) -> None:
+    """An access has stopped the kernel."""
+    if "memory" not in checks.words:
+        return
+    is_scratch = fault.kind.startswith("scratch")
+    kind = {"read": "load", "write": "store"}.get(fault.kind.removeprefix("scratch "), "atomic")
+    rule = "local-overrun" if is_scratch else "stray-access"
+    text, why = program.text(fault.pc), fault.why if is_scratch else ""
+    access_faults.refused(checks, rule, kind, fault.address, text, fault.pc, fault.where, why)
+
+
+def note_strays(checks: Checks, strays: Strays) -> None:
+    """What instructions have found beyond LDS."""
+    for pc, one in strays.found.items():
+        if one.limit >= 0:
+            kind = "load" if "load" in one.text or "read" in one.text else "store"
+            why = f"each workgroup has {one.limit}"
+            address = max(one.address, one.limit)
+            access_faults.refused(
+                checks, "shared-beyond", kind, address, one.text, pc, one.who, why, one.times
+            )

@@ -18,7 +18,7 @@ from hcq.emu.amd.shader.floats import to_integer, widen
 from hcq.emu.amd.shader.integer_ops import pack
 from hcq.emu.amd.shader.meaning import Compute, Table
 from hcq.emu.amd.shader.operands import TYPES, Context
-from hcq.emu.shader.floats import ZERO, narrow
+from hcq.emu.shader.floats import ZERO, narrow, narrow_bf16, widen_bf16
 from hcq.emu.shader.small_floats import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ, SmallFloat
 
 CONVERT = Table()
@@ -69,8 +69,8 @@ def byte_to_f32(shift: int) -> Compute:
 def byte_float(ctx: Context, name: str) -> SmallFloat:
     """The byte float that an instruction's name means on this architecture."""
     if "fp8" in name:
-        return E4M3 if ctx.is_gfx12 else E4M3_FNUZ
-    return E5M2 if ctx.is_gfx12 else E5M2_FNUZ
+        return E4M3 if ctx.isa.has_ocp_floats else E4M3_FNUZ
+    return E5M2 if ctx.isa.has_ocp_floats else E5M2_FNUZ
 
 
 def from_byte_float(name: str) -> Any:
@@ -118,5 +118,8 @@ for source in ("f16", "f32"):
         define_pair(f"v_cvt_pk_norm_{out}_{source}", source, lambda a, kind=kind: normalised(a, kind))
 define("v_cvt_pk_u8_f32", "u32 = f32 u32 u32", insert_byte)
 define("v_cvt_pkaccum_u8_f32", "u32 = f32 u32 u32", insert_byte, accumulates=True)
+define_pair("v_cvt_pk_f16_f32", "f32", lambda a: a.astype(np.float16))
+define_pair("v_cvt_pk_bf16_f32", "f32", narrow_bf16)
+define("v_cvt_f32_bf16", "f32 = u32", lambda a: widen_bf16(a & np.uint32(0xFFFF)))
 define("v_cvt_f32_fp8", "f32 = u32", make=from_byte_float("fp8"))
 define("v_cvt_f32_bf8", "f32 = u32", make=from_byte_float("bf8"))

@@ -41,10 +41,14 @@ from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.traffic import Tally
 
 MATRIX = re.compile(
-    r"v_(?:s?mfmac?|wmma|swmmac)_(?:f32|f64|f16|bf16|i32)_(\d+)x(\d+)x(\d+)_?(?:(\d+)b_)?"
-    r"(xf32|bf16|iu8|iu4|fp8|bf8|f16|f32|f64|i8)"
+    r"v_(?:s?mfmac?|wmma|swmmac)_(?:scale_)?(?:f32|f64|f16|bf16|i32)_(\d+)x(\d+)x(\d+)_?(?:(\d+)b_)?"
+    r"(xf32|bf16|iu8|iu4|fp8|bf8|f8f6f4|f16|f32|f64|i8)"
 )
-FACTORS = {"iu8": "i8", "iu4": "i4", "fp8": "f8", "bf8": "f8"}
+FACTORS = {"iu8": "i8", "iu4": "i4", "fp8": "f8", "bf8": "f8", "f8f6f4": "f4"}
+EIGHT_BITS = (
+    0,
+    1,
+)  # what cbsz and blgp hold for floats of eight bits, which take twice as long as narrower ones
 SPECIAL = re.compile(r"v_(s_)?(exp|log|rcp|rsq|sqrt|sin|cos|tanh)_")
 FLOATS = re.compile(r"_(b?f16|f32|f64)(?![\dx])")
 FUSED = re.compile(r"fma|fmac|_mad_|_mac_")
@@ -129,6 +133,8 @@ def matrix_flops(ctx: Context) -> tuple[str, int] | None:
     if found is None:
         return None
     kind, flops, blocks = found
+    if kind == "f4" and (inst.fields["cbsz"] in EIGHT_BITS or inst.fields["blgp"] in EIGHT_BITS):
+        kind = "f8"
     vdst = inst.opcode.operand("vdst")
     if not blocks and vdst is not None and inst.format == "MAI":  # gfx90a says blocks by how much comes out
         m, n = (int(one) for one in re.findall(r"(\d+)x(\d+)x", inst.name)[0])
@@ -264,7 +270,7 @@ def _vector(ctx: Context) -> Count:
     form, tail = ctx.inst.format, ctx.inst.name.split("_", 1)[1]
     to_lds = is_load_to_lds(ctx.inst)
     by_thread = tail.endswith("addtid_b32")
-    access = access_to_lds(ctx.inst) if to_lds else parse_access(tail.replace("_addtid", ""))
+    access = access_to_lds(ctx) if to_lds else parse_access(tail.replace("_addtid", ""))
     if access is None:
         return _left_out(ctx.inst.name)
     address = address_by_thread(ctx) if by_thread else address_of(ctx)
@@ -275,7 +281,7 @@ def _vector(ctx: Context) -> Count:
         at = active(b, address(b))
         wave, lane = indices(b)
         if place is not None:
-            _tally(b).shared(_of_waves(b, wave)[0], lane, place(b, wave, lane), 4)
+            _tally(b).shared(_of_waves(b, wave)[0], lane, place(b, wave, lane), max(4, size))
         if form == "SCRATCH":
             _count_scratch(b, kind, wave, lane, at, size)
             return
@@ -313,13 +319,17 @@ def _count_words(b: Batch, kind: str, wave: Array, store: ScratchStore, offsets:
 
 def _buffer(ctx: Context) -> Count:
     fields = ctx.inst.fields
-    access = parse_access(ctx.inst.name.split("_", 1)[1])
-    if access is None or fields.get("lds") or fields.get("tfe"):
+    to_lds = is_load_to_lds(ctx.inst)
+    access = access_to_lds(ctx) if to_lds else parse_access(ctx.inst.name.split("_", 1)[1])
+    if access is None or (fields.get("lds") and not to_lds) or fields.get("tfe"):
         return _left_out(ctx.inst.name)
+    place = place_in_lds(ctx) if to_lds else None
     buffer, kind, size, by_l1 = Buffer(ctx, access), access.verb, access.bits // 8, is_kept_by_l1(ctx)
 
     def count(b: Batch) -> None:
-        wave, _ = indices(b)
+        wave, lane = indices(b)
+        if place is not None:
+            _tally(b).shared(_of_waves(b, wave)[0], lane, place(b, wave, lane), max(4, size))
         if buffer.is_spread(b):
             store, offsets = buffer.spread(b)
             _count_words(b, kind, wave, store, offsets, size)

@@ -73,7 +73,7 @@ def is_promoted(inst: Instruction) -> bool:
 
 def in_accumulators(inst: Instruction, operand: Operand) -> bool:
     """Whether a bit of the instruction puts an operand into the accumulation file."""
-    if inst.format == "MAI":
+    if inst.format in ("MAI", "SCALED"):
         return bool(inst.fields["acc_cd"]) and operand.field == "vdst" and "mfma" in inst.name
     return bool(inst.fields.get("acc")) and operand.field in ("data", "data0", "data1", "vdst", "vdata")
 
@@ -97,7 +97,7 @@ def operand_name(isa: Isa, inst: Instruction, operand: Operand) -> str:
         return scalar_name(isa, code, operand.width)
     if operand.field == "vdst" and operand.file == "S":
         return scalar_name(isa, code, operand.width)
-    if operand.field in ("src0", "src1", "src2", "ssrc0", "ssrc1", "soffset"):
+    if operand.field in ("src0", "src1", "src2", "ssrc0", "ssrc1", "soffset", "scale0", "scale1"):
         return source_operand(isa, inst, operand, code)
     letter = "a" if operand.file == "A" or in_accumulators(inst, operand) else "v"
     if operand.width == 16 and inst.format in ("VOP1", "VOP2", "VOPC"):

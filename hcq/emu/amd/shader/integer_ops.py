@@ -90,6 +90,21 @@ def bytes_of(x: Array) -> list[Array]:
     return [(x >> np.uint32(8 * i)) & np.uint32(255) for i in range(4)]
 
 
+def next_random(x: Array) -> Array:
+    """v_prng_b32: the next number of a shift register with feedback."""
+    return (x << np.uint32(1)) ^ ((x >> np.uint32(31)) * np.uint32(0xC5))
+
+
+def shifted_pair(kind: Any) -> Compute:
+    """v_ashr_pk: two words shifted right and saturated to bytes."""
+
+    def compute(a: Array, b: Array, amount: Array) -> Array:
+        low, high = (saturate(x >> (amount & U5).astype(np.int32), kind).view(np.uint8) for x in (a, b))
+        return low.astype(np.uint16) | (high.astype(np.uint16) << np.uint16(8))
+
+    return compute
+
+
 def permute_bytes(high: Array, low: Array, selector: Array) -> Array:
     """v_perm_b32: each byte one of eight, or 0, 255, a sign, as its selector says."""
     both = (u64(high) << np.uint64(32)) | u64(low)
@@ -199,6 +214,7 @@ define("v_xor3_b32", "u32 = u32 u32 u32", lambda a, b, c: a ^ b ^ c)
 define("v_or3_b32", "u32 = u32 u32 u32", lambda a, b, c: a | b | c)
 define("v_and_or_b32", "u32 = u32 u32 u32", lambda a, b, c: (a & b) | c)
 define("v_lshl_or_b32", "u32 = u32 u32 u32", lambda a, b, c: (a << (b & U5)) | c)
+define("v_prng_b32", "u32 = u32", next_random)
 define("v_perm_b32", "u32 = u32 u32 u32", permute_bytes)
 
 # -- sums -------------------------------------------------------------------------------------------------------------
@@ -216,17 +232,20 @@ define("v_lshl_add_u32", "u32 = u32 u32 u32", lambda a, b, c: (a << (b & U5)) + 
 define("v_add_lshl_u32", "u32 = u32 u32 u32", lambda a, b, c: (a + b) << (c & U5))
 define("v_xad_u32", "u32 = u32 u32 u32", lambda a, b, c: (a ^ b) + c)
 define("v_lshl_add_u64", "u64 = u64 u32 u64", lambda a, b, c: (a << (u64(b) & np.uint64(7))) + c)
-define("v_sad_u8", "u32 = u32 u32 u32", lambda a, b, c: sad_bytes(a, b) + c)
-define("v_sad_hi_u8", "u32 = u32 u32 u32", lambda a, b, c: (sad_bytes(a, b) << np.uint32(16)) + c)
-define("v_msad_u8", "u32 = u32 u32 u32", lambda a, b, c: sad_bytes(a, b, masked=True) + c)
-define("v_sad_u32", "u32 = u32 u32 u32", lambda a, b, c: np.where(a > b, a - b, b - a) + c)
-define(
-    "v_sad_u16",
-    "u32 = u32 u32 u32",
-    lambda a, b, c: low32(
-        sum((np.abs(part(a, s, 16, False) - part(b, s, 16, False)) for s in (0, 16)), i64(c))
-    ),
-)
+DISTANCES: dict[str, Compute] = {
+    "v_sad_u8": sad_bytes,
+    "v_sad_hi_u8": lambda a, b: i64(sad_bytes(a, b)) << np.int64(16),
+    "v_msad_u8": lambda a, b: sad_bytes(a, b, masked=True),
+    "v_sad_u32": lambda a, b: np.where(a > b, a - b, b - a),
+    "v_sad_u16": lambda a, b: sum(np.abs(part(a, s, 16, False) - part(b, s, 16, False)) for s in (0, 16)),
+}
+for name, apart in DISTANCES.items():
+    define(
+        name,
+        "u32 = u32 u32 u32",
+        lambda a, b, c, apart=apart: low32(i64(apart(a, b)) + i64(c)),
+        clamped=lambda a, b, c, apart=apart: saturate(i64(apart(a, b)) + i64(c), np.uint32),
+    )
 define(
     "v_lerp_u8",
     "u32 = u32 u32 u32",
@@ -295,3 +314,5 @@ for kind in ("i32", "u32", "i16", "u16"):
 define("v_cvt_pk_u16_u32", "u32 = u32 u32", lambda a, b: pack(saturate(a, np.uint16), saturate(b, np.uint16)))
 define("v_cvt_pk_i16_i32", "u32 = i32 i32", lambda a, b: pack(saturate(a, np.int16), saturate(b, np.int16)))
 define("v_pack_b32_f16", "u32 = f16 f16", pack)  # floats for the sake of neg and abs
+define("v_ashr_pk_i8_i32", "u16 = i32 i32 u32", shifted_pair(np.int8))
+define("v_ashr_pk_u8_i32", "u16 = i32 i32 u32", shifted_pair(np.uint8))

@@ -21,6 +21,7 @@ from hcq.errors import UsageError
 from hcq.layout import Packet, bits
 
 OPCODES = Path(__file__).parent / "opcodes"
+FIRST_WORD = 0xFFFFFFFF
 LITERAL, SDWA, DPP, DPP8, DPP8_FI = 255, 249, 250, 233, 234
 SOURCE_FIELDS = ("src0", "src1", "src2", "ssrc0", "ssrc1", "src0x", "src0y", "soffset")
 
@@ -180,8 +181,8 @@ class Format:
         mask = value = 0
         for name, part in self.layout.fields.items():
             if name.startswith("encoding"):
-                mask |= part.mask
-                value |= part.encode(part.default)
+                mask |= part.mask & FIRST_WORD
+                value |= part.encode(part.default) & FIRST_WORD
         object.__setattr__(self, "mask", mask)
         object.__setattr__(self, "value", value)
 
@@ -189,10 +190,13 @@ class Format:
         """Whether a first word is of this format."""
         return word & self.mask == self.value
 
-    def number(self, word: int) -> int:
-        """The opcode in a first word."""
+    def number(self, words: Sequence[int]) -> int:
+        """The opcode in an instruction's words; -1 where the word that has it is missing."""
         op = self.layout.fields.get("op")
-        return 0 if op is None else (word & op.mask) >> op.low
+        if op is None:
+            return 0
+        at, low = divmod(op.low, 32)
+        return words[at] >> low & (1 << op.width) - 1 if at < len(words) else -1
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,8 @@ class Isa:
     vop1_base           where VOP3's numbers of VOP1 instructions begin
     generation          of the graphics IP: 9, 11, 12
     scratch_in_memory   kernels find scratch memory through SGPRs; later parts hide where it is
+    has_ocp_floats      its floats of eight bits are those of the Open Compute Project, and not FNUZ
+    has_wide_loads_to_lds   a lane may load 12 or 16 bytes straight to LDS
     """
 
     def __init__(
@@ -243,10 +249,13 @@ class Isa:
         has_sdwa: bool = False,
         generation: int = 11,
         scratch_in_memory: bool = False,
+        has_ocp_floats: bool = False,
+        has_wide_loads_to_lds: bool = False,
     ) -> None:
         self.name, self.arch, self.generation = name, arch, generation
         self.vop3_literals, self.has_sdwa = vop3_literals, has_sdwa
-        self.scratch_in_memory = scratch_in_memory
+        self.scratch_in_memory, self.has_ocp_floats = scratch_in_memory, has_ocp_floats
+        self.has_wide_loads_to_lds = has_wide_loads_to_lds
         tables = read_tables(name.lower())
         self.dual = tables.pop("VOPD", {})
         promotions = (("VOPC", 0), ("VOP2", 0x100), ("VOP1", vop1_base))
@@ -269,7 +278,7 @@ class Isa:
                 continue
             if one.layout.fields.get("op") is None:
                 return self.finish(one, Opcode(0, "v_dual", ()), words, pc)
-            opcode = one.table.get(one.number(first))
+            opcode = one.table.get(one.number(words))
             if opcode is not None:
                 return self.finish(one, opcode, words, pc)
         raise UnknownInstruction(self.arch, pc, words[:2])

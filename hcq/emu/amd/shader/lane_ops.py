@@ -199,6 +199,28 @@ def permute_halves(ctx: Context, name: str, operands: Sources) -> Step:
     return lambda b: put(b, b.u32[register], read(b)[:, swap])
 
 
+def swap_rows(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_permlane16_swap, v_permlane32_swap: the odd rows of the destination and the even ones of the source."""
+    code, register = operands.code(0) - 256, ctx.inst.fields["vdst"]
+    if code < 0:
+        raise ctx.refuse("both operands are vector registers")
+    row = 16 if "16" in name else 32
+    lane = np.arange(ctx.wave_size)
+    of_destination, of_source = lane[lane & row != 0], lane[lane & row == 0]
+    fetches_inactive = bool(ctx.inst.fields.get("opsel", 0) & 1)
+
+    def run(b: Batch) -> None:
+        first, second = b.u32[register], b.u32[code]
+        left, right = first[:, of_destination].copy(), second[:, of_source].copy()
+        here, there = b.lanes[:, of_destination], b.lanes[:, of_source]
+        if not fetches_inactive:
+            here = there = here & there
+        first[:, of_destination] = np.where(here, right, left)
+        second[:, of_source] = np.where(there, left, right)
+
+    return run
+
+
 def swap(ctx: Context, name: str, operands: Sources) -> Step:
     """v_swap: two registers change places."""
     kind = "u16" if name.endswith("b16") else "u32"
@@ -242,6 +264,21 @@ def move_relative(ctx: Context, name: str, operands: Sources) -> Step:
     def run(b: Batch) -> None:
         offset = b.s[:, m0].astype(np.intp)
         move(b, offset & 0x3FF if two else offset, offset >> 16 & 0x3FF if two else offset)
+
+    return run
+
+
+def swap_relative(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_swaprel: two registers, whose numbers M0 moves, change places."""
+    first, second, m0 = ctx.inst.fields["vdst"], operands.code(0) - 256, ctx.m0
+
+    def run(b: Batch) -> None:
+        wave, offset = np.arange(b.waves), b.s[:, m0].astype(np.intp)
+        left = in_file(ctx, b, first + (offset >> 16 & 0x3FF))
+        right = in_file(ctx, b, second + (offset & 0x3FF))
+        x, y = b.u32[left, wave], b.u32[right, wave]
+        b.u32[left, wave] = np.where(b.lanes, y, x)
+        b.u32[right, wave] = np.where(b.lanes, x, y)
 
     return run
 
@@ -311,6 +348,8 @@ LANE_STEPS: dict[str, Callable[[Context, str, Sources], Step]] = {
     "v_permlane16_var_b32": permute_rows,
     "v_permlanex16_var_b32": permute_rows,
     "v_permlane64_b32": permute_halves,
+    "v_permlane16_swap_b32": swap_rows,
+    "v_permlane32_swap_b32": swap_rows,
     "v_swap_b32": swap,
     "v_swap_b16": swap,
     "v_mbcnt_lo_u32_b32": count_below,
@@ -319,6 +358,7 @@ LANE_STEPS: dict[str, Callable[[Context, str, Sources], Step]] = {
     "v_movrels_b32": move_relative,
     "v_movrelsd_b32": move_relative,
     "v_movrelsd_2_b32": move_relative,
+    "v_swaprel_b32": swap_relative,
     "v_cvt_pk_f32_fp8": unpack_bytes,
     "v_cvt_pk_f32_bf8": unpack_bytes,
     "v_cvt_pk_fp8_f32": pack_byte_floats,

@@ -11,13 +11,14 @@ Out-of-range reads give 0 and writes there are dropped, as on hardware.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hcq.emu.amd.shader import lane_access
-from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.arrays import Array, across_registers, packed_in_registers
 from hcq.emu.amd.shader.atomic_ops import Atomic, parse_atomic
 from hcq.emu.amd.shader.lane_access import Access, active, deliver, parse_access
 from hcq.emu.amd.shader.operands import Context, Step, put
@@ -350,6 +351,32 @@ def by_thread(ctx: Context) -> Step:
     return run
 
 
+def transposing_load(ctx: Context) -> Step:
+    """ds_read_*_tr_*: each lane reads its own words; then 16 lanes exchange their numbers as rows for columns.
+
+    The 16 lanes hold a tile of 16 columns, row after row, and each of them gets a column.
+    """
+    match = re.fullmatch(r"ds_read_b(\d+)_tr_b(\d+)", ctx.inst.name)
+    assert match is not None
+    total, bits = int(match[1]), int(match[2])
+    words, count = total // 32, total // bits
+    item, lane = np.arange(count)[:, None], np.arange(ctx.wave_size)
+    from_lane = (lane & ~15) + 16 // count * item + (lane & 15) // count
+    from_item = np.broadcast_to((lane & 15) % count, from_lane.shape)
+    address, offset, (_, _, vdst) = ctx.inst.fields["addr"], offset16(ctx), registers(ctx)
+
+    def run(b: Batch) -> None:
+        if not b.lanes.any():
+            return
+        own = np.zeros((words, *b.lanes.shape), np.uint32)
+        own[:, b.lanes] = LdsStore(b, waves_of(b)).gather(lane_addresses(b, address, offset), words)
+        numbers = across_registers(own, bits)[from_item, :, from_lane]  # (item, lane, wave)
+        for number, row in enumerate(packed_in_registers(numbers.transpose(0, 2, 1), bits)):
+            put(b, b.u32[vdst + number], row)
+
+    return run
+
+
 PERMUTATIONS: dict[str, Callable[[Context], Step]] = {
     "swizzle_b32": swizzle,
     "bpermute_b32": backward_permute,
@@ -361,4 +388,8 @@ PERMUTATIONS: dict[str, Callable[[Context], Step]] = {
     "read_addtid_b32": by_thread,
     "store_addtid_b32": by_thread,
     "write_addtid_b32": by_thread,
+    "read_b64_tr_b4": transposing_load,
+    "read_b96_tr_b6": transposing_load,
+    "read_b64_tr_b8": transposing_load,
+    "read_b64_tr_b16": transposing_load,
 }

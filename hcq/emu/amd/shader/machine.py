@@ -104,6 +104,7 @@ class Machine:
         self.stepping: Batch | None = None
         self.now = 0
         self.pc = 0  # of the step that runs, for reports
+        self.fault: ShaderFault | None = None  # what ended it
         self.rounds: dict[int, int] = {}  # how often each retry loop has gone round
         if residents.strays is not None:
             residents.strays.now = lambda: (self.pc, program.text(self.pc))
@@ -118,7 +119,7 @@ class Machine:
             self.stepping = None
             self.check_waiting()
         except ShaderFault as fault:
-            fault.waves = waves_of(self, fault.pc)
+            fault.waves, self.fault = waves_of(self, fault.pc), fault
             raise
 
     def check_waiting(self) -> None:

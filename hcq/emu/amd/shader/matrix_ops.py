@@ -1,10 +1,10 @@
-"""Matrix instructions: MFMA of gfx90a and gfx942.
+"""Matrix instructions: MFMA of gfx90a, gfx942 and gfx950.
 
 In       a Context for one v_mfma_*, v_smfmac_* or v_accvgpr_* instruction
 Out      a step: registers to matrices, one product per wave, matrices to registers
 Changes  VGPRs and AccVGPRs, when the step runs
-Next     wmma_ops.py (gfx11 and gfx12), convert_ops.py (byte floats)
-Source   CDNA2 and CDNA3 ISA documents; positions from AMD's calculator
+Next     scaled_matrix_ops.py (products with scales), wmma_ops.py (gfx11 and gfx12), convert_ops.py (byte floats)
+Source   CDNA2, CDNA3 and CDNA4 ISA documents; positions from AMD's calculator
 
 Products are summed in float64 (int64 for integers) and rounded once; the hardware does not document its order of sums.
 """
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.arrays import Array, across_registers
 from hcq.emu.amd.shader.operands import Context, Step, put, source
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.floats import widen_bf16
-from hcq.emu.shader.small_floats import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ
+from hcq.emu.shader.small_floats import E2M1, E2M3, E3M2, E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ
 
 ELEMENT_BITS = {
     "f64": 64,
@@ -36,8 +36,14 @@ ELEMENT_BITS = {
     "bf8": 8,
     "ocp_fp8": 8,
     "ocp_bf8": 8,
+    "fp6": 6,
+    "bf6": 6,
+    "fp4": 4,
 }
 BYTE_FLOATS = {"fp8": E4M3_FNUZ, "bf8": E5M2_FNUZ, "ocp_fp8": E4M3, "ocp_bf8": E5M2}
+OCP = {"fp8": "ocp_fp8", "bf8": "ocp_bf8"}  # what the short names mean on gfx12 and gfx950
+SMALL_FLOATS = {**BYTE_FLOATS, "fp6": E2M3, "bf6": E3M2, "fp4": E2M1}
+SCALED_FORMATS = {0: "ocp_fp8", 1: "ocp_bf8", 2: "fp6", 3: "bf6", 4: "fp4"}  # by what cbsz and blgp hold
 
 
 def elements(words: Array, kind: str, signed: bool = True) -> Array:
@@ -51,14 +57,17 @@ def elements(words: Array, kind: str, signed: bool = True) -> Array:
         return (words & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
     bits = ELEMENT_BITS[kind]
     mask = np.uint32((1 << bits) - 1)
+    if 32 % bits:  # some lie across a border of registers
+        flat = across_registers(words, bits)
+        return SMALL_FLOATS[kind].values[flat].astype(np.float64)
     parts = np.stack([(words >> np.uint32(shift)) & mask for shift in range(0, 32, bits)], axis=1)
     flat = parts.reshape(-1, *words.shape[1:])
     if kind == "f16":
         return flat.astype(np.uint16).view(np.float16).astype(np.float64)
     if kind == "bf16":
         return widen_bf16(flat).astype(np.float64)
-    if kind in BYTE_FLOATS:
-        return BYTE_FLOATS[kind].values[flat].astype(np.float64)
+    if kind in SMALL_FLOATS:
+        return SMALL_FLOATS[kind].values[flat].astype(np.float64)
     numbers = flat.astype(np.int64)
     if signed:
         top = 1 << (bits - 1)
@@ -81,11 +90,16 @@ class Shape:
     k: int
     blocks: int
 
-    def element(self, size: int, k_size: int) -> tuple[Array, Array]:
-        """(lane, packed element) of operand element (block, row, k) of an operand with `size` rows."""
-        per_lane = size * k_size * self.blocks // 64
+    def element(self, size: int, k_size: int, parts: int = 1) -> tuple[Array, Array]:
+        """(lane, packed element) of operand element (block, row, k) of an operand with `size` rows.
+
+        parts  into which k is cut: a lane holds a piece of each, one behind the other
+        """
+        per_lane = size * k_size * self.blocks // 64 // parts
         block, row, k = np.ogrid[: self.blocks, :size, :k_size]
-        return row + size * (block + self.blocks * (k // per_lane)), k % per_lane + 0 * (row + block)
+        part, k = k // (k_size // parts), k % (k_size // parts)
+        lane = row + size * (block + self.blocks * (k // per_lane))
+        return lane, part * per_lane + k % per_lane + 0 * (row + block)
 
     def result(self, double: bool) -> tuple[Array, Array]:
         """(lane, register) of result element (block, i, j); a register pair counts as one for float64."""
@@ -123,7 +137,7 @@ def compile_matrix(ctx: Context) -> Step:
     if match is None:
         raise ctx.refuse()
     shape = Shape(int(match[3]), int(match[4]), int(match[5]), int(match[6] or 1))
-    pair = match[7].split("_")
+    pair = [OCP.get(kind, kind) if ctx.isa.has_ocp_floats else kind for kind in match[7].split("_")]
     return mfma(ctx, match[1] == "smfmac", match[2], shape, pair[0], pair[-1])
 
 
@@ -138,7 +152,8 @@ def mfma(ctx: Context, sparse: bool, out_kind: str, shape: Shape, kind_a: str, k
     double = out_kind == "f64"
     stored_k = shape.k // 2 if sparse else shape.k
     a_lane, a_element = shape.element(shape.m, stored_k)
-    b_lane, b_element = shape.element(shape.n, shape.k)
+    is_wide = sparse and register_count(shape, shape.n, shape.k, kind_b) == 8  # gfx950's: B in two parts
+    b_lane, b_element = shape.element(shape.n, shape.k, parts=2 if is_wide else 1)
     if fields["cbsz"] and not sparse:
         if fields["cbsz"] > 4 or fields["abid"] >= 1 << fields["cbsz"] or 1 << fields["cbsz"] > shape.blocks:
             raise ctx.refuse(
@@ -157,7 +172,7 @@ def mfma(ctx: Context, sparse: bool, out_kind: str, shape: Shape, kind_a: str, k
     vdst = fields["vdst"] + (ctx.acc_offset if fields["acc_cd"] else 0)
     read_c = mfma_accumulator(ctx, out_kind, vdst if sparse else None, d_lane, d_register)
     negated = [fields["blgp"] >> i & 1 if double else 0 for i in range(3)]
-    count = int(d_register.max()) + 1
+    write = write_result(out_kind, vdst, d_lane, d_register)
     index_register = fields["src2"] - 256 if sparse else 0
 
     def run(b: Batch) -> None:
@@ -171,20 +186,29 @@ def mfma(ctx: Context, sparse: bool, out_kind: str, shape: Shape, kind_a: str, k
         if negated[1]:
             right = -right
         added = read_c(b)
-        total = np.matmul(left, right) + (-added if negated[2] else added)  # (wave, block, i, j)
+        write(b, np.matmul(left, right) + (-added if negated[2] else added))
+
+    return run
+
+
+def write_result(kind: str, vdst: int, d_lane: Array, d_register: Array) -> Callable[[Batch, Array], None]:
+    """What puts (wave, block, i, j) results into registers from vdst on, each rounded once."""
+    count = int(d_register.max()) + 1
+
+    def write(b: Batch, total: Array) -> None:
         flat = np.zeros((count, b.waves, 64), total.dtype)
         flat[d_register, :, d_lane] = total.transpose(1, 2, 3, 0)
         for index in range(count):
-            if double:
+            if kind == "f64":
                 words = np.ascontiguousarray(flat[index]).view(np.uint32).reshape(b.waves, 64, 2)
                 put(b, b.u32[vdst + 2 * index], words[..., 0])
                 put(b, b.u32[vdst + 2 * index + 1], words[..., 1])
-            elif out_kind == "f32":
+            elif kind == "f32":
                 put(b, b.f32[vdst + index], flat[index].astype(np.float32))
             else:
                 put(b, b.u32[vdst + index], flat[index].astype(np.uint32))
 
-    return run
+    return write
 
 
 def register_count(shape: Shape, rows: int, k: int, kind: str) -> int:
@@ -233,7 +257,7 @@ def spread_sparse(
     b: Batch, a: Array, a_lane: Array, a_element: Array, register: int, kind: str, fields: dict[str, int]
 ) -> Array:
     """Kept elements to their places: two of every four along k, each with a 2-bit position in the index register."""
-    bits = 8 if ELEMENT_BITS[kind] == 16 else 16
+    bits = 2 * (int(a_element.max()) + 1)  # of a lane's own
     part = fields["abid"] if not fields["cbsz"] else 0
     index = (b.u32[register] >> np.uint32(bits * (part % (32 // bits)))).astype(np.int64)  # (wave, lane)
     position = (index[:, a_lane] >> (2 * a_element)) & 3  # (wave, block, i, kept k)

@@ -86,6 +86,7 @@ ALIASES = {
     "v_fma_legacy_f16": "v_fma_f16",
     "v_div_fixup_legacy_f16": "v_div_fixup_f16",
     "v_dot2c_f32_f16": "v_dot2acc_f32_f16",
+    "v_dot2c_f32_bf16": "v_dot2acc_f32_bf16",
     "v_exp_legacy_f32": "v_exp_f32",
     "v_log_legacy_f32": "v_log_f32",
 }
@@ -93,8 +94,9 @@ ALIASES = {
 # gfx12 name -> the same, where leaving out "num" is not all
 ALIASES_RDNA4 = {"v_mad_co_u64_u32": "v_mad_u64_u32", "v_mad_co_i64_i32": "v_mad_i64_i32"}
 
-# on gfx942 these keep the half they do not write; other 16-bit results clear it
+# on gfx942 and gfx950 these keep the half they do not write; other 16-bit results clear it
 KEEPS_OTHER_HALF_GFX9 = {
     *"v_fma_f16 v_mad_f16 v_mad_u16 v_mad_i16 v_div_fixup_f16 v_min3_f16 v_max3_f16 v_med3_f16 v_min3_i16".split(),
     *"v_max3_i16 v_med3_i16 v_min3_u16 v_max3_u16 v_med3_u16 v_add_i16 v_sub_i16".split(),
+    *"v_ashr_pk_i8_i32 v_ashr_pk_u8_i32 v_bitop3_b16".split(),
 }

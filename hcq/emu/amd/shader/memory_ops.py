@@ -306,7 +306,7 @@ def buffer_access(ctx: Context, access: Access) -> Step:
     """Through a 128-bit descriptor: what is out of its range reads 0 and is not written."""
     fields, inst = ctx.inst.fields, ctx.inst
     if fields.get("lds") or fields.get("tfe"):
-        raise ctx.refuse("buffer accesses with lds or tfe do not run here")
+        raise ctx.refuse("buffer stores with lds, and accesses with tfe, do not run here")
     buffer, move = Buffer(ctx, access), mover(ctx, access)
 
     def run(b: Batch) -> None:

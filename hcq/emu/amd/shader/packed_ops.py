@@ -18,10 +18,10 @@ import numpy as np
 
 from hcq.emu.amd.shader import floats
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.float_ops import add_like, dot2, dot2_bf16, fused, multiply
+from hcq.emu.amd.shader.float_ops import add_like, chained, dot2, dot2_bf16, fused, multiply
 from hcq.emu.amd.shader.floats import maximum, maximum_or_nan, minimum, minimum_or_nan
 from hcq.emu.amd.shader.integer_ops import dot, i64, saturate
-from hcq.emu.amd.shader.matrix_ops import BYTE_FLOATS
+from hcq.emu.amd.shader.matrix_ops import BYTE_FLOATS, OCP
 from hcq.emu.amd.shader.operands import (
     TYPES,
     Context,
@@ -37,7 +37,7 @@ from hcq.emu.amd.shader.operands import (
 )
 from hcq.emu.amd.shader.vector_operands import clamp_unit, clamped
 from hcq.emu.amd.shader.waves import Batch
-from hcq.emu.amd.shader.wmma_ops import OCP, compile_wmma
+from hcq.emu.amd.shader.wmma_ops import compile_wmma
 
 Compute = Callable[..., Array]
 
@@ -73,6 +73,27 @@ def half(ctx: Context, index: int, kind: str, high: bool) -> Reader:
     return with_modifiers(read, bool(neg), False)
 
 
+def chosen_halves(ctx: Context, index: int, floating: bool) -> Reader:
+    """Source `index` with the half for the low product below that for the high one, and of floats their signs."""
+    opsel, opsel_hi = selections(ctx)
+    whole, fields = word(ctx, index, floating), ctx.inst.fields
+    low, high = (np.uint32(16 * (chosen >> index & 1)) for chosen in (opsel, opsel_hi))
+    signs = np.uint32(0)
+    if floating:
+        signs = np.uint32(
+            0x8000 * (fields["neg_lo"] >> index & 1) | 0x80000000 * (fields["neg_hi"] >> index & 1)
+        )
+    if (low, high, signs) == (0, 16, 0):
+        return whole
+    mask = np.uint32(0xFFFF)
+
+    def read(b: Batch) -> Array:
+        x = whole(b)
+        return ((x >> low & mask) | (x >> high & mask) << np.uint32(16)) ^ signs
+
+    return read
+
+
 def plain(compute: Compute) -> Callable[[Context], Compute]:
     """A function that needs no context."""
     return lambda ctx: compute
@@ -105,6 +126,8 @@ PACKED: dict[str, tuple[str, Callable[[Context], Compute], Compute | None]] = {
     "v_pk_max_num_f16": ("f16", ordered(maximum), None),
     "v_pk_minimum_f16": ("f16", plain(minimum_or_nan), None),
     "v_pk_maximum_f16": ("f16", plain(maximum_or_nan), None),
+    "v_pk_minimum3_f16": ("f16", plain(chained(minimum_or_nan, minimum_or_nan)), None),
+    "v_pk_maximum3_f16": ("f16", plain(chained(maximum_or_nan, maximum_or_nan)), None),
 }
 for kind, limits in (("i16", np.int16), ("u16", np.uint16)):
     PACKED[f"v_pk_min_{kind}"] = (kind, plain(np.minimum), None)
@@ -189,8 +212,9 @@ def halves(ctx: Context, kind: str, make: Callable[[Context], Compute], saturati
 
 
 def dot_product(ctx: Context, bits: int, signed: bool, by_neg: bool) -> Step:
-    """v_dot4, v_dot8: products of parts of words, added to a word."""
-    a, c, addend = (source(ctx, ctx.inst.fields[f"src{i}"], "u32") for i in range(3))
+    """v_dot2, v_dot4, v_dot8: products of parts of words, added to a word."""
+    a, c = (chosen_halves(ctx, i, False) if bits == 16 else word(ctx, i, False) for i in range(2))
+    addend = word(ctx, 2, False)
     neg = ctx.inst.fields["neg_lo"]
     signed_a, signed_b = (bool(neg & 1), bool(neg & 2)) if by_neg else (signed, signed)
     clamp = bool(ctx.inst.fields["clamp"])
@@ -208,16 +232,18 @@ def dot_product(ctx: Context, bits: int, signed: bool, by_neg: bool) -> Step:
 
 def float_dot(ctx: Context, compute: Compute) -> Step:
     """v_dot2_f32: two products of halves, added to a float32."""
-    a, c = word(ctx, 0, True), word(ctx, 1, True)
+    a, c = chosen_halves(ctx, 0, True), chosen_halves(ctx, 1, True)
     fields = ctx.inst.fields
     addend = with_modifiers(
         source(ctx, fields["src2"], "f32"), bool(fields["neg_lo"] & 4), bool(fields["neg_hi"] & 4)
     )
-    opsel, opsel_hi = selections(ctx)
-    if opsel & 3 or opsel_hi & 3 != 3 or (fields["neg_lo"] | fields["neg_hi"]) & 3:
-        raise ctx.refuse("half selection and negation of dot products are not emulated")
     register = fields["vdst"]
-    return lambda b: put(b, b.f32[register], compute(a(b), c(b), addend(b)))
+
+    def value(b: Batch) -> Array:
+        return compute(a(b), c(b), addend(b))
+
+    result = clamped(value, ctx.mode.dx10_clamp) if fields["clamp"] else value
+    return lambda b: put(b, b.f32[register], result(b))
 
 
 def byte_float_dot(ctx: Context, kind_a: str, kind_b: str) -> Step:

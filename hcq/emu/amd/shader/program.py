@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from hcq.emu.amd.shader import disassembly
 from hcq.emu.amd.shader.control import (
@@ -30,7 +30,6 @@ from hcq.emu.amd.shader.isa import Instruction, Isa
 from hcq.emu.amd.shader.lane_ops import relative_moves
 from hcq.emu.amd.shader.lds_ops import compile_lds
 from hcq.emu.amd.shader.loads_to_lds import all_arrive, compile_load_to_lds, counted, is_load_to_lds
-from hcq.emu.amd.shader.matrix_ops import compile_matrix
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.memory_ops import compile_memory
 from hcq.emu.amd.shader.operands import Context, Mode, Step
@@ -38,7 +37,9 @@ from hcq.emu.amd.shader.packed_ops import compile_packed
 from hcq.emu.amd.shader.retry import is_retry_loop
 from hcq.emu.amd.shader.scalar_memory_ops import compile_scalar_memory
 from hcq.emu.amd.shader.scalar_ops import compile_scalar
+from hcq.emu.amd.shader.scaled_matrix_ops import compile_matrix
 from hcq.emu.amd.shader.vector_ops import compile_vector
+from hcq.emu.shader.pointers import Origin
 
 MAX_INSTRUCTION_BYTES = 16
 MAX_AHEAD = 2048  # instructions in a row that are followed before the first of them runs
@@ -48,7 +49,7 @@ COMPILERS: dict[str, Callable[[Context], Step]] = {
     **dict.fromkeys(("VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOPD"), compile_vector),
     **dict.fromkeys(("FLAT", "GLOBAL", "SCRATCH", "MUBUF"), compile_memory),
     "VOP3P": compile_packed,
-    "MAI": compile_matrix,
+    **dict.fromkeys(("MAI", "SCALED"), compile_matrix),
     "DS": compile_lds,
     "SMEM": compile_scalar_memory,
 }
@@ -96,6 +97,8 @@ class Program:
         self.instructions: dict[int, Instruction] = {}
         self.leaders: set[int] = set()
         self.frontier: set[int] = set()  # leaders beyond which nothing is known yet
+        # which arguments addresses were made from, by what the arguments are (pointers.py)
+        self.origins: dict[tuple[Any, ...], dict[int, Origin]] = {}
         self.blocks: dict[tuple[int, int], BasicBlock] = {}
         self.copies: list[tuple[int, bytes]] = []
         self.copied = 0  # how many instructions `copies` covers

@@ -61,14 +61,15 @@ def _shared(ctx: Context) -> Step | None:
     name, fields, pc = ctx.inst.name, ctx.inst.fields, ctx.inst.pc
     if WARP.match(name) or WAITS.match(name) or "addtid" in name or fields.get("gds") or "gws" in name:
         return None
-    kind = _kind(name[3:])
+    tail = name[3:].split("_tr_")[0]  # a transposing load reads what a plain one does
+    kind = _kind(tail)
     pair = pair_access(name[3:])
     if pair is not None:
         _, bits, stride = pair
         size = bits // 8
         offsets = [np.uint64(fields[one] * stride * size) for one in ("offset0", "offset1")]
     else:
-        access = parse_access(name[3:]) or parse_access("atomic_" + name[3:].replace("_rtn", ""))
+        access = parse_access(tail) or parse_access("atomic_" + name[3:].replace("_rtn", ""))
         if access is None:
             return None
         size, offsets = access.bits // 8, [offset16(ctx)]
@@ -82,13 +83,14 @@ def _shared(ctx: Context) -> Step | None:
 
 
 def _load_to_lds(ctx: Context) -> Step | None:
-    if access_to_lds(ctx.inst) is None:
+    access = access_to_lds(ctx)
+    if access is None:
         return None
-    place, pc = place_in_lds(ctx), ctx.inst.pc
+    place, pc, size = place_in_lds(ctx), ctx.inst.pc, max(4, access.bits // 8)
 
     def look(b: Batch) -> None:
         wave, lane = indices(b)
-        _races(b).access("store", b.ids[wave], lane, place(b, wave, lane), 4, pc)
+        _races(b).access("store", b.ids[wave], lane, place(b, wave, lane), size, pc)
 
     return look
 

@@ -69,4 +69,10 @@ class MUBUF(Packet, words=3):
     vaddr = bits(71, 64)
 
 
-RDNA4 = Isa("RDNA4", "gfx1201", newer(rdna3.LAYOUTS, SMEM, DS, FLAT, SCRATCH, GLOBAL, MUBUF), generation=12)
+RDNA4 = Isa(
+    "RDNA4",
+    "gfx1201",
+    newer(rdna3.LAYOUTS, SMEM, DS, FLAT, SCRATCH, GLOBAL, MUBUF),
+    generation=12,
+    has_ocp_floats=True,
+)

@@ -15,9 +15,12 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.arrivals import Arrivals
+from hcq.emu.amd.shader.lds_waits import LdsWaits
 from hcq.emu.amd.shader.memory import Bytes, Memory
+from hcq.emu.amd.shader.register_waits import RegisterWaits
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+from hcq.emu.shader.memory_checks import MemoryChecks
 from hcq.emu.shader.shared_races import SharedRaces
 from hcq.emu.shader.traffic import Tally
 
@@ -62,6 +65,11 @@ class Residents:
         self.races: SharedRaces | None = (
             None  # what is known of accesses to LDS, where somebody wants to know
         )
+        self.watch: MemoryChecks | None = (
+            None  # who looks at accesses to memory, where somebody wants to know
+        )
+        self.waits: RegisterWaits | None = None  # what loads have yet to fill, where somebody wants to know
+        self.lds_waits: LdsWaits | None = None  # what is under way to LDS, likewise
         self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory
@@ -94,6 +102,8 @@ class Residents:
         first = np.zeros(len(waves), np.bool_)
         first[position] = self.arrived[groups[position]] == 0
         self.arrived_in[waves] = self.phase[groups]
+        if self.lds_waits is not None:
+            self.lds_waits.arrive(waves)
         np.add.at(self.arrived, groups, 1)
         self.complete()
         return first

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.amd.shader.checks import additions_of, attach, most_groups
+from hcq.emu.amd.shader.checks import additions_of, attach, most_groups, refused
 from hcq.emu.amd.shader.counters import Counting
+from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
 from hcq.emu.amd.shader.memory import Memory
@@ -86,6 +87,7 @@ def run_dispatch(
     checks: Checks | None = None,
     running: Running | None = None,
     schedule: Schedule | None = None,
+    begins: Callable[[Machine], None] | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -102,6 +104,7 @@ def run_dispatch(
     checks           what is looked for, and gets what is found; None: nothing is
     running          who may ask where its waves are
     schedule         the order of waves that nothing orders; None: they stay together
+    begins           is told of the waves that are resident, whenever others are
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
@@ -141,7 +144,15 @@ def run_dispatch(
             if checks is not None:
                 attach(checks, program, residents)
             report.waves += len(residents.group_of)
-            Machine(program, residents, report, limits, schedule).all(first_batch(residents))
+            machine = Machine(program, residents, report, limits, schedule)
+            if begins is not None:
+                begins(machine)
+            try:
+                machine.all(first_batch(residents))
+            except PageFault as fault:
+                if checks is not None:
+                    refused(checks, program, fault)
+                raise
     return report
 
 

@@ -21,6 +21,9 @@ from hcq.emu.amd.shader import (
     integer_ops,
     lane_ops,
     scalar_float_ops,
+    scaled_convert_ops,
+    truth_table_ops,
+    video_ops,
 )
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.isa import Opcode
@@ -45,7 +48,12 @@ from hcq.emu.amd.shader.vector_operands import (
 )
 from hcq.emu.amd.shader.waves import Batch
 
-MEANINGS: dict[str, Meaning] = {**integer_ops.INTEGER, **float_ops.FLOAT, **convert_ops.CONVERT}
+MEANINGS: dict[str, Meaning] = {
+    **integer_ops.INTEGER,
+    **float_ops.FLOAT,
+    **convert_ops.CONVERT,
+    **video_ops.VIDEO,
+}
 NOTHING = {"v_nop", "v_pipeflush", "v_clrexcp"}
 
 
@@ -75,7 +83,14 @@ def compile_plain(ctx: Context, name: str, fetch: Fetch | None) -> Step:
     scalar = scalar_float_ops.transcendental(ctx, name)
     if scalar is not None:
         return scalar
-    for special in (compare_ops.compile_compare, carry_ops.compile_carry, lane_ops.compile_lanes):
+    for special in (
+        compare_ops.compile_compare,
+        carry_ops.compile_carry,
+        lane_ops.compile_lanes,
+        scaled_convert_ops.compile_conversion,
+        truth_table_ops.compile_truth_table,
+        video_ops.compile_wide_distances,
+    ):
         step = special(ctx, name, operands)
         if step is not None:
             return step

@@ -20,9 +20,10 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array, pack_lanes, unpack_lanes
+from hcq.emu.amd.shader.registers import EXEC, VCC
 from hcq.emu.amd.shader.residents import Residents
 
-VCC, EXEC = 106, 126
+__all__ = ["EXEC", "VCC", "Batch"]
 
 
 class Batch:

@@ -1,6 +1,6 @@
-"""WMMA: products of 16 x 16 matrices by a wave, on gfx11 and gfx12.
+"""WMMA: products of 16 x 16 matrices by a wave, on gfx11 and gfx12; on gfx12 also of sparse ones.
 
-In       a Context for one v_wmma_* instruction
+In       a Context for one v_wmma_* or v_swmmac_* instruction
 Out      a step: registers to matrices, one product per wave, matrices to registers
 Changes  VGPRs, when the step runs
 Next     matrix_ops.py (gfx942), packed_ops.py (the rest of the format)
@@ -20,13 +20,12 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.matrix_ops import ELEMENT_BITS, elements
+from hcq.emu.amd.shader.matrix_ops import ELEMENT_BITS, OCP, elements
 from hcq.emu.amd.shader.operands import Context, Step, put, source
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.floats import narrow_bf16, widen_bf16
 
-NAME = re.compile(r"v_wmma_(f32|f16|bf16|i32)_16x16x(\d+)_(\w+)")
-OCP = {"fp8": "ocp_fp8", "bf8": "ocp_bf8"}  # gfx12's byte floats are those of the Open Compute Project
+NAME = re.compile(r"v_(wmma|swmmac)_(f32|f16|bf16|i32)_16x16x(\d+)_(\w+)")
 
 
 def operand_places(ctx: Context, bits: int, depth: int) -> tuple[Array, Array]:
@@ -65,16 +64,21 @@ def moved(values: Array, order: Array) -> Array:
 
 
 def compile_wmma(ctx: Context) -> Step:
-    """The step of a WMMA instruction. Raises IllegalOperation for sparse ones."""
+    """The step of a WMMA instruction. Raises IllegalOperation for sparse ones in wave64."""
     match = NAME.fullmatch(ctx.inst.name)
     if match is None:
-        raise ctx.refuse("sparse products are not emulated")
-    out_kind, depth, kinds = match[1], int(match[2]), match[3].split("_")
+        raise ctx.refuse()
+    is_sparse, out_kind, depth = match[1] == "swmmac", match[2], int(match[3])
+    kinds = [OCP.get(kind, kind) for kind in match[4].split("_")]
     fields = ctx.inst.fields
-    signed = [bool(fields["neg_lo"] >> index & 1) for index in range(2)]
-    read_a = operand(ctx, 0, OCP.get(kinds[0], kinds[0]), depth, signed[0])
-    read_b = operand(ctx, 1, OCP.get(kinds[-1], kinds[-1]), depth, signed[1])
-    read_c = accumulator(ctx, out_kind)
+    if is_sparse:
+        read_a, read_b = sparse_operands(ctx, kinds, depth)
+    else:
+        read_a, read_b = (
+            operand(ctx, index, kind, operand_places(ctx, ELEMENT_BITS[kind], depth))
+            for index, kind in enumerate((kinds[0], kinds[-1]))
+        )
+    read_c = accumulator(ctx, out_kind, fields["vdst"] + 256 if is_sparse else fields["src2"])
     count = 256 // ctx.wave_size
     lane, place = result_places(ctx)
     origin = np.argsort((place * ctx.wave_size + lane).reshape(-1)).reshape(
@@ -107,13 +111,45 @@ def compile_wmma(ctx: Context) -> Step:
     return run
 
 
-def operand(ctx: Context, index: int, kind: str, depth: int, signed: bool) -> Callable[[Batch], Array]:
-    """A or B as (wave, row or column, k)."""
+def sparse_operands(
+    ctx: Context, kinds: list[str], depth: int
+) -> tuple[Callable[[Batch], Array], Callable[[Batch], Array]]:
+    """A, of which two of every four values along k are stored, with zeros in the places of the others; and B."""
+    if ctx.wave_size != 32:
+        raise ctx.refuse("where the values of sparse products lie in wave64 is not documented: not emulated")
+    bits = ELEMENT_BITS[kinds[0]]
+    lane, place = operand_places(ctx, bits, depth // 2)
+    read_kept = operand(ctx, 0, kinds[0], (lane, place))
+    column, k = np.ogrid[:16, :depth]
+    part = 8 if bits == 16 else depth // 2
+    places_b = column + 16 * (k // part % 2), part * (k // (2 * part)) + k % part + 0 * column
+    read_b = operand(ctx, 1, kinds[-1], places_b)
+    per_lane = int(place.max()) + 1
+    # two bits for each value of a lane, in the order of its values: a half of a register, or all of one
+    shift = np.uint32(16 * (ctx.inst.fields["opsel"] & 1) if per_lane == 8 else 0)
+    register = ctx.inst.fields["src2"] - 256
+    if register < 0:
+        raise ctx.refuse("the places of the values are in a vector register")
+
+    def read_a(b: Batch) -> Array:
+        kept = read_kept(b)  # (wave, row, kept k)
+        chosen = (b.u32[register] >> shift)[:, lane] >> (2 * place).astype(np.uint32) & np.uint32(3)
+        at = 4 * (np.arange(depth // 2) // 2) + chosen.astype(np.intp)
+        whole = np.zeros((*kept.shape[:2], depth), kept.dtype)
+        np.put_along_axis(whole, at, kept, axis=2)
+        return whole
+
+    return read_a, read_b
+
+
+def operand(ctx: Context, index: int, kind: str, places: tuple[Array, Array]) -> Callable[[Batch], Array]:
+    """A or B as (wave, row or column, k). places: as operand_places gives them."""
     fields = ctx.inst.fields
+    signed = bool(fields["neg_lo"] >> index & 1)
     first = fields[f"src{index}"] - 256
     if first < 0:
         raise ctx.refuse("A and B are registers")
-    lane, place = operand_places(ctx, ELEMENT_BITS[kind], depth)
+    lane, place = places
     registers = max(1, (int(place.max()) + 1) * ELEMENT_BITS[kind] // 32)
     lanes = int(lane.max()) + 1
     order = place * lanes + lane
@@ -134,10 +170,9 @@ def operand(ctx: Context, index: int, kind: str, depth: int, signed: bool) -> Ca
     return read
 
 
-def accumulator(ctx: Context, kind: str) -> Callable[[Batch], Array]:
-    """C as (wave, i, j)."""
+def accumulator(ctx: Context, kind: str, code: int) -> Callable[[Batch], Array]:
+    """C as (wave, i, j). code: of its source operand."""
     fields = ctx.inst.fields
-    code = fields["src2"]
     neg, absolute = fields["neg_lo"] >> 2 & 1, fields["neg_hi"] >> 2 & 1
     if code < 256:
         value = source(ctx, code, {"f16": "f16", "i32": "i32"}.get(kind, "f32"))

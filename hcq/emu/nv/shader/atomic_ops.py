@@ -258,7 +258,7 @@ class Conflicts:
         try:
             return self.where.load(self.batch, self.lanes[chosen], self.at[chosen], self.type.bits, 1)
         except BadAccess as bad:
-            raise BadAccess(int(chosen[bad.index]), bad.address, bad.why, bad.misaligned) from None
+            raise BadAccess(int(chosen[bad.index]), bad.address, bad.why, bad.misaligned, bad.space) from None
 
     def store(self, values: Lanes, chosen: Lanes | None = None) -> None:
         """Write the values of all threads, or of these."""

@@ -22,6 +22,7 @@ from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.shader.memory_checks import MemoryChecks
 from hcq.emu.shader.shared_races import SharedRaces
 from hcq.emu.shader.traffic import Tally
 from hcq.events.waves import Running
@@ -87,6 +88,9 @@ class Batch:
         self.local = np.zeros(0, np.uint8)
         self.races: SharedRaces | None = (
             None  # what is known of accesses to shared memory, where somebody wants to
+        )
+        self.watch: MemoryChecks | None = (
+            None  # who looks at accesses to memory, where somebody wants to know
         )
         self.copies = Copies()
         self.thread_copies = ThreadCopies(self.count)

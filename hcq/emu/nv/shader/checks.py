@@ -1,30 +1,49 @@
 """What an emulated NVIDIA GPU looks for while it runs a grid: for each word of HCQ_SANITIZE, steps and what they tell.
 
 In       the Checks of a launch
-Out      `additions_of`: the steps that look; `most_blocks`: how many run together; `attach`: what these steps tell
-Changes  the Batch that it attaches something to
+Out      `additions_of`: the steps that look; `most_blocks`: how many run together; `attach`: what these steps tell;
+         `refused`: an access that stopped the kernel
+Changes  the Batch that it attaches something to; the Checks
 Next     run.py and ../launch.py (who ask), race_steps.py (the steps of a word), ../../shader/checks.py (what was found)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hcq.emu.nv.shader.batch import WARP, Batch
+from hcq.emu.nv.shader.errors import MisalignedAccess
+from hcq.emu.nv.shader.memory_steps import NamedCopies, Watched, named
+from hcq.emu.nv.shader.pointers import origins
 from hcq.emu.nv.shader.race_steps import looked
+from hcq.emu.nv.shader.spaces import PARAM_WINDOW, without_window
+from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.memory_checks import memory_checks
+from hcq.emu.shader.pointers import UNKNOWN, classes_of, reach_of
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
+from hcq.events.known_memory import KnownMemory, Stretch
 
 if TYPE_CHECKING:
+    from hcq.emu.nv.shader.errors import KernelFault
     from hcq.emu.nv.shader.opcodes import Addition
     from hcq.emu.nv.shader.program import Program
+
+
+SPACES = {"shared": "shared-beyond", "local": "local-overrun", "parameters": "arguments-overrun"}
 
 
 def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
     """What is put around the steps of a kernel that runs with these checks."""
     if checks is None:
         return ()
-    return (looked,) if "race" in checks.words else ()
+    found: list[Addition] = []
+    if checks.known is not None:
+        found.append(named)
+    if "race" in checks.words:
+        found.append(looked)
+    return tuple(found)
 
 
 def most_blocks(checks: Checks | None, shared_bytes: int, warps_per_block: int, blocks: int) -> int:
@@ -36,9 +55,45 @@ def most_blocks(checks: Checks | None, shared_bytes: int, warps_per_block: int, 
 
 def attach(checks: Checks, program: Program, batch: Batch) -> None:
     """Give these blocks what the steps of the checks tell."""
+    if (watch := memory_checks(checks, program.text_of_line)) is not None:
+        batch.watch = watch
+        if watch.reach is None:
+            watch.reach = _reach(program, watch.known, batch.params.tobytes(), batch.memory)
+        batch.memory, batch.copies = Watched(batch.memory, watch), NamedCopies(watch)
     if "race" in checks.words:
         shared = batch.launch.shared_bytes
         warps = -(-batch.threads_per_block // WARP)
         batch.races = SharedRaces(
             len(batch.blocks), shared, warps, batch.name_of, program.text_of_line, checks
         )
+
+
+def _reach(
+    program: Program, known: KnownMemory, arguments: bytes, memory: object
+) -> Mapping[int, tuple[Stretch, ...]]:
+    """Where the accesses of the entry may go."""
+    classes = classes_of(known, arguments, memory)
+    if classes not in program.origins:
+        table = dict(classes)
+        program.origins[classes] = origins(program.entry.function, lambda at: table.get(at, UNKNOWN))
+    return reach_of(known, arguments, program.origins[classes])
+
+
+def refused(checks: Checks, program: Program, batch: Batch, fault: KernelFault) -> None:
+    """The kernel was stopped, by an access perhaps."""
+    if "memory" not in checks.words or not fault.access:
+        return
+    rule = SPACES.get(
+        fault.space, "misaligned-access" if isinstance(fault, MisalignedAccess) else "stray-access"
+    )
+    address = getattr(fault, "address", 0)
+    window = {"shared": batch.shared_window, "local": batch.local_window, "parameters": PARAM_WINDOW}.get(
+        fault.space
+    )
+    if window is not None:
+        address = without_window(address, window)
+    block, thread = fault.threads[0]
+    who = f"thread {tuple(map(int, thread))} of block {tuple(map(int, block))}"
+    text = program.text_of_line(fault.line)
+    why = str(fault).rpartition(": ")[2].rstrip(".") if fault.space else ""
+    access_faults.refused(checks, rule, fault.access, address, text, fault.line, who, why)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hcq.emu.nv.shader.decode import Code, Decoded, Lowering, Registers
-from hcq.emu.nv.shader.errors import KernelFault
+from hcq.emu.nv.shader.errors import KernelFault, Trap
 from hcq.emu.nv.shader.flow import BasicBlock
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.paths import Path, Region
@@ -129,7 +129,7 @@ def _stop(instruction: Instruction, why: str) -> End:
         block, thread = path.first()
         text = why.format(count=path.count, thread=thread, block=block)
         where = f"kernel {machine.kernel_name}, PTX line {instruction.line}"
-        raise KernelFault(f"{where}: {text}", instruction.line, [(block, thread)])
+        raise Trap(f"{where}: {text}", instruction.line, [(block, thread)])
 
     return end
 

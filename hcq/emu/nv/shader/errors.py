@@ -4,6 +4,7 @@
     KernelFault (DeviceFault)     the running kernel did something illegal; names the line and the threads
     ├── PageFault                 no memory there, or not writable; has .address
     ├── MisalignedAccess          an address that is not a multiple of the access's size
+    ├── Trap                      the kernel gave up by itself: trap, a failed assert
     ├── Deadlock                  threads wait for threads that can never come
     ├── StepLimit                 the budget of instructions is spent
     └── Interrupted               the kernel was stopped from outside
@@ -36,10 +37,11 @@ class KernelFault(DeviceFault):
 
     waves       where all of them were
     access      "store", "load", ... of `size_bytes`, when it was an access
+    space       "shared", "local" or "parameters", where it left that one
     """
 
     waves: tuple[Wave, ...] = ()
-    access = ""
+    access = space = ""
     size_bytes = 0
 
     def __init__(self, message: str, line: int = 0, threads: Any = ()) -> None:
@@ -60,6 +62,10 @@ class MisalignedAccess(KernelFault):
     address: int = 0
 
 
+class Trap(KernelFault):
+    """A kernel that gave up by itself."""
+
+
 class Deadlock(KernelFault):
     """Threads wait at a barrier or a warp instruction that cannot complete."""
 
@@ -78,9 +84,10 @@ class BadAccess(Exception):
     The instruction that made the access turns it into a PageFault or MisalignedAccess that names line and threads.
     """
 
-    def __init__(self, index: int, address: int, why: str, misaligned: bool = False) -> None:
+    def __init__(self, index: int, address: int, why: str, misaligned: bool = False, space: str = "") -> None:
         super().__init__(why)
         self.index = index
         self.address = address
         self.why = why
         self.misaligned = misaligned
+        self.space = space  # that it left; "" for global memory

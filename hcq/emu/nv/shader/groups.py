@@ -71,7 +71,7 @@ class Group:
             instruction.line,
             [(block, thread)],
         )
-        error.address = bad.address
+        error.address, error.space = bad.address, bad.space
         error.access, _, size = what.partition(" of ")
         error.size_bytes = int(size.split()[0]) if size[:1].isdigit() else 0
         return error

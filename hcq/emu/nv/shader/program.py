@@ -28,6 +28,7 @@ from hcq.emu.nv.shader.syntax import (
     placed,
 )
 from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.shader.pointers import Origin
 from hcq.errors import UsageError
 
 CODE_START = 0x7F7E_0000_0000  # addresses of functions, for indirect calls; no memory is there
@@ -49,6 +50,8 @@ class Program:
         self.symbols = symbols
         self._decode = decode
         self._decoded: dict[str, Decoded] = {}
+        # which parameters addresses were made from, by what the parameters are (pointers.py)
+        self.origins: dict[tuple[Any, ...], dict[int, Origin]] = {}
         self.specials: dict[tuple[Any, ...], Lanes] = {}  # special registers that batches share
         self._places = code_addresses(module, symbols)
         # of functions with bodies; an alias has the address of what it stands for

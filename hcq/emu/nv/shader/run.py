@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hcq.emu.nv.shader.batch import RESERVED_SHARED_BYTES, WARP, Batch, Dim3, Launch
-from hcq.emu.nv.shader.checks import attach, most_blocks
-from hcq.emu.nv.shader.errors import Interrupted
+from hcq.emu.nv.shader.checks import attach, most_blocks, refused
+from hcq.emu.nv.shader.errors import Interrupted, KernelFault
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import Addition, decode
@@ -174,7 +174,12 @@ class Kernel:
             batch = Batch(launch, numbers, steps)
             if checks is not None:
                 attach(checks, self.program, batch)
-            Machine(self.program, batch, schedule).run()
+            try:
+                Machine(self.program, batch, schedule).run()
+            except KernelFault as fault:
+                if checks is not None:
+                    refused(checks, self.program, batch, fault)
+                raise
             steps = batch.steps
             batches += 1
             if interrupted is not None and interrupted():

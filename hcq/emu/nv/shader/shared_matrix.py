@@ -109,7 +109,7 @@ def load(
     try:
         data = spaces.SHARED.load(batch, np.repeat(lanes, pieces), places, np.uint64, 2).view(np.uint32)
     except BadAccess as bad:
-        raise BadAccess(bad.index // pieces, bad.address, bad.why) from None
+        raise BadAccess(bad.index // pieces, bad.address, bad.why, space=bad.space) from None
     found = numbers(np.ascontiguousarray(data))  # (pieces, elements of a piece)
     if not is_transposed:
         return found.reshape(len(lanes), rows, -1)

@@ -62,7 +62,7 @@ class Params(Space):
 
     def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
         size = np.dtype(scalar).itemsize * count
-        _check(at, len(batch.params), size, "the kernel's parameters have")
+        _check(at, len(batch.params), size, "parameters", "the kernel's parameters have")
         return _typed(batch.params, scalar, count).take(at.view(np.int64) // size, axis=0)
 
     def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
@@ -92,7 +92,7 @@ class Shared(Stretches):
     """Shared memory of the thread's block."""
 
     def index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> tuple[Lanes, Lanes]:
-        _check(at, batch.shared_bytes, size, "the block's shared memory has")
+        _check(at, batch.shared_bytes, size, "shared", "the block's shared memory has")
         start = batch.shared_start if lanes is None else batch.shared_start[lanes]
         return batch.shared, (at.view(np.int64) + start) >> (size.bit_length() - 1)
 
@@ -108,7 +108,7 @@ class Local(Stretches):
     """Local memory of the thread."""
 
     def index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> tuple[Lanes, Lanes]:
-        _check(at, batch.local_bytes, size, "the thread's local memory has")
+        _check(at, batch.local_bytes, size, "local", "the thread's local memory has")
         row = batch.local_row if lanes is None else batch.local_row[lanes]
         return batch.local, (at.view(np.int64) + row * batch.local_bytes) >> (size.bit_length() - 1)
 
@@ -183,16 +183,16 @@ def _split(batch: Batch, at: Lanes) -> list[tuple[Space, Lanes, int]]:
 
 
 def _moved(bad: BadAccess, chosen: Lanes, start: int) -> BadAccess:
-    return BadAccess(int(chosen[bad.index]), bad.address + start, bad.why, bad.misaligned)
+    return BadAccess(int(chosen[bad.index]), bad.address + start, bad.why, bad.misaligned, bad.space)
 
 
-def _check(at: Lanes, limit: int, size: int, what: str) -> None:
+def _check(at: Lanes, limit: int, size: int, space: str, what: str) -> None:
     """All of [at, at + size) must be below the limit; only global memory is accessed in more than 16 bytes."""
     if size > MOST_BYTES and len(at):
         raise BadAccess(0, int(at[0]), f"only global memory is accessed in more than {MOST_BYTES} bytes")
     if len(at) and (limit < size or int(at.max()) > limit - size):
         index = int(np.argmax(at > np.uint64(limit - size))) if limit >= size else 0
-        raise BadAccess(index, int(at[index]), f"{what} {limit} bytes")
+        raise BadAccess(index, int(at[index]), f"{what} {limit} bytes", space=space)
 
 
 def _typed(memory: Lanes, scalar: Scalar, count: int) -> Lanes:

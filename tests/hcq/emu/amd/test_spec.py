@@ -17,12 +17,13 @@ from hcq.emu.amd.kfd_queues import EOP_BYTES, save_area
 from hcq.emu.amd.kfd_topology import ROOT, make_nodes
 from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.wave_start import USER_SGPRS, user_sgprs
-from hcq.emu.amd.spec import CHIPS, LDS_BYTES, MAX_BLOCK, parse
+from hcq.emu.amd.spec import CHIPS, MAX_BLOCK, parse
 
 # compute units, XCCs, arrays and arrays of an engine of parts that were sold
 PARTS = {
     "gfx90a": (110, 1, 8, 1),  # one die of an MI250X
     "gfx942": (304, 8, 32, 1),  # MI300X
+    "gfx950": (256, 8, 32, 1),  # MI350X
     "gfx1100": (96, 1, 12, 2),
     "gfx1101": (60, 1, 6, 2),
     "gfx1102": (32, 1, 4, 2),
@@ -33,7 +34,6 @@ PARTS = {
 
 # the same of parts that the driver knows and nobody emulates, with their SIMDs of a unit and KiB of LDS
 NOT_EMULATED = {
-    "gfx950": (256, 8, 32, 1, 4, 160),  # MI350X
     "gfx1030": (80, 1, 8, 2, 2, 64),
     "gfx1034": (16, 1, 2, 2, 2, 64),
     "gfx1103": (12, 1, 2, 2, 2, 64),
@@ -56,7 +56,8 @@ def test_a_chip_has_the_same_figures_in_the_driver_and_in_its_emulation(arch: st
     assert own.has_architected_scratch == driver.has_architected_scratch
     assert own.copies is driver.copies
     assert own.copy_bytes >= driver.copy_bytes
-    assert (LDS_BYTES, MAX_BLOCK) == (driver.lds_bytes, driver.max_block)
+    assert (own.lds_bytes, own.lds_granule) == (driver.lds_bytes, driver.lds_granule)
+    assert driver.max_block == MAX_BLOCK
 
 
 @pytest.mark.parametrize("arch", CHIPS)

@@ -11,6 +11,7 @@ import pytest
 
 from hcq.nv.abi.image import SymbolEntry
 from hcq.nv.abi.qmd import QmdV3
+from hcq.nv.abi.sm_errors import WarpEsr
 from tests.hcq.emu.nv.raw import (
     AXPY,
     BANKS,
@@ -680,6 +681,10 @@ def test_a_misaligned_store_is_an_exception(raw: Raw):
     state = raw.control(debugger, 0x83DE030C, htargetchannel=raw.channel, numsmstoread=1)
     assert state.smerrorstatearray >> 192 & (1 << 64) - 1 == raw.out.va + 2
     assert state.smerrorstatearray >> 256 & (1 << 64) - 1 == raw.touch.program
+    esr = WarpEsr.decode([state.smerrorstatearray >> 32 & 0xFFFFFFFF])
+    assert (esr.description, esr.wrap_id) == ("misaligned address", 0)
+    last = raw.control(debugger, 0x83DE030C, htargetchannel=raw.channel, numsmstoread=1, startingsm=5)
+    assert last.smerrorstatearray == 0
 
 
 def test_a_kernel_that_does_not_end_hangs():

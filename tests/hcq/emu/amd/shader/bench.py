@@ -25,8 +25,14 @@ from hcq.layout import Packet
 from tests.hcq.emu.amd.shader.assembler import assemble
 from tests.hcq.emu.amd.shader.kernels import ISAS
 
-GFX9 = {"gfx90a", "gfx942"}
-FAMILY = {"gfx1100": "gfx1100", "gfx1201": "gfx1100", "gfx90a": "gfx942", "gfx942": "gfx942"}  # by spelling
+GFX9 = {"gfx90a", "gfx942", "gfx950"}
+FAMILY = {
+    "gfx1100": "gfx1100",
+    "gfx1201": "gfx1100",
+    "gfx90a": "gfx942",
+    "gfx942": "gfx942",
+    "gfx950": "gfx942",
+}  # by spelling
 CODE = 0x1000
 ACC_OFFSET, REGISTERS = 256, 512
 DEFAULT_MODE = 0x3F0

@@ -23,7 +23,7 @@ from hcq.emu.amd.shader.run import Report, ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch, user_sgprs
 
 TRIPLE = "amdgcn-amd-amdhsa"
-ISAS = {arch: EVERY_ISA[arch] for arch in ("gfx1100", "gfx1201", "gfx90a", "gfx942")}
+ISAS = {arch: EVERY_ISA[arch] for arch in ("gfx1100", "gfx1201", "gfx90a", "gfx942", "gfx950")}
 CODE_BASE, ARGUMENT_BASE, SCRATCH_BASE, DATA_BASE = 0x100000, 0x7000_0000, 0x6000_0000_0000, 0x7F00_0000_0000
 
 PRELOAD_PROLOGUE_BYTES = 256  # code that loads what newer firmware has preloaded
@@ -121,6 +121,14 @@ class Loaded:
                 else:
                     shift = 32 if how in (R_GOTPCREL32_HI, R_REL32_HI) else 0
                     struct.pack_into("<I", code, starts[info] + where, value >> shift & 2**32 - 1)
+        self.code = bytes(code)
+        self.memory.map(CODE_BASE, code, writable=False, name="code")
+
+    def replace(self, va: int, words: tuple[int, ...]) -> None:
+        """Other instructions in the place of some; the code is another program from then on."""
+        code = bytearray(self.code)
+        struct.pack_into(f"<{len(words)}I", code, va - CODE_BASE, *words)
+        self.memory.unmap(CODE_BASE)
         self.memory.map(CODE_BASE, code, writable=False, name="code")
 
     def words(self, va: int, count: int) -> list[int]:

@@ -17,7 +17,7 @@ from hcq.performance.counters import CLASSES, Counters
 from tests.hcq.emu.amd.shader.kernels import Loaded
 from tests.hcq.emu.amd.shader.test_machine import REVERSE, load
 
-ARCHES = ["gfx1100", "gfx1201", "gfx90a", "gfx942", "gfx1100-wave64"]
+ARCHES = ["gfx1100", "gfx1201", "gfx90a", "gfx942", "gfx950", "gfx1100-wave64"]
 
 COPY = """
 define amdgpu_kernel void @k(ptr addrspace(1) noalias %in, ptr addrspace(1) noalias %out) {
@@ -111,7 +111,13 @@ IDS
 }
 """
 )
-CONTROL = {"gfx1100": 0x31016000, "gfx1201": 0x30016000, "gfx90a": 0x27000, "gfx942": 0x27000}
+CONTROL = {
+    "gfx1100": 0x31016000,
+    "gfx1201": 0x30016000,
+    "gfx90a": 0x27000,
+    "gfx942": 0x27000,
+    "gfx950": 0x27000,
+}
 TO_LDS = """
 @tile = internal addrspace(3) global [256 x i32] poison, align 16
 declare void @llvm.amdgcn.global.load.lds(ptr addrspace(1), ptr addrspace(3), i32, i32, i32)
@@ -225,7 +231,7 @@ def test_a_copy_through_descriptors_asks_for_what_is_in_their_range(arch: str, s
     assert not found.uncounted
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
 def test_what_goes_to_lds_at_once_is_a_load_of_memory_and_a_store_to_lds(arch: str) -> None:
     x = np.arange(3 * 64, dtype=np.uint32)
     out = np.zeros_like(x)

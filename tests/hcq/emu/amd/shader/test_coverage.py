@@ -20,12 +20,11 @@ NOT_EXECUTED = re.compile(
             r"s_rfe.*|s_setkill|s_sendmsghalt|s_subvector_loop_.*",  # returns from traps, halts, half-wave loops
             r"s_cbranch_(join|i_fork|g_fork)",  # the old fork and join stack
             r"s_(buffer_)?atomic_.*|s_scratch_.*|s_buffer_store_.*",  # scalar writes, which LLVM never makes
-            r"v_cube.*|v_mullit_f32|v_m?qsad_.*|v_swaprel_b32|v_screen_partition.*",  # graphics and video
+            r"v_screen_partition.*",  # by a table that only a renderer has a use for
             r"s_barrier_(init|join|leave|signal.*)|s_get_barrier_state|s_alloc_vgpr",  # barriers of parts of workgroups
             r"s_barrier_wait",  # of a barrier that has no number
-            r"v_swmmac_.*|global_load_tr_.*|global_atomic_ordered_.*",  # what needs an intrinsic of its own
+            r"global_load_tr_.*|global_atomic_ordered_.*",  # what needs an intrinsic of its own
             r"buffer_store_lds_dword",  # LDS to memory in one, which LLVM never makes
-            r"v_cvt_sr_.*",  # stochastic rounding
             r"ds_gws_sema_.*|ds_ordered_count|ds_(add|sub)_gs_reg_rtn|ds_bvh_.*|ds_condxchg32.*",  # global semaphores
             r"buffer_(load|store)_.*format_.*",  # typed texture formats
         ]

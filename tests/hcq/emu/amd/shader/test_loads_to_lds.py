@@ -19,7 +19,7 @@ DATA = 0x7000_0000
 LANES = np.arange(64)
 M0 = 124
 VMCNT = 0x0F70  # of s_waitcnt: no other counter is waited for
-by_arch = pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+by_arch = pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
 
 COPIES = """
 @tile = internal addrspace(3) global [512 x i32] poison, align 16

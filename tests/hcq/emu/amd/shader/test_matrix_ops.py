@@ -103,10 +103,13 @@ def test_wmma_multiplies_matrices(name: str, size: int) -> None:
 # -- MFMA -------------------------------------------------------------------------------------------------------------
 NAME = re.compile(r"v_mfma_(f32|f64|i32)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_(f16|bf16|f32|xf32|f64|i8)")
 MFMA = [
-    ("gfx942", opcode.name)
-    for one in ISAS["gfx942"].formats
+    (arch, opcode.name)
+    for arch, older in (("gfx942", ""), ("gfx950", "gfx942"))
+    for one in ISAS[arch].formats
     for opcode in one.table.values()
-    if one.name == "MAI" and NAME.fullmatch(opcode.name)
+    if one.name == "MAI"
+    and NAME.fullmatch(opcode.name)
+    and not (older and opcode.name in ISAS[older].by_name)
 ]
 BLOCKS_90A = {  # gfx90a's names, and how many blocks each multiplies
     **dict.fromkeys(

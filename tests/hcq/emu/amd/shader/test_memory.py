@@ -328,7 +328,7 @@ def test_atomics_run_in_lane_order_and_return_what_they_found(arch: str, name: s
         found.append(expected[index[lane]])
         if lanes[lane]:
             expected[index[lane]] = change(expected[index[lane]], int(data[lane])) & 0xFFFFFFFF
-    returns = {"gfx942": "sc0", "gfx1201": "th"}.get(arch, "glc")
+    returns = {"gfx942": "sc0", "gfx950": "sc0", "gfx1201": "th"}.get(arch, "glc")
     fields = {returns: 1, "vdst": 4}
     state = pair(BASE + 4 * index) | {2: data}
     b = run(

@@ -453,3 +453,84 @@ def test_three_words_are_loaded_at_once() -> None:
     words = RDNA4.encode("s_load_b96", sdata=8, sbase=1, offset=4)
     b = run_words(ARCH, words, s={2: 0x5000, 3: 0, 11: 77}, memory=memory)
     assert b.s[0, 8:12].tolist() == [1, 2, 3, 77]
+
+
+SPARSE = [name for name in RDNA4.by_name if name.startswith("v_swmmac")]
+
+
+@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("key", [0, 1])
+def test_sparse_products_spread_a_over_the_places_that_its_indices_say(name: str, key: int) -> None:
+    """Where values lie: AMD's Composable Kernel, which writes down the layouts of wave32."""
+    _, _, out_kind, size, kind, *_ = name.split("_")
+    depth = int(size.split("x")[2])
+    kinds = name.split("_")[4:]
+    bits = {"f16": 16, "bf16": 16, "iu4": 4}.get(kind, 8)
+    rng = np.random.default_rng(depth)
+    a, b = rng.integers(-2, 3, (16, depth // 2)), rng.integers(-2, 3, (16, depth))
+    c = rng.integers(-4, 5, (16, 16))
+    places = np.array(
+        [[sorted(rng.choice(4, 2, replace=False)) for _ in range(depth // 4)] for _ in range(16)]
+    )
+    positions = places.reshape(16, depth // 2)
+    per_lane = depth // 4
+    registers = {n: np.zeros(32, np.uint64) for n in range(40)}
+
+    def put(first: int, item: int, lane: int, code: int) -> None:
+        at = item * bits
+        registers[first + at // 32][lane] |= np.uint64(code << at % 32)
+
+    for lane in range(32):
+        row, half = lane % 16, lane // 16
+        for item in range(per_lane):
+            if bits == 16:  # four neighbours of k, then those eight further
+                k = 8 * (item // 4) + 4 * half + item % 4
+            else:
+                k = per_lane * half + item
+            put(0, item, lane, code_of(kinds[0], int(a[row, k])))
+            shift = 2 * item + (16 * key if per_lane == 8 else 0)
+            registers[32][lane] |= np.uint64(int(positions[row, k]) << shift)
+        for item in range(2 * per_lane):
+            part = 8 if bits == 16 else depth // 2
+            k = 2 * part * (item // part) + part * half + item % part
+            put(8, item, lane, code_of(kinds[-1], int(b[row, k])))
+        for item in range(8):
+            value = int(c[8 * half + item, row])
+            code = {"f32": int(np.float32(value).view(np.uint32)), "i32": value & 0xFFFFFFFF}.get(out_kind)
+            if code is not None:
+                registers[16 + item][lane] = code
+            else:
+                registers[16 + item // 2][lane] |= np.uint64(code_of(out_kind, value) << 16 * (item % 2))
+    fields = {"opsel": key, "opsel_hi": 0} | ({"neg_lo": 3} if kind.startswith("iu") else {})
+    out = run("gfx1201", name, "v16", "v0", "v8", "v32", fields=fields, v=registers)
+    dense = np.zeros((16, depth), np.int64)
+    for row in range(16):
+        for k in range(depth // 2):
+            dense[row, 4 * (k // 2) + positions[row, k]] = a[row, k]
+    expected = dense @ b.T + c
+    for i in range(16):
+        for j in range(16):
+            lane, item = j + 16 * (i // 8), i % 8
+            if out_kind in ("f32", "i32"):
+                cell = out.f32 if out_kind == "f32" else out.i32
+                assert cell[16 + item, 0, lane] == expected[i, j]
+            else:
+                bits16 = int(out.u32[16 + item // 2, 0, lane]) >> 16 * (item % 2) & 0xFFFF
+                wide = (
+                    np.uint16(bits16).view(np.float16)
+                    if out_kind == "f16"
+                    else np.uint32(bits16 << 16).view(np.float32)
+                )
+                assert float(wide) == expected[i, j]
+
+
+def code_of(kind: str, number: int) -> int:
+    """A small integer as a number of a kind."""
+    if kind.startswith("iu"):
+        return number & (1 << int(kind[2:])) - 1
+    if kind == "f16":
+        return int(np.float16(number).view(np.uint16))
+    if kind == "bf16":
+        return int(np.float32(number).view(np.uint32)) >> 16
+    table = {"fp8": OCP_FP8, "bf8": OCP_BF8}[kind].values
+    return int(np.flatnonzero(table == number)[0])

@@ -4,8 +4,8 @@ In       nodes of the tensor stage, whose shapes say for how many elements there
 Out      for each axis the count of the elements that mean something, as a node; masks; UsageError where elements from
          beyond a count would get in
 Changes  what it remembers of nodes
-Next     size_rules.py (what each op makes of them), variable.py (where counts come from), core/nodes.py (`reduced`,
-         which masks), run/realize.py (which keeps them)
+Next     ../symbolic/size_rules.py (what each op makes of them), ../symbolic/variable.py (where counts come from),
+         nodes.py (`reduced`, which masks), ../run/realize.py (which keeps them)
 
 FIRST says of a value how many of its elements along an axis count. What is computed from it element by element counts
 as far; a reduction along the axis takes the elements beyond as what changes nothing; what would move elements from
@@ -22,8 +22,8 @@ from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from hcq.frontend.symbolic import variable
-from hcq.frontend.symbolic.variable import Bound, bound_of
+from hcq.frontend.core import above, known_later
+from hcq.frontend.core.known_later import KnownLater
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, Shape, const, substitute, toposort
@@ -43,8 +43,6 @@ def sizes_of(node: Node) -> Sizes:
     known = known_sizes.get(node)
     if known is not None:
         return known
-    from hcq.frontend.symbolic import size_rules  # of no use before a program has a variable
-
     stack = [node]
     while stack:
         top = stack[-1]
@@ -53,19 +51,19 @@ def sizes_of(node: Node) -> Sizes:
         elif missing := [source for source in top.src if source not in known_sizes]:
             stack.extend(missing)
         else:
-            known_sizes[top] = size_rules.sizes(top)
+            known_sizes[top] = above.sizes(top)
             stack.pop()
     return known_sizes[node]
 
 
 def has_counts(node: Node) -> bool:
     """Whether some axis has a size that is not known yet."""
-    return variable.in_use and any(isinstance(size, Node) for size in sizes_of(node))
+    return known_later.in_use and any(isinstance(size, Node) for size in sizes_of(node))
 
 
 def counts_of(node: Node) -> Counts:
     """The axes with such a size, each with its count."""
-    if not variable.in_use:
+    if not known_later.in_use:
         return []
     return [(axis, size) for axis, size in enumerate(sizes_of(node)) if isinstance(size, Node)]
 
@@ -73,12 +71,14 @@ def counts_of(node: Node) -> Counts:
 def shape_of(node: Node) -> tuple[Any, ...]:
     """The shape as a user reads it: ints, and Bounds where a size is not known yet."""
     counts = dict(counts_of(node))
-    return tuple([bound_of(counts[axis]) if axis in counts else n for axis, n in enumerate(node.shape)])
+    if not counts:
+        return node.shape
+    return tuple([above.bound_of(counts[axis]) if axis in counts else n for axis, n in enumerate(node.shape)])
 
 
 def shape_now(node: Node) -> Shape:
     """The shape with the numbers of this call."""
-    return tuple([size.value if isinstance(size, Bound) else size for size in shape_of(node)])
+    return tuple([size.value if isinstance(size, KnownLater) else size for size in shape_of(node)])
 
 
 def with_counts(node: Node, counts: Counts) -> Node:

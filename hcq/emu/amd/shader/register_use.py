@@ -1,0 +1,142 @@
+"""Register use: which registers an instruction reads and which it writes, from the tables of opcodes.
+
+In       a decoded instruction
+Out      `use_of`: the registers of each of its fields
+Changes  nothing
+Next     isa.py (the tables), pointers.py (who follows values through them)
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from hcq.emu.amd.shader.isa import Instruction
+
+VCC, EXEC = 106, 126
+NULL = 124  # from gfx11 on
+SCALARS = 128  # codes below name scalar registers
+VECTORS = (
+    256  # codes of sources from there on name vector registers; here, all vector registers have such numbers
+)
+ACCUMULATORS = 1024  # numbers of accumulation registers begin here
+RESULTS = ("vdst", "sdst", "vdstx", "vdsty")
+MEMORY = ("FLAT", "GLOBAL", "SCRATCH", "MUBUF", "SMEM", "DS")
+
+
+class Part(NamedTuple):
+    """Registers side by side. first: below 128 scalar, from 256 on vector, from 1024 on accumulation registers.
+
+    first  -1: a number, not a register
+    """
+
+    field: str
+    first: int
+    words: int
+
+    @property
+    def registers(self) -> range:
+        """Their numbers."""
+        return range(self.first, self.first + self.words) if self.first >= 0 else range(0)
+
+
+class Use(NamedTuple):
+    """What an instruction reads and writes, in the order of its operands."""
+
+    reads: tuple[Part, ...]
+    writes: tuple[Part, ...]
+
+    def read(self, field: str) -> Part | None:
+        """The registers of a source."""
+        return next((part for part in self.reads if part.field == field), None)
+
+
+def use_of(inst: Instruction) -> Use:
+    """The registers of an instruction. Of an instruction with an SDWA word, source 0 as that says."""
+    if inst.format == "VOPD":
+        return _dual(inst)
+    reads: list[Part] = []
+    writes: list[Part] = []
+    is_carry = any(each.field == "vcc" for each in inst.opcode.operands[:2])
+    for number, each in enumerate(inst.opcode.operands):
+        name, words = each.field, max(1, each.width // 32)
+        if each.file == "I":
+            continue
+        if name == "vcc":
+            if inst.format == "VOP3" and "vdst" in inst.fields:  # a compare that names its mask
+                first = inst.fields["vdst"]
+            else:
+                first = VCC
+            part = Part("vcc", first, words)
+            is_result = is_carry and number < 2
+        else:
+            part = Part(name, _first(inst, name, each.file, number), words)
+            is_result = name in RESULTS or (name in ("sdata", "vdata") and "store" not in inst.name)
+        (writes if is_result else reads).append(part)
+        if name == "vdata" and "atomic" in inst.name:
+            reads.append(part)
+    if inst.format in ("FLAT", "GLOBAL", "SCRATCH") and inst.fields["saddr"] < VCC + 2:
+        reads.append(Part("saddr", inst.fields["saddr"], 1 if inst.format == "SCRATCH" else 2))
+    if inst.format == "SMEM" and (register := _scalar_offset(inst)) is not None:
+        reads.append(Part("soffset", register, 1))
+    if inst.name.startswith(
+        ("v_fmac", "v_mac", "v_dot2c", "v_dot4c", "v_dot8c", "v_swap", "v_writelane", "s_cmov")
+    ):
+        reads += [part._replace(field="old") for part in writes[:1]]
+    if inst.name.startswith("v_swap"):
+        writes += [part._replace(field="swapped") for part in reads[:1]]
+    return Use(tuple(reads), tuple(writes))
+
+
+def _first(inst: Instruction, name: str, file: str, number: int) -> int:
+    """The number of a field's first register; -1 for a number."""
+    code = inst.fields.get(name, -1)
+    if name == "src0" and inst.sdwa is not None:
+        return inst.sdwa.src0 if inst.sdwa.s0 else VECTORS + inst.sdwa.src0
+    if name == "src0" and inst.dpp is not None:
+        return VECTORS + inst.dpp.src0
+    if name == "sbase":
+        return 2 * code
+    if name == "srsrc":
+        return code if inst.fields.get("scope") is not None else 4 * code
+    if name in ("sdst", "sdata", "soffset", "saddr") or (name == "vdst" and file == "S"):
+        return code if code < SCALARS else -1
+    is_accumulator = file == "A" or (
+        inst.fields.get("acc")
+        and inst.format in MEMORY
+        and name in ("vdst", "data", "vdata", "data0", "data1")
+    )
+    if name.startswith(("src", "ssrc")):
+        if code < SCALARS:
+            return code
+        if code < VECTORS:
+            return -1
+        return code - VECTORS + ACCUMULATORS if is_accumulator else code
+    return (ACCUMULATORS if is_accumulator else VECTORS) + code
+
+
+def _scalar_offset(inst: Instruction) -> int | None:
+    """The register that a scalar load adds to its offset."""
+    fields = inst.fields
+    if "soffset_en" not in fields:
+        return fields["soffset"] if fields["soffset"] != NULL else None
+    if fields["soffset_en"]:
+        return fields["soffset"]
+    return None if fields["imm"] else fields["offset"] & 127
+
+
+def _dual(inst: Instruction) -> Use:
+    """Two instructions in one."""
+    fields = inst.fields
+    x = VECTORS + fields["vdstx"]
+    y = VECTORS + 2 * fields["vdsty"] + (1 - (fields["vdstx"] & 1))
+    reads = []
+    for name in ("src0x", "src0y"):
+        code = fields[name]
+        reads.append(Part(name, code if code < SCALARS or code >= VECTORS else -1, 1))
+    reads += [Part(name, VECTORS + fields[name], 1) for name in ("vsrc1x", "vsrc1y")]
+    reads += [Part("oldx", x, 1), Part("oldy", y, 1), Part("vcc", VCC, 1)]
+    return Use(tuple(reads), (Part("vdstx", x, 1), Part("vdsty", y, 1)))
+
+
+known_use = functools.lru_cache(maxsize=1 << 12)(use_of)

@@ -1,0 +1,65 @@
+"""Known memory: what a process knows of its device's memory when a launch begins, for checks of an emulated GPU.
+
+In       a launch that begins; who knows of the program that it runs
+Out      KnownMemory: which stretches are buffers, and which nobody may touch; `of_launch`, asked once for each launch
+Changes  the list of those who know
+Next     observe/memory_map.py (who knows), emu/shader/memory_checks.py (who asks), kernel_faults.py (what is found)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+from weakref import WeakMethod
+
+
+class Stretch(NamedTuple):
+    """Addresses [start, end)."""
+
+    start: int
+    end: int
+
+
+class KnownMemory(NamedTuple):
+    """One device's. Addresses that are in neither list belong to others, or to work that is under way.
+
+    buffers         in order: the bytes that a buffer has; all of the block of one that work under way may use
+    freed           in order: memory of buffers that are gone, which the device keeps for others
+    closed          in order, with the freed ones: what no launch that begins now may touch
+    arguments       the first of the two registers that a wave finds the address of its arguments in, and how many bytes
+                    they are; None: not known, or the GPU has them elsewhere
+    """
+
+    buffers: tuple[Stretch, ...]
+    freed: tuple[Stretch, ...]
+    closed: tuple[Stretch, ...]
+    arguments: tuple[int, int] | None = None
+
+
+Ask = Callable[[int], KnownMemory | None]
+_known: tuple[WeakMethod[Ask], ...] = ()
+
+
+def listen(ask: Ask) -> Callable[[], None]:
+    """Ask this method of every launch from now on. Returns what ends that.
+
+    ask  a method: (where the kernel's code begins) -> what is known; None where the program is another's. It is called
+         from a thread of the GPU. When nobody has its object any more, that ends it, too
+    """
+    global _known
+    entry = WeakMethod(ask)
+    _known = (*[one for one in _known if one() is not None], entry)
+
+    def end() -> None:
+        global _known
+        _known = tuple(one for one in _known if one is not entry)
+
+    return end
+
+
+def of_launch(entry: int) -> KnownMemory | None:
+    """What is known as a launch of this process begins; None: nobody knows its program."""
+    for one in _known:
+        if (ask := one()) and (found := ask(entry)) is not None:
+            return found
+    return None

@@ -1,0 +1,50 @@
+"""The part of a report that machines read: the words of rings that are not done, from which hcq-trace makes a capsule.
+
+In       a device
+Out      lines; none of a kind of device that has no such words, and none when everything is done
+Changes  nothing
+Next     report.py (the page), hcq/tools/trace/words_in_reports.py (who reads them), hcq/amd/ring_words.py (the words)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hcq import backends
+from hcq.backend import load
+from hcq.device import Device
+from hcq.errors import HcqError
+
+PER_LINE = 8
+
+
+def lines(device: Device) -> Iterator[str]:
+    """words     gpu gfx1100, words     ring ..., words     0x0018: c0012800 ..."""
+    backend = backends.find(device.name.partition(":")[0])
+    look = load(backend.inspection).words if backend is not None and backend.inspection else None
+    if look is None:
+        return
+    try:
+        found = look(device)
+    except HcqError as refusal:
+        yield f"words     could not be read: {refusal}"
+        return
+    rings = [ring for ring in found["rings"] if ring["pending"]]
+    if not rings:
+        return
+    yield f"words     gpu {found['arch']}, for hcq-trace capsule"
+    for ring in rings:
+        yield (
+            f"words     ring {ring['language']} {ring['name']} get {ring['get']:#x} put {ring['put']:#x} "
+            f"size {ring['size']:#x}"
+        )
+        yield from _hex(ring["first"], ring["words"])
+    for buffer in found["buffers"]:
+        yield f"words     buffer {buffer['va']:#x} size {len(buffer['words']):#x}"
+        yield from _hex(0, buffer["words"])
+
+
+def _hex(first: int, words: Sequence[int]) -> Iterator[str]:
+    for at in range(0, len(words), PER_LINE):
+        row = " ".join(f"{word:08x}" for word in words[at : at + PER_LINE])
+        yield f"words     {first + at:#06x}: {row}"

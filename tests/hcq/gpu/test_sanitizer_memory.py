@@ -1,0 +1,131 @@
+"""HCQ_SANITIZE=memory on emulated GPUs: every access that goes astray is found, and none in the twins that do not."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from hcq import Device, DeviceFault
+from hcq.amd.device import AmdDevice
+from hcq.config import Config
+from hcq.emu.port import EmulatedPort, kernels_for
+from hcq.nv.device import NvDevice
+from hcq.observe.sanitizer import Sanitizer
+from hcq.rules.rule import Finding
+from tests.hcq.gpu.kernels_in_llvm_ir import amd_kernel, amd_object
+from tests.hcq.gpu.straying_kernels import BUFFER_BYTES, CASES, Case, image, ptx
+
+pytestmark = pytest.mark.own_devices
+LOOKS = {**os.environ, "HCQ_SANITIZE": "memory", "HCQ_REPORT": "off"}
+MACHINES = ["amd:gfx1100", "amd:gfx942", "nv:sm_90"]
+THREADS = 64
+
+
+def opened(word: str, environment: dict[str, str]) -> Device:
+    """An emulated GPU of a machine of its own: a page fault evicts a process from an AMD GPU for good."""
+    kind = AmdDevice if word.startswith("amd") else NvDevice
+    return kind(word.partition(":")[0].upper(), EmulatedPort(kernels_for([word])), Config.read(environment))
+
+
+def run(case: Case, is_wrong: bool, word: str) -> list[Finding] | None:
+    """What is said of one of its kernels; None where there is no such."""
+    text = image(case, is_wrong, word.partition(":")[2])
+    if text is None:
+        return None
+    gpu = opened(word, LOOKS)
+    before = len(Sanitizer.findings)
+    code = amd_object(text, gpu.arch) if isinstance(text, str) else text
+    kernel = gpu.load(code, "kernel")
+    a, b = gpu.alloc(BUFFER_BYTES, "a"), gpu.alloc(BUFFER_BYTES, "b")
+    vendor = case.amd if gpu.arch.startswith("gfx") else case.nv
+    assert vendor is not None
+    args = [a, b, case.n[0 if is_wrong else 1]]
+    if is_wrong and vendor.stops:
+        with pytest.raises(DeviceFault):
+            gpu.run(kernel, args, block=(THREADS, 1, 1))
+    else:
+        gpu.run(kernel, args, block=(THREADS, 1, 1))
+        gpu.close()
+    return Sanitizer.findings[before:]
+
+
+@pytest.mark.parametrize("word", MACHINES)
+@pytest.mark.parametrize("name", CASES)
+def test_each_stray_access_is_found_and_no_twin_has_one(name: str, word: str) -> None:
+    found = run(CASES[name], True, word)
+    if found is not None:
+        assert [finding.rule for finding in found] == [CASES[name].rule]
+        assert run(CASES[name], False, word) == []
+
+
+@pytest.mark.parametrize("word", MACHINES)
+def test_a_finding_names_the_buffer_the_byte_the_thread_and_the_instruction(word: str) -> None:
+    found = run(CASES["a load behind the end"], True, word)
+    assert found is not None
+    (finding,) = found
+    assert finding.buffer == "byte 400 of a, which has 400" and finding.level == "warning"
+    assert re.search(r"\(63, 0, 0\).* reads it by '(ld\.global|global_load|flat_load)", finding.what)
+
+
+@pytest.mark.parametrize("word", MACHINES)
+def test_memory_of_a_freed_buffer_is_named_after_it(word: str) -> None:
+    gpu = opened(word, LOOKS)
+    before = len(Sanitizer.findings)
+    code = (
+        amd_object(
+            amd_kernel("%v = load i32, ptr addrspace(1) %pa\n  store i32 %v, ptr addrspace(1) %pb"), gpu.arch
+        )
+        if gpu.arch.startswith("gfx")
+        else ptx("ld.global.u32 %r2, [%a]; st.global.u32 [%b], %r2")
+    )
+    kernel, b = gpu.load(code, "kernel"), gpu.alloc(BUFFER_BYTES, "b")
+    gone = gpu.alloc(BUFFER_BYTES, "gone")
+    address = gone.address
+    gpu.run(kernel, [gone, b, 0], block=(THREADS, 1, 1))
+    assert Sanitizer.findings[before:] == []
+    gone.free()
+    gpu.run(kernel, [address, b, 0], block=(THREADS, 1, 1))
+    (finding,) = Sanitizer.findings[before:]
+    assert finding.rule == "use-after-free" and finding.buffer == "byte 0 of gone, which was freed"
+    gpu.alloc(BUFFER_BYTES, "next")  # has the same memory
+    gpu.run(kernel, [address, b, 0], block=(THREADS, 1, 1))
+    assert len(Sanitizer.findings[before:]) == 1
+    gpu.close()
+
+
+@pytest.mark.parametrize("word", MACHINES)
+def test_a_buffer_may_be_freed_while_work_that_uses_it_is_under_way(word: str) -> None:
+    gpu = opened(word, LOOKS)
+    before = len(Sanitizer.findings)
+    text = (
+        amd_object(
+            amd_kernel("%v = load i32, ptr addrspace(1) %pa\n  store i32 %v, ptr addrspace(1) %pb"), gpu.arch
+        )
+        if gpu.arch.startswith("gfx")
+        else ptx("ld.global.u32 %r2, [%a]; st.global.u32 [%b], %r2")
+    )
+    kernel, b = gpu.load(text, "kernel"), gpu.alloc(BUFFER_BYTES, "b")
+    for size in (400, 256, 300, 500, 260) * 4:
+        a = gpu.alloc(size, "a")
+        gpu.queue().dispatch(kernel, [a, b, 0], (1, 1, 1), (THREADS, 1, 1)).submit()
+        a.free()
+    gpu.synchronize()
+    assert Sanitizer.findings[before:] == []
+    gpu.close()
+
+
+def test_what_both_switches_find_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+    gpu: Device = opened("amd:gfx1100", {**LOOKS, "HCQ_VALIDATE": "1"})
+    text = amd_kernel(
+        "%q = getelementptr i32, ptr addrspace(1) %pa, i64 64\n  store i32 %t, ptr addrspace(1) %q\n"
+        "  %s = getelementptr i8, ptr addrspace(3) @words, i32 1536\n  store volatile i32 %t, ptr addrspace(3) %s",
+        "@words = internal addrspace(3) global [1024 x i8] poison, align 16",
+    )
+    kernel = gpu.load(amd_object(text, gpu.arch), "kernel")
+    a, b = gpu.alloc(BUFFER_BYTES, "a"), gpu.alloc(BUFFER_BYTES, "b")
+    gpu.run(kernel, [a, b, 0], block=(THREADS, 1, 1))
+    gpu.close()
+    told = capfd.readouterr().err
+    assert sorted(re.findall(r"warning \[([\w-]+)\]", told)) == ["buffer-overrun", "shared-beyond"]
