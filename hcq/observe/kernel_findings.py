@@ -20,7 +20,7 @@ from hcq.rules.rule import Finding
 
 MOST_FINDINGS = 1000  # of a device
 
-Name = Callable[[int], str]  # of an address
+BufferAt = Callable[[int], tuple[str, str] | None]  # an address -> a buffer's name, and the address in words
 LineAt = Callable[[int], str]  # an instruction's address -> "file:line", or ""
 
 
@@ -55,13 +55,12 @@ class _Kernel(NamedTuple):
 class KernelFindings:
     """Those of one device.
 
-    device   its name
-    place    an address as a place in a buffer, in words; "" where there is none
-    name_at  the name of that buffer
+    device     its name
+    buffer_at  what lies at an address of its memory
     """
 
-    def __init__(self, device: str, place: Name, name_at: Name, ignored: Ignored) -> None:
-        self.device, self.place, self.name_at, self.ignored = device, place, name_at, ignored
+    def __init__(self, device: str, buffer_at: BufferAt, ignored: Ignored) -> None:
+        self.device, self.buffer_at, self.ignored = device, buffer_at, ignored
         self._kernels: dict[int, _Kernel] = {}  # by where code begins; they stay when the program is gone
         self._told: set[tuple[Any, ...]] = set()  # rules with their sites
         self._lock = threading.Lock()
@@ -83,13 +82,12 @@ class KernelFindings:
                 return None
             self._told.add(key)
         lines = tuple(self._line(site.place, site.entry or entry) for site in fault.sites)
-        broken = violation(fault, entry, self.place, self._name, lines)
-        is_memory = fault.space == "global"
-        buffer = self.place(fault.address) if is_memory else ""
-        name = self.name_at(fault.address) if is_memory else fault.space
+        broken = violation(fault, entry, self._memory, self._name, lines)
+        there = self.buffer_at(fault.address) if fault.space == "global" else None
+        buffer = there[0] if there is not None else ""
         places = [one.text for one in fault.sites] + [line for line in lines if line]
         places += [f"line {one.place}" for one in fault.sites if one.place < (one.entry or entry)]
-        if self.ignored.takes(fault.rule, kernel.name, places, name):
+        if self.ignored.takes(fault.rule, kernel.name, places, buffer or fault.space):
             return None
         rule = broken.rule
         finding = Finding(
@@ -104,3 +102,7 @@ class KernelFindings:
     def _name(self, entry: int) -> str:
         kernel = self._kernels.get(entry)
         return kernel.name if kernel is not None else ""
+
+    def _memory(self, address: int) -> str:
+        there = self.buffer_at(address)
+        return "" if there is None else there[1]

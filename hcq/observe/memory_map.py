@@ -95,24 +95,20 @@ class MemoryMap:
         freed += _rest((Stretch(one.va, one.va + one.capacity) for one in list(self._unmapped)), regions)
         return KnownMemory(tuple(used), tuple(sorted(freed)), tuple(_rest(regions, used)))
 
-    def words(self, address: int) -> str:
-        """A byte as one of a buffer, live or not; "" where there never was one."""
+    def buffer_at(self, address: int) -> tuple[str, str] | None:
+        """The name of the buffer that a byte belongs to, live or not, and the byte in words; None: it has none."""
         blocks = sorted(self._blocks.values())
         at = bisect.bisect_right(blocks, address, key=lambda one: one.va) - 1
         if at >= 0 and address < blocks[at].va + blocks[at].capacity:
-            return _words(blocks[at], address, blocks[at].until > self._done())
+            return blocks[at].name, _words(blocks[at], address, blocks[at].until > self._done())
         for one in reversed(list(self._unmapped)):
             if one.va <= address < one.va + one.capacity:
-                return _words(one, address, False)
+                return one.name, _words(one, address, False)
         if at >= 0 and address < blocks[at].va + blocks[at].capacity + NEAR_BYTES:
             end = blocks[at].va + blocks[at].size_bytes
-            return f"{address - end} bytes behind the end of {blocks[at].name or 'a buffer'}"
-        return ""
-
-    def name_at(self, address: int) -> str:
-        """What the buffer is called that has a byte, or had it last; "" for none, and for one without a name."""
-        near = [*self._unmapped, *self._blocks.values()]
-        return next((one.name for one in reversed(near) if one.va <= address < one.va + one.capacity), "")
+            name = blocks[at].name
+            return name, f"{address - end} bytes behind the end of {name or 'a buffer'}"
+        return None
 
     def _done(self) -> int:
         return int(self.device.timeline._cell[0])

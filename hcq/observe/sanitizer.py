@@ -35,14 +35,10 @@ class Sanitizer(Observer):
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._memory = MemoryMap(device)
-        self.known = KernelFindings(
-            device.name, self._memory.words, self._memory.name_at, Ignored.read(device.config.sanitize_ignore)
-        )
-        self._arguments: dict[
-            int, tuple[int, int] | None
-        ] = {}  # where a program finds its arguments (KnownMemory)
+        self.known = KernelFindings(device.name, self._buffer_at, Ignored.read(device.config.sanitize_ignore))
+        self._arguments: dict[int, tuple[int, int] | None] = {}  # by where code begins: KnownMemory.arguments
         self._lock = threading.Lock()
+        self._memory = MemoryMap(device)
         self._ends = [kernel_faults.listen(self._found, device.config.sanitize)]
         if "memory" in device.config.sanitize:
             self._ends.append(known_memory.listen(self._known))
@@ -87,3 +83,6 @@ class Sanitizer(Observer):
         self.device.say(f"{found.finding.level} {found.finding}")
         for observer in self.device.observers:
             observer.found(found.as_fields())
+
+    def _buffer_at(self, address: int) -> tuple[str, str] | None:
+        return self._memory.buffer_at(address)

@@ -48,15 +48,15 @@ def launch(
     is_ending: Callable[[], bool],
     is_cooperative: bool = False,
     pid: int = 0,
-    schedules: Schedules | None = None,
     begins: Callable[[Machine], None] | None = None,
+    schedules: Schedules | None = None,
 ) -> None:
     """Run it. It ends early when `is_ending` says so: its queue is being destroyed.
 
     is_cooperative   its workgroups may wait for each other: the queue has global wave sync
     pid              whose it is
-    schedules        in which order waves run; None: they stay together
     begins           is told of the waves that are resident, whenever others are
+    schedules        in which order waves run; None: they stay together
     """
     start = Launch.from_registers(
         arch,

@@ -237,8 +237,8 @@ class ProcessGpu:
                 lambda: queue is not None and self._ends(queue),
                 is_cooperative=queue is not None and queue.has_global_sync,
                 pid=self.pid,
-                schedules=self.gpu.schedules,
                 begins=lambda machine: self._runs(queue, machine),
+                schedules=self.gpu.schedules,
             )
             self._runs(queue, None)
         finally:

@@ -27,7 +27,7 @@ class ForeignSanitizer(ForeignObserver):
         note: Callable[[Found], None],
     ) -> None:
         self.device, self.say, self.note = device, say, note
-        self.known = KernelFindings(device.name, self._place, self._name, ignored)
+        self.known = KernelFindings(device.name, self._buffer_at, ignored)
 
     def load(self, program: ForeignProgram) -> None:
         self.known.load(program.code_va, program.name, program.locate)
@@ -42,10 +42,8 @@ class ForeignSanitizer(ForeignObserver):
         for one in device.observers:
             one.found(found.as_fields())
 
-    def _place(self, address: int) -> str:
+    def _buffer_at(self, address: int) -> tuple[str, str] | None:
         buffer = self.device.find(address)
-        return "" if buffer is None else f"byte {address - buffer.va} of {buffer.name or 'a buffer'}"
-
-    def _name(self, address: int) -> str:
-        buffer = self.device.find(address)
-        return "" if buffer is None else buffer.name
+        if buffer is None:
+            return None
+        return buffer.name, f"byte {address - buffer.va} of {buffer.name or 'a buffer'}"

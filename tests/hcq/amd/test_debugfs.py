@@ -228,7 +228,10 @@ def test_a_dump_with_a_line_less_says_that_it_is_damaged(tree: Path) -> None:
 
 # ------------------------------------------------------------ waves
 
-SHAPE = "array_count 4\nsimd_arrays_per_engine 2\nmax_waves_per_simd 8\ncu_per_simd_array {units}\nsimd_per_cu {simds}\n"
+SHAPE = (
+    "array_count 4\nsimd_arrays_per_engine 2\nmax_waves_per_simd 8\n"
+    "cu_per_simd_array {units}\nsimd_per_cu {simds}\n"
+)
 
 
 def wave_slot(family: int, engine: int, sh: int, unit: int, simd: int, wave: int) -> int:

@@ -65,7 +65,8 @@ def test_a_finding_names_the_buffer_the_byte_the_thread_and_the_instruction(word
     found = run(CASES["a load behind the end"], True, word)
     assert found is not None
     (finding,) = found
-    assert finding.buffer == "byte 400 of a, which has 400" and finding.level == "warning"
+    assert finding.buffer == "a" and "byte 400 of a, which has 400" in finding.what
+    assert finding.level == "warning"
     assert re.search(r"\(63, 0, 0\).* reads it by '(ld\.global|global_load|flat_load)", finding.what)
 
 
@@ -88,7 +89,8 @@ def test_memory_of_a_freed_buffer_is_named_after_it(word: str) -> None:
     gone.free()
     gpu.run(kernel, [address, b, 0], block=(THREADS, 1, 1))
     (finding,) = Sanitizer.findings[before:]
-    assert finding.rule == "use-after-free" and finding.buffer == "byte 0 of gone, which was freed"
+    assert finding.rule == "use-after-free" and finding.buffer == "gone"
+    assert "byte 0 of gone, which was freed" in finding.what
     gpu.alloc(BUFFER_BYTES, "next")  # has the same memory
     gpu.run(kernel, [address, b, 0], block=(THREADS, 1, 1))
     assert len(Sanitizer.findings[before:]) == 1

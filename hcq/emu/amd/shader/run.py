@@ -86,8 +86,8 @@ def run_dispatch(
     guard: Callable[[Memory], Memory] | None = None,
     checks: Checks | None = None,
     running: Running | None = None,
-    schedule: Schedule | None = None,
     begins: Callable[[Machine], None] | None = None,
+    schedule: Schedule | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -103,8 +103,8 @@ def run_dispatch(
     guard            what looks at accesses to memory before they are made
     checks           what is looked for, and gets what is found; None: nothing is
     running          who may ask where its waves are
-    schedule         the order of waves that nothing orders; None: they stay together
     begins           is told of the waves that are resident, whenever others are
+    schedule         the order of waves that nothing orders; None: they stay together
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
