@@ -28,7 +28,7 @@ SOLVED: dict[int, tuple[str, Sequence[Change], str, Sequence[Change]]] = {
     ),
     3: (
         "[shared-race] a race on byte 512",
-        [("        __syncthreads();\n    }", "    }"), ("        if (t <", "        __syncthreads();\n        if (t <")],
+        [("        __syncthreads();\n    }", "    }"), ("        if (", "        __syncthreads();\n        if (")],
         "sum.cu:10]",
         [("    out[t]", "    __syncthreads();\n    out[t]")],
     ),

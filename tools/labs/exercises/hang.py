@@ -7,8 +7,10 @@ queues and the signal: the second copy must not begin before the first has ended
     python -m hcq.tools.labs check 1
 """
 
+from typing import Any
 
-def run(dev, a, b, c):
+
+def run(dev: Any, a: Any, b: Any, c: Any) -> None:
     ready = dev.signal("ready")
     dev.queue().copy(b, a, a.size_bytes).signal(ready, 1).submit()
     done = dev.queue().wait(ready, 2).copy(c, b, b.size_bytes).submit()

@@ -6,6 +6,8 @@ things. The check tries some, and looks at what is written behind the end.
     python -m hcq.tools.labs check 5
 """
 
+from typing import Any
+
 KERNEL = """
 extern "C" __global__ void doubled(int *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -14,6 +16,6 @@ extern "C" __global__ void doubled(int *out, int n) {
 """
 
 
-def launch(dev, kernel, out, n):
+def launch(dev: Any, kernel: Any, out: Any, n: int) -> None:
     blocks = max(n // 256, 1)
     dev.run(kernel, [out, n], grid=(blocks, 1, 1), block=(256, 1, 1))
