@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcq.emu.metal.shader import syntax
+from hcq.emu.metal.shader.checks import tell
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.errors import KernelFault, MslError, NotCompiled
 from hcq.emu.metal.shader.groups import Code, write
@@ -100,6 +101,7 @@ class Program:
                 kernel = waves.Kernel(entry, self.kernel.name, found)
                 stop = waves.Stop(kernel, f"{where}{fault}", fault.access, fault.address, fault.size_bytes)
                 waves.stopped(pid, stop)
+                tell(pid, entry, fault, self.source.line(fault.line) if fault.line else "")
                 raise
 
     def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding]) -> None:
