@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcq.emu.metal.shader import syntax
-from hcq.emu.metal.shader.checks import tell
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.errors import KernelFault, MslError, NotCompiled
 from hcq.emu.metal.shader.groups import Code, write
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory, SharedMemory
 from hcq.emu.metal.shader.parser import Source
+from hcq.emu.metal.shader.race_stops import tell
 from hcq.emu.metal.shader.standing import at_fault, look
 from hcq.emu.metal.shader.syntax import Function, Parameter
 from hcq.emu.metal.shader.translate import file_name, translate

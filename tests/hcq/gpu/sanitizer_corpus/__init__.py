@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from tests.hcq.gpu.sanitizer_corpus import (
     memory_c,
-    memory_msl,
     race_assembly,
     race_c,
     race_msl,
@@ -24,5 +23,5 @@ from tests.hcq.gpu.sanitizer_corpus import (
 )
 from tests.hcq.gpu.sanitizer_corpus.row import Row
 
-FILES = (memory_c, memory_msl, race_c, race_ptx, race_assembly, race_msl, race_steps, wait_assembly)
+FILES = (memory_c, race_c, race_ptx, race_assembly, race_msl, race_steps, wait_assembly)
 ROWS: tuple[Row, ...] = tuple(row for file in FILES for row in file.ROWS)
