@@ -24,10 +24,12 @@ class RoomsContract(Contract):
     """`may_import`: lines "room -> room room ...", or "room -> *" for all; a room always may import itself.
 
     `groups`: lines "name = room room ...", names for several rooms on a right side.
+    `is_ordered`: a line names only rooms of lines above it; one that allows all names none.
     """
 
     may_import = fields.ListField(subfield=fields.StringField())
     groups = fields.ListField(subfield=fields.StringField(), required=False, default=[])
+    is_ordered = fields.BooleanField(required=False, default=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         with_named(graph, self.session_options.get("named", []))
@@ -36,6 +38,8 @@ class RoomsContract(Contract):
         unknown = {name for allowed in law.values() for name in allowed} - {*law, PACKAGE, ANY}
         if unknown:
             raise ValueError(f"the law names rooms that have no line: {', '.join(sorted(unknown))}")
+        if self.is_ordered:
+            refuse_disorder(law)
         breaches = []
         for importer in sorted(graph.modules):
             own = _room(importer, law, graph)
@@ -55,6 +59,15 @@ class RoomsContract(Contract):
             output.print(f"    {breach['line_contents']}")
             output.print(f"    {own} may not import {room}")
             output.new_line()
+
+
+def refuse_disorder(law: dict[str, set[str]]) -> None:
+    """Raises ValueError for a room that stands on one whose line is below its own."""
+    for place, room in enumerate(law):
+        if later := law[room] - {*list(law)[:place], PACKAGE, ANY}:
+            raise ValueError(
+                f"{room} stands on rooms whose lines are below its own: {', '.join(sorted(later))}"
+            )
 
 
 def _line(line: str, sign: str = "->") -> tuple[str, set[str]]:

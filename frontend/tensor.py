@@ -119,6 +119,7 @@ class Tensor(Own, Late, metaclass=Kind):
     """
 
     __slots__ = ()
+    _is_parameter: bool = False  # of nn, which files of tensors say
 
     def __init__(
         self,
@@ -285,9 +286,7 @@ class Tensor(Own, Late, metaclass=Kind):
                 raise ValueError(f"[__array__] a tensor of {what} is copied. Leave out copy=False.")
             array = self.numpy()
         else:
-            from hcq.frontend.io.dlpack import array as shared
-
-            array = shared(self)
+            array = above.shared_array(self)
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __dlpack__(
@@ -297,9 +296,7 @@ class Tensor(Own, Late, metaclass=Kind):
 
         Raises  BufferError for a tensor of another device, one that requires a gradient, and dtypes that DLPack lacks
         """
-        from hcq.frontend.io.dlpack import capsule
-
-        return capsule(self, max_version, dl_device, copy)
+        return above.dlpack_capsule(self, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The device in DLPack's numbers: (1, 0), the host. Raises BufferError for another."""
@@ -321,9 +318,7 @@ class Tensor(Own, Late, metaclass=Kind):
         return copy.requires_grad_(self._requires_grad)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from hcq.frontend.io.pickled import reduced
-
-        return reduced(self, protocol)
+        return above.pickled(self, protocol)
 
 
 def _meant(data: Any, device: Any, dtype: Any, requires_grad: Any) -> tuple[Any, Any, Any, Any]:

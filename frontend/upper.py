@@ -1,6 +1,6 @@
 """Upper rooms: which of them does what for the rooms below, which do not import them.
 
-In       calls of core/, schedule/ and run/, by way of core/above.py
+In       calls of core/, schedule/, run/, tensor.py and nn/, by way of core/above.py
 Out      what the room above makes of them; it is imported by the first call
 Changes  core/above.py: imported once, with the package
 Next     core/above.py (what is asked for), devices/sharding/ (groups of devices), search/ (schedules that were found),
@@ -34,6 +34,10 @@ PLACES = {
     "sorts_of": "hcq.frontend.rewrites.sorts:sorts_of",
     "sorted_in_one_piece": "hcq.frontend.rewrites.sorts:in_one_piece",
     "bucket": "hcq.frontend.rewrites.sorts:bucket",
+    "shared_array": "hcq.frontend.io.dlpack:array",
+    "dlpack_capsule": "hcq.frontend.io.dlpack:capsule",
+    "pickled": "hcq.frontend.io.pickled:reduced",
+    "ranks_met": "hcq.frontend.more.distributed.job:ranks_met",
     "type_of_device": "hcq.frontend.torch.device_words:type_of",
     "device_spelled": "hcq.frontend.torch.device_words:spelled",
 }

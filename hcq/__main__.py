@@ -189,6 +189,15 @@ def _inspect_command(asked_for: str) -> Any:
     return command
 
 
+def _debug_command(asked_for: str) -> Any:
+    """The verb `debug`, imported only for who asks for it."""
+    if asked_for != "debug":
+        return None
+    from hcq.debug import command
+
+    return command
+
+
 def _llm(options: argparse.Namespace) -> int:
     status: int = _llm_command().run(options)
     return status
@@ -212,13 +221,15 @@ def _parser(asked_for: str = "", takes_command: bool = True) -> argparse.Argumen
         description="Hardware command queues from Python. This program says what can be used on this machine.",
         epilog=f"examples:\n  python -m hcq devices\n  python -m hcq doctor\n  python -m hcq doctor --help\n"
         f"  python -m hcq emulate amd:gfx1100 -- rocminfo\n  python -m hcq run step.hcqprog\n"
+        f"  python -m hcq debug nv:sm_90 -- matmul.py\n"
         f"  python -m hcq abi diff nv 570.86 580.142\n\n"
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"hcq {hcq.__version__}")
     verbs = parser.add_subparsers(
-        dest="verb", metavar="abi | devices | doctor | emulate | inspect | llm | onnx | run | search | show"
+        dest="verb",
+        metavar="abi | debug | devices | doctor | emulate | inspect | llm | onnx | run | search | show",
     )
     interfaces = verbs.add_parser(
         "abi",
@@ -228,6 +239,14 @@ def _parser(asked_for: str = "", takes_command: bool = True) -> argparse.Argumen
     )
     if atlas := _abi_command(asked_for):
         atlas.add_verb(interfaces)
+    debugging = verbs.add_parser(
+        "debug",
+        help="step through kernels on emulated GPUs, forwards and backwards",
+        description="Debug queues and kernels: breakpoints, lanes, registers, memory, and where a byte comes from.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if debugger := _debug_command(asked_for):
+        debugger.add_verb(debugging)
     devices = verbs.add_parser(
         "devices",
         help="list devices, open each, and say why one cannot be opened",

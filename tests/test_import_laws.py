@@ -172,12 +172,12 @@ def module(name: str) -> str:
     return "hcq." + name.replace("_", ".")
 
 
-def laws() -> object:
-    """The module of the law of circles."""
+def laws(name: str = "circles") -> object:
+    """The module of a law."""
     pytest.importorskip("importlinter", reason="checks the import checker: make lint installs it")
     sys.path.insert(0, str(ROOT / ".ci"))
     try:
-        return importlib.import_module("circles")
+        return importlib.import_module(name)
     finally:
         sys.path.remove(str(ROOT / ".ci"))
 
@@ -204,3 +204,12 @@ def test_a_circle_is_known_only_with_its_size_and_a_reason(line: str) -> None:
     circles: Any = laws()
     with pytest.raises(ValueError, match="write"):
         circles.known_of(line)
+
+
+def test_a_room_may_not_be_allowed_one_whose_line_stands_below_its_own() -> None:
+    rooms: Any = laws("rooms")
+    rooms.refuse_disorder(
+        {"ir": set(), "frontend.core": {"ir"}, "tools": {"*"}, "frontend.run": {"frontend.core"}}
+    )
+    with pytest.raises(ValueError, match=r"frontend\.core stands on rooms whose lines are below its own: ir"):
+        rooms.refuse_disorder({"frontend.core": {"ir"}, "ir": set()})

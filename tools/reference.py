@@ -70,9 +70,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Functions": (
         "hcq.frontend.functions",
-        "hcq.frontend.functions.linalg",
+        "hcq.frontend.more.linalg.functions",
         "hcq.frontend.more.linalg.*",
-        "hcq.frontend.functions.fft",
+        "hcq.frontend.more.fourier.fft",
         "hcq.frontend.more.fourier.windows",
         "hcq.frontend.functions.special",
         "hcq.frontend.functions.masked",

@@ -118,9 +118,9 @@ def _names() -> str:
     modules = [name for name in MODULES if "." not in name and not name.startswith(UNTYPED)]
     lines += [f"from hcq.torch import {name} as {name}\n" for name in sorted(modules)]
     taken = {*names.PLACES, *ROWS[""], *MODULES, *functions.DTYPES, *own}
-    elsewhere = [name for name in functions.ELSEWHERE if name not in taken]
+    elsewhere = [name for name in names.ELSEWHERE if name not in taken]
     for name in sorted(elsewhere):
-        lines.append(f"from hcq.frontend.{functions.ELSEWHERE[name]} import {name} as {name}\n")
+        lines.append(f"from hcq.frontend.{names.ELSEWHERE[name]} import {name} as {name}\n")
     lines += ["\n__version__: builtins.str\n\ndef install() -> None: ...\n"]
     lines += [_row(name, row) for name, row in ROWS[""].items()]
     lines += [f"{name}: DType\n" for name in functions.DTYPES]

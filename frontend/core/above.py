@@ -1,7 +1,7 @@
 """Above: what rooms that stand on the core do for it. They are registered here; nothing here imports them.
 
 In       functions, registered once by frontend/upper.py
-Out      the same, for core/, schedule/ and run/, which call them by these names
+Out      the same, for core/, schedule/, run/, tensor.py and nn/, which call them by these names
 Changes  `register`: the names
 Next     ../upper.py (the table of who does what), nodes.py, sizes.py, device.py, ../schedule/simplify.py,
          ../run/realize.py and ../run/plan.py (who call)
@@ -39,6 +39,14 @@ scan_in_steps: Callable[..., Any]  # (node, threads)
 sorts_of: Callable[..., Any]  # (order of nodes) -> the last BUCKET of each sort -> the sort
 sorted_in_one_piece: Callable[..., Any]  # (node, made, sort, threads, number) -> a node, or None
 bucket: Callable[..., Any]  # (node, threads, number) -> it with its counters
+
+# tensors for other libraries, and in files
+shared_array: Callable[..., Any]  # (tensor) -> NumPy's array in its memory
+dlpack_capsule: Callable[..., Any]  # (tensor, version, device, copy)
+pickled: Callable[..., Any]  # (tensor, protocol) -> what __reduce_ex__ gives
+
+# other processes
+ranks_met: Callable[[], int]  # how many there are of this job: 1 before they have met
 
 # PyTorch's words for devices
 type_of_device: Callable[..., str]  # (name) -> "cuda"

@@ -3,7 +3,7 @@
 In       a name
 Out      the method of Tensor by that name as a function of its first argument; `tensor`, numbers and dtypes by name
 Changes  nothing
-Next     methods.py (a method as a function), ops/ (the methods), hcq/__init__.py (who asks), nn/functional.py
+Next     methods.py (a method as a function), ops/ (the methods), ../torch/names.py (who asks), nn/functional.py
 
 There is no list of methods: every public one of the groups in ops/ is a function, and so is a new one.
 What names a dtype in PyTorch is the dtype: `hcq.float32`, `hcq.bool`. A function that has the name of one of hcq's
@@ -13,7 +13,6 @@ modules, as `trace` has, is reached as a method: `x.trace()`.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import math
 from typing import Any
@@ -38,36 +37,6 @@ OF_TENSOR = (
     "is_floating_point",
 )  # methods that Tensor and its core have themselves
 HERE = ("tensor", "is_tensor", "real", "imag")
-MODULES = {  # functions in files of their own
-    "more.fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
-    "io.dlpack": "as_tensor asarray from_dlpack from_numpy frombuffer",
-    "functions.random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
-    "bernoulli randint_like",
-    "functions.types": "finfo iinfo promote_types result_type can_cast",
-    "torch.settings": "compile get_default_dtype set_default_dtype get_default_device set_default_device "
-    "get_num_threads is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype get_autocast_gpu_dtype "
-    "get_autocast_cpu_dtype typename memory_format contiguous_format preserve_format "
-    "channels_last channels_last_3d layout strided",
-    "amp": "GradScaler",
-    "functions.modes": "enable_grad set_grad_enabled inference_mode is_grad_enabled",
-    "nn.functional_random": "dropout alpha_dropout feature_alpha_dropout rrelu rrelu_",
-    "nn.functional_orders": "conv_tbc native_channel_shuffle",
-    "functions.older": "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
-    "ByteTensor BoolTensor Size dtype range chain_matmul frobenius_norm nuclear_norm",
-    "ops.printing": "set_printoptions get_printoptions",
-    "functions.places": "tril_indices triu_indices unravel_index gradient",
-    "functions.histogram": "histogram histogramdd",
-    "torch.native": "native_layer_norm native_group_norm native_batch_norm native_dropout_backward",
-    "functions.bits": "hash_tensor",
-    "functions.segments": "segment_reduce",
-    "nn.functional_sampling": "grid_sampler grid_sampler_2d grid_sampler_3d",
-    "nn.functional_losses": "bilinear",
-    "nn.functional_bags": "embedding_bag",
-    "nn.functional_ctc": "ctc_loss",
-}
-ELSEWHERE = {
-    name: file for file, found in MODULES.items() for name in found.split()
-}  # function -> its module
 _SHORT_NAMES = {
     "half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32", "long": "int64",
     "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2",
@@ -128,8 +97,6 @@ def named(name: str) -> Any:
         return CONSTANTS[name]
     if name in HERE:
         return globals()[name]
-    if name in ELSEWHERE:
-        return getattr(importlib.import_module(f"hcq.frontend.{ELSEWHERE[name]}"), name)
     if name in ALIASES or _is_function(name):
         return function_of(ALIASES.get(name, name))
     raise AttributeError(f"no function, dtype or number of PyTorch's is called {name!r}")
@@ -137,12 +104,12 @@ def named(name: str) -> Any:
 
 def has(name: str) -> bool:
     """Whether `named` knows it."""
-    return name in {*DTYPES, *CONSTANTS, *HERE} or name in ELSEWHERE or name in ALIASES or name in names()
+    return name in {*DTYPES, *CONSTANTS, *HERE} or name in ALIASES or name in names()
 
 
 def every_name() -> list[str]:
     """All that `named` knows."""
-    return sorted({*DTYPES, *CONSTANTS, *HERE, *ELSEWHERE, *ALIASES, *names()})
+    return sorted({*DTYPES, *CONSTANTS, *HERE, *ALIASES, *names()})
 
 
 @functools.cache

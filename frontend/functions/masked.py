@@ -17,6 +17,7 @@ from typing import Any
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.ops.arguments import checked
 from hcq.frontend.ops.base import Axes
+from hcq.frontend.ops.table import above
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
@@ -231,11 +232,11 @@ def norm(
     >>> hcq.torch.masked.norm(Tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=hcq.tensor([True, False, True])).item()
     5.0
     """
-    from hcq.frontend.functions.linalg import vector_norm
-
     order = 2.0 if ord is None else float(ord)
     x = _filled("norm", input, mask, math.inf if order < 0 else 0)
-    return vector_norm(x, order, _axes("masked.norm", x, dim) if x.ndim else None, keepdim, dtype)
+    return above("linalg").vector_norm(
+        x, order, _axes("masked.norm", x, dim) if x.ndim else None, keepdim, dtype
+    )
 
 
 @checked

@@ -15,6 +15,7 @@ from typing import Any
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.ops.base import Axes
+from hcq.frontend.ops.table import above
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 
@@ -86,9 +87,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     >>> hcq.chain_matmul(Tensor([[1.0, 2.0]]), Tensor([[1.0], [1.0]]), Tensor([[3.0]])).tolist()
     [[9.0]]
     """
-    from hcq.frontend.functions.linalg import multi_dot
-
-    return matrices[0] if len(matrices) == 1 else multi_dot(builtins.list(matrices))
+    return matrices[0] if len(matrices) == 1 else above("linalg").multi_dot(builtins.list(matrices))
 
 
 def frobenius_norm(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:

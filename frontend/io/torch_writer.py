@@ -22,7 +22,6 @@ from typing import Any
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.io.torch_file import DTYPES, STORAGES
-from hcq.frontend.nn.parameter import Parameter
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
 from hcq.system.atomic_files import replaced
@@ -114,7 +113,7 @@ class _Writer:
             raise UsageError(
                 f"[save] {where or 'it'} is {tensor.dtype.name}: PyTorch's files hold no such tensor here."
             )
-        if isinstance(tensor, Parameter):
+        if tensor._is_parameter:
             self._name("torch._utils", "_rebuild_parameter")
             self.out += b"("
             self._numbers(tensor, False)

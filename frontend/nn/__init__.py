@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import lazy_module
 from hcq.frontend import FORMER as _FORMER
-from hcq.frontend import optim as optim
 from hcq.frontend.io.safetensors import load_file, save_file
 from hcq.frontend.nn import functional, init, utils
 from hcq.frontend.ops.arguments import check_methods
@@ -105,14 +104,14 @@ else:
         "save_file",
         "functional",
         "init",
-        "optim",
+        "optim",  # noqa: F405
         "utils",
     ]
 
 
 def __getattr__(name: str) -> Any:
-    """A class of LATE, or the modules nn.modules and nn.attention, imported when it is asked for."""
-    if name in ("modules", "attention"):
+    """A class of LATE, or the modules nn.modules, nn.attention and nn.optim, imported when it is asked for."""
+    if name in ("modules", "attention", "optim"):
         return import_module(f"hcq.frontend.nn.{name}")
     file = next((file for file, names in LATE.items() if name in names.split()), None)
     if file is None:

@@ -32,6 +32,8 @@ class Parameter(Tensor):
     (True, True, False)
     """
 
+    _is_parameter = True
+
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         if data is None:
             raise UsageError(

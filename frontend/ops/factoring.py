@@ -3,7 +3,7 @@
 In       tensors of float32 or float64
 Out      lazy tensors of factors, solutions, determinants
 Changes  nothing
-Next     ../more/linalg/ (the functions, loaded when one is first called), ../functions/linalg.py (`hcq.torch.linalg`)
+Next     ../more/linalg/ (the functions, loaded when one is first called; functions.py is `hcq.torch.linalg`)
 """
 
 from __future__ import annotations

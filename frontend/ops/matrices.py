@@ -3,7 +3,7 @@
 In       tensors
 Out      lazy tensors of products and sums
 Changes  nothing
-Next     product.py (matmul, einsum), ../functions/linalg.py (`hcq.torch.linalg`)
+Next     product.py (matmul, einsum), ../more/linalg/functions.py (`hcq.torch.linalg`)
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ METHODS = {name: place for place, names in GROUPS.items() for name in names.spli
 # what some methods do, and what is made of Tensor itself
 ABOVE = {
     "complex": "hcq.frontend.more.complex.tensor",
-    "linalg": "hcq.frontend.functions.linalg",
+    "linalg": "hcq.frontend.more.linalg.functions",
     "older": "hcq.frontend.functions.older",
     "short_time": "hcq.frontend.more.fourier.short_time",
 }

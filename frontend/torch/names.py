@@ -27,6 +27,35 @@ PLACES = {  # a name -> where it is written
     "_assert": "hcq.frontend.torch.settings",
 }
 
+FILES = {  # functions in files of their own
+    "more.fourier.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+    "io.dlpack": "as_tensor asarray from_dlpack from_numpy frombuffer",
+    "functions.random": "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state normal "
+    "bernoulli randint_like",
+    "functions.types": "finfo iinfo promote_types result_type can_cast",
+    "torch.settings": "compile get_default_dtype set_default_dtype get_default_device set_default_device "
+    "get_num_threads is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype get_autocast_gpu_dtype "
+    "get_autocast_cpu_dtype typename memory_format contiguous_format preserve_format "
+    "channels_last channels_last_3d layout strided",
+    "amp": "GradScaler",
+    "functions.modes": "enable_grad set_grad_enabled inference_mode is_grad_enabled",
+    "nn.functional_random": "dropout alpha_dropout feature_alpha_dropout rrelu rrelu_",
+    "nn.functional_orders": "conv_tbc native_channel_shuffle",
+    "functions.older": "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
+    "ByteTensor BoolTensor Size dtype range chain_matmul frobenius_norm nuclear_norm",
+    "ops.printing": "set_printoptions get_printoptions",
+    "functions.places": "tril_indices triu_indices unravel_index gradient",
+    "functions.histogram": "histogram histogramdd",
+    "torch.native": "native_layer_norm native_group_norm native_batch_norm native_dropout_backward",
+    "functions.bits": "hash_tensor",
+    "functions.segments": "segment_reduce",
+    "nn.functional_sampling": "grid_sampler grid_sampler_2d grid_sampler_3d",
+    "nn.functional_losses": "bilinear",
+    "nn.functional_bags": "embedding_bag",
+    "nn.functional_ctc": "ctc_loss",
+}
+ELSEWHERE = {name: file for file, found in FILES.items() for name in found.split()}  # function -> its module
+
 
 def named(name: str, module: str = "hcq.torch") -> Any:
     """What `hcq.torch.name` is. Raises AttributeError, for the module that was asked, where there is nothing of it."""
@@ -38,6 +67,8 @@ def named(name: str, module: str = "hcq.torch") -> Any:
         return getattr(importlib.import_module(PLACES[name]), name)
     if name in ROWS[""]:
         return found("", name)
+    if name in ELSEWHERE:
+        return getattr(importlib.import_module(f"hcq.frontend.{ELSEWHERE[name]}"), name)
     if not name.startswith("_") and functions.has(name):
         return functions.named(name)
     from hcq.frontend.ops.late import Unknown
@@ -52,7 +83,13 @@ def every_name() -> list[str]:
     from hcq.frontend import functions
 
     return sorted(
-        {*PLACES, *(name for name in MODULES if "." not in name), *ROWS[""], *functions.every_name()}
+        {
+            *PLACES,
+            *ELSEWHERE,
+            *(name for name in MODULES if "." not in name),
+            *ROWS[""],
+            *functions.every_name(),
+        }
     )
 
 

@@ -3,8 +3,8 @@
 In       an open device, which another thread uses meanwhile
 Out      plain data
 Changes  nothing; no lock is taken
-Next     inspection.py (what this is part of), hcq/observe/report_words.py (in reports), hcq/tools/trace/capsule.py and
-         hcq/tools/trace/words_in_reports.py (who make a trace of it)
+Next     inspection.py (what this is part of), hcq/observe/report_words.py (in reports), tools/trace/capsule.py and
+         tools/trace/words_in_reports.py (who make a trace of it)
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 In       the bytes of one XCC's slice of the area, from its header on; an architecture
 Out      SavedWaves, the last one saved first; what each waits for and why it stopped, as far as registers say so
 Changes  nothing: it reads memory that may be damaged, and no further than it goes
-Next     abi/save_area.py (the layout and its sources), waves_off.py (who takes a queue off and reads it)
+Next     abi/save_area.py (the layout and its sources), waves_off.py (who takes a queue off and reads it),
+         tools/trace/rocm/gpu_core.py (who finds such areas in core files)
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ A device imports this package when one of them is asked for, or when something h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from hcq.config import DEVICE_DEBUG_WORDS
@@ -30,6 +31,8 @@ from hcq.observe import ledger as ledger
 from hcq.observe import report as report
 
 O = TypeVar("O")
+# makers of observers for every device that opens, whose configuration is observed: a debugger's
+ADDED: list[Callable[[Device], Observer]] = []
 
 
 def observers_of(device: Device, while_opening: bool) -> tuple[Observer, ...]:
@@ -41,7 +44,7 @@ def observers_of(device: Device, while_opening: bool) -> tuple[Observer, ...]:
         from hcq.observe.validator import Validator
 
         return (Validator(device), *device.observers)
-    found: list[Observer] = []
+    found: list[Observer] = [make(device) for make in ADDED]
     if not config.debug.isdisjoint(DEVICE_DEBUG_WORDS):
         from hcq.observe.debug import Debug
 

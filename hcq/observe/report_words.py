@@ -3,7 +3,7 @@
 In       a device
 Out      lines; none of a kind of device that has no such words, and none when everything is done
 Changes  nothing
-Next     report.py (the page), hcq/tools/trace/words_in_reports.py (who reads them), hcq/amd/ring_words.py (the words)
+Next     report.py (the page), tools/trace/words_in_reports.py (who reads them), hcq/amd/ring_words.py (the words)
 """
 
 from __future__ import annotations

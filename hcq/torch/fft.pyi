@@ -1,4 +1,4 @@
 # fmt: off
 """Written by `make docs`: what type checkers see of hcq.torch.fft."""
 
-from hcq.frontend.functions.fft import *
+from hcq.frontend.more.fourier.fft import *

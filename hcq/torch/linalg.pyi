@@ -1,7 +1,7 @@
 # fmt: off
 """Written by `make docs`: what type checkers see of hcq.torch.linalg."""
 
-from hcq.frontend.functions.linalg import *
+from hcq.frontend.more.linalg.functions import *
 from hcq.frontend.tensor import Tensor
 from hcq.frontend.more.linalg.factors import cholesky as cholesky
 from hcq.frontend.more.linalg.factors import cholesky_ex as cholesky_ex

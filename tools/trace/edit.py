@@ -28,7 +28,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hcq import backends
+from hcq import backends, checks
 from hcq.errors import HcqError, UsageError
 from hcq.layout import Packet
 from hcq.tools.trace import text as spelling
@@ -330,7 +330,7 @@ class _Builder:
         if name == "REST":
             self.is_rest = True
             return
-        if name.startswith("KIND_") and name[5:].isdigit():
+        if name.startswith("KIND_") and checks.is_decimal(name[5:]):
             self.kind = int(name[5:])
         elif name in Kind.__members__:
             self.kind = Kind[name]

@@ -4,8 +4,9 @@ In       the bytes of a file
 Out      `Pasted`: the words, and what was passed over and why
 Changes  nothing
 Next     amd_words.py (what the words mean)
-Source   what these print: hexdump, hexdump -C, od -x, xxd, gdb x/4wx and x/2gx, the kernel's print_hex_dump and its
-         devcoredumps (offset and value), umr (ring[ 5] == 0x..., IB[ 5] = 0x...), arrays of C and lists of Python
+Source   what these print: hexdump, hexdump -C, od -x, xxd, gdb x/4wx, x/2gx, x/8xb, x/8xh, the kernel's
+         print_hex_dump and its devcoredumps (offset and value), umr (ring[ 5] == 0x..., IB[ 5] = 0x...), arrays of C,
+         lists of Python
 
     c0012800 80000000                     words, with or without 0x
     00000000  00 28 01 c0 00 00 00 80     bytes behind an offset, in the order of memory
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 MAX_BYTES = 1 << 23  # of a file; what is behind it is left out
 MAX_NOTES = 8
+WORDS_OF_PROSE = 4  # so many words may stand beside one line that has none
 _LINE_CHARACTERS = 4096  # a line of a dump is short; one that is longer is read in this many
 _REPEATED_BYTES = 1 << 20  # at most so much does a * of hexdump stand for
 
@@ -34,8 +36,14 @@ _UMR_STREAM = re.compile(r"^\s*\[0x[0-9a-fA-F]+@0x[0-9a-fA-F]+\s*\+\s*0x[0-9a-fA
 _OFFSET = re.compile(r"(?:^|\s)(?P<at>0x[0-9a-fA-F]{1,16}|[0-9a-fA-F]{3,16})(?:\s*<[^>]*>)?:(?=\s)")
 _INDEX = re.compile(r"^\s*\[\s*\d+\s*\]\s*[:=]*\s*(?=\w)")  # [ 5] 0xc0012800
 _CODE = re.compile(r"[{\[]|[^=]=[^=]")  # of a line that begins with a name, and has words all the same
+# [3221388800, 523, ...], with a name before it or without
+_DECIMALS = re.compile(
+    r"[>\s]*(?:[A-Za-z_]\w{0,60}\s*=\s*)?[\[({]?[>\s]*\d{1,10}(?:[>\s]*,[>\s]*\d{1,10}){1,2000000}"
+    r"[>\s]*,?[>\s]*[\])}]?[;\s]*"
+)
 _SPLIT = re.compile(r"[\s,{}\[\]()'\"]+")
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,16}[uUlL]{0,3}")
+_SMALL = re.compile(r"((?:0x[0-9a-fA-F]{2} ?)+)|(?:0x[0-9a-fA-F]{4} ?)+")
 _DIGITS = re.compile(r"[0-9a-fA-F]+")
 
 
@@ -67,7 +75,21 @@ def read(content: bytes, is_in_order: bool = False) -> Pasted:
         content = content[:MAX_BYTES]
     if is_binary(content):
         return _pasted(content, notes, True)
-    return _Text(notes, is_in_order).read(content.decode("utf-8", "replace").splitlines())
+    text = content.decode("utf-8", "replace")
+    if (numbers := _decimals(text)) is not None:
+        notes.append("the numbers are decimal: hex has no words of ten digits")
+        return Pasted(numbers, notes, True)
+    return _Text(notes, is_in_order).read(text.splitlines())
+
+
+def _decimals(text: str) -> list[int] | None:
+    """The words of a list of decimal numbers, as Python prints one; None for another text."""
+    if _DECIMALS.fullmatch(text) is None:
+        return None
+    cells = [cell for cell in re.split(r"[^0-9]+", text.partition("=")[2] or text) if cell]
+    numbers = [int(cell) for cell in cells if len(cell) <= 10]
+    is_sure = any(len(cell) == 10 for cell in cells) and len(numbers) == len(cells)
+    return numbers if is_sure and max(numbers) < 1 << 32 else None
 
 
 def _pasted(data: bytes, notes: list[str], is_clean: bool) -> Pasted:
@@ -102,8 +124,10 @@ class _Text:
             )
         if self.broken > MAX_NOTES:
             self.notes.append(f"{self.broken - MAX_NOTES} more lines break off")
+        # a mail around one long line has more lines than that
+        most = max(self.taken, len(self.data) // 4 // WORDS_OF_PROSE)
         return _pasted(
-            bytes(self.data), self.notes, not (self.broken or self.decoded) and self.dropped <= self.taken
+            bytes(self.data), self.notes, not (self.broken or self.decoded) and self.dropped <= most
         )
 
     def line(self, number: int, text: str, has_offsets: bool) -> None:
@@ -221,6 +245,9 @@ def _bytes_of(cells: Sequence[str], has_colon: bool, is_in_order: bool) -> tuple
     """The bytes of a line's cells up to the first that is none, and whether that was all of them."""
     data = bytearray()
     is_code = bool(cells) and not _is_cell(cells[0])
+    if has_colon and len(cells) >= 4 and (small := _SMALL.fullmatch(" ".join(cells))):  # gdb x/8xb, x/8xh
+        size = 1 if small[1] else 2
+        return b"".join(int(cell, 16).to_bytes(size, "little") for cell in cells), True
     has_words = any(len(cell) == 8 for cell in cells)  # then a short one is a word without its zeros
     for cell in cells:
         digits = cell.removeprefix("0x").rstrip("uUlL")

@@ -12,12 +12,13 @@ them only when all pairs are segments close to each other, or operations that ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hcq.nv.abi import qmd
-from hcq.nv.abi.classes import ARCHITECTURES
+from hcq.nv.abi.classes import ARCHITECTURES, Engines
 from hcq.nv.abi.gpfifo import GpControl, GpOpcode, decode_entry
+from hcq.nv.decode import decoder
 
 FORMS = ("pushbuffer", "qmd", "gpfifo")
 NEWEST = "sm_90"  # whose methods are taken where nobody says which
@@ -42,6 +43,8 @@ def find(words: Sequence[int], form: str = "", arch: str = "") -> Found | None:
         return Found(form, arch or own or NEWEST, not arch and form != "gpfifo")
     if own := arch_of_qmd(words):
         return Found("qmd", own, True)
+    if own := arch_of_pushbuffer(words):
+        return Found("pushbuffer", own, True)
     return Found("gpfifo", NEWEST, True) if is_gpfifo(words) else None
 
 
@@ -56,6 +59,48 @@ def arch_of_qmd(words: Sequence[int]) -> str | None:
         return None
     name = type(shown).__name__
     return next((arch for arch, one in ARCHITECTURES.items() if qmd.QMD_OF_CLASS[one.compute] == name), None)
+
+
+def arch_of_pushbuffer(words: Sequence[int]) -> str | None:
+    """An architecture whose methods these words are, to the last; None for other words.
+
+    Headers are no proof: it takes a SET_OBJECT of a class that is known, or two headers with methods that all are.
+    """
+    headers = list(_headers(words))
+    if not headers or headers[-1] is None:
+        return None
+    arch = ""
+    for at, method in (one for one in headers if one is not None):
+        if not method:  # SET_OBJECT
+            number = words[at + 1] & 0xFFFF if at + 1 < len(words) else 0
+            arch = arch or next((name for name, one in ARCHITECTURES.items() if number in _classes(one)), "")
+    if arch:
+        return arch
+    sets = any(not one[1] for one in headers if one is not None)  # classes, none of which is known
+    is_known = (
+        not sets
+        and len(headers) > 1
+        and not any("UNKNOWN" in repr(packet) for packet in decoder(NEWEST)(words))
+    )
+    return NEWEST if is_known else None
+
+
+def _headers(words: Sequence[int]) -> Iterator[tuple[int, int] | None]:
+    """(place, number of the method) of each header; None at last where the words are none to their end."""
+    at = 0
+    while at < len(words):
+        kind, count, method = words[at] >> 29, words[at] >> 16 & 0x1FFF, words[at] & 0xFFF
+        if kind not in (1, 3, 4, 5) or (kind != 4 and not count) or words[at] >> 12 & 1:
+            yield None
+            return
+        yield at, method
+        at += 1 if kind == 4 else 1 + count
+    if at != len(words):
+        yield None
+
+
+def _classes(one: Engines) -> tuple[int, ...]:
+    return (one.compute, one.copy, one.gpfifo)
 
 
 def is_gpfifo(words: Sequence[int]) -> bool:

@@ -32,6 +32,7 @@ from hcq.tools.trace import (
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.cuda import core, core_file
 from hcq.tools.trace.cuda import text as cuda_text
+from hcq.tools.trace.rocm import gpu_core
 
 GUESSED_BYTES = 1 << 16  # of larger files the beginning decides which language it is
 
@@ -176,6 +177,15 @@ def _read_cuda_core(content: bytes, wanted: Wanted) -> Reading:
     return Reading(lambda color: core.lines(found, color), lambda: core.as_json(found))
 
 
+def _is_gpu_core(content: bytes, wanted: Wanted) -> bool:
+    return gpu_core.is_core(content)
+
+
+def _read_gpu_core(content: bytes, wanted: Wanted) -> Reading:
+    found = gpu_core.read(content)
+    return Reading(lambda color: gpu_core.lines(found, color), lambda: gpu_core.as_json(found))
+
+
 def _is_cuda_text(content: bytes, wanted: Wanted) -> bool:
     return not wanted.form and cuda_text.recognises(content)
 
@@ -209,6 +219,10 @@ def _is_named_nv_words(content: bytes, wanted: Wanted) -> bool:
 def _is_qmd(content: bytes, wanted: Wanted) -> bool:
     words = _nv_words(content, wanted)
     return nv_words.arch_of_qmd(words) is not None
+
+
+def _is_pushbuffer(content: bytes, wanted: Wanted) -> bool:
+    return nv_words.arch_of_pushbuffer(_nv_words(content, wanted)) is not None
 
 
 def _is_gpfifo(content: bytes, wanted: Wanted) -> bool:
@@ -314,12 +328,14 @@ READERS: tuple[Reader, ...] = (
     Reader("RADV's hang report, a folder", _is_radv, _read_radv),
     Reader("NVIDIA's bug report, nvidia-smi", _is_nvidia_report, _read_nvidia_report),
     Reader("CUDA coredump", _is_cuda_core, _read_cuda_core),
+    Reader("core file of GPUs of ROCm", _is_gpu_core, _read_gpu_core),
     Reader("compute-sanitizer, cuda-gdb", _is_cuda_text, _read_cuda_text),
     Reader("devcoredump of amdgpu", _is_devcoredump, _read_devcoredump),
     Reader("umr", _is_umr, _read_amd_text),
     Reader("ROCm: faults, debug agent, rocgdb", _is_rocm, _read_amd_text),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("launch descriptions of NVIDIA's", _is_qmd, _read_nv_words),
+    Reader("pushbuffers of NVIDIA's", _is_pushbuffer, _read_nv_words),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
     Reader("entries of NVIDIA's GPFIFO", _is_gpfifo, _read_nv_words),
 )

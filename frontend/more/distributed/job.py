@@ -155,6 +155,11 @@ def world() -> World:
     return _world
 
 
+def ranks_met() -> int:
+    """How many ranks there are, and 1 before init() and after close()."""
+    return 1 if _world is None else _world.size
+
+
 def rank() -> int:
     """This process's number among all ranks, from 0. Raises UsageError before init().
 

@@ -3,7 +3,7 @@
 In       planes, a real tensor (batch, 2, n) of real and imaginary parts, or (batch, 1, n) of real numbers
 Out      planes of the transform, or real numbers, lazy
 Changes  nothing; tables.py keeps what they are multiplied with
-Next     tables.py, ../functions/fft.py (who makes planes of complex tensors)
+Next     tables.py, fft.py (who makes planes of complex tensors)
 Source   Cooley and Tukey 1965 (stages); Bluestein 1970 (sizes with a large prime factor)
 
 A size n = f * m is a transform of size f along one axis of (f, m), angles, and transforms of size m along the other. A

@@ -3,7 +3,7 @@
 In       signals (time) or (batch, time), or spectra (..., frequencies, frames); sizes and a window, as PyTorch has them
 Out      complex spectra, lazy; signals, whose windows are divided out
 Changes  `istft` outside of a jit reads whether the windows leave a gap
-Next     ../functions/fft.py (the transform of one window), ops/parts.py (who comes here)
+Next     fft.py (the transform of one window), ops/parts.py (who comes here)
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from hcq.frontend.core.base import watcher
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.functions import fft
 from hcq.frontend.more.complex.pair import Pair
+from hcq.frontend.more.fourier import fft
 from hcq.frontend.tensor import Tensor
 
 LEAST = 1e-11  # of the squares of windows that are over a place

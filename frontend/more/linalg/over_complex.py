@@ -165,7 +165,7 @@ def cond(A: Any, p: Any = None) -> Tensor:
     if p in (None, 2, -2):
         S = svdvals(A)
         return S[..., -1] / S[..., 0] if p == -2 else S[..., 0] / S[..., -1]
-    from hcq.frontend.functions.linalg import matrix_norm
+    from hcq.frontend.more.linalg.functions import matrix_norm
 
     inverse, info = inv_ex(A)
     return (matrix_norm(A, p) * matrix_norm(inverse, p)).masked_fill(info != 0, inf)

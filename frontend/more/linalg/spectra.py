@@ -396,7 +396,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
             return Tensor.zeros(A.shape[:-2], dtype=A.dtype, device=A.device)
         S = svdvals(A)
         return S[..., -1] / S[..., 0] if p == -2 else S[..., 0] / S[..., -1]
-    from hcq.frontend.functions.linalg import matrix_norm
+    from hcq.frontend.more.linalg.functions import matrix_norm
     from hcq.frontend.more.linalg.solving import inv_ex
 
     square("cond", A)

@@ -11,10 +11,10 @@ Next     ../optim/ (whose step also does the pending updates of statistics)
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 from hcq.errors import UsageError
+from hcq.frontend.core import above
 from hcq.frontend.nn import init
 from hcq.frontend.nn.constant import constant
 from hcq.frontend.nn.functional import _normed_by_batch
@@ -213,10 +213,9 @@ class SyncBatchNorm(BatchNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, num_features, ...), of the same shape, as BatchNorm."""
-        world = getattr(sys.modules.get("hcq.frontend.more.distributed.job"), "_world", None)
-        if self.training and world is not None and world.size > 1:
+        if self.training and (count := above.ranks_met()) > 1:
             raise UsageError(
-                f"[SyncBatchNorm] {world.size} processes: means over the batches of several are not computed. "
+                f"[SyncBatchNorm] {count} processes: means over the batches of several are not computed. "
                 "Split a batch over this machine's devices with Tensor.shard, or use GroupNorm."
             )
         return super().forward(x)

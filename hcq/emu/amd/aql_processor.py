@@ -16,6 +16,7 @@ from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.dispatch import dispatch_from_aql
 from hcq.emu.amd.pm4_processor import Pm4Engine
 from hcq.emu.amd.process_gpu import UNRUNG, EmulatedQueue, ProcessGpu
+from hcq.events import kernel_debug
 from hcq.layout import Packet
 
 QUEUE_BYTES = 4 * aql.AmdQueue.length_words
@@ -45,6 +46,7 @@ class AqlQueue(EmulatedQueue):
         self.xccs_left: list[int] = []
         self.last = -1  # the highest doorbell: producers that run ahead of others ring theirs first
         self.awaits_scratch = False
+        self.told_of = -1  # the packet that a debugger was told of last
         self.started = 0  # when the packet was first looked at
 
     def descriptor(self) -> aql.AmdQueue:
@@ -79,6 +81,9 @@ class AqlQueue(EmulatedQueue):
         self.started = self.gpu.clock()
         self._acquire(packet)
         self.engine.dispatches.drain()  # all our packets have the barrier bit; one without it would only get more order
+        if kernel_debug.debugger is not None and self.told_of != self.rptr:
+            self.told_of = self.rptr
+            kernel_debug.debugger.packet("aql", packet)
         if isinstance(packet, aql.KernelDispatch):
             return self._dispatch(packet, slot)
         if isinstance(packet, (aql.BarrierAnd, aql.BarrierValue)):

@@ -28,7 +28,7 @@ from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.schedule import Schedules
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
-from hcq.events import stray_accesses, waves
+from hcq.events import kernel_debug, stray_accesses, waves
 from hcq.performance import counters
 
 
@@ -79,7 +79,13 @@ def launch(
     sample = 0 if is_cooperative or not counts else counters.sample()
     tally = tally_of(arch, work, start, sample) if counts else None
     run = functools.partial(
-        run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
+        run_dispatch if kernel_debug.debugger is None else kernel_debug.debugger.run_amd,
+        core,
+        start,
+        work.grid,
+        work.block,
+        items=work.items,
+        interrupted=interrupted,
     )
     if schedules is not None:
         run = functools.partial(run, schedule=schedules.of_launch(work.grid, work.block))

@@ -23,6 +23,7 @@ from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.dispatch import dispatch_from_registers
 from hcq.emu.amd.engine import Handlers, Unordered, holds
 from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu
+from hcq.events import kernel_debug
 from hcq.layout import Packet
 
 MAX_NESTING = 2  # a ring runs an indirect buffer, and that one no other
@@ -85,6 +86,8 @@ class Pm4Engine:
             raise self.queue.stop(f"{packet!r} is no packet this processor knows: {words[0]:#010x}")
         if packet.unclaimed:
             raise self.queue.stop(f"{packet!r} sets bits that no field has")
+        if kernel_debug.debugger is not None and not self.is_waiting:
+            kernel_debug.debugger.packet("pm4", packet)
         is_done = handler(self, packet)
         self.is_waiting = not is_done
         return is_done

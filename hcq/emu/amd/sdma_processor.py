@@ -19,6 +19,7 @@ from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.caches import WriteBack
 from hcq.emu.amd.engine import Handlers, Unordered, holds
 from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu
+from hcq.events import kernel_debug
 from hcq.layout import Packet
 
 MAX_PACKET_WORDS = 256  # of those that write words inline; the ring is read that far ahead
@@ -69,6 +70,12 @@ class SdmaQueue(EmulatedQueue):
         return True
 
     def _packet(self, words: list[int]) -> Packet:
+        packet = self._known(words)
+        if kernel_debug.debugger is not None:
+            kernel_debug.debugger.packet("sdma", packet)
+        return packet
+
+    def _known(self, words: list[int]) -> Packet:
         version = self.gpu.chip.copies
         if words[0] & 0xFF == sdma.Op.NOP:
             return sdma.Nop.decode([words[0], *[0] * (words[0] >> 16 & 0x3FFF)])

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from hcq.emu.nv.channel import Channel
 from hcq.emu.nv.errors import ChannelError, ClassError
 from hcq.errors import UsageError
+from hcq.events import kernel_debug
 from hcq.nv.abi.method import Method
 from hcq.nv.abi.methods import methods_of
 
@@ -108,7 +109,10 @@ class Engine:
         self.words[address] = word
         handler = self.handlers.get(takes.method.at)
         if handler is not None:
-            handler(self, takes.method.decode([word]))
+            method = takes.method.decode([word])
+            if kernel_debug.debugger is not None:
+                kernel_debug.debugger.packet("nv", method)
+            handler(self, method)
 
     def word(self, method: type[Method]) -> int:
         """What was last written to a method, 0 before the first time."""

@@ -59,7 +59,7 @@ from hcq.emu.shader.schedule import Schedules
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
 from hcq.errors import UsageError
-from hcq.events import stray_accesses, waves
+from hcq.events import kernel_debug, stray_accesses, waves
 from hcq.events.stray_accesses import Stray
 from hcq.nv.abi.image import DESCRIPTOR_BYTES
 from hcq.nv.abi.qmd import Qmd, QmdType
@@ -225,8 +225,9 @@ class Shader:
         known = stray_accesses.gaps() if is_guarded else []
         guarded = Guarded(memory, Gaps(known), program) if known else None
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
+        debugger = kernel_debug.debugger
         run = functools.partial(
-            kernel.run,
+            kernel.run if debugger is None else functools.partial(debugger.run_nv, kernel, program, memory),
             grid,
             block,
             memory if guarded is None else guarded,

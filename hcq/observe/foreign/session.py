@@ -41,6 +41,8 @@ from hcq.performance.counters import Counters
 LOOK_SECONDS = 0.5  # work that is late is looked for so often
 
 Say = Callable[[str], None]
+# makers of observers for every device of a foreign program: those of a debugger
+ADDED: list[Callable[[ForeignDevice], ForeignObserver]] = []
 
 
 def _say(text: str) -> None:
@@ -88,6 +90,7 @@ class _Process:
             found.append(ForeignSanitizer(device, session.say, session.ignored, session.findings.append))
         if settings.counters:
             found.append(ForeignCounting(device, self.session.say))
+        found += [make(device) for make in ADDED]
         if "off" not in settings.report:
             found.append(Reports(device, self.session.say, settings.timeout_ms))
         return found
@@ -151,6 +154,7 @@ class Session(KernelObserver):
             or settings.validate
             or bool(settings.sanitize)
             or settings.counters
+            or bool(ADDED)
             or "off" not in settings.report
         )
 

@@ -415,7 +415,7 @@ def test_the_language_is_recognised(words: list[int], form: str):
     [
         b"",
         b"hello\n",
-        b"20018000 0000c8b5\n",  # methods of NVIDIA's
+        b"20018000 00001234\n",  # methods of NVIDIA's, perhaps: of no class that is known
         b"00000000 00000000\n",
         b"ioctl(3, 0xc020462a, 0x7ffd) = 0\n",
         b"c0012800 80000000 80000000 and so on\n",

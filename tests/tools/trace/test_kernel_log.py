@@ -460,6 +460,16 @@ TWICE: list[tuple[str, str, str]] = [
         "wave error",
         r"a memory violation \(se 2, sh 0, cu 3, simd 1, wave 5\)",
     ),
+    (
+        "amdgpu: sq_intr: error, se 2, data 0x1, sh 0, priv 1, wave_id 3, simd_id 2, cu_id 7, err_type 2",
+        "wave error",
+        r"memory violation \(se 2, sh 0, cu 7, simd 2, wave 3\)",
+    ),
+    (
+        "amdgpu: sq_intr: error, se 0, data 0x0, sh 0, priv 0, wave_id 1, simd_id 0, cu_id 1, err_type 1",
+        "wave error",
+        r"illegal instruction \(se 0, sh 0, cu 1, simd 0, wave 1\)",
+    ),
     ("amdgpu: sq_intr: auto, se 0, ttrace 1", "wave interrupt", "auto"),
     ("amdgpu: sq_intr: inst, data 0x00000001, sh 0", "wave interrupt", "inst"),
     ("amdgpu: Failed to evict queue 3", "queue eviction", "queue 3"),

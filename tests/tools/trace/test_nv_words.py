@@ -103,7 +103,9 @@ def test_an_entry_that_is_cut_is_shown_as_such(trace: Callable[..., Done], tmp_p
     [
         list(pm4.WriteData(address=0x7F0000001000, data=[1, 2]).words) * 2,
         [0] * 64,
-        [0x20018000, 0xC8B5, 0x20012000, 0xCBC0],
+        [0x20018000, 0x1234],  # of no class that is known
+        [0x20018000, 0xC8B5, 0x20032000, 0xCBC0],  # a push that is cut
+        [0x20022010, 1],
         [*ENTRIES, 0x80000000, 0x80000001],
         description(0)[:-1],
         description(0, register_count=0),
@@ -111,6 +113,23 @@ def test_an_entry_that_is_cut_is_shown_as_such(trace: Callable[..., Done], tmp_p
 )
 def test_other_words_are_not_taken_for_those_of_a_channel(words: list[int]) -> None:
     assert nv_words.find(words) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "arch"),
+    [
+        ([0x20018000, 0xC8B5, 0x20012000, 0xCBC0], "sm_90"),
+        ([0x20012000, 0xC7C0], "sm_86"),
+        ([0x20012000, 0xCEC0, 0x80000100], "sm_120"),
+        ([0x20050017, 0x1000, 0, 1, 0, 0x1001, 0x80010009], "sm_90"),  # semaphores of the host: all are known
+    ],
+)
+def test_a_pushbuffer_is_known_by_the_classes_that_it_sets_or_by_its_methods(
+    words: list[int], arch: str
+) -> None:
+    assert nv_words.find(words) == nv_words.Found("pushbuffer", arch, True)
+    reading = readers.find(" ".join(f"{word:08x}" for word in words).encode(), readers.Wanted())
+    assert reading is not None and reading.as_json()["form"] == "pushbuffer"
 
 
 @pytest.mark.parametrize("seed", range(60))

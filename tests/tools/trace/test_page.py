@@ -410,6 +410,46 @@ def test_twenty_thousand_submissions_stay_quick(
     page.see("[...document.querySelectorAll('.submission .name')].some(one => one.innerText === '#20000')")
 
 
+# a view, the clicks that lead to it from where the page opens, and what is seen there
+VIEWS = {
+    "where the time went": ([], "#pane-trace", "Where the time went"),
+    "findings of lint": ([], "#pane-trace", "validation rule"),
+    "packets of a submission": ([".submission"], "#pane-packets", "CPU #1"),
+    "a packet's fields and words": ([".submission", ".packet"], ".fields table", "opcode"),
+    "kernels": (["[data-tab=kernel]"], "#pane-kernel", "2 kernels"),
+    "a kernel's code": (["[data-tab=kernel]", "#pane-kernel tbody tr a"], "#pane-kernel", "object"),
+    "memory": (["[data-tab=memory]"], "#pane-memory", "live at"),
+    "a buffer on the memory map": (["[data-tab=memory]", "#memory-list .span"], "#focus", "uses"),
+    "everything that touched a buffer": (
+        ["[data-tab=buffer]", "#pane-buffer .span"],
+        "#pane-buffer",
+        "touched",
+    ),
+    "the graph of a step": (["[data-tab=step]"], "#pane-step", "commands"),
+    "what a box of the graph reads and writes": (
+        ["[data-tab=step]", ".step-node.step-kernel"],
+        ".step-beside",
+        "writes",
+    ),
+    "keys and colours": (["#help-button"], "#help", "Keys"),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_each_view_is_reached_in_two_clicks(page: Page, recorded: PageServer, view: str) -> None:
+    clicks, where, says = VIEWS[view]
+    assert len(clicks) <= 2
+    page.open(recorded)
+    for selector in clicks:
+        page.see(f"document.querySelector('{selector}') !== null")
+        click = "dispatchEvent(new MouseEvent('click', {bubbles: true, cancelable: true}))"
+        page.script(f"document.querySelector(arguments[0]).{click}", selector)
+    page.see(
+        f"[...document.querySelectorAll('{where}')].some(one => one.innerText.toLowerCase().includes('{says.lower()}'))"
+    )
+    assert page.errors() == []
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_nothing_is_cut_off_in_any_view(

@@ -318,3 +318,52 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 def test_a_report_is_recognised_and_other_texts_are_not() -> None:
     assert radv.recognises(trace(1).encode())
     assert not radv.recognises(b"hello\nDevice name: something\nRegister <- 1\n")
+
+
+TRAPPED = """\
+m0: 0x00000000
+exec_lo: 0x0000ffff
+exec_hi: 0x00000000
+s[0-3] = { 0x80000100, 0xffff8000, 0x00000040, 0x00000001 }
+VGPRS:
+[0] = { 00000000 00000001 00000002 00000003 }
+lds[0-7] = { 00000000, 00000001, 00000002, 00000003, 00000004, 00000005, 00000006, 00000007 }
+
+Hardware registers:
+        SQ_WAVE_STATUS <- SCC = 0
+                          IN_BARRIER = 0
+                          HALT = 1
+        SQ_WAVE_TRAPSTS <- EXCP = 0
+                           MEM_VIOL = 1
+                           ILLEGAL_INST = 0
+
+Faulty shader found VA=[0x8000012300-0x80000123c0], instr_offset=28
+	s_load_dwordx4 s[0:3], s[2:3], 0x0
+
+!!! Faulty instruction below !!!
+	buffer_load_dword v1, v0, s[0:3], 0 offen
+
+	s_waitcnt vmcnt(0)
+"""
+
+
+@pytest.mark.parametrize("form", ["{}", "quoted", "\x1b[0m{}", "RADV: something else\n{}"])
+def test_the_wave_that_the_trap_handler_stopped_is_told_with_its_instruction(form: str) -> None:
+    text = (
+        "".join(f"> {line}\r\n" for line in TRAPPED.splitlines())
+        if form == "quoted"
+        else form.format(TRAPPED)
+    )
+    (wave,) = data(text.encode())["waves"]
+    assert wave["pc"] == 0x8000012300 + 28 and wave["exec"] == 0xFFFF
+    assert wave["instruction"] == "buffer_load_dword v1, v0, s[0:3], 0 offen"
+    assert wave["reason"] == "memory violation" and "halted" in wave["state"]
+    assert wave["registers"]["trapsts"] == 1 << 8 and wave["scalars"]["1"] == 0xFFFF8000
+    assert wave["vectors"]["0"] == [0, 1, 2, 3] and wave["code"][1].startswith("=> buffer_load")
+
+
+def test_a_folder_with_the_trap_handlers_log_names_the_wave_first(tmp_path: Path) -> None:
+    (tmp_path / "trap_handler.log").write_text(TRAPPED)
+    (tmp_path / "pipeline.log").write_text(PIPELINE)
+    first, *others = data(folder.content(str(tmp_path)) or b"")["waves"]
+    assert first["reason"] == "memory violation" and len(others) == 3

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hcq.tools.trace import kernel_log
+from hcq.tools.trace import kernel_log, rocm
 from hcq.tools.trace.color import counted
 from hcq.tools.trace.cuda import tables
 from hcq.tools.trace.kernel_log.event import Event
@@ -21,7 +21,9 @@ from hcq.tools.trace.kernel_log.log_lines import clean
 MARKS = (b"========= COMPUTE-SANITIZER", b"========= CUDA-MEMCHECK", b"========= Invalid ", b"========= Program hit",
          b"CUDA_EXCEPTION_", b"CUDA Exception: ", b"CUDA error: ", b"========= Error: Race", b"========= Uninitialized",
          b"========= Barrier error", b"========= ERROR SUMMARY", b"========= Leaked ",
-         b"Switching focus to CUDA kernel")  # fmt: skip
+         b"Switching focus to CUDA kernel", b"CUDA Error", b"CUDA error ",
+         b"CUDA runtime error", b"CUDA driver error", b"Triton Error [CUDA]", b"cudaError")  # fmt: skip
+_ASSERTED = re.compile(rb"block: \[[\d,]{5,40}\], thread: \[[\d,]{5,40}\] Assertion")
 _TABLES = re.compile(
     rb"Kernel Parent Dev Grid Status|Wp +Active (?:Lanes )?Mask|BlockIdx +ThreadIdx +To BlockIdx"
 )
@@ -64,7 +66,15 @@ _FUNCTION = re.compile(
     r"(?P<grid>[\d,]{1,40})\), ?\((?P<block>[\d,]{1,40})\)>>>"
     r"(?: \(.{0,400}\))?(?: at (?P<line>\S{1,200}))?"
 )
-_API = re.compile(r"CUDA error: (?P<what>[a-z][^\n.;]{3,120})")
+_API = re.compile(
+    r"(?:CUDA (?:[Rr]untime |[Dd]river )?[Ee]rror(?: \d{1,4})?|Triton Error \[CUDA\]): *[\"']?"
+    r"(?P<what>[a-z][^\n.;\"']{3,120})"
+)
+_API_NAME = re.compile(r"\b(?P<name>cudaError[A-Z]\w{2,50})\b")
+_ASSERT = re.compile(
+    r"(?P<file>[^\s<>|]{1,300}):(?P<line>\d{1,7}): (?P<function>.{1,300}?): "
+    r"block: \[(?P<block>[\d,]{5,40})\], thread: \[(?P<thread>[\d,]{5,40})\] Assertion `(?P<what>.{1,300}?)` failed"
+)
 _KERNEL_ROW = re.compile(
     r"^[* ] *(?P<kernel>\d{1,9}) +(?P<parent>-|\d{1,9}) +(?P<dev>\d{1,4}) +(?P<grid>-?\d{1,20}) +"
     r"(?P<status>[A-Z]\w{1,20}) +"
@@ -86,7 +96,9 @@ _THREAD_ROW = re.compile(
 
 def recognises(content: bytes) -> bool:
     """Whether a text has something of these tools."""
-    return any(mark in content for mark in MARKS) or _TABLES.search(content) is not None
+    if any(mark in content for mark in MARKS) or _TABLES.search(content) is not None:
+        return True
+    return _ASSERTED.search(content) is not None and not rocm.recognises(content)  # HIP prints the same
 
 
 def events(lines: Sequence[str]) -> list[Event]:
@@ -241,8 +253,12 @@ class _Reader:
                 int(found["count"]),
                 {"pc": found["pc"], "line": where, "block": found["block"], "thread": found["thread"]},
             )
+        elif found := _ASSERT.search(line):
+            self.asserted(number, found)
         elif found := _API.search(line):
             self.api(number, found["what"].strip())
+        elif (found := _API_NAME.search(line)) and (what := _said_of(found["name"])):
+            self.api(number, what)
 
     def take(self, number: int, exception: int, stop: Event | None, by: str) -> Event:
         """An exception of cuda-gdb: a new event, or more of the one whose title stood before it."""
@@ -270,6 +286,24 @@ class _Reader:
             event = self.alike[key] = Event(key[0], number, "notice", fields={**fields, "count": 0})
             self.add(event)
         event.fields["count"] += count
+        event.lines.append(number)
+
+    def asserted(self, number: int, found: re.Match[str]) -> None:
+        """A failed assert of a kernel: each thread prints a line."""
+        key = ("assert", found["file"], found["line"], found["what"])
+        event = self.alike.get(key)
+        if event is None:
+            event = self.alike[key] = Event(
+                "assertion",
+                number,
+                meaning="an assert() of a kernel failed, and the kernel ended",
+                causes="mostly an index that is out of range: of labels, of an embedding, of a gather",
+                advice="run the same on the CPU, which names the index; print minimum and maximum of the indices",
+                fields={name: found[name] for name in ("what", "file", "line", "function", "block", "thread")}
+                | {"threads": 0},
+            )
+            self.add(event)
+        event.fields["threads"] += 1
         event.lines.append(number)
 
     def api(self, number: int, what: str) -> None:
@@ -305,6 +339,12 @@ API_WORDS = {
 }  # fmt: skip
 
 
+def _said_of(name: str) -> str:
+    """What CUDA says of an error that is named; "" where it is none of those that tell of a kernel or a GPU."""
+    number = next((number for number, words in tables.errors().items() if words.title == name), None)
+    return next((text for text, known in API_WORDS.items() if known == number), "")
+
+
 def _same(words: tables.Words, what: str) -> bool:
     number = next((number for text, number in API_WORDS.items() if what.startswith(text)), None)
     return number is not None and tables.errors().get(number) == words
@@ -330,6 +370,12 @@ def _finish(event: Event) -> None:
     fields = event.fields
     if event.kind == "CUDA exception":
         _finish_exception(event)
+    elif event.kind == "assertion":
+        where = f"{fields['file']}:{fields['line']}"
+        event.sentence = (
+            f"assertion `{fields['what']}` failed at {where} for {counted(fields['threads'], 'thread')}"
+        )
+        event.sentence += f"; the first is thread ({fields['thread']}) of block ({fields['block']})"
     elif event.kind in ("warps", "threads"):
         kernel = f" of kernel {fields['kernel']}" if "kernel" in fields else ""
         line = f" ({fields['line']})" if fields.get("line") else ""

@@ -39,16 +39,12 @@ async function show() {
   if (state.tab !== "buffer" || (shown !== null && shown === state.buffer)) return;
   const pane = find("pane-buffer");
   const mine = ++asked;
-  if (state.buffer === null) {
-    return pane.replaceChildren(
-      empty(
-        "No buffer is chosen.",
-        "Type a part of its name, or an address in it, into the search above (press /).",
-        "Or click one below a submission's packets. All that read or wrote it is listed here.",
-      ),
-    );
-  }
   try {
+    if (state.buffer === null) {
+      const { spans, names } = await ask("memory");
+      if (mine === asked) pane.replaceChildren(...choice(spans, names));
+      return;
+    }
     const found = await ask("touches", { span: state.buffer });
     if (mine !== asked) return;
     shown = state.buffer;
@@ -57,6 +53,31 @@ async function show() {
     if (mine === asked)
       pane.replaceChildren(empty("What touched this buffer cannot be shown.", error.message));
   }
+}
+
+// All buffers, the largest first, while none is chosen.
+function choice(spans, names) {
+  const hint = empty(
+    "No buffer is chosen.",
+    "Type a part of its name, or an address in it, into the search above (press /).",
+    "Or click one below a submission's packets, or here. All that read or wrote it is listed then.",
+  );
+  const order = spans.va.map((_, index) => index).filter((index) => !spans.mapping[index]);
+  if (!order.length) return [hint];
+  order.sort((one, other) => Number(spans.size[other]) - Number(spans.size[one]) || one - other);
+  const box = element("div", { class: "long-box", tabindex: 0, "aria-label": "Buffers" });
+  const rows = new LongList(box, (at) => {
+    const index = order[at];
+    return element(
+      "div",
+      { class: "row span", onclick: () => set("buffer", index) },
+      element("code", {}, hex(spans.va[index])),
+      element("span", { class: "what" }, names[spans.name[index]] || `buffer@${hex(spans.va[index]).slice(2)}`),
+      element("span", { class: "number" }, bytes(spans.size[index])),
+    );
+  });
+  rows.show(order.length);
+  return [hint, box];
 }
 
 function head({ buffer, touches, scanned, complete }) {

@@ -3,8 +3,9 @@
 In       the text of a report, of a folder that was joined, or of one of its files
 Out      a Report; whether a text is one
 Changes  nothing
-Next     commands.py (trace.log), pipeline_text.py (pipeline.log), memory.py (vm_fault.log), ../umr/ (umr_*.log),
-         ../kernel_log/ (dmesg.log), show.py (who prints it), ../folder.py (who joins a folder)
+Next     commands.py (trace.log), pipeline_text.py (pipeline.log), trap_handler.py (trap_handler.log), memory.py
+         (vm_fault.log), ../umr/ (umr_*.log), ../kernel_log/ (dmesg.log), show.py (who prints it), ../folder.py (who
+         joins a folder)
 Source   Mesa: src/amd/vulkan/radv_debug.c (radv_check_gpu_hangs), docs/drivers/amd/hang-debugging.rst
 """
 
@@ -18,7 +19,7 @@ from hcq.errors import UsageError
 from hcq.tools.trace import folder, kernel_log, umr
 from hcq.tools.trace.kernel_log.event import Event
 from hcq.tools.trace.kernel_log.log_lines import clean
-from hcq.tools.trace.radv import commands, memory, pipeline_text
+from hcq.tools.trace.radv import commands, memory, pipeline_text, trap_handler
 from hcq.tools.trace.umr.wave_text import arch_of
 from hcq.tools.trace.waves import Wave
 
@@ -36,6 +37,7 @@ _FORMS = (
         "registers",
         rb"(?:^|\n)Memory-mapped registers:|(?:^|\n) {8}(?:\x1b\[[0-9;]*m)?GRBM_STATUS(?:\x1b\[[0-9;]*m)? <- ",
     ),
+    ("trap_handler", rb"!!! Faulty instruction below !!!|(?:^|\n)[> ]*Faulty shader found VA=\[0x"),
     ("vm_fault", rb"(?:^|\n)VM fault report\.|Failing VM page: 0x"),
     ("bo_history", rb"timestamp=\d+, VA=[0-9a-f]{16}-"),
     ("bo_ranges", rb"(?:^|\n) *VA=[0-9a-f]{16}-[0-9a-f]{16}, handle="),
@@ -75,6 +77,7 @@ class Report:
     pipelines: pipeline_text.Pipelines | None = None
     registers: list[RegisterText] = field(default_factory=list)
     fault: memory.Fault | None = None
+    trap: Wave | None = None  # the one that RADV's trap handler stopped
     umr_waves: umr.Dump | None = None
     umr_ring: umr.Dump | None = None
     events: list[Event] = field(default_factory=list)
@@ -84,15 +87,16 @@ class Report:
         """The waves: those of umr have registers, those of pipeline.log the names of shaders."""
         known = self.pipelines.waves if self.pipelines is not None else []
         full = self.umr_waves.waves if self.umr_waves is not None else []
+        trapped = [self.trap] if self.trap is not None else []
         if not full or not known:
-            return full or known
+            return [*trapped, *(full or known)]
         names = {wave.pc: wave for wave in known if wave.pc is not None}
         for wave in full:
             if wave.pc is not None and (same := names.get(wave.pc)) is not None:
                 wave.kernel = wave.kernel or same.kernel
                 wave.instruction = wave.instruction or same.instruction
                 wave.code = wave.code or same.code
-        return full
+        return [*trapped, *full]
 
 
 def recognises(content: bytes) -> bool:
@@ -166,6 +170,8 @@ def _read_parts(report: Report, parts: dict[str, list[str]]) -> None:
         report.trace = commands.read(parts.pop("trace"))
     if "pipeline" in parts:
         report.pipelines = pipeline_text.read(parts.pop("pipeline"), report.arch)
+    if "trap_handler" in parts:
+        report.trap = trap_handler.read(parts.pop("trap_handler"), report.arch)
     if "registers" in parts:
         report.registers = registers(parts.pop("registers"))
     if "umr_waves" in parts:

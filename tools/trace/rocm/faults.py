@@ -169,8 +169,44 @@ _KERNEL = re.compile(
     r"Memory Fault Error \[host: ?([^,\]]{0,300}), GPU index: ?(\d{1,6}), faulting addr: ?(0x[0-9a-fA-F]{1,16})"
     r"(?:, kernel: ?(.*))?"
 )
-_ASSERT = re.compile(r"Device-side assertion [`'](.*?)[`'] failed")
+_ASSERT = re.compile(r"(?:Device-side assertion|thread: \[[\d,]{5,40}\] Assertion) [`'](.*?)[`'] failed")
 _HIP = re.compile(r"\b(hip\w{1,60}): Returned (hipError\w{1,60})")
+_HIP_ERROR = re.compile(
+    r"(?:\bHIP (?:runtime )?error(?: \d{1,4})?|Triton Error \[HIP\])[:,] *(?:Code: \d{1,4}, Mess\w{2,6}: *)?[\"']?"
+    r"([a-z][^.;\"'\n]{3,120})",
+    re.IGNORECASE,
+)
+# what a message of HIP's says; what it means, what to try
+HIP_ERRORS = (
+    (
+        "illegal memory access",
+        "a kernel before this call used memory that is not mapped",
+        "the call is not who did it: AMD_SERIALIZE_KERNEL=3 names the kernel; the kernel log has the page",
+    ),
+    (
+        "invalid device function",
+        "the kernel is not in the code for this GPU",
+        "build for it: --offload-arch=$(rocm_agent_enumerator), PYTORCH_ROCM_ARCH",
+    ),
+    (
+        "no kernel image",
+        "there is no code for this GPU in the program",
+        "build for it: --offload-arch=$(rocm_agent_enumerator), PYTORCH_ROCM_ARCH",
+    ),
+    (
+        "shared object initialization",
+        "the code object could not be loaded",
+        "build it for this GPU and this ROCm",
+    ),
+    ("out of memory", "there is too little memory of the GPU", "free some, or ask for less at once"),
+    (
+        "unspecified launch failure",
+        "a kernel before this call stopped; nothing more is told",
+        "the kernel log and AMD_LOG_LEVEL=4 have the cause",
+    ),
+    ("device-side assert", "an assert() of a kernel failed", "standard error names file and line"),
+    ("capturing", "a call that a graph's capture does not allow", "make it before the capture, or after it"),
+)
 _STATUS = re.compile(r"\b(HSA_STATUS_ERROR\w*)(.{0,200})")
 _CORE = re.compile(r"GPU core dump created: (\S{1,300})")
 _CODE = re.compile(r"\bcode: (0x[0-9a-fA-F]{1,8})\b")
@@ -317,6 +353,20 @@ def _hip(found: re.Match[str]) -> Event | None:
     return Event("failed call", 0, role="consequence", sentence=f"{found[1]} returned {found[2]}")
 
 
+def _hip_error(found: re.Match[str]) -> Event:
+    what = " ".join(found[1].split())
+    words = next((row for row in HIP_ERRORS if row[0] in what.lower()), ("", "", ""))
+    return Event(
+        "failed call",
+        0,
+        role="consequence",
+        sentence=f"a call of HIP returned: {what}",
+        meaning=words[1],
+        advice=words[2],
+        fields={"what": what},
+    )
+
+
 def _signal(found: re.Match[str]) -> Event | None:
     sentence = f"rocgdb: thread {found[1]} got {found[3]}"
     return Event(
@@ -338,6 +388,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Event | None]], .
         lambda found: Event("assertion", 0, sentence=f"an assertion on the GPU failed: {found[1][:300]}"),
     ),
     (_HIP, _hip),
+    (_HIP_ERROR, _hip_error),
     (_SIGNAL, _signal),
     (
         _CORE,

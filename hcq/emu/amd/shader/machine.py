@@ -112,6 +112,10 @@ class Machine:
     def all(self, first: Batch) -> None:
         """Run these waves, and what they part into, to their end. Raises ShaderFault, which knows where they were."""
         self.ready = [first]
+        self.go()
+
+    def go(self) -> None:
+        """Run those that are ready, and what they part into, to their end. Raises ShaderFault, as `all`."""
         try:
             while self.ready:
                 self.stepping = b = self.next_batch()

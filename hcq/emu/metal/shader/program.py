@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import is_dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ from hcq.emu.metal.shader.standing import at_fault, look
 from hcq.emu.metal.shader.syntax import Function, Parameter
 from hcq.emu.metal.shader.translate import file_name, translate
 from hcq.emu.metal.shader.types import SIZES, Type
-from hcq.events import waves
+from hcq.events import kernel_debug, waves
 
 BATCH = 1 << 16  # threads that take each step together
 WAYS = ("interpreted", "compiled")  # how kernels are run, where it is not by cost
@@ -84,7 +85,7 @@ class Program:
             is_pointer = one.kind.space == "device"
             size = SIZES[one.kind.scalar] * one.kind.lanes
             self.table[index] = Entry(one.name, is_pointer, size, SIZES[one.kind.scalar])
-        self._run, self.text, self.places = translate(source, kernel)
+        self.function, self.text, self.places = translate(source, kernel)
         self.file_name = file_name(kernel)
 
     def run(self, grid: Size, block: Size, bindings: dict[int, Binding], entry: int = 0) -> None:
@@ -93,7 +94,10 @@ class Program:
         with waves.running(pid, entry, self.kernel.name) as running:
             running.peek = lambda: look(self, thread)
             try:
-                self._run_once(grid, block, bindings)
+                if kernel_debug.debugger is None:
+                    self._run_once(grid, block, bindings)
+                else:
+                    kernel_debug.debugger.run_metal(self, grid, block, bindings, entry)
             except KernelFault as fault:
                 found, line = at_fault(self, fault.__traceback__)
                 fault.line = fault.line or line
@@ -132,8 +136,15 @@ class Program:
         except NotCompiled as problem:
             self.why_not = str(problem)
 
-    def interpret(self, grid: Size, block: Size, bindings: dict[int, Binding]) -> None:
-        """The same by NumPy."""
+    def interpret(
+        self,
+        grid: Size,
+        block: Size,
+        bindings: dict[int, Binding],
+        run: Callable[..., None] | None = None,
+        make: Callable[[str, int, int, int], Machine] = Machine,
+    ) -> None:
+        """The same by NumPy. run: in the place of what the text was translated to; make: its machines."""
         groups, threads = prod(grid), prod(block)
         at_once = max(1, BATCH // threads)
         memories = {}
@@ -145,7 +156,7 @@ class Program:
         with np.errstate(all="ignore"):
             for first in range(0, groups, at_once):
                 count = min(at_once, groups - first)
-                machine = Machine(self.kernel.name, count, threads, first)
+                machine = make(self.kernel.name, count, threads, first)
                 machine.shared = [
                     SharedMemory(name, size, count) for name, (_, size) in self.kernel.shared.items()
                 ]
@@ -156,7 +167,7 @@ class Program:
                     else _position(one, machine, group, grid, block)
                     for one in self.kernel.parameters
                 ]
-                self._run(machine, *given, *machine.shared)
+                (run or self.function)(machine, *given, *machine.shared)
 
 
 def _count(it: object, source: Source) -> tuple[int, int]:

@@ -18,6 +18,7 @@ The instructions
     integer_ops.py, bit_ops.py, float_ops.py, compare_ops.py, convert_ops.py, move_ops.py, memory_ops.py,
     atomic_ops.py, warp_ops.py, matrix_ops.py, wmma_ops.py, mbarrier_ops.py, video_ops.py      what instructions mean
     warpgroup_ops.py, shared_matrix.py           products of four warps, and their operands in shared memory
+    tcgen05_ops.py, tcgen05_products.py, tensor_memory.py     sm_100's tensor memory, and products into it
     bulk_ops.py, bulk_moves.py, tensor_map_ops.py, tensor_tiles.py       bulk copies, of bytes and of tiles
     cluster_ops.py                               clusters of one block
     stack_ops.py                                 memory from the stack of a function

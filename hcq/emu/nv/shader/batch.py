@@ -20,6 +20,7 @@ import numpy as np
 from hcq.emu.nv.shader.copies import Copies
 from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.tensor_memory import TensorMemory
 from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.memory_checks import MemoryChecks
@@ -92,6 +93,7 @@ class Batch:
         self.watch: MemoryChecks | None = (
             None  # who looks at accesses to memory, where somebody wants to know
         )
+        self.tensor_memory: TensorMemory | None = None  # of a kernel that uses some
         self.copies = Copies()
         self.thread_copies = ThreadCopies(self.count)
         self.failed_wait = ""  # what a wait for an mbarrier found that was not over

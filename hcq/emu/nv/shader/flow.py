@@ -32,7 +32,7 @@ ENDS = ("bra", "brx", "ret", "exit", "trap", "call", "bar", "barrier")
 NO_RESULT = (
     "st", "red", "bra", "brx", "bar", "barrier", "membar", "fence", "ret", "exit", "trap", "call", "prefetch",
     "prefetchu", "cp", "discard", "nanosleep", "stmatrix", "griddepcontrol", "applypriority", "pmevent", "brkpt",
-    "setmaxnreg", "tensormap", "stackrestore",
+    "setmaxnreg", "tensormap", "stackrestore", "tcgen05",
 )  # fmt: skip
 WHOLE_WARP = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")  # no mask: all 32 threads take part
 CARRY = "%cc"
@@ -63,8 +63,14 @@ def is_warp_wide(instruction: Instruction) -> bool:
     return (
         opcode in WHOLE_WARP
         or (opcode in ("shfl", "vote", "match", "redux", "elect") and "sync" in modifiers)
+        or is_of_tensor_memory(instruction)
         or is_warpgroup_wide(instruction)
     )
+
+
+def is_of_tensor_memory(instruction: Instruction) -> bool:
+    """Whether it is one of tcgen05 that a whole warp executes: it allocates, loads, stores, waits."""
+    return instruction.opcode == "tcgen05" and "sync" in instruction.modifiers
 
 
 def is_warpgroup_wide(instruction: Instruction) -> bool:
@@ -238,7 +244,11 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[str], list[str]]:
     """The registers an instruction reads and those it writes. A guarded write keeps old values: it reads them too."""
     reads: list[str] = []
     writes: list[str] = []
-    has_result = instruction.opcode not in NO_RESULT or "red" in instruction.modifiers[:3]
+    has_result = (
+        instruction.opcode not in NO_RESULT
+        or "ld" in instruction.modifiers[:1]
+        or "red" in instruction.modifiers[:3]
+    )
     for index, operand in enumerate(instruction.operands):
         is_result = has_result and index == 0 and not isinstance(operand, Address)
         (writes if is_result else reads).extend(_registers(operand))

@@ -137,6 +137,10 @@ class Machine:
         mask = None if self.live_count == self.batch.count else self.live.copy()
         root.pending = 1
         self.go(Path(self.batch, root, 0, mask, self.live_count, 0), 0)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Until all threads have exited, from where its paths are."""
         with np.errstate(all="ignore"):
             try:
                 while self.runnable or self._wake():

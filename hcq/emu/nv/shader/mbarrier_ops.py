@@ -241,6 +241,13 @@ def complete_tx(batch: Batch, lanes: Lanes, at: int, size_bytes: int) -> None:
     spaces.SHARED.store(batch, lanes, places, _state(phase, tx_count - size_bytes, pending, expected))
 
 
+def arrive_once(batch: Batch, lanes: Lanes, at: int) -> None:
+    """One arrival, when what was issued before is done, at the object at this place in a thread's shared memory."""
+    places = np.array([at], np.uint64)
+    phase, tx_count, pending, expected = _fields(spaces.SHARED.load(batch, lanes, places, np.uint64, 1))
+    spaces.SHARED.store(batch, lanes, places, _state(phase, tx_count, np.maximum(pending - 1, 0), expected))
+
+
 def arrive_after_copies(code: Code) -> Step:
     """`cp.async.mbarrier.arrive`: the thread's copies are done before. Without .noinc one more is expected."""
     code.flag("arrive")

@@ -28,6 +28,7 @@ from hcq.emu.nv.shader import (
     memory_ops,
     move_ops,
     stack_ops,
+    tcgen05_ops,
     tensor_map_ops,
     video_ops,
     warp_ops,
@@ -64,6 +65,7 @@ for part in (
     cluster_ops,
     tensor_map_ops,
     warpgroup_ops,
+    tcgen05_ops,
 ):
     OTHERS.update(part.RULES)
 
@@ -126,7 +128,8 @@ def _may_spin(instruction: Instruction) -> bool:
 
 def _members(lowering: Lowering, instruction: Instruction) -> Callable[[Registers, Group], Lanes]:
     """Who must be there for a warp instruction: its last operand, or the whole warp."""
-    if instruction.opcode in flow.WHOLE_WARP or flow.is_warpgroup_wide(instruction):
+    is_whole = flow.is_warpgroup_wide(instruction) or flow.is_of_tensor_memory(instruction)
+    if instruction.opcode in flow.WHOLE_WARP or is_whole:
         whole = np.full(1, 0xFFFFFFFF, np.uint32)
         return lambda registers, group: whole
     code = Code(lowering, instruction)

@@ -133,30 +133,17 @@ class Kernel:
         schedule     the order of warps that nothing orders; None: they stay together
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
-        self._check(grid, block, dynamic_shared_bytes)
-        size = self.param_bytes
-        data = params(0, size) if callable(params) else bytes(params)
-        if len(data) < size:
-            raise UsageError(
-                f"kernel {self.function.name!r} has {size} bytes of parameters; the launch gives {len(data)}."
-            )
-        launch = Launch(
-            self.function.name,
-            memory,
-            np.frombuffer(data[:size] + bytes(-size % 16), np.uint8),
+        launch = self.launch(
             grid,
             block,
-            self.static_shared_bytes + dynamic_shared_bytes,
+            memory,
+            params,
             dynamic_shared_bytes,
-            RESERVED_SHARED_BYTES if self.program.uses_reserved_shared else 0,
             shared_window,
             local_window,
-            self.program.uses_warps,
-            specials or {},
-            self.program.specials,
             step_limit if schedule is None else step_limit * MOST_PARTS,  # each part executes it by itself
+            specials,
             interrupted,
-            self.function.param_base,
             tally,
             running,
         )
@@ -187,6 +174,50 @@ class Kernel:
                     f"kernel {self.function.name}: stopped after {batches} batches: it was not wanted any more"
                 )
         return Report(steps, blocks, batches)
+
+    def launch(
+        self,
+        grid: Dim3,
+        block: Dim3,
+        memory: Memory,
+        params: bytes | ReadParams,
+        dynamic_shared_bytes: int = 0,
+        shared_window: int = SHARED_WINDOW,
+        local_window: int = LOCAL_WINDOW,
+        step_limit: int = STEP_LIMIT,
+        specials: Mapping[str, int] | None = None,
+        interrupted: Callable[[], bool] | None = None,
+        tally: Tally | None = None,
+        running: Running | None = None,
+    ) -> Launch:
+        """What all batches of a launch have in common. As `run`. Raises UsageError for an impossible launch."""
+        self._check(grid, block, dynamic_shared_bytes)
+        size = self.param_bytes
+        data = params(0, size) if callable(params) else bytes(params)
+        if len(data) < size:
+            raise UsageError(
+                f"kernel {self.function.name!r} has {size} bytes of parameters; the launch gives {len(data)}."
+            )
+        return Launch(
+            self.function.name,
+            memory,
+            np.frombuffer(data[:size] + bytes(-size % 16), np.uint8),
+            grid,
+            block,
+            self.static_shared_bytes + dynamic_shared_bytes,
+            dynamic_shared_bytes,
+            RESERVED_SHARED_BYTES if self.program.uses_reserved_shared else 0,
+            shared_window,
+            local_window,
+            self.program.uses_warps,
+            specials or {},
+            self.program.specials,
+            step_limit,
+            interrupted,
+            self.function.param_base,
+            tally,
+            running,
+        )
 
     def _blocks_at_once(self, batch_lanes: int, threads: int, dynamic_shared_bytes: int) -> int:
         """As many blocks as fill a batch, as long as their shared and local memory stays within MAX_BATCH_BYTES."""

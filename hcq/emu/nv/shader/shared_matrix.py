@@ -71,6 +71,14 @@ def _depth_first(matrix: Descriptor, rows: int) -> Lanes:
     return matrix.start[:, None, None] + inner + row // EIGHT * stride
 
 
+def rows_of(batch: Batch, lanes: Lanes, matrix: Descriptor, rows: int, row_bytes: int) -> Lanes:
+    """(threads, rows, words) as they are, of rows of 16 or 32 bytes. Raises BadAccess outside of shared memory."""
+    at = _depth_first(matrix, rows)[:, :, : row_bytes // PIECE_BYTES]
+    places = swizzled(np.ascontiguousarray(at).reshape(-1).astype(np.uint64), matrix.swizzle)
+    data = spaces.SHARED.load(batch, np.repeat(lanes, len(places) // len(lanes)), places, np.uint64, 2)
+    return data.view(np.uint32).reshape(len(lanes), rows, -1)
+
+
 def _rows_first(matrix: Descriptor, rows: int, depth: int) -> Lanes:
     """M- or N-major: (warpgroups, rows / 8, depth) addresses, for elements of two bytes."""
     piece, k = np.arange(rows // EIGHT)[:, None], np.arange(depth)[None, :]

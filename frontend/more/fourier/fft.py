@@ -3,8 +3,7 @@
 In       tensors, real or complex; sizes `n` and `s`, axes `dim`, a word for `norm`
 Out      lazy tensors: complex spectra, real signals
 Changes  nothing
-Next     more/fourier/planes.py (the transform of one axis), more/complex/ (complex tensors),
-         more/fourier/short_time.py (stft)
+Next     planes.py (the transform of one axis), ../complex/ (complex tensors), short_time.py (stft)
 
 norm     "backward": the inverse is divided by the size; "ortho": both by its root; "forward": the other one
 n, s     the sizes that axes are cut or padded with zeros to first; of a real result, its size

@@ -1,9 +1,9 @@
 """Linear algebra under PyTorch's names: `hcq.torch.linalg.vector_norm(x)`, `hcq.torch.linalg.solve(A, B)`.
 
 In       tensors
-Out      lazy tensors of products, sums and norms; by name what the files of more/linalg/ have; `LinAlgError`
+Out      lazy tensors of products, sums and norms; by name what the other files here have; `LinAlgError`
 Changes  nothing
-Next     more/linalg/ (what takes matrices apart), ops/matrices.py (products), ops/factoring.py (the same as methods)
+Next     factors.py and others (what takes matrices apart), ops/matrices.py (products), ops/factoring.py (methods)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
 
 METHODS = ("matmul",)
-FOUND_IN = {  # a function -> its file in more/linalg/
+FOUND_IN = {  # a function -> its file
     **dict.fromkeys(
         "cholesky cholesky_ex cholesky_inverse cholesky_solve lu lu_factor lu_factor_ex lu_packed lu_solve lu_unpack "
         "solve_triangular triangular_solve".split(),

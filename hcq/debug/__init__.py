@@ -1,0 +1,17 @@
+"""The debugger of queues and kernels on emulated GPUs, which also goes backwards.
+
+In       `python -m hcq debug`: a program, or a trace
+Out      a prompt, a script's answers, or the Debug Adapter Protocol
+Changes  nothing that the program sees
+Next     docs/debugger.md (for people)
+
+    command.py                         the verb: what is debugged, and with which face
+    session.py                         stops launches, takes who asks backwards and forwards
+    timeline.py, pages.py              recorded launches, snapshots, runs again; the memory for them
+    moment.py                          what all vendors show: amd.py and amd_sites.py, nv.py
+    points.py, plans.py, expression.py what to stop at: breakpoints, steps, conditions
+    origin.py                          where a byte or a register comes from
+    packets.py, names.py               packets that were done; names of kernels, buffers, lines
+    commands.py, show.py, help.py      what a person can say, and what is printed
+    terminal.py                        the prompt, scripts
+"""

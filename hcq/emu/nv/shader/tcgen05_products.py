@@ -1,0 +1,355 @@
+"""tcgen05.mma: products of matrices into tensor memory, also of small floats with a scale for each 16 or 32 numbers.
+
+In       Code; descriptors of matrices in shared memory and of the instruction, addresses of tensor memory
+Out      a step, which issues the product; it is done when somebody looks at an mbarrier
+Changes  tensor memory
+Next     tcgen05_ops.py (the other instructions), shared_matrix.py (gathers matrices), tensor_memory.py (where D is)
+Source   PTX ISA 8.6, "tcgen05.mma", "Matrix Descriptor", "Instruction Descriptor", "Block Scaling"; CUTLASS's
+         structures of descriptors
+
+An instruction takes 32 bytes of depth. Sums are made in double precision and rounded once; a GPU's last places differ.
+Sparse products, .ws and products of pairs of blocks are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from hcq.emu.nv.shader import shared_matrix, tensor_memory
+from hcq.emu.nv.shader.bulk_moves import Issuer, address, each
+from hcq.emu.nv.shader.decode import Code, Registers, Step
+from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.groups import Group
+from hcq.emu.nv.shader.matrix_ops import from_numbers, to_numbers
+from hcq.emu.nv.shader.memory_ops import address_of
+from hcq.emu.nv.shader.syntax import Address, Immediate, Vector
+from hcq.emu.nv.shader.types import TYPES, Lanes
+from hcq.emu.shader.small_floats import E2M1, E2M3, E3M2, E4M3, E5M2, SmallFloat
+from hcq.nv.abi.tensor_map import Swizzle
+
+U32, U64 = TYPES["u32"], TYPES["u64"]
+ROWS = (64, 128)
+MAX_COLUMNS = 256
+DEPTH_WORDS = 8  # of a row of A in tensor memory
+LANE_WORDS = 4  # of a mask of lanes
+MAX_INPUT_SCALE = 15
+SWIZZLES = {0: Swizzle.NONE, 2: Swizzle.B128, 4: Swizzle.B64, 6: Swizzle.B32}  # by bits 63:61 of a descriptor
+SMALL = {"e4m3": E4M3, "e5m2": E5M2, "e2m3": E2M3, "e3m2": E3M2, "e2m1": E2M1}
+SMALL_BITS = {"e4m3": 8, "e5m2": 8, "e2m3": 6, "e3m2": 6, "e2m1": 4}
+_SMALL_CODES = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
+
+
+class Kind(NamedTuple):
+    """What a kind of product multiplies.
+
+    codes    what the instruction's descriptor calls formats
+    results  the same of D
+    dense    two numbers of four bits in a byte; else a number that is smaller than a byte is padded
+    scales   how many scales a row of 32 bytes may have: the words that say so, each with how many
+    """
+
+    codes: dict[int, str]
+    results: dict[int, str]
+    dense: bool = False
+    scales: dict[str, int] = {}  # noqa: RUF012
+
+
+KINDS = {
+    "kind::f16": Kind({0: "f16", 1: "bf16"}, {0: "f16", 1: "f32"}),
+    "kind::tf32": Kind({2: "tf32"}, {1: "f32"}),
+    "kind::f8f6f4": Kind(_SMALL_CODES, {0: "f16", 1: "f32"}),
+    "kind::i8": Kind({0: "u8", 1: "s8"}, {2: "s32"}),
+    "kind::mxf8f6f4": Kind(_SMALL_CODES, {}, scales={"scale_vec::1X": 1, "block32": 1}),
+    "kind::mxf4": Kind({1: "e2m1"}, {}, True, {"scale_vec::2X": 2, "block32": 2}),
+    "kind::mxf4nvf4": Kind(
+        {1: "e2m1"}, {}, True, {"scale_vec::2X": 2, "block32": 2, "scale_vec::4X": 4, "block16": 4}
+    ),
+}
+
+
+class Plan(NamedTuple):
+    """What an instruction's descriptor says."""
+
+    rows: int
+    columns: int
+    a: str
+    b: str
+    result: str
+    signs: tuple[int, int]
+    turned: tuple[bool, bool]
+    saturates: bool
+    scale_ids: tuple[int, int]
+    has_power_scales: bool
+
+
+def descriptor(bits: Lanes) -> tuple[shared_matrix.Descriptor | None, str]:
+    """A matrix in shared memory, or why it cannot be used."""
+    number = int(bits[0])
+
+    def field(shift: int) -> Lanes:
+        return np.array([(number >> shift & 0x3FFF) * 16], np.int64)
+
+    if number >> 46 & 7 != 1:
+        return None, "bits 48:46 are not 0b001, as descriptors of this architecture have them"
+    swizzle = SWIZZLES.get(number >> 61)
+    if swizzle is None:
+        return None, f"swizzle {number >> 61}: 0, 2, 4 and 6 are emulated"
+    if number >> 49 & 7 and swizzle != Swizzle.NONE:
+        return None, "its base offset is not 0, which is not emulated"
+    if number >> 52 & 1:
+        return None, "an absolute leading dimension is not emulated"
+    return shared_matrix.Descriptor(field(0), field(16), field(32), swizzle), ""
+
+
+def plan_of(kind: Kind, number: int) -> Plan | str:
+    """The meaning of an instruction's descriptor, or why it has none here."""
+    if number >> 2 & 1:
+        return "sparse products are not emulated"
+    is_scaled = bool(kind.scales)
+    a, b = (kind.codes.get(number >> shift & 7) for shift in (7, 10))
+    if a is None or b is None:
+        return f"the formats {number >> 7 & 7} and {number >> 10 & 7} are none of this kind"
+    result = "f32" if is_scaled else kind.results.get(number >> 4 & 3)
+    if result is None:
+        return f"this kind has no result of format {number >> 4 & 3}"
+    rows, columns = (number >> 24 & 0x1F) * 16, (number >> 17 & 0x3F) * 8
+    step = 8 if rows == 64 else 16
+    if rows not in ROWS or not step <= columns <= MAX_COLUMNS or columns % step:
+        return f"there is no product of {rows} rows and {columns} columns"
+    signs = tuple(-1 if number >> bit & 1 else 1 for bit in (13, 14))
+    turned = tuple(bool(number >> bit & 1) for bit in (15, 16))
+    if any(turned) and a not in ("f16", "bf16"):
+        return "matrices whose rows are contiguous are emulated for 16 bits alone"
+    ids = (number >> 29 & 3, number >> 4 & 3) if is_scaled else (0, 0)
+    return Plan(
+        rows, columns, a, b, result, (signs[0], signs[1]), (turned[0], turned[1]), bool(number >> 3 & 1), ids,
+        bool(number >> 23 & 1),
+    )  # fmt: skip
+
+
+def product(code: Code) -> Step:
+    """The step of a tcgen05.mma whose first words are claimed."""
+    name = code.take(*KINDS)
+    if not name:
+        raise code.refuse(f"the kind is one of {', '.join(KINDS)}")
+    kind = KINDS[name]
+    for word in ("ws", "sp", "ashift"):
+        if code.flag(word):
+            raise code.refuse(f".{word} is not emulated")
+    blocks = 0
+    if kind.scales:
+        if not code.flag("block_scale"):
+            raise code.refuse(f"{name} needs .block_scale")
+        size = code.take(*kind.scales) or next(iter(kind.scales))
+        blocks = kind.scales[size]
+    while code.take(*(one for one in code.rest if one.startswith("collector::"))):
+        pass
+    operands = list(code.operands)
+    input_scale = 0
+    if isinstance(last := operands[-1], Immediate) and len(operands) > 5 + 2 * bool(blocks):
+        operands.pop()
+        input_scale = last.value
+    if not 0 <= input_scale <= MAX_INPUT_SCALE:
+        raise code.refuse(f"the power by which D is divided is from 0 to {MAX_INPUT_SCALE}")
+    masks: list[int] = []
+    scale_at: list[Callable[[Registers], Lanes]] = []
+    rest = operands[4:]
+    if blocks:
+        scale_at = [address_of(code, one) for one in rest[:2]]
+        rest = rest[2:]
+    elif rest and isinstance(rest[0], Vector):
+        masks = [code.slot(part, U32) for part in code.parts(rest[0], LANE_WORDS)]
+        rest = rest[1:]
+    if len(operands) < 5 or len(rest) != 1:
+        raise code.refuse("expected [d], a, b, the instruction's descriptor, and whether D is added to")
+    adds = code.predicate(rest[0])
+    d_at = address_of(code, operands[0])
+    a_in_memory = isinstance(operands[1], Address)
+    a_at = address_of(code, operands[1]) if a_in_memory else None
+    a_slot = None if a_in_memory else code.slot(operands[1], U64)
+    b_slot, i_slot = code.slot(operands[2], U64), code.slot(operands[3], U32)
+    select, instruction = code.select(), code.instruction
+
+    def step(registers: Registers, group: Group) -> None:
+        batch = group.batch
+
+        def one(slot: int, issuer: Issuer) -> int:
+            return int(np.broadcast_to(registers[slot], (batch.count,))[issuer.lane])
+
+        for issuer in each(group, select(registers, group), instruction):
+            plan = plan_of(kind, one(i_slot, issuer))
+            if isinstance(plan, str):
+                raise issuer.refuse(f"the instruction descriptor {one(i_slot, issuer):#x}: {plan}")
+            where = address(d_at(registers), issuer)
+            a: shared_matrix.Descriptor | int
+            a = address(a_at(registers), issuer) if a_at is not None else 0
+            if a_slot is not None:
+                a = _matrix(one(a_slot, issuer), issuer)
+            work = _Work(
+                kind, plan, issuer, where, a, _matrix(one(b_slot, issuer), issuer),
+                bool(np.broadcast_to(adds(registers), (batch.count,))[issuer.lane]), input_scale,
+                tuple(one(slot, issuer) for slot in masks), blocks,
+                tuple(address(at(registers), issuer) for at in scale_at),
+            )  # fmt: skip
+            work.check()
+            batch.copies.count(work.run)
+
+    return step
+
+
+def _matrix(number: int, issuer: Issuer) -> shared_matrix.Descriptor:
+    found, why = descriptor(np.array([number], np.uint64))
+    if found is None:
+        raise issuer.refuse(f"the matrix descriptor {number:#x}: {why}")
+    return found
+
+
+class _Work(NamedTuple):
+    """A product that was issued. a: a matrix in shared memory, or an address of tensor memory."""
+
+    kind: Kind
+    plan: Plan
+    issuer: Issuer
+    where: int
+    a: shared_matrix.Descriptor | int
+    b: shared_matrix.Descriptor
+    adds: bool
+    input_scale: int
+    masks: tuple[int, ...]
+    blocks: int
+    scale_at: tuple[int, ...]
+
+    @property
+    def memory(self) -> tensor_memory.TensorMemory:
+        """That of the batch, which has some: D is allocated."""
+        found = self.issuer.batch.tensor_memory
+        assert found is not None
+        return found
+
+    @property
+    def block(self) -> int:
+        """The issuing thread's."""
+        return int(self.issuer.batch.block_of_lane[self.issuer.lane])
+
+    def check(self) -> None:
+        """Refuse columns that nobody has allocated."""
+        known = self.issuer.batch.tensor_memory
+        needed = [(self.where, self.plan.columns)]
+        if isinstance(self.a, int):
+            needed.append((self.a, DEPTH_WORDS))
+        needed += [
+            (at, -(-rows // 32)) for at, rows in zip(self.scale_at, (self.plan.rows, self.plan.columns))
+        ]
+        for at, count in needed:
+            first = tensor_memory.column_of(at)
+            if known is None or not known.is_allocated(self.block, first, count):
+                raise self.issuer.refuse(f"columns {first} to {first + count - 1} are not all allocated")
+
+    def run(self) -> None:
+        """D = A B + D / 2**input_scale, or A B."""
+        plan = self.plan
+        a = self._a() * plan.signs[0]
+        b = self._in_shared(self.b, plan.columns, plan.b, plan.turned[1]) * plan.signs[1]
+        if self.blocks:
+            a, b = (
+                self._scaled(one, at, number) for number, (one, at) in enumerate(zip((a, b), self.scale_at))
+            )
+        total = a @ b.T
+        words = self.memory.words[self.block]
+        lanes = self._lanes()[:, None]
+        columns = tensor_memory.column_of(self.where) + np.arange(plan.columns)
+        if self.adds:
+            old = words[lanes, columns]
+            numbers = (
+                to_numbers(plan.result)(old)
+                if plan.result != "s32"
+                else old.view(np.int32).astype(np.float64)
+            )
+            if plan.result == "f16":  # in the lower half of each word
+                numbers = numbers[:, ::2]
+            total = total + numbers / 2.0**self.input_scale
+        if plan.result == "f16":
+            halves = np.ascontiguousarray(from_numbers("f16", False)(np.ascontiguousarray(total))).view(
+                np.uint16
+            )
+            found = halves.astype(np.uint32)
+        else:
+            found = from_numbers(plan.result, plan.saturates)(total)
+        is_written = np.ones((plan.rows, 1), bool)
+        if self.masks:
+            off = np.array([mask >> bit & 1 for mask in self.masks for bit in range(32)], bool)
+            is_written = ~off[lanes]
+        words[lanes, columns] = np.where(is_written, found, words[lanes, columns])
+
+    def _lanes(self) -> Lanes:
+        """Where the rows of D are; of a product of 64 rows, 16 in the lanes of each warp."""
+        row = np.arange(self.plan.rows)
+        first = tensor_memory.lane_of(self.where)
+        return first + (row if self.plan.rows == tensor_memory.LANES else row // 16 * 32 + row % 16)
+
+    def _a(self) -> Lanes:
+        plan = self.plan
+        if not isinstance(self.a, int):
+            return self._in_shared(self.a, plan.rows, plan.a, plan.turned[0])
+        columns = tensor_memory.column_of(self.a) + np.arange(DEPTH_WORDS)
+        words = self.memory.words[self.block][self._lanes()[:, None], columns]
+        return _numbers(plan.a, is_dense=self.kind.dense, is_padded=False)(np.ascontiguousarray(words))
+
+    def _in_shared(self, matrix: shared_matrix.Descriptor, rows: int, name: str, is_turned: bool) -> Lanes:
+        numbers = _numbers(name, is_dense=self.kind.dense, is_padded=True)
+        try:
+            return shared_matrix.load(self.issuer.batch, self.issuer.lanes, matrix, rows, numbers, is_turned)[
+                0
+            ]
+        except BadAccess as bad:
+            raise self.issuer.fault(bad, "load of a matrix") from None
+
+    def _scaled(self, values: Lanes, at: int, number: int) -> Lanes:
+        """Numbers times their scales: row m has those in lane m % 32, column m / 32, from byte id on."""
+        rows, depth = values.shape
+        row = np.arange(rows)
+        column = tensor_memory.column_of(at) + row // 32
+        words = self.memory.words[self.block][row % 32, column]
+        first = self.plan.scale_ids[number]
+        scales = np.stack(
+            [
+                _scale(words >> np.uint32(8 * (first + block)) & 0xFF, self.plan)
+                for block in range(self.blocks)
+            ],
+            axis=1,
+        )
+        return (values.reshape(rows, self.blocks, -1) * scales[:, :, None]).reshape(rows, depth)
+
+
+def _scale(codes: Lanes, plan: Plan) -> Lanes:
+    """A power of two, of which 255 is no number; or a float of eight bits without its sign."""
+    if plan.has_power_scales:
+        exponents = codes.astype(np.int64)
+        return np.where(exponents == 0xFF, np.nan, np.ldexp(1.0, exponents - 127))
+    return E4M3.values[codes & 0x7F].astype(np.float64)
+
+
+def _numbers(name: str, is_dense: bool, is_padded: bool) -> Callable[[Lanes], Lanes]:
+    """What 32-bit words, the last axis, hold.
+
+    is_dense   two numbers of four bits in a byte
+    is_padded  16 numbers of six or four bits at the beginning of 16 bytes; else each at the beginning of a byte
+    """
+    if name not in SMALL:
+        return to_numbers(name)
+    table, bits = SMALL[name], SMALL_BITS[name]
+    if bits == 8 or (not is_dense and not is_padded):
+        return lambda words: table.values[words.view(np.uint8) & (len(table.values) - 1)].astype(np.float64)
+    per_piece = 128 // bits if is_dense else 16
+    return lambda words: _in_pieces(words, table, bits, per_piece)
+
+
+def _in_pieces(words: Lanes, table: SmallFloat, bits: int, per_piece: int) -> Lanes:
+    """Numbers that lie one behind the other from the beginning of each 16 bytes on."""
+    octets = words.view(np.uint8).reshape(len(words), -1, 16)
+    lit = np.unpackbits(octets, axis=2, bitorder="little")[:, :, : bits * per_piece]
+    codes = lit.reshape(len(words), -1, per_piece, bits) @ (1 << np.arange(bits))
+    return table.values[codes].astype(np.float64).reshape(len(words), -1)
