@@ -60,6 +60,13 @@ class NvProgram(SharingProgram):
         self.max_threads = min(kernel.largest_block or most, most)
         super().__init__(device, name, va + kernel.code_at, args, 0, lambda: None)
 
+    def line_at(self, pc: int) -> str:
+        """Of a line of its PTX: an emulated GPU runs that, and names no addresses."""
+        from hcq.code.ptx_lines import line_of_ptx  # for reports alone
+        from hcq.nv.bundle import Bundle
+
+        return line_of_ptx(Bundle.of(self.origin[1]).ptx, pc) if pc < self.code_va else ""
+
     @property
     def params_at(self) -> int:
         """In the launch data, behind the QMD and the start of constant bank 0."""

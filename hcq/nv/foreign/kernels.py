@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from hcq.code import elf_search
 from hcq.code.elf import EM_CUDA
 from hcq.code.elf_search import Wanted
+from hcq.code.ptx_lines import line_of_ptx
 from hcq.errors import UsageError
 from hcq.events.foreign_devices import ForeignProgram, Parameter
 from hcq.events.kernel_observer import Client, Read
@@ -148,7 +149,9 @@ def _of_descriptor(va: int, arch: str, read: Read) -> Kernel | None:
         Parameter("", LETTERS.get(one.kind, "?"), one.offset, one.size_bytes)
         for one in entry.based(base).parameters
     ]
-    program = ForeignProgram(name, va, name, text, parameters, entry.local_bytes)
+    program = ForeignProgram(
+        name, va, name, text, parameters, entry.local_bytes, lambda line: line_of_ptx(text, line)
+    )
     return Kernel(program, base)
 
 

@@ -14,6 +14,7 @@ By machine code, one thread after the other
     compiled.py     the machine code of that, and its launch
 Both
     program.py      a kernel ready to run, either way
+    race_stops.py   HCQ_SANITIZE=race: a race that stopped a kernel
 
 A subset of MSL 2.4, which is what compiler/render/metal.py writes and the kernels of tests: numbers and vectors of
 them, loops that count, conditions, functions, device and threadgroup memory, barriers. What is not in it is refused

@@ -31,6 +31,7 @@ from hcq.emu.metal.shader.errors import KernelFault, MslError, NotCompiled
 from hcq.emu.metal.shader.groups import Code, write
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory, SharedMemory
 from hcq.emu.metal.shader.parser import Source
+from hcq.emu.metal.shader.race_stops import tell
 from hcq.emu.metal.shader.standing import at_fault, look
 from hcq.emu.metal.shader.syntax import Function, Parameter
 from hcq.emu.metal.shader.translate import file_name, translate
@@ -104,6 +105,7 @@ class Program:
                 kernel = waves.Kernel(entry, self.kernel.name, found)
                 stop = waves.Stop(kernel, f"{where}{fault}", fault.access, fault.address, fault.size_bytes)
                 waves.stopped(pid, stop)
+                tell(pid, entry, fault, self.source.line(fault.line) if fault.line else "")
                 raise
 
     def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding]) -> None:

@@ -166,7 +166,7 @@ class Machine:
     def _any(self, schedule: Schedule) -> Path:
         """Any path, or some warps of it."""
         path = schedule.pick(self.runnable)
-        if path.count <= WARP or len(self.runnable) >= MOST_PARTS:
+        if path.count < 2 or len(self.runnable) >= MOST_PARTS:
             return path
         mask = path.full_mask
         width = self.batch.count // len(self.batch.blocks)

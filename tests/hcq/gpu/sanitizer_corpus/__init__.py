@@ -12,8 +12,16 @@ kernel alone, and one with + in the right one alone. A new file is named in FILE
 
 from __future__ import annotations
 
-from tests.hcq.gpu.sanitizer_corpus import race_assembly, race_c, race_msl, race_ptx, race_steps
+from tests.hcq.gpu.sanitizer_corpus import (
+    memory_c,
+    race_assembly,
+    race_c,
+    race_msl,
+    race_ptx,
+    race_steps,
+    wait_assembly,
+)
 from tests.hcq.gpu.sanitizer_corpus.row import Row
 
-FILES = (race_c, race_ptx, race_assembly, race_msl, race_steps)
+FILES = (memory_c, race_c, race_ptx, race_assembly, race_msl, race_steps, wait_assembly)
 ROWS: tuple[Row, ...] = tuple(row for file in FILES for row in file.ROWS)

@@ -1,4 +1,5 @@
-"""Races in threadgroup memory in Metal's language. The emulated GPU stops the kernel at the first of them.
+"""Races in threadgroup memory in Metal's language. The emulated GPU stops the kernel at the first of
+them.
 
 In       nothing
 Out      `ROWS`
