@@ -148,6 +148,10 @@ def debug(face: Face, words: str, program: Sequence[str]) -> int:
         current = config.current()
     if not current.emulate:
         raise UsageError("debug: no GPU is emulated. Say one: python -m hcq debug amd:gfx1100 -- PROGRAM")
+    if current.counters:
+        raise UsageError(
+            "debug: HCQ_PROFILE=counters counts in runs without the debugger. Leave one of them out."
+        )
     if any("caches" in word.split(":") for word in current.emulate):
         raise UsageError(
             "debug: a GPU with emulated caches (:caches) cannot be debugged. Leave the option out."

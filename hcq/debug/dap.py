@@ -178,6 +178,8 @@ class Editor:
             self._launched = None
         if name in ("disconnect", "terminate"):
             sys.stdout.flush()
+            if self.session is not None:
+                self.session.end()
             os._exit(0)
 
     def _stopped(self) -> Session:
