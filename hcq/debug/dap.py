@@ -44,7 +44,7 @@ CAPABILITIES = {
     "supportsDelayedStackTraceLoading": True,
     "exceptionBreakpointFilters": [
         {"filter": "kernel", "label": "Beginning of every kernel", "default": False},
-        {"filter": "finding", "label": "Races and stray accesses", "default": False},
+        {"filter": "finding", "label": "Accesses beyond a kernel's memory", "default": False},
         {"filter": "end", "label": "End of the program, to go back from", "default": False},
     ],
 }
