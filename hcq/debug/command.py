@@ -164,6 +164,7 @@ def debug(face: Face, words: str, program: Sequence[str]) -> int:
         return Listener(device, session)
 
     observe.ADDED.append(listen)
+    os.register_at_fork(after_in_child=lambda: kernel_debug.attach(None))  # nobody asks two processes at once
     kernel_debug.attach(session)
     hear_no_more = stray_accesses.listen(session.strayed, session.gaps)
     try:

@@ -26,6 +26,7 @@ from hcq.errors import UsageError
 
 MOST_NODES = 40
 MOST_DEPTH = 16
+SELECTS = ("v_cndmask", "s_cselect", "selp")  # the condition is the last of their sources
 SCALARS = ("s", "m0", "vcc", "exec", "scc", "ttmp")
 
 
@@ -176,7 +177,7 @@ class Origin:
                 if self._has_room(depth):
                     key = hit.site.key
                     node.sources.append(self.of_register(name, wave, lane, found, depth + 1, None, key))
-        self._follow(node, found, hit, rest)
+        self._follow(node, found, hit, _chosen(hit.site, rest, hit.values, value))
         return node
 
     def _writer(
@@ -230,6 +231,14 @@ class Origin:
             node.sources.append(
                 self.of_register(name, hit.wave, hit.lane, place, node.depth + 1, hit.values.get(name))
             )
+
+
+def _chosen(site: Site, reads: list[str], values: dict[str, int], value: int | None) -> list[str]:
+    """What an instruction's result is from: of one that selects, the source that it took, and the condition."""
+    if value is None or not site.text.startswith(SELECTS):
+        return reads
+    same = [one for one in reads[:-1] if values.get(one) == value]
+    return [same[0], reads[-1]] if same else reads
 
 
 def _is_guarded(moment: Moment, wave: int, lane: int) -> bool:
