@@ -200,6 +200,10 @@ class AmdWork(Work):
 
     # ------------------------------------------------------------ for people
 
+    @property
+    def size(self) -> int:
+        return len(self.program.instructions)
+
     def sites(self) -> list[Site]:
         return [self.site(pc).site for pc in sorted(self.program.instructions)]
 

@@ -148,6 +148,10 @@ def debug(face: Face, words: str, program: Sequence[str]) -> int:
         current = config.current()
     if not current.emulate:
         raise UsageError("debug: no GPU is emulated. Say one: python -m hcq debug amd:gfx1100 -- PROGRAM")
+    if current.counters:
+        raise UsageError(
+            "debug: HCQ_PROFILE=counters counts in runs without the debugger. Leave one of them out."
+        )
     if any("caches" in word.split(":") for word in current.emulate):
         raise UsageError(
             "debug: a GPU with emulated caches (:caches) cannot be debugged. Leave the option out."
@@ -160,6 +164,7 @@ def debug(face: Face, words: str, program: Sequence[str]) -> int:
         return Listener(device, session)
 
     observe.ADDED.append(listen)
+    os.register_at_fork(after_in_child=lambda: kernel_debug.attach(None))  # nobody asks two processes at once
     kernel_debug.attach(session)
     hear_no_more = stray_accesses.listen(session.strayed, session.gaps)
     try:

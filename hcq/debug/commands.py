@@ -376,6 +376,7 @@ class Commands:
 
     def _quit(self, words: Words) -> None:
         self.quit_status = number_of(words.optional("0"))
+        self.session.end()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(self.quit_status)

@@ -44,7 +44,7 @@ CAPABILITIES = {
     "supportsDelayedStackTraceLoading": True,
     "exceptionBreakpointFilters": [
         {"filter": "kernel", "label": "Beginning of every kernel", "default": False},
-        {"filter": "finding", "label": "Races and stray accesses", "default": False},
+        {"filter": "finding", "label": "Accesses beyond a kernel's memory", "default": False},
         {"filter": "end", "label": "End of the program, to go back from", "default": False},
     ],
 }
@@ -178,6 +178,8 @@ class Editor:
             self._launched = None
         if name in ("disconnect", "terminate"):
             sys.stdout.flush()
+            if self.session is not None:
+                self.session.end()
             os._exit(0)
 
     def _stopped(self) -> Session:

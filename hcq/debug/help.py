@@ -28,10 +28,10 @@ break pc ADDRESS               at an instruction: its address, or its offset in 
 break text WORDS               at instructions whose text has these words: break text global_store
 break packet TYPE [F=V ...]    at a packet of a queue: break packet DispatchDirect dim_x=4
 break submission N             at the N-th submission of the process, before its doorbell
-break finding                  when an emulated GPU finds a race or an access out of bounds
+break finding                  after a launch that reached beyond its memory
 break if CONDITION             at any instruction where it holds; slow, but it finds out when
 Each takes `if CONDITION` at its end, over registers, lane, wave, block, thread: break line 7 if v3 > 9 and lane == 5
-A kernel in front confines it: break line 7 in matmul*""",
+`in KERNEL` confines it: break line 7 in matmul*""",
     "watch": """watch ADDRESS|BUFFER[+OFFSET] [BYTES]    stops before a store to these bytes (4 without BYTES)
 watch lds OFFSET [BYTES] [block N]        the same in memory that a block shares
 rwatch ...                                loads, too

@@ -138,6 +138,10 @@ class MetalWork(Work):
     def save(self) -> None:
         """It is never saved."""
 
+    @property
+    def size(self) -> int:
+        return len(self.known)
+
     def sites(self) -> list[Site]:
         return [one.site for one in self.known.values()]
 

@@ -101,6 +101,11 @@ class Work(ABC):
     def run(self, probe: Any, memory: Any, state: Any = None) -> Any:
         """Run it to its end, or on from a saved state. `probe` hears of each instruction. Returns the core's report."""
 
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many instructions are known: more, when others have been reached."""
+
     @abstractmethod
     def sites(self) -> list[Site]:
         """Its instructions, in order, as far as they are known."""

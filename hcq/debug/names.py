@@ -42,6 +42,10 @@ class Names:
         program = self.programs.get(entry)
         return program.name if program is not None else ""
 
+    def kernels(self) -> list[str]:
+        """The names of all that were loaded."""
+        return [program.name for program in self.programs.values()]
+
     def matches(self, work: Work, pattern: str) -> bool:
         """Whether a pattern, such as `matmul*`, names a launch's kernel; of a mangled name what it begins with."""
         spelled = [work.name, hex(work.entry)]

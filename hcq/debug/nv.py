@@ -11,6 +11,7 @@ where no thread is in a function that was called, and no copy is under way.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from hcq.emu.nv.shader import flow
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.counters import type_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
-from hcq.emu.nv.shader.errors import Interrupted
+from hcq.emu.nv.shader.errors import Interrupted, PtxError
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import AddressSpace, Memory
@@ -154,7 +155,7 @@ class NvWork(Work):
         _, self.kernel, self.telling = known
         self.launch = self.kernel.launch(grid, block, memory, params, step_limit=8 * step_limit, **options)
         self.machine: Machine | None = None
-        self._first = 0
+        self._first, self._is_whole = 0, False
 
     def run(self, probe: Any, memory: Any, state: State | None = None) -> Report:
         before = self.telling.probe, self.machine, self._first
@@ -209,13 +210,19 @@ class NvWork(Work):
         made.running = None
         return State(self._first, made)
 
+    @property
+    def size(self) -> int:
+        if not self._is_whole:  # a function is decoded when it is first needed
+            self._is_whole = True
+            for function in self.kernel.program.functions:
+                if function.has_body:
+                    with contextlib.suppress(PtxError):  # one that nobody reaches may hold anything
+                        self.kernel.program.decoded(function.name)
+        return len(self.telling.known)
+
     def sites(self) -> list[Site]:
-        for function in self.kernel.program.functions:
-            if function.has_body:
-                self.kernel.program.decoded(function.name)
-        return [
-            self.telling.known[key].site for key in sorted(self.telling.known, key=lambda one: one % SECOND)
-        ]
+        keys = sorted(self.telling.known, key=lambda one: (one % SECOND, one)) if self.size else []
+        return [self.telling.known[key].site for key in keys]
 
     def moment(self, key: int, context: tuple[Registers, Group]) -> NvMoment:
         """What is about to happen."""

@@ -13,6 +13,9 @@ instruction that adds to its own result, round after round, is followed as one.
 
 from __future__ import annotations
 
+import functools
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +29,8 @@ from hcq.errors import UsageError
 
 MOST_NODES = 40
 MOST_DEPTH = 16
+MOST_LEFT = 12  # values that are named, and not followed
+SELECTS = ("v_cndmask", "s_cselect", "selp")  # the condition is the last of their sources
 SCALARS = ("s", "m0", "vcc", "exec", "scc", "ttmp")
 
 
@@ -73,10 +78,21 @@ class Origin:
         self.history, self.names = history, names
         self.nodes = 0
         self._seen: set[tuple[Place, str, int]] = set()
+        self._todo: deque[tuple[Node, str, int | None, Callable[[], Node]]] = deque()
+
+    def of_memory(
+        self, address: int, size_bytes: int, before: Place, space: str = "global", block: int | None = None
+    ) -> Node:
+        """Where some bytes come from, as they are before a place. block: of shared memory."""
+        return self._finish(self._memory(address, size_bytes, before, 0, space, block))
+
+    def of_register(self, name: str, wave: int, lane: int, before: Place, value: int | None) -> Node:
+        """Where a register of a lane comes from, which has this value at a place."""
+        return self._finish(self._register(name, wave, lane, before, 0, value))
 
     # ------------------------------------------------------------ memory
 
-    def of_memory(
+    def _memory(
         self,
         address: int,
         size_bytes: int,
@@ -136,13 +152,14 @@ class Origin:
     def _loads(self, node: Node, place: Place, hit: _Hit) -> None:
         """The stores of what an instruction loads."""
         for space, address, size in hit.loaded:
-            if space in ("global", "shared") and self._has_room(node.depth):
+            if space in ("global", "shared"):
                 block = hit.wave // self._work(place).waves_per_block if space == "shared" else None
-                node.sources.append(self.of_memory(address, size, place, node.depth + 1, space, block))
+                make = functools.partial(self._memory, address, size, place, node.depth + 1, space, block)
+                self._later(node, f"{address:#x}", None, make)
 
     # ------------------------------------------------------------ registers
 
-    def of_register(
+    def _register(
         self,
         name: str,
         wave: int,
@@ -173,10 +190,10 @@ class Origin:
             if earlier is not None and earlier.site.key == hit.site.key:
                 node.rounds = 2
                 rest.remove(name)
-                if self._has_room(depth):
-                    key = hit.site.key
-                    node.sources.append(self.of_register(name, wave, lane, found, depth + 1, None, key))
-        self._follow(node, found, hit, rest)
+                key = hit.site.key
+                make = functools.partial(self._register, name, wave, lane, found, depth + 1, None, key)
+                self._later(node, f"{name}, before the loop", None, make)
+        self._follow(node, found, hit, _chosen(hit.site, rest, hit.values, value))
         return node
 
     def _writer(
@@ -212,24 +229,37 @@ class Origin:
         node.place, node.site, node.wave, node.lane = place, hit.site, hit.wave, hit.lane
         node.work = self._work(place)
 
-    def _has_room(self, depth: int) -> bool:
-        return depth + 1 < MOST_DEPTH and self.nodes < MOST_NODES
+    def _later(self, node: Node, what: str, value: int | None, make: Callable[[], Node]) -> None:
+        """Find a source of a node when its turn comes: those that are nearest to what was asked for come first."""
+        self._todo.append((node, what, value, make))
+
+    def _finish(self, root: Node) -> Node:
+        """Find what is still to be found, as far as it goes."""
+        left = MOST_LEFT
+        while self._todo:
+            node, what, value, make = self._todo.popleft()
+            if node.depth + 1 < MOST_DEPTH and self.nodes < MOST_NODES:
+                node.sources.append(make())
+            elif left:
+                left -= 1
+                node.sources.append(Node(what, node.depth + 1, value, why="not followed further"))
+        return root
 
     def _follow(self, node: Node, place: Place, hit: _Hit, reads: list[str]) -> None:
         for name in reads:
             if name in ("exec", "scc") or name.startswith(("%tid", "%ctaid", "%ntid")):
                 continue
-            if not self._has_room(node.depth):
-                node.sources.append(
-                    Node(name, node.depth + 1, hit.values.get(name), why="not followed further")
-                )
-                self.nodes += 1
-                if self.nodes > MOST_NODES + 8:
-                    return
-                continue
-            node.sources.append(
-                self.of_register(name, hit.wave, hit.lane, place, node.depth + 1, hit.values.get(name))
-            )
+            value = hit.values.get(name)
+            make = functools.partial(self._register, name, hit.wave, hit.lane, place, node.depth + 1, value)
+            self._later(node, name, value, make)
+
+
+def _chosen(site: Site, reads: list[str], values: dict[str, int], value: int | None) -> list[str]:
+    """What an instruction's result is from: of one that selects, the source that it took, and the condition."""
+    if value is None or not site.text.startswith(SELECTS):
+        return reads
+    same = [one for one in reads[:-1] if values.get(one) == value]
+    return [same[0], reads[-1]] if same else reads
 
 
 def _is_guarded(moment: Moment, wave: int, lane: int) -> bool:

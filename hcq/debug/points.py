@@ -12,6 +12,7 @@ import fnmatch
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class Point:
     once: bool = False
     owner: str = ""  # who made it, where that is not a person at the prompt
     hits: int = 0
-    _keys: dict[int, frozenset[int] | None] = field(default_factory=dict)
+    _keys: WeakKeyDictionary[Work, tuple[int, frozenset[int]]] = field(default_factory=WeakKeyDictionary)
 
     def __str__(self) -> str:
         condition = f" if {self.condition}" if self.condition is not None else ""
@@ -64,15 +65,19 @@ class Point:
         if self.kind == "pc":
             is_offset = not work.is_text and self.address < work.entry
             return frozenset([self.address + work.entry if is_offset else self.address])
-        chosen = [site.key for site in work.sites() if self._is_one(work, site, line_of)]
-        if self.kind == "line":  # of each run of instructions of a line its first alone
-            chosen = _firsts(work, chosen)
-        return frozenset(chosen)
+        size, known = self._keys.get(work, (0, frozenset()))
+        if size != work.size:  # code is found as it is reached
+            chosen = [site.key for site in work.sites() if self._is_one(work, site, line_of)]
+            if self.kind == "line":  # of each run of instructions of a line its first alone
+                chosen = _firsts(work, chosen)
+            known = frozenset(chosen)
+            self._keys[work] = work.size, known
+        return known
 
     def _is_one(self, work: Work, site: Site, line_of: Callable[[Work, Site], str]) -> bool:
         if self.kind == "line":
             if not self.file:
-                return site.line == f"PTX line {self.line}" or site.line == f"line {self.line}"
+                return site.line.endswith(f" line {self.line}")
             where = line_of(work, site)
             name, _, number = where.rpartition(":")
             return number == str(self.line) and (name == self.file or name.endswith("/" + self.file))

@@ -102,6 +102,12 @@ def _foreign(session: Session, words: Sequence[str], command: list[str]) -> tupl
     supervisor = Supervisor(
         list(words), lambda text: print(f"hcq debug: {text}", file=sys.stderr, flush=True)
     )
+
+    def end() -> None:
+        if supervisor.child > 0:
+            os.kill(supervisor.child, signal.SIGKILL)
+
+    session.enders.append(end)
     try:
         status = supervisor.run(command, os.environ)
         for line in supervisor.log():

@@ -112,6 +112,7 @@ class Session:
         self.wave = self.lane = 0
         self.is_asked_to_stop = False
         self.submissions = 0
+        self.enders: list[Callable[[], None]] = []  # what a sudden end has to end, too
         self.is_off = False  # let everything run
         self._live: list[Probe] = []
         self._programs: dict[Any, Any] = {}
@@ -225,6 +226,11 @@ class Session:
         for probe in self._live:
             probe.due = 0
         return bool(self._live)
+
+    def end(self) -> None:
+        """The process is about to end, in the middle of what it does."""
+        for one in self.enders:
+            one()
 
     def rearm(self) -> None:
         """Points have changed while launches run."""
@@ -432,35 +438,29 @@ class Session:
         except HcqError:
             if not record.fault:
                 raise
-        if not is_there:  # a place behind its last instruction
-            order = self._ask(
-                Stop(
-                    (record.fault and f"fault: {record.fault}") or reason,
-                    record,
-                    record.ticks + 1,
-                    None,
-                    True,
-                    lambda at, size: self._past(replay, record, at, size),
+        if not is_there or self.plan.launch == record.number:
+            if is_there:
+                reason = "the launch has ended"
+            elif record.fault:
+                reason = f"fault: {record.fault}"
+            elif place.tick <= record.ticks:
+                reason = (
+                    "when it was run again, the launch ended earlier: something else writes to what it reads"
                 )
-            )
-            if not isinstance(order, Go):
-                raise _Leave(order)
-            self.plan = order.plan
-        elif self.plan.launch == record.number:
-            order = self._ask(
-                Stop(
-                    "the launch has ended",
-                    record,
-                    record.ticks + 1,
-                    None,
-                    True,
-                    lambda at, size: self._past(replay, record, at, size),
-                )
-            )
-            if not isinstance(order, Go):
-                raise _Leave(order)
-            self.plan = order.plan
+            self.plan = self._at_end(record, reason)
         return self.plan
+
+    def _at_end(self, record: Record, reason: str) -> Plan:
+        """Stopped behind the last instruction of a launch of the past. Returns the plan to go on with."""
+        replay = record.replay()
+
+        def read(address: int, size_bytes: int) -> bytes | None:
+            return self._past(replay, record, address, size_bytes)
+
+        order = self._ask(Stop(reason, record, record.ticks + 1, None, True, read))
+        if not isinstance(order, Go):
+            raise _Leave(order)
+        return order.plan
 
     def _limit(self, probe: Probe, front: Place) -> None:
         if probe.record.number == front.launch:

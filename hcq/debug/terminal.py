@@ -96,7 +96,7 @@ def _complete(commands: Commands) -> None:
             else:
                 moment = session.stop.moment
                 names = [name for _, _, name in session.names.buffers() if name]
-                kernels = [one.work.name for one in session.history.records]
+                kernels = [*session.names.kernels(), *(one.work.name for one in session.history.records)]
                 registers = moment.names() if moment is not None else []
                 kinds = ["kernel", "line", "pc", "text", "packet", "submission", "finding", "as", "all"]
                 known = [

@@ -1,0 +1,154 @@
+"""python -m hcq debug: scripts, exit statuses, Ctrl-C, packets and submissions, traces."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hcq import config
+from hcq.__main__ import main
+from tests.hcq.debug.rig import PTX
+from tests.hcq.debug.test_dap import PROGRAM
+
+ENDLESS = """.version 8.3
+.target sm_90
+.address_size 64
+.visible .entry matmul(.param .u64 pc, .param .u64 pa, .param .u64 pb)
+{
+  .reg .b32 %r<4>;
+  mov.u32 %r1, 0;
+LOOP:
+  add.u32 %r1, %r1, 1;
+  bra LOOP;
+}
+"""
+
+
+def start(folder: Path, script: str, *words: str, ptx: str = PTX, **environ: str) -> subprocess.Popen[str]:
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "matmul.ptx").write_text(ptx)
+    (folder / "script").write_text(script)
+    found = {name: value for name, value in os.environ.items() if not name.startswith("HCQ_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "hcq", "debug", "-x", "script", "--batch", *words],
+        cwd=folder,
+        env={**found, "HCQ_CACHE_DIR": str(folder / "cache"), **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run(folder: Path, script: str, *words: str, **environ: str) -> tuple[int, str]:
+    process = start(folder, script, *words, **environ)
+    said, _ = process.communicate(timeout=90)
+    return process.returncode, said
+
+
+OURS = ("nv:sm_90", "--", "program.py", "matmul.ptx")
+
+
+def test_packets_and_submissions_stop_and_the_status_is_the_programs(tmp_path: Path) -> None:
+    script = """break submission 1
+break packet *PCAS*
+continue
+delete 1
+continue
+packets 3
+continue
+break kernel *
+launches
+"""
+    status, said = run(tmp_path, script, *OURS)
+    assert status == 0, said
+    assert "point 1: submission 1, dispatch" in said
+    assert "point 2: packet" in said
+    assert "-> launch 1" not in said.partition("packets 3")[2].partition("element")[0]
+    assert "element 42.0" in said
+    assert "1 matmul grid (32, 1, 1) block (32, 1, 1): " in said
+
+
+def test_a_command_that_is_refused_ends_a_script_with_status_1(tmp_path: Path) -> None:
+    status, said = run(tmp_path, "break kernel *\ncontinue\nexpect %r1 == 1\n", *OURS)
+    assert status == 1
+    assert "! expect %r1 == 1: it does not hold." in said
+    assert "element" not in said
+
+
+def test_an_interrupt_stops_the_kernel_that_runs(tmp_path: Path) -> None:
+    script = "break text add\ncontinue\ndelete all\ncontinue\nprint %r1\nreverse-step\nquit 3\n"
+    process = start(tmp_path, script, *OURS, ptx=ENDLESS)
+    assert process.stdout is not None
+    said = ""
+    while "delete all" not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    while process.poll() is None:  # one that comes while it is stopped is not heard
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    said += process.stdout.read()
+    assert process.returncode == 3, said
+    assert "-- interrupted" in said
+    assert "%r1 = " in said
+    assert "(in the past)" in said
+
+
+def test_a_trace_is_debugged_on_the_gpu_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "matmul.ptx").write_text(PTX)
+    found = {name: value for name, value in os.environ.items() if not name.startswith("HCQ_")}
+    environment = {**found, "HCQ_EMULATE": "nv:sm_90", "HCQ_TRACE": str(tmp_path / "a.trace") + ",data"}
+    subprocess.run(
+        [sys.executable, "program.py", "matmul.ptx"], cwd=tmp_path, env=environment, check=True, timeout=60
+    )
+    status, said = run(
+        tmp_path, "break kernel matmul\ncontinue\nstep 3\ndelete all\ncontinue\norigin C+20\n", "a.trace"
+    )
+    assert status == 0, said
+    assert "point 1: kernel matmul begins" in said
+    assert "same results, bit for bit" in said
+    assert "warp 3, lane 7" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["nv:sm_90"], "no program is named"),
+        (["nv:sm_90", "--"], "no program is named"),
+        (["nv:sm_90", "--", "missing.py"], "there is no file 'missing.py'"),
+        (["gpu", "nv:sm_90", "--", "a.py"], "is too much before"),
+        (["gpu", "--", "a.py"], "'gpu' is no GPU"),
+        (["nv:sm_90:caches", "--", "a.py"], "cannot be debugged"),
+        (["--dap", "99999", "nv:sm_90"], "99999 is no port"),
+        (["--", "python"], "no GPU is emulated"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_refused(
+    words: list[str], why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HCQ_EMULATE", "")
+    before = config.current()
+    config.use(None)
+    try:
+        assert main(["debug", *([] if "--dap" in words else ["--batch"]), *words]) == 2
+    finally:
+        config.use(before)
+    assert why in capsys.readouterr().err
+
+
+def test_the_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["debug", "--help"])
+    said = capsys.readouterr().out
+    assert "--batch" in said
+    assert "docs/debugger.md" in said
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "step through kernels on emulated GPUs" in capsys.readouterr().out
