@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import shown
 from hcq.frontend.core import above, sizes
 from hcq.frontend.core import data as formats
 from hcq.frontend.core import device as devices
@@ -233,7 +234,7 @@ class Tensor(Own, Late, metaclass=Kind):
 
     # -- running --
 
-    def realize(self, *others: Tensor) -> Self:
+    def realize(self, *others: Any) -> Self:  # tensors; checked here, since most calls have none
         """Compute this tensor, and others with it, if they are not in memory yet. Returns itself.
 
         Changes  does the pending writes (`assign`) of what it reads, too
@@ -243,6 +244,8 @@ class Tensor(Own, Late, metaclass=Kind):
         >>> repr(x)[-5:-1], repr(x.realize())[-10:-1]
         ('lazy', 'in memory')
         """
+        if others and not all(isinstance(one, Tensor) for one in others):
+            raise UsageError(f"[realize] others={shown(others)}: takes a tensor each.")
         realize((self, *real_ones(others)) if others else (self,))
         return self
 

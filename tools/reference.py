@@ -70,7 +70,6 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Functions": (
         "hcq.frontend.functions",
-        "hcq.frontend.more.linalg.functions",
         "hcq.frontend.more.linalg.*",
         "hcq.frontend.more.fourier.fft",
         "hcq.frontend.more.fourier.windows",
@@ -85,7 +84,14 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "hcq.frontend.more.onnx.model",
         "hcq.frontend.more.distributed.*",
     ),
-    "Traces, rules and the doctor": ("hcq.observe.report", "hcq.trace.file", "hcq.rules.rule", "hcq.doctor"),
+    "Traces, rules and the doctor": (
+        "hcq.observe.report",
+        "hcq.trace.file",
+        "hcq.trace.submission",
+        "hcq.trace.seen",
+        "hcq.rules.rule",
+        "hcq.doctor",
+    ),
     "Kinds of devices": ("hcq.backends", "hcq.layout", "hcq.gpu.device", "hcq.cpu.device"),
     "Emulation": ("hcq.emu", "hcq.emu.port", "hcq.emu.amd.spec", "hcq.emu.nv.spec"),
     "Compiler": ("hcq.compiler", "hcq.compiler.target", "hcq.ir.node", "hcq.ir.op"),

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import hcq
+from hcq.frontend.ops.in_place_names import NAMES, VIEWS
 from hcq.frontend.ops.other_names import OTHER_NAMES
 
 # a place that names are reached in -> where they are written, as what is only imported there is not counted
@@ -58,8 +59,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "hcq.optim": ("hcq.frontend.optim",),
     "hcq.optim.lr_scheduler": ("hcq.frontend.optim.",),
     "hcq.optim.swa_utils": ("hcq.frontend.optim.swa_utils",),
-    "hcq.func": ("hcq.frontend.more.transforms",),
-    "hcq.torch.linalg": ("hcq.frontend.more.linalg.functions", "hcq.frontend.more.linalg."),
+    "hcq.func": ("hcq.frontend.more.transforms", "hcq.frontend.nn.utils.stateless"),
+    "hcq.torch.linalg": ("hcq.frontend.more.linalg.",),
     "hcq.torch.special": ("hcq.frontend.functions.special", "hcq.frontend.ops."),
     "hcq.torch.fft": ("hcq.frontend.more.fourier.fft",),
     "hcq.torch.random": ("hcq.frontend.functions.random",),
@@ -232,8 +233,7 @@ def _module(name: str) -> Any:
 
 
 def _is_derived(name: str) -> bool:
-    in_place: Any = importlib.import_module("hcq.frontend.ops.in_place")  # its stub has no tables
-    return name in OTHER_NAMES or (name.endswith("_") and name[:-1] in (*in_place.NAMES, *in_place.VIEWS))
+    return name in OTHER_NAMES or (name.endswith("_") and name[:-1] in (*NAMES, *VIEWS))
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ from hcq.frontend.run.overwrites import (
 )
 from hcq.frontend.run.plan import Plan
 from hcq.frontend.run.roots import replace, replace_in, root_below, root_of
+from hcq.frontend.run.short import realize_short
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import Op
 
@@ -81,7 +82,7 @@ def realize(tensors: Iterable[Any]) -> None:
     A view of memory stays a view. Raises what the device raises; then no node has changed.
     """
     listed = tensors if type(tensors) is tuple else tuple(tensors)
-    if len(listed) == 1 and short.realize_short(listed[0]):
+    if len(listed) == 1 and realize_short(listed[0]):
         return
     with lock:
         roots: dict[Node, None] = {}
