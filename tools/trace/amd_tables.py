@@ -34,7 +34,8 @@ _ROW = re.compile(
     r" *(?P<block>[A-Z][A-Z0-9_]{1,20}) +(?:ENABLED|DISABLED) +(?P<correctable>\d{1,12}) +(?P<uncorrectable>\d{1,12})"
 )
 _FACT = re.compile(
-    r"(?P<key>MARKET_NAME|TARGET_GRAPHICS_VERSION|DRIVER VERSION|Driver version|GFX Version):? *:? *(?P<value>\S.{0,80})"
+    r"(?P<key>MARKET_NAME|TARGET_GRAPHICS_VERSION|DRIVER VERSION|Driver version|GFX Version):? *:? *"
+    r"(?P<value>\S.{0,80})"
 )
 _MARKS = (
     re.compile(rb"^[> ]*GPU: \d+\s*\r?\n[> ]+[A-Z_]{2,30}:", re.M),
