@@ -61,7 +61,7 @@ def running(
     """The kernels that run now. name: of an address; is_late: a wait for them timed out."""
     if not device.waves_missing:
         return
-    if not device.port.runs_ptx:
+    if not device.port.runs_here:
         yield from _hardware(device, launches, name, is_late)
         return
     found = waves.look(os.getpid(), launches.has)
@@ -81,7 +81,7 @@ def stopped(
     """The kernel that a fault ended, and the argument that it left."""
     if not device.waves_missing:
         return
-    if not device.port.runs_ptx:
+    if not device.port.runs_here:
         yield from _hardware(device, launches, name, is_allowed=True)
         return
     stop = waves.last_stop(os.getpid(), launches.is_late)

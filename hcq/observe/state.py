@@ -129,7 +129,7 @@ def _waves(device: Device, names: _Names) -> list[dict[str, Any]] | str:
     """Where the kernels stand that run on an emulated GPU. Shader cores answer soon; hardware is not asked."""
     if not device.waves_missing:
         return "there are none: kernels run on the host's processor"
-    if not device.port.runs_ptx:  # a queue is not taken off a real GPU because somebody looks
+    if not device.port.runs_here:  # a queue is not taken off a real GPU because somebody looks
         return f"not available on this hardware: {device.waves_missing}"
     programs = {
         what.program.code_va: str(what.program.name)
