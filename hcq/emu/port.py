@@ -45,7 +45,6 @@ class EmulatedPort(Port):
     """
 
     runs_ptx = True  # machine code of NVIDIA's is not emulated
-    runs_here = True
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         self.kernels = list(kernels)

@@ -37,18 +37,12 @@ PAGE_BYTES = 4096
 class Port(Protocol):
     """What a device may ask of the operating system. Every call that is refused raises DriverError with the errno.
 
-    runs_ptx   NVIDIA GPUs there run PTX, not machine code
-    runs_here  GPUs there are emulated by this process, whose shader cores it can ask
+    runs_ptx  NVIDIA GPUs there run PTX, not machine code
     """
 
     @property
     def runs_ptx(self) -> bool:
         """Whether NVIDIA GPUs there run PTX instead of machine code; only emulated ones do."""
-        ...
-
-    @property
-    def runs_here(self) -> bool:
-        """Whether this process emulates the GPUs there."""
         ...
 
     def open(self, path: str, flags: int = os.O_RDWR) -> int:
@@ -110,8 +104,6 @@ class Port(Protocol):
 
 class LinuxPort(Port):
     """The operating system itself."""
-
-    runs_here = False
 
     @property
     def runs_ptx(self) -> bool:
@@ -219,10 +211,6 @@ class AroundPort(Port):
     @property
     def runs_ptx(self) -> bool:
         return self.inner.runs_ptx
-
-    @property
-    def runs_here(self) -> bool:
-        return self.inner.runs_here
 
     def kernel_log(self) -> list[str]:
         return self.inner.kernel_log()

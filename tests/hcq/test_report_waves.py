@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 
 from hcq import config
-from hcq.emu.port import EmulatedPort
 from hcq.errors import DeviceFault, WaitTimeout
 from hcq.events import waves
-from hcq.observe import report
+from hcq.observe import report, report_waves
 from hcq.observe.report import STDERR_LINES, Section, short
 from tests.hcq.amd import kernels as amd_kernels
 from tests.hcq.amd.conftest import open_amd as open_amd
@@ -390,7 +389,7 @@ def test_on_hardware_a_report_says_why_there_are_no_waves(
     vendor: str, open_one: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = open_one(vendor)
-    monkeypatch.setattr(EmulatedPort, "runs_here", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     text = report.describe(device, "asked for")
     assert f"waves     not available on this hardware: {device.waves_missing}" in text
 
@@ -410,7 +409,7 @@ def test_on_amd_hardware_a_report_has_the_waves_of_the_save_area_and_the_kernel_
     done = device.queue().dispatch(program, [flag], grid=(4, 1, 1), block=(128, 1, 1)).submit()
     waiting = 4 if arch == "gfx90a" else 12
     met(waiting)
-    monkeypatch.setattr(EmulatedPort, "runs_here", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     with pytest.raises(WaitTimeout):
         done.wait(timeout_ms=100)
     text, printed = told(folder, capsys)
@@ -466,7 +465,7 @@ def test_on_amd_hardware_a_report_of_a_fault_names_the_exception(
     device = open_amd(timeout_ms=500, validate=False)
     program = device.load(image("AMD", device.arch), "far", args=("buffer", "int"), name="writes far")
     small = device.alloc(16, "small")
-    monkeypatch.setattr(EmulatedPort, "runs_here", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     with pytest.raises(DeviceFault):
         device.queue().dispatch(program, [small, FAR["AMD"]]).submit().wait(50_000)
     text, _ = told(folder, capsys)
@@ -504,7 +503,7 @@ def test_on_nvidia_hardware_a_report_has_the_warp_that_an_sm_stopped(
     made = nv_kernels.compile_ir(WRONG, device.arch)
     program = device.load(made, "askew", args=("buffer",), name="my askew")
     out = device.alloc(16, "out")
-    monkeypatch.setattr(EmulatedPort, "runs_here", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     with pytest.raises(DeviceFault):
         device.queue().dispatch(program, [out], block=(128, 1, 1)).submit().wait(50_000)
     text, printed = told(folder, capsys)
@@ -531,7 +530,7 @@ def test_on_nvidia_hardware_a_report_says_what_sms_say_of_a_trap_and_of_a_page_f
     device = open_nv(timeout_ms=500, validate=False)
     args = [device.alloc(64)] if name == "gives_up" else [device.alloc(64), FAR["NV"]]
     program = device.load(image("NV", device.arch), name, args=("buffer", "int")[: len(args)])
-    monkeypatch.setattr(EmulatedPort, "runs_here", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     with pytest.raises(DeviceFault):
         device.queue().dispatch(program, args, block=(32, 1, 1)).submit().wait(50_000)
     (path,) = folder.glob("*.txt")
@@ -542,7 +541,7 @@ def test_a_queue_stays_on_the_gpu_where_its_user_wants_that(
     open_amd: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = open_amd(timeout_ms=500, validate=False)
-    monkeypatch.setattr(EmulatedPort, "runs_here", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     monkeypatch.setattr(device, "config", dataclasses.replace(device.config, report=frozenset(["nowaves"])))
     calls = []
     monkeypatch.setattr("hcq.amd.waves_off.call", lambda *args, **fields: calls.append(args))
@@ -555,7 +554,7 @@ def test_a_kernel_driver_that_refuses_is_quoted(
     queue: str, open_amd: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = open_amd(queue=queue, timeout_ms=500, validate=False)
-    monkeypatch.setattr(EmulatedPort, "runs_here", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     device.rings["compute"].queue_id, kept = 77, device.rings["compute"].queue_id
     text = report.describe(device, "a wait", device.timeline.va)
     assert "waves     not available: AMDKFD_IOC_GET_QUEUE_WAVE_STATE" in text and "EFAULT" in text
