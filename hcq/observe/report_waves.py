@@ -20,6 +20,7 @@ from hcq.events import waves
 from hcq.events.waves import Kernel, Stop, Wave
 from hcq.memory import Freed
 from hcq.program import Program
+from hcq.system.port import LinuxPort, root_of
 
 SHOWN = 64  # kinds of waves; the page on stderr has fewer
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -55,13 +56,18 @@ class Launches:
         return program.name if program is not None else kernel.name or f"at {kernel.entry:#x}"
 
 
+def is_emulated_here(device: Device) -> bool:
+    """Whether this process emulates the GPU, and can ask its shader cores."""
+    return not isinstance(root_of(device.port), LinuxPort)
+
+
 def running(
     device: Device, launches: Launches, name: Callable[[int], str], freed: Sequence[Freed], is_late: bool
 ) -> Iterator[str]:
     """The kernels that run now. name: of an address; is_late: a wait for them timed out."""
     if not device.waves_missing:
         return
-    if not device.port.runs_ptx:
+    if not is_emulated_here(device):
         yield from _hardware(device, launches, name, is_late)
         return
     found = waves.look(os.getpid(), launches.has)
@@ -81,7 +87,7 @@ def stopped(
     """The kernel that a fault ended, and the argument that it left."""
     if not device.waves_missing:
         return
-    if not device.port.runs_ptx:
+    if not is_emulated_here(device):
         yield from _hardware(device, launches, name, is_allowed=True)
         return
     stop = waves.last_stop(os.getpid(), launches.is_late)

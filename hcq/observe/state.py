@@ -28,6 +28,7 @@ from hcq.events import waves
 from hcq.lifetime import open_devices
 from hcq.lifetime.recovery import Submitted
 from hcq.observe import ledger
+from hcq.observe.report_waves import is_emulated_here
 from hcq.system import call_site
 
 VIEWS = ("rings", "queues", "waves", "words")
@@ -129,7 +130,7 @@ def _waves(device: Device, names: _Names) -> list[dict[str, Any]] | str:
     """Where the kernels stand that run on an emulated GPU. Shader cores answer soon; hardware is not asked."""
     if not device.waves_missing:
         return "there are none: kernels run on the host's processor"
-    if not device.port.runs_ptx:  # a queue is not taken off a real GPU because somebody looks
+    if not is_emulated_here(device):  # a queue is not taken off a real GPU because somebody looks
         return f"not available on this hardware: {device.waves_missing}"
     programs = {
         what.program.code_va: str(what.program.name)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,10 +17,9 @@ from typing import Any
 import pytest
 
 from hcq import config
-from hcq.emu.port import EmulatedPort
 from hcq.errors import DeviceFault, WaitTimeout
 from hcq.events import waves
-from hcq.observe import report
+from hcq.observe import report, report_waves
 from hcq.observe.report import STDERR_LINES, Section, short
 from tests.hcq.amd import kernels as amd_kernels
 from tests.hcq.amd.conftest import open_amd as open_amd
@@ -26,6 +28,8 @@ from tests.hcq.nv import kernels as nv_kernels
 from tests.hcq.nv.conftest import open_nv as open_nv
 
 pytestmark = pytest.mark.own_devices
+
+ROOT = Path(__file__).parents[2]
 
 IR = """
 target triple = "@TRIPLE@"
@@ -170,6 +174,16 @@ def begun(count: int = 1) -> None:
     """Wait until so many kernels run on emulated GPUs of this process."""
     end = time.monotonic() + 50
     while len(waves._running) < count and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def met(count: int) -> None:
+    """Wait until so many waves of this process wait at barriers."""
+    end = time.monotonic() + 50
+    while time.monotonic() < end:
+        kernels = waves.look(os.getpid(), lambda entry, name: True)
+        if sum(wave.many for one in kernels for wave in one.waves if "barrier" in wave.waits_for) >= count:
+            return
         time.sleep(0.01)
 
 
@@ -336,7 +350,7 @@ def test_the_packets_around_get_are_those_that_were_written(
         ring.seen = []
     program = device.load(image("AMD", device.arch), "far", args=("buffer", "int"))
     for value in range(1, before + 1):
-        device.queue().fill(out, value).dispatch(program, [out, 4 * value]).submit().wait()
+        device.queue().fill(out, value).dispatch(program, [out, 4 * value]).submit().wait(50_000)
     late = device.queue().wait(gate, 3).fill(out, 7).submit()
     time.sleep(0.2)
     for name, ring in device.rings.items():
@@ -375,7 +389,7 @@ def test_on_hardware_a_report_says_why_there_are_no_waves(
     vendor: str, open_one: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = open_one(vendor)
-    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     text = report.describe(device, "asked for")
     assert f"waves     not available on this hardware: {device.waves_missing}" in text
 
@@ -393,15 +407,14 @@ def test_on_amd_hardware_a_report_has_the_waves_of_the_save_area_and_the_kernel_
     flag.write(bytes(64))
     program = device.load(image("AMD", arch), "half", args=("buffer",), name="my half")
     done = device.queue().dispatch(program, [flag], grid=(4, 1, 1), block=(128, 1, 1)).submit()
-    begun()
-    time.sleep(0.1)
-    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    waiting = 4 if arch == "gfx90a" else 12
+    met(waiting)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     with pytest.raises(WaitTimeout):
         done.wait(timeout_ms=100)
     text, printed = told(folder, capsys)
     assert len(printed) <= STDERR_LINES
     groups = "groups that are not known" if arch == "gfx90a" else "groups 0-3"
-    waiting = 4 if arch == "gfx90a" else 12
     for lines in (text.splitlines(), printed):
         assert any(line.startswith(f"waves     4 waves of {groups}: kernel my half+0x") for line in lines)
         at = next(
@@ -416,6 +429,33 @@ def test_on_amd_hardware_a_report_has_the_waves_of_the_save_area_and_the_kernel_
     done.wait(50_000)
 
 
+HANGS = """
+import hcq
+from tests.hcq.test_report_waves import image
+
+device = hcq.open("AMD")
+program = device.load(image("AMD", device.arch), "spin", args=("buffer",), name="my spin")
+flag = device.alloc(64, "flag")
+flag.write(bytes(64))
+done = device.queue().dispatch(program, [flag], grid=(4, 1, 1), block=(64, 1, 1)).submit()
+try:
+    done.wait(timeout_ms=1500)
+except hcq.WaitTimeout:
+    flag.host[0] = 1
+    done.wait(50_000)
+    print("ended")
+"""
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
+def test_a_report_on_gpus_of_another_process_has_the_waves_too(arch: str) -> None:
+    command = [sys.executable, "-m", "hcq", "emulate", f"amd:{arch}", "--", sys.executable, "-c", HANGS]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=150, cwd=ROOT)
+    assert run.stdout == "ended\n", run.stderr
+    count = 4 if arch == "gfx942" else 8
+    assert f"waves     {count} waves of groups 0-3: kernel my spin+0x" in run.stderr
+
+
 def test_on_amd_hardware_a_report_of_a_fault_names_the_exception(
     open_amd: Callable[..., Any],
     folder: Path,
@@ -425,7 +465,7 @@ def test_on_amd_hardware_a_report_of_a_fault_names_the_exception(
     device = open_amd(timeout_ms=500, validate=False)
     program = device.load(image("AMD", device.arch), "far", args=("buffer", "int"), name="writes far")
     small = device.alloc(16, "small")
-    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     with pytest.raises(DeviceFault):
         device.queue().dispatch(program, [small, FAR["AMD"]]).submit().wait(50_000)
     text, _ = told(folder, capsys)
@@ -463,7 +503,7 @@ def test_on_nvidia_hardware_a_report_has_the_warp_that_an_sm_stopped(
     made = nv_kernels.compile_ir(WRONG, device.arch)
     program = device.load(made, "askew", args=("buffer",), name="my askew")
     out = device.alloc(16, "out")
-    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     with pytest.raises(DeviceFault):
         device.queue().dispatch(program, [out], block=(128, 1, 1)).submit().wait(50_000)
     text, printed = told(folder, capsys)
@@ -490,7 +530,7 @@ def test_on_nvidia_hardware_a_report_says_what_sms_say_of_a_trap_and_of_a_page_f
     device = open_nv(timeout_ms=500, validate=False)
     args = [device.alloc(64)] if name == "gives_up" else [device.alloc(64), FAR["NV"]]
     program = device.load(image("NV", device.arch), name, args=("buffer", "int")[: len(args)])
-    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     with pytest.raises(DeviceFault):
         device.queue().dispatch(program, args, block=(32, 1, 1)).submit().wait(50_000)
     (path,) = folder.glob("*.txt")
@@ -501,7 +541,7 @@ def test_a_queue_stays_on_the_gpu_where_its_user_wants_that(
     open_amd: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = open_amd(timeout_ms=500, validate=False)
-    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     monkeypatch.setattr(device, "config", dataclasses.replace(device.config, report=frozenset(["nowaves"])))
     calls = []
     monkeypatch.setattr("hcq.amd.waves_off.call", lambda *args, **fields: calls.append(args))
@@ -514,7 +554,7 @@ def test_a_kernel_driver_that_refuses_is_quoted(
     queue: str, open_amd: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = open_amd(queue=queue, timeout_ms=500, validate=False)
-    monkeypatch.setattr(EmulatedPort, "runs_ptx", False)
+    monkeypatch.setattr(report_waves, "is_emulated_here", lambda device: False)
     device.rings["compute"].queue_id, kept = 77, device.rings["compute"].queue_id
     text = report.describe(device, "a wait", device.timeline.va)
     assert "waves     not available: AMDKFD_IOC_GET_QUEUE_WAVE_STATE" in text and "EFAULT" in text

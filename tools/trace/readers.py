@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
 from hcq.tools.trace import (
+    amd_tables,
     amd_texts,
     amd_words,
     decode,
@@ -304,6 +305,18 @@ def _is_rocm(content: bytes, wanted: Wanted) -> bool:
     return not wanted.form and rocm.recognises(content)
 
 
+# ------------------------------------------------------------ tables of AMD's tools
+
+
+def _is_amd_tables(content: bytes, wanted: Wanted) -> bool:
+    return not wanted.form and amd_tables.recognises(content)
+
+
+def _read_amd_tables(content: bytes, wanted: Wanted) -> Reading:
+    found = amd_tables.read(content)
+    return Reading(lambda color: amd_tables.lines(found, color), lambda: amd_tables.as_json(found))
+
+
 # ------------------------------------------------------------ RADV
 
 
@@ -333,6 +346,7 @@ READERS: tuple[Reader, ...] = (
     Reader("devcoredump of amdgpu", _is_devcoredump, _read_devcoredump),
     Reader("umr", _is_umr, _read_amd_text),
     Reader("ROCm: faults, debug agent, rocgdb", _is_rocm, _read_amd_text),
+    Reader("amd-smi, rocm-smi, MQDs of the KFD", _is_amd_tables, _read_amd_tables),
     Reader("kernel log", _is_kernel_log, _read_kernel_log),
     Reader("launch descriptions of NVIDIA's", _is_qmd, _read_nv_words),
     Reader("pushbuffers of NVIDIA's", _is_pushbuffer, _read_nv_words),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hcq.amd.abi import pm4, sdma
+from hcq.amd.abi import mqd, pm4, sdma
 from hcq.tools.trace import readers
 from hcq.tools.trace.color import Color
 
@@ -159,6 +159,71 @@ def test_a_log_says_the_same_in_every_envelope(name: str, envelope: Callable[[st
 )
 def test_errors_of_frameworks_and_of_older_kernels_are_told(line: str, says: str) -> None:
     assert any(one in said(f"{line}\n") for one in says.split("|"))
+
+
+AMD_SMI = """\
+GPU: 3
+    ASIC:
+        MARKET_NAME: AMD Instinct MI300X
+        TARGET_GRAPHICS_VERSION: gfx942
+    ECC:
+        TOTAL_CORRECTABLE_COUNT: {few}
+        TOTAL_UNCORRECTABLE_COUNT: {bad}
+        TOTAL_DEFERRED_COUNT: 0
+"""
+ROCM_SMI = """\
+============================ ROCm System Management Interface ============================
+======================================= RAS Info ==========================================
+GPU[0]\t\t: \tRAS INFO
+         Block       Status  Correctable Error  Uncorrectable Error
+           UMC     ENABLED                  0                    {bad}
+           SDMA    ENABLED                  {few}                    0
+================================== End of ROCm SMI Log ===================================
+"""
+
+
+@pytest.mark.parametrize("envelope", [as_it_is, quoted, fenced])
+def test_counts_of_errors_are_told_of_each_gpu_and_nothing_is_made_of_zeros(
+    envelope: Callable[[str], str],
+) -> None:
+    found = said(envelope(AMD_SMI.format(few=12, bad=3)))
+    assert "GPU 3: 3 uncorrectable errors" in found and "notice: GPU 3: 12 correctable errors" in found
+    assert "TARGET_GRAPHICS_VERSION gfx942" in found
+    assert "GPU 0: 2 uncorrectable errors in block UMC" in said(envelope(ROCM_SMI.format(few=0, bad=2)))
+    assert "GPU 0: 5 correctable errors in block SDMA" in said(envelope(ROCM_SMI.format(few=5, bad=0)))
+    assert "no error is counted" in said(envelope(AMD_SMI.format(few=0, bad=0)))
+    mixed = said(envelope(AMD_SMI.format(few=0, bad=1) + PAGE_FAULT))
+    assert "1 uncorrectable error" in mixed and LOGS["a page fault"][1] in mixed
+
+
+@pytest.mark.parametrize("pasid", ["32771", "0x8003"])
+@pytest.mark.parametrize("envelope", [as_it_is, quoted])
+def test_mqds_of_queues_are_told(pasid: str, envelope: Callable[[str], str]) -> None:
+    image = mqd.ComputeMqd11(header=mqd.HEADER, cp_hqd_pq_control=0x50F, cp_hqd_pq_rptr=7, cp_hqd_pq_wptr=9)
+    words = image.words
+    rows = [
+        f"    {4 * at:08x}: {' '.join(f'{word:08x}' for word in words[at : at + 8])}\n"
+        for at in range(0, len(words), 8)
+    ]
+    text = f"Process 4711 PASID {pasid}:\n  Compute queue on device 5a3c\n{''.join(rows)}"
+    found = said(envelope(text))
+    assert "Compute queue of process 4711 on gpu_id 0x5a3c" in found
+    assert "read to word 7, written to 9" in found
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (
+            "Graphics SM Warp Exception on (GPC 4, TPC 1, SM 1): Out Of Range Address",
+            "a warp on GPC 4, TPC 1, SM 1",
+        ),
+        ("Graphics Exception: ESR 0x505730=0xc04000e 0x505734=0x4", "warp 4: out of range address"),
+    ],
+)
+def test_an_event_of_windows_is_an_xid_13(message: str, says: str) -> None:
+    text = f"Source: nvlddmkm\r\nEvent ID: 13\r\n\\Device\\Video3\r\n{message}\r\n"
+    assert says in said(text) and "Xid 13" in said(text)
 
 
 def hexdump_c(data: bytes) -> str:

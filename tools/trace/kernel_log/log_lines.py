@@ -31,6 +31,9 @@ MARKS = (
     "in page starting at address",
     "kfd kfd:",
     "sq_intr:",
+    "Graphics SM Warp Exception on (",  # Windows has the messages alone
+    "Graphics SM Global Exception on (",
+    "Graphics Exception: ESR 0x",
 )
 NEWEST_FIRST, OLDEST_FIRST = (
     ("RW", "MAPPING_ERROR"),

@@ -54,6 +54,7 @@ _METHOD = re.compile(
 _CONTAINED = re.compile(
     r"(?:Unc|C)ontained: (?P<unit>\w{1,40}).*?RST: (?P<rst>Yes|No), D-RST: (?P<drain>Yes|No)"
 )
+_BARE_MESSAGE = re.compile(r"Graphics (?:SM (?:Warp|Global) Exception on \(|Exception: ESR 0x).*$")
 _LINK = re.compile(r"link (?P<link>\d{1,2})\b")
 _RPC = re.compile(
     r"Timeout after (?P<seconds>\d{1,5})s of waiting for RPC response from GPU(?P<gpu>\d{1,3}) GSP! Expected function "
@@ -93,7 +94,7 @@ def event_of(line: LogLine, last: Event | None) -> Event | None:
             return _switch(line, found)
         return _xid(line, found, last)
     if "NVRM" not in line.text:
-        return None
+        return _of_windows(line, last)
     near = last is not None and line.number - last.lines[-1] <= SPAN
     if near and last is not None and last.kind == "Xid" and last.fields.get("xid") in (119, 120):
         if _GSP_MORE.search(line.message):
@@ -105,6 +106,17 @@ def event_of(line: LogLine, last: Event | None) -> Event | None:
         last.lines.append(line.number)
         return last
     return _other(line)
+
+
+def _of_windows(line: LogLine, last: Event | None) -> Event | None:
+    """An event of nvlddmkm: the message of an Xid without its head. Event 13 is Xid 13."""
+    message = _BARE_MESSAGE.search(line.text)
+    found = _XID.search(f"Xid (0): 13, {message[0]}") if message else None
+    if found is None:
+        return None
+    event = _xid(line, found, last)
+    event.device = ""
+    return event
 
 
 # ------------------------------------------------------------ Xids
@@ -169,7 +181,7 @@ def _is_same_report(event: Event, last: Event) -> bool:
     return (
         last.kind == "Xid"
         and last.fields.get("xid") == 13
-        and last.device == event.device
+        and event.device in (last.device, "0")  # Windows does not say it
         and ("esr" in event.fields or is_global)
         and event.line - last.lines[-1] <= SPAN
     )
