@@ -246,9 +246,9 @@ def _comparison(ctx: Context, use: Use, sources: list[Part]) -> Follow | None:
             )
         else:
             bad = _either(unwritten, b, reads) != 0
-        bad = np.asarray(np.broadcast_to(bad, b.lanes.shape) & b.lanes)
+        bad = np.logical_and(np.broadcast_to(bad, b.lanes.shape), b.lanes)
         if is_scalar:
-            unwritten.put(b, SCC, bad.any(axis=1)[:, None].astype(np.uint32), read)
+            unwritten.put(b, SCC, np.logical_or.reduce(bad, axis=1)[:, None].astype(np.uint32), read)
         elif is_exec:
             _tell(unwritten, b, bad, read, pc)
         else:
