@@ -73,20 +73,18 @@ def test_a_finding_names_the_read_and_the_use(gpu: Any) -> None:
 
 PROGRAM = """
 from hcq import Tensor
-from hcq.program import Program
 from hcq.observe.sanitizer import Sanitizer
-x = Tensor([[(7 * i * j) % 23 - 11.0 for i in range(150)] for j in range(70)])
-for y in (x @ x.T, x.softmax(1), x.sort(1)[0], x.cumsum(1), x.sum(), x.argmax(1), x.half() @ x.T.half()):
+x = Tensor([[(7 * i * j) % 23 - 11.0 for i in range(45)] for j in range(33)])
+for y in (x @ x.T, x.softmax(1), x.sort(1)[0], x.half() @ x.T.half()):
     y.numpy()
 print(len(Sanitizer.findings))
 """
 
 
-@pytest.mark.parametrize("words", ["init", "memory"])
 @pytest.mark.parametrize("word", ["amd:gfx1100", "nv:sm_90"])
-def test_our_own_kernels_use_nothing_unwritten_and_stay_in_their_buffers(word: str, words: str) -> None:
+def test_our_own_kernels_use_nothing_unwritten_and_stay_in_their_buffers(word: str) -> None:
     kind = word.partition(":")[0].upper()
-    environment = {**os.environ, "HCQ_SANITIZE": words, "HCQ_EMULATE": word, "HCQ_DEVICE": kind}
+    environment = {**os.environ, "HCQ_SANITIZE": "memory,init", "HCQ_EMULATE": word, "HCQ_DEVICE": kind}
     ran = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "0\n", "")
 
@@ -102,7 +100,6 @@ COPY_TO_A = {
 }
 
 
-@pytest.mark.parametrize("word", MACHINES)
 @pytest.mark.parametrize(
     "how", ["nobody", "a kernel that copies", "half", "host", "view", "fill", "copy", "kernel"]
 )
