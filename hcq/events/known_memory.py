@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 from weakref import WeakMethod
 
+from hcq.events.unwritten_memory import UnwrittenMemory
+
 
 class Stretch(NamedTuple):
     """Addresses [start, end)."""
@@ -26,6 +28,7 @@ class KnownMemory(NamedTuple):
     buffers         in order: the bytes that a buffer has; all of the block of one that work under way may use
     freed           in order: memory of buffers that are gone, which the device keeps for others
     closed          in order, with the freed ones: what no launch that begins now may touch
+    unwritten       what nobody wrote of its buffers; None: nobody wants to know
     arguments       the first of the two registers that a wave finds the address of its arguments in, and how many bytes
                     they are; None: not known, or the GPU has them elsewhere
     """
@@ -34,6 +37,7 @@ class KnownMemory(NamedTuple):
     freed: tuple[Stretch, ...]
     closed: tuple[Stretch, ...]
     arguments: tuple[int, int] | None = None
+    unwritten: UnwrittenMemory | None = None
 
 
 Ask = Callable[[int], KnownMemory | None]
@@ -56,6 +60,21 @@ def listen(ask: Ask) -> Callable[[], None]:
         _known = tuple(one for one in _known if one is not entry)
 
     return end
+
+
+_shadows: list[UnwrittenMemory] = []
+
+
+def keep(shadow: UnwrittenMemory) -> Callable[[], None]:
+    """Tell these shadows of what packets write from now on. Returns what ends that."""
+    _shadows.append(shadow)
+    return lambda: _shadows.remove(shadow) if shadow in _shadows else None
+
+
+def written(address: int, size_bytes: int) -> None:
+    """A packet of an emulated GPU writes these bytes."""
+    for one in _shadows:
+        one.written(address, size_bytes)
 
 
 def of_launch(address: int) -> KnownMemory | None:

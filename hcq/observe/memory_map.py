@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from hcq.device import Device
 from hcq.events.known_memory import KnownMemory, Stretch
+from hcq.events.unwritten_memory import UnwrittenMemory
 
 NEAR_BYTES = 1 << 20  # so far behind a buffer an address is said by its distance
 MOST_UNMAPPED = 256  # freed blocks that went back to the system, which are remembered
@@ -44,6 +45,8 @@ class MemoryMap:
     def __init__(self, device: Device) -> None:
         self.device = device
         self._blocks: dict[int, Block] = {}
+        # what nobody wrote, where somebody wants to know
+        self.unwritten = UnwrittenMemory() if "init" in device.config.sanitize else None
         self._unmapped: deque[Block] = deque(maxlen=MOST_UNMAPPED)
         self._regions: dict[int, int] = {}  # the pool's own, but for memory that the driver keeps for itself
 
@@ -56,6 +59,12 @@ class MemoryMap:
     def alloc(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
         """A buffer was handed out."""
         until = self.device.timeline.submitted
+        if self.unwritten is not None:
+            # work under way may still read what the block's last owner had there
+            if self.has(va) and (va not in self._blocks or self._blocks[va].until <= self._done()):
+                self.unwritten.fresh(va, size_bytes)
+            else:
+                self.unwritten.drop(va)
         self._blocks[va] = Block(va, size_bytes, capacity, name or "", True, until)
 
     def free(self, va: int, capacity: int) -> None:
@@ -63,6 +72,17 @@ class MemoryMap:
         known = self._blocks.get(va)
         if known is not None:
             self._blocks[va] = known._replace(is_live=False, until=self.device.timeline.submitted)
+
+    def written(self, va: int, size_bytes: int | None) -> None:
+        """Somebody has written there; None: to all of the buffer, and may do so again."""
+        if self.unwritten is None:
+            return
+        if size_bytes is not None:
+            self.unwritten.written(va, size_bytes)
+            return
+        for one in list(self._blocks.values()):
+            if one.va <= va < one.va + one.capacity:
+                self.unwritten.drop(one.va)
 
     def rename(self, va: int, name: str) -> None:
         """A buffer is called something else."""
@@ -77,6 +97,8 @@ class MemoryMap:
             if va <= one.va < va + size_bytes:
                 del self._blocks[one.va]
                 self._unmapped.append(one)
+                if self.unwritten is not None:
+                    self.unwritten.drop(one.va)
 
     # ------------------------------------------------------------ what is asked
 
@@ -93,7 +115,9 @@ class MemoryMap:
                 freed.append(Stretch(one.va, one.va + one.capacity))
         regions = sorted(Stretch(va, va + size) for va, size in list(self._regions.items()))
         freed += _rest((Stretch(one.va, one.va + one.capacity) for one in list(self._unmapped)), regions)
-        return KnownMemory(tuple(used), tuple(sorted(freed)), tuple(_rest(regions, used)))
+        return KnownMemory(
+            tuple(used), tuple(sorted(freed)), tuple(_rest(regions, used)), None, self.unwritten
+        )
 
     def has(self, address: int) -> bool:
         """Whether an address is in the pool."""

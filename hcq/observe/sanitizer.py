@@ -40,11 +40,14 @@ class Sanitizer(Observer):
         self._lock = threading.Lock()
         self._memory = MemoryMap(device)
         self._ends = [kernel_faults.listen(self._found, device.config.sanitize)]
-        if "memory" in device.config.sanitize:
+        if device.config.sanitize & {"memory", "init"}:
             self._ends.append(known_memory.listen(self._known))
+        if self._memory.unwritten is not None:
+            self._ends.append(known_memory.keep(self._memory.unwritten))
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
         self.known.load(program.code_va, program.name, program.line_at)
+        self._memory.written(program.code_va, None)
         self._arguments[program.code_va] = getattr(program, "kernarg_place", None)
 
     def closing(self) -> bool:
@@ -60,6 +63,12 @@ class Sanitizer(Observer):
 
     def free(self, va: int, capacity: int) -> None:
         self._memory.free(va, capacity)
+
+    def exposed(self, va: int) -> None:
+        self._memory.written(va, None)
+
+    def wrote(self, va: int, data: Any = None) -> None:
+        self._memory.written(va, None if data is None else memoryview(data).nbytes)
 
     def renamed(self, va: int, name: str) -> None:
         self._memory.rename(va, name)

@@ -92,7 +92,7 @@ def launch(
     checks = Checks.of_launch(pid, work.entry)
     looks = checks is not None and "memory" in checks.words
     beyond = Strays(work.entry, work.lds_bytes) if looks or stray_accesses.is_wanted() else None
-    is_told = checks is not None and checks.known is not None  # by what else looks at each access
+    is_told = looks and checks is not None and checks.known is not None  # by what else looks at each access
     if beyond is not None and pid == os.getpid() and not is_told and (known := stray_accesses.gaps()):
         run = functools.partial(run, guard=functools.partial(Guarded, gaps=Gaps(known), strays=beyond))
     try:

@@ -23,6 +23,7 @@ from hcq.emu.backing import Backing
 from hcq.emu.kernel import UserMemory
 from hcq.emu.shader.compare_exchange import add
 from hcq.emu.user_pages import UserPages
+from hcq.events import known_memory
 
 PAGE = 4096
 
@@ -142,6 +143,8 @@ class GpuVm(AddressSpace):
         if one is None or va + size_bytes > one.end or (kind == "write" and not one.writable):
             raise self.fault(np.array([va], np.uint64), size_bytes, kind)
         one.reach(va - one.start, size_bytes, is_write=kind == "write")
+        if kind == "write":
+            known_memory.written(va, size_bytes)
         return one.data[va - one.start : va - one.start + size_bytes]
 
     def load_words(self, va: int, count: int) -> list[int]:
@@ -179,6 +182,8 @@ class GpuVm(AddressSpace):
     def pieces(self, va: int, size_bytes: int, kind: str) -> list[Any]:
         """Views that cover a range, which may cross from one mapping into the next; "write": all of it is replaced."""
         found = []
+        if kind == "write":
+            known_memory.written(va, size_bytes)
         while size_bytes > 0:
             one = self.find(va)
             if one is None or (kind == "write" and not one.writable):

@@ -221,7 +221,9 @@ class Shader:
         # a cooperative grid's blocks are given an address to meet at
         together = bool(envregs["envreg1"] | envregs["envreg2"])
         sample = counters.sample() if counts and not together else 0
-        is_guarded = pid == os.getpid() and not (checks is not None and checks.known)
+        is_guarded = pid == os.getpid() and not (
+            checks is not None and checks.known and "memory" in checks.words
+        )
         known = stray_accesses.gaps() if is_guarded else []
         guarded = Guarded(memory, Gaps(known), program) if known else None
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None

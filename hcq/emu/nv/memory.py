@@ -26,6 +26,7 @@ from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.memory import AddressSpace, Mapping
 from hcq.emu.nv.shader.types import Lanes, Scalar
 from hcq.emu.user_pages import UserPages
+from hcq.events import known_memory
 
 PAGE = 4096
 Bytes = NDArray[np.uint8]
@@ -162,6 +163,8 @@ class View(AddressSpace):
 
     def spans(self, va: int, size_bytes: int, access: Access, unit: str) -> Iterator[Bytes]:
         """The host memory of a range, piece by piece: neighbouring mappings are one range to the GPU."""
+        if access is not Access.READ:
+            known_memory.written(va, size_bytes)
         while size_bytes:
             one = self.find(va)
             if one is None:

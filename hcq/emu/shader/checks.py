@@ -46,7 +46,7 @@ class Checks:
         words = kernel_faults.wanted()
         if not words:
             return None
-        is_ours = "memory" in words and pid == os.getpid()
+        is_ours = words & {"memory", "init"} and pid == os.getpid()
         return cls(words, pid, entry, known_memory.of_launch(entry) if is_ours else None)
 
     def add(self, key: tuple[Any, ...], times: int, make: Callable[[], KernelFault]) -> None:

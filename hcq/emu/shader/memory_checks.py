@@ -121,7 +121,7 @@ class MemoryChecks:
 
 def memory_checks(checks: Checks, text_of: Callable[[int], str]) -> MemoryChecks | None:
     """Those of a launch, made at the first call; None where nothing is known of its memory."""
-    if checks.memory is None and checks.known is not None:
+    if "memory" in checks.words and checks.memory is None and checks.known is not None:
         checks.memory = MemoryChecks(checks.known, checks, text_of)
     return checks.memory
 

@@ -47,7 +47,7 @@ def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
     found: list[type[Addition]] = []
     if "init" in checks.words:
         found.append(Following)
-    if checks.known is not None:
+    if "memory" in checks.words and checks.known is not None:
         found.append(Naming)
     if "race" in checks.words and launch.lds_bytes:
         found.append(Looking)

@@ -42,6 +42,7 @@ class Following:
         follow = _follow(ctx, use)
         written = [number_of(ctx, each) for part in use.writes for each in part.registers]
         named = [number_of(ctx, each) for part in (*use.reads, *use.writes) for each in part.registers]
+        is_followed = ctx.inst.format in ("FLAT", "GLOBAL") and "swap" not in ctx.inst.name
         last = max(named, default=0) - VECTORS
 
         def run(b: Batch) -> None:
@@ -57,7 +58,11 @@ class Following:
                 step(b)
             elif follow is not None:
                 follow(unwritten, b)
-                step(b)
+                unwritten.is_followed = is_followed
+                try:
+                    step(b)
+                finally:
+                    unwritten.is_followed = False
             else:
                 for number in written:
                     unwritten.put(b, number, None, None)
@@ -118,7 +123,8 @@ def _read(unwritten: Unwritten, b: Batch, row: Array, space: str, addresses: Arr
     """The first lane whose register is unwritten, and from where it read that. row: the register's shadow."""
     place = int(np.argmax(active(b, row) != 0))
     wave, lane = (int(each[place]) for each in indices(b))
-    address = int(addresses[place]) & 0xFFFFFFFF
+    address = int(addresses[place])
+    address = address if space == "global" else address & 0xFFFFFFFF
     return Read(space, address, "", pc, unwritten.text_of(pc), b.lane_names(wave, lane))
 
 
@@ -166,9 +172,8 @@ def _memory(ctx: Context, use: Use) -> Follow | None:
                 flat(made, addresses, move)
         except PageFault:  # the instruction itself says so
             return
-        space = (
-            "local" if inst.format == "SCRATCH" else "shared" if (high == SHARED_APERTURE).any() else "local"
-        )
+        space = "local" if inst.format == "SCRATCH" or (high == PRIVATE_APERTURE).any() else "global"
+        space = "shared" if (high == SHARED_APERTURE).any() else space
         _after(unwritten, b, made, results, lambda row: _read(unwritten, b, row, space, addresses, pc))
 
     return follow

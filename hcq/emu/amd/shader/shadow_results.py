@@ -246,11 +246,9 @@ def _comparison(ctx: Context, use: Use, sources: list[Part]) -> Follow | None:
             )
         else:
             found = _either(unwritten, b, reads) != 0
-        bad = np.logical_and(
-            np.broadcast_to(found, b.lanes.shape), b.lanes, out=np.empty(b.lanes.shape, bool)
-        )
+        bad = np.logical_and(np.broadcast_to(found, b.lanes.shape), b.lanes)
         if is_scalar:
-            unwritten.put(b, SCC, bad.any(axis=1)[:, None].astype(np.uint32), read)
+            unwritten.put(b, SCC, np.logical_or.reduce(bad, axis=1)[:, None].astype(np.uint32), read)
         elif is_exec:
             _tell(unwritten, b, bad, read, pc)
         else:

@@ -18,50 +18,103 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.memory import Bytes
+from hcq.emu.amd.shader.memory import Bytes, Memory
 from hcq.emu.amd.shader.operands import Context
 from hcq.emu.amd.shader.register_use import SCALARS, VECTORS, Part
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.unwritten import Read, tell
+from hcq.events.unwritten_memory import UnwrittenMemory
 
 SCC = 127  # its shadow is in the place of a shadow that EXEC's upper half does not need
 FIRST_SPECIAL = 102  # scalar registers from here on count as set
 Follow = Callable[["Unwritten", Batch], None]
 
 
-class _NoMemory:
-    """The shadow of global memory, all of which counts as written."""
+class _Global:
+    """The shadow of global memory. of: what is known of it; None: all of it counts as written."""
+
+    def __init__(self, of: UnwrittenMemory | None) -> None:
+        self.of = of
 
     def gather(self, addresses: Array, words: int) -> Array:
-        """Zeros."""
-        return np.zeros((words, len(addresses)), np.uint32)
+        """As Memory.gather."""
+        found = None if self.of is None else self.of.load(addresses, 4 * words)
+        if found is None:
+            return np.zeros((words, len(addresses)), np.uint32)
+        return np.ascontiguousarray(found.view(np.uint32).T)
 
     def gather_bytes(self, addresses: Array, size_bytes: int) -> Array:
-        """Zeros."""
-        return np.zeros(len(addresses), np.uint32)
+        """As Memory.gather_bytes."""
+        found = None if self.of is None else self.of.load(addresses, size_bytes)
+        if found is None:
+            return np.zeros(len(addresses), np.uint32)
+        made: Array = sum(
+            found[:, byte].astype(np.uint32) << np.uint32(8 * byte) for byte in range(size_bytes)
+        )
+        return made
 
     def scatter(self, addresses: Array, data: Array) -> None:
-        """Nothing."""
+        """As Memory.scatter."""
+        if self.of is not None:
+            rows = np.ascontiguousarray(data.T).view(np.uint8) if data.any() else None
+            self.of.store(addresses, rows, 4 * len(data))
 
     def scatter_bytes(self, addresses: Array, data: Array, size_bytes: int) -> None:
-        """Nothing."""
+        """As Memory.scatter_bytes."""
+        if self.of is not None:
+            rows = np.ascontiguousarray(data.astype(np.uint32)[:, None]).view(np.uint8)[:, :size_bytes]
+            self.of.store(addresses, rows if rows.any() else None, size_bytes)
+
+
+class Marking:
+    """Memory as it is, in which what is stored by steps that are not followed is written."""
+
+    def __init__(self, memory: Memory, unwritten: Unwritten, of: UnwrittenMemory) -> None:
+        self.memory, self.unwritten, self.of = memory, unwritten, of
+        self.gather, self.gather_bytes, self.acquire = memory.gather, memory.gather_bytes, memory.acquire
+        self.read = memory.read
+
+    def scatter(self, addresses: Array, data: Array) -> None:
+        """As Memory.scatter."""
+        self._mark(addresses, 4 * len(data))
+        self.memory.scatter(addresses, data)
+
+    def scatter_bytes(self, addresses: Array, data: Array, size_bytes: int) -> None:
+        """As Memory.scatter_bytes."""
+        self._mark(addresses, size_bytes)
+        self.memory.scatter_bytes(addresses, data, size_bytes)
+
+    def update(self, addresses: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
+        """As Memory.update."""
+        self._mark(addresses, np.dtype(dtype).itemsize)
+        return self.memory.update(addresses, dtype, change)
+
+    def _mark(self, addresses: Array, size_bytes: int) -> None:
+        if not self.unwritten.is_followed:
+            self.of.store(addresses, None, size_bytes)
 
 
 class Unwritten:
     """What nobody wrote of the resident waves.
 
+    is_followed  the step that runs has made the shadow of what it stores
     origins   register -> where what is unwritten of it came from; all of a register that is not here was written
     """
 
     def __init__(self, checks: Checks, residents: Residents, text_of: Callable[[int], str]) -> None:
         self.checks, self.text_of, self.residents = checks, text_of, residents
+        self.is_followed = False
         launch = residents.launch
         made = self.shadow = object.__new__(Residents)
         made.__dict__.update(residents.__dict__)
         made.strays = None
-        made.memory = _NoMemory()  # type: ignore[assignment]
+        of = None if checks.known is None else checks.known.unwritten
+        if of is not None:
+            residents.memory = Marking(residents.memory, self, of)
+            residents.scalar_memory = Marking(residents.scalar_memory, self, of)
+        made.memory = _Global(of)  # type: ignore[assignment]
         made.lds, made.scratch = (
             Bytes.zeros(len(residents.lds.data)),
             Bytes.zeros(len(residents.scratch.data)),

@@ -51,7 +51,7 @@ def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
     found: list[Addition] = []
     if "init" in checks.words:
         found.append(followed)
-    if checks.known is not None:
+    if "memory" in checks.words and checks.known is not None:
         found.append(named)
     if "race" in checks.words:
         found.append(looked)

@@ -68,6 +68,7 @@ def _around(lowering: Lowering, one: Instruction, step: Step) -> Step:
     select = Code(lowering, one).select()
     if follow is None and not slots:
         return step
+    stores = follow is not None and one.opcode in ("st", "atom", "red")
 
     def run(registers: Registers, group: Group) -> None:
         unwritten = group.batch.unwritten
@@ -76,7 +77,11 @@ def _around(lowering: Lowering, one: Instruction, step: Step) -> Step:
             return
         lanes = select(registers, group)
         made = [] if follow is None else follow(unwritten, registers, group)
-        step(registers, group)
+        unwritten.is_followed = stores
+        try:
+            step(registers, group)
+        finally:
+            unwritten.is_followed = False
         known = {slot: (shadow, read) for slot, shadow, read in made}
         for slot in slots:
             shadow, read = known.get(slot, (None, None))
@@ -208,7 +213,7 @@ def _atomic(code: Code, lowering: Lowering, is_entry: bool) -> Follow | None:
     result = (
         lowering.register(one.operands[0].name) if place and isinstance(one.operands[0], Register) else None
     )
-    is_exchange, is_vector = "exch" in one.modifiers, vector_of(code) > 1
+    is_exchange, is_vector = bool({"exch", "cas"} & set(one.modifiers)), vector_of(code) > 1
     if is_vector or type_.width > 64:
         return None
 

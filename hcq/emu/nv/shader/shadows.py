@@ -22,6 +22,7 @@ from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Registers
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
+from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.memory_ops import of_lanes
 from hcq.emu.nv.shader.memory_steps import names
 from hcq.emu.nv.shader.program import Program
@@ -30,6 +31,7 @@ from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes, Scalar
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.unwritten import Read, tell
+from hcq.events.unwritten_memory import UnwrittenMemory
 
 UNWRITTEN = 0xFF
 # what writes shared memory in a way that is not followed
@@ -37,33 +39,63 @@ OTHER_WRITERS = ("stmatrix", "wmma", "mbarrier", "tensormap", "wgmma")
 Follow = Callable[["Unwritten", Registers, Group], list[tuple[int, Any, Read | None]]]
 
 
-class _NoMemory:
-    """The shadow of global memory, all of which counts as written."""
+class _Global:
+    """The shadow of global memory. of: what is known of it; None: all of it counts as written."""
+
+    def __init__(self, of: UnwrittenMemory | None) -> None:
+        self.of = of
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
-        """Zeros."""
-        return np.zeros(len(addresses) if count == 1 else (len(addresses), count), scalar)
+        """As Memory.load."""
+        found = None if self.of is None else self.of.load(addresses, np.dtype(scalar).itemsize * count)
+        if found is None:
+            return np.zeros(len(addresses) if count == 1 else (len(addresses), count), scalar)
+        return found.view(scalar)[:, 0] if count == 1 else found.view(scalar)
 
     def store(self, addresses: Lanes, values: Lanes) -> None:
-        """Nothing."""
+        """As Memory.store."""
+        if self.of is not None:
+            rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(addresses), -1)
+            self.of.store(addresses, rows if rows.any() else None, rows.shape[1])
+
+
+class Marking:
+    """Memory as it is, in which what is stored by steps that are not followed is written."""
+
+    def __init__(self, memory: Memory, unwritten: Unwritten, of: UnwrittenMemory) -> None:
+        self.memory, self.unwritten, self.of = memory, unwritten, of
+        self.load = memory.load
+
+    def store(self, addresses: Lanes, values: Lanes) -> None:
+        """As Memory.store."""
+        if not self.unwritten.is_followed:
+            self.of.store(
+                addresses, None, values.dtype.itemsize * (1 if values.ndim == 1 else values.shape[1])
+            )
+        self.memory.store(addresses, values)
 
 
 class Unwritten:
     """What nobody wrote of the registers and memory of a batch.
 
-    shadow   a batch of shadows: its shared, local and other memory
+    shadow       a batch of shadows: its shared, local and other memory
+    is_followed  the step that runs has made the shadow of what it stores
     """
 
     def __init__(self, checks: Checks, program: Program, batch: Batch) -> None:
         self.checks, self.program, self.batch = checks, program, batch
+        self.is_followed = False
+        of = None if checks.known is None else checks.known.unwritten
         made = self.shadow = object.__new__(Batch)
         made.__dict__.update(batch.__dict__)
-        made.memory, made.params = _NoMemory(), np.zeros_like(batch.params)
+        made.memory, made.params = _Global(of), np.zeros_like(batch.params)
         made.thread_copies = ThreadCopies(batch.count)
         made.shared = np.zeros_like(batch.shared)
         if not _writes_otherwise(program.functions):
             rows = made.shared.reshape(len(batch.blocks), -1)
             rows[:, : batch.launch.shared_bytes] = UNWRITTEN
+        if of is not None:
+            batch.memory = Marking(batch.memory, self, of)
         made.local, made.local_bytes = np.zeros(0, np.uint8), 0
         self._mirror_local()
         # slot -> (shadow, where it came from); what is not here was written
