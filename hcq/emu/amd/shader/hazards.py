@@ -1,4 +1,4 @@
-"""Hazards of CDNA: instructions that follow each other too soon, where the hardware does not wait by itself.
+"""Hazards: instructions that follow each other too soon, where the hardware does not wait by itself.
 
 In       the instructions of a block, in order
 Out      Hazards: both instructions, and how many wait states stand between them and should
@@ -8,7 +8,8 @@ Source   CDNA2 and CDNA3 ISA documents, 4.5: manually inserted wait states; LLVM
          of matrix instructions. Of these the least is taken that an instruction of their size may need
 
 Every instruction is a wait state, s_nop N is N + 1. Of what comes before the block nothing is known, and nothing said.
-RDNA waits by itself for nearly all of these; what is left there (s_waitcnt_depctr, s_wait_alu) is not looked for.
+RDNA waits by itself for nearly all of these; on gfx11 the result of a transcendental is looked at, which needs an
+s_waitcnt_depctr.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ PRODUCT_STATES = {
     "gfx90a": {"4x4": 5, "16x16": 11, "32x32": 19},
     "gfx942": {"4x4": 4, "16x16": 7, "32x32": 11},
 }
+VECTORS_BEHIND = 5  # vector instructions behind a transcendental of gfx11 that may not read its result
 DOUBLE_STATES = {"4x4": 6, "16x16": 11}
 
 
@@ -44,6 +46,14 @@ class _Write(NamedTuple):
     at: int
     pc: int
     needed: int = 0
+
+
+def block_hazards(instructions: list[Context]) -> list[Hazard]:
+    """Those of a block's instructions, by their generation."""
+    generation = instructions[0].isa.generation if instructions else 0
+    if generation == 11:
+        return transcendentals_of(instructions)
+    return hazards_of(instructions) if generation == 9 else []
 
 
 def hazards_of(instructions: list[Context]) -> list[Hazard]:
@@ -64,6 +74,38 @@ def hazards_of(instructions: list[Context]) -> list[Hazard]:
                 found.append(Hazard(write.pc, ctx.inst.pc, f"{name} {what}", states, needed))
         _note(ctx, uses, at, last)
         at += ctx.inst.fields["simm16"] + 1 if ctx.inst.name == "s_nop" else 1
+    return found
+
+
+def transcendentals_of(instructions: list[Context]) -> list[Hazard]:
+    """On gfx11: results of transcendentals that a vector instruction reads before they are surely there.
+
+    They are behind five other vector instructions, a second transcendental, a memory instruction, or a wait for vector
+    results (s_waitcnt_depctr).
+    """
+    found: list[Hazard] = []
+    # register -> what writes it; how many vector instructions, and how many transcendentals, since
+    fresh: dict[int, tuple[int, int, int]] = {}
+    for ctx in instructions:
+        inst = ctx.inst
+        is_wait = inst.name == "s_waitcnt_depctr" and inst.fields["simm16"] >> 12 == 0
+        if inst.format in (*MEMORY, "DS") or is_wait:
+            fresh.clear()
+        if inst.format not in (*VALU, "VOPD"):
+            continue
+        uses, is_special = uses_of(ctx), bool(SPECIAL.match(inst.name))
+        for register in uses.reads:
+            if register in fresh:
+                first, states, _ = fresh.pop(register)
+                what = f"{name_of(register)} is read behind a transcendental"
+                found.append(Hazard(first, inst.pc, what, states, VECTORS_BEHIND + 1))
+        fresh = {
+            register: (first, states + 1, others + is_special)
+            for register, (first, states, others) in fresh.items()
+            if register not in uses.writes and states < VECTORS_BEHIND and others + is_special < 2
+        }
+        if is_special:
+            fresh |= dict.fromkeys((one for one in uses.writes if one >= VECTOR), (inst.pc, 0, 0))
     return found
 
 

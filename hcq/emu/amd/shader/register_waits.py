@@ -145,7 +145,7 @@ class RegisterWaits:
                 Site("has it before", text(one.first), one.first, thread(int(waves[0]), 0)),
                 Site("uses it", text(one.second), one.second),
             )
-            why = f"with {one.states} of the {one.needed} wait states between that it needs (s_nop)"
+            why = f"with {one.states} of the {one.needed} wait states between that it needs"
             fault = KernelFault(HAZARD_RULE, f"{one.what} too soon", "", 0, sites, why)
             self.checks.add((HAZARD_RULE, one.first, one.second), len(waves), partial(_known, fault))
 

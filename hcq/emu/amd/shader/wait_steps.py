@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array, pack_lanes
-from hcq.emu.amd.shader.hazards import hazards_of
+from hcq.emu.amd.shader.hazards import block_hazards
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.lane_access import parse_access
 from hcq.emu.amd.shader.lds_wait_steps import lds_access
@@ -122,7 +122,7 @@ class Waiting:
             if uses.all:
                 segment.uses.append((uses, ctx.inst.pc))
         self.behind.clear()
-        hazards = hazards_of(instructions) if instructions and instructions[0].is_gfx9 else []
+        hazards = block_hazards(instructions)
         if not hazards:
             return first.look if first.uses else None
 

@@ -1,10 +1,10 @@
-"""Hazards of CDNA: none in what LLVM compiles, and what its s_nops stand for is found without them."""
+"""Hazards: none in what LLVM compiles, and what its s_nops stand for is found without them."""
 
 from __future__ import annotations
 
 import pytest
 
-from hcq.emu.amd.shader.hazards import hazards_of
+from hcq.emu.amd.shader.hazards import hazards_of, transcendentals_of
 from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.operands import Context, Mode
 from tests.hcq.emu.amd.shader.bench import ACC_OFFSET, DEFAULT_MODE, ISAS
@@ -94,8 +94,8 @@ def decoded(loaded: Loaded, without_nops: bool = False) -> list[list[Context]]:
         inst = isa.decode(loaded.words(at, 4), at)
         if inst.name == "s_endpgm":
             return pieces
-        if not (without_nops and inst.name == "s_nop"):
-            pieces[-1].append(Context(isa, inst, Mode(DEFAULT_MODE), 64, ACC_OFFSET))
+        if not (without_nops and inst.name in ("s_nop", "s_waitcnt_depctr")):
+            pieces[-1].append(Context(isa, inst, Mode(DEFAULT_MODE), 64 if isa.has_sdwa else 32, ACC_OFFSET))
         if "branch" in inst.name:
             pieces.append([])
         at = inst.next_pc
@@ -121,3 +121,21 @@ def test_random_kernels_of_llvms_have_none(arch: str, seed: int) -> None:
     for opt in (0, 2):
         found = found_in(Loaded(made.gpu, arch, opt=opt), "body", buffers(made, seed))
         assert found == []
+
+
+@pytest.mark.parametrize("opt", [1, 2])
+@pytest.mark.parametrize("seed", range(8))
+def test_gfx11_waits_for_a_transcendental_where_llvm_says_so(seed: int, opt: int) -> None:
+    lines = ["  %f0 = uitofp i32 %v to float"]
+    for step in range(1, 6):
+        name = ("sqrt", "exp2", "log2", "fabs", "floor")[(step * 7 + seed * 3) % 5]
+        lines.append(f"  %g{step} = call afn float @llvm.{name}.f32(float %f{step - 1})")
+        lines.append(f"  %f{step} = fadd float %g{step}, %f{(step * seed) % step}")
+    lines.append("  %x = fptoui float %f5 to i32\n")
+    names = "".join(
+        f"declare float @llvm.{name}.f32(float)\n" for name in ("sqrt", "exp2", "log2", "fabs", "floor")
+    )
+    loaded = Loaded(names + kernel("\n".join(lines)), "gfx1100", opt=opt)
+    assert [transcendentals_of(piece) for piece in decoded(loaded)] == [[]] * len(decoded(loaded))
+    found = [one for piece in decoded(loaded, without_nops=True) for one in transcendentals_of(piece)]
+    assert "s_waitcnt_depctr" in loaded.assembly and found
