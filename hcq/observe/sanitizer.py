@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hcq.device import Device
 from hcq.events import kernel_faults, known_memory

@@ -78,6 +78,14 @@ MISSING_WAIT: Rule = rule(
     level="warning",
 )
 
+HAZARD: Rule = rule(
+    "hazard",
+    "As many wait states stand between two instructions of an AMD GPU as the second needs (checked on emulated GPUs"
+    " with HCQ_SANITIZE=wait).",
+    "Put an s_nop (on gfx11 s_waitcnt_depctr), or instructions that have nothing to do with it, between the two.",
+    level="warning",
+)
+
 ASYNC_COPY_NOT_WAITED: Rule = rule(
     "async-copy-not-waited",
     "Threads use shared memory that an asynchronous copy fills, or write what one reads, when the copy has been waited"

@@ -15,7 +15,7 @@ The emulator fills registers at once: nothing here depends on time, and a wait t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from hcq.events.kernel_faults import KernelFault, Site
 
 MEMORY, LDS, SCALAR, FLAT = range(4)  # FLAT: of an instruction that went both to memory and to LDS
 ORDERED = (MEMORY, LDS)
-RULE = "missing-wait"
+RULE, HAZARD_RULE = "missing-wait", "hazard"
 
 
 class Waited(NamedTuple):
@@ -37,6 +37,16 @@ class Waited(NamedTuple):
     memory: int | None = None
     lds: int | None = None
     scalar: int | None = None
+
+
+class Hazard(NamedTuple):
+    """Two instructions, by their addresses, of which the second comes too soon; wait states between, and needed."""
+
+    first: int
+    second: int
+    what: str
+    states: int
+    needed: int
 
 
 class Words(NamedTuple):
@@ -127,6 +137,18 @@ class RegisterWaits:
             if which.any():
                 self._tell(waves[which], on[which], register, register in uses.reads, place)
 
+    def follow_too_soon(self, waves: Array, hazards: Sequence[Hazard]) -> None:
+        """These waves run a block whose instructions follow each other too soon."""
+        text, thread, _ = self.words
+        for one in hazards:
+            sites = (
+                Site("has it before", text(one.first), one.first, thread(int(waves[0]), 0)),
+                Site("uses it", text(one.second), one.second),
+            )
+            why = f"with {one.states} of the {one.needed} wait states between that it needs"
+            fault = KernelFault(HAZARD_RULE, f"{one.what} too soon", "", 0, sites, why)
+            self.checks.add((HAZARD_RULE, one.first, one.second), len(waves), partial(_known, fault))
+
     def _tell(self, waves: Array, on: Array, register: int, is_read: bool, use: int) -> None:
         """These waves use a register too early; what fills it counts as waited for from now on."""
         loads = self.place[register, waves]
@@ -153,6 +175,10 @@ class RegisterWaits:
         return KernelFault(
             RULE, what, "", register, sites, f"with no {wait_of(queue, left, generation)} between"
         )
+
+
+def _known(fault: KernelFault) -> KernelFault:
+    return fault
 
 
 def wait_of(queue: int, left: int, generation: int) -> str:

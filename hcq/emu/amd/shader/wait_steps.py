@@ -4,7 +4,7 @@ In       instructions as a program compiles them; then the batches of waves that
 Out      `Waiting`: steps around those of the program
 Changes  the RegisterWaits of the resident waves; no register, no memory
 Next     register_waits.py (what comes of it), register_uses.py (what an instruction uses), lds_wait_steps.py (the same
-         for LDS), race_steps.py (the sister)
+         for LDS), hazards.py (instructions that follow each other too soon), race_steps.py (the sister)
 Source   RDNA3, RDNA4, CDNA2 and CDNA3 ISA documents: fields of s_waitcnt, counters; LLVM 22, SIInsertWaitcnts.cpp: no
          invalidation of caches counts before gfx12, where global_inv counts in loadcnt
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array, pack_lanes
+from hcq.emu.amd.shader.hazards import block_hazards
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.lane_access import parse_access
 from hcq.emu.amd.shader.lds_wait_steps import lds_access
@@ -121,7 +122,16 @@ class Waiting:
             if uses.all:
                 segment.uses.append((uses, ctx.inst.pc))
         self.behind.clear()
-        return first.look if first.uses else None
+        hazards = block_hazards(instructions)
+        if not hazards:
+            return first.look if first.uses else None
+
+        def look(b: Batch) -> None:
+            first.look(b)
+            if b.answer is None:
+                _waits(b).follow_too_soon(b.ids, hazards)
+
+        return look
 
 
 def queue_of(ctx: Context) -> int | None:

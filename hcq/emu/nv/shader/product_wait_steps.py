@@ -46,7 +46,7 @@ def _around(
         waits = group.batch.product_waits
         if waits is not None:
             lanes = select(registers, group)
-            look(waits, group.batch.every_lane if lanes is None else lanes)
+            look(waits, group.batch.local_row if lanes is None else group.batch.local_row[lanes])
         step(registers, group)
 
     return told

@@ -130,16 +130,16 @@ def _copy(code: Code) -> Look | None:
     is_bulk, line, select = "bulk" in modifiers, code.instruction.line, code.select()
     if "commit_group" in modifiers:
         return lambda registers, group, waits: (waits.bulk_commit if is_bulk else waits.commit)(
-            _all(group, select(registers, group))
+            _threads(group, select(registers, group))
         )
     if "wait_group" in modifiers:
         pending = code.operands[0]
         count = pending.value if isinstance(pending, Immediate) else 0
         return lambda registers, group, waits: (waits.bulk_wait if is_bulk else waits.wait)(
-            _all(group, select(registers, group)), count
+            _threads(group, select(registers, group)), count
         )
     if "wait_all" in modifiers or ("mbarrier" in modifiers and not is_bulk):
-        return lambda registers, group, waits: waits.wait(_all(group, select(registers, group)), None)
+        return lambda registers, group, waits: waits.wait(_threads(group, select(registers, group)), None)
     if is_bulk or not isinstance(code.operands[2], Immediate):
         return None
     at_of, size = address_of(code, code.operands[0]), code.operands[2].value
@@ -148,14 +148,14 @@ def _copy(code: Code) -> Look | None:
         batch, lanes = group.batch, select(registers, group)
         at = of_lanes(at_of(registers), lanes, batch.count)
         who, places = _in_shared(batch, _all(group, lanes), at, size)
-        waits.copy(who, places, size, line)
+        waits.copy(batch.local_row[who], places, size, line)
 
     return look
 
 
 def _fence(code: Code) -> Look:
     select = code.select()
-    return lambda registers, group, waits: waits.fence(_all(group, select(registers, group)))
+    return lambda registers, group, waits: waits.fence(_threads(group, select(registers, group)))
 
 
 def _matrix(code: Code) -> Look:
@@ -178,13 +178,18 @@ def _mbarrier(code: Code) -> Look:
         who, places = _in_shared(batch, _all(group, lanes), at, 8)
         states = batch.shared.view(np.uint64)[places // 8]
         over = np.broadcast_to(found(registers), (batch.count,))[who]
-        waits.looked(who, places, (states >> np.uint64(PHASE_SHIFT)).astype(np.int64), over)
+        waits.looked(batch.local_row[who], places, (states >> np.uint64(PHASE_SHIFT)).astype(np.int64), over)
 
     return look
 
 
 def _all(group: Group, lanes: Lanes | None) -> Lanes:
     return group.batch.every_lane if lanes is None else lanes
+
+
+def _threads(group: Group, lanes: Lanes | None) -> Lanes:
+    """The numbers that these lanes have in the whole batch, of which the group's may be a part."""
+    return group.batch.local_row if lanes is None else group.batch.local_row[lanes]
 
 
 def _in_shared(batch: Batch, who: Lanes, at: Lanes, size: int) -> tuple[Lanes, Lanes]:
@@ -203,4 +208,4 @@ def _tell(
 ) -> None:
     who, places = _in_shared(batch, who, at, size)
     if len(who):
-        waits.access(who, places, size, line, stores)
+        waits.access(batch.local_row[who], places, size, line, stores)

@@ -163,3 +163,36 @@ def test_a_use_is_too_early_if_some_order_of_ends_leaves_its_load_undone(seed: i
             assert bool(checks.found) == definition.may_be_unfinished(fills[used]), (seed, place)
             if checks.found:
                 return
+
+
+TO_LDS = """
+@tile = internal addrspace(3) global [256 x i32] poison, align 16
+declare void @llvm.amdgcn.global.load.lds(ptr addrspace(1), ptr addrspace(3), i32, i32, i32)
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare void @llvm.amdgcn.s.waitcnt(i32)
+define amdgpu_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %p = getelementptr i32, ptr addrspace(1) %in, i32 %t
+  call void @llvm.amdgcn.global.load.lds(ptr addrspace(1) %p, ptr addrspace(3) @tile, i32 4, i32 0, i32 0)
+  call void @llvm.amdgcn.s.waitcnt(i32 3952)
+  %l = getelementptr i32, ptr addrspace(3) @tile, i32 %t
+  %v = load volatile i32, ptr addrspace(3) %l
+  %o = getelementptr i32, ptr addrspace(1) %out, i32 %t
+  store i32 %v, ptr addrspace(1) %o
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_lds_that_a_load_fills_is_used_when_its_wave_has_waited(arch: str) -> None:
+    loaded = Loaded(TO_LDS, arch)
+    checks = Checks(frozenset({"wait"}))
+    loaded.run("k", arguments()[:2], block=(64, 1, 1), checks=checks)
+    assert not checks.found
+    before = next(one for one in waits_of(loaded) if one.fields["simm16"] == 3952)
+    loaded.replace(before.pc, ISAS[arch].encode("s_nop"))
+    loaded.run("k", arguments()[:2], block=(64, 1, 1), checks=checks)
+    (fault,) = checks.found.values()
+    assert fault.space == "shared" and fault.address == 0 and "vmcnt(0)" in fault.why
+    assert "load" in fault.sites[0].text and fault.sites[1].text.startswith("ds_read_b32")
