@@ -26,7 +26,7 @@ NV_RENDERERS = ("ptx", "cuda")
 
 INEXACT_WORDS = ("tf32", "fp8")  # compiler/loops/matrix_units.py: what units need
 
-SANITIZE_WORDS = ("memory", "race", "wait")
+SANITIZE_WORDS = ("memory", "race", "init", "wait", "sync")
 
 REPORT_WORDS = ("signal", "off", "nowaves")
 

@@ -43,8 +43,9 @@ _known: tuple[WeakMethod[Ask], ...] = ()
 def listen(ask: Ask) -> Callable[[], None]:
     """Ask this method of every launch from now on. Returns what ends that.
 
-    ask  a method: (where the kernel's code begins) -> what is known; None where the program is another's. It is called
-         from a thread of the GPU. When nobody has its object any more, that ends it, too
+    ask  a method: (where a kernel's code begins, or an address that a packet names) -> what is known of the device that
+         has it; None where that is another's. It is called from a thread of the GPU. When nobody has its object any
+         more, that ends it, too
     """
     global _known
     entry = WeakMethod(ask)
@@ -57,9 +58,9 @@ def listen(ask: Ask) -> Callable[[], None]:
     return end
 
 
-def of_launch(entry: int) -> KnownMemory | None:
-    """What is known as a launch of this process begins; None: nobody knows its program."""
+def of_launch(address: int) -> KnownMemory | None:
+    """What is known as a launch or a packet of this process begins; None: nobody knows its program, or its memory."""
     for one in _known:
-        if (ask := one()) and (found := ask(entry)) is not None:
+        if (ask := one()) and (found := ask(address)) is not None:
             return found
     return None

@@ -52,6 +52,9 @@ class _Kernel(NamedTuple):
     line_at: LineAt
 
 
+NO_KERNEL = _Kernel("", lambda place: "")  # of what a packet does
+
+
 class KernelFindings:
     """Those of one device.
 
@@ -72,8 +75,11 @@ class KernelFindings:
             self._told = {one for one in self._told if one[0] != entry}
 
     def take(self, entry: int, fault: KernelFault) -> Found | None:
-        """What a launch did whose code begins at `entry`. None: it is not this device's, was said, or is ignored."""
-        kernel = self._kernels.get(entry)
+        """What a launch did whose code begins at `entry`, or a packet (0).
+
+        Returns  None where it is not this device's, was said, or is ignored
+        """
+        kernel = self._kernels.get(entry) if entry else NO_KERNEL
         if kernel is None:
             return None
         key = entry, fault.rule, *sorted(site.place for site in fault.sites)

@@ -95,6 +95,10 @@ class MemoryMap:
         freed += _rest((Stretch(one.va, one.va + one.capacity) for one in list(self._unmapped)), regions)
         return KnownMemory(tuple(used), tuple(sorted(freed)), tuple(_rest(regions, used)))
 
+    def has(self, address: int) -> bool:
+        """Whether an address is in the pool."""
+        return any(va <= address < va + size for va, size in list(self._regions.items()))
+
     def buffer_at(self, address: int) -> tuple[str, str] | None:
         """The name of the buffer that a byte belongs to, live or not, and the byte in words; None: it has none."""
         blocks = sorted(self._blocks.values())

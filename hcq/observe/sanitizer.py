@@ -67,15 +67,16 @@ class Sanitizer(Observer):
     def unmapped(self, va: int, size_bytes: int) -> None:
         self._memory.unmapped(va, size_bytes)
 
-    def _known(self, entry: int) -> KnownMemory | None:
-        """From a thread of an emulated GPU, as a launch begins."""
-        if entry not in self._arguments:
+    def _known(self, address: int) -> KnownMemory | None:
+        """From a thread of an emulated GPU, as a launch begins, or a copy."""
+        if address not in self._arguments and not self._memory.has(address):
             return None
-        return self._memory.known()._replace(arguments=self._arguments.get(entry))
+        return self._memory.known()._replace(arguments=self._arguments.get(address))
 
     def _found(self, pid: int, entry: int, fault: KernelFault) -> None:
         """From a thread of an emulated GPU, which all devices' sanitizers hear."""
-        found = self.known.take(entry, fault) if pid == os.getpid() else None
+        is_ours = pid == os.getpid() and (entry or self._memory.has(fault.address))
+        found = self.known.take(entry, fault) if is_ours else None
         if found is None:
             return
         with self._lock:

@@ -78,6 +78,68 @@ MISSING_WAIT: Rule = rule(
     level="warning",
 )
 
+ASYNC_COPY_NOT_WAITED: Rule = rule(
+    "async-copy-not-waited",
+    "Threads use shared memory that an asynchronous copy fills, or write what one reads, when the copy has been waited"
+    " for (checked on emulated GPUs with HCQ_SANITIZE=wait).",
+    "Put the wait that is named between the two; other threads than the one that waits need a barrier behind it.",
+    level="warning",
+)
+
+PROXY_FENCE: Rule = rule(
+    "proxy-fence",
+    "A fence.proxy.async stands between a thread's write to shared memory and a bulk copy or a matrix instruction that"
+    " reads it (checked on emulated GPUs with HCQ_SANITIZE=wait).",
+    "Put a fence.proxy.async behind the write, in the thread that writes, before the barrier.",
+    level="warning",
+)
+
+WGMMA_NOT_WAITED: Rule = rule(
+    "wgmma-not-waited",
+    "Registers of a wgmma.mma_async are left alone until its group has been waited for, and a wgmma.fence stands"
+    " between their last change and the product (checked on emulated GPUs with HCQ_SANITIZE=wait).",
+    "Put the wgmma.wait_group or the wgmma.fence that is named where it is missing.",
+    level="warning",
+)
+
+BARRIER_NOT_REACHED: Rule = rule(
+    "barrier-not-reached",
+    "All that a barrier waits for come to it, as long as they have not ended (checked on emulated GPUs with"
+    " HCQ_SANITIZE=sync).",
+    "Let all threads of the block come to the barrier, or name as many as do.",
+    level="warning",
+)
+
+BARRIER_DIVERGENT: Rule = rule(
+    "barrier-divergent",
+    "The threads of a warp come to an aligned barrier (bar.sync, __syncthreads) together (checked on emulated GPUs with"
+    " HCQ_SANITIZE=sync).",
+    "Move the barrier out of the branch, or use barrier.sync without .aligned, with a count.",
+    level="warning",
+)
+
+BARRIER_COUNT: Rule = rule(
+    "barrier-count",
+    "A barrier's count of threads is a multiple of 32 that the block has, and the same for all that meet there (checked"
+    " on emulated GPUs with HCQ_SANITIZE=sync).",
+    "Give one count, in whole warps.",
+    level="warning",
+)
+
+MASK_NAMES_ABSENT: Rule = rule(
+    "mask-names-absent",
+    "The mask of an instruction of a warp names the thread that executes it, and only threads that execute it with the"
+    " same mask (checked on emulated GPUs with HCQ_SANITIZE=sync).",
+    "Compute the mask before the branch (__ballot_sync), and give all threads that it names the same one.",
+    level="warning",
+)
+UNINITIALISED_READ = rule(
+    "uninitialised-read",
+    "A kernel uses nothing that nobody wrote (checked on emulated GPUs with HCQ_SANITIZE=init).",
+    "Write it before it is read: clear the memory, or set the register on every path.",
+    level="warning",
+)
+
 NameOf = Callable[[int], str]  # an address -> the memory that it is in, or the kernel that begins there; ""
 
 
@@ -110,6 +172,8 @@ def _place(fault: KernelFault, memory_of: NameOf) -> str:
 def _site(site: Site, entry: int, kernel_of: NameOf, line: str) -> str:
     begin = site.entry or entry
     where = f" at {site.place - begin:#x}" if site.place >= begin else f" in line {site.place}"
+    if not begin:  # a packet
+        where = ""
     other = ""
     if begin != entry and (name := kernel_of(begin)):
         other = f" of kernel {name}"

@@ -23,6 +23,7 @@ from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.dispatch import dispatch_from_registers
 from hcq.emu.amd.engine import Handlers, Unordered, holds
 from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu
+from hcq.emu.shader import copy_checks
 from hcq.events import kernel_debug
 from hcq.layout import Packet
 
@@ -196,6 +197,8 @@ class Pm4Engine:
             raise self.queue.stop(f"{packet!r}: a user's queue copies memory, or fills it with a word")
         if packet.sas or packet.das or packet.saic or packet.daic:
             raise self.queue.stop(f"{packet!r}: registers and addresses that stand still are not emulated")
+        pid, source = self.gpu.pid, None if is_fill else packet.source
+        copy_checks.look(pid, "DMA_DATA", packet.destination, source, packet.byte_count)
         if is_fill:
             word = (packet.source & 0xFFFFFFFF).to_bytes(4, "little")
             self.vm.fill(packet.destination, word, packet.byte_count)

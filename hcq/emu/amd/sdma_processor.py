@@ -19,6 +19,7 @@ from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.caches import WriteBack
 from hcq.emu.amd.engine import Handlers, Unordered, holds
 from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu
+from hcq.emu.shader import copy_checks
 from hcq.events import kernel_debug
 from hcq.layout import Packet
 
@@ -110,6 +111,7 @@ class SdmaQueue(EmulatedQueue):
             raise self.stop(
                 f"{packet!r}: {size} bytes are more than {self.gpu.chip.copy_bytes} in one packet"
             )
+        copy_checks.look(self.gpu.pid, "COPY_LINEAR", packet.dst_addr, packet.src_addr, size)
         self.copies.add(lambda: self.data.copy(packet.dst_addr, packet.src_addr, size))
         return True
 
@@ -166,6 +168,7 @@ class SdmaQueue(EmulatedQueue):
         size = packet.count + 1
         if packet.fillsize == sdma.FillSize.WORD:
             size = (packet.count & ~3) + 4
+        copy_checks.look(self.gpu.pid, "CONST_FILL", packet.dst_addr, None, size)
         self.copies.add(lambda: self.data.fill(packet.dst_addr, data, size))
         return True
 
@@ -173,6 +176,7 @@ class SdmaQueue(EmulatedQueue):
     def write_linear(self, packet: Any) -> bool:
         """WRITE_LINEAR: the words behind the packet, to memory."""
         data = b"".join(word.to_bytes(4, "little") for word in packet.tail_words)
+        copy_checks.look(self.gpu.pid, "WRITE_LINEAR", packet.dst_addr, None, len(data))
         self.copies.add(lambda: self.data.fill(packet.dst_addr, data, len(data)))
         return True
 

@@ -6,6 +6,7 @@ objects.py     what objects of Foundation are: strings, arrays, errors
 gpu.py         what every object of a GPU needs of it; device.py the same as an object that answers
 resources.py   buffers, events, libraries, pipelines
 commands.py    MTLCommandQueue, MTLCommandBuffer and its encoders: what they refuse, and what they keep for later
+checks.py      HCQ_SANITIZE=memory: each launch inside of its buffers
 processor.py   the thread of a command queue
 driver.py      all of it together
 shader/        MSL: parsed, translated to NumPy over all threads at once, and run

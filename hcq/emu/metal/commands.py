@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from hcq.emu.metal import checks
 from hcq.emu.metal.gpu import Gpu
 from hcq.emu.metal.objects import Error
 from hcq.emu.metal.processor import Processor
@@ -281,7 +282,7 @@ class ComputeEncoder(Encoder):
                     f"{messages.DISPATCH}: {what.name} begins at offset {bound[1]}, no multiple of {what.alignment}."
                 )
             bindings[index] = data
-        self.buffer.steps.append(lambda: pipeline.program.run(grid, block, bindings, pipeline.handle))
+        self.buffer.steps.append(lambda: checks.run(pipeline.program, grid, block, bindings, pipeline.handle))
 
 
 class BlitEncoder(Encoder):

@@ -19,6 +19,7 @@ from hcq.emu.nv import semaphores
 from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import Access, CopyError
 from hcq.emu.nv.memory import Bytes, View
+from hcq.emu.shader import copy_checks
 from hcq.nv.abi import copy_methods as copy
 from hcq.nv.abi.compute_methods import SetRenderEnableCMode
 from hcq.nv.abi.copy_methods import DataTransferType, DstX, SemaphoreType
@@ -119,11 +120,22 @@ class Transfer(NamedTuple):
         for line in range(self.lines):
             source = None if self.source is None else self.source + line * signed_pitch(self.pitches[0])
             target = self.target + line * signed_pitch(self.pitches[1])
+            copy_checks.look(
+                self.engine.channel.process.pid, "LAUNCH_DMA", target, source, self._line_bytes()
+            )
             if self.remap is None:
                 assert source is not None
                 copy_bytes(view, source, target, self.length)
             else:
                 self._remapped(view, source, target)
+
+    def _line_bytes(self) -> int:
+        """Of a line of the target; of the source, too, unless it is remapped to more of them."""
+        if self.remap is None:
+            return self.length
+        size, given = self.remap.component_size + 1, self.remap.num_dst_components + 1
+        taken = given if self.source is None else min(given, self.remap.num_src_components + 1)
+        return int(self.length * size * taken)
 
     def _remapped(self, view: View, source: int | None, target: int) -> None:
         """Each element of the target is made of components of the source's element, of constants, or left alone."""

@@ -9,13 +9,14 @@ Next     memory_checks.py (accesses that go on), ../amd/launch.py and ../nv/laun
 from __future__ import annotations
 
 from hcq.emu.shader.checks import Checks
-from hcq.emu.shader.memory_checks import FREED, VERBS, stretch_at
+from hcq.emu.shader.memory_checks import ANOTHER, FREED, VERBS, stretch_at
 from hcq.events.kernel_faults import KernelFault, Site
 
 NULL_BYTES = 1 << 16  # no buffer begins so low
 
 # what is said of an access, by its rule, and the space that its address is of
 RULES = {
+    "buffer-overrun": (ANOTHER, "global"),
     "null-access": ("an access by a null pointer, at", "global"),
     "stray-access": ("an access to memory that is not there, at", "global"),
     "misaligned-access": ("an access that is not aligned, at", "global"),

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from typing import Any
 
 import pytest
 
 from hcq import Device, DeviceFault
 from hcq.amd.device import AmdDevice
 from hcq.config import Config
-from hcq.emu.port import EmulatedPort, kernels_for
+from hcq.emu.port import EmulatedPort, kernels_for, port_for
+from hcq.metal.device import MetalDevice
 from hcq.nv.device import NvDevice
 from hcq.observe.sanitizer import Sanitizer
 from hcq.rules.rule import Finding
 from tests.hcq.gpu.kernels_in_llvm_ir import amd_kernel, amd_object
 from tests.hcq.gpu.straying_kernels import BUFFER_BYTES, CASES, Case, image, ptx
+from tests.hcq.gpu.straying_msl import CASES as MSL
+from tests.hcq.gpu.straying_msl import msl
+from tests.hcq.nv.test_own_packets import transfer
 
 pytestmark = pytest.mark.own_devices
 LOOKS = {**os.environ, "HCQ_SANITIZE": "memory", "HCQ_REPORT": "off"}
@@ -24,9 +30,11 @@ THREADS = 64
 
 
 def opened(word: str, environment: dict[str, str]) -> Device:
-    """An emulated GPU of a machine of its own: a page fault evicts a process from an AMD GPU for good."""
-    kind = AmdDevice if word.startswith("amd") else NvDevice
-    return kind(word.partition(":")[0].upper(), EmulatedPort(kernels_for([word])), Config.read(environment))
+    """An emulated GPU; an AMD GPU of a machine of its own: a page fault evicts a process from it for good."""
+    vendor = word.partition(":")[0]
+    kind = {"amd": AmdDevice, "nv": NvDevice, "metal": MetalDevice}[vendor]
+    port = EmulatedPort(kernels_for([word])) if vendor == "amd" else port_for([word])
+    return kind(vendor.upper(), port, Config.read(environment))
 
 
 def run(case: Case, is_wrong: bool, word: str) -> list[Finding] | None:
@@ -131,3 +139,70 @@ def test_what_both_switches_find_is_told_once(capfd: pytest.CaptureFixture[str])
     gpu.close()
     told = capfd.readouterr().err
     assert sorted(re.findall(r"warning \[([\w-]+)\]", told)) == ["buffer-overrun", "shared-beyond"]
+
+
+def on_metal(body: str) -> list[Finding]:
+    """What is said of a kernel in MSL."""
+    gpu = opened("metal:m3", LOOKS)
+    before = len(Sanitizer.findings)
+    kernel = gpu.load(msl(body), "kernel_")
+    a, b = gpu.alloc(BUFFER_BYTES, "a"), gpu.alloc(BUFFER_BYTES, "b")
+    with contextlib.suppress(DeviceFault):
+        gpu.run(kernel, [a, b], block=(THREADS, 1, 1))
+        gpu.close()
+    return Sanitizer.findings[before:]
+
+
+@pytest.mark.parametrize("name", MSL)
+def test_metal_kernels_stay_inside_of_their_buffers_though_these_share_one_of_metals(name: str) -> None:
+    assert [finding.rule for finding in on_metal(MSL[name].wrong)] == [MSL[name].rule]
+    assert on_metal(MSL[name].right) == []
+
+
+def test_a_finding_on_metal_names_the_buffer_and_the_line() -> None:
+    (finding,) = on_metal(MSL["a load behind the end"].wrong)
+    assert finding.buffer == "byte 400 of a, which has 400"
+    assert "reads it by 'b[t] = a[t + 37];' in line 5" in finding.what
+
+
+def copied(gpu: Any, to: int, source: int, size: int) -> None:
+    """A copy by packets of the program's own."""
+    if isinstance(gpu, AmdDevice):
+        made = gpu.chip.copies.copy(src_addr=source, dst_addr=to, count=size - 1)
+        gpu.queue().packets(made, ring="copy").submit().wait()
+    else:
+        gpu.queue().packets(*transfer(gpu, to, source, size), ring="copy").submit().wait()
+
+
+@pytest.mark.parametrize("word", ["amd:gfx1100", "nv:sm_90"])
+def test_a_copy_of_packets_stays_inside_of_its_buffers(word: str) -> None:
+    gpu = opened(word, {**LOOKS, "HCQ_VALIDATE": "0"})  # which refuses the submission
+    before = len(Sanitizer.findings)
+    a, b, gone = gpu.alloc(BUFFER_BYTES, "a"), gpu.alloc(BUFFER_BYTES, "b"), gpu.alloc(600, "gone")
+    address = gone.address
+    copied(gpu, a.address, b.address, BUFFER_BYTES)
+    copied(gpu, a.address, address, BUFFER_BYTES)
+    assert Sanitizer.findings[before:] == []
+    copied(gpu, a.address + 8, b.address, BUFFER_BYTES)
+    gone.free()
+    copied(gpu, a.address, address, BUFFER_BYTES)
+    found = Sanitizer.findings[before:]
+    assert [(one.rule, one.buffer) for one in found] == [
+        ("buffer-overrun", "byte 400 of a, which has 400"),
+        ("use-after-free", "byte 0 of gone, which was freed"),
+    ]
+    assert "writes it by 'COPY_LINEAR'" in found[0].what or "writes it by 'LAUNCH_DMA'" in found[0].what
+    gpu.close()
+
+
+@pytest.mark.parametrize("word", MACHINES)
+def test_copies_and_fills_of_the_queue_break_no_rule(word: str) -> None:
+    gpu = opened(word, LOOKS)
+    before = len(Sanitizer.findings)
+    for size in (1, 3, 64, 65, 400, 5000, 70001):
+        a, b = gpu.alloc(size), gpu.alloc(size)
+        gpu.queue().fill(a, 7).copy(b, a).submit()
+        assert b.read() == b"\7" * size
+        a.write(bytes(size))
+    assert Sanitizer.findings[before:] == []
+    gpu.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.emu.amd.shader.init_steps import Following
 from hcq.emu.amd.shader.lds_waits import Groups, LdsWaits
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.memory_steps import Naming, Watched
@@ -19,6 +20,7 @@ from hcq.emu.amd.shader.pointers import ARGUMENTS, origins
 from hcq.emu.amd.shader.race_steps import Looking
 from hcq.emu.amd.shader.register_waits import RegisterWaits, Words
 from hcq.emu.amd.shader.residents import Residents
+from hcq.emu.amd.shader.shadows import Unwritten
 from hcq.emu.amd.shader.wait_steps import Waiting
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.shader import access_faults
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from hcq.emu.amd.shader.strays import Strays
 
 
+MOVES = ("v_movrel", "s_movrel", "v_swaprel", "s_set_gpr_idx")  # which registers these move is not followed
 ARGUMENTS_UNIT = 16  # compilers read on to the next multiple
 
 
@@ -42,6 +45,8 @@ def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
     if checks is None:
         return []
     found: list[type[Addition]] = []
+    if "init" in checks.words:
+        found.append(Following)
     if checks.known is not None:
         found.append(Naming)
     if "race" in checks.words and launch.lds_bytes:
@@ -61,6 +66,10 @@ def most_groups(checks: Checks | None, launch: Launch, waves_per_group: int, gro
 def attach(checks: Checks, program: Program, residents: Residents) -> None:
     """Give these workgroups what the steps of the checks tell."""
     launch = residents.launch
+    if "init" in checks.words and not any(
+        one.name.startswith(MOVES) for one in program.instructions.values()
+    ):
+        residents.unwritten = Unwritten(checks, residents, program.text)
     if (watch := memory_checks(checks, program.text)) is not None:
         residents.watch = watch
         if watch.reach is None:
@@ -89,6 +98,8 @@ def attach(checks: Checks, program: Program, residents: Residents) -> None:
             residents.arrivals,
         )
         residents.lds_waits = LdsWaits(residents.waits, groups)
+    if "sync" in checks.words:
+        residents.barrier_checks = checks
 
 
 def _follow(

@@ -28,6 +28,7 @@ from hcq.emu.amd.shader.retry import foresee
 from hcq.emu.amd.shader.standing import waves_of
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.schedule import Schedule
+from hcq.events.kernel_faults import KernelFault, Site
 from hcq.events.waves import Running
 
 PATIENCE = 256  # blocks that others may run while a batch that could run waits
@@ -83,6 +84,8 @@ def first_batch(residents: Residents) -> Batch:
     v[0] = items.packed_ids(
         residents.group_ids, residents.place_in_group, residents.wave_size, launch.id_dimensions
     )
+    if residents.unwritten is not None:
+        v, s = residents.unwritten.start(v, s)
     return Batch(residents, launch.entry, launch.mode, np.arange(waves), v, s, np.zeros(waves, np.bool_))
 
 
@@ -130,11 +133,22 @@ class Machine:
         """Nothing can go on. Raises OutOfBudget when waves have not ended."""
         if self.waiting:
             stuck = self.waiting[0]
+            if self.residents.barrier_checks is not None:
+                self.residents.barrier_checks.add(("barrier-not-reached",), 1, self.not_reached)
             raise OutOfBudget(
                 stuck.pc,
                 f"{sum(b.waves for b in self.waiting)} waves wait at a barrier that the others of their workgroup "
                 f"will never reach: {stuck.lane_names(0, 0)}.",
             )
+
+    def not_reached(self) -> KernelFault:
+        """The finding that no wave can go on."""
+        sites = tuple(
+            Site("waits", f"the instruction before {self.program.text(b.pc)}", b.pc, b.lane_names(0, 0))
+            for b in self.waiting[:4]
+        )
+        what, why = "a barrier that not all waves reach", "and no wave can go on"
+        return KernelFault("barrier-not-reached", what, "", 0, sites, why)
 
     def next_batch(self) -> Batch:
         """The batch at the lowest address, joined with all others there; or one that has waited too long."""

@@ -209,6 +209,11 @@ class Program:
             own.append(ctx)
             ending = compile_ending(ctx)
             if ending is not None:
+                for one in self.additions:
+                    last = getattr(one, "before_end", lambda ctx: None)(ctx)
+                    if last is not None:
+                        steps.append(last)
+                        pcs.append(pc)
                 if ending.kind == "end" and self.loads_to_lds:
                     steps.append(all_arrive)
                     pcs.append(pc)

@@ -8,7 +8,6 @@ Next     isa.py (the tables), pointers.py (who follows values through them)
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 from hcq.emu.amd.shader.isa import Instruction
@@ -21,6 +20,7 @@ VECTORS = (
 )
 ACCUMULATORS = 1024  # numbers of accumulation registers begin here
 RESULTS = ("vdst", "sdst", "vdstx", "vdsty")
+SHORT, HALVES = ("VOP1", "VOP2", "VOPC"), 128
 MEMORY = ("FLAT", "GLOBAL", "SCRATCH", "MUBUF", "SMEM", "DS")
 
 
@@ -51,8 +51,11 @@ class Use(NamedTuple):
         return next((part for part in self.reads if part.field == field), None)
 
 
-def use_of(inst: Instruction) -> Use:
-    """The registers of an instruction. Of an instruction with an SDWA word, source 0 as that says."""
+def use_of(inst: Instruction, has_halves: bool) -> Use:
+    """The registers of an instruction. Of an instruction with an SDWA word, source 0 as that says.
+
+    has_halves  from gfx11 on, instructions of 32 bits name halves of the first 128 vector registers
+    """
     if inst.format == "VOPD":
         return _dual(inst)
     reads: list[Part] = []
@@ -70,7 +73,9 @@ def use_of(inst: Instruction) -> Use:
             part = Part("vcc", first, words)
             is_result = is_carry and number < 2
         else:
-            part = Part(name, _first(inst, name, each.file, number), words)
+            part = Part(name, _first(inst, name, each.file), words)
+            if has_halves and each.width == 16 and inst.format in SHORT and part.first >= VECTORS + HALVES:
+                part = part._replace(first=part.first - HALVES)
             is_result = name in RESULTS or (name in ("sdata", "vdata") and "store" not in inst.name)
         (writes if is_result else reads).append(part)
         if name == "vdata" and "atomic" in inst.name:
@@ -88,7 +93,7 @@ def use_of(inst: Instruction) -> Use:
     return Use(tuple(reads), tuple(writes))
 
 
-def _first(inst: Instruction, name: str, file: str, number: int) -> int:
+def _first(inst: Instruction, name: str, file: str) -> int:
     """The number of a field's first register; -1 for a number."""
     code = inst.fields.get(name, -1)
     if name == "src0" and inst.sdwa is not None:
@@ -106,6 +111,10 @@ def _first(inst: Instruction, name: str, file: str, number: int) -> int:
         and inst.format in MEMORY
         and name in ("vdst", "data", "vdata", "data0", "data1")
     )
+    if inst.format == "MAI" and not inst.name.startswith("v_accvgpr"):
+        is_accumulator = bool(
+            {"src0": inst.fields["acc"] & 1, "src1": inst.fields["acc"] & 2}.get(name, inst.fields["acc_cd"])
+        )
     if name.startswith(("src", "ssrc")):
         if code < SCALARS:
             return code
@@ -137,6 +146,3 @@ def _dual(inst: Instruction) -> Use:
     reads += [Part(name, VECTORS + fields[name], 1) for name in ("vsrc1x", "vsrc1y")]
     reads += [Part("oldx", x, 1), Part("oldy", y, 1), Part("vcc", VCC, 1)]
     return Use(tuple(reads), (Part("vdstx", x, 1), Part("vdsty", y, 1)))
-
-
-known_use = functools.lru_cache(maxsize=1 << 12)(use_of)

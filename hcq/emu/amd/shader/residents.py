@@ -10,6 +10,7 @@ Next     waves.py (the registers of these waves), machine.py (runs them), wave_s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from hcq.emu.amd.shader.memory import Bytes, Memory
 from hcq.emu.amd.shader.register_waits import RegisterWaits
 from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.memory_checks import MemoryChecks
 from hcq.emu.shader.shared_races import SharedRaces
 from hcq.emu.shader.traffic import Tally
@@ -65,11 +67,13 @@ class Residents:
         self.races: SharedRaces | None = (
             None  # what is known of accesses to LDS, where somebody wants to know
         )
+        self.unwritten: Any = None  # shadows.Unwritten, where somebody wants to know what nobody wrote
         self.watch: MemoryChecks | None = (
             None  # who looks at accesses to memory, where somebody wants to know
         )
         self.waits: RegisterWaits | None = None  # what loads have yet to fill, where somebody wants to know
         self.lds_waits: LdsWaits | None = None  # what is under way to LDS, likewise
+        self.barrier_checks: Checks | None = None  # who hears of barriers that nobody can open
         self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory

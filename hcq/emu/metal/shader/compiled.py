@@ -61,7 +61,10 @@ class Compiled:
             count = size // site.element_bytes
         fault = KernelFault(f"{self.name}: {site.what.format(name=site.memory, index=index, count=count)}")
         fault.line = site.line
-        if site.element_bytes and site.memory not in self.shared:
+        fault.is_misaligned = site.what.endswith("multiple of its size.")
+        if site.element_bytes and site.memory in self.shared:
+            fault.shared_byte = max(0, index) * site.element_bytes
+        elif site.element_bytes:
             memory = bound[self.memories.index(site.memory)]
             fault.access = ACCESSES.get(site.what.partition(" ")[0], "access")
             fault.size_bytes = site.element_bytes

@@ -18,12 +18,16 @@ class KernelFault(Exception):
 
     line     of the MSL, 0 where that is not known
     access   "load" or "store", of `size_bytes` at `address`, when it left its buffer
+    shared_byte    where it was, when it left threadgroup memory
+    is_misaligned  its address is no multiple of what it must be
     """
 
     line = 0
     access = ""
     address = 0
     size_bytes = 0
+    shared_byte = -1
+    is_misaligned = False
 
 
 class NotCompiled(Exception):

@@ -196,9 +196,13 @@ class Machine:
         wrong = index % np.array(lanes, index.dtype) != 0
         if mask is False or not np.any(wrong if mask is True else wrong & mask):
             return
-        raise self.fault(
+        fault = self.fault(
             f"an access of {lanes} lanes of {memory.name} does not begin at a multiple of its size."
         )
+        fault.is_misaligned = True
+        if not memory.is_shared:
+            fault.address = native.address_of(memory.data)
+        raise fault
 
     def _places(self, mask: Any, memory: Memory, kind: str, index: Any, verb: str) -> Any:
         """Indices into the view, with 0 for threads that are not there."""
@@ -221,6 +225,8 @@ class Machine:
             if not memory.is_shared:
                 fault.access, fault.size_bytes = ACCESSES[verb], np.dtype(kind).itemsize
                 fault.address = native.address_of(memory.data) + at * fault.size_bytes
+            else:
+                fault.shared_byte = max(0, at) * np.dtype(kind).itemsize
             raise fault
 
     # ------------------------------------------------------------ threads together

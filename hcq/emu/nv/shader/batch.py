@@ -20,6 +20,9 @@ import numpy as np
 from hcq.emu.nv.shader.copies import Copies
 from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.product_waits import ProductWaits
+from hcq.emu.nv.shader.shared_waits import SharedWaits
+from hcq.emu.nv.shader.sync_faults import SyncFaults
 from hcq.emu.nv.shader.tensor_memory import TensorMemory
 from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes
@@ -90,10 +93,14 @@ class Batch:
         self.races: SharedRaces | None = (
             None  # what is known of accesses to shared memory, where somebody wants to
         )
+        self.unwritten: Any = None  # shadows.Unwritten, where somebody wants to know what nobody wrote
         self.watch: MemoryChecks | None = (
             None  # who looks at accesses to memory, where somebody wants to know
         )
         self.tensor_memory: TensorMemory | None = None  # of a kernel that uses some
+        self.waits: SharedWaits | None = None  # what copies have yet to do, likewise
+        self.product_waits: ProductWaits | None = None
+        self.sync_faults: SyncFaults | None = None  # who comes to barriers and masks, likewise
         self.copies = Copies()
         self.thread_copies = ThreadCopies(self.count)
         self.failed_wait = ""  # what a wait for an mbarrier found that was not over
@@ -139,7 +146,11 @@ class Batch:
         """A thread in words. warp: counted over the whole batch, block by block."""
         per_block = -(-self.threads_per_block // WARP)
         width = self.count // len(self.blocks)
-        block, thread = self.place(warp // per_block * width + warp % per_block * WARP + lane)
+        return self.lane_name(warp // per_block * width + warp % per_block * WARP + lane)
+
+    def lane_name(self, lane: int) -> str:
+        """A thread in words, by its number in the batch."""
+        block, thread = self.place(lane)
         return f"thread {tuple(map(int, thread))} of block {tuple(map(int, block))}"
 
     # -- special registers

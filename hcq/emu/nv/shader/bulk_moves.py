@@ -24,6 +24,7 @@ from hcq.emu.nv.shader.decode import Code, Registers
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import check_alignment, of_lanes
+from hcq.emu.nv.shader.shared_waits import Brought
 from hcq.emu.nv.shader.syntax import Instruction
 from hcq.emu.nv.shader.types import BITS, TYPES, Lanes, Type
 
@@ -130,6 +131,7 @@ def bring(issuer: Issuer, move: Move, mbarrier: int) -> None:
     _check_mbarrier(issuer, mbarrier)
     _count(issuer, "load", move)
     who = np.repeat(lanes, len(move.places))
+    _tell_brought(issuer, move, mbarrier)
 
     def work() -> None:
         _store(spaces.SHARED, batch, who, move.places, data)
@@ -147,6 +149,10 @@ def carry(issuer: Issuer, move: Move, source: Lanes, mbarrier: int, reduction: R
     if batch.launch.tally is not None:
         batch.launch.tally.lines(move.size_bytes * (2 if reduction is None else 3))
     who = np.repeat(lanes, len(move.places))
+    if batch.waits is not None:
+        start = batch.shared_start[issuer.lane]
+        batch.waits.read_async(who, _bytes(source) + start, move.piece_bytes, issuer.instruction.line)
+    _tell_brought(issuer, move, mbarrier)
 
     def work() -> None:
         data = _load(spaces.SHARED, batch, who, source, move.piece_bytes)
@@ -165,6 +171,9 @@ def take(issuer: Issuer, move: Move, reduction: Reduction | None) -> None:
     _count(issuer, "store" if reduction is None else "atomic", move)
     at, places = move.at[move.inside], move.places[move.inside]
     who = np.repeat(issuer.lanes, len(places))
+    if batch.waits is not None:
+        start = batch.shared_start[issuer.lane]
+        batch.waits.take(issuer.lane, _bytes(places) + start, move.piece_bytes, issuer.instruction.line)
 
     def work() -> None:
         data = _load(spaces.SHARED, batch, who, places, move.piece_bytes)
@@ -178,6 +187,22 @@ def take(issuer: Issuer, move: Move, reduction: Reduction | None) -> None:
             raise issuer.fault(bad, "bulk store") from None
 
     batch.copies.group(issuer.lane, work)
+
+
+def _tell_brought(issuer: Issuer, move: Move, mbarrier: int) -> None:
+    """Tell what looks for missing waits, if anything does, what comes to shared memory."""
+    batch = issuer.batch
+    if batch.waits is None:
+        return
+    start = int(batch.shared_start[issuer.lane])
+    place = start + mbarrier
+    phase = int(batch.shared.view(np.uint64)[place // 8]) >> mbarrier_ops.PHASE_SHIFT
+    what = Brought(issuer.lane, issuer.instruction.line, place, phase)
+    batch.waits.bring(what, _bytes(move.places) + start, move.piece_bytes)
+
+
+def _bytes(places: Lanes) -> Lanes:
+    return places.astype(np.int64)
 
 
 def _count(issuer: Issuer, kind: str, move: Move) -> None:

@@ -4,7 +4,8 @@ In       the Checks of a launch
 Out      `additions_of`: the steps that look; `most_blocks`: how many run together; `attach`: what these steps tell;
          `refused`: an access that stopped the kernel
 Changes  the Batch that it attaches something to; the Checks
-Next     run.py and ../launch.py (who ask), race_steps.py (the steps of a word), ../../shader/checks.py (what was found)
+Next     run.py and ../launch.py (who ask), race_steps.py, memory_steps.py, shared_wait_steps.py (the steps of a word),
+         ../../shader/checks.py (what was found)
 """
 
 from __future__ import annotations
@@ -14,10 +15,18 @@ from typing import TYPE_CHECKING
 
 from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.errors import MisalignedAccess
+from hcq.emu.nv.shader.init_steps import followed
 from hcq.emu.nv.shader.memory_steps import NamedCopies, Watched, named
 from hcq.emu.nv.shader.pointers import origins
+from hcq.emu.nv.shader.product_wait_steps import products_waited
+from hcq.emu.nv.shader.product_waits import ProductWaits
 from hcq.emu.nv.shader.race_steps import looked
+from hcq.emu.nv.shader.shadows import Unwritten
+from hcq.emu.nv.shader.shared_wait_steps import waited
+from hcq.emu.nv.shader.shared_waits import BYTES_PER_WORD, WORD_BYTES, Names, SharedWaits
 from hcq.emu.nv.shader.spaces import PARAM_WINDOW, without_window
+from hcq.emu.nv.shader.sync_faults import SyncFaults
+from hcq.emu.nv.shader.sync_steps import synchronized
 from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.memory_checks import memory_checks
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
 
 
 SPACES = {"shared": "shared-beyond", "local": "local-overrun", "parameters": "arguments-overrun"}
+MOST_BYTES = 110 << 20  # of what is remembered of copies
 
 
 def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
@@ -39,10 +49,16 @@ def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
     if checks is None:
         return ()
     found: list[Addition] = []
+    if "init" in checks.words:
+        found.append(followed)
     if checks.known is not None:
         found.append(named)
     if "race" in checks.words:
         found.append(looked)
+    if "wait" in checks.words:
+        found += [waited, products_waited]
+    if "sync" in checks.words:
+        found.append(synchronized)
     return tuple(found)
 
 
@@ -50,11 +66,16 @@ def most_blocks(checks: Checks | None, shared_bytes: int, warps_per_block: int, 
     """How many of so many blocks may run together, so that what is remembered of them stays bounded."""
     if checks is not None and "race" in checks.words:
         blocks = min(blocks, blocks_at_once(shared_bytes, warps_per_block))
+    if checks is not None and "wait" in checks.words:
+        words = -(-shared_bytes // WORD_BYTES)
+        blocks = min(blocks, max(1, MOST_BYTES // max(1, words * BYTES_PER_WORD)))
     return blocks
 
 
 def attach(checks: Checks, program: Program, batch: Batch) -> None:
     """Give these blocks what the steps of the checks tell."""
+    if "init" in checks.words:
+        batch.unwritten = Unwritten(checks, program, batch)
     if (watch := memory_checks(checks, program.text_of_line)) is not None:
         batch.watch = watch
         if watch.reach is None:
@@ -65,6 +86,16 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         warps = -(-batch.threads_per_block // WARP)
         batch.races = SharedRaces(
             len(batch.blocks), shared, warps, batch.name_of, program.text_of_line, checks
+        )
+    if "wait" in checks.words and program.copies_by_itself:
+        names = Names(program.text_of_line, batch.lane_name)
+        batch.product_waits = ProductWaits(batch.count, names, checks)
+        if len(batch.shared):
+            batch.waits = SharedWaits(len(batch.shared), batch.block_of_lane, names, checks)
+    if "sync" in checks.words:
+        names = Names(program.text_of_line, batch.lane_name)
+        batch.sync_faults = SyncFaults(
+            batch.block_of_lane, batch.thread_of_lane, batch.threads_per_block, names, checks
         )
 
 

@@ -112,6 +112,7 @@ class Lowering:
         self.decoded = Decoded(function)
         self.kept: set[int] = set()
         self.read = flow.read_registers(function)
+        self.of_products: set[str] | None = None  # registers of matrix products, once somebody has asked
         self._slots = self.decoded.slots
         for name, type_ in function.registers.items():
             slot = self._slots[name] = self._new(np.zeros(1, type_.bits))

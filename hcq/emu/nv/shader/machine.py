@@ -245,7 +245,8 @@ class Machine:
             return
         self.slice_left = TIME_SLICE
         path.turns += 1
-        self._release_arrived()
+        if self._release_arrived() and self.batch.sync_faults is not None:
+            self.batch.sync_faults.is_parted = True
 
     def _count_waits(self, path: Path, block: DecodedBlock) -> None:
         """Threads that only look at mbarriers, again and again, wait for what nobody will do."""
@@ -255,6 +256,8 @@ class Machine:
             self.fruitless += 1
             if self.fruitless > MAX_FRUITLESS:
                 block_, thread = path.first()
+                if self.batch.sync_faults is not None:
+                    self.batch.sync_faults.endless(int(np.argmax(path.full_mask)), block.line, failed)
                 raise Deadlock(
                     f"kernel {self.kernel_name}, PTX line {block.line}: nobody can end the wait of thread {thread} of "
                     f"block {block_}: {failed} Wait for the phase that copies and arrivals complete.",
@@ -428,6 +431,8 @@ class Machine:
             return False
         if self.batch.races is not None:
             self._meet(self.batch.races, path.full_mask)
+        if self.batch.waits is not None:
+            self.batch.waits.meet(np.flatnonzero(path.full_mask))
         return True
 
     def _is_complete(self, path: Path, number: int, expected: int) -> bool:
@@ -495,6 +500,8 @@ class Machine:
         freed = complete[self.batch.block_of_lane]
         if self.batch.races is not None:
             self._meet(self.batch.races, barrier.here & freed)
+        if self.batch.waits is not None:
+            self.batch.waits.meet(np.flatnonzero(barrier.here & freed))
         barrier.here &= ~freed
         for path in [path for path in self.waiting if path.waits_for == "barrier" and path.barrier == number]:
             self._let_go(path, freed)
@@ -605,6 +612,8 @@ class Machine:
 
     def _deadlock(self) -> Deadlock:
         path = self.waiting[0]
+        if self.batch.sync_faults is not None:
+            self.batch.sync_faults.stuck([path.seen() for path in self.waiting])
         block, thread = path.first()
         waits = "; ".join(
             f"{path.count} threads at PTX line {path.line} wait for {_WAITS[path.waits_for]}"

@@ -45,7 +45,7 @@ def _around(lowering: Lowering, instruction: Instruction, step: Step) -> Step:
         watch = group.batch.watch
         if watch is not None:
             watch.site = line
-            watch.name_of = _names(group.batch, select(registers, group))
+            watch.name_of = names(group.batch, select(registers, group))
             watch.is_atomic = is_atomic
             if arguments is not None:
                 arguments(registers, group)
@@ -86,7 +86,9 @@ def _arguments(lowering: Lowering, instruction: Instruction) -> Step | None:
     return look
 
 
-def _names(batch: Batch, lanes: Lanes | None) -> Callable[[int, int], str]:
+def names(batch: Batch, lanes: Lanes | None) -> Callable[[int, int], str]:
+    """(number among so many addresses of an access by these threads) -> the thread; "" where that is not said."""
+
     def name(number: int, count: int) -> str:
         who = batch.every_lane if lanes is None else lanes
         if len(who) != count:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Decoded, Registers
 from hcq.emu.nv.shader.groups import Group
+from hcq.emu.nv.shader.sync_faults import Waiting
 from hcq.emu.nv.shader.types import Lanes
 
 
@@ -89,3 +92,8 @@ class Path(Group):
         """Take in the threads of another path."""
         self.set_mask(self.full_mask | other.full_mask, self.count + other.count)
         self.turns = max(self.turns, other.turns)
+
+    def seen(self) -> Waiting:
+        """As findings name it while it waits."""
+        first, is_block = int(np.argmax(self.full_mask)), self.waits_for == "barrier"
+        return Waiting(self.line, first, self.count, is_block, self.expected if is_block else 0)

@@ -76,6 +76,12 @@ class Program:
             for instruction in function.body
             for operand in instruction.operands
         )
+        # whether anything touches shared memory that its threads must wait for
+        self.copies_by_itself = any(
+            instruction.opcode in ("cp", "wgmma")
+            for function in self.functions
+            for instruction in function.body
+        )
         self.entry = self.decoded(name)
 
     def check(self) -> None:

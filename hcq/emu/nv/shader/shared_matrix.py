@@ -118,6 +118,11 @@ def load(
         data = spaces.SHARED.load(batch, np.repeat(lanes, pieces), places, np.uint64, 2).view(np.uint32)
     except BadAccess as bad:
         raise BadAccess(bad.index // pieces, bad.address, bad.why, space=bad.space) from None
+    if batch.waits is not None:
+        who = np.repeat(lanes, pieces)
+        batch.waits.read_async(
+            who, places.astype(np.int64) + batch.shared_start[who], PIECE_BYTES, batch.waits.line
+        )
     found = numbers(np.ascontiguousarray(data))  # (pieces, elements of a piece)
     if not is_transposed:
         return found.reshape(len(lanes), rows, -1)

@@ -1,0 +1,284 @@
+"""Shadows of results: what is unwritten of what an instruction computes, from the shadows of its sources.
+
+In       the Context of an instruction that computes registers, a mask, or SCC
+Out      `compute`: what it makes of shadows; None: all that it writes is written
+Changes  the Unwritten of the resident waves
+Next     shadows.py (where shadows are), init_steps.py (who asks), hcq/emu/shader/shadow_bits.py (which bits)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from hcq.emu.amd.shader.arrays import Array, pack_lanes, unpack_lanes
+from hcq.emu.amd.shader.isa import Instruction
+from hcq.emu.amd.shader.operands import Context
+from hcq.emu.amd.shader.register_use import EXEC, SCALARS, VCC, VECTORS, Part, Use
+from hcq.emu.amd.shader.shadows import SCC, Follow, Unwritten, number_of, numbers_of
+from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.shader import shadow_bits
+from hcq.emu.shader.unwritten import Read, tell
+
+Bitwise = Callable[[Array, Array, Array, Array], Array]
+BITWISE: dict[str, Bitwise] = {
+    "and": shadow_bits.of_and,
+    "or": shadow_bits.of_or,
+    "xor": lambda a, b, shadow_a, shadow_b: shadow_a | shadow_b,
+}
+COPIES = ("v_mov_b32", "v_mov_b64", "v_not_b32", "s_mov_b32", "s_mov_b64", "s_not_b32", "s_not_b64", "v_accvgpr_read",
+          "v_accvgpr_write", "v_accvgpr_mov")  # fmt: skip
+SUMS = ("v_add_nc_u32", "v_add_u32", "v_sub_nc_u32", "v_sub_u32", "v_mul_lo_u32", "v_add3_u32", "s_add_u32",
+        "s_add_i32", "s_sub_u32", "s_sub_i32", "s_mul_i32")  # fmt: skip
+FLOATS = ("add", "sub", "subrev", "mul", "fma", "fmac", "mac", "mad", "max", "min", "exp", "log", "rcp", "rsq", "sqrt",
+          "sin", "cos", "floor", "ceil", "trunc", "rndne", "fract")  # fmt: skip
+WHOLE = (
+    *(f"v_{name}_f32" for name in FLOATS), *(f"v_{name}_f64" for name in FLOATS),
+    "v_add_co_u32", "v_add_co_ci_u32", "v_addc_co_u32", "v_sub_co_u32", "v_lshl_add_u32", "v_lshl_add_u64",
+    "v_mad_u64_u32", "v_mad_u32_u24", "v_mul_u32_u24", "v_mul_hi_u32", "v_cvt_f32_u32", "v_cvt_f32_i32",
+    "v_cvt_u32_f32", "v_cvt_i32_f32", "s_addc_u32", "s_subb_u32", "s_add_u64", "v_max_u32", "v_min_u32",
+    "v_max_i32", "v_min_i32",
+)  # fmt: skip
+SHIFTS = {"v_lshlrev_b32": "left", "v_lshrrev_b32": "right", "v_ashrrev_i32": "signed", "s_lshl_b32": "left",
+          "s_lshr_b32": "right", "s_ashr_i32": "signed"}  # fmt: skip
+DUALS = {"v_dual_mov_b32", "v_dual_add_f32", "v_dual_mul_f32", "v_dual_sub_f32", "v_dual_fmac_f32", "v_dual_max_f32",
+         "v_dual_min_f32", "v_dual_add_nc_u32", "v_dual_lshlrev_b32"}  # fmt: skip
+
+
+def compute(ctx: Context, use: Use) -> Follow | None:
+    """What an instruction that computes makes of shadows."""
+    if ctx.inst.format == "VOPD":
+        return _dual(ctx, use)
+    if ctx.inst.sdwa is not None or ctx.inst.dpp is not None:
+        return None
+    return _plain(ctx, use)
+
+
+def _dual(ctx: Context, use: Use) -> Follow:
+    """Two instructions in one, of which the usual ones are followed."""
+    assert ctx.inst.pair is not None
+    halves: list[tuple[int, list[int]]] = []
+    for opcode, side, part in zip(ctx.inst.pair, "xy", use.writes):
+        names: tuple[str, ...] = ("src0", "vsrc1", "old") if "fmac" in opcode.name else ("src0", "vsrc1")
+        names = names[:1] if "mov" in opcode.name else names
+        sources = [each for name in names for each in numbers_of(ctx, use.read(f"{name}{side}"))]
+        halves.append((part.first, sources if opcode.name in DUALS else []))
+
+    def follow(unwritten: Unwritten, b: Batch) -> None:
+        made = []
+        for target, sources in halves:
+            read = unwritten.origin(sources)
+            shadow = None
+            if read is not None:
+                shadow = shadow_bits.whole(_either(unwritten, b, sources), np.uint32)
+            made.append((target, shadow, read))
+        for target, shadow, read in made:
+            unwritten.put(b, target, shadow, read)
+
+    return follow
+
+
+def _either(unwritten: Unwritten, b: Batch, numbers: Iterable[int]) -> Array:
+    found = np.zeros((1, 1), np.uint32)
+    for number in numbers:
+        found = found | unwritten.of(b, number)
+    return found
+
+
+def _values(b: Batch, inst: Instruction, part: Part, word: int) -> Array:
+    """(wave, lane) or (wave, 1) values of a source."""
+    if part.first < 0:
+        code = inst.fields.get(part.field, 128)
+        number = code - 128 if 128 <= code <= 192 else 192 - code if 193 <= code <= 208 else inst.literal or 0
+        return np.array([[(number if word == 0 else -(number < 0)) & 0xFFFFFFFF]], np.uint32)
+    if part.first < SCALARS:
+        return b.scalar(part.first + word)[:, None]
+    return b.u32[part.first - VECTORS + word]
+
+
+def _plain(ctx: Context, use: Use) -> Follow | None:
+    """An instruction that computes registers from others."""
+    inst, name = ctx.inst, ctx.inst.name
+    sources = [part for part in use.reads if part.field not in ("vcc", "old")]
+    if any(1024 <= part.first for part in (*use.reads, *use.writes)) and not name.startswith("v_accvgpr"):
+        return None
+    results = [number_of(ctx, each) for part in use.writes for each in part.registers]
+    if "saveexec" in name or (results and set(results) & {EXEC, EXEC + 1} and inst.format.startswith("SO")):
+        return _exec(ctx, use, sources, results)
+    if name.startswith(("v_cmp_", "s_cmp_", "v_cmpx_")):
+        return _comparison(ctx, use, sources)
+    if not use.writes or not sources:
+        return None
+    target, rest = use.writes[0], use.writes[1:]
+    if name == "v_readlane_b32":
+        return None
+    make = _formula(name, inst, sources)
+    if make is None:
+        return None
+    reads = [number for part in use.reads if part.field != "vcc" for number in numbers_of(ctx, part)]
+    words = [number_of(ctx, each) for each in target.registers]
+    others = [number_of(ctx, each) for part in rest for each in part.registers]
+    old = use.read("old")
+    everything = [*sources, *([old] if old is not None else [])]
+
+    def follow(unwritten: Unwritten, b: Batch) -> None:
+        read = unwritten.origin(reads)
+        if read is None:
+            for number in (*words, *others):
+                unwritten.put(b, number, None, None)
+            return
+        made = [make(unwritten, b, ctx, everything, word) for word in range(len(words))]
+        for number, shadow in zip(words, made):
+            unwritten.put(b, number, shadow, read)
+        for number in others:
+            unwritten.put(b, number, None, None)
+
+    return follow
+
+
+Make = Callable[[Unwritten, Batch, Context, list[Part], int], Array]
+
+
+def _shadow(unwritten: Unwritten, b: Batch, ctx: Context, part: Part, word: int) -> Array:
+    if part.first < 0 or word >= part.words:
+        return np.zeros((1, 1), np.uint32)
+    return unwritten.of(b, number_of(ctx, part.first + word))
+
+
+def _formula(name: str, inst: Instruction, sources: list[Part]) -> Make | None:
+    """The shadow of one word of a result."""
+    if name.startswith(COPIES) and len(sources) == 1:
+        return lambda u, b, ctx, parts, word: _shadow(u, b, ctx, parts[0], word)
+    if name == "v_readfirstlane_b32":
+        return _first_lane
+    bitwise = next(
+        (BITWISE[each] for each in BITWISE if name in (f"v_{each}_b32", f"s_{each}_b32", f"s_{each}_b64")),
+        None,
+    )
+    if bitwise is not None:
+        formula = bitwise
+        return lambda u, b, ctx, parts, word: formula(
+            *(_values(b, inst, part, word) for part in parts[:2]),
+            *(_shadow(u, b, ctx, part, word) for part in parts[:2]),
+        )
+    if name in SHIFTS:
+        return _shifted(name)
+    if name in SUMS:
+        return lambda u, b, ctx, parts, word: shadow_bits.upwards(_any(u, b, ctx, parts, word))
+    if name == "v_cndmask_b32":
+        return _choice
+    if name in WHOLE:
+        return lambda u, b, ctx, parts, word: shadow_bits.whole(_any(u, b, ctx, parts, word), np.uint32)
+    return None
+
+
+def _first_lane(unwritten: Unwritten, b: Batch, ctx: Context, parts: list[Part], word: int) -> Array:
+    """v_readfirstlane: of the first lane that is on."""
+    shadow = np.broadcast_to(_shadow(unwritten, b, ctx, parts[0], 0), b.lanes.shape)
+    return np.take_along_axis(shadow, b.lanes.argmax(axis=1)[:, None], axis=1)
+
+
+def _any(unwritten: Unwritten, b: Batch, ctx: Context, parts: list[Part], word: int) -> Array:
+    """Of all sources, this word and those below."""
+    found = np.zeros((1, 1), np.uint32)
+    for part in parts:
+        for below in range(min(word + 1, part.words)):
+            found = found | _shadow(unwritten, b, ctx, part, below)
+    return found
+
+
+def _shifted(name: str) -> Make:
+    is_vector, how = name.startswith("v_"), SHIFTS[name]
+
+    def make(unwritten: Unwritten, b: Batch, ctx: Context, parts: list[Part], word: int) -> Array:
+        count, value = (parts[0], parts[1]) if is_vector else (parts[1], parts[0])
+        by = _values(b, ctx.inst, count, 0) & np.uint32(31)
+        shadow = _shadow(unwritten, b, ctx, value, 0)
+        moved = shadow << by if how == "left" else shadow >> by
+        if how == "signed":
+            moved = (shadow.view(np.int32) >> by.view(np.int32)).view(np.uint32)
+        return moved | shadow_bits.whole(_shadow(unwritten, b, ctx, count, 0), np.uint32)
+
+    return make
+
+
+def _choice(unwritten: Unwritten, b: Batch, ctx: Context, parts: list[Part], word: int) -> Array:
+    """v_cndmask: the second source where the mask has a bit."""
+    no, yes = parts[0], parts[1]
+    register = parts[2].first if len(parts) > 2 and parts[2].first >= 0 else VCC
+    mask = b.mask(register)
+    chosen = np.where(mask, _shadow(unwritten, b, ctx, yes, 0), _shadow(unwritten, b, ctx, no, 0))
+    size = b.mask_words
+    if any(register + each in unwritten.origins for each in range(size)):
+        bits = unpack_lanes(b.scalars[:, SCALARS + register : SCALARS + register + size])
+        differ = _values(b, ctx.inst, yes, 0) != _values(b, ctx.inst, no, 0)
+        chosen = np.where(bits & differ, np.uint32(0xFFFFFFFF), chosen)
+    return np.asarray(chosen, np.uint32)
+
+
+# ---------------------------------------------------------------- masks and branches
+
+
+def _comparison(ctx: Context, use: Use, sources: list[Part]) -> Follow | None:
+    """Compares, whose result is a mask, or SCC; v_cmpx decides which lanes go on."""
+    inst, name, pc = ctx.inst, ctx.inst.name, ctx.inst.pc
+    if len(sources) != 2:
+        return None
+    is_scalar, is_exec = name.startswith("s_"), name.startswith("v_cmpx")
+    kind = name.rpartition("_")[2]
+    is_equality, is_integer = "_eq_" in name or "_lg_" in name or "_ne_" in name, kind in ("u32", "i32")
+    reads = [number for part in sources for number in numbers_of(ctx, part)]
+    target = use.writes[0].first if use.writes else VCC
+
+    def follow(unwritten: Unwritten, b: Batch) -> None:
+        read = unwritten.origin(reads)
+        masks = [] if is_scalar or is_exec else list(range(target, target + b.mask_words))
+        if read is None:
+            for number in masks or ([SCC] if is_scalar else []):
+                unwritten.put(b, number, None, None)
+            return
+        if is_integer:
+            values = [_values(b, inst, part, 0) for part in sources]
+            shadows = [_shadow(unwritten, b, ctx, part, 0) for part in sources]
+            bad = shadow_bits.of_comparison(
+                values[0], values[1], shadows[0], shadows[1], is_equality, kind == "i32"
+            )
+        else:
+            bad = _either(unwritten, b, reads) != 0
+        bad = np.asarray(np.broadcast_to(bad, b.lanes.shape) & b.lanes)
+        if is_scalar:
+            unwritten.put(b, SCC, bad.any(axis=1)[:, None].astype(np.uint32), read)
+        elif is_exec:
+            _tell(unwritten, b, bad, read, pc)
+        else:
+            bits = pack_lanes(np.ascontiguousarray(bad))
+            for index, number in enumerate(masks):
+                unwritten.put(b, number, bits[:, index : index + 1], read)
+
+    return follow
+
+
+def _tell(unwritten: Unwritten, b: Batch, bad: Array, read: Read, pc: int) -> None:
+    if bad.any():
+        wave, lane = (int(each[0]) for each in np.nonzero(bad))
+        who = b.lane_names(wave, lane)
+        tell(unwritten.checks, "branch", read, unwritten.text_of(pc), pc, who, int(np.count_nonzero(bad)))
+
+
+def _exec(ctx: Context, use: Use, sources: list[Part], results: list[int]) -> Follow:
+    """A mask decides which lanes go on."""
+    pc = ctx.inst.pc
+    reads = [number for part in sources for number in part.registers if number not in (EXEC, EXEC + 1)]
+
+    def follow(unwritten: Unwritten, b: Batch) -> None:
+        for first in reads[:: b.mask_words]:
+            read = unwritten.origin(range(first, first + b.mask_words))
+            if read is not None:
+                bits = unpack_lanes(b.scalars[:, SCALARS + first : SCALARS + first + b.mask_words])
+                _tell(unwritten, b, bits & b.lanes, read, pc)
+        for number in results:
+            if number not in (EXEC, EXEC + 1):
+                unwritten.put(b, number, None, None)
+
+    return follow

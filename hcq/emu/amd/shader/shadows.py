@@ -1,0 +1,160 @@
+"""Shadows of the registers and memory of resident waves: what of them nobody wrote (HCQ_SANITIZE=init).
+
+In       the waves that run together; what instructions make of shadows
+Out      `Unwritten`: shadows of registers, LDS and scratch, and what is told of their use
+Changes  itself, and what lies behind the registers of a batch
+Next     init_steps.py and shadow_results.py (who follow instructions), hcq/emu/shader/unwritten.py (what is told),
+         machine.py (the first registers)
+
+Each register has a shadow, with a bit set where nobody wrote: behind the registers of a batch are as many shadows, so
+that they are copied, parted and joined with these. Memory has a shadow of the same layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.memory import Bytes
+from hcq.emu.amd.shader.operands import Context
+from hcq.emu.amd.shader.register_use import SCALARS, VECTORS, Part
+from hcq.emu.amd.shader.residents import Residents
+from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.unwritten import Read, tell
+
+SCC = 127  # its shadow is in the place of a shadow that EXEC's upper half does not need
+FIRST_SPECIAL = 102  # scalar registers from here on count as set
+Follow = Callable[["Unwritten", Batch], None]
+
+
+class _NoMemory:
+    """The shadow of global memory, all of which counts as written."""
+
+    def gather(self, addresses: Array, words: int) -> Array:
+        """Zeros."""
+        return np.zeros((words, len(addresses)), np.uint32)
+
+    def gather_bytes(self, addresses: Array, size_bytes: int) -> Array:
+        """Zeros."""
+        return np.zeros(len(addresses), np.uint32)
+
+    def scatter(self, addresses: Array, data: Array) -> None:
+        """Nothing."""
+
+    def scatter_bytes(self, addresses: Array, data: Array, size_bytes: int) -> None:
+        """Nothing."""
+
+
+class Unwritten:
+    """What nobody wrote of the resident waves.
+
+    origins   register -> where what is unwritten of it came from; all of a register that is not here was written
+    """
+
+    def __init__(self, checks: Checks, residents: Residents, text_of: Callable[[int], str]) -> None:
+        self.checks, self.text_of, self.residents = checks, text_of, residents
+        launch = residents.launch
+        made = self.shadow = object.__new__(Residents)
+        made.__dict__.update(residents.__dict__)
+        made.strays = None
+        made.memory = _NoMemory()  # type: ignore[assignment]
+        made.lds, made.scratch = (
+            Bytes.zeros(len(residents.lds.data)),
+            Bytes.zeros(len(residents.scratch.data)),
+        )
+        made.lds.data.fill(0xFF)
+        made.scratch.data.fill(0xFF)
+        first = launch.user_sgpr_count + sum(launch.group_ids) + 1
+        never = [*range(first, FIRST_SPECIAL), *(VECTORS + n for n in range(1, launch.vgprs))]
+        self.origins = {number: Read("register", name=name_of(number, launch.acc_offset)) for number in never}
+
+    def start(self, v: Array, s: Array) -> tuple[Array, Array]:
+        """Registers, and behind them their shadows, before the first instruction."""
+        shadow_v, shadow_s = np.full_like(v, 0xFFFFFFFF), np.zeros_like(s)
+        shadow_v[0] = 0
+        for number in self.origins:
+            if number < SCALARS:
+                shadow_s[:, number] = 0xFFFFFFFF
+        return np.concatenate([v, shadow_v]), np.concatenate([s, shadow_s], axis=1)
+
+    # ------------------------------------------------------------ registers
+
+    def shadows(self, b: Batch) -> Batch:
+        """The batch of shadows: what a step of an access does to it, it does to shadows."""
+        made = object.__new__(Batch)
+        made.__dict__.update(b.__dict__)
+        made.residents = self.shadow
+        made.bind(b.u32[len(b.u32) // 2 :])
+        return made
+
+    def of(self, b: Batch, number: int) -> Array:
+        """(wave, lane) or (wave, 1) shadows of a register."""
+        if number not in self.origins:
+            return np.zeros((1, 1), np.uint32)
+        if number < SCALARS:
+            return b.scalars[:, SCALARS + number][:, None]
+        return b.u32[len(b.u32) // 2 + number - VECTORS]
+
+    def put(self, b: Batch, number: int, shadow: Array | None, read: Read | None) -> None:
+        """A register was written. shadow: None where all of it was."""
+        if shadow is not None and not shadow.any():
+            shadow = None
+        if shadow is None and number not in self.origins:
+            return
+        value: Any = np.uint32(0) if shadow is None else shadow
+        if number < SCALARS:
+            b.scalars[:, SCALARS + number] = (
+                value if shadow is None else np.broadcast_to(value, (b.waves, 1))[:, 0]
+            )
+            is_all = True
+        else:
+            place = b.u32[len(b.u32) // 2 + number - VECTORS]
+            is_all = b.all_lanes
+            if is_all:
+                place[...] = value
+            else:
+                np.copyto(place, value, where=b.lanes)
+        if shadow is not None and read is not None:
+            self.origins[number] = read
+        elif shadow is None and is_all and b.waves == len(self.residents.group_of):
+            del self.origins[number]
+
+    def origin(self, numbers: Iterable[int]) -> Read | None:
+        """Where the first of these came from that may be unwritten."""
+        return next((self.origins[number] for number in numbers if number in self.origins), None)
+
+    def used(self, b: Batch, use: str, numbers: Iterable[int], pc: int, lanes: Array | None = None) -> None:
+        """The lanes that are on use these registers for something that shows."""
+        for number in numbers:
+            read = self.origins.get(number)
+            if read is None or (use == "store" and read.space == "global"):
+                continue
+            bad = np.broadcast_to(self.of(b, number) != 0, b.lanes.shape) & b.lanes
+            if lanes is not None:
+                bad = bad & lanes
+            if bad.any():
+                wave, lane = (int(each[0]) for each in np.nonzero(bad))
+                who, times = b.lane_names(wave, lane), int(np.count_nonzero(bad))
+                tell(self.checks, use, read, self.text_of(pc), pc, who, times)
+                return
+
+
+def name_of(number: int, acc_offset: int = 0) -> str:
+    """A register as assembly has it."""
+    if number < VECTORS:
+        return f"s{number}"
+    vector = number - VECTORS
+    return f"a{vector - acc_offset}" if acc_offset and vector >= acc_offset else f"v{vector}"
+
+
+def number_of(ctx: Context, register: int) -> int:
+    """Accumulation registers lie behind the vector registers."""
+    return register - 1024 + VECTORS + ctx.acc_offset if register >= 1024 else register
+
+
+def numbers_of(ctx: Context, part: Part | None) -> list[int]:
+    return [] if part is None else [number_of(ctx, each) for each in part.registers]
