@@ -75,7 +75,10 @@ def test_a_planted_fault_gives_its_rule_and_the_right_twin_gives_nothing(
 ) -> None:
     gpu, language = open_for(machine, row.word), LANGUAGES[row.language]
     assert rules(gpu, language, row, row.right) == set()
-    assert row.rule in (found := rules(gpu, language, row, row.wrong)) and found <= {row.rule, *KIN.get(row.rule, ())}
+    assert row.rule in (found := rules(gpu, language, row, row.wrong)) and found <= {
+        row.rule,
+        *KIN.get(row.rule, ()),
+    }
 
 
 @pytest.mark.parametrize(("row", "machine"), [case for case in CASES if "metal" not in case[1]], ids=_called)
@@ -83,7 +86,10 @@ def test_a_planted_fault_gives_its_rule_and_the_right_twin_gives_nothing(
 def test_so_it_is_in_another_order(row: Row, machine: str, open_for: Open) -> None:
     gpu, language = open_for(f"{machine}:seed=5", row.word), LANGUAGES[row.language]
     assert rules(gpu, language, row, row.right) == set()
-    assert row.rule in (found := rules(gpu, language, row, row.wrong)) and found <= {row.rule, *KIN.get(row.rule, ())}
+    assert row.rule in (found := rules(gpu, language, row, row.wrong)) and found <= {
+        row.rule,
+        *KIN.get(row.rule, ()),
+    }
 
 
 def test_every_row_has_a_name_of_its_own_and_two_kernels() -> None:

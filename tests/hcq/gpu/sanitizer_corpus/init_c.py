@@ -27,7 +27,7 @@ TEXTS = {
         - if (T > n) order[T - n] = T;
         + order[T] = n - 1 - T;
         KEEP();
-        out[order[T] & 255] = T;""",
+        out[order[T] & 127] = T;""",
     "a flag that nobody set": """
         SHARED int flag;
         - if (T == n) flag = n;

@@ -36,16 +36,6 @@ TEXTS = {
         - bar.sync 0;
         - DONE:""",
     ),
-    "a shuffle names threads that are elsewhere": (
-        "mask-names-absent",
-        """
-        and.b32 %r3, %r1, 31;
-        setp.lt.u32 %p1, %r3, 16;
-        @!%p1 bra REST;
-        - shfl.sync.idx.b32 %r6, %r1, 0, 31, -1;
-        + shfl.sync.idx.b32 %r6, %r1, 0, 31, 65535;
-        REST:""",
-    ),
     "a mask that leaves out who executes": (
         "mask-names-absent",
         """

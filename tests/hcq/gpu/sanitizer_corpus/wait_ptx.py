@@ -50,6 +50,4 @@ TEXTS = {
         ld.shared.u32 %r6, [%r5];
         cp.async.wait_all;""",
 }
-ROWS = tuple(
-    Row(name, "ptx", "wait", "async-copy-not-waited", text) for name, text in TEXTS.items()
-)
+ROWS = tuple(Row(name, "ptx", "wait", "async-copy-not-waited", text) for name, text in TEXTS.items())
