@@ -161,7 +161,7 @@ def test_metal_kernels_stay_inside_of_their_buffers_though_these_share_one_of_me
 
 def test_a_finding_on_metal_names_the_buffer_and_the_line() -> None:
     (finding,) = on_metal(MSL["a load behind the end"].wrong)
-    assert finding.buffer == "a" and "at byte 400 of a, which has 400" in finding.what
+    assert finding.buffer == "a" and "byte 400 of a, which has 400" in finding.what
     assert "reads it by 'b[t] = a[t + 37];' in line 5" in finding.what
 
 
@@ -187,9 +187,12 @@ def test_a_copy_of_packets_stays_inside_of_its_buffers(word: str) -> None:
     gone.free()
     copied(gpu, a.address, address, BUFFER_BYTES)
     found = Sanitizer.findings[before:]
-    assert [(one.rule, one.buffer) for one in found] == [("buffer-overrun", "a"), ("use-after-free", "gone")]
-    assert "at byte 400 of a, which has 400" in found[0].what
-    assert "at byte 0 of gone, which was freed" in found[1].what
+    assert [(one.rule, one.buffer) for one in found] == [
+        ("buffer-overrun", "a"),
+        ("use-after-free", "gone"),
+    ]
+    assert "byte 400 of a, which has 400" in found[0].what
+    assert "byte 0 of gone, which was freed" in found[1].what
     assert "writes it by 'COPY_LINEAR'" in found[0].what or "writes it by 'LAUNCH_DMA'" in found[0].what
     gpu.close()
 

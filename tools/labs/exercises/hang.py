@@ -11,7 +11,7 @@ from typing import Any
 
 
 def run(dev: Any, a: Any, b: Any, c: Any) -> None:
-    """Copy a to b, then b to c. To be mended."""
+    """Copy a to b, and then b to c."""
     ready = dev.signal("ready")
     dev.queue().copy(b, a, a.size_bytes).signal(ready, 1).submit()
     done = dev.queue().wait(ready, 2).copy(c, b, b.size_bytes).submit()

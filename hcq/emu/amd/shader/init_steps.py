@@ -248,7 +248,7 @@ def _lds_other(ctx: Context, results: list[int], made_of: list[int]) -> Follow:
 
 def _load_to_lds(ctx: Context, use: Use) -> Follow | None:
     """What it brings was written."""
-    if access_to_lds(ctx.inst) is None:
+    if access_to_lds(ctx) is None:
         return None
     place = place_in_lds(ctx)
 

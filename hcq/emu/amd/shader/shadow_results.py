@@ -241,12 +241,14 @@ def _comparison(ctx: Context, use: Use, sources: list[Part]) -> Follow | None:
         if is_integer:
             values = [_values(b, inst, part, 0) for part in sources]
             shadows = [_shadow(unwritten, b, ctx, part, 0) for part in sources]
-            bad = shadow_bits.of_comparison(
+            found = shadow_bits.of_comparison(
                 values[0], values[1], shadows[0], shadows[1], is_equality, kind == "i32"
             )
         else:
-            bad = _either(unwritten, b, reads) != 0
-        bad = np.asarray(np.broadcast_to(bad, b.lanes.shape) & b.lanes)
+            found = _either(unwritten, b, reads) != 0
+        bad = np.logical_and(
+            np.broadcast_to(found, b.lanes.shape), b.lanes, out=np.empty(b.lanes.shape, bool)
+        )
         if is_scalar:
             unwritten.put(b, SCC, bad.any(axis=1)[:, None].astype(np.uint32), read)
         elif is_exec:
