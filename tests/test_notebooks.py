@@ -29,6 +29,12 @@ SHOWN = {
         "live buffers",
         "cannot be used",
     ),
+    "6-a-race": (
+        "shared-race in turn",
+        "with no barrier between",
+        "right: False",
+        "right: [True, True] findings: []",
+    ),
 }
 
 

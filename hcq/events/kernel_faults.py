@@ -52,19 +52,24 @@ class KernelFault(NamedTuple):
 
 
 Listener = Callable[[int, int, KernelFault], None]
-_listeners: tuple[tuple[WeakMethod[Listener], frozenset[str]], ...] = ()
+Knows = Callable[
+    [int, int], bool
+]  # (process, where code begins) -> whether the listener would know such a launch
+_Entry = tuple[WeakMethod[Listener], frozenset[str], WeakMethod[Knows] | None]
+_listeners: tuple[_Entry, ...] = ()
 
 
-def listen(listener: Listener, words: frozenset[str]) -> Callable[[], None]:
+def listen(listener: Listener, words: frozenset[str], knows: Knows | None = None) -> Callable[[], None]:
     """Hear of every fault of this process's emulated GPUs from now on. Returns what ends that.
 
     listener  a method; when nobody has its object any more, that ends it, too. It is given the process whose work it
               is, where the kernel's code begins, and the fault: from a thread of the GPU, before the work counts as
               done
     words     what is to be looked for: words of HCQ_SANITIZE
+    knows     a method: in which launches; None: in all
     """
     global _listeners
-    entry = WeakMethod(listener), words
+    entry: _Entry = WeakMethod(listener), words, None if knows is None else WeakMethod(knows)
     _listeners = (*[one for one in _listeners if one[0]() is not None], entry)
 
     def end() -> None:
@@ -74,15 +79,18 @@ def listen(listener: Listener, words: frozenset[str]) -> Callable[[], None]:
     return end
 
 
-def wanted() -> frozenset[str]:
-    """The words that somebody wants looked for."""
-    if not _listeners:
-        return frozenset()
-    return frozenset().union(*(words for listener, words in _listeners if listener() is not None))
+def wanted(pid: int = 0, entry: int = 0) -> frozenset[str]:
+    """The words that somebody wants looked for. pid, entry: in a launch of the code that begins there."""
+    found: frozenset[str] = frozenset()
+    for listener, words, knows in _listeners:
+        known = None if knows is None or not entry else knows()
+        if listener() is not None and (known is None or known(pid, entry)):
+            found |= words
+    return found
 
 
 def tell(pid: int, entry: int, found: KernelFault) -> None:
     """A launch that has ended did this."""
-    for listener, _ in _listeners:
+    for listener, _, _ in _listeners:
         if hear := listener():
             hear(pid, entry, found)

@@ -74,6 +74,10 @@ class KernelFindings:
             self._kernels[entry] = _Kernel(name, line_at)
             self._told = {one for one in self._told if one[0] != entry}
 
+    def has(self, entry: int) -> bool:
+        """Whether a program of the device begins, or began, there."""
+        return entry in self._kernels
+
     def take(self, entry: int, fault: KernelFault) -> Found | None:
         """What a launch did whose code begins at `entry`, or a packet (0).
 

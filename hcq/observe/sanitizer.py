@@ -39,7 +39,7 @@ class Sanitizer(Observer):
         self._arguments: dict[int, tuple[int, int] | None] = {}  # by where code begins: KnownMemory.arguments
         self._lock = threading.Lock()
         self._memory = MemoryMap(device)
-        self._ends = [kernel_faults.listen(self._found, device.config.sanitize)]
+        self._ends = [kernel_faults.listen(self._found, device.config.sanitize, self._knows)]
         if device.config.sanitize & {"memory", "init"}:
             self._ends.append(known_memory.listen(self._known))
         if self._memory.unwritten is not None:
@@ -81,6 +81,10 @@ class Sanitizer(Observer):
         if address not in self._arguments and not self._memory.has(address):
             return None
         return self._memory.known()._replace(arguments=self._arguments.get(address))
+
+    def _knows(self, pid: int, entry: int) -> bool:
+        """Whether a launch is this device's; others are none of its business."""
+        return pid == os.getpid() and self.known.has(entry)
 
     def _found(self, pid: int, entry: int, fault: KernelFault) -> None:
         """From a thread of an emulated GPU, which all devices' sanitizers hear."""

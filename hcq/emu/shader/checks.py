@@ -43,7 +43,7 @@ class Checks:
     @classmethod
     def of_launch(cls, pid: int, entry: int) -> Checks | None:
         """What a launch that begins now looks for; None: nobody wants anything."""
-        words = kernel_faults.wanted()
+        words = kernel_faults.wanted(pid, entry)
         if not words:
             return None
         is_ours = words & {"memory", "init"} and pid == os.getpid()

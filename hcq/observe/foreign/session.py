@@ -141,7 +141,7 @@ class Session(KernelObserver):
         self.findings: list[Found] = []
         self.ignored = Ignored.read(self.settings.sanitize_ignore)
         self._unlisten = (
-            kernel_faults.listen(self._kernel_fault, self.settings.sanitize)
+            kernel_faults.listen(self._kernel_fault, self.settings.sanitize, self._knows)
             if self.settings.sanitize
             else lambda: None
         )
@@ -223,6 +223,10 @@ class Session(KernelObserver):
             with process.lock:
                 for device in process.devices.values():
                     device.counted(made)
+
+    def _knows(self, pid: int, entry: int) -> bool:
+        """Whether a launch is of a process of this driver."""
+        return pid in self.processes
 
     def _kernel_fault(self, pid: int, entry: int, fault: KernelFault) -> None:
         """The same of a launch that did something wrong."""

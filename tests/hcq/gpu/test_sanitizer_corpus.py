@@ -22,6 +22,7 @@ from tests.hcq.gpu.sanitizer_corpus.row import Row
 pytestmark = pytest.mark.own_devices
 CASES = [(row, word) for row in ROWS for word in row.only or LANGUAGES[row.language].machines]
 Open = Callable[[str, str], Any]
+KIN = {"shared-race": ["lane-race"], "global-race": ["lane-race"]}  # what a fault may break, too
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,10 @@ def test_a_planted_fault_gives_its_rule_and_the_right_twin_gives_nothing(
 ) -> None:
     gpu, language = open_for(machine, row.word), LANGUAGES[row.language]
     assert rules(gpu, language, row, row.right) == set()
-    assert rules(gpu, language, row, row.wrong) == {row.rule}
+    assert row.rule in (found := rules(gpu, language, row, row.wrong)) and found <= {
+        row.rule,
+        *KIN.get(row.rule, ()),
+    }
 
 
 @pytest.mark.parametrize(("row", "machine"), [case for case in CASES if "metal" not in case[1]], ids=_called)
@@ -82,7 +86,10 @@ def test_a_planted_fault_gives_its_rule_and_the_right_twin_gives_nothing(
 def test_so_it_is_in_another_order(row: Row, machine: str, open_for: Open) -> None:
     gpu, language = open_for(f"{machine}:seed=5", row.word), LANGUAGES[row.language]
     assert rules(gpu, language, row, row.right) == set()
-    assert rules(gpu, language, row, row.wrong) == {row.rule}
+    assert row.rule in (found := rules(gpu, language, row, row.wrong)) and found <= {
+        row.rule,
+        *KIN.get(row.rule, ()),
+    }
 
 
 def test_every_row_has_a_name_of_its_own_and_two_kernels() -> None:

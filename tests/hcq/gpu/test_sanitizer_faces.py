@@ -143,3 +143,18 @@ def test_a_device_is_opened_to_look_for_what_is_asked_and_others_are_not() -> No
             "opened first, or close it before."
         ),
     ]
+
+
+def test_what_one_device_looks_for_is_not_looked_for_on_another() -> None:
+    opened = []
+    for words in ("race", ",".join(word for word in hcq.config.SANITIZE_WORDS if word != "race"), ""):
+        settings = Config.read({**os.environ, "HCQ_SANITIZE": words, "HCQ_VALIDATE": "0"})
+        opened.append(NvDevice("NV", EmulatedPort(kernels_for(["nv:sm_90"])), settings))
+    told = []
+    for gpu in opened:
+        before = len(Sanitizer.findings)
+        gpu.run(gpu.load(ptx(RACE), "kernel"), [gpu.alloc(4 * THREADS)], block=(THREADS, 1, 1))
+        told.append([one.rule for one in Sanitizer.findings[before:]])
+    for gpu in opened:
+        gpu.close()
+    assert told == [["shared-race"], [], []]

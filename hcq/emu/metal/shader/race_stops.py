@@ -20,7 +20,7 @@ RACE = ": a race: "
 def tell(pid: int, entry: int, fault: KernelFault, statement: str) -> None:
     """A launch of the pipeline `entry` was stopped at this statement, by a race perhaps."""
     _, is_race, what = str(fault).partition(RACE)
-    if is_race and "race" in kernel_faults.wanted():
+    if is_race and "race" in kernel_faults.wanted(pid, entry):
         site = Site("does so", statement, fault.line)
         found = kernel_faults.KernelFault("shared-race", f"a race: {what.rstrip('.')}", "", 0, (site,))
         kernel_faults.tell(pid, entry, found)

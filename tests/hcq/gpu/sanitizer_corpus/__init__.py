@@ -13,15 +13,31 @@ kernel alone, and one with + in the right one alone. A new file is named in FILE
 from __future__ import annotations
 
 from tests.hcq.gpu.sanitizer_corpus import (
+    init_c,
+    init_ptx,
     memory_c,
     race_assembly,
     race_c,
     race_msl,
     race_ptx,
     race_steps,
+    sync_ptx,
     wait_assembly,
+    wait_ptx,
 )
 from tests.hcq.gpu.sanitizer_corpus.row import Row
 
-FILES = (memory_c, race_c, race_ptx, race_assembly, race_msl, race_steps, wait_assembly)
+FILES = (
+    init_c,
+    init_ptx,
+    memory_c,
+    race_c,
+    race_ptx,
+    race_assembly,
+    race_msl,
+    race_steps,
+    sync_ptx,
+    wait_assembly,
+    wait_ptx,
+)
 ROWS: tuple[Row, ...] = tuple(row for file in FILES for row in file.ROWS)
