@@ -125,9 +125,7 @@ def test_a_branch_on_a_new_buffer_is_found_until_somebody_writes_it(how: str, gp
     if how in ("nobody", "half", "a kernel that copies"):
         (finding,) = found
         place = f"byte {size // 2 if how == 'half' else 0} of b"
-        assert (
-            finding.buffer == place and f"a branch depends on what nobody wrote, in {place}" in finding.what
-        )
+        assert finding.buffer == "b" and f"a branch depends on what nobody wrote, in {place}" in finding.what
     else:
         assert found == []
 
@@ -141,4 +139,4 @@ def test_a_buffer_that_is_handed_out_again_is_new(gpu: Any) -> None:
     first.free()
     before = len(Sanitizer.findings)
     gpu.run(kernel, [a, gpu.alloc(4 * THREADS, "second"), 0], block=(THREADS, 1, 1))
-    assert [finding.buffer for finding in Sanitizer.findings[before:]] == ["byte 0 of second"]
+    assert [finding.buffer for finding in Sanitizer.findings[before:]] == ["second"]
