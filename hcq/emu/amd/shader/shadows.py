@@ -210,5 +210,5 @@ def number_of(ctx: Context, register: int) -> int:
 
 
 def numbers_of(ctx: Context, part: Part | None) -> list[int]:
-    """The places of an operand's registers among all registers of a wave."""
+    """The registers of a field; none where the instruction has no such."""
     return [] if part is None else [number_of(ctx, each) for each in part.registers]
