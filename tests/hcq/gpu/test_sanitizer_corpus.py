@@ -70,6 +70,7 @@ def _called(one: Row | str) -> str:
 
 
 @pytest.mark.parametrize(("row", "machine"), CASES, ids=_called)
+@pytest.mark.sampled(60)
 def test_a_planted_fault_gives_its_rule_and_the_right_twin_gives_nothing(
     row: Row, machine: str, open_for: Open
 ) -> None:
