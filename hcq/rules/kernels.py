@@ -21,6 +21,22 @@ SHARED_RACE: Rule = rule(
     level="warning",
 )
 
+GLOBAL_RACE: Rule = rule(
+    "global-race",
+    "Something orders two accesses of different warps to one place in global memory within a launch, if one of them is a"
+    " write (checked on emulated GPUs with HCQ_SANITIZE=race).",
+    "Order them by a barrier within a block; between blocks by a fence, an atomic operation, and a fence, with a scope that"
+    " reaches the other; or make both atomic.",
+    level="warning",
+)
+LANE_RACE: Rule = rule(
+    "lane-race",
+    "Something orders two accesses of threads of one warp to one place, if one of them is a write, on GPUs whose threads"
+    " go on by themselves (NVIDIA; checked on emulated GPUs with HCQ_SANITIZE=race).",
+    "Put __syncwarp() (bar.warp.sync) between them, or let one thread of the warp write.",
+    level="warning",
+)
+
 NameOf = Callable[[int], str]  # an address -> the memory that it is in, or the kernel that begins there; ""
 
 

@@ -29,6 +29,7 @@ class Checks:
     def __init__(self, words: frozenset[str], pid: int = 0, entry: int = 0) -> None:
         self.words, self.pid, self.entry = words, pid, entry
         self.found: dict[tuple[Any, ...], KernelFault] = {}
+        self.over_launch: dict[type, Any] = {}  # what is remembered from one set of blocks to the next, by its class
 
     @classmethod
     def of_launch(cls, pid: int, entry: int) -> Checks | None:

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.emu.amd.shader.memory_order import acquires
 from hcq.emu.amd.shader.race_steps import Looking
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.global_races import GlobalRaces
+from hcq.emu.shader.order import Order
+from hcq.emu.shader.races import Races
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
     if checks is None:
         return []
     found: list[type[Addition]] = []
-    if "race" in checks.words and launch.lds_bytes:
+    if "race" in checks.words:
         found.append(Looking)
     return found
 
@@ -39,13 +43,26 @@ def most_groups(checks: Checks | None, launch: Launch, waves_per_group: int, gro
 
 def attach(checks: Checks, program: Program, residents: Residents) -> None:
     """Give these workgroups what the steps of the checks tell."""
-    launch = residents.launch
-    if "race" in checks.words and launch.lds_bytes:
-        residents.races = SharedRaces(
-            len(residents.alive),
-            launch.lds_bytes,
-            residents.waves_per_group,
-            residents.name_of,
-            program.text,
-            checks,
+    if "race" in checks.words:
+        residents.races = _races(checks, program, residents)
+
+
+def _races(checks: Checks, program: Program, residents: Residents) -> Races:
+    launch, items, waves = residents.launch, residents.items, residents.waves_per_group
+
+    def name_of(wave: int, lane: int) -> str:
+        return items.name_of(wave // waves, wave % waves * launch.wave_size + lane)
+
+    everywhere = checks.over_launch.get(GlobalRaces)
+    if everywhere is None:
+        everywhere = GlobalRaces(items.groups * waves, waves, name_of, program.text, checks)
+        checks.over_launch[GlobalRaces] = everywhere
+    first, groups = int(residents.group_ids[0]), len(residents.alive)
+    syncs = any(map(acquires, program.instructions.values()))
+    order, shared = Order(everywhere.records, first, groups, syncs), None
+    if launch.lds_bytes:
+        start = first * waves
+        shared = SharedRaces(
+            order, launch.lds_bytes, lambda wave, lane: name_of(start + wave, lane), program.text, checks
         )
+    return Races(order, shared, everywhere)

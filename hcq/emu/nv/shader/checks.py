@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.emu.nv.shader.batch import WARP, Batch
+from hcq.emu.nv.shader.batch import WARP, Batch, thread_name
 from hcq.emu.nv.shader.race_steps import looked
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.global_races import GlobalRaces
+from hcq.emu.shader.order import Order
+from hcq.emu.shader.races import Races
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 
 if TYPE_CHECKING:
@@ -37,8 +40,18 @@ def most_blocks(checks: Checks | None, shared_bytes: int, warps_per_block: int, 
 def attach(checks: Checks, program: Program, batch: Batch) -> None:
     """Give these blocks what the steps of the checks tell."""
     if "race" in checks.words:
-        shared = batch.launch.shared_bytes
+        launch = batch.launch
         warps = -(-batch.threads_per_block // WARP)
-        batch.races = SharedRaces(
-            len(batch.blocks), shared, warps, batch.name_of, program.text_of_line, checks
-        )
+
+        def name_of(warp: int, lane: int) -> str:
+            return thread_name(launch, warp // warps, warp % warps * WARP + lane)
+
+        everywhere = checks.over_launch.get(GlobalRaces)
+        if everywhere is None:
+            x, y, z = launch.grid
+            everywhere = GlobalRaces(x * y * z * warps, warps, name_of, program.text_of_line, checks)
+            checks.over_launch[GlobalRaces] = everywhere
+        first, count = int(batch.blocks[0]), len(batch.blocks)
+        order = Order(everywhere.records, first, count, needs_fences=True, lanes_are_apart=True, lanes=WARP)
+        shared = SharedRaces(order, launch.shared_bytes, batch.name_of, program.text_of_line, checks)
+        batch.races = Races(order, shared, everywhere)

@@ -417,6 +417,7 @@ def _reducing_barrier(code: Code, after: int) -> End:
 def _warp_barrier(members: int, after: int, line: int) -> End:
     def end(machine: Machine, registers: Registers, path: Path) -> int:
         if path.mask is None or path.count == machine.live_count:
+            machine.warps_met(path.full_mask, registers[members])
             return after
         machine.wait_for_warp(path, after, registers[members], line)
         return SPLIT

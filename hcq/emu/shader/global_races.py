@@ -1,0 +1,330 @@
+"""Races in global memory within a launch: accesses of different warps, one of them a write, that nothing orders.
+
+In       accesses of a launch's warps to global memory, in the order that they happen
+Out      a fault in Checks for each pair of instructions: the first race, and how often it came again
+Changes  itself; no register, no memory
+Next     order.py (what comes before what), marks.py (what is remembered), shared_races.py (the same for shared memory),
+         checks.py (what was found)
+
+A cell remembers its last plain write, its last atomic one, and readers. Of more than two readers that nothing orders two
+are kept, of different blocks where there are such: a write that comes after these two but not after a third is not
+found. Two atomic operations race where either one's scope does not reach the other's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.marks import NOBODY, Array, Marks, Pool, Shadow
+from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN, Order, Records
+from hcq.events.kernel_faults import KernelFault, Site
+
+READERS = 2
+SEVERAL = -1  # lanes of one warp
+UNMARKED = 3  # a store that may be a plain or an atomic one: some instruction sets do not tell
+MOST_SITES = 1 << 16
+VERBS = {"load": "reads it", "store": "writes it", "atomic": "changes it"}
+NO_ORDER = "with nothing between that orders them"
+NO_WARP_ORDER = "with no bar.warp.sync between"
+TOO_NARROW = "with a scope that does not reach the other"
+
+
+class _Site(NamedTuple):
+    place: int
+    kind: str
+
+
+class _Access(NamedTuple):
+    """An access that is being looked at, cell by cell. warps: numbered in the launch; level: how far it reaches."""
+
+    pool: Pool
+    site: int
+    level: int
+    cells: Array
+    warps: Array
+    lanes: Array
+    clocks: Array
+
+    def some(self, which: Array) -> _Access:
+        return self._replace(
+            cells=self.cells[which],
+            warps=self.warps[which],
+            lanes=self.lanes[which],
+            clocks=self.clocks[which],
+        )
+
+
+class GlobalRaces:
+    """What is known of global memory in one launch.
+
+    warps, warps_per_block   of the launch
+    name_of   (warp of the launch, lane) -> who that is, in words
+    text_of   (place of an instruction) -> the instruction, in words
+    """
+
+    def __init__(
+        self,
+        warps: int,
+        warps_per_block: int,
+        name_of: Callable[[int, int], str],
+        text_of: Callable[[int], str],
+        checks: Checks,
+        readers: int = READERS,
+    ) -> None:
+        self.warps_per_block = warps_per_block
+        self.name_of, self.text_of, self.checks = name_of, text_of, checks
+        self.shadow = Shadow(readers)
+        self.records = Records(warps, warps_per_block)
+        self._sites: dict[_Site, int] = {}
+        self._names: list[_Site] = []
+
+    def access(
+        self,
+        order: Order,
+        kind: str,
+        warps: Array,
+        lanes: Array,
+        addresses: Array,
+        size_bytes: int,
+        place: int,
+        level: int = PLAIN,
+    ) -> None:
+        """An instruction of these lanes: "load", "store", or "atomic", which is both.
+
+        order  of the warps that run together, of which `warps` are numbers
+        level  how far an atomic operation reaches, and whether a load or a store is one
+        """
+        if not len(warps):
+            return
+        site, addresses = self._site(place, kind), addresses.astype(np.uint64)
+        for pool, which, first in self.shadow.locate(addresses, size_bytes):
+            own, threads = (warps, lanes) if which is None else (warps[which], lanes[which])
+            count = size_bytes // pool.unit
+            cells = first
+            if count > 1:
+                cells = (first[:, None] + np.arange(count)).reshape(-1)
+                own, threads = np.repeat(own, count), np.repeat(threads, count)
+            own, cells, threads = _within(pool, own, cells, threads)
+            made = _Access(pool, site, level, cells, own + order.first, threads, order.clock[own])
+            self._look(order, kind, made)
+
+    # ------------------------------------------------------------ inside
+
+    def _look(self, order: Order, kind: str, made: _Access) -> None:
+        pool, level = made.pool, made.level
+        is_atomic = level in (BLOCK, DEVICE)
+        if is_atomic or (kind != "load" and (level or pool.changes is not None)):
+            self._operate(order, kind, made)
+        self._against(order, made, pool.stores)
+        if pool.changes is not None:
+            self._against(order, made, pool.changes)
+        if kind == "load":
+            if not is_atomic:
+                for some in self._turns(made):
+                    self._read(order, some)
+            return
+        for reads in pool.reads:
+            self._against(order, made, reads)
+        if not is_atomic:
+            self._at_once(order, made)
+            for reads in pool.reads:
+                reads.warp[made.cells] = NOBODY
+        marks = pool.begin_atomics() if is_atomic else pool.stores
+        marks.put(made.cells, made.warps, made.clocks, made.site, made.lanes, level)
+
+    def _operate(self, order: Order, kind: str, made: _Access) -> None:
+        """What atomic operations order. A store that is none leaves nothing to read."""
+        pool = made.pool
+        if made.level == PLAIN:
+            pool.record[made.cells] = 0
+        elif order.syncs:
+            pool.begin_atomics()
+            level = min(made.level, DEVICE)
+            local, found = made.warps - order.first, pool.record[made.cells]
+            new = order.operate(found, local, level, kind != "store", kind != "load", made.cells)
+            if new is not None:
+                pool.record[made.cells] = new
+
+    def _against(self, order: Order, made: _Access, marks: Marks) -> None:
+        """Look for races with those who left these marks."""
+        theirs = marks.warp[made.cells]
+        there = np.flatnonzero(theirs != NOBODY)
+        if not len(there):
+            return
+        if len(there) < len(theirs):
+            made, theirs = made.some(there), theirs[there]
+        clocks, is_mine = marks.clock[made.cells], theirs == made.warps
+        late, why = ~is_mine, NO_ORDER
+        if made.level:
+            near = made.warps // self.warps_per_block == theirs // self.warps_per_block
+            late &= ~_at_one_time(made.level, marks.level[made.cells], near)
+            is_mine &= ~_at_one_time(made.level, marks.level[made.cells], is_mine)
+            why = TOO_NARROW if marks is made.pool.changes and made.level != UNMARKED else NO_ORDER
+        which = np.flatnonzero(late)
+        if len(which):
+            local = made.warps[which] - order.first
+            which = which[~order.knows(local, theirs[which], clocks[which], marks is made.pool.changes)]
+            if len(which):
+                self._found("global-race", made, marks, which, why)
+        if not order.lanes_are_apart:
+            return
+        lanes = marks.lane[made.cells]
+        which = np.flatnonzero(is_mine & (lanes != made.lanes))
+        if len(which):
+            local = made.warps[which] - order.first
+            known = order.threads_know(local, made.lanes[which], lanes[which], clocks[which])
+            which = which[~known]
+            if len(which):
+                self._found("lane-race", made, marks, which, NO_WARP_ORDER)
+
+    def _read(self, order: Order, made: _Access) -> None:
+        """Remember readers of different cells: each in the place of one that it comes after; else beside it, or in the
+        place of one of a block that another mark has, too."""
+        reads, left = made.pool.reads, made
+        for number, marks in enumerate(reads):
+            theirs, clocks = marks.warp[left.cells], marks.clock[left.cells]
+            same = theirs == left.warps
+            free = (theirs == NOBODY) | same
+            other = np.flatnonzero(~free)
+            if len(other):
+                local = left.warps[other] - order.first
+                free[other] = order.knows(local, theirs[other], clocks[other])
+                if number and number == len(reads) - 1:
+                    home = left.warps[other] // self.warps_per_block
+                    first = reads[0].warp[left.cells[other]] // self.warps_per_block
+                    free[other] |= (home != first) & (first == theirs[other] // self.warps_per_block)
+            which = np.flatnonzero(free)
+            if len(which):
+                put = left.some(which) if len(which) < len(free) else left
+                lanes = put.lanes
+                if order.lanes_are_apart:
+                    old = marks.lane[put.cells]
+                    again = same[which] & (old != lanes)
+                    local = put.warps - order.first
+                    again &= ~order.threads_know(local, np.maximum(lanes, 0), old, clocks[which])
+                    lanes = np.where(again, SEVERAL, lanes)
+                marks.put(put.cells, put.warps, put.clocks, put.site, lanes, PLAIN)
+            if len(which) == len(free):
+                return
+            left = left.some(np.flatnonzero(~free))
+
+    def _turns(self, made: _Access) -> list[_Access]:
+        """Readers by one instruction, so that each of what is returned has no cell twice: the outermost of each cell."""
+        cells = made.cells
+        if len(cells) < 2 or (cells[1:] > cells[:-1]).all():
+            return [made]
+        key = cells * (1 << 32) + made.warps
+        ranked = np.argsort(key, kind="stable")
+        key = key[ranked]
+        starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+        counts = np.diff(np.append(starts, len(key)))
+        one = made.some(ranked[starts])
+        one = one._replace(lanes=np.where(counts > 1, SEVERAL, one.lanes))
+        first = np.append(True, one.cells[1:] != one.cells[:-1])
+        if first.all():
+            return [one]
+        begins = np.flatnonzero(first)
+        of_cell = np.diff(np.append(begins, len(first)))
+        parts = [one.some(begins)]
+        readers = len(made.pool.reads)
+        for turn in range(1, int(of_cell.max()) if readers > 2 else 2):
+            some = np.flatnonzero(of_cell > turn)
+            parts.append(one.some(begins[some] + (turn if readers > 2 else of_cell[some] - 1)))
+        return parts
+
+    def _at_once(self, order: Order, made: _Access) -> None:
+        """Threads that store to one place by the same instruction, which here run side by side."""
+        cells = made.cells
+        if len(cells) < 2 or (cells[1:] > cells[:-1]).all():
+            return
+        ranked = np.argsort(cells, kind="stable")
+        one, other = ranked[:-1], ranked[1:]
+        same = cells[one] == cells[other]
+        if not same.any():
+            return
+        warps, lanes = made.warps, made.lanes
+        apart = same & (warps[one] != warps[other])
+        pairs = [("global-race", apart, NO_ORDER)]
+        if order.lanes_are_apart:
+            pairs.append(("lane-race", same & ~apart & (lanes[one] != lanes[other]), NO_WARP_ORDER))
+        for rule, which, why in pairs:
+            if which.any():
+                at = np.flatnonzero(which)
+                first, second = int(one[at[0]]), int(other[at[0]])
+                self._tell(
+                    rule,
+                    (made.site, int(warps[first]), int(lanes[first])),
+                    (made.site, int(warps[second]), int(lanes[second])),
+                    made.pool.address(int(cells[first])),
+                    len(at),
+                    why,
+                )
+
+    # ------------------------------------------------------------ words
+
+    def _found(self, rule: str, made: _Access, marks: Marks, which: Array, why: str) -> None:
+        sites = marks.site[made.cells[which]]
+        for other in np.unique(sites).tolist():
+            some = which[sites == other]
+            at, cell = int(some[0]), int(made.cells[some[0]])
+            self._tell(
+                rule,
+                (other, int(marks.warp[cell]), int(marks.lane[cell])),
+                (made.site, int(made.warps[at]), int(made.lanes[at])),
+                made.pool.address(cell),
+                len(some),
+                why,
+            )
+
+    def _site(self, place: int, kind: str) -> int:
+        site = _Site(place, kind)
+        number = self._sites.get(site)
+        if number is None:
+            number = self._sites[site] = min(len(self._names), MOST_SITES - 1)
+            self._names.append(site)
+        return number
+
+    def _tell(
+        self,
+        rule: str,
+        first: tuple[int, int, int],
+        second: tuple[int, int, int],
+        address: int,
+        times: int,
+        why: str,
+    ) -> None:
+        sides = [(self._names[site], warp, lane) for site, warp, lane in (first, second)]
+
+        def fault() -> KernelFault:
+            sites = (
+                Site(VERBS[one.kind], self.text_of(one.place), one.place, self.name_of(warp, max(lane, 0)))
+                for one, warp, lane in sides
+            )
+            return KernelFault(rule, "a race on", "global", address, tuple(sites), why)
+
+        self.checks.add((rule, sides[0][0], sides[1][0]), times, fault)
+
+
+def _at_one_time(level: int, levels: Array, near: Array) -> Array:
+    """Whether accesses that reach so far may happen at one time: both are atomic operations, each reaching the other.
+
+    A store that may be a plain or an atomic one is one here, beside what surely is one. near: they are of one block.
+    """
+    if level == UNMARKED:
+        found: Array = (levels == DEVICE) | (near & (levels == BLOCK))
+        return found
+    both: Array = (levels != PLAIN) & (near | ((levels >= DEVICE) & (level == DEVICE)))
+    return both
+
+
+def _within(pool: Pool, warps: Array, cells: Array, lanes: Array) -> tuple[Array, Array, Array]:
+    """Without what lies beyond the pages that are remembered: the end of an access across the last one."""
+    end = len(pool.pages) * pool.cells_of_page
+    if int(cells.max()) < end:
+        return warps, cells, lanes
+    inside = cells < end
+    return warps[inside], cells[inside], lanes[inside]
