@@ -116,25 +116,32 @@ class GlobalRaces:
 
     def _look(self, order: Order, kind: str, made: _Access) -> None:
         pool, level = made.pool, made.level
+        if level == UNMARKED:
+            sure = _are_for_atomics(pool, made.cells)
+            if sure.any():
+                self._look(order, kind, made.some(sure)._replace(level=DEVICE))
+                made = made.some(~sure)
+                if not len(made.cells):
+                    return
         is_atomic = level in (BLOCK, DEVICE)
-        if is_atomic or (kind != "load" and (level or pool.changes is not None)):
+        if is_atomic or (kind != "load" and (level or pool.changes)):
             self._operate(order, kind, made)
         self._against(order, made, pool.stores)
-        if pool.changes is not None:
-            self._against(order, made, pool.changes)
+        for changes in pool.changes:
+            self._against(order, made, changes, True)
         if kind == "load":
-            if not is_atomic:
-                for some in self._turns(made):
-                    self._read(order, some)
+            self._remember(order, made, pool.reads)
             return
         for reads in pool.reads:
             self._against(order, made, reads)
-        if not is_atomic:
+        if level != DEVICE:
             self._at_once(order, made)
-            for reads in pool.reads:
-                reads.warp[made.cells] = NOBODY
-        marks = pool.begin_atomics() if is_atomic else pool.stores
-        marks.put(made.cells, made.warps, made.clocks, made.site, made.lanes, level)
+        if is_atomic:
+            self._remember(order, made, pool.begin_atomics())
+            return
+        for reads in pool.reads:
+            reads.warp[made.cells] = NOBODY
+        pool.stores.put(made.cells, made.warps, made.clocks, made.site, made.lanes, level)
 
     def _operate(self, order: Order, kind: str, made: _Access) -> None:
         """What atomic operations order. A store that is none leaves nothing to read."""
@@ -149,7 +156,7 @@ class GlobalRaces:
             if new is not None:
                 pool.record[made.cells] = new
 
-    def _against(self, order: Order, made: _Access, marks: Marks) -> None:
+    def _against(self, order: Order, made: _Access, marks: Marks, are_atomic: bool = False) -> None:
         """Look for races with those who left these marks."""
         theirs = marks.warp[made.cells]
         there = np.flatnonzero(theirs != NOBODY)
@@ -158,16 +165,19 @@ class GlobalRaces:
         if len(there) < len(theirs):
             made, theirs = made.some(there), theirs[there]
         clocks, is_mine = marks.clock[made.cells], theirs == made.warps
-        late, why = ~is_mine, NO_ORDER
+        late, why, levels = ~is_mine, NO_ORDER, marks.level[made.cells]
         if made.level:
             near = made.warps // self.warps_per_block == theirs // self.warps_per_block
-            late &= ~_at_one_time(made.level, marks.level[made.cells], near)
-            is_mine &= ~_at_one_time(made.level, marks.level[made.cells], is_mine)
-            why = TOO_NARROW if marks is made.pool.changes and made.level != UNMARKED else NO_ORDER
+            late &= ~_at_one_time(made.level, levels, near)
+            is_mine &= ~_at_one_time(made.level, levels, is_mine)
+            why = TOO_NARROW if are_atomic and made.level != UNMARKED else NO_ORDER
         which = np.flatnonzero(late)
         if len(which):
             local = made.warps[which] - order.first
-            which = which[~order.knows(local, theirs[which], clocks[which], marks is made.pool.changes)]
+            atomic: Array | bool = are_atomic
+            if (levels[which] == UNMARKED).any():
+                atomic = (levels[which] == UNMARKED) & _are_for_atomics(made.pool, made.cells[which])
+            which = which[~order.knows(local, theirs[which], clocks[which], atomic)]
             if len(which):
                 self._found("global-race", made, marks, which, why)
         if not order.lanes_are_apart:
@@ -181,22 +191,27 @@ class GlobalRaces:
             if len(which):
                 self._found("lane-race", made, marks, which, NO_WARP_ORDER)
 
-    def _read(self, order: Order, made: _Access) -> None:
-        """Remember readers of different cells: each in the place of one that it comes after; else beside it, or in the
-        place of one of a block that another mark has, too."""
-        reads, left = made.pool.reads, made
-        for number, marks in enumerate(reads):
+    def _remember(self, order: Order, made: _Access, slots: list[Marks]) -> None:
+        """Readers, or atomic operations: each in the place of one that it comes after, else beside it, or in the place
+        of one of a block that another mark has, too."""
+        for some in self._turns(made):
+            self._put(order, some, slots)
+
+    def _put(self, order: Order, left: _Access, slots: list[Marks]) -> None:
+        for number, marks in enumerate(slots):
             theirs, clocks = marks.warp[left.cells], marks.clock[left.cells]
-            same = theirs == left.warps
-            free = (theirs == NOBODY) | same
+            same, none = theirs == left.warps, theirs == NOBODY
+            free = same | none
             other = np.flatnonzero(~free)
             if len(other):
                 local = left.warps[other] - order.first
-                free[other] = order.knows(local, theirs[other], clocks[other])
-                if number and number == len(reads) - 1:
+                free[other] = order.knows(local, theirs[other], clocks[other], slots is left.pool.changes)
+                if number and number == len(slots) - 1:
                     home = left.warps[other] // self.warps_per_block
-                    first = reads[0].warp[left.cells[other]] // self.warps_per_block
+                    first = slots[0].warp[left.cells[other]] // self.warps_per_block
                     free[other] |= (home != first) & (first == theirs[other] // self.warps_per_block)
+            if left.level:  # one that reaches less may race with more
+                free &= none | (marks.level[left.cells] >= left.level)
             which = np.flatnonzero(free)
             if len(which):
                 put = left.some(which) if len(which) < len(free) else left
@@ -207,7 +222,7 @@ class GlobalRaces:
                     local = put.warps - order.first
                     again &= ~order.threads_know(local, np.maximum(lanes, 0), old, clocks[which])
                     lanes = np.where(again, SEVERAL, lanes)
-                marks.put(put.cells, put.warps, put.clocks, put.site, lanes, PLAIN)
+                marks.put(put.cells, put.warps, put.clocks, put.site, lanes, left.level)
             if len(which) == len(free):
                 return
             left = left.some(np.flatnonzero(~free))
@@ -237,7 +252,7 @@ class GlobalRaces:
         return parts
 
     def _at_once(self, order: Order, made: _Access) -> None:
-        """Threads that store to one place by the same instruction, which here run side by side."""
+        """Threads that write one place by the same instruction, which here run side by side."""
         cells = made.cells
         if len(cells) < 2 or (cells[1:] > cells[:-1]).all():
             return
@@ -249,7 +264,10 @@ class GlobalRaces:
         warps, lanes = made.warps, made.lanes
         apart = same & (warps[one] != warps[other])
         pairs = [("global-race", apart, NO_ORDER)]
-        if order.lanes_are_apart:
+        if made.level == BLOCK:
+            apart = apart & (warps[one] // self.warps_per_block != warps[other] // self.warps_per_block)
+            pairs = [("global-race", apart, TOO_NARROW)]
+        elif order.lanes_are_apart:
             pairs.append(("lane-race", same & ~apart & (lanes[one] != lanes[other]), NO_WARP_ORDER))
         for rule, which, why in pairs:
             if which.any():
@@ -307,6 +325,14 @@ class GlobalRaces:
             return KernelFault(rule, "a race on", "global", address, tuple(sites), why)
 
         self.checks.add((rule, sides[0][0], sides[1][0]), times, fault)
+
+
+def _are_for_atomics(pool: Pool, cells: Array) -> Array:
+    """Whether places have seen an access that surely is atomic: a store there that may be one is one."""
+    found = np.zeros(len(cells), bool)
+    for marks in (pool.reads[0], *pool.changes[:1]):
+        found |= (marks.warp[cells] != NOBODY) & (marks.level[cells] != PLAIN)
+    return found
 
 
 def _at_one_time(level: int, levels: Array, near: Array) -> Array:

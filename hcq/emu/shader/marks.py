@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 PAGE_BITS = 12
 PAGE = 1 << PAGE_BITS
 UNITS = (4, 2, 1)
-MOST_CELLS = 1 << 23  # of a launch: 52 bytes each where it has atomic operations, else 36
+MOST_CELLS = 1 << 23  # of a launch: 64 bytes each where it has atomic operations, else 36
 NOBODY = -1
 FIELDS = {"warp": np.int32, "clock": np.int32, "site": np.uint16, "lane": np.int8, "level": np.uint8}
 FEW_RUNS = 256
@@ -62,7 +62,7 @@ class Pool:
     """The pages whose cells have one size. A page's cells lie beside each other.
 
     stores, reads   plain accesses; of reads several that nothing orders
-    changes, record   of atomic operations that write; None and empty while there are none. record: see order.py
+    changes, record   atomic operations that write, several, too, and empty while there are none. record: see order.py
     """
 
     def __init__(self, unit: int, readers: int) -> None:
@@ -71,19 +71,19 @@ class Pool:
         self.pages: list[int] = []  # their numbers, by slot
         self.stores = Marks(0)
         self.reads = [Marks(0) for _ in range(readers)]
-        self.changes: Marks | None = None
+        self.changes: list[Marks] = []
         self.record = np.zeros(0, np.int32)
         self.capacity = 0
 
     @property
     def marks(self) -> list[Marks]:
         """All of them."""
-        return [self.stores, *self.reads, *([] if self.changes is None else [self.changes])]
+        return [self.stores, *self.reads, *self.changes]
 
-    def begin_atomics(self) -> Marks:
+    def begin_atomics(self) -> list[Marks]:
         """The marks of atomic operations, from the first of them on."""
-        if self.changes is None:
-            self.changes = Marks(self.capacity)
+        if not self.changes:
+            self.changes = [Marks(self.capacity) for _ in self.reads]
             self.record = np.zeros(self.capacity, np.int32)
         return self.changes
 
@@ -95,7 +95,7 @@ class Pool:
             self.capacity = max(needed, 2 * self.capacity, 4 * self.cells_of_page)
             for one in self.marks:
                 one.resize(self.capacity)
-            if self.changes is not None:
+            if self.changes:
                 record, self.record = self.record, np.zeros(self.capacity, np.int32)
                 self.record[: len(record)] = record
         return len(self.pages) - 1
@@ -172,7 +172,7 @@ class Shadow:
         """Somebody touches less of a page's cells than all: they become several each."""
         count, times = old.cells_of_page, old.unit // new.unit
         start, to = slot * count, goal * new.cells_of_page
-        if old.changes is not None:
+        if old.changes:
             new.begin_atomics()
             new.record[to : to + count * times] = np.repeat(old.record[start : start + count], times)
         for before, after in zip(old.marks, new.marks):

@@ -166,7 +166,7 @@ class Order:
 
     # ------------------------------------------------------------ questions
 
-    def knows(self, warps: Array, others: Array, clocks: Array, are_atomic: bool = False) -> Array:
+    def knows(self, warps: Array, others: Array, clocks: Array, are_atomic: Array | bool = False) -> Array:
         """Whether each of these warps comes after what another one did at a clock. others: numbered in the launch."""
         place, block = others % self.warps + are_atomic * self.warps, others // self.warps
         own = (warps + self.first) // self.warps == block
