@@ -77,6 +77,7 @@ class GlobalRaces:
     ) -> None:
         self.warps_per_block = warps_per_block
         self.name_of, self.text_of, self.checks = name_of, text_of, checks
+        self.no_warp_order = NO_WARP_ORDER  # what is missing between threads of one warp
         self.shadow = Shadow(readers)
         self.records = Records(warps, warps_per_block)
         self._sites: dict[_Site, int] = {}
@@ -189,7 +190,7 @@ class GlobalRaces:
             known = order.threads_know(local, made.lanes[which], lanes[which], clocks[which])
             which = which[~known]
             if len(which):
-                self._found("lane-race", made, marks, which, NO_WARP_ORDER)
+                self._found("lane-race", made, marks, which, self.no_warp_order)
 
     def _remember(self, order: Order, made: _Access, slots: list[Marks]) -> None:
         """Readers, or atomic operations: each in the place of one that it comes after, else beside it, or in the place
@@ -268,7 +269,7 @@ class GlobalRaces:
             apart = apart & (warps[one] // self.warps_per_block != warps[other] // self.warps_per_block)
             pairs = [("global-race", apart, TOO_NARROW)]
         elif order.lanes_are_apart:
-            pairs.append(("lane-race", same & ~apart & (lanes[one] != lanes[other]), NO_WARP_ORDER))
+            pairs.append(("lane-race", same & ~apart & (lanes[one] != lanes[other]), self.no_warp_order))
         for rule, which, why in pairs:
             if which.any():
                 at = np.flatnonzero(which)
