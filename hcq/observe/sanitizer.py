@@ -31,6 +31,7 @@ class Sanitizer(Observer):
     """What is found in the kernels of one device. Tests read `findings`, those of all devices, in order."""
 
     findings: ClassVar[list[Finding]] = []
+    _unordered: ClassVar[set[tuple[str, str, str]]] = set()  # pairs of launches that were told
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -48,6 +49,15 @@ class Sanitizer(Observer):
     def closing(self) -> bool:
         self._end()
         return False
+
+    @classmethod
+    def add(cls, device: Device, found: Finding) -> None:
+        """What was found between two launches, or a launch and a copy: told once for a kernel and a buffer."""
+        key = found.rule, found.kernel, found.buffer
+        if key not in cls._unordered and len(cls.findings) < MOST_FINDINGS:
+            cls._unordered.add(key)
+            cls.findings.append(found)
+            device.say(f"{found.level} {found}")
 
     def _found(self, pid: int, entry: int, fault: KernelFault) -> None:
         """From a thread of an emulated GPU, which all devices' sanitizers hear."""

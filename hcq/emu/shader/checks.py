@@ -29,6 +29,7 @@ class Checks:
     def __init__(self, words: frozenset[str], pid: int = 0, entry: int = 0) -> None:
         self.words, self.pid, self.entry = words, pid, entry
         self.found: dict[tuple[Any, ...], KernelFault] = {}
+        self.at_end: list[Callable[[], None]] = []  # what more is told when the launch has ended
         self.over_launch: dict[type, Any] = {}  # what is remembered from one set of blocks to the next, by its class
 
     @classmethod
@@ -49,3 +50,5 @@ class Checks:
         """The launch has ended: listeners hear what was found."""
         for fault in self.found.values():
             kernel_faults.tell(self.pid, self.entry, fault)
+        for tell in self.at_end:
+            tell()

@@ -21,6 +21,7 @@ import numpy as np
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.marks import NOBODY, Array, Marks, Pool, Shadow
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN, Order, Records
+from hcq.events import kernel_touches
 from hcq.events.kernel_faults import KernelFault, Site
 
 READERS = 2
@@ -80,6 +81,8 @@ class GlobalRaces:
         self.no_warp_order = NO_WARP_ORDER  # what is missing between threads of one warp
         self.shadow = Shadow(readers)
         self.records = Records(warps, warps_per_block)
+        if kernel_touches.is_wanted():
+            checks.at_end.append(self._tell_touches)
         self._sites: dict[_Site, int] = {}
         self._names: list[_Site] = []
 
@@ -282,6 +285,12 @@ class GlobalRaces:
                     len(at),
                     why,
                 )
+
+    def _tell_touches(self) -> None:
+        places = np.array([one.place for one in self._names] or [0], np.int64)
+        low, high, is_write, site = self.shadow.touched()
+        touches = kernel_touches.Touches(low, high, is_write, places[site], self.text_of)
+        kernel_touches.tell(self.checks.pid, self.checks.entry, touches)
 
     # ------------------------------------------------------------ words
 

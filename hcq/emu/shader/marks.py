@@ -146,6 +146,14 @@ class Shadow:
             elif len(chosen):
                 yield self.pools[one], chosen, self._cells(addresses[chosen], self.pools[one], slots[chosen])
 
+    def touched(self) -> tuple[Array, Array, Array, Array]:
+        """What was read and written at all: (from which address, up to which, whether written, at which site)."""
+        parts = [_runs(pool) for pool in self.pools.values() if pool.pages]
+        joined = [np.concatenate(columns) for columns in zip(*parts)] if parts else [np.zeros(0, np.int64)] * 4
+        order = np.argsort(joined[0], kind="stable")
+        low, high, is_write, site = (column[order] for column in joined)
+        return low, high, is_write.astype(bool), site
+
     def _cells(self, addresses: Array, pool: Pool, slots: Any) -> Array:
         inside = (addresses & np.uint64(PAGE - 1)).astype(np.int64)
         found: Array = inside // pool.unit + slots * pool.cells_of_page
@@ -183,3 +191,23 @@ def _unit(addresses: Array, size_bytes: int) -> int:
     """The largest unit of which this is all whole."""
     low = int(np.bitwise_or.reduce(addresses)) | size_bytes
     return 4 if not low & 3 else 2 if not low & 1 else 1
+
+
+def _runs(pool: Pool) -> tuple[Array, Array, Array, Array]:
+    """Cells beside each other that were touched alike, in the order of their pages."""
+    order, per_page = np.argsort(pool.pages), pool.cells_of_page
+    cells = (order[:, None] * per_page + np.arange(per_page)).reshape(-1)
+    state = np.zeros(len(cells), np.int64)  # 0: nobody was there; else the site, and whether it wrote
+    for marks in (*pool.reads, *pool.changes, pool.stores):
+        writes = marks not in pool.reads
+        there = marks.warp[cells] != NOBODY
+        state = np.where(there, marks.site[cells].astype(np.int64) * 2 + 2 + writes, state)
+    page = np.repeat(np.array(pool.pages, np.int64)[order], per_page)
+    address = (page << PAGE_BITS) + np.tile(np.arange(per_page), len(order)) * pool.unit
+    begins = np.append(True, (state[1:] != state[:-1]) | (address[1:] != address[:-1] + pool.unit))
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], len(state)) - 1
+    kept = state[starts] != 0
+    starts, ends = starts[kept], ends[kept]
+    what = state[starts] - 2
+    return address[starts], address[ends] + pool.unit, what % 2, what // 2

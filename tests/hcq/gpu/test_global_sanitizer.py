@@ -21,17 +21,21 @@ def gpu(request: pytest.FixtureRequest) -> Iterator[Device]:
     made.close()
 
 
+def image(gpu: Device, body: str) -> bytes:
+    """The kernel of a body for a GPU."""
+    if not gpu.arch.startswith("gfx"):
+        return ptx(body)
+    llvm = pytest.importorskip("llvmlite.binding")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("amdgcn-amd-amdhsa").create_target_machine(cpu=gpu.arch)
+    made: bytes = target.emit_object(llvm.parse_assembly(llvm_ir(body)))
+    return made
+
+
 def found_in(gpu: Device, body: str) -> set[str]:
     """The rules that are broken by a kernel with this body."""
-    if gpu.arch.startswith("gfx"):
-        llvm = pytest.importorskip("llvmlite.binding")
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-        target = llvm.Target.from_triple("amdgcn-amd-amdhsa").create_target_machine(cpu=gpu.arch)
-        image = target.emit_object(llvm.parse_assembly(llvm_ir(body)))
-    else:
-        image = ptx(body)
-    before, kernel = len(Sanitizer.findings), gpu.load(image, "kernel")
+    before, kernel = len(Sanitizer.findings), gpu.load(image(gpu, body), "kernel")
     buffers = [gpu.alloc(8 * THREADS, name=name) for name in ("data", "flag", "out")]
     for buffer in buffers:
         buffer.write(bytes(8 * THREADS))
