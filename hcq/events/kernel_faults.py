@@ -13,6 +13,9 @@ from typing import NamedTuple
 from weakref import WeakMethod
 
 
+SHARED_RACES = "shared-races"  # a part of the word race, which validation wants, too
+
+
 class Site(NamedTuple):
     """One of the things that a fault is about: what a thread, a packet or the host did.
 
@@ -61,7 +64,7 @@ def listen(listener: Listener, words: frozenset[str]) -> Callable[[], None]:
     listener  a method; when nobody has its object any more, that ends it, too. It is given the process whose work it
               is, where the kernel's code begins, and the fault: from a thread of the GPU, before the work counts as
               done
-    words     what is to be looked for: words of HCQ_SANITIZE
+    words     what is to be looked for: words of HCQ_SANITIZE, and SHARED_RACES
     """
     global _listeners
     entry = WeakMethod(listener), words

@@ -46,7 +46,7 @@ def observers_of(device: Device, while_opening: bool) -> tuple[Observer, ...]:
         from hcq.observe.debug import Debug
 
         found.append(Debug(device))
-    if config.sanitize:
+    if config.sanitize or config.validate:
         from hcq.observe.sanitizer import Sanitizer
 
         found.append(Sanitizer(device))

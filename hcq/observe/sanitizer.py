@@ -18,13 +18,14 @@ from typing import Any, ClassVar
 
 from hcq.device import Device
 from hcq.events import kernel_faults
-from hcq.events.kernel_faults import KernelFault
+from hcq.events.kernel_faults import SHARED_RACES, KernelFault
 from hcq.events.observer import Observer
 from hcq.program import Program
 from hcq.rules.kernels import violation
 from hcq.rules.rule import Finding
 
 MOST_FINDINGS = 1000
+VALIDATED = frozenset({SHARED_RACES})
 
 
 class Sanitizer(Observer):
@@ -40,7 +41,9 @@ class Sanitizer(Observer):
         ] = {}  # where code begins -> a program's name; it stays when the program is gone
         self._told: set[tuple[Any, ...]] = set()  # rules with their sites, each told once
         self._lock = threading.Lock()
-        self._end = kernel_faults.listen(self._found, device.config.sanitize)
+        # validation looks for what costs next to nothing
+        words = device.config.sanitize | (VALIDATED if device.config.validate else frozenset())
+        self._end = kernel_faults.listen(self._found, words)
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
         self._names[program.code_va] = program.name

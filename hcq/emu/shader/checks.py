@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.events import kernel_faults
-from hcq.events.kernel_faults import KernelFault
+from hcq.events.kernel_faults import SHARED_RACES, KernelFault
 
 MOST_FAULTS = 100  # sets of sites, of each launch
 
@@ -21,7 +21,7 @@ MOST_FAULTS = 100  # sets of sites, of each launch
 class Checks:
     """Those of one launch.
 
-    words  of HCQ_SANITIZE
+    words  of HCQ_SANITIZE, and SHARED_RACES
     pid    the process whose work it is
     entry  where the kernel's code begins
     """
@@ -31,6 +31,11 @@ class Checks:
         self.found: dict[tuple[Any, ...], KernelFault] = {}
         self.at_end: list[Callable[[], None]] = []  # what more is told when the launch has ended
         self.over_launch: dict[type, Any] = {}  # what is remembered from one set of blocks to the next, by its class
+
+    @property
+    def races(self) -> str:
+        """Where races are looked for: "everywhere", "shared" (what validation wants, which is cheap), or ""."""
+        return "everywhere" if "race" in self.words else "shared" if SHARED_RACES in self.words else ""
 
     @classmethod
     def of_launch(cls, pid: int, entry: int) -> Checks | None:

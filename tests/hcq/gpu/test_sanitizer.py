@@ -98,8 +98,17 @@ def test_what_comes_in_every_block_and_launch_is_said_once(gpu: Device) -> None:
 
 @pytest.mark.parametrize("word", MACHINES)
 def test_without_the_switch_nothing_is_looked_at(word: str) -> None:
-    gpu = opened(word, {**os.environ, "HCQ_SANITIZE": ""})
+    gpu = opened(word, {**os.environ, "HCQ_SANITIZE": "", "HCQ_VALIDATE": "0"})
     assert found_in(gpu, CASES["all write one place"].wrong) == []
+    gpu.close()
+
+
+@pytest.mark.parametrize("word", MACHINES)
+def test_validation_finds_races_of_warps_in_shared_memory_too(word: str) -> None:
+    gpu = opened(word, {**os.environ, "HCQ_SANITIZE": "", "HCQ_VALIDATE": "1"})
+    for name in ("all write one place", "no barrier between writing a tile and reading it"):
+        assert [one.rule for one in found_in(gpu, CASES[name].wrong)] == ["shared-race"], name
+        assert found_in(gpu, CASES[name].right) == [], name
     gpu.close()
 
 

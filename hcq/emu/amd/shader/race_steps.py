@@ -30,11 +30,13 @@ LOADS, STORES = ("load", "read"), ("store", "write")
 
 
 class Looking:
-    """Makes the steps of one program tell what they do to LDS. Their batches belong to Residents that have `races`."""
+    """Makes the steps of one program tell what they do to memory. Their batches belong to Residents that have `races`."""
+
+    only_lds = False
 
     def around(self, ctx: Context, step: Step) -> Step:
         """The step of an instruction that touches memory, or orders that, with what it does told before."""
-        look = _of(ctx)
+        look = _of(ctx, self.only_lds)
         if look is None:
             return step
 
@@ -50,13 +52,21 @@ class Looking:
         return None
 
 
-def _of(ctx: Context) -> Step | None:
-    fence = _fence(ctx)
-    if fence is not None:
-        return fence
+class LookingAtLds(Looking):
+    """What they do to LDS alone."""
+
+    only_lds = True
+
+
+def _of(ctx: Context, only_lds: bool) -> Step | None:
     form = ctx.inst.format
     if form == "DS":
         return _shared(ctx)
+    if only_lds and form != "FLAT" and not is_load_to_lds(ctx.inst):
+        return None
+    fence = _fence(ctx)
+    if fence is not None:
+        return fence
     if form == "SMEM":
         return _scalar(ctx)
     if is_load_to_lds(ctx.inst):

@@ -28,7 +28,6 @@ from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes
 from hcq.emu.nv.shader.wmma_ops import MatrixAccess
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN
-from hcq.emu.shader.races import Races
 
 KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
 STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}  # others may do the same at the same time
@@ -46,18 +45,32 @@ class What(NamedTuple):
     line: int
 
 
-def looked(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
+def looked_at_shared(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
+    """Put around the steps of a block what tells of their accesses to shared memory, and nothing else."""
+    looked(lowering, block, made, only_shared=True)
+
+
+def looked(lowering: Lowering, block: BasicBlock, made: DecodedBlock, only_shared: bool = False) -> None:
     """Put around the steps of a block what tells of their accesses."""
-    made.steps = [_around(lowering, one, step) for one, step in zip(block.body, made.steps)]
+    looks = [None if only_shared and _is_elsewhere(one) else _of(lowering, one) for one in block.body]
+    if not any(looks):
+        return
+    made.steps = [step if look is None else _both(look, step) for look, step in zip(looks, made.steps)]
     if made.retry is not None:  # one thread after the other, each of which tells
         made.retry = made.retry._replace(steps=made.steps, swap=None)
 
 
-def _around(lowering: Lowering, instruction: Instruction, step: Step) -> Step:
-    look = _of(lowering, instruction)
-    if look is None:
-        return step
+def _is_elsewhere(instruction: Instruction) -> bool:
+    """Whether it tells of no access to shared memory: global ones, and fences."""
+    words = instruction.modifiers
+    return instruction.opcode in ("membar", "fence") or ("global" in words and not any(map(_is_shared, words)))
 
+
+def _is_shared(word: str) -> bool:
+    return word.partition("::")[0] == "shared"
+
+
+def _both(look: Step, step: Step) -> Step:
     def both(registers: Registers, group: Group) -> None:
         look(registers, group)
         step(registers, group)
@@ -131,21 +144,19 @@ def _fence(code: Code) -> Step | None:
 
 def _order(batch: Batch, who: Lanes, level: int, acquires: bool) -> None:
     """These threads have a fence that acquires, or one that releases."""
-    races = races_of(batch)
+    races = batch.races
+    if races is None:
+        return
     thread = batch.thread_of_lane[who]
     warps = np.unique((batch.block_of_lane[who] * races.warps + thread // WARP)[thread < batch.threads_per_block])
     (races.order.acquire if acquires else races.order.release)(warps, level)
 
 
-def races_of(batch: Batch) -> Races:
-    """What its steps tell."""
-    assert batch.races is not None  # a kernel whose steps look runs with them
-    return batch.races
-
-
 def _tell(batch: Batch, what: What, who: Lanes, at: Lanes, space: str, level: int = PLAIN) -> None:
     """Of these lanes. space: "shared", "global", or "": generic addresses, of which each is where the windows say."""
-    races = races_of(batch)
+    races = batch.races
+    if races is None:  # blocks without shared memory, where nothing else is looked at
+        return
     thread = batch.thread_of_lane[who]
     live = thread < batch.threads_per_block
     if not live.all():
