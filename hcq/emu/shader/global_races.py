@@ -130,7 +130,8 @@ class GlobalRaces:
         is_atomic = level in (BLOCK, DEVICE)
         if is_atomic or (kind != "load" and (level or pool.changes)):
             self._operate(order, kind, made)
-        self._against(order, made, pool.stores)
+        if kind != "load" or pool.is_stored[made.cells // pool.cells_of_page].any():
+            self._against(order, made, pool.stores)
         for changes in pool.changes:
             self._against(order, made, changes, True)
         if kind == "load":
@@ -146,6 +147,7 @@ class GlobalRaces:
         for reads in pool.reads:
             reads.warp[made.cells] = NOBODY
         pool.stores.put(made.cells, made.warps, made.clocks, made.site, made.lanes, level)
+        pool.is_stored[made.cells // pool.cells_of_page] = True
 
     def _operate(self, order: Order, kind: str, made: _Access) -> None:
         """What atomic operations order. A store that is none leaves nothing to read."""
@@ -198,7 +200,7 @@ class GlobalRaces:
     def _remember(self, order: Order, made: _Access, slots: list[Marks]) -> None:
         """Readers, or atomic operations: each in the place of one that it comes after, else beside it, or in the place
         of one of a block that another mark has, too."""
-        for some in self._turns(made):
+        for some in self._turns(made, order.lanes_are_apart):
             self._put(order, some, slots)
 
     def _put(self, order: Order, left: _Access, slots: list[Marks]) -> None:
@@ -231,34 +233,50 @@ class GlobalRaces:
                 return
             left = left.some(np.flatnonzero(~free))
 
-    def _turns(self, made: _Access) -> list[_Access]:
-        """Readers by one instruction, so that each of what is returned has no cell twice: the outermost of each cell."""
-        cells = made.cells
-        if len(cells) < 2 or (cells[1:] > cells[:-1]).all():
+    def _turns(self, made: _Access, lanes_are_apart: bool) -> list[_Access]:
+        """Accesses by one instruction, so that each of what is returned has no cell twice: the outermost of each cell."""
+        first, last = _ends(made)
+        if first is None or last is None:
             return [made]
-        key = cells * (1 << 32) + made.warps
+        number = np.arange(len(first))
+        if len(made.pool.reads) > 2:
+            return self._every_turn(made)
+        parts = []
+        for one, other in ((first, None), (last, first)):
+            is_one = one == number
+            if other is not None:
+                is_one &= made.warps != made.warps[other]
+            which = np.flatnonzero(is_one)
+            if not len(which):
+                continue
+            part = made.some(which)
+            if lanes_are_apart:
+                again = made.cells[(one != number) & (made.warps == made.warps[one])]
+                scratch = made.pool.scratch
+                scratch[part.cells] = 0
+                scratch[again] = 1
+                part = part._replace(lanes=np.where(scratch[part.cells] == 1, SEVERAL, part.lanes))
+            parts.append(part)
+        return parts
+
+    def _every_turn(self, made: _Access) -> list[_Access]:
+        """The same, with each warp of each cell."""
+        key = made.cells * (1 << 32) + made.warps
         ranked = np.argsort(key, kind="stable")
         key = key[ranked]
         starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
         counts = np.diff(np.append(starts, len(key)))
         one = made.some(ranked[starts])
         one = one._replace(lanes=np.where(counts > 1, SEVERAL, one.lanes))
-        first = np.append(True, one.cells[1:] != one.cells[:-1])
-        if first.all():
-            return [one]
-        begins = np.flatnonzero(first)
-        of_cell = np.diff(np.append(begins, len(first)))
-        parts = [one.some(begins)]
-        readers = len(made.pool.reads)
-        for turn in range(1, int(of_cell.max()) if readers > 2 else 2):
-            some = np.flatnonzero(of_cell > turn)
-            parts.append(one.some(begins[some] + (turn if readers > 2 else of_cell[some] - 1)))
-        return parts
+        begins = np.flatnonzero(np.append(True, one.cells[1:] != one.cells[:-1]))
+        of_cell = np.diff(np.append(begins, len(one.cells)))
+        turns = range(int(of_cell.max()))
+        return [one.some(begins[np.flatnonzero(of_cell > turn)] + turn) for turn in turns]
 
     def _at_once(self, order: Order, made: _Access) -> None:
         """Threads that write one place by the same instruction, which here run side by side."""
         cells = made.cells
-        if len(cells) < 2 or (cells[1:] > cells[:-1]).all():
+        if _ends(made)[0] is None:
             return
         ranked = np.argsort(cells, kind="stable")
         one, other = ranked[:-1], ranked[1:]
@@ -335,6 +353,20 @@ class GlobalRaces:
             return KernelFault(rule, "a race on", "global", address, tuple(sites), why)
 
         self.checks.add((rule, sides[0][0], sides[1][0]), times, fault)
+
+
+def _ends(made: _Access) -> tuple[Array | None, Array | None]:
+    """For each access the first and the last that is at the same cell, by their numbers; None where no two are."""
+    cells, scratch = made.cells, made.pool.scratch
+    if len(cells) < 2 or (cells[1:] > cells[:-1]).all():
+        return None, None
+    number = np.arange(len(cells), dtype=np.int32)
+    scratch[cells] = number
+    last = scratch[cells]
+    if (last == number).all():
+        return None, None
+    scratch[cells[::-1]] = number[::-1]
+    return scratch[cells], last
 
 
 def _are_for_atomics(pool: Pool, cells: Array) -> Array:

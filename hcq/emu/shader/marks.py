@@ -24,7 +24,8 @@ UNITS = (4, 2, 1)
 MOST_CELLS = 1 << 23  # of a launch: 64 bytes each where it has atomic operations, else 36
 NOBODY = -1
 FIELDS = {"warp": np.int32, "clock": np.int32, "site": np.uint16, "lane": np.int8, "level": np.uint8}
-FEW_RUNS = 256
+FEW_RUNS = 64
+MOST_SPAN = 1 << 16
 
 
 class Marks:
@@ -73,6 +74,8 @@ class Pool:
         self.reads = [Marks(0) for _ in range(readers)]
         self.changes: list[Marks] = []
         self.record = np.zeros(0, np.int32)
+        self.scratch = np.zeros(0, np.int32)  # a number for each cell, of whoever needs one now
+        self.is_stored = np.zeros(0, bool)  # a page: whether anybody has stored there
         self.capacity = 0
 
     @property
@@ -95,6 +98,8 @@ class Pool:
             self.capacity = max(needed, 2 * self.capacity, 4 * self.cells_of_page)
             for one in self.marks:
                 one.resize(self.capacity)
+            self.scratch = np.zeros(self.capacity, np.int32)
+            self.is_stored = np.append(self.is_stored, np.zeros(self.capacity // self.cells_of_page, bool))
             if self.changes:
                 record, self.record = self.record, np.zeros(self.capacity, np.int32)
                 self.record[: len(record)] = record
@@ -135,7 +140,7 @@ class Shadow:
             units = np.repeat([0 if one is None else one[0] for one in found], counts)
             slots = np.repeat([0 if one is None else one[1] for one in found], counts)
         else:
-            different, which = np.unique(pages, return_inverse=True)
+            different, which = _different(pages)
             found = [self._place(page, unit) for page in different.tolist()]
             units = np.array([0 if one is None else one[0] for one in found])[which]
             slots = np.array([0 if one is None else one[1] for one in found])[which]
@@ -173,6 +178,7 @@ class Shadow:
         slot = pool.slot(page)
         if old:
             self._split(self.pools[old], place[1], pool, slot)
+            pool.is_stored[slot] = self.pools[old].is_stored[place[1]]
         self.places[page] = unit, slot
         return unit, slot
 
@@ -185,6 +191,20 @@ class Shadow:
             new.record[to : to + count * times] = np.repeat(old.record[start : start + count], times)
         for before, after in zip(old.marks, new.marks):
             before.copy_to(after, start, count, to, times)
+
+
+def _different(pages: Array) -> tuple[Array, Array]:
+    """np.unique(pages, return_inverse=True), quicker where they lie within a span."""
+    first, last = int(pages.min()), int(pages.max())
+    if last - first >= MOST_SPAN:
+        different, which = np.unique(pages, return_inverse=True)
+        return different, which
+    inside = (pages - np.uint64(first)).astype(np.int64)
+    there = np.zeros(last - first + 1, np.int64)
+    there[inside] = 1
+    found = np.flatnonzero(there)
+    there[found] = np.arange(len(found))
+    return found.astype(np.uint64) + np.uint64(first), there[inside]
 
 
 def _unit(addresses: Array, size_bytes: int) -> int:
