@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 from weakref import WeakMethod
 
-
 SHARED_RACES = "shared-races"  # a part of the word race, which validation wants, too
 
 

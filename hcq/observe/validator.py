@@ -19,8 +19,8 @@ from hcq.command import Command, Dispatch, Indirect, PatchPoint
 from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.events import kernel_touches, stray_accesses
-from hcq.events.observer import Observer
 from hcq.events.kernel_touches import Touches
+from hcq.events.observer import Observer
 from hcq.events.stray_accesses import Stray
 from hcq.lifetime import open_devices
 from hcq.observe.sanitizer import Sanitizer

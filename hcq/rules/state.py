@@ -16,13 +16,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.rules.effects import Model, ProgramFacts
 from hcq.rules.memory import Allocation, Memory, PastAccess
-
-if TYPE_CHECKING:
-    from hcq.rules.touched import Touched
 
 MAX_UNLOADED = 4096  # programs that are remembered
 MAX_DEFERRED = 8192  # accesses; the oldest are forgotten, which can hide a collision and never invents one
@@ -211,7 +208,9 @@ class State:
             tuple[OpenWait, ...], list[Deferred]
         ] = {}  # accesses, by the waits they are behind
         self._deferred_count = 0
-        self.touched: Touched | None = None  # what launches really touch, where somebody wants to know
+        self.touched: Any = (
+            None  # a Touched (touched.py): what launches really touch, where somebody wants to know
+        )
         self.circles: list[OpenWait] = []  # waits that only come to an end behind themselves
         # (agent, cell, value, is_wait, where), in order, when kept: see waits.py
         self.log: list[tuple[Agent, int, int, bool, Any]] | None = [] if keeps_log else None

@@ -20,18 +20,12 @@ import numpy as np
 
 from hcq.events.kernel_touches import Touches
 from hcq.rules.effects import Access, Copy, Fill, Launch
+from hcq.rules.kernels import UNORDERED_LAUNCHES
 from hcq.rules.memory import Allocation, Memory
-from hcq.rules.rule import Finding, Rule, Violation, check, rule
+from hcq.rules.rule import Finding, Violation, check
 from hcq.rules.state import Agent, Clock, OpenWait, State
 from hcq.rules.submission_check import SubmissionCheck
 
-UNORDERED_LAUNCHES: Rule = rule(
-    "unordered-launches",
-    "Something orders two launches, or a launch and a copy, that really touch one byte, if one of them writes it (checked"
-    " on emulated GPUs with HCQ_SANITIZE=race).",
-    "Let the second wait for the first one's signal, or put both on one queue with a barrier between.",
-    level="warning",
-)
 MOST_PENDING = 4096  # launches that have not been told of; those of real GPUs never are
 MOST_PAST = 256  # launches and copies that later ones are compared with
 
@@ -163,7 +157,9 @@ def _fits(work: Work, touches: Touches, memory: Memory) -> bool:
         return True
     given = {id(memory.find(va)) for va in work.buffers}
     ends = (touches.low[:1], touches.low[-1:])
-    return all(id(memory.find(int(va))) in given or memory.find(int(va)) is None for part in ends for va in part)
+    return all(
+        id(memory.find(int(va))) in given or memory.find(int(va)) is None for part in ends for va in part
+    )
 
 
 def _finding(
@@ -222,5 +218,7 @@ def note(submission: SubmissionCheck, effect: Access | Copy | Fill | Launch) -> 
 
 def _of_packet(ranges: list[tuple[int, int, bool]]) -> Touches:
     ranges = sorted(one for one in ranges if one[1])
-    low, size, is_write = (np.array([one[n] for one in ranges], kind) for n, kind in enumerate((np.int64, np.int64, bool)))
+    low, size, is_write = (
+        np.array([one[n] for one in ranges], kind) for n, kind in enumerate((np.int64, np.int64, bool))
+    )
     return Touches(low, low + size, is_write, low * 0, lambda place: "")

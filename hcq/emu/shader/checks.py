@@ -30,7 +30,9 @@ class Checks:
         self.words, self.pid, self.entry = words, pid, entry
         self.found: dict[tuple[Any, ...], KernelFault] = {}
         self.at_end: list[Callable[[], None]] = []  # what more is told when the launch has ended
-        self.over_launch: dict[type, Any] = {}  # what is remembered from one set of blocks to the next, by its class
+        self.over_launch: dict[
+            type, Any
+        ] = {}  # what is remembered from one set of blocks to the next, by its class
 
     @property
     def races(self) -> str:

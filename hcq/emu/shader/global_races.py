@@ -6,9 +6,9 @@ Changes  itself; no register, no memory
 Next     order.py (what comes before what), marks.py (what is remembered), shared_races.py (the same for shared memory),
          checks.py (what was found)
 
-A cell remembers its last plain write, its last atomic one, and readers. Of more than two readers that nothing orders two
-are kept, of different blocks where there are such: a write that comes after these two but not after a third is not
-found. Two atomic operations race where either one's scope does not reach the other's thread.
+A cell remembers its last plain write, its last atomic one, and readers. Of more than two readers that nothing orders
+two are kept, of different blocks where there are such: a write that comes after these two but not after a third is
+not found. Two atomic operations race where either one's scope does not reach the other's thread.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class GlobalRaces:
             left = left.some(np.flatnonzero(~free))
 
     def _turns(self, made: _Access, lanes_are_apart: bool) -> list[_Access]:
-        """Accesses by one instruction, so that each of what is returned has no cell twice: the outermost of each cell."""
+        """Accesses by one instruction, in parts that have no cell twice: the outermost of each cell."""
         first, last = _ends(made)
         if first is None or last is None:
             return [made]

@@ -5,8 +5,8 @@ Out      cells, each of which is remembered as one; arrays of marks for them
 Changes  itself
 Next     global_races.py (which reads the marks)
 
-A cell is a word, where all accesses to a page are whole words; else half a word, or a byte. Pages that are touched first
-when MOST_CELLS are remembered already are left out.
+A cell is a word, where all accesses to a page are whole words; else half a word, or a byte. Pages that are touched
+first when MOST_CELLS are remembered already are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_SPAN = 1 << 16
 
 
 class Marks:
-    """One access for each cell: the warp (of the launch) that made it, when by its clock, where, its lane, how far it reaches."""
+    """One access for each cell: the warp (of the launch) that made it, its clock, site, lane, and how far it reaches."""
 
     def __init__(self, cells: int) -> None:
         self.warp = np.full(cells, NOBODY, np.int32)
@@ -154,7 +154,9 @@ class Shadow:
     def touched(self) -> tuple[Array, Array, Array, Array]:
         """What was read and written at all: (from which address, up to which, whether written, at which site)."""
         parts = [_runs(pool) for pool in self.pools.values() if pool.pages]
-        joined = [np.concatenate(columns) for columns in zip(*parts)] if parts else [np.zeros(0, np.int64)] * 4
+        joined = (
+            [np.concatenate(columns) for columns in zip(*parts)] if parts else [np.zeros(0, np.int64)] * 4
+        )
         order = np.argsort(joined[0], kind="stable")
         low, high, is_write, site = (column[order] for column in joined)
         return low, high, is_write.astype(bool), site

@@ -9,17 +9,17 @@ Source   C. Flanagan, S. Freund, "FastTrack: efficient and precise dynamic race 
          Consistency Model" (release and acquire patterns, scopes, causality); LLVM, "User Guide for AMDGPU Backend",
          "Memory Model"
 
-Every warp has a clock, and knows the clock that each warp of its block had when something last ordered the two; of other
-blocks, where it knows anything, in a row for the whole launch (`far`). A release is a fence, then an atomic operation
-that writes; an acquire is an atomic operation that reads what that one wrote, then a fence. Each of the four has a scope:
-other blocks are reached by those of the device alone. What a fence covers is all that its warp knows then, and whoever
-comes after that fence may pass it on: a fence, a barrier, and another warp's atomic operation are a release, too, as
-the hardware of both vendors has it.
+Every warp has a clock, and knows the clock that each warp of its block had when something last ordered the two; of
+other blocks, where it knows anything, in a row for the whole launch (`far`). A release is a fence, then an atomic
+operation that writes; an acquire is an atomic operation that reads what that one wrote, then a fence. Each of the
+four has a scope: other blocks are reached by those of the device alone. What a fence covers is all that its warp
+knows then, and whoever comes after that fence may pass it on: a fence, a barrier, and another warp's atomic operation
+are a release, too, as the hardware of both vendors has it.
 
-An atomic operation that writes leaves a record: who, what it makes known, and the record before it, where the operation
-has read, too (a release sequence). A plain or atomic store begins anew. What is known of a warp is two clocks, therefore:
-up to the first all that it did is known, up to the second its atomic operations are; who reads what one of them wrote
-knows that one, but not the plain accesses that no fence covers.
+An atomic operation that writes leaves a record: who, what it makes known, and the record before it, where the
+operation has read, too (a release sequence). A plain or atomic store begins anew. What is known of a warp is two
+clocks, therefore: up to the first all that it did is known, up to the second its atomic operations are; who reads
+what one of them wrote knows that one, but not the plain accesses that no fence covers.
 """
 
 from __future__ import annotations
@@ -32,10 +32,16 @@ Array = np.ndarray[Any, Any]
 
 PLAIN, BLOCK, DEVICE = 0, 1, 2  # how far an atomic operation, or a fence, reaches; PLAIN: it is neither
 EVERYTHING = np.int32(2**31 - 1)  # of a clock
-MOST_RECORD_BYTES = 1 << 27  # of what atomic operations make known; from then on the older ones make all known
-MOST_PENDING = 1 << 12  # records that a warp has read without a fence; from then on it knows everything at its next
+MOST_RECORD_BYTES = (
+    1 << 27
+)  # of what atomic operations make known; from then on the older ones make all known
+MOST_PENDING = (
+    1 << 12
+)  # records that a warp has read without a fence; from then on it knows everything at its next
 ALL = -1  # a record that makes everything known
-MOST_CLOCKS = 1 << 19  # of a launch; in a larger one, who reads what another block wrote atomically knows everything
+MOST_CLOCKS = (
+    1 << 19
+)  # of a launch; in a larger one, who reads what another block wrote atomically knows everything
 MOST_ROW_CLOCKS = 1 << 24  # that are kept of what records make known
 
 
@@ -155,7 +161,9 @@ class Order:
         self.far_covered: list[Array | None] = [None] * count
         self.has_far = np.zeros(count, bool)
         self.fenced = np.zeros(count, bool)  # whether anything is covered
-        self.pending: list[dict[tuple[int, int], None]] = [{} for _ in range(count)]  # (record, level): was read
+        self.pending: list[dict[tuple[int, int], None]] = [
+            {} for _ in range(count)
+        ]  # (record, level): was read
         self.has_pending = np.zeros(count, bool)
         self.rows = np.full(count, -1, np.int64)  # what each makes known now, among the rows of the records
         self.rows_lost = 0
@@ -308,7 +316,9 @@ class Order:
         """One record for each warp: a store does not go on from what was there before."""
         some, which = np.unique(warps, return_inverse=True)
         fenced = self.fenced[some] if self.needs_fences else np.ones(len(some), bool)
-        made = [self._write(warp, level, 0) if is_fenced else 0 for warp, is_fenced in zip(some.tolist(), fenced)]
+        made = [
+            self._write(warp, level, 0) if is_fenced else 0 for warp, is_fenced in zip(some.tolist(), fenced)
+        ]
         found: Array = np.array(made, np.int32)[which]
         return found
 

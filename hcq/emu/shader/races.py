@@ -3,7 +3,8 @@
 In       accesses, barriers, fences and atomic operations of warps
 Out      faults in the Checks of the launch
 Changes  itself
-Next     order.py, shared_races.py, global_races.py, ../amd/shader/race_steps.py and ../nv/shader/race_steps.py (who tell)
+Next     order.py, shared_races.py, global_races.py; ../amd/shader/race_steps.py and ../nv/shader/race_steps.py (who
+         tell)
 """
 
 from __future__ import annotations

@@ -3,17 +3,18 @@
 In       accesses of a launch's warps to the shared memory of their blocks, and the barriers that they meet at
 Out      a fault in Checks for each pair of instructions: the first race, and how often it came again
 Changes  itself; no register, no memory
-Next     order.py (what comes before what), global_races.py, checks.py (what was found), ../amd/shader/race_steps.py and ../nv/shader/race_steps.py (who tell)
+Next     order.py (what comes before what), global_races.py, checks.py (what was found),
+         ../amd/shader/race_steps.py and ../nv/shader/race_steps.py (who tell)
 Source   C. Flanagan, S. Freund, "FastTrack: efficient and precise dynamic race detection", PLDI 2009 (vector clocks);
          HSA Platform System Architecture, "Memory consistency model"; PTX ISA, "Memory Consistency Model"
 
-A byte remembers who wrote it last and who has read it, and when by their clocks. An access races with those that its warp
-does not come after (order.py). All that happened is looked at, so what is found is exact for this execution, and another
-execution may have others.
+A byte remembers who wrote it last and who has read it, and when by their clocks. An access races with those that its
+warp does not come after (order.py). All that happened is looked at, so what is found is exact for this execution, and
+another execution may have others.
 
 Where threads of one warp are apart (PTX), two of them race, too, and so do several that store to one place by one
-instruction. Where an instruction set keeps the order of a block's accesses to shared memory (AMD), every atomic operation
-there releases and acquires.
+instruction. Where an instruction set keeps the order of a block's accesses to shared memory (AMD), every atomic
+operation there releases and acquires.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class SharedRaces:
         self.read_clock = np.zeros((cells, warps_per_block), np.int32)
         self.read_site = np.zeros((cells, warps_per_block), np.int32)
         self.read_lane = np.zeros((cells, warps_per_block), np.int8)
-        self.released: Array | None = None  # (cell, clock): what atomic operations have made known, without fences
+        self.released: Array | None = (
+            None  # (cell, clock): what atomic operations have made known, without fences
+        )
         self.record = np.zeros(cells, np.int32)  # the same, where it takes fences (order.py)
         self._sites: dict[_Access, int] = {}
         self._names: list[_Access] = []

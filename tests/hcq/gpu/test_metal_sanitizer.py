@@ -28,11 +28,14 @@ CASES = {
     ),
     "a barrier that does not order device memory": (
         "global-race",
-        "data[64 * g + t] = (int)t; threadgroup_barrier(mem_flags::mem_threadgroup);"
-        " out[64 * g + t] = data[64 * g + 63 - t];",
+        f"data[64 * g + t] = (int)t; {BARRIER.replace('device', 'threadgroup')} out[64 * g + t] = data[64 * g + 63 - t];",
         f"data[64 * g + t] = (int)t; {BARRIER} out[64 * g + t] = data[64 * g + 63 - t];",
     ),
-    "two groups write one place": ("global-race", "if (t == 0) { data[0] = (int)g; }", "if (t == 0) { data[g] = 1; }"),
+    "two groups write one place": (
+        "global-race",
+        "if (t == 0) { data[0] = (int)g; }",
+        "if (t == 0) { data[g] = 1; }",
+    ),
     "another thread of the same SIMD group": (
         "lane-race",
         "data[64 * g + t] = (int)t; out[64 * g + t] = data[64 * g + (t ^ 1)];",
@@ -55,7 +58,9 @@ def gpu() -> Iterator[Device]:
 
 def found_in(gpu: Device, body: str) -> list[str]:
     before, kernel = len(Sanitizer.findings), gpu.load((HEAD + body + "\n}").encode(), "k")
-    gpu.run(kernel, [gpu.alloc(512, name="data"), gpu.alloc(512, name="out")], grid=(2, 1, 1), block=(64, 1, 1))
+    gpu.run(
+        kernel, [gpu.alloc(512, name="data"), gpu.alloc(512, name="out")], grid=(2, 1, 1), block=(64, 1, 1)
+    )
     found = Sanitizer.findings[before:]
     assert all("data" in one.buffer and "in line" in one.what for one in found), found
     return sorted({one.rule for one in found})

@@ -92,7 +92,9 @@ def test_what_comes_in_every_block_and_launch_is_said_once(gpu: Device) -> None:
         gpu.run(kernel, [out], grid=(5, 1, 1), block=(THREADS, 1, 1))
     found = Sanitizer.findings[before:]
     # threads of one warp that write one place race, too, where they are not in lock step
-    assert [one.rule for one in found] == ["shared-race", "lane-race"][: 1 if gpu.arch.startswith("gfx") else 2]
+    assert [one.rule for one in found] == ["shared-race", "lane-race"][
+        : 1 if gpu.arch.startswith("gfx") else 2
+    ]
     assert all("times more" in one.what for one in found)
 
 

@@ -95,7 +95,7 @@ def test_launches_of_two_devices_on_the_same_bytes_are_found(pair: Pair) -> None
     (finding,) = pair.found(work(False, True))
     assert finding.rule == "unordered-launches" and finding.buffer == "data"
     assert "written by kernel kernel" in finding.what and "read by kernel kernel" in finding.what
-    assert finding.what.count("st") >= 1 and "load" in finding.what or "ld.global" in finding.what
+    assert "load" in finding.what or "ld.global" in finding.what
 
 
 def test_a_host_that_waits_orders(pair: Pair) -> None:
@@ -135,16 +135,24 @@ def test_what_a_launch_touches_is_told_as_ranges_with_an_instruction_of_each() -
     checks = Checks(frozenset({"race"}), 1, 2)
     races = GlobalRaces(2, 1, lambda warp, lane: "", lambda place: f"line {place}", checks)
     order, zero = Order(races.records, 0, 2), np.zeros(4, int)
-    for kind, first, size, place in (("load", 0x1000, 4, 7), ("store", 0x1FF8, 4, 8), ("store", 0x1008, 2, 9)):
+    for kind, first, size, place in (
+        ("load", 0x1000, 4, 7),
+        ("store", 0x1FF8, 4, 8),
+        ("store", 0x1008, 2, 9),
+    ):
         at = (first + size * np.arange(4)).astype(np.uint64)
         races.access(order, kind, zero, np.arange(4), at, size, place)
     checks.tell()
     end()
     (found,) = told
     ranges = zip(found.low.tolist(), found.high.tolist(), found.is_write.tolist(), found.place.tolist())
-    assert list(ranges) == [
-        (0x1000, 0x1008, False, 7),
-        (0x1008, 0x1010, True, 9),
-        (0x1FF8, 0x2000, True, 8),
-        (0x2000, 0x2008, True, 8),
-    ] and found.text_of(8) == "line 8"
+    assert (
+        list(ranges)
+        == [
+            (0x1000, 0x1008, False, 7),
+            (0x1008, 0x1010, True, 9),
+            (0x1FF8, 0x2000, True, 8),
+            (0x2000, 0x2008, True, 8),
+        ]
+        and found.text_of(8) == "line 8"
+    )

@@ -58,14 +58,20 @@ CASES = {
         GLOBAL, _counted("release", ""), _counted("release", "acquire")
     ),
     "a lock without fences": Case(GLOBAL, _locked("", ""), _locked("release", "acquire")),
-    "a lock that is let go without a fence": Case(GLOBAL, _locked("", "acquire"), _locked("release", "acquire")),
-    "two blocks write one place": Case(GLOBAL, "only thread 0; write data", "only thread 0; write data[block]"),
+    "a lock that is let go without a fence": Case(
+        GLOBAL, _locked("", "acquire"), _locked("release", "acquire")
+    ),
+    "two blocks write one place": Case(
+        GLOBAL, "only thread 0; write data", "only thread 0; write data[block]"
+    ),
     "a counter without an atomic": Case(GLOBAL, "only thread 0; add data", "only thread 0; count data"),
     "zeroed while others count": Case(
         GLOBAL, "only thread 0; if block 0; write data; else; count data", "only thread 0; count data"
     ),
     "read while others count": Case(
-        GLOBAL, "only thread 0; if block 0; count data; else; read data", "only thread 0; count data; count data"
+        GLOBAL,
+        "only thread 0; if block 0; count data; else; read data",
+        "only thread 0; count data; count data",
     ),
     "no barrier between the warps of a block": Case(
         GLOBAL,
@@ -80,7 +86,9 @@ CASES = {
 }
 LANES = frozenset({"lane-race"})
 OF_NVIDIA = {
-    "atomics whose scope is the block": Case(GLOBAL, "only thread 0; count here data", "only thread 0; count data"),
+    "atomics whose scope is the block": Case(
+        GLOBAL, "only thread 0; count here data", "only thread 0; count data"
+    ),
     "a flag that is set plainly": Case(GLOBAL, _passing("release", "acquire", "set plainly flag"), FENCED),
     "no bar.warp.sync between the threads of a warp": Case(
         LANES,
@@ -107,7 +115,14 @@ TWINS = {
     ),
 }
 
-PLACES = {"": "zero", "[block]": "block", "[other]": "other", "[thread]": "thread", "[mirrored]": "mirrored", "[near]": "near"}
+PLACES = {
+    "": "zero",
+    "[block]": "block",
+    "[other]": "other",
+    "[thread]": "thread",
+    "[mirrored]": "mirrored",
+    "[near]": "near",
+}
 PTX_STATEMENTS = {
     "write": "st.global.u32 [{at}], 7;",
     "read": "ld.global.u32 %v{n}, [{at}]; st.global.u32 [%own], %v{n};",

@@ -30,7 +30,7 @@ LOADS, STORES = ("load", "read"), ("store", "write")
 
 
 class Looking:
-    """Makes the steps of one program tell what they do to memory. Their batches belong to Residents that have `races`."""
+    """Makes the steps of one program tell what they do to memory. Their batches' Residents have `races`."""
 
     only_lds = False
 
@@ -155,7 +155,12 @@ def _load_to_lds(ctx: Context) -> Step | None:
     access = access_to_lds(ctx.inst)
     if access is None:
         return None
-    place, pc, size, level = place_in_lds(ctx), ctx.inst.pc, access.bits // 8, level_of(ctx, "load", access.bits)
+    place, pc, size, level = (
+        place_in_lds(ctx),
+        ctx.inst.pc,
+        access.bits // 8,
+        level_of(ctx, "load", access.bits),
+    )
     address = address_of(ctx) if ctx.inst.format == "GLOBAL" else None
 
     def look(b: Batch) -> None:

@@ -84,7 +84,9 @@ class Residents:
         self.waits_in = np.full(len(group_ids), -1, np.int64)  # of a barrier of global wave sync: the turn
         self.waves_per_group = waves_per_group
         self.number_of = group_ids * waves_per_group + places  # of a wave: workgroups at the edges lack some
-        self.written_back = np.zeros(len(group_ids), np.bool_)  # the L2, since the last wait, where races matter
+        self.written_back = np.zeros(
+            len(group_ids), np.bool_
+        )  # the L2, since the last wait, where races matter
         self.start_lanes = active
 
     def arrive(self, waves: Array) -> Array:
@@ -109,4 +111,6 @@ class Residents:
 
     def name_of(self, wave: int, lane: int) -> str:
         """A lane as the kernel's author knows it."""
-        return self.items.name_of(int(self.group_ids[wave]), int(self.place_in_group[wave]) * self.wave_size + lane)
+        return self.items.name_of(
+            int(self.group_ids[wave]), int(self.place_in_group[wave]) * self.wave_size + lane
+        )

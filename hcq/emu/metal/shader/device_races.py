@@ -58,7 +58,12 @@ class DeviceRaces:
     def begin(self, machine: Machine) -> None:
         """These groups run now."""
         self.order = Order(
-            self.races.records, machine.first, machine.groups, lanes_are_apart=True, needs_fences=True, lanes=SIMD
+            self.races.records,
+            machine.first,
+            machine.groups,
+            lanes_are_apart=True,
+            needs_fences=True,
+            lanes=SIMD,
         )
 
     def touched(self, machine: Machine, verb: str, mask: Any, memory: Memory, kind: str, index: Any) -> None:
@@ -74,7 +79,9 @@ class DeviceRaces:
     def barrier(self, machine: Machine, mask: Any) -> None:
         """All threads of some groups are at a barrier that orders device memory."""
         rows = np.unique(machine.row if mask is True else machine.row[mask])
-        self.order.barrier((rows[:, None].astype(np.int64) * self.per_group + np.arange(self.per_group)).reshape(-1))
+        self.order.barrier(
+            (rows[:, None].astype(np.int64) * self.per_group + np.arange(self.per_group)).reshape(-1)
+        )
 
     def _line(self) -> int:
         frame = sys._getframe(2)

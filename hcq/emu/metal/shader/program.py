@@ -108,9 +108,7 @@ class Program:
                 if checks is not None:
                     checks.tell()
 
-    def _run_once(
-        self, grid: Size, block: Size, bindings: dict[int, Binding], checks: Checks | None
-    ) -> None:
+    def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding], checks: Checks | None) -> None:
         if checks is not None and "race" in checks.words:
             # machine code of the host tells nobody of its accesses
             line_of, text_of = lambda line: self.places[line - 1][0], self.source.line

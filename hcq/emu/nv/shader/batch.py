@@ -132,7 +132,9 @@ class Batch:
         per_block = -(-self.threads_per_block // WARP)
         width = self.count // len(self.blocks)
         at = warp // per_block * width + warp % per_block * WARP + lane
-        return thread_name(self.launch, int(self.blocks[self.block_of_lane[at]]), int(self.thread_of_lane[at]))
+        return thread_name(
+            self.launch, int(self.blocks[self.block_of_lane[at]]), int(self.thread_of_lane[at])
+        )
 
     # -- special registers
 

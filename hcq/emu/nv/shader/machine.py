@@ -475,7 +475,9 @@ class Machine:
         batch = self.batch
         who = np.flatnonzero(lanes)
         who = who[batch.thread_of_lane[who] < batch.threads_per_block]
-        races.order.barrier(np.unique(batch.block_of_lane[who] * races.warps + batch.thread_of_lane[who] // WARP))
+        races.order.barrier(
+            np.unique(batch.block_of_lane[who] * races.warps + batch.thread_of_lane[who] // WARP)
+        )
 
     def _not_there(self, barrier: Barrier) -> Lanes:
         """A warp whose threads have all arrived counts as 32, also if some have ended, or it never had as many."""

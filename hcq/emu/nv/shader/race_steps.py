@@ -6,9 +6,9 @@ Changes  the Races of the batch; no register, no memory
 Next     hcq/emu/shader/races.py (what comes of it), counters.py (the same for counting), machine.py (barriers)
 Source   PTX ISA, "Memory Consistency Model"
 
-What bulk copies and matrix instructions of the async proxy move is not told. An mbarrier orders who arrives before who
-waits. Of the instructions with .sync only bar.warp.sync orders memory: shuffles, votes and matrix products do not, as PTX
-has it.
+What bulk copies and matrix instructions of the async proxy move is not told. An mbarrier orders who arrives before
+who waits. Of the instructions with .sync only bar.warp.sync orders memory: shuffles, votes and matrix products do
+not, as PTX has it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ from hcq.emu.nv.shader.wmma_ops import MatrixAccess
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN
 
 KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
-STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}  # others may do the same at the same time
+STRONG = {
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "acq_rel",
+    "mmio",
+}  # others may do the same at the same time
 OF_BLOCK = {"cta", "cluster"}  # scopes that reach no other block here: a cluster is one block
 RELEASES, ACQUIRES = {"release", "acq_rel"}, {"acquire", "acq_rel"}
 MBARRIER_BYTES = 8
@@ -63,7 +70,9 @@ def looked(lowering: Lowering, block: BasicBlock, made: DecodedBlock, only_share
 def _is_elsewhere(instruction: Instruction) -> bool:
     """Whether it tells of no access to shared memory: global ones, and fences."""
     words = instruction.modifiers
-    return instruction.opcode in ("membar", "fence") or ("global" in words and not any(map(_is_shared, words)))
+    return instruction.opcode in ("membar", "fence") or (
+        "global" in words and not any(map(_is_shared, words))
+    )
 
 
 def _is_shared(word: str) -> bool:
@@ -148,7 +157,9 @@ def _order(batch: Batch, who: Lanes, level: int, acquires: bool) -> None:
     if races is None:
         return
     thread = batch.thread_of_lane[who]
-    warps = np.unique((batch.block_of_lane[who] * races.warps + thread // WARP)[thread < batch.threads_per_block])
+    warps = np.unique(
+        (batch.block_of_lane[who] * races.warps + thread // WARP)[thread < batch.threads_per_block]
+    )
     (races.order.acquire if acquires else races.order.release)(warps, level)
 
 
@@ -209,7 +220,11 @@ def _copy(code: Code, to: Operand, source: Operand) -> Step | None:
     if not isinstance(size, Immediate):
         return None
     ends = {"store": (address_of(code, to), "shared"), "load": (address_of(code, source), "global")}
-    limit = code.source(3, TYPES["u32"]) if len(code.operands) == 4 and "L2::cache_hint" not in code.rest else None
+    limit = (
+        code.source(3, TYPES["u32"])
+        if len(code.operands) == 4 and "L2::cache_hint" not in code.rest
+        else None
+    )
     select, line, size_bytes = code.select(), code.instruction.line, size.value
 
     def look(registers: Registers, group: Group) -> None:

@@ -68,7 +68,10 @@ class Knowledge:
         if event.kind == "barrier":
             mates = range(block * WARPS, block * WARPS + WARPS)
             known = set().union(*(self.known[mate] for mate in mates))
-            covered = {level: set().union(*(self.covered[mate][level] for mate in mates)) for level in (BLOCK, DEVICE)}
+            covered = {
+                level: set().union(*(self.covered[mate][level] for mate in mates))
+                for level in (BLOCK, DEVICE)
+            }
             for mate in mates:
                 self.known[mate] = set(known)
                 self.covered[mate] = {level: set(one) for level, one in covered.items()}
@@ -126,7 +129,9 @@ def by_definition(events: list[Event]) -> set[tuple[int, int, int]]:
 def told(events: list[Event]) -> set[tuple[int, int]]:
     """The same, as it is found."""
     checks = Checks(frozenset({"race"}))
-    races = GlobalRaces(BLOCKS * WARPS, WARPS, lambda warp, lane: f"{warp}.{lane}", str, checks, BLOCKS * WARPS)
+    races = GlobalRaces(
+        BLOCKS * WARPS, WARPS, lambda warp, lane: f"{warp}.{lane}", str, checks, BLOCKS * WARPS
+    )
     order = Order(races.records, 0, BLOCKS, needs_fences=True)
     for event in events:
         warp = np.array([event.warp])
@@ -144,7 +149,9 @@ def told(events: list[Event]) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("widths", [(4,), (4, 8), (1, 2, 4)])
-def test_what_is_found_races_by_definition_and_the_first_race_on_each_byte_is_found(widths: tuple[int, ...]) -> None:
+def test_what_is_found_races_by_definition_and_the_first_race_on_each_byte_is_found(
+    widths: tuple[int, ...],
+) -> None:
     some = 0
     for seed in range(250):
         events = drawn(seed, widths)
