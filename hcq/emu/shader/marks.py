@@ -29,7 +29,7 @@ MOST_SPAN = 1 << 16
 
 
 class Marks:
-    """One access for each cell: the warp (of the launch) that made it, its clock, site, lane, and how far it reaches."""
+    """One access for each cell: the warp (of the launch) that made it, its clock, site, lane, level."""
 
     def __init__(self, cells: int) -> None:
         self.warp = np.full(cells, NOBODY, np.int32)

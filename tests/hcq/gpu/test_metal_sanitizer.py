@@ -20,6 +20,7 @@ kernel void k(device int *data [[buffer(0)]], device int *out [[buffer(1)]],
               uint g [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]]) {
 """
 BARRIER = "threadgroup_barrier(mem_flags::mem_device);"
+NOT_DEVICE = "threadgroup_barrier(mem_flags::mem_threadgroup);"
 CASES = {
     "no barrier before another thread's element": (
         "global-race",
@@ -28,7 +29,7 @@ CASES = {
     ),
     "a barrier that does not order device memory": (
         "global-race",
-        f"data[64 * g + t] = (int)t; {BARRIER.replace('device', 'threadgroup')} out[64 * g + t] = data[64 * g + 63 - t];",
+        f"data[64 * g + t] = (int)t; {NOT_DEVICE} out[64 * g + t] = data[64 * g + 63 - t];",
         f"data[64 * g + t] = (int)t; {BARRIER} out[64 * g + t] = data[64 * g + 63 - t];",
     ),
     "two groups write one place": (
