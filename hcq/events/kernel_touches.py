@@ -9,12 +9,8 @@ Next     emu/shader/global_races.py (which remembers them), observe/validator.py
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import numpy as np
-
-Array = np.ndarray[Any, Any]
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 
 class Touches(NamedTuple):
@@ -26,10 +22,10 @@ class Touches(NamedTuple):
     text_of     (place) -> that instruction, in words
     """
 
-    low: Array
-    high: Array
-    is_write: Array
-    place: Array
+    low: Sequence[int]
+    high: Sequence[int]
+    is_write: Sequence[bool]
+    place: Sequence[int]
     text_of: Callable[[int], str]
 
 

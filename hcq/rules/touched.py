@@ -12,11 +12,10 @@ Which launch it was is found by its kernel's entry and the buffers it was given,
 
 from __future__ import annotations
 
+import bisect
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from hcq.events.kernel_touches import Touches
 from hcq.rules.effects import Access, Copy, Fill, Launch
@@ -28,8 +27,6 @@ from hcq.rules.submission_check import SubmissionCheck
 
 MOST_PENDING = 4096  # launches that have not been told of; those of real GPUs never are
 MOST_PAST = 256  # launches and copies that later ones are compared with
-
-Array = np.ndarray[Any, Any]
 
 
 class Work(NamedTuple):
@@ -110,19 +107,16 @@ class Touched:
             yield from self._collision(before, before.touches, work, touches)
 
     def _collision(self, before: Work, its: Touches, work: Work, mine: Touches) -> Iterator[Finding]:
-        first = np.searchsorted(its.high, mine.low, "right")
-        last = np.searchsorted(its.low, mine.high, "left")
         told: set[int] = set()
-        for n in np.flatnonzero(first < last).tolist():
-            for other in range(int(first[n]), int(last[n])):
-                if not (its.is_write[other] or mine.is_write[n]):
-                    continue
-                at = max(int(its.low[other]), int(mine.low[n]))
-                block = self.state.memory.find(at)
-                if block is None or id(block) in told or self._is_newer(block, before):
-                    continue
-                told.add(id(block))
-                yield _finding(block, at, before, its, other, work, mine, n)
+        for n, other in _overlaps(mine, its):
+            if not (its.is_write[other] or mine.is_write[n]):
+                continue
+            at = max(its.low[other], mine.low[n])
+            block = self.state.memory.find(at)
+            if block is None or id(block) in told or self._is_newer(block, before):
+                continue
+            told.add(id(block))
+            yield _finding(block, at, before, its, other, work, mine, n)
 
     def _is_newer(self, block: Allocation, work: Work) -> bool:
         return self._allocated.get(block.va, 0) > work.number
@@ -151,22 +145,30 @@ class Touched:
         return clock
 
 
+def _overlaps(one: Touches, other: Touches) -> Iterator[tuple[int, int]]:
+    """The numbers of ranges that have bytes in common."""
+    if len(one.low) > len(other.low):
+        yield from ((n, m) for m, n in _overlaps(other, one))
+        return
+    for n, (low, high) in enumerate(zip(one.low, one.high)):
+        for m in range(bisect.bisect_right(other.high, low), bisect.bisect_left(other.low, high)):
+            yield n, m
+
+
 def _fits(work: Work, touches: Touches, memory: Memory) -> bool:
     """Whether a launch with these buffers can have touched this."""
     if work.buffers is None:
         return True
     given = {id(memory.find(va)) for va in work.buffers}
     ends = (touches.low[:1], touches.low[-1:])
-    return all(
-        id(memory.find(int(va))) in given or memory.find(int(va)) is None for part in ends for va in part
-    )
+    return all(id(memory.find(va)) in given or memory.find(va) is None for part in ends for va in part)
 
 
 def _finding(
     block: Allocation, at: int, before: Work, its: Touches, other: int, work: Work, mine: Touches, n: int
 ) -> Finding:
     def side(one: Work, touches: Touches, number: int) -> str:
-        text = touches.text_of(int(touches.place[number]))
+        text = touches.text_of(touches.place[number])
         verb = "written" if touches.is_write[number] else "read"
         return f"{verb} by {one.what}" + (f" ({text!r})" if text else "")
 
@@ -218,7 +220,5 @@ def note(submission: SubmissionCheck, effect: Access | Copy | Fill | Launch) -> 
 
 def _of_packet(ranges: list[tuple[int, int, bool]]) -> Touches:
     ranges = sorted(one for one in ranges if one[1])
-    low, size, is_write = (
-        np.array([one[n] for one in ranges], kind) for n, kind in enumerate((np.int64, np.int64, bool))
-    )
-    return Touches(low, low + size, is_write, low * 0, lambda place: "")
+    low, high = [va for va, _, _ in ranges], [va + size for va, size, _ in ranges]
+    return Touches(low, high, [is_write for _, _, is_write in ranges], [0] * len(low), lambda place: "")

@@ -307,7 +307,9 @@ class GlobalRaces:
     def _tell_touches(self) -> None:
         places = np.array([one.place for one in self._names] or [0], np.int64)
         low, high, is_write, site = self.shadow.touched()
-        touches = kernel_touches.Touches(low, high, is_write, places[site], self.text_of)
+        touches = kernel_touches.Touches(
+            low.tolist(), high.tolist(), is_write.tolist(), places[site].tolist(), self.text_of
+        )
         kernel_touches.tell(self.checks.pid, self.checks.entry, touches)
 
     # ------------------------------------------------------------ words

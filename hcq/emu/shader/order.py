@@ -294,7 +294,7 @@ class Order:
             stored = self._stores(warps, level)
             self.clock[warps] += 1
             return stored
-        new = found.copy()
+        new: Array = found.copy()
         last: dict[int, int] = {}
         for index, (warp, place) in enumerate(zip(warps.tolist(), places.tolist())):
             record = last.get(place)

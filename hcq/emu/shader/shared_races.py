@@ -165,7 +165,7 @@ class SharedRaces:
         key = cells * self.warps + own
         ranked = np.argsort(key, kind="stable")
         again = np.flatnonzero(key[ranked][1:] == key[ranked][:-1])
-        found = lanes.copy()
+        found: Array = lanes.copy()
         found[ranked[again]] = found[ranked[again + 1]] = SEVERAL
         before = self.read_lane[cells, own]
         late = (before != lanes) & (self.read_clock[cells, own] > 0)
@@ -225,9 +225,9 @@ class SharedRaces:
         rows = np.arange(len(own))
         if self.order.lanes_are_apart:
             which = np.flatnonzero(reads[rows, own] * (self.read_lane[cells, own] != lanes))
-            at, warp = cells[which], own[which]
-            theirs = self.read_clock[at, warp], self.read_lane[at, warp], self.read_site[at, warp]
-            self._look_at_threads(site, at, warps[which], lanes[which], *theirs)
+            there, warp = cells[which], own[which]
+            theirs = self.read_clock[there, warp], self.read_lane[there, warp], self.read_site[there, warp]
+            self._look_at_threads(site, there, warps[which], lanes[which], *theirs)
         late[rows, own] = False
         if not late.any():
             return

@@ -145,7 +145,7 @@ def test_what_a_launch_touches_is_told_as_ranges_with_an_instruction_of_each() -
     checks.tell()
     end()
     (found,) = told
-    ranges = zip(found.low.tolist(), found.high.tolist(), found.is_write.tolist(), found.place.tolist())
+    ranges = zip(found.low, found.high, found.is_write, found.place)
     assert (
         list(ranges)
         == [
