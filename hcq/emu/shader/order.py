@@ -310,6 +310,20 @@ class Order:
         self.clock[warps] += 1
         return new
 
+    def arrive(self, warp: int, before: int) -> int:
+        """A warp is at a barrier of the device, where a record says who was there: the new record.
+
+        As of an atomic operation there: what a fence has covered is made known.
+        """
+        record = self._write(warp, DEVICE, before)
+        self.clock[warp] += 1
+        return record
+
+    def leave(self, warp: int, record: int) -> None:
+        """It goes on, and comes after those who were there from its next fence on."""
+        if record:
+            self._read(warp, record, DEVICE)
+
     # ------------------------------------------------------------ inside
 
     def _stores(self, warps: Array, level: int) -> Array:

@@ -28,15 +28,19 @@ from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN
 DEVICE_SCOPE = 2  # of gfx12: 0 compute unit, 1 engine, 2 device, 3 system
 MOST_ATOMIC_BITS = 64
 INVALIDATIONS = re.compile(r"buffer_inv$|buffer_gl1_inv$|buffer_wbinvl1(_vol)?$|global_(inv|wbinv)$")
-WAITS = re.compile(r"s_waitcnt(_vscnt)?$|s_wait_(idle|storecnt|storecnt_dscnt)$")
+WAITS = re.compile(r"s_waitcnt(_vscnt)?$|s_wait_(idle|storecnt|storecnt_dscnt|loadcnt|loadcnt_dscnt)$")
 
 
 class Fence(NamedTuple):
-    """A part of one: it acquires, it releases, or it writes back what a wait then releases."""
+    """A part of one: it acquires, it releases, or it writes back what a wait then releases.
+
+    of_loads  it waits for loads alone: that releases where the wave has no store under way
+    """
 
     acquires: bool = False
     writes_back: bool = False
     needs_write_back: bool = False
+    of_loads: bool = False
 
 
 def level_of(ctx: Context, kind: str, bits: int) -> int:
@@ -71,16 +75,17 @@ def fence_of(ctx: Context) -> Fence | None:
     needs_write_back = ctx.isa.arch == "gfx942"
     if inst.name == "buffer_wbl2":
         return Fence(writes_back=True) if inst.fields.get("sc1", 1) else None
-    if not WAITS.match(inst.name) or not _waits_for_stores(ctx):
+    if not WAITS.match(inst.name) or not _waits_for_all(ctx):
         return None
-    return Fence(needs_write_back=needs_write_back)
+    of_loads = "loadcnt" in inst.name or (inst.name == "s_waitcnt" and not ctx.is_gfx9)
+    return Fence(needs_write_back=needs_write_back, of_loads=of_loads)
 
 
-def _waits_for_stores(ctx: Context) -> bool:
-    """Whether a wait is for all stores of the wave."""
+def _waits_for_all(ctx: Context) -> bool:
+    """Whether a wait is for all loads of the wave, or all stores, or both, as the instruction set counts them."""
     name, bits = ctx.inst.name, ctx.inst.fields.get("simm16", 0)
     if name == "s_waitcnt":
-        return ctx.is_gfx9 and bits & 0xF | bits >> 14 << 4 == 0
-    if name == "s_wait_storecnt_dscnt":
+        return (bits & 0xF | bits >> 14 << 4) == 0 if ctx.is_gfx9 else bits >> 10 & 63 == 0
+    if name.endswith("_dscnt"):
         return bits >> 8 & 63 == 0
     return name == "s_wait_idle" or bits == 0

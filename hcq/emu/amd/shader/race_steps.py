@@ -98,6 +98,10 @@ def _fence(ctx: Context) -> Step | None:
         elif fence.writes_back:
             b.residents.written_back[b.ids] = True
         else:
+            if fence.of_loads:
+                warps = warps[~b.residents.stores[b.ids]]
+            else:
+                b.residents.stores[b.ids] = False
             if fence.needs_write_back:
                 warps = warps[b.residents.written_back[b.ids]]
                 b.residents.written_back[b.ids] = False
@@ -148,6 +152,8 @@ def _everywhere(
     races = races_of(b)
     if races.everywhere is not None:
         warps = b.residents.number_of[b.ids[wave]]
+        if kind != "load":
+            b.residents.stores[b.ids[wave]] = True
         races.everywhere.access(races.order, kind, warps, lane, at, size, pc, level)
 
 

@@ -30,6 +30,9 @@ class Barrier:
 
     left: int = 0
     turn: int = 0
+    here: int = 0  # where races matter, the record (hcq/emu/shader/order.py) of those who wait,
+    gone: int = 0  # and of those who were released last
+    records: object = None  # of which launch
 
 
 @dataclass
@@ -84,6 +87,7 @@ class Residents:
         self.waits_in = np.full(len(group_ids), -1, np.int64)  # of a barrier of global wave sync: the turn
         self.waves_per_group = waves_per_group
         self.number_of = group_ids * waves_per_group + places  # of a wave: workgroups at the edges lack some
+        self.stores = np.zeros(len(group_ids), np.bool_)  # whether some are under way, and the same
         self.written_back = np.zeros(
             len(group_ids), np.bool_
         )  # the L2, since the last wait, where races matter
