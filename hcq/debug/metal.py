@@ -133,7 +133,7 @@ class MetalWork(Work):
             machine.probe, machine.work = probe, self
             return machine
 
-        self.program.interpret(self.grid, self.block, bindings, self._run, make)
+        self.program.interpret(self.grid, self.block, bindings, run=self._run, make=make)
 
     def save(self) -> None:
         """It is never saved."""

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 from weakref import WeakMethod
 
+SHARED_RACES = "shared-races"  # a part of the word race, which validation wants, too
+
 
 class Site(NamedTuple):
     """One of the things that a fault is about: what a thread, a packet or the host did.
@@ -65,7 +67,7 @@ def listen(listener: Listener, words: frozenset[str], knows: Knows | None = None
     listener  a method; when nobody has its object any more, that ends it, too. It is given the process whose work it
               is, where the kernel's code begins, and the fault: from a thread of the GPU, before the work counts as
               done
-    words     what is to be looked for: words of HCQ_SANITIZE
+    words     what is to be looked for: words of HCQ_SANITIZE, and SHARED_RACES
     knows     a method: in which launches; None: in all
     """
     global _listeners

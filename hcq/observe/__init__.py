@@ -39,17 +39,17 @@ def observers_of(device: Device, while_opening: bool) -> tuple[Observer, ...]:
     """Who watches a device that is about to open, or is open. The rules need it open; the others see its bring-up."""
     config = device.config
     if not while_opening:
-        if not config.validate:
+        if not config.validate and "race" not in config.sanitize:
             return device.observers
         from hcq.observe.validator import Validator
 
-        return (Validator(device), *device.observers)
+        return (Validator(device, config.validate), *device.observers)
     found: list[Observer] = [make(device) for make in ADDED]
     if not config.debug.isdisjoint(DEVICE_DEBUG_WORDS):
         from hcq.observe.debug import Debug
 
         found.append(Debug(device))
-    if config.sanitize:
+    if config.sanitize or config.validate:
         from hcq.observe.sanitizer import Sanitizer
 
         found.append(Sanitizer(device))

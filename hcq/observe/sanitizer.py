@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from hcq.device import Device
 from hcq.events import kernel_faults, known_memory
-from hcq.events.kernel_faults import KernelFault
+from hcq.events.kernel_faults import SHARED_RACES, KernelFault
 from hcq.events.known_memory import KnownMemory
 from hcq.events.observer import Observer
 from hcq.observe.ignored import Ignored
@@ -27,11 +27,15 @@ from hcq.observe.memory_map import MemoryMap
 from hcq.program import Program
 from hcq.rules.rule import Finding
 
+MOST_FINDINGS = 1000
+VALIDATED = frozenset({SHARED_RACES})
+
 
 class Sanitizer(Observer):
     """What is found in the kernels of one device. Tests read `findings`, those of all devices, in order."""
 
     findings: ClassVar[list[Finding]] = []
+    _unordered: ClassVar[set[tuple[str, str, str]]] = set()  # pairs of launches that were told
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -39,7 +43,9 @@ class Sanitizer(Observer):
         self._arguments: dict[int, tuple[int, int] | None] = {}  # by where code begins: KnownMemory.arguments
         self._lock = threading.Lock()
         self._memory = MemoryMap(device)
-        self._ends = [kernel_faults.listen(self._found, device.config.sanitize, self._knows)]
+        # validation looks for what costs little
+        words = device.config.sanitize | (VALIDATED if device.config.validate else frozenset())
+        self._ends = [kernel_faults.listen(self._found, words, self._knows)]
         if device.config.sanitize & {"memory", "init"}:
             self._ends.append(known_memory.listen(self._known))
         if self._memory.unwritten is not None:
@@ -85,6 +91,15 @@ class Sanitizer(Observer):
     def _knows(self, pid: int, entry: int) -> bool:
         """Whether a launch is this device's; others are none of its business."""
         return pid == os.getpid() and self.known.has(entry)
+
+    @classmethod
+    def add(cls, device: Device, found: Finding) -> None:
+        """What was found between two launches, or a launch and a copy: told once for a kernel and a buffer."""
+        key = found.rule, found.kernel, found.buffer
+        if key not in cls._unordered and len(cls.findings) < MOST_FINDINGS:
+            cls._unordered.add(key)
+            cls.findings.append(found)
+            device.say(f"{found.level} {found}")
 
     def _found(self, pid: int, entry: int, fault: KernelFault) -> None:
         """From a thread of an emulated GPU, which all devices' sanitizers hear."""

@@ -18,10 +18,12 @@ from typing import Any, ClassVar
 from hcq.command import Command, Dispatch, Indirect, PatchPoint
 from hcq.device import Device
 from hcq.errors import UsageError
-from hcq.events import stray_accesses
+from hcq.events import kernel_touches, stray_accesses
+from hcq.events.kernel_touches import Touches
 from hcq.events.observer import Observer
 from hcq.events.stray_accesses import Stray
 from hcq.lifetime import open_devices
+from hcq.observe.sanitizer import Sanitizer
 from hcq.program import Program
 from hcq.rules import addresses, blocks, launches, waits
 from hcq.rules.effects import Argument, ProgramFacts
@@ -29,6 +31,7 @@ from hcq.rules.examine import examine, examine_packets, model_of
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import DeviceState, State
 from hcq.rules.submission_check import KnownArguments, SubmissionCheck
+from hcq.rules.touched import Touched
 from hcq.signal import CELL_BYTES
 from hcq.system import call_site, native
 from hcq.system.call_site import Site
@@ -43,8 +46,10 @@ class Validator(Observer):
     warnings: ClassVar[list[Finding]] = []
     refuses = True
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, judges: bool = True) -> None:
         self.device = device
+        # whether it looks for broken rules; else it only keeps the order, for what launches really touch
+        self.judges = self.refuses = judges
         # va -> what was submitted when it was handed out, and the memory behind it that is nobody's
         self._behind: dict[int, tuple[int, int, int]] = {}
         self.process = _state  # kept here, too: destructors run when a process ends and its modules are gone
@@ -64,14 +69,19 @@ class Validator(Observer):
         self._names: dict[
             int, str
         ] = {}  # where code begins -> a program's name; it stays when the program is gone
-        self._end: Callable[[], object] = bool
-        if "memory" not in device.config.sanitize:  # which says more of the same
-            self._end = stray_accesses.listen(self._strayed, self._gaps)
+        self._entries: dict[int, int] = {}  # the same -> how submissions call it
+        self._ends: list[Callable[[], object]] = []
+        if judges and "memory" not in device.config.sanitize:  # which says more of the same
+            self._ends.append(stray_accesses.listen(self._strayed, self._gaps))
+        if "race" in device.config.sanitize:
+            self.process.touched = self.process.touched or Touched(self.process)
+            self._ends.append(kernel_touches.listen(self._ended))
 
     # ------------------------------------------------------------ submissions
 
     def closing(self) -> bool:
-        self._end()
+        for end in self._ends:
+            end()
         with _lock:
             self.process.close(self.state)
         return True  # memory that it gives back is soon used again
@@ -87,11 +97,14 @@ class Validator(Observer):
             if labels:
                 check.arguments = self._arguments(commands)
             try:
-                if not model.declares_effects:
+                if not model.declares_effects and self.judges:
                     self.device.validate(words)
                 self.findings = list(examine(check, words, native.read, labels[0] if labels else "a block"))
                 for finding in self.findings:
                     self._tell(finding)
+                if check.works and self.process.touched is not None:
+                    for finding in self.process.touched.submitted(check.works):
+                        Sanitizer.add(self.device, finding)
             except BaseException:
                 check.undo()
                 raise
@@ -142,6 +155,8 @@ class Validator(Observer):
         if check is not None:
             with _lock:
                 check.undo()
+                if self.process.touched is not None:
+                    self.process.touched.dropped(check.works)
 
     def sealing(self, words: bytes) -> None:
         """Only what they say by themselves. Raises UsageError."""
@@ -197,6 +212,8 @@ class Validator(Observer):
     def alloc(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
         if size_bytes < capacity:
             self._behind[va] = self.device.timeline.submitted, va + size_bytes, va + capacity
+        if self.process.touched is not None:
+            self.process.touched.alloc(va)
         self.process.alloc(va, size_bytes, name or "", self.device.name)
 
     def free(self, va: int, capacity: int) -> None:
@@ -231,6 +248,7 @@ class Validator(Observer):
         )
         self.state.load(self.state.model.program(facts, image))
         self._names[program.code_va] = program.name
+        self._entries[program.code_va] = program.entry
 
     def unload(self, entry: int) -> None:
         self.state.unload(entry)
@@ -267,6 +285,15 @@ class Validator(Observer):
         with _lock:
             self._tell(finding)
 
+    def _ended(self, pid: int, entry: int, touches: Touches) -> None:
+        """From a thread of an emulated GPU, which all devices' validators hear: a launch has touched this."""
+        known = self._entries.get(entry)
+        if known is None or pid != os.getpid() or self.process.touched is None:
+            return
+        with _lock:
+            for finding in self.process.touched.ended(known, touches):
+                Sanitizer.add(self.device, finding)
+
     def _between(self) -> SubmissionCheck:
         """What happens between two submissions: it has no packets."""
         value = self.device.timeline.submitted + 1
@@ -283,6 +310,8 @@ class Validator(Observer):
         return bool(self.device.timeline._cell[0] >= value)
 
     def _tell(self, finding: Finding) -> None:
+        if not self.judges:
+            return
         if finding.level == "error":
             raise UsageError(str(finding))
         key = (finding.rule, finding.buffer or finding.packet or finding.kernel)

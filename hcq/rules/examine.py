@@ -17,7 +17,18 @@ from typing import Any
 
 from hcq import backends
 from hcq.layout import Packet
-from hcq.rules import addresses, blocks, deferred, kernels, launches, order, packets, signals, waits
+from hcq.rules import (
+    addresses,
+    blocks,
+    deferred,
+    kernels,
+    launches,
+    order,
+    packets,
+    signals,
+    touched,
+    waits,
+)
 from hcq.rules.effects import Effect, Launch, Model, Run, Step
 from hcq.rules.rule import CHECKS, RULES, Finding, Rule, Violation
 from hcq.rules.submission_check import SubmissionCheck
@@ -29,6 +40,7 @@ MODULES = (
     order,
     launches,
     kernels,
+    touched,
     blocks,
     waits,
 )  # importing them fills the tables

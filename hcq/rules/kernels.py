@@ -147,6 +147,28 @@ UNINITIALISED_READ = rule(
     "Write it before it is read: clear the memory, or set the register on every path.",
     level="warning",
 )
+GLOBAL_RACE: Rule = rule(
+    "global-race",
+    "Something orders two accesses of different warps to one place in global memory within a launch, if one of them is"
+    " a write (checked on emulated GPUs with HCQ_SANITIZE=race).",
+    "Order them by a barrier within a block; between blocks by a fence, an atomic operation, and a fence, with a scope"
+    " that reaches the other; or make both atomic.",
+    level="warning",
+)
+LANE_RACE: Rule = rule(
+    "lane-race",
+    "Something orders two accesses of threads of one warp to one place, if one of them is a write, on GPUs whose"
+    " threads go on by themselves (NVIDIA; checked on emulated GPUs with HCQ_SANITIZE=race).",
+    "Put __syncwarp() (bar.warp.sync) between them, or let one thread of the warp write.",
+    level="warning",
+)
+UNORDERED_LAUNCHES: Rule = rule(
+    "unordered-launches",
+    "Something orders two launches, or a launch and a copy, that really touch one byte, if one of them writes it"
+    " (checked on emulated GPUs with HCQ_SANITIZE=race).",
+    "Let the second wait for the first one's signal, or put both on one queue with a barrier between.",
+    level="warning",
+)
 
 NameOf = Callable[[int], str]  # an address -> the memory that it is in, or the kernel that begins there; ""
 

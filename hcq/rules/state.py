@@ -208,6 +208,9 @@ class State:
             tuple[OpenWait, ...], list[Deferred]
         ] = {}  # accesses, by the waits they are behind
         self._deferred_count = 0
+        self.touched: Any = (
+            None  # a Touched (touched.py): what launches really touch, where somebody wants to know
+        )
         self.circles: list[OpenWait] = []  # waits that only come to an end behind themselves
         # (agent, cell, value, is_wait, where), in order, when kept: see waits.py
         self.log: list[tuple[Agent, int, int, bool, Any]] | None = [] if keeps_log else None

@@ -12,7 +12,7 @@ are looked at now; what one of them waits for, and another one will signal, is l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.rules.effects import Argument, Effect, Launch, ProgramFacts, Step, Wait
 from hcq.rules.memory import Allocation, PastAccess
@@ -64,6 +64,9 @@ class SubmissionCheck:
         self.signals: list[tuple[int, int, Clock, tuple[OpenWait, ...], Agent]] = []
         self.blocks: list[GraphBlock] = []
         self.log: list[tuple[Agent, int, int, bool, Where]] = []
+        self.works: list[
+            Any
+        ] = []  # of touched.py: launches and copies, where somebody wants to know what they touch
         self.deferred: list[Deferred] = []  # accesses behind waits that nobody has ended yet
         # the waits after which the order of accesses, of it or from before, is known now
         self.settled: set[tuple[OpenWait, ...]] = set()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hcq.events import kernel_faults, known_memory
-from hcq.events.kernel_faults import KernelFault
+from hcq.events.kernel_faults import SHARED_RACES, KernelFault
 from hcq.events.known_memory import KnownMemory
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MOST_FAULTS = 100  # sets of sites, of each launch
 class Checks:
     """Those of one launch.
 
-    words  of HCQ_SANITIZE
+    words  of HCQ_SANITIZE, and SHARED_RACES
     pid    the process whose work it is
     entry  where the kernel's code begins
     memory  who looks at its accesses to memory (memory_checks.py)
@@ -39,6 +39,15 @@ class Checks:
         self.words, self.pid, self.entry, self.known = words, pid, entry, known
         self.memory: MemoryChecks | None = None
         self.found: dict[tuple[Any, ...], KernelFault] = {}
+        self.at_end: list[Callable[[], None]] = []  # what more is told when the launch has ended
+        self.over_launch: dict[
+            type, Any
+        ] = {}  # what is remembered from one set of blocks to the next, by its class
+
+    @property
+    def races(self) -> str:
+        """Where races are looked for: "everywhere", "shared" (what validation wants, which is cheap), or ""."""
+        return "everywhere" if "race" in self.words else "shared" if SHARED_RACES in self.words else ""
 
     @classmethod
     def of_launch(cls, pid: int, entry: int) -> Checks | None:
@@ -61,3 +70,5 @@ class Checks:
         """The launch has ended: listeners hear what was found."""
         for fault in self.found.values():
             kernel_faults.tell(self.pid, self.entry, fault)
+        for tell in self.at_end:
+            tell()

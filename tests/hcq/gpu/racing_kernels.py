@@ -114,6 +114,8 @@ def ptx(steps: tuple[Step, ...]) -> bytes:
     mov.u32 %r5, 0;
     {body}
     ld.param.u64 %d1, [out];
+    mov.u32 %r2, %ctaid.x;
+    mad.lo.s32 %r1, %r2, 128, %r1;
     mul.wide.u32 %d2, %r1, 4;
     add.u64 %d3, %d1, %d2;
     st.global.u32 [%d3], %r5;
@@ -160,11 +162,15 @@ def llvm_ir(steps: tuple[Step, ...]) -> str:
 target triple = "amdgcn-amd-amdhsa"
 @words = internal addrspace(3) global [1024 x i8] poison, align 16
 declare i32 @llvm.amdgcn.workitem.id.x()
+declare i32 @llvm.amdgcn.workgroup.id.x()
 declare void @llvm.amdgcn.s.barrier()
 define amdgpu_kernel void @kernel(ptr addrspace(1) %out) {{
   %t = call i32 @llvm.amdgcn.workitem.id.x()
   {body}
-  %o = getelementptr i32, ptr addrspace(1) %out, i32 %t
+  %group = call i32 @llvm.amdgcn.workgroup.id.x()
+  %first = mul i32 %group, 128
+  %place = add i32 %first, %t
+  %o = getelementptr i32, ptr addrspace(1) %out, i32 %place
   store i32 {last}, ptr addrspace(1) %o
   ret void
 }}

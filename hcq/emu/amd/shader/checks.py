@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from hcq.emu.amd.shader.init_steps import Following
 from hcq.emu.amd.shader.lds_waits import Groups, LdsWaits
 from hcq.emu.amd.shader.memory import Memory
+from hcq.emu.amd.shader.memory_order import acquires
 from hcq.emu.amd.shader.memory_steps import Naming, Watched
 from hcq.emu.amd.shader.pointers import ARGUMENTS, origins
-from hcq.emu.amd.shader.race_steps import Looking
+from hcq.emu.amd.shader.race_steps import Looking, LookingAtLds
 from hcq.emu.amd.shader.register_waits import RegisterWaits, Words
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.shadows import Unwritten
@@ -25,8 +26,11 @@ from hcq.emu.amd.shader.wait_steps import Waiting
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.global_races import GlobalRaces
 from hcq.emu.shader.memory_checks import MemoryChecks, memory_checks
+from hcq.emu.shader.order import Order, Records
 from hcq.emu.shader.pointers import UNKNOWN, Origin, classes_of, reach_of
+from hcq.emu.shader.races import Races
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 from hcq.events.known_memory import Stretch
 
@@ -49,8 +53,10 @@ def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
         found.append(Following)
     if "memory" in checks.words and checks.known is not None:
         found.append(Naming)
-    if "race" in checks.words and launch.lds_bytes:
+    if checks.races == "everywhere":
         found.append(Looking)
+    elif checks.races and launch.lds_bytes:
+        found.append(LookingAtLds)
     if "wait" in checks.words:
         found.append(Waiting)
     return found
@@ -58,7 +64,7 @@ def additions_of(checks: Checks | None, launch: Launch) -> list[type[Addition]]:
 
 def most_groups(checks: Checks | None, launch: Launch, waves_per_group: int, groups: int) -> int:
     """How many of so many workgroups may run together, so that what is remembered of them stays bounded."""
-    if checks is not None and "race" in checks.words and launch.lds_bytes:
+    if checks is not None and checks.races and launch.lds_bytes:
         groups = min(groups, blocks_at_once(launch.lds_bytes, waves_per_group))
     return groups
 
@@ -78,15 +84,8 @@ def attach(checks: Checks, program: Program, residents: Residents) -> None:
                 _follow(program, watch, launch, residents.memory, *watch.known.arguments)
         residents.memory = Watched(residents.memory, watch)
         residents.scalar_memory = Watched(residents.scalar_memory, watch, is_scalar=True)
-    if "race" in checks.words and launch.lds_bytes:
-        residents.races = SharedRaces(
-            len(residents.alive),
-            launch.lds_bytes,
-            residents.waves_per_group,
-            residents.name_of,
-            program.text,
-            checks,
-        )
+    if checks.races == "everywhere" or (checks.races and launch.lds_bytes):
+        residents.races = _races(checks, program, residents)
     if "wait" in checks.words:
         words = Words(program.text, residents.name_of, program.isa.generation)
         residents.waits = RegisterWaits(len(residents.group_of), launch.vgprs, words, checks)
@@ -148,3 +147,26 @@ def note_strays(checks: Checks, strays: Strays) -> None:
             access_faults.refused(
                 checks, "shared-beyond", kind, address, one.text, pc, one.who, why, one.times
             )
+
+
+def _races(checks: Checks, program: Program, residents: Residents) -> Races:
+    launch, items, waves = residents.launch, residents.items, residents.waves_per_group
+
+    def name_of(wave: int, lane: int) -> str:
+        return items.name_of(wave // waves, wave % waves * launch.wave_size + lane)
+
+    everywhere, records = checks.over_launch.get(GlobalRaces), Records(0, waves)
+    if everywhere is None and checks.races == "everywhere":
+        everywhere = GlobalRaces(items.groups * waves, waves, name_of, program.text, checks)
+        checks.over_launch[GlobalRaces] = everywhere
+    if everywhere is not None:
+        records = everywhere.records
+    first, groups = int(residents.group_ids[0]), len(residents.alive)
+    syncs = everywhere is not None and any(map(acquires, program.instructions.values()))
+    order, shared = Order(records, first, groups, syncs), None
+    if launch.lds_bytes:
+        start = first * waves
+        shared = SharedRaces(
+            order, launch.lds_bytes, lambda wave, lane: name_of(start + wave, lane), program.text, checks
+        )
+    return Races(order, shared, everywhere)

@@ -18,6 +18,7 @@ import numpy as np
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.operands import Context
 from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.shader.order import Order
 
 
 def first_lanes(b: Batch, register: int) -> Array:
@@ -30,6 +31,12 @@ def numbers(ctx: Context, b: Batch) -> list[int]:
     """Which resource each wave means."""
     offset = ctx.inst.fields["offset0"] | ctx.inst.fields["offset1"] << 8
     return [int(m0 >> 16 & 63) + offset for m0 in b.s[:, ctx.m0].tolist()]
+
+
+def _order(b: Batch) -> Order | None:
+    """That of the waves, where races matter and anything orders workgroups."""
+    races = b.residents.races
+    return races.order if races is not None and races.order.syncs else None
 
 
 def init(ctx: Context) -> Callable[[Batch], list[Batch]]:
@@ -52,19 +59,28 @@ def wait(ctx: Context) -> Callable[[Batch], list[Batch]]:
     inst = ctx.inst
 
     def run(b: Batch) -> list[Batch]:
-        waits_in = b.residents.waits_in
+        waits_in, order = b.residents.waits_in, _order(b)
         values = first_lanes(b, inst.fields["addr"]).tolist()
         barriers = [b.residents.sync.of(number) for number in numbers(ctx, b)]
         for wave, barrier, value in zip(b.ids.tolist(), barriers, values):
             if waits_in[wave] >= 0:
                 continue
             waits_in[wave] = barrier.turn
+            if order is not None:
+                known = barrier.here if barrier.records is order.records else 0
+                barrier.here = order.arrive(int(b.residents.number_of[wave]), known)
+                barrier.records = order.records
             if barrier.left > 0:
                 barrier.left -= 1
             else:
                 barrier.left, barrier.turn = int(value), barrier.turn + 1
+                barrier.gone, barrier.here = barrier.here, 0
         goes = np.array([waits_in[wave] != one.turn for wave, one in zip(b.ids.tolist(), barriers)])
         waits_in[b.ids[goes]] = -1
+        if order is not None:
+            for wave, barrier, is_free in zip(b.ids.tolist(), barriers, goes.tolist()):
+                if is_free:
+                    order.leave(int(b.residents.number_of[wave]), barrier.gone)
         if goes.all():
             b.pc = inst.next_pc
             return [b]

@@ -1,33 +1,42 @@
-"""Steps that tell of every access to LDS, for programs whose races are looked for.
+"""Steps that tell of every access to LDS and memory, for programs whose races are looked for.
 
 In       instructions as a program compiles them; then the batches of waves that run them
 Out      `Looking`: steps around those of the program
-Changes  the SharedRaces of the resident waves; no register, no memory
-Next     hcq/emu/shader/shared_races.py (what comes of it), counters.py (the same for counting), program.py (who asks)
+Changes  the Races of the resident waves; no register, no memory
+Next     hcq/emu/shader/races.py (what comes of it), memory_order.py (fences, scopes), counters.py (the same for
+         counting), program.py (who asks)
+
+Lanes of a wave go in lock step: nothing has to order them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hcq.emu.amd.shader.counters import WAITS, WARP
-from hcq.emu.amd.shader.lane_access import active, parse_access
+from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.counters import LOAD_BYTES, WAITS, WARP
+from hcq.emu.amd.shader.lane_access import Access, active, parse_access
 from hcq.emu.amd.shader.lds_ops import lane_addresses, offset16, pair_access
 from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds
-from hcq.emu.amd.shader.memory_ops import LOWEST_APERTURE, address_of, indices
-from hcq.emu.amd.shader.operands import SHARED_APERTURE, Context, Step
+from hcq.emu.amd.shader.memory_ops import LOWEST_APERTURE, Buffer, address_of, indices
+from hcq.emu.amd.shader.memory_order import fence_of, level_of
+from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step, scalar64
+from hcq.emu.amd.shader.scalar_memory_ops import offset_of
 from hcq.emu.amd.shader.waves import Batch
-from hcq.emu.shader.shared_races import SharedRaces
+from hcq.emu.shader.order import DEVICE, PLAIN
+from hcq.emu.shader.races import Races
 
 LOADS, STORES = ("load", "read"), ("store", "write")
 
 
 class Looking:
-    """Makes the steps of one program tell what they do to LDS. Their batches belong to Residents that have `races`."""
+    """Makes the steps of one program tell what they do to memory. Their batches' Residents have `races`."""
+
+    only_lds = False
 
     def around(self, ctx: Context, step: Step) -> Step:
-        """The step of an instruction that touches LDS, with what it touches told before."""
-        look = _of(ctx)
+        """The step of an instruction that touches memory, or orders that, with what it does told before."""
+        look = _of(ctx, self.only_lds)
         if look is None:
             return step
 
@@ -43,13 +52,63 @@ class Looking:
         return None
 
 
-def _of(ctx: Context) -> Step | None:
+class LookingAtLds(Looking):
+    """What they do to LDS alone."""
+
+    only_lds = True
+
+
+def _of(ctx: Context, only_lds: bool) -> Step | None:
     form = ctx.inst.format
     if form == "DS":
         return _shared(ctx)
+    if only_lds and form != "FLAT" and not is_load_to_lds(ctx.inst):
+        return None
+    fence = _fence(ctx)
+    if fence is not None:
+        return fence
+    if form == "SMEM":
+        return _scalar(ctx)
     if is_load_to_lds(ctx.inst):
         return _load_to_lds(ctx)
-    return _flat(ctx) if form == "FLAT" else None
+    access = parse_access(ctx.inst.name.split("_", 1)[1]) if form in ("FLAT", "GLOBAL", "MUBUF") else None
+    if access is None:
+        return None
+    return _buffer(ctx, access) if form == "MUBUF" else _vector(ctx, access)
+
+
+def races_of(b: Batch) -> Races:
+    """What its steps tell."""
+    found = b.residents.races
+    assert found is not None  # a program whose steps look runs with them
+    return found
+
+
+def _fence(ctx: Context) -> Step | None:
+    fence = fence_of(ctx)
+    if fence is None:
+        return None
+
+    def look(b: Batch) -> None:
+        races, warps = races_of(b), b.residents.number_of[b.ids]
+        if not races.order.syncs:
+            return
+        if fence.acquires:
+            races.order.acquire(warps, DEVICE)
+        elif fence.writes_back:
+            b.residents.written_back[b.ids] = True
+        else:
+            if fence.of_loads:
+                warps = warps[~b.residents.stores[b.ids]]
+            else:
+                b.residents.stores[b.ids] = False
+            if fence.needs_write_back:
+                warps = warps[b.residents.written_back[b.ids]]
+                b.residents.written_back[b.ids] = False
+            if len(warps):
+                races.order.release(warps, DEVICE)
+
+    return look
 
 
 def _kind(tail: str) -> str:
@@ -77,44 +136,102 @@ def _shared(ctx: Context) -> Step | None:
     def look(b: Batch) -> None:
         wave, lane = indices(b)
         for offset in offsets:
-            _races(b).access(kind, b.ids[wave], lane, lane_addresses(b, fields["addr"], offset), size, pc)
+            _in_lds(b, kind, wave, lane, lane_addresses(b, fields["addr"], offset), size, pc)
 
     return look
+
+
+def _in_lds(b: Batch, kind: str, wave: Array, lane: Array, at: Array, size: int, pc: int) -> None:
+    shared = races_of(b).shared
+    if shared is not None:
+        shared.access(kind, b.residents.number_of[b.ids[wave]], lane, at, size, pc)
+
+
+def _everywhere(
+    b: Batch, kind: str, wave: Array, lane: Array, at: Array, size: int, pc: int, level: int
+) -> None:
+    races = races_of(b)
+    if races.everywhere is not None:
+        warps = b.residents.number_of[b.ids[wave]]
+        if kind != "load":
+            b.residents.stores[b.ids[wave]] = True
+        races.everywhere.access(races.order, kind, warps, lane, at, size, pc, level)
 
 
 def _load_to_lds(ctx: Context) -> Step | None:
     access = access_to_lds(ctx)
     if access is None:
         return None
-    place, pc, size = place_in_lds(ctx), ctx.inst.pc, max(4, access.bits // 8)
+    place, pc, size, level = (
+        place_in_lds(ctx),
+        ctx.inst.pc,
+        access.bits // 8,
+        level_of(ctx, "load", access.bits),
+    )
+    address = address_of(ctx) if ctx.inst.format == "GLOBAL" else None
 
     def look(b: Batch) -> None:
         wave, lane = indices(b)
-        _races(b).access("store", b.ids[wave], lane, place(b, wave, lane), size, pc)
+        _in_lds(b, "store", wave, lane, place(b, wave, lane), max(4, size), pc)
+        if address is not None:
+            _everywhere(b, "load", wave, lane, active(b, address(b)), size, pc, level)
 
     return look
 
 
-def _flat(ctx: Context) -> Step | None:
-    tail = ctx.inst.name.split("_", 1)[1]
-    access = parse_access(tail)
-    if access is None:
-        return None
+def _vector(ctx: Context, access: Access) -> Step:
     address, kind, size, pc = address_of(ctx), access.verb, access.bits // 8, ctx.inst.pc
+    level, is_flat = level_of(ctx, kind, access.bits), ctx.inst.format == "FLAT"
 
     def look(b: Batch) -> None:
         at = active(b, address(b))
-        if int(at.max(initial=0)) < LOWEST_APERTURE:
-            return
-        inside = at >> np.uint64(32) == SHARED_APERTURE
         wave, lane = indices(b)
-        low = at[inside] & np.uint64(0xFFFFFFFF)
-        _races(b).access(kind, b.ids[wave[inside]], lane[inside], low, size, pc)
+        if is_flat and int(at.max(initial=0)) >= LOWEST_APERTURE:
+            high = at >> np.uint64(32)
+            inside = high == SHARED_APERTURE
+            if inside.any():
+                low = at[inside] & np.uint64(0xFFFFFFFF)
+                _in_lds(b, kind, wave[inside], lane[inside], low, size, pc)
+            rest = ~inside & (high != PRIVATE_APERTURE)
+            at, wave, lane = at[rest], wave[rest], lane[rest]
+        _everywhere(b, kind, wave, lane, at, size, pc, level)
 
     return look
 
 
-def _races(b: Batch) -> SharedRaces:
-    found = b.residents.races
-    assert found is not None  # a program whose steps look runs with one
-    return found
+def _buffer(ctx: Context, access: Access) -> Step | None:
+    if ctx.inst.fields.get("lds") or ctx.inst.fields.get("tfe"):
+        return None
+    buffer, kind, size, pc = Buffer(ctx, access), access.verb, access.bits // 8, ctx.inst.pc
+    level = level_of(ctx, kind, access.bits)
+
+    def look(b: Batch) -> None:
+        if buffer.is_spread(b):
+            return  # scratch
+        addresses, inside = buffer.places(b)
+        wave, lane = indices(b)
+        reached = active(b, inside)
+        _everywhere(b, kind, wave[reached], lane[reached], active(b, addresses)[reached], size, pc, level)
+
+    return look
+
+
+def _scalar(ctx: Context) -> Step | None:
+    """A load by a wave as a whole."""
+    name, pc = ctx.inst.name, ctx.inst.pc
+    verb, _, what = name.removeprefix("s_buffer_").removeprefix("s_").partition("_")
+    if verb != "load" or what not in LOAD_BYTES:
+        return None
+    first, size = 2 * ctx.inst.fields["sbase"], LOAD_BYTES[what]
+    base, offset = scalar64(ctx, first), offset_of(ctx)
+    through_descriptor = name.startswith("s_buffer_")
+
+    def look(b: Batch) -> None:
+        start, wave = base(b), np.arange(b.waves)
+        if through_descriptor:
+            start = start & np.uint64(0xFFFFFFFFFFFF)
+            wave = np.flatnonzero(offset(b) + np.uint64(size) <= b.s[:, first + 2])
+        at = ((start + offset(b)) & ~np.uint64(min(size, 4) - 1))[wave]
+        _everywhere(b, "load", wave, np.zeros(len(wave), np.int64), at, size, pc, PLAIN)
+
+    return look

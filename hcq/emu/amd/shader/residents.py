@@ -23,7 +23,7 @@ from hcq.emu.amd.shader.strays import Strays
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.memory_checks import MemoryChecks
-from hcq.emu.shader.shared_races import SharedRaces
+from hcq.emu.shader.races import Races
 from hcq.emu.shader.traffic import Tally
 
 GLOBAL_BARRIERS = 64
@@ -35,6 +35,9 @@ class Barrier:
 
     left: int = 0
     turn: int = 0
+    here: int = 0  # where races matter, the record (hcq/emu/shader/order.py) of those who wait,
+    gone: int = 0  # and of those who were released last
+    records: object = None  # of which launch
 
 
 @dataclass
@@ -64,9 +67,7 @@ class Residents:
         strays: Strays | None = None,
     ) -> None:
         self.strays = strays  # what is found outside of LDS, where somebody wants to know
-        self.races: SharedRaces | None = (
-            None  # what is known of accesses to LDS, where somebody wants to know
-        )
+        self.races: Races | None = None  # what is known of accesses to memory, where somebody wants to know
         self.unwritten: Any = None  # shadows.Unwritten, where somebody wants to know what nobody wrote
         self.watch: MemoryChecks | None = (
             None  # who looks at accesses to memory, where somebody wants to know
@@ -97,6 +98,11 @@ class Residents:
         self.arrived_in = np.zeros(len(group_ids), np.int64)  # the phase in which a wave came last
         self.waits_in = np.full(len(group_ids), -1, np.int64)  # of a barrier of global wave sync: the turn
         self.waves_per_group = waves_per_group
+        self.number_of = group_ids * waves_per_group + places  # of a wave: workgroups at the edges lack some
+        self.stores = np.zeros(len(group_ids), np.bool_)  # whether some are under way, and the same
+        self.written_back = np.zeros(
+            len(group_ids), np.bool_
+        )  # the L2, since the last wait, where races matter
         self.start_lanes = active
 
     def arrive(self, waves: Array) -> Array:
@@ -117,13 +123,12 @@ class Residents:
         opens = (self.arrived == self.alive) & (self.arrived > 0)
         if self.races is not None and opens.any():
             came = self.arrived_in == self.phase[self.group_of]
-            self.races.barrier(np.flatnonzero(came & opens[self.group_of]))
+            self.races.order.barrier(self.number_of[came & opens[self.group_of]])
         self.phase[opens] += 1
         self.arrived[opens] = 0
 
     def name_of(self, wave: int, lane: int) -> str:
         """A lane as the kernel's author knows it."""
-        group = self.items.group_coordinates(self.group_ids[wave : wave + 1])[0]
-        linear = int(self.place_in_group[wave]) * self.wave_size + lane
-        item = self.items.coordinates_in_block(linear)
-        return f"workgroup {tuple(int(x) for x in group)}, work-item {item}"
+        return self.items.name_of(
+            int(self.group_ids[wave]), int(self.place_in_group[wave]) * self.wave_size + lane
+        )

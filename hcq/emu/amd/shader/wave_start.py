@@ -155,6 +155,12 @@ class WorkItems:
         x, y, _ = self.block
         return linear % x, linear // x % y, linear // (x * y)
 
+    def name_of(self, group: int, linear: int) -> str:
+        """A work-item in words, by its workgroup's number and its own in that."""
+        place = self.group_coordinates(np.array([group]))[0]
+        item = self.coordinates_in_block(linear)
+        return f"workgroup {tuple(int(x) for x in place)}, work-item {item}"
+
     def waves(self, groups: Array, wave_size: int) -> tuple[Array, Array, Array]:
         """(group index, place in its group, active lanes) of every wave that has work."""
         per_group = self.waves_per_group(wave_size)

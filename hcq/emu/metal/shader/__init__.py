@@ -7,6 +7,7 @@ The text
     typed.py        C's types over that tree, whatever it is translated to
 By NumPy, all threads at once
     translate.py    the tree as a function of Python: each statement for all threads, under a mask
+    device_races.py  races in device memory (HCQ_SANITIZE=race)
     machine.py      what that function calls: memory, masks, barriers, what threads of a SIMD group exchange
 By machine code, one thread after the other
     expressions.py  what one thread computes, as LLVM IR

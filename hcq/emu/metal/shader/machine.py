@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcq.emu.metal.shader.device_races import DeviceRaces
 from hcq.emu.metal.shader.errors import KernelFault
 from hcq.system import native
 
@@ -81,6 +82,7 @@ class Machine:
         self.thread = np.arange(self.size, dtype=np.int32)
         self.row = self.thread // threads
         self.shared: list[SharedMemory] = []
+        self.races: DeviceRaces | None = None  # in device memory, where somebody wants to know
 
     def fault(self, what: str) -> KernelFault:
         """The error of this kernel."""
@@ -158,10 +160,14 @@ class Machine:
         view = memory.view(kind)
         if not memory.is_shared and not isinstance(index, np.ndarray):
             self._check(memory, kind, int(index), int(index), "reads")
+            if self.races is not None:
+                self.races.touched(self, "load", mask, memory, kind, index)
             return view[int(index)]
         at = self._places(mask, memory, kind, index, "reads")
         if memory.is_shared:
             self._note_read(mask, memory, at * np.dtype(kind).itemsize)
+        elif self.races is not None:
+            self.races.touched(self, "load", mask, memory, kind, at)
         return view[at]
 
     def store(self, mask: Any, memory: Memory, kind: str, index: Any, value: Any) -> None:
@@ -173,6 +179,8 @@ class Machine:
         if not isinstance(index, np.ndarray):
             index = np.full(self.size, index)
         at = self._places(mask, memory, kind, index, "writes")
+        if self.races is not None and not memory.is_shared:
+            self.races.touched(self, "store", mask, memory, kind, at)
         if mask is not True:
             at = at[mask]
             if isinstance(value, np.ndarray):
@@ -231,7 +239,7 @@ class Machine:
 
     # ------------------------------------------------------------ threads together
 
-    def barrier(self, mask: Any) -> None:
+    def barrier(self, mask: Any, orders_device_memory: bool = True) -> None:
         """All threads of each group, or none."""
         if isinstance(mask, np.ndarray):
             there = mask.reshape(self.groups, self.threads)
@@ -241,6 +249,8 @@ class Machine:
                 )
         for memory in self.shared:
             memory.forget()
+        if self.races is not None and orders_device_memory and mask is not False:
+            self.races.barrier(self, mask)
 
     def shuffle_xor(self, mask: Any, value: Any, by: Any) -> Any:
         """The value of the thread of the same SIMD group whose number differs in these bits."""

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.compiled import Compiled
+from hcq.emu.metal.shader.device_races import DeviceRaces
 from hcq.emu.metal.shader.errors import KernelFault, MslError, NotCompiled
 from hcq.emu.metal.shader.groups import Code, write
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory, SharedMemory
@@ -36,6 +37,7 @@ from hcq.emu.metal.shader.standing import at_fault, look
 from hcq.emu.metal.shader.syntax import Function, Parameter
 from hcq.emu.metal.shader.translate import file_name, translate
 from hcq.emu.metal.shader.types import SIZES, Type
+from hcq.emu.shader.checks import Checks
 from hcq.events import kernel_debug, waves
 
 BATCH = 1 << 16  # threads that take each step together
@@ -93,9 +95,10 @@ class Program:
         pid, thread = os.getpid(), threading.get_ident()
         with waves.running(pid, entry, self.kernel.name) as running:
             running.peek = lambda: look(self, thread)
+            checks = Checks.of_launch(pid, entry)
             try:
                 if kernel_debug.debugger is None:
-                    self._run_once(grid, block, bindings)
+                    self._run_once(grid, block, bindings, checks)
                 else:
                     kernel_debug.debugger.run_metal(self, grid, block, bindings, entry)
             except KernelFault as fault:
@@ -107,8 +110,17 @@ class Program:
                 waves.stopped(pid, stop)
                 tell(pid, entry, fault, self.source.line(fault.line) if fault.line else "")
                 raise
+            finally:
+                if checks is not None:
+                    checks.tell()
 
-    def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding]) -> None:
+    def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding], checks: Checks | None) -> None:
+        if checks is not None and "race" in checks.words:
+            # machine code of the host tells nobody of its accesses
+            line_of, text_of = lambda line: self.places[line - 1][0], self.source.line
+            races = DeviceRaces(grid, block, self.file_name, line_of, text_of, checks)
+            self.interpret(grid, block, bindings, races)
+            return
         if not self.why_not and (self.compiled is None or not self.compiled.is_best):
             self._spend(prod(grid), prod(block))
         if self.compiled is None:
@@ -141,10 +153,15 @@ class Program:
         grid: Size,
         block: Size,
         bindings: dict[int, Binding],
+        races: DeviceRaces | None = None,
         run: Callable[..., None] | None = None,
         make: Callable[[str, int, int, int], Machine] = Machine,
     ) -> None:
-        """The same by NumPy. run: in the place of what the text was translated to; make: its machines."""
+        """The same by NumPy.
+
+        races  who is told of accesses to device memory
+        run    in the place of what the text was translated to; make: its machines
+        """
         groups, threads = prod(grid), prod(block)
         at_once = max(1, BATCH // threads)
         memories = {}
@@ -157,6 +174,9 @@ class Program:
             for first in range(0, groups, at_once):
                 count = min(at_once, groups - first)
                 machine = make(self.kernel.name, count, threads, first)
+                if races is not None:
+                    machine.races = races
+                    races.begin(machine)
                 machine.shared = [
                     SharedMemory(name, size, count) for name, (_, size) in self.kernel.shared.items()
                 ]

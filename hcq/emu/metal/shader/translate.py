@@ -158,7 +158,7 @@ class _Writer(Typed):
                     return
                 if it.value.name not in BARRIERS:
                     self.fail(f"{it.value.name} is not a call that is known here for what it does")
-                self.say(f"M.barrier({self.mask})")
+                self.say(f"M.barrier({self.mask}, {'mem_device' in repr(it.value)})")
 
     def assign(self, it: syntax.Assign) -> None:
         if isinstance(it.target, syntax.Name):

@@ -27,7 +27,7 @@ from hcq.emu.nv.shader.tensor_memory import TensorMemory
 from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.memory_checks import MemoryChecks
-from hcq.emu.shader.shared_races import SharedRaces
+from hcq.emu.shader.races import Races
 from hcq.emu.shader.traffic import Tally
 from hcq.events.waves import Running
 
@@ -90,9 +90,7 @@ class Batch:
         self.local_row = self.every_lane
         self.local_bytes = 0
         self.local = np.zeros(0, np.uint8)
-        self.races: SharedRaces | None = (
-            None  # what is known of accesses to shared memory, where somebody wants to
-        )
+        self.races: Races | None = None  # what is known of accesses to memory, where somebody wants to
         self.unwritten: Any = None  # shadows.Unwritten, where somebody wants to know what nobody wrote
         self.watch: MemoryChecks | None = (
             None  # who looks at accesses to memory, where somebody wants to know
@@ -146,12 +144,16 @@ class Batch:
         """A thread in words. warp: counted over the whole batch, block by block."""
         per_block = -(-self.threads_per_block // WARP)
         width = self.count // len(self.blocks)
-        return self.lane_name(warp // per_block * width + warp % per_block * WARP + lane)
+        at = warp // per_block * width + warp % per_block * WARP + lane
+        return thread_name(
+            self.launch, int(self.blocks[self.block_of_lane[at]]), int(self.thread_of_lane[at])
+        )
 
     def lane_name(self, lane: int) -> str:
         """A thread in words, by its number in the batch."""
-        block, thread = self.place(lane)
-        return f"thread {tuple(map(int, thread))} of block {tuple(map(int, block))}"
+        return thread_name(
+            self.launch, int(self.blocks[self.block_of_lane[lane]]), int(self.thread_of_lane[lane])
+        )
 
     # -- special registers
 
@@ -223,6 +225,12 @@ class Batch:
         rows = self.local.reshape(self.count, -1)
         who: Any = slice(None) if lanes is None else lanes
         rows[who, to : to + size_bytes] = rows[who, source : source + size_bytes]
+
+
+def thread_name(launch: Launch, block: int, thread: int) -> str:
+    """A thread in words, by the number of its block in the grid and its own in that."""
+    places = _coordinates(thread, launch.block), _coordinates(block, launch.grid)
+    return "thread {} of block {}".format(*(tuple(map(int, place)) for place in places))
 
 
 def _coordinates(number: Any, sizes: Dim3) -> tuple[Any, Any, Any]:

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hcq.emu.nv.shader.batch import WARP, Batch
+from hcq.emu.nv.shader.batch import WARP, Batch, thread_name
 from hcq.emu.nv.shader.errors import MisalignedAccess
 from hcq.emu.nv.shader.init_steps import followed
 from hcq.emu.nv.shader.memory_steps import NamedCopies, Watched, named
 from hcq.emu.nv.shader.pointers import origins
 from hcq.emu.nv.shader.product_wait_steps import products_waited
 from hcq.emu.nv.shader.product_waits import ProductWaits
-from hcq.emu.nv.shader.race_steps import looked
+from hcq.emu.nv.shader.race_steps import looked, looked_at_shared
 from hcq.emu.nv.shader.shadows import Unwritten
 from hcq.emu.nv.shader.shared_wait_steps import waited
 from hcq.emu.nv.shader.shared_waits import BYTES_PER_WORD, WORD_BYTES, Names, SharedWaits
@@ -29,8 +29,11 @@ from hcq.emu.nv.shader.sync_faults import SyncFaults
 from hcq.emu.nv.shader.sync_steps import synchronized
 from hcq.emu.shader import access_faults
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.global_races import GlobalRaces
 from hcq.emu.shader.memory_checks import memory_checks
+from hcq.emu.shader.order import Order, Records
 from hcq.emu.shader.pointers import UNKNOWN, classes_of, reach_of
+from hcq.emu.shader.races import Races
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 from hcq.events.known_memory import KnownMemory, Stretch
 
@@ -53,8 +56,8 @@ def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
         found.append(followed)
     if "memory" in checks.words and checks.known is not None:
         found.append(named)
-    if "race" in checks.words:
-        found.append(looked)
+    if checks.races:
+        found.append(looked if checks.races == "everywhere" else looked_at_shared)
     if "wait" in checks.words:
         found += [waited, products_waited]
     if "sync" in checks.words:
@@ -64,7 +67,7 @@ def additions_of(checks: Checks | None) -> tuple[Addition, ...]:
 
 def most_blocks(checks: Checks | None, shared_bytes: int, warps_per_block: int, blocks: int) -> int:
     """How many of so many blocks may run together, so that what is remembered of them stays bounded."""
-    if checks is not None and "race" in checks.words:
+    if checks is not None and checks.races:
         blocks = min(blocks, blocks_at_once(shared_bytes, warps_per_block))
     if checks is not None and "wait" in checks.words:
         words = -(-shared_bytes // WORD_BYTES)
@@ -81,12 +84,25 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         if watch.reach is None:
             watch.reach = _reach(program, watch.known, batch.params.tobytes(), batch.memory)
         batch.memory, batch.copies = Watched(batch.memory, watch), NamedCopies(watch)
-    if "race" in checks.words:
-        shared = batch.launch.shared_bytes
+    launch = batch.launch
+    if checks.races == "everywhere" or (checks.races and launch.shared_bytes):
         warps = -(-batch.threads_per_block // WARP)
-        batch.races = SharedRaces(
-            len(batch.blocks), shared, warps, batch.name_of, program.text_of_line, checks
-        )
+
+        def name_of(warp: int, lane: int) -> str:
+            return thread_name(launch, warp // warps, warp % warps * WARP + lane)
+
+        everywhere, records = checks.over_launch.get(GlobalRaces), Records(0, warps)
+        if everywhere is None and checks.races == "everywhere":
+            x, y, z = launch.grid
+            everywhere = GlobalRaces(x * y * z * warps, warps, name_of, program.text_of_line, checks)
+            checks.over_launch[GlobalRaces] = everywhere
+        is_exact = everywhere is not None
+        if everywhere is not None:
+            records = everywhere.records
+        first, count = int(batch.blocks[0]), len(batch.blocks)
+        order = Order(records, first, count, needs_fences=is_exact, lanes_are_apart=is_exact, lanes=WARP)
+        shared = SharedRaces(order, launch.shared_bytes, batch.name_of, program.text_of_line, checks)
+        batch.races = Races(order, shared, everywhere)
     if "wait" in checks.words and program.copies_by_itself:
         names = Names(program.text_of_line, batch.lane_name)
         batch.product_waits = ProductWaits(batch.count, names, checks)

@@ -18,6 +18,7 @@ from hcq.emu.nv.shader.decode import Code, Decoded, Lowering, Registers
 from hcq.emu.nv.shader.errors import KernelFault, Trap
 from hcq.emu.nv.shader.flow import BasicBlock
 from hcq.emu.nv.shader.machine import Machine
+from hcq.emu.nv.shader.meetings import warps_met
 from hcq.emu.nv.shader.paths import Path, Region
 from hcq.emu.nv.shader.syntax import Arguments, Function, Immediate, Instruction, Operand, Register, Symbol
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
@@ -417,6 +418,7 @@ def _reducing_barrier(code: Code, after: int) -> End:
 def _warp_barrier(members: int, after: int, line: int) -> End:
     def end(machine: Machine, registers: Registers, path: Path) -> int:
         if path.mask is None or path.count == machine.live_count:
+            warps_met(machine.batch, path.full_mask, registers[members], machine.live)
             return after
         machine.wait_for_warp(path, after, registers[members], line)
         return SPLIT

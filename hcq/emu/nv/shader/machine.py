@@ -23,12 +23,12 @@ from hcq.emu.nv.shader.batch import MAX_LOCAL_BYTES, WARP, Batch
 from hcq.emu.nv.shader.decode import LOCAL_ALIGNMENT, Decoded, DecodedBlock, Registers
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.groups import active_bits, ballots
+from hcq.emu.nv.shader.meetings import block_met, warps_met
 from hcq.emu.nv.shader.paths import Activation, Path, Region
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.standing import warps_of
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.shader.schedule import MOST_PARTS, Schedule
-from hcq.emu.shader.shared_races import SharedRaces
 
 # instructions between two looks at the budget, and at whether the kernel is still wanted
 CHECK_STEPS = 20_000
@@ -430,7 +430,7 @@ class Machine:
         if not self._is_complete(path, number, expected):
             return False
         if self.batch.races is not None:
-            self._meet(self.batch.races, path.full_mask)
+            block_met(self.batch, path.full_mask)
         if self.batch.waits is not None:
             self.batch.waits.meet(np.flatnonzero(path.full_mask))
         return True
@@ -499,19 +499,12 @@ class Machine:
         barrier.true[complete] = 0
         freed = complete[self.batch.block_of_lane]
         if self.batch.races is not None:
-            self._meet(self.batch.races, barrier.here & freed)
+            block_met(self.batch, barrier.here & freed)
         if self.batch.waits is not None:
             self.batch.waits.meet(np.flatnonzero(barrier.here & freed))
         barrier.here &= ~freed
         for path in [path for path in self.waiting if path.waits_for == "barrier" and path.barrier == number]:
             self._let_go(path, freed)
-
-    def _meet(self, races: SharedRaces, lanes: Lanes) -> None:
-        """The warps of these threads are at a barrier that opens."""
-        batch = self.batch
-        who = np.flatnonzero(lanes)
-        who = who[batch.thread_of_lane[who] < batch.threads_per_block]
-        races.barrier(np.unique(batch.block_of_lane[who] * races.warps + batch.thread_of_lane[who] // WARP))
 
     def _not_there(self, barrier: Barrier) -> Lanes:
         """A warp whose threads have all arrived counts as 32, also if some have ended, or it never had as many."""
@@ -539,6 +532,11 @@ class Machine:
         for path in paths:
             here |= path.full_mask & ~path.free
         missing = ballots(self.live, self.batch) & ~ballots(here, self.batch)
+        if self.batch.races is not None:
+            members = np.zeros(self.batch.count, np.uint32)
+            for path in paths:
+                np.copyto(members, path.members, where=path.full_mask & ~path.free, casting="unsafe")
+            warps_met(self.batch, here & ((members & missing) == 0), members, self.live)
         for path in paths:
             self._let_go(path, (path.members & missing) == 0)
 

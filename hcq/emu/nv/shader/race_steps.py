@@ -1,15 +1,19 @@
-"""Steps that tell of every access to shared memory, for kernels whose races are looked for.
+"""Steps that tell of every access to shared and global memory, for kernels whose races are looked for.
 
 In       a decoded block; then the groups of threads that run it
 Out      the block with steps that tell: `looked`
-Changes  the SharedRaces of the batch; no register, no memory
-Next     hcq/emu/shader/shared_races.py (what comes of it), counters.py (the same for counting), machine.py (barriers)
+Changes  the Races of the batch; no register, no memory
+Next     hcq/emu/shader/races.py (what comes of it), counters.py (the same for counting), machine.py (barriers)
+Source   PTX ISA, "Memory Consistency Model"
 
-What bulk copies and matrix instructions of the async proxy move is not told. An mbarrier orders who arrives before who
-waits.
+What bulk copies and matrix instructions of the async proxy move is not told. An mbarrier orders who arrives before
+who waits. Of the instructions with .sync only bar.warp.sync orders memory: shuffles, votes and matrix products do
+not, as PTX has it.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,26 +23,63 @@ from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, St
 from hcq.emu.nv.shader.flow import BasicBlock
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of, of_lanes, take_space, vector_of
-from hcq.emu.nv.shader.spaces import WINDOW_BYTES
+from hcq.emu.nv.shader.spaces import PARAM_WINDOW, WINDOW_BYTES
 from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes
 from hcq.emu.nv.shader.wmma_ops import MatrixAccess
+from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN
 
 KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
-TOGETHER = {"volatile", "relaxed", "acquire", "release", "mmio"}  # others may do the same at the same time
+STRONG = {
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "acq_rel",
+    "mmio",
+}  # others may do the same at the same time
+OF_BLOCK = {"cta", "cluster"}  # scopes that reach no other block here: a cluster is one block
+RELEASES, ACQUIRES = {"release", "acq_rel"}, {"acquire", "acq_rel"}
 MBARRIER_BYTES = 8
+SPACES = ("", "shared", "global")
 
 
-def looked(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
+class What(NamedTuple):
+    """What an instruction does at each address."""
+
+    kind: str
+    size: int
+    line: int
+
+
+def looked_at_shared(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
+    """Put around the steps of a block what tells of their accesses to shared memory, and nothing else."""
+    looked(lowering, block, made, only_shared=True)
+
+
+def looked(lowering: Lowering, block: BasicBlock, made: DecodedBlock, only_shared: bool = False) -> None:
     """Put around the steps of a block what tells of their accesses."""
-    made.steps = [_around(lowering, one, step) for one, step in zip(block.body, made.steps)]
+    looks = [None if only_shared and _is_elsewhere(one) else _of(lowering, one) for one in block.body]
+    if not any(looks):
+        return
+    made.steps = [step if look is None else _both(look, step) for look, step in zip(looks, made.steps)]
+    if made.retry is not None:  # one thread after the other, each of which tells
+        made.retry = made.retry._replace(steps=made.steps, swap=None)
 
 
-def _around(lowering: Lowering, instruction: Instruction, step: Step) -> Step:
-    look = _of(lowering, instruction)
-    if look is None:
-        return step
+def _is_elsewhere(instruction: Instruction) -> bool:
+    """Whether it tells of no access to shared memory: global ones, and fences."""
+    words = instruction.modifiers
+    return instruction.opcode in ("membar", "fence") or (
+        "global" in words and not any(map(_is_shared, words))
+    )
 
+
+def _is_shared(word: str) -> bool:
+    return word.partition("::")[0] == "shared"
+
+
+def _both(look: Step, step: Step) -> Step:
     def both(registers: Registers, group: Group) -> None:
         look(registers, group)
         step(registers, group)
@@ -48,6 +89,8 @@ def _around(lowering: Lowering, instruction: Instruction, step: Step) -> Step:
 
 def _of(lowering: Lowering, instruction: Instruction) -> Step | None:
     opcode, modifiers = instruction.opcode, instruction.modifiers
+    if opcode in ("membar", "fence"):
+        return _fence(Code(lowering, instruction))
     places = [one for one in instruction.operands if isinstance(one, Address)]
     if not places:
         return None
@@ -55,7 +98,7 @@ def _of(lowering: Lowering, instruction: Instruction) -> Step | None:
     if opcode in ("ldmatrix", "stmatrix"):
         return _rows(code, places[0])
     if opcode == "cp":
-        return _copy(code, places[0]) if len(places) == 2 and "bulk" not in modifiers else None
+        return _copy(code, *places) if len(places) == 2 and "bulk" not in modifiers else None
     if opcode == "wmma":
         return _fragment(code)
     if opcode == "mbarrier":
@@ -63,46 +106,93 @@ def _of(lowering: Lowering, instruction: Instruction) -> Step | None:
     if opcode not in KINDS or "async" in modifiers:
         return None
     space = take_space(code)
-    if space not in ("", "shared"):
+    if space not in SPACES:
         return None
     size = vector_of(code) * TYPES[type_of(instruction)].size_bytes
     at_of, select = address_of(code, places[0]), code.select()
-    kind, line, together = KINDS[opcode], instruction.line, bool(TOGETHER & set(modifiers))
+    what, level, words = What(KINDS[opcode], size, instruction.line), _level(instruction), set(modifiers)
+    releases, acquires = bool(RELEASES & words), bool(ACQUIRES & words)
 
     def look(registers: Registers, group: Group) -> None:
         batch, lanes = group.batch, select(registers, group)
         at = of_lanes(at_of(registers), lanes, batch.count)
         who = batch.every_lane if lanes is None else lanes
-        _tell(batch, kind, who, at, size, line, space == "shared", together)
+        if releases:
+            _order(batch, who, level, False)
+        _tell(batch, what, who, at, space, level)
+        if acquires:
+            _order(batch, who, level, True)
 
     return look
 
 
-def _tell(
-    batch: Batch,
-    kind: str,
-    who: Lanes,
-    at: Lanes,
-    size: int,
-    line: int,
-    is_shared: bool,
-    is_atomic: bool = False,
-) -> None:
-    """Of these lanes. is_shared: the addresses are in shared memory; else some may be, which their windows say."""
-    if not is_shared:
-        offsets = at.astype(np.uint64) - np.uint64(batch.shared_window)
-        inside = offsets < np.uint64(WINDOW_BYTES)
-        if not inside.any():
-            return
-        who, at = who[inside], offsets[inside]
+def _level(instruction: Instruction) -> int:
+    """How far an access reaches as an atomic operation."""
+    words = set(instruction.modifiers)
+    if instruction.opcode not in ("atom", "red") and not STRONG & words:
+        return PLAIN
+    return BLOCK if OF_BLOCK & words else DEVICE
+
+
+def _fence(code: Code) -> Step | None:
+    """fence and membar, but for those that order accesses by different proxies of one thread."""
+    words = set(code.instruction.modifiers)
+    if "proxy" in words:
+        return None
+    level = BLOCK if OF_BLOCK & words else DEVICE
+    select = code.select()
+
+    def look(registers: Registers, group: Group) -> None:
+        batch, lanes = group.batch, select(registers, group)
+        who = batch.every_lane if lanes is None else lanes
+        _order(batch, who, level, True)
+        _order(batch, who, level, False)
+
+    return look
+
+
+def _order(batch: Batch, who: Lanes, level: int, acquires: bool) -> None:
+    """These threads have a fence that acquires, or one that releases."""
     races = batch.races
-    assert races is not None  # a kernel whose steps look runs with them
+    if races is None:
+        return
+    thread = batch.thread_of_lane[who]
+    warps = np.unique(
+        (batch.block_of_lane[who] * races.warps + thread // WARP)[thread < batch.threads_per_block]
+    )
+    (races.order.acquire if acquires else races.order.release)(warps, level)
+
+
+def _tell(batch: Batch, what: What, who: Lanes, at: Lanes, space: str, level: int = PLAIN) -> None:
+    """Of these lanes. space: "shared", "global", or "": generic addresses, of which each is where the windows say."""
+    races = batch.races
+    if races is None:  # blocks without shared memory, where nothing else is looked at
+        return
     thread = batch.thread_of_lane[who]
     live = thread < batch.threads_per_block
     if not live.all():
         who, at, thread = who[live], at[live], thread[live]
-    warps = batch.block_of_lane[who] * races.warps + thread // WARP
-    races.access(kind, warps, thread % WARP, at, size, line, is_atomic)
+    at = at.astype(np.uint64, copy=False)
+    warps, lanes = batch.block_of_lane[who] * races.warps + thread // WARP, thread % WARP
+    if space == "shared":
+        if races.shared is not None:
+            races.shared.access(what.kind, warps, lanes, at, what.size, what.line, level > PLAIN, level)
+        return
+    elsewhere = None
+    if space == "":
+        offsets = at - np.uint64(batch.shared_window)
+        inside = offsets < np.uint64(WINDOW_BYTES)
+        if inside.any() and races.shared is not None:
+            here = warps[inside], lanes[inside], offsets[inside]
+            races.shared.access(what.kind, *here, what.size, what.line, level > PLAIN, level)
+        elsewhere = inside
+        for window in (batch.local_window, PARAM_WINDOW):
+            elsewhere = elsewhere | (at - np.uint64(window) < np.uint64(WINDOW_BYTES))
+    if races.everywhere is None:
+        return
+    if elsewhere is not None and elsewhere.any():
+        warps, lanes, at = warps[~elsewhere], lanes[~elsewhere], at[~elsewhere]
+    races.everywhere.access(races.order, what.kind, warps, lanes, at, what.size, what.line, level)
 
 
 def _rows(code: Code, place: Operand) -> Step:
@@ -119,23 +209,33 @@ def _rows(code: Code, place: Operand) -> Step:
         window = np.uint64(batch.shared_window)
         offsets = at.astype(np.uint64) - window
         at = np.where(offsets < np.uint64(WINDOW_BYTES), offsets, at)
-        _tell(batch, kind, who, at, 16, line, True)
+        _tell(batch, What(kind, 16, line), who, at, "shared")
 
     return look
 
 
-def _copy(code: Code, to: Operand) -> Step | None:
-    """cp.async: a store to shared memory, here as soon as it begins."""
+def _copy(code: Code, to: Operand, source: Operand) -> Step | None:
+    """cp.async: a load from global memory and a store to shared memory, here as soon as it begins."""
     size = code.operands[2]
     if not isinstance(size, Immediate):
         return None
-    at_of, select, line, size_bytes = address_of(code, to), code.select(), code.instruction.line, size.value
+    ends = {"store": (address_of(code, to), "shared"), "load": (address_of(code, source), "global")}
+    limit = (
+        code.source(3, TYPES["u32"])
+        if len(code.operands) == 4 and "L2::cache_hint" not in code.rest
+        else None
+    )
+    select, line, size_bytes = code.select(), code.instruction.line, size.value
 
     def look(registers: Registers, group: Group) -> None:
         batch, lanes = group.batch, select(registers, group)
-        at = of_lanes(at_of(registers), lanes, batch.count)
         who = batch.every_lane if lanes is None else lanes
-        _tell(batch, "store", who, at, size_bytes, line, True)
+        for kind, (at_of, space) in ends.items():
+            at, some = of_lanes(at_of(registers), lanes, batch.count), who
+            if kind == "load" and limit is not None:  # what is beyond is not read
+                whole = of_lanes(registers[limit], lanes, batch.count) >= size_bytes
+                at, some = at[whole], who[whole]
+            _tell(batch, What(kind, size_bytes, line), some, at, space)
 
     return look
 
@@ -146,28 +246,32 @@ def _fragment(code: Code) -> Step:
     code.flag("sync"), code.flag("aligned")
     operands = code.operands if kind == "store" else [code.operands[1], code.operands[0]]
     access = MatrixAccess(code, operands[0], operands[1])
-    line = code.instruction.line
+    what = What(kind, access.type.size_bytes, code.instruction.line)
 
     def look(registers: Registers, group: Group) -> None:
         who, at = access.addresses(registers, group)
-        is_shared = access.space == "shared"
-        if access.space in ("", "shared"):
-            _tell(group.batch, kind, who, at, access.type.size_bytes, line, is_shared)
+        if access.space in SPACES:
+            _tell(group.batch, what, who, at, access.space)
 
     return look
 
 
 def _mbarrier(code: Code, place: Operand) -> Step:
     """Who arrives makes known what was done; who waits, or asks, knows it from then on."""
-    waits = code.instruction.modifiers[0] in ("test_wait", "try_wait")
-    at_of, select, line = address_of(code, place), code.select(), code.instruction.line
+    words = code.instruction.modifiers
+    waits, orders = words[0] in ("test_wait", "try_wait"), "relaxed" not in words
+    at_of, select = address_of(code, place), code.select()
+    what = What("load" if waits else "atomic", MBARRIER_BYTES, code.instruction.line)
 
     def look(registers: Registers, group: Group) -> None:
         batch, lanes = group.batch, select(registers, group)
         at = of_lanes(at_of(registers), lanes, batch.count)
         who = batch.every_lane if lanes is None else lanes
-        kind = "load" if waits else "atomic"
-        is_shared = not len(at) or int(at.max()) < WINDOW_BYTES
-        _tell(batch, kind, who, at, MBARRIER_BYTES, line, is_shared, True)
+        space = "shared" if not len(at) or int(at.max()) < WINDOW_BYTES else ""
+        if orders and not waits:
+            _order(batch, who, BLOCK, False)
+        _tell(batch, what, who, at, space, BLOCK)
+        if orders and waits:
+            _order(batch, who, BLOCK, True)
 
     return look

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.order import Order, Records
 from hcq.emu.shader.shared_races import SharedRaces, blocks_at_once
 
 WARPS, BYTES = 4, 16
@@ -23,6 +24,11 @@ class Event(NamedTuple):
     warps: tuple[int, ...]
     at: int = 0
     size: int = 4
+
+
+def order_of(blocks: int, warps: int) -> Order:
+    """That of warps whose atomic operations need no fences."""
+    return Order(Records(blocks * warps, warps), 0, blocks)
 
 
 def drawn(seed: int, widths: tuple[int, ...]) -> list[Event]:
@@ -68,10 +74,10 @@ def by_definition(events: list[Event]) -> set[tuple[int, int, int]]:
 def told(events: list[Event]) -> tuple[set[tuple[int, int]], SharedRaces]:
     """The same, as it is found."""
     checks = Checks(frozenset({"race"}))
-    races = SharedRaces(1, BYTES, WARPS, lambda warp, lane: f"{warp}.{lane}", str, checks)
+    races = SharedRaces(order_of(1, WARPS), BYTES, lambda warp, lane: f"{warp}.{lane}", str, checks)
     for event in events:
         if event.kind == "barrier":
-            races.barrier(np.array(event.warps))
+            races.order.barrier(np.array(event.warps))
         else:
             warp, at = np.array(event.warps), np.array([event.at], np.uint64)
             races.access(event.kind, warp, np.array([3]), at, event.size, event.place)
@@ -96,10 +102,10 @@ def test_what_is_found_races_by_definition_and_the_first_race_on_each_byte_is_fo
 
 def test_blocks_do_not_know_of_each_other() -> None:
     checks = Checks(frozenset({"race"}))
-    races = SharedRaces(2, 64, 2, lambda warp, lane: "", str, checks)
+    races = SharedRaces(order_of(2, 2), 64, lambda warp, lane: "", str, checks)
     at = np.zeros(2, np.uint64)
     races.access("store", np.array([0, 2]), np.zeros(2, int), at, 4, 1)  # the first warp of either block
-    races.barrier(np.array([0, 1]))
+    races.order.barrier(np.array([0, 1]))
     races.access("load", np.array([1]), np.zeros(1, int), at[:1], 4, 2)
     assert not checks.found
     races.access("load", np.array([3]), np.zeros(1, int), at[:1], 4, 3)
@@ -108,11 +114,11 @@ def test_blocks_do_not_know_of_each_other() -> None:
 
 def test_warps_that_store_to_one_place_by_one_instruction_race_and_lanes_of_one_warp_are_left_out() -> None:
     checks = Checks(frozenset({"race"}))
-    races = SharedRaces(1, 64, 2, lambda warp, lane: f"{warp}.{lane}", str, checks)
+    races = SharedRaces(order_of(1, 2), 64, lambda warp, lane: f"{warp}.{lane}", str, checks)
     same = np.array([8, 8], np.uint64)
     races.access("store", np.array([0, 0]), np.array([0, 1]), same, 4, 1)
     assert not checks.found
-    races.barrier(np.array([0, 1]))
+    races.order.barrier(np.array([0, 1]))
     races.access("store", np.array([0, 1]), np.array([5, 6]), same, 4, 2)
     (race,) = checks.found.values()
     assert (race.sites[0].who, race.sites[1].who, race.address, race.times) == ("0.5", "1.6", 8, 1)
@@ -121,7 +127,7 @@ def test_warps_that_store_to_one_place_by_one_instruction_race_and_lanes_of_one_
 def test_a_race_that_comes_again_is_counted_and_the_first_is_kept() -> None:
     events = [Event(0, "store", (0,)), *(Event(1, "load", (1,)) for _ in range(5))]
     checks = Checks(frozenset({"race"}))
-    races = SharedRaces(1, BYTES, WARPS, lambda warp, lane: "", str, checks)
+    races = SharedRaces(order_of(1, WARPS), BYTES, lambda warp, lane: "", str, checks)
     for event in events:
         races.access(
             event.kind, np.array(event.warps), np.zeros(1, int), np.zeros(1, np.uint64), 4, event.place
@@ -131,7 +137,7 @@ def test_a_race_that_comes_again_is_counted_and_the_first_is_kept() -> None:
 
 def test_what_lies_outside_is_left_to_others() -> None:
     checks = Checks(frozenset({"race"}))
-    races = SharedRaces(1, 6, 2, lambda warp, lane: "", str, checks)
+    races = SharedRaces(order_of(1, 2), 6, lambda warp, lane: "", str, checks)
     for kind, warp in (("store", 0), ("load", 1)):
         races.access(kind, np.array([warp]), np.zeros(1, int), np.array([4], np.uint64), 4, 1)
     assert not checks.found

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hcq.emu.amd.shader.errors import OutOfBudget
+from hcq.emu.shader.checks import Checks
 from tests.hcq.emu.amd.shader.test_machine import load, u32
 
 # each workgroup's first work-item stores its number, all wait, and then it reads what the next workgroup stored
@@ -62,3 +63,18 @@ def test_a_workgroup_that_never_comes_is_waited_for() -> None:
     loaded.run("init", [np.uint32(2)], block=(64, 1, 1))  # of three
     with pytest.raises(OutOfBudget, match="ds_gws_barrier"):
         loaded.run("ring", [u32(2), u32(2), np.uint32(2)], (2, 1, 1), (64, 1, 1), budget=10_000)
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx90a", "gfx942"])
+@pytest.mark.parametrize("fences", [("release", "acquire"), ("", "acquire"), ("release", "")])
+def test_with_fences_the_barrier_orders_what_workgroups_do_around_it(
+    arch: str, fences: tuple[str, str]
+) -> None:
+    release, acquire = (f'fence syncscope("agent") {one}' if one else "" for one in fences)
+    barrier = "call void @llvm.amdgcn.ds.gws.barrier(i32 %last, i32 0)"
+    text = KERNELS.replace("load volatile", "load").replace(barrier, f"{release}\n  {barrier}\n  {acquire}")
+    loaded, groups, checks = load(arch, text), 5, Checks(frozenset({"race"}))
+    loaded.run("init", [np.uint32(groups - 1)], block=(64, 1, 1))
+    arguments = [u32(groups), u32(groups), np.uint32(groups)]
+    loaded.run("ring", arguments, (groups, 1, 1), (64, 1, 1), is_cooperative=True, checks=checks)
+    assert {one.rule for one in checks.found.values()} == (set() if all(fences) else {"global-race"})

@@ -1,0 +1,38 @@
+"""Meetings: who was at a barrier that opens, for the order of their accesses, where races are looked for.
+
+In       masks over the lanes of a batch
+Out      nothing
+Changes  the order of the batch's warps (hcq/emu/shader/order.py), if it has Races
+Next     machine.py and control.py (who tell), race_steps.py (accesses)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hcq.emu.nv.shader.batch import WARP, Batch
+from hcq.emu.nv.shader.types import Lanes
+
+
+def block_met(batch: Batch, lanes: Lanes) -> None:
+    """The warps of these threads are at a barrier of their blocks."""
+    if batch.races is None:
+        return
+    who = np.flatnonzero(lanes)
+    who = who[batch.thread_of_lane[who] < batch.threads_per_block]
+    warps = batch.block_of_lane[who] * batch.races.warps + batch.thread_of_lane[who] // WARP
+    batch.races.order.barrier(np.unique(warps))
+
+
+def warps_met(batch: Batch, lanes: Lanes, members: Lanes, live: Lanes) -> None:
+    """Threads have met those of their warps that each of them names. live: who has not ended."""
+    if batch.races is None:
+        return
+    who = np.flatnonzero(lanes & (batch.thread_of_lane < batch.threads_per_block))
+    if not len(who):
+        return
+    warps = batch.races.warps
+    number = batch.block_of_lane * warps + np.minimum(batch.thread_of_lane // WARP, warps - 1)
+    alive = np.bincount(number[live], minlength=warps * len(batch.blocks))
+    named = np.broadcast_to(members, (batch.count,))[who]
+    batch.races.order.meet(number[who], batch.thread_of_lane[who] % WARP, named, alive)

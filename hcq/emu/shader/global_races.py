@@ -1,0 +1,400 @@
+"""Races in global memory within a launch: accesses of different warps, one of them a write, that nothing orders.
+
+In       accesses of a launch's warps to global memory, in the order that they happen
+Out      a fault in Checks for each pair of instructions: the first race, and how often it came again
+Changes  itself; no register, no memory
+Next     order.py (what comes before what), marks.py (what is remembered), shared_races.py (the same for shared memory),
+         checks.py (what was found)
+
+A cell remembers its last plain write, its last atomic one, and readers. Of more than two readers that nothing orders
+two are kept, of different blocks where there are such: a write that comes after these two but not after a third is
+not found. Two atomic operations race where either one's scope does not reach the other's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.marks import NOBODY, Array, Marks, Pool, Shadow
+from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN, Order, Records
+from hcq.events import kernel_touches
+from hcq.events.kernel_faults import KernelFault, Site
+
+READERS = 2
+SEVERAL = -1  # lanes of one warp
+UNMARKED = 3  # a store that may be a plain or an atomic one: some instruction sets do not tell
+MOST_SITES = 1 << 16
+VERBS = {"load": "reads it", "store": "writes it", "atomic": "changes it"}
+NO_ORDER = "with nothing between that orders them"
+NO_WARP_ORDER = "with no bar.warp.sync between"
+TOO_NARROW = "with a scope that does not reach the other"
+
+
+class _Site(NamedTuple):
+    place: int
+    kind: str
+
+
+class _Access(NamedTuple):
+    """An access that is being looked at, cell by cell. warps: numbered in the launch; level: how far it reaches."""
+
+    pool: Pool
+    site: int
+    level: int
+    cells: Array
+    warps: Array
+    lanes: Array
+    clocks: Array
+
+    def some(self, which: Array) -> _Access:
+        return self._replace(
+            cells=self.cells[which],
+            warps=self.warps[which],
+            lanes=self.lanes[which],
+            clocks=self.clocks[which],
+        )
+
+
+class GlobalRaces:
+    """What is known of global memory in one launch.
+
+    warps, warps_per_block   of the launch
+    name_of   (warp of the launch, lane) -> who that is, in words
+    text_of   (place of an instruction) -> the instruction, in words
+    """
+
+    def __init__(
+        self,
+        warps: int,
+        warps_per_block: int,
+        name_of: Callable[[int, int], str],
+        text_of: Callable[[int], str],
+        checks: Checks,
+        readers: int = READERS,
+    ) -> None:
+        self.warps_per_block = warps_per_block
+        self.name_of, self.text_of, self.checks = name_of, text_of, checks
+        self.no_warp_order = NO_WARP_ORDER  # what is missing between threads of one warp
+        self.shadow = Shadow(readers)
+        self.records = Records(warps, warps_per_block)
+        if kernel_touches.is_wanted():
+            checks.at_end.append(self._tell_touches)
+        self._sites: dict[_Site, int] = {}
+        self._names: list[_Site] = []
+
+    def access(
+        self,
+        order: Order,
+        kind: str,
+        warps: Array,
+        lanes: Array,
+        addresses: Array,
+        size_bytes: int,
+        place: int,
+        level: int = PLAIN,
+    ) -> None:
+        """An instruction of these lanes: "load", "store", or "atomic", which is both.
+
+        order  of the warps that run together, of which `warps` are numbers
+        level  how far an atomic operation reaches, and whether a load or a store is one
+        """
+        if not len(warps):
+            return
+        site, addresses = self._site(place, kind), addresses.astype(np.uint64)
+        for pool, which, first in self.shadow.locate(addresses, size_bytes):
+            own, threads = (warps, lanes) if which is None else (warps[which], lanes[which])
+            count = size_bytes // pool.unit
+            cells = first
+            if count > 1:
+                cells = (first[:, None] + np.arange(count)).reshape(-1)
+                own, threads = np.repeat(own, count), np.repeat(threads, count)
+            own, cells, threads = _within(pool, own, cells, threads)
+            made = _Access(pool, site, level, cells, own + order.first, threads, order.clock[own])
+            self._look(order, kind, made)
+
+    # ------------------------------------------------------------ inside
+
+    def _look(self, order: Order, kind: str, made: _Access) -> None:
+        pool, level = made.pool, made.level
+        if level == UNMARKED:
+            sure = _are_for_atomics(pool, made.cells)
+            if sure.any():
+                self._look(order, kind, made.some(sure)._replace(level=DEVICE))
+                made = made.some(~sure)
+                if not len(made.cells):
+                    return
+        is_atomic = level in (BLOCK, DEVICE)
+        if is_atomic or (kind != "load" and (level or pool.changes)):
+            self._operate(order, kind, made)
+        if kind != "load" or pool.is_stored[made.cells // pool.cells_of_page].any():
+            self._against(order, made, pool.stores)
+        for changes in pool.changes:
+            self._against(order, made, changes, True)
+        if kind == "load":
+            self._remember(order, made, pool.reads)
+            return
+        for reads in pool.reads:
+            self._against(order, made, reads)
+        if level != DEVICE:
+            self._at_once(order, made)
+        if is_atomic:
+            self._remember(order, made, pool.begin_atomics())
+            return
+        for reads in pool.reads:
+            reads.warp[made.cells] = NOBODY
+        pool.stores.put(made.cells, made.warps, made.clocks, made.site, made.lanes, level)
+        pool.is_stored[made.cells // pool.cells_of_page] = True
+
+    def _operate(self, order: Order, kind: str, made: _Access) -> None:
+        """What atomic operations order. A store that is none leaves nothing to read."""
+        pool = made.pool
+        if made.level == PLAIN:
+            pool.record[made.cells] = 0
+        elif order.syncs:
+            pool.begin_atomics()
+            level = min(made.level, DEVICE)
+            local, found = made.warps - order.first, pool.record[made.cells]
+            new = order.operate(found, local, level, kind != "store", kind != "load", made.cells)
+            if new is not None:
+                pool.record[made.cells] = new
+
+    def _against(self, order: Order, made: _Access, marks: Marks, are_atomic: bool = False) -> None:
+        """Look for races with those who left these marks."""
+        theirs = marks.warp[made.cells]
+        there = np.flatnonzero(theirs != NOBODY)
+        if not len(there):
+            return
+        if len(there) < len(theirs):
+            made, theirs = made.some(there), theirs[there]
+        clocks, is_mine = marks.clock[made.cells], theirs == made.warps
+        late, why, levels = ~is_mine, NO_ORDER, marks.level[made.cells]
+        if made.level:
+            near = made.warps // self.warps_per_block == theirs // self.warps_per_block
+            late &= ~_at_one_time(made.level, levels, near)
+            is_mine &= ~_at_one_time(made.level, levels, is_mine)
+            why = TOO_NARROW if are_atomic and made.level != UNMARKED else NO_ORDER
+        which = np.flatnonzero(late)
+        if len(which):
+            local = made.warps[which] - order.first
+            atomic: Array | bool = are_atomic
+            if (levels[which] == UNMARKED).any():
+                atomic = (levels[which] == UNMARKED) & _are_for_atomics(made.pool, made.cells[which])
+            which = which[~order.knows(local, theirs[which], clocks[which], atomic)]
+            if len(which):
+                self._found("global-race", made, marks, which, why)
+        if not order.lanes_are_apart:
+            return
+        lanes = marks.lane[made.cells]
+        which = np.flatnonzero(is_mine & (lanes != made.lanes))
+        if len(which):
+            local = made.warps[which] - order.first
+            known = order.threads_know(local, made.lanes[which], lanes[which], clocks[which])
+            which = which[~known]
+            if len(which):
+                self._found("lane-race", made, marks, which, self.no_warp_order)
+
+    def _remember(self, order: Order, made: _Access, slots: list[Marks]) -> None:
+        """Readers, or atomic operations: each in the place of one that it comes after, else beside it, or in the place
+        of one of a block that another mark has, too."""
+        for some in self._turns(made, order.lanes_are_apart):
+            self._put(order, some, slots)
+
+    def _put(self, order: Order, left: _Access, slots: list[Marks]) -> None:
+        for number, marks in enumerate(slots):
+            theirs, clocks = marks.warp[left.cells], marks.clock[left.cells]
+            same, none = theirs == left.warps, theirs == NOBODY
+            free = same | none
+            other = np.flatnonzero(~free)
+            if len(other):
+                local = left.warps[other] - order.first
+                free[other] = order.knows(local, theirs[other], clocks[other], slots is left.pool.changes)
+                if number and number == len(slots) - 1:
+                    home = left.warps[other] // self.warps_per_block
+                    first = slots[0].warp[left.cells[other]] // self.warps_per_block
+                    free[other] |= (home != first) & (first == theirs[other] // self.warps_per_block)
+            if left.level:  # one that reaches less may race with more
+                free &= none | (marks.level[left.cells] >= left.level)
+            which = np.flatnonzero(free)
+            if len(which):
+                put = left.some(which) if len(which) < len(free) else left
+                lanes = put.lanes
+                if order.lanes_are_apart:
+                    old = marks.lane[put.cells]
+                    again = same[which] & (old != lanes)
+                    local = put.warps - order.first
+                    again &= ~order.threads_know(local, np.maximum(lanes, 0), old, clocks[which])
+                    lanes = np.where(again, SEVERAL, lanes)
+                marks.put(put.cells, put.warps, put.clocks, put.site, lanes, left.level)
+            if len(which) == len(free):
+                return
+            left = left.some(np.flatnonzero(~free))
+
+    def _turns(self, made: _Access, lanes_are_apart: bool) -> list[_Access]:
+        """Accesses by one instruction, in parts that have no cell twice: the outermost of each cell."""
+        first, last = _ends(made)
+        if first is None or last is None:
+            return [made]
+        number = np.arange(len(first))
+        if len(made.pool.reads) > 2:
+            return self._every_turn(made)
+        parts = []
+        for one, other in ((first, None), (last, first)):
+            is_one = one == number
+            if other is not None:
+                is_one &= made.warps != made.warps[other]
+            which = np.flatnonzero(is_one)
+            if not len(which):
+                continue
+            part = made.some(which)
+            if lanes_are_apart:
+                again = made.cells[(one != number) & (made.warps == made.warps[one])]
+                scratch = made.pool.scratch
+                scratch[part.cells] = 0
+                scratch[again] = 1
+                part = part._replace(lanes=np.where(scratch[part.cells] == 1, SEVERAL, part.lanes))
+            parts.append(part)
+        return parts
+
+    def _every_turn(self, made: _Access) -> list[_Access]:
+        """The same, with each warp of each cell."""
+        key = made.cells * (1 << 32) + made.warps
+        ranked = np.argsort(key, kind="stable")
+        key = key[ranked]
+        starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+        counts = np.diff(np.append(starts, len(key)))
+        one = made.some(ranked[starts])
+        one = one._replace(lanes=np.where(counts > 1, SEVERAL, one.lanes))
+        begins = np.flatnonzero(np.append(True, one.cells[1:] != one.cells[:-1]))
+        of_cell = np.diff(np.append(begins, len(one.cells)))
+        turns = range(int(of_cell.max()))
+        return [one.some(begins[np.flatnonzero(of_cell > turn)] + turn) for turn in turns]
+
+    def _at_once(self, order: Order, made: _Access) -> None:
+        """Threads that write one place by the same instruction, which here run side by side."""
+        cells = made.cells
+        if _ends(made)[0] is None:
+            return
+        ranked = np.argsort(cells, kind="stable")
+        one, other = ranked[:-1], ranked[1:]
+        same = cells[one] == cells[other]
+        if not same.any():
+            return
+        warps, lanes = made.warps, made.lanes
+        apart = same & (warps[one] != warps[other])
+        pairs = [("global-race", apart, NO_ORDER)]
+        if made.level == BLOCK:
+            apart = apart & (warps[one] // self.warps_per_block != warps[other] // self.warps_per_block)
+            pairs = [("global-race", apart, TOO_NARROW)]
+        elif order.lanes_are_apart:
+            pairs.append(("lane-race", same & ~apart & (lanes[one] != lanes[other]), self.no_warp_order))
+        for rule, which, why in pairs:
+            if which.any():
+                at = np.flatnonzero(which)
+                first, second = int(one[at[0]]), int(other[at[0]])
+                self._tell(
+                    rule,
+                    (made.site, int(warps[first]), int(lanes[first])),
+                    (made.site, int(warps[second]), int(lanes[second])),
+                    made.pool.address(int(cells[first])),
+                    len(at),
+                    why,
+                )
+
+    def _tell_touches(self) -> None:
+        places = np.array([one.place for one in self._names] or [0], np.int64)
+        low, high, is_write, site = self.shadow.touched()
+        touches = kernel_touches.Touches(
+            low.tolist(), high.tolist(), is_write.tolist(), places[site].tolist(), self.text_of
+        )
+        kernel_touches.tell(self.checks.pid, self.checks.entry, touches)
+
+    # ------------------------------------------------------------ words
+
+    def _found(self, rule: str, made: _Access, marks: Marks, which: Array, why: str) -> None:
+        sites = marks.site[made.cells[which]]
+        for other in np.unique(sites).tolist():
+            some = which[sites == other]
+            at, cell = int(some[0]), int(made.cells[some[0]])
+            self._tell(
+                rule,
+                (other, int(marks.warp[cell]), int(marks.lane[cell])),
+                (made.site, int(made.warps[at]), int(made.lanes[at])),
+                made.pool.address(cell),
+                len(some),
+                why,
+            )
+
+    def _site(self, place: int, kind: str) -> int:
+        site = _Site(place, kind)
+        number = self._sites.get(site)
+        if number is None:
+            number = self._sites[site] = min(len(self._names), MOST_SITES - 1)
+            self._names.append(site)
+        return number
+
+    def _tell(
+        self,
+        rule: str,
+        first: tuple[int, int, int],
+        second: tuple[int, int, int],
+        address: int,
+        times: int,
+        why: str,
+    ) -> None:
+        sides = [(self._names[site], warp, lane) for site, warp, lane in (first, second)]
+
+        def fault() -> KernelFault:
+            sites = (
+                Site(VERBS[one.kind], self.text_of(one.place), one.place, self.name_of(warp, max(lane, 0)))
+                for one, warp, lane in sides
+            )
+            return KernelFault(rule, "a race on", "global", address, tuple(sites), why)
+
+        self.checks.add((rule, sides[0][0], sides[1][0]), times, fault)
+
+
+def _ends(made: _Access) -> tuple[Array | None, Array | None]:
+    """For each access the first and the last that is at the same cell, by their numbers; None where no two are."""
+    cells, scratch = made.cells, made.pool.scratch
+    if len(cells) < 2 or (cells[1:] > cells[:-1]).all():
+        return None, None
+    number = np.arange(len(cells), dtype=np.int32)
+    scratch[cells] = number
+    last = scratch[cells]
+    if (last == number).all():
+        return None, None
+    scratch[cells[::-1]] = number[::-1]
+    return scratch[cells], last
+
+
+def _are_for_atomics(pool: Pool, cells: Array) -> Array:
+    """Whether places have seen an access that surely is atomic: a store there that may be one is one."""
+    found = np.zeros(len(cells), bool)
+    for marks in (pool.reads[0], *pool.changes[:1]):
+        found |= (marks.warp[cells] != NOBODY) & (marks.level[cells] != PLAIN)
+    return found
+
+
+def _at_one_time(level: int, levels: Array, near: Array) -> Array:
+    """Whether accesses that reach so far may happen at one time: both are atomic operations, each reaching the other.
+
+    A store that may be a plain or an atomic one is one here, beside what surely is one. near: they are of one block.
+    """
+    if level == UNMARKED:
+        found: Array = (levels == DEVICE) | (near & (levels == BLOCK))
+        return found
+    both: Array = (levels != PLAIN) & (near | ((levels >= DEVICE) & (level == DEVICE)))
+    return both
+
+
+def _within(pool: Pool, warps: Array, cells: Array, lanes: Array) -> tuple[Array, Array, Array]:
+    """Without what lies beyond the pages that are remembered: the end of an access across the last one."""
+    end = len(pool.pages) * pool.cells_of_page
+    if int(cells.max()) < end:
+        return warps, cells, lanes
+    inside = cells < end
+    return warps[inside], cells[inside], lanes[inside]
