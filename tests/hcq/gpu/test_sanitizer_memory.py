@@ -24,7 +24,7 @@ from tests.hcq.gpu.straying_msl import msl
 from tests.hcq.nv.test_own_packets import transfer
 
 pytestmark = pytest.mark.own_devices
-LOOKS = {**os.environ, "HCQ_SANITIZE": "memory", "HCQ_REPORT": "off"}
+LOOKS = {**os.environ, "HCQ_VALIDATE": "0", "HCQ_SANITIZE": "memory", "HCQ_REPORT": "off"}
 MACHINES = ["amd:gfx1100", "amd:gfx942", "nv:sm_90"]
 THREADS = 64
 
