@@ -36,6 +36,7 @@ ON_WORDS, OFF_WORDS = frozenset(("1", "on", "yes")), frozenset(("0", "off", "no"
 SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
     "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100, nv:sm_90, ... (default none)",
+    "HCQ_EMU_COMPILED": "1: emulated AMD GPUs run hot kernels as machine code; always: all (default 0)",
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
     "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace;"
     " %r in FILE is the rank, %p the process, %h the host",
@@ -75,6 +76,7 @@ class Config:
 
     device: str = "CPU"
     emulate: tuple[str, ...] = ()
+    emu_compiled: str = ""
     debug: frozenset[str] = frozenset()
     trace: str | None = None
     trace_data: bool = False
@@ -123,6 +125,7 @@ class Config:
         return Config(
             device=environ.get("HCQ_DEVICE", "").strip() or "CPU",
             emulate=_words(environ, "HCQ_EMULATE"),
+            emu_compiled=_word(environ, "HCQ_EMU_COMPILED", ("0", "1", "always")),
             debug=frozenset(_words(environ, "HCQ_DEBUG", DEBUG_WORDS)),
             trace=environ.get("HCQ_TRACE", "").removesuffix(",data") or None,
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from hcq.emu.amd.shader import disassembly
 from hcq.emu.amd.shader.control import (
@@ -98,6 +98,8 @@ class Program:
         self.frontier: set[int] = set()  # leaders beyond which nothing is known yet
         self.blocks: dict[tuple[int, int], BasicBlock] = {}
         self.copies: list[tuple[int, bytes]] = []
+        self.spent_ns = 0.0  # what it has taken, by estimate, to interpret it
+        self.native: dict[int, Any] = {}  # by MODE: its machine code, or None where there is none
         self.copied = 0  # how many instructions `copies` covers
         self.explore(entry)
 

@@ -150,7 +150,7 @@ def compile_dual(ctx: Context) -> Step:
     write_x, write_y = vector_write("u32", vdst_x), vector_write("u32", vdst_y)
 
     def run(b: Batch) -> None:
-        first, second = x(b), np.array(y(b))  # a copy: Y may have read a register that X writes
+        first, second = x(b), y(b).copy()  # a copy: Y may have read a register that X writes
         write_x(b, first)
         write_y(b, second)
 
