@@ -157,7 +157,8 @@ yes:
   %start = load i64, ptr %row
   %lp = getelementptr i64, ptr %row, i64 1
   %length = load i64, ptr %lp
-  %limit = sub i64 %length, %size
+  %last = sub i64 %length, %size
+  %limit = add i64 %last, 1
   %dp = getelementptr i64, ptr %row, i64 2
   %delta = load i64, ptr %dp
   store i64 %start, ptr %site
@@ -222,14 +223,14 @@ class Attempt:
         start, limit, delta = (w.symbol_of(field(w, site, n), np.uint64) for n in (START, LIMIT, DELTA))
         return self._within(site, w.as_symbol(addresses, np.uint64), mask, start, limit, delta)
 
-    def inside(self, addresses: Symbol, mask: Symbol, base: str, start: str, limit: str) -> Place:
-        """Lanes whose addresses are in a part of memory, whose first is `start` and lies at `base`, go there."""
+    def inside(self, addresses: Symbol, mask: Symbol, base: str, limit: str) -> Place:
+        """Lanes whose addresses are below `limit` go there, counted from `base` on."""
         w = self.w
         sites = field(w, "%table", SITES, is_pointer=True)
         site = w.say(f"getelementptr [{SITE_WORDS} x i64], ptr {sites}, i64 {self.next_site}", False, "site")
         self.next_site += 1
         self.strays.append(site)
-        zero, last, delta = (w.symbol_of(text, np.uint64) for text in (start, limit, base))
+        zero, last, delta = (w.symbol_of(text, np.uint64) for text in ("0", limit, base))
         return self._within(site, w.as_symbol(addresses, np.uint64), mask, zero, last, delta)
 
     def _within(self, site: str, at: Symbol, mask: Symbol, start: Symbol, limit: Symbol, delta: Symbol) -> Place:
@@ -237,7 +238,7 @@ class Attempt:
         wide, on, number = w.wide(at), w.wide(mask), w.fresh("p")[1:]
         w.vector += [
             f"%{number}o = sub {V64} {wide}, {w.wide(start)}",
-            f"%{number}i = icmp ule {V64} %{number}o, {w.wide(limit)}",
+            f"%{number}i = icmp ult {V64} %{number}o, {w.wide(limit)}",
             f"%{number}n = xor {V1} %{number}i, splat (i1 true)",
             f"%{number}b = and {V1} {on}, %{number}n",
             f"%{number}m = and {V1} {on}, %{number}i",

@@ -206,10 +206,11 @@ def where(w: Writer, condition: Any, x: Any, y: Any) -> Symbol:
 
 
 def clip(w: Writer, x: Any, low: Any, high: Any) -> Symbol:
-    """Into a range: as minimum of a maximum."""
-    if x.dtype.kind == "f" and isinstance(low, (float, int)):
-        low, high = x.dtype.type(low), x.dtype.type(high)
-    return UFUNCS["minimum"](w, "minimum", (UFUNCS["maximum"](w, "maximum", (x, low), None), high), None)
+    """Into a range; a NaN, and a zero of either sign, stays what it is."""
+    low, high = (w.as_symbol(one, x.dtype) for one in (low, high))
+    sign = {"f": "o", "i": "s", "u": "u"}[x.dtype.kind]
+    inside = w.select(w.compare(sign + "lt", x, low), low, x)
+    return w.select(w.compare(sign + "gt", x, high), high, inside)
 
 
 def select(w: Writer, conditions: Any, choices: Any, default: Any = 0) -> Symbol:

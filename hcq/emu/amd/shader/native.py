@@ -58,6 +58,7 @@ class Native:
 
     def __init__(self, program: Program, residents: Residents, memory: AddressSpace, is_eager: bool) -> None:
         self.program, self.residents, self.memory, self.is_eager = program, residents, memory, is_eager
+        self.troubles: set[int] = set()
         self.index: Any = None
         self.ranges: Any = None
         self.held: Any = None
@@ -68,12 +69,20 @@ class Native:
         """Run a batch as far as compiled code goes; None where there is none for it."""
         compiled = self._compiled(b)
         entry = None if compiled is None else compiled.text.entries.get(b.pc)
+        if b.pc in self.troubles:  # an access that is not for compiled code: to its block's end it goes without
+            self.troubles.remove(b.pc)
+            entry = None
         if compiled is None or entry is None:
             size = self.residents.wave_size
             length = len(self.program.block(b.pc, b.mode).steps) if compiled is None else 0
             self.program.spent_ns += length * (STEP_NS + LANE_NS * b.waves * size)
             return None
         return self._run(machine, b, compiled, entry)
+
+    def missing(self, mode: int) -> set[str]:
+        """Names of the instructions that the interpreter runs, of a program that is compiled for a MODE."""
+        compiled = self.program.native.get(mode)
+        return set() if compiled is None else set(compiled.text.why_not)
 
     def _compiled(self, b: Batch) -> Compiled | None:
         program = self.program
@@ -120,6 +129,8 @@ class Native:
         for number in np.unique(exits).tolist():
             part = b if (exits == number).all() else b.take(exits == number)
             part.pc, part.turn = text.exits[number], b.turn
+            if part.pc in text.troubles:
+                self.troubles.add(part.pc)
             going.append(part)
         machine.ready += going  # for a report of where waves are
         machine.stepping = None
@@ -135,7 +146,6 @@ class Native:
             self.sites.clear()
         if mode not in self.sites:
             self.sites[mode] = np.zeros((max(1, text.sites), accesses.SITE_WORDS), np.int64)
-            self.sites[mode][:, accesses.START] = -1
 
     def _tabulate(self, index: Any) -> None:
         known = [one for one in index[1] if type(one) in (Range, SharedRange)]

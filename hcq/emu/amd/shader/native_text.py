@@ -48,6 +48,7 @@ class Text:
     ir: str = ""
     entries: dict[int, int] = field(default_factory=dict)  # by address: the number of an entry
     exits: list[int] = field(default_factory=list)  # the address that a way out leads to
+    troubles: set[int] = field(default_factory=set)  # of these: where an access may find no memory
     rows: dict[int, int] = field(default_factory=dict)  # by vector register: its place in a wave's memory
     written: set[int] = field(default_factory=set)  # of those places
     sites: int = 0
@@ -222,7 +223,8 @@ class Translator:
         return [*(self._spend(count) if count else ()), f"store i32 {number}, ptr %exit", "br label %out"]
 
     def _stop(self, pc: int, count: int) -> list[str]:
-        """Leave off in the middle of a block."""
+        """Leave off in the middle of a block, for the interpreter to go on."""
+        self.text.troubles.add(pc)
         return [*self.batch.flushed(), *self._leave(pc, count)]
 
     # -- one instruction
@@ -310,15 +312,13 @@ class Translator:
         else:
             self._store(ctx, access, attempt, places, stop)
 
-    def _shared(self, size: int) -> tuple[str, str, str]:
-        """Where the workgroup's LDS begins in memory, its first address, and the last at which so many bytes fit."""
+    def _shared(self, size: int) -> tuple[str, str]:
+        """Where the workgroup's LDS begins in memory, and at how many addresses so many bytes fit."""
         w = self.writer
-        limit = table_field(w, "%table", accesses.SHARED_BYTES)
-        fits = w.say(f"icmp uge i64 {limit}, {size}", False)
-        last = w.say(f"sub i64 {limit}, {size}", False)
-        last = w.say(f"select i1 {fits}, i64 {last}, i64 0", False)
-        # where nothing fits, LDS begins behind every address, of which each has 32 bits
-        return "%shared", w.say(f"select i1 {fits}, i64 0, i64 {1 << 62}", False), last
+        length = table_field(w, "%table", accesses.SHARED_BYTES)
+        last = w.say(f"sub i64 {length}, {size - 1}", False)
+        fits = w.say(f"icmp uge i64 {length}, {size}", False)
+        return "%shared", w.say(f"select i1 {fits}, i64 {last}, i64 0", False)
 
     def _load(self, ctx: Context, access: Access, attempt: Attempt, places: list[Any], stop: Any) -> None:
         b, w = self.batch, self.writer

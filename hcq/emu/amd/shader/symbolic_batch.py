@@ -103,6 +103,7 @@ class Place(Symbol):
             self.put(x, key)
         elif isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], Symbol) and self.half is None:
             self._settled()
+            self.batch.written.add(self.row)
             self.writer.scalar.append(
                 f"store i32 {self.batch.scalar_text(x, U32)}, ptr {self._one(key[1])}, align 4"
             )
@@ -145,7 +146,7 @@ class Place(Symbol):
     def along(self, index: Symbol) -> Symbol:
         """For each lane that of another lane."""
         w = self.writer
-        row = self.batch.temporary(f"[{w.lanes} x i32]")
+        row = self.batch.temporary()
         w.scalar.append(f"store <{w.lanes} x i32> {self._whole()}, ptr {row}, align 64")
         at = w.say(f"getelementptr i32, ptr {row}, <{WIDTH} x i64> {w.wide(w.convert(index, U64))}", True)
         on = f"<{WIDTH} x i1> splat (i1 true)"
