@@ -30,12 +30,22 @@ def tools() -> Any:
     return llvm
 
 
-@functools.cache
-def _machine() -> Any:
+def _new_machine() -> Any:
     llvm = tools()
     features = llvm.get_host_cpu_features().flatten()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
+
+
+@functools.cache
+def _machine() -> Any:
+    return _new_machine()
+
+
+@functools.cache
+def _context() -> Any:
+    """Of the empty modules that engines begin with: it is there for as long as any engine is."""
+    return tools().create_context()
 
 
 @functools.cache
@@ -66,8 +76,8 @@ class Assembled:
             passes.run(module, builder)
             code = _machine().emit_object(module)
             cache.put(KIND, key, code)
-        empty = llvm.parse_assembly("", llvm.create_context())
-        self._engine = llvm.create_mcjit_compiler(empty, _machine_again())
+        # an engine takes a target machine for itself
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", _context()), _new_machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         self._run = native.function(self._engine.get_function_address("run"), "int(*)(void *)")
@@ -76,10 +86,3 @@ class Assembled:
         """Call it."""
         self._run(native.pointer(table))
 
-
-def _machine_again() -> Any:
-    """A target machine that an engine takes for itself."""
-    llvm = tools()
-    features = llvm.get_host_cpu_features().flatten()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
