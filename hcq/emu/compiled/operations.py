@@ -38,12 +38,17 @@ def arithmetic(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symb
     """Sums, products, quotients."""
     dtype = common(inputs) if kind is None else np.dtype(kind)
     if dtype.kind == "f":
-        if dtype.itemsize == 2:
-            raise NotTraced("arithmetic in float16")
+        if dtype.itemsize == 2:  # as NumPy does: in float32
+            return w.convert(arithmetic(w, name, _singles(w, inputs), None), dtype)
         return w.binary(FLOAT[name], dtype, *inputs)
     if dtype.kind == "b" or name not in INTEGER:
         raise NotTraced(f"{name} of {dtype}")
     return w.binary(INTEGER[name], dtype, *inputs)
+
+
+def _singles(w: Writer, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands of float16 as float32."""
+    return tuple(w.convert(w.as_symbol(one, np.dtype(np.float16)), np.dtype(np.float32)) for one in inputs)
 
 
 def bitwise(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
@@ -139,16 +144,20 @@ def extreme_number(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> 
 def whole(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
     """To a whole number."""
     (x,) = inputs
-    if x.dtype.kind != "f" or x.dtype.itemsize == 2:
+    if x.dtype.kind != "f":
         raise NotTraced(f"{name} of {x.dtype}")
+    if x.dtype.itemsize == 2:
+        return w.convert(whole(w, name, _singles(w, inputs), None), x.dtype)
     return w.unary_intrinsic(WHOLE[name], x)
 
 
 def root(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
     """sqrt, correctly rounded."""
     (x,) = inputs
-    if x.dtype.kind != "f" or x.dtype.itemsize == 2:
+    if x.dtype.kind != "f":
         raise NotTraced(f"{name} of {x.dtype}")
+    if x.dtype.itemsize == 2:
+        return w.convert(root(w, name, _singles(w, inputs), None), x.dtype)
     return w.unary_intrinsic("sqrt", x)
 
 
@@ -177,6 +186,58 @@ def copy_sign(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbo
     return w.binary("or", bits, size, w.binary("and", bits, sign, np.array([top], bits))).view(dtype)
 
 
+def power_of_two(w: Writer, exponent: Symbol) -> Symbol:
+    """2**exponent as a double, of an int64 from -1022 to 1023."""
+    i64 = np.dtype(np.int64)
+    biased = w.binary("add", i64, exponent, np.array([1023]))
+    return w.binary("shl", i64, biased, np.array([52])).view(np.float64)
+
+
+def scaled(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
+    """ldexp: by a power of two, rounded once."""
+    x, count = w.as_symbol(inputs[0], inputs[0].dtype), w.as_symbol(inputs[1], np.dtype(np.int64))
+    i64, double = np.dtype(np.int64), np.dtype(np.float64)
+    if x.dtype == np.float32:  # exact in a double, but for the last step
+        near = clip(w, count, -400, 400)
+        return w.convert(w.binary("fmul", double, x, power_of_two(w, near)), x.dtype)
+    if x.dtype != double:
+        raise NotTraced(f"ldexp of {x.dtype}")
+    # in steps, of which one is exact or the result is 0 or infinite
+    near = clip(w, count, -1991, 2100)
+    is_low, is_high, is_huge = (
+        w.compare(test, near, np.array([at])) for test, at in (("slt", -1022), ("sgt", 1023), ("sgt", 2046))
+    )
+    low, high, huge = (w.binary("add", i64, near, np.array([by])) for by in (969, -1023, -2046))
+    zero, most = (w.as_symbol(number, i64) for number in (0, 1023))
+    first = w.select(is_low, low, w.select(is_huge, most, w.select(is_high, high, near)))
+    second = w.select(is_low, np.array([-969]), w.select(is_high, most, zero))
+    for step in (first, second, w.select(is_huge, huge, zero)):
+        x = w.binary("fmul", double, x, power_of_two(w, step))
+    return x
+
+
+def taken_apart(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Any:
+    """frexp: a number from 0.5 to 1, and the power of two to it."""
+    (x,) = inputs
+    if x.dtype == np.float32:
+        part, exponent = taken_apart(w, name, (w.convert(x, np.dtype(np.float64)),), None)
+        return w.convert(part, x.dtype), exponent
+    if x.dtype != np.float64:
+        raise NotTraced(f"frexp of {x.dtype}")
+    u64, i64 = np.dtype(np.uint64), np.dtype(np.int64)
+    size = absolute(w, "absolute", (x,), None)
+    is_small = w.compare("olt", size, np.array([2.0**-1022]))
+    large = w.select(is_small, w.binary("fmul", x.dtype, x, np.array([2.0**64])), x)
+    bits = large.view(u64)
+    field = w.binary("and", u64, w.binary("lshr", u64, bits, np.array([52])), np.array([0x7FF]))
+    half = w.binary("or", u64, w.binary("and", u64, bits, np.array([0x800FFFFFFFFFFFFF], u64)), np.array([1022 << 52]))
+    bias = w.select(is_small, np.array([-1022 - 64]), w.as_symbol(-1022, i64))
+    power = w.binary("add", i64, field, bias)
+    usual = w.compare("ult", w.binary("sub", u64, field, np.array([1])), np.array([0x7FE], u64))
+    part = w.select(usual, half.view(x.dtype), x)
+    return part, w.convert(w.select(usual, power, np.zeros(1, i64)), np.dtype(np.int32))
+
+
 UFUNCS: dict[str, Callable[..., Symbol]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "divide", "true_divide"), arithmetic),
     **dict.fromkeys(BITS, bitwise),
@@ -193,6 +254,8 @@ UFUNCS: dict[str, Callable[..., Symbol]] = {
     "sqrt": root,
     "signbit": sign_bit,
     "copysign": copy_sign,
+    "ldexp": scaled,
+    "frexp": taken_apart,
 }
 
 
@@ -220,6 +283,11 @@ def select(w: Writer, conditions: Any, choices: Any, default: Any = 0) -> Symbol
     for condition, choice in reversed(list(zip(conditions, choices))):
         found = w.select(w.as_symbol(condition, np.dtype(bool)), w.as_symbol(choice, dtype), found)
     return found
+
+
+def choose(w: Writer, which: Any, choices: Any) -> Symbol:
+    """The choice of this number."""
+    return select(w, [which == np.int64(number) for number in range(len(choices) - 1)], choices[:-1], choices[-1])
 
 
 def copyto(w: Writer, place: Any, x: Any, casting: str = "", where: Any = True) -> None:
@@ -262,6 +330,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "where": where,
     "clip": clip,
     "select": select,
+    "choose": choose,
     "copyto": copyto,
     "ascontiguousarray": same,
     "broadcast_to": same,

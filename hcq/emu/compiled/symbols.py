@@ -105,6 +105,10 @@ class Symbol(NDArrayOperatorsMixin):
             raise NotTraced("a fused sum that is no float32's, to nearest")
         return self.writer.fused(p, c)
 
+    def fuse64(self, *operands: Any) -> Symbol:
+        """a * b + c of doubles, rounded once."""
+        return self.writer.intrinsic("fma", *(self.writer.as_symbol(one, np.float64) for one in operands))
+
     def any(self, axis: Any = None) -> bool:
         """Perhaps."""
         return True
@@ -122,7 +126,9 @@ class Symbol(NDArrayOperatorsMixin):
         whole = slice(None)
         if isinstance(key, Symbol) and key.dtype == np.bool_ and key.is_vector == self.is_vector:
             return self
-        if key is Ellipsis or key == (whole, None) or key == whole:
+        if key is Ellipsis or (not isinstance(key, np.ndarray) and key in ((whole, None), whole)):
+            return self
+        if isinstance(key, int) and not key and not self.is_vector:  # of the only wave
             return self
         if isinstance(key, tuple) and len(key) == 2 and key[0] == whole and isinstance(key[1], np.ndarray):
             return self.writer.permuted(self, key[1])

@@ -192,8 +192,13 @@ class Writer:
             return self.named(x, x.text, dtype)
         if dtype.kind == "b":
             return self.compare("une" if old.kind == "f" else "ne", x, np.zeros(1, old))
-        if 2 in (old.itemsize, dtype.itemsize) and "f" in (old.kind, dtype.kind):
-            raise NotTraced(f"{old} to {dtype}")
+        single = np.dtype(np.float32)
+        if (old.kind == "f") != (dtype.kind == "f") and np.dtype(np.float16) in (old, dtype):
+            return self.convert(self.convert(x, single if old.kind == "f" else np.dtype(np.float64)), dtype)
+        if old == np.float64 and dtype == np.float16:
+            return self.convert(self._odd(x), dtype)
+        if old == np.float16 and dtype == np.float64:
+            return self.convert(self.convert(x, single), dtype)
         if old.kind in "uib" and dtype.kind in "ui":
             verb = "trunc" if old.itemsize > dtype.itemsize else "sext" if old.kind == "i" else "zext"
         elif old.kind in "uib":
@@ -207,6 +212,23 @@ class Writer:
         if verb == "fpext":
             made.narrow = x
         return made
+
+    def _odd(self, x: Symbol) -> Symbol:
+        """A double as a float32 that rounds to a float16 as the double does: rounded to odd."""
+        near = self.convert(x, np.dtype(np.float32))
+        back = self.convert(near, np.dtype(np.float64))
+        one, signed = np.array([1], np.uint32), np.dtype(np.int32)
+        bits = near.view(np.uint32)
+        away = self.compare("ogt", self.call("absolute", (back,), None), self.call("absolute", (x,), None))
+        toward = self.select(away, self.binary("sub", np.dtype(np.uint32), bits, one), bits)
+        inexact = self.compare("one", back, x)
+        odd = self.binary("or", np.dtype(np.uint32), toward, one)
+        finite = self.compare("ne", self.binary("and", signed, bits, np.array([0x7F800000])), np.array([0x7F800000], signed))
+        chosen = self.select(self.binary("and", np.dtype(bool), inexact, self._or(finite, away)), odd, bits)
+        return chosen.view(np.float32)
+
+    def _or(self, x: Symbol, y: Symbol) -> Symbol:
+        return self.binary("or", np.dtype(bool), x, y)
 
     def _narrowed(self, x: Any) -> Symbol:
         """The float32 that a float64 was. Raises NotTraced for one that was none."""

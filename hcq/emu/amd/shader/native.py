@@ -159,9 +159,11 @@ def compile_program(program: Program, mode: int, registers: int) -> Compiled | N
     """Machine code for a program; None where none of it can be compiled."""
     from hcq.emu.amd.shader.native_text import Translator
 
+    if any(one.name.startswith("s_set_gpr_idx") for one in program.instructions.values()):
+        return None  # what such an instruction turns on changes the meaning of those behind it
     text = Translator(program, mode, registers).translate()
     if "code" in config.current().debug:
-        names = ", ".join(sorted(text.why_not)) or "none"
+        names = ", ".join(f"{name} ({why})" for name, why in sorted(text.why_not.items())) or "none"
         sys.stderr.write(
             f"hcq: kernel at {program.entry:#x} is compiled: {len(text.entries)} entries; interpreted are: {names}\n"
         )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader import lane_access
-from hcq.emu.amd.shader.control import BRANCHES, branch_target, condition, direct_targets
+from hcq.emu.amd.shader.control import BRANCHES, branch_target, compile_ending, condition, direct_targets
 from hcq.emu.amd.shader.errors import ShaderFault
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.lane_access import Access, parse_access
@@ -30,14 +30,13 @@ from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.scalar_memory_ops import LOAD_WORDS, VCC_HI, offset_of
 from hcq.emu.amd.shader.symbolic_batch import U32, U64, SymbolicBatch
 from hcq.emu.compiled import accesses
-from hcq.emu.compiled.accesses import PRELUDE, V1, V32, V64, Attempt, field as table_field
+from hcq.emu.compiled.accesses import PRELUDE, V32, V64, Attempt, field as table_field
 from hcq.emu.compiled.symbols import NotTraced, Symbol
 from hcq.emu.compiled.writer import WIDTH, Writer
 from hcq.errors import UsageError
 
 SHORT_RUN = 3  # instructions between two that are not compiled, which are not worth going in and out again
-NEVER = {"s_sleep", "s_memtime", "s_memrealtime", "s_getreg_b32", "s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64"}
-CLOCKS = NEVER - {"s_sleep"}
+CLOCKS = {"s_memtime", "s_memrealtime", "s_getreg_b32", "s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64"}
 FAILURES = (NotTraced, TypeError, ValueError, IndexError, KeyError, AttributeError, ShaderFault, UsageError)
 
 
@@ -232,8 +231,10 @@ class Translator:
     def _trace(self, ctx: Context, stop: Callable[[], list[str]]) -> None:
         """Write an instruction. stop: lines that leave off before it. Raises NotTraced and others of FAILURES."""
         inst, b = ctx.inst, self.batch
-        if inst.name in NEVER or is_load_to_lds(inst):
-            raise NotTraced("clocks, sleep and loads to LDS")
+        if inst.name in CLOCKS or is_load_to_lds(inst):
+            raise NotTraced("clocks, and loads to LDS")
+        if compile_ending(ctx) is not None:
+            raise NotTraced("it ends a block")
         if inst.format == "SMEM" and inst.name.startswith(("s_load_", "s_buffer_load_")):
             self._scalar_load(ctx, stop)
             return
@@ -484,6 +485,3 @@ def _declared(lines: list[str]) -> set[str]:
         kinds = ", ".join(head.strip() for _ in range(arguments.count(f"{head.strip()} ")))
         found.add(f"declare {head.strip()} @{name}({kinds})")
     return found
-
-
-__all__ = ["CLOCKS", "SHORT_RUN", "Text", "Translator", "V1"]

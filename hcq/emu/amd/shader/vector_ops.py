@@ -171,4 +171,4 @@ def dual_half(ctx: Context, opcode: Opcode, src0: int, vsrc1: int, vdst: int) ->
     )
     half = dataclasses.replace(ctx, inst=inst)
     value = value_of(half, MEANINGS[name], Sources(half))
-    return lambda b: np.ascontiguousarray(value(b)).view(np.uint32)
+    return lambda b: value(b).view(np.uint32)

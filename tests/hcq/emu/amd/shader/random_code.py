@@ -207,6 +207,11 @@ def differences(a: State, b: State) -> list[str]:
     for name in ("vectors", "scalars"):
         x, y = getattr(a, name), getattr(b, name)
         nan = ((x & 0x7FFFFFFF) > 0x7F800000) & ((y & 0x7FFFFFFF) > 0x7F800000)
+        halves = [
+            (x >> at & 0xFFFF == y >> at & 0xFFFF) | ((x >> at & 0x7FFF) > 0x7C00) & ((y >> at & 0x7FFF) > 0x7C00)
+            for at in (0, 16)
+        ]
+        nan |= halves[0] & halves[1]
         for place in np.argwhere((x != y) & ~nan)[:4].tolist():
             at = tuple(place)
             out.append(f"{name}{place}: {int(x[at]):#x} and {int(y[at]):#x}")
