@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hcq.emu.amd.shader.native_text import Text
     from hcq.emu.amd.shader.program import Program
 
-COMPILE_NS = 3_000_000  # LLVM and this compiler: for each instruction
+COMPILE_NS, BEGIN_NS = 2_500_000, 30_000_000  # LLVM and this compiler: for each instruction, and for a program
 STEP_NS, LANE_NS = 15_000, 2.0  # the interpreter: for each instruction, and for each lane of it
 FUEL = 1 << 16  # instructions that a wave runs before others do, and before anybody asks whether to stop
 
@@ -89,7 +89,7 @@ class Native:
         if b.mode in program.native:
             found: Compiled | None = program.native[b.mode]
             return found
-        if not self.is_eager and program.spent_ns < COMPILE_NS * len(program.instructions):
+        if not self.is_eager and program.spent_ns < BEGIN_NS + COMPILE_NS * len(program.instructions):
             return None
         made = program.native[b.mode] = compile_program(program, b.mode, len(b.u32))
         return made

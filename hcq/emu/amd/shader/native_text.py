@@ -85,8 +85,10 @@ class Translator:
         """Where blocks begin that are compiled, at least in part."""
         program = self.program
         self.can = {pc: self._is_traced(inst) for pc, inst in program.instructions.items()}
-        starts = set()
+        starts: set[int] = set()
         for leader in sorted(program.leaders):
+            if self._is_retry_loop(leader):
+                continue
             pc, run, begin = leader, 0, leader
             while (inst := program.instructions.get(pc)) is not None:
                 if self.can[pc]:
@@ -104,6 +106,13 @@ class Translator:
         program.leaders |= starts
         program.blocks.clear()
         return starts
+
+    def _is_retry_loop(self, leader: int) -> bool:
+        """Whether a block goes round a compare-and-swap: the interpreter foresees how such loops end."""
+        try:
+            return self.program.block(leader, self.mode.bits).retries
+        except FAILURES:
+            return False
 
     def _keep(self, starts: set[int], begin: int, end: int, run: int, leader: int) -> None:
         if run > SHORT_RUN or (run and begin == leader):
