@@ -79,19 +79,20 @@ class Native:
             return None
         return self._run(machine, b, compiled, entry)
 
-    def missing(self, mode: int) -> set[str]:
+    def missing(self, mode: int, registers: int) -> set[str]:
         """Names of the instructions that the interpreter runs, of a program that is compiled for a MODE."""
-        compiled = self.program.native.get(mode)
+        compiled = self.program.native.get((mode, registers))
         return set() if compiled is None else set(compiled.text.why_not)
 
     def _compiled(self, b: Batch) -> Compiled | None:
         program = self.program
-        if b.mode in program.native:
-            found: Compiled | None = program.native[b.mode]
+        key = b.mode, len(b.u32)
+        if key in program.native:
+            found: Compiled | None = program.native[key]
             return found
         if not self.is_eager and program.spent_ns < BEGIN_NS + COMPILE_NS * len(program.instructions):
             return None
-        made = program.native[b.mode] = compile_program(program, b.mode, len(b.u32))
+        made = program.native[key] = compile_program(program, b.mode, len(b.u32))
         return made
 
     def _run(self, machine: Machine, b: Batch, compiled: Compiled, entry: int) -> list[Batch]:

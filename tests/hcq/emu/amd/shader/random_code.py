@@ -126,7 +126,6 @@ class Maker:
         elif form == "SMEM":
             fields |= {"sbase": SCALARS // 2, "offset": 4 * rng.randrange(64), "imm": 1}
             fields["soffset"] = 0 if self.isa.has_sdwa else 124
-            fields = {key: value for key, value in fields.items()}
 
 
 def code(arch: str, seed: int, mode: int, count: int, names: list[str] | None = None) -> tuple[list[int], list[str]]:
@@ -195,7 +194,7 @@ def run(arch: str, words: list[int], seed: int, mode: int, waves: int = 3) -> tu
                 raise AssertionError("the code does not come to its end")
         b = Batch.join(ready)
         if compiled:
-            left = sorted(machine.native.missing(mode))  # type: ignore[union-attr]
+            left = sorted(machine.native.missing(mode, VECTORS))  # type: ignore[union-attr]
         state = State(b.u32.copy(), b.s.copy(), np.array(b.scc), residents.lds.data.copy(), data, report.instructions)
         found.append(state)
     return found[0], found[1], left
