@@ -1,4 +1,4 @@
-"""Compiled shader cores: what an interpreter does with arrays of lanes, written once as LLVM IR and run as machine code.
+"""Compiled shader cores: what an interpreter does with arrays of lanes, written down as LLVM IR, run as machine code.
 
 In       the interpreter's own steps
 Out      machine code that leaves the same bits

@@ -3,10 +3,10 @@
 In       a Writer, addresses and masks as symbols
 Out      lines that gather and scatter 32-bit words; how to go on where an address is in no known range
 Changes  the Writer
-Next     writer.py (lines), table.py (what the code is passed)
+Next     writer.py (lines), assemble.py (machine code)
 
 Every access has a site: the range that its addresses were in last time. One comparison a lane tells whether they are
-there again. If not, the range is looked up, and the access begins anew; where there is none, or lanes reach into several,
+there again. If not, the range is looked up, and the access begins anew. Where there is none, or lanes reach into many,
 the code leaves off before the instruction, and the interpreter carries it out, or reports it.
 """
 
@@ -22,16 +22,17 @@ from hcq.emu.compiled.writer import WIDTH, Writer
 SITE_WORDS = 6
 START, LIMIT, DELTA, BAD, ADDRESS, TRIES = range(SITE_WORDS)
 # what the code is passed, 64 bits each
-WAVES, VECTORS, REGISTER_BYTES, SCALARS, CONDITIONS, EXITS, ENTRY, FUEL, EXECUTED, RANGES, RANGE_COUNT, SITES = range(12)
-SHARED, SHARED_BYTES, TABLE_WORDS = 12, 13, 14
+WAVES, VECTORS, REGISTER_BYTES, SCALARS, CONDITIONS, EXITS, ENTRY, FUEL, EXECUTED = range(9)
+RANGES, RANGE_COUNT, SITES, SHARED, SHARED_BYTES, TABLE_WORDS = range(9, 15)
 MOST_TRIES = 4  # lookups in a row, before the interpreter has a go
 
 V32, V64, V1 = f"<{WIDTH} x i32>", f"<{WIDTH} x i64>", f"<{WIDTH} x i1>"
+VP = f"<{WIDTH} x ptr>"
 _STEPS = ", ".join(f"i64 {4 * lane}" for lane in range(WIDTH))
 
 PRELUDE = f"""
-declare {V32} @llvm.masked.gather.v{WIDTH}i32.v{WIDTH}p0(<{WIDTH} x ptr>, i32, {V1}, {V32})
-declare void @llvm.masked.scatter.v{WIDTH}i32.v{WIDTH}p0({V32}, <{WIDTH} x ptr>, i32, {V1})
+declare {V32} @llvm.masked.gather.v{WIDTH}i32.v{WIDTH}p0({VP}, i32, {V1}, {V32})
+declare void @llvm.masked.scatter.v{WIDTH}i32.v{WIDTH}p0({V32}, {VP}, i32, {V1})
 declare {V32} @llvm.masked.load.v{WIDTH}i32.p0(ptr, i32, {V1}, {V32})
 declare void @llvm.masked.store.v{WIDTH}i32.p0({V32}, ptr, i32, {V1})
 declare i1 @llvm.vector.reduce.and.v{WIDTH}i1({V1})
@@ -57,8 +58,8 @@ row:
   %a = call {V32} @llvm.masked.load.v{WIDTH}i32.p0(ptr %p, i32 1, {V1} %on, {V32} zeroinitializer)
   ret {V32} %a
 spread:
-  %ps = inttoptr {V64} %at to <{WIDTH} x ptr>
-  %b = call {V32} @llvm.masked.gather.v{WIDTH}i32.v{WIDTH}p0(<{WIDTH} x ptr> %ps, i32 1, {V1} %on, {V32} zeroinitializer)
+  %ps = inttoptr {V64} %at to {VP}
+  %b = call {V32} @llvm.masked.gather.v{WIDTH}i32.v{WIDTH}p0({VP} %ps, i32 1, {V1} %on, {V32} zeroinitializer)
   ret {V32} %b
 }}
 
@@ -71,8 +72,8 @@ row:
   call void @llvm.masked.store.v{WIDTH}i32.p0({V32} %x, ptr %p, i32 1, {V1} %on)
   ret void
 spread:
-  %ps = inttoptr {V64} %at to <{WIDTH} x ptr>
-  call void @llvm.masked.scatter.v{WIDTH}i32.v{WIDTH}p0({V32} %x, <{WIDTH} x ptr> %ps, i32 1, {V1} %on)
+  %ps = inttoptr {V64} %at to {VP}
+  call void @llvm.masked.scatter.v{WIDTH}i32.v{WIDTH}p0({V32} %x, {VP} %ps, i32 1, {V1} %on)
   ret void
 }}
 
@@ -233,7 +234,9 @@ class Attempt:
         zero, last, delta = (w.symbol_of(text, np.uint64) for text in ("0", limit, base))
         return self._within(site, w.as_symbol(addresses, np.uint64), mask, zero, last, delta)
 
-    def _within(self, site: str, at: Symbol, mask: Symbol, start: Symbol, limit: Symbol, delta: Symbol) -> Place:
+    def _within(
+        self, site: str, at: Symbol, mask: Symbol, start: Symbol, limit: Symbol, delta: Symbol
+    ) -> Place:
         w = self.w
         wide, on, number = w.wide(at), w.wide(mask), w.fresh("p")[1:]
         w.vector += [

@@ -85,4 +85,3 @@ class Assembled:
     def run(self, table: int) -> None:
         """Call it."""
         self._run(native.pointer(table))
-

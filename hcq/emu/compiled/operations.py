@@ -24,14 +24,29 @@ if TYPE_CHECKING:
 
 INTEGER = {"add": "add", "subtract": "sub", "multiply": "mul"}
 FLOAT = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
-BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "logical_and": "and", "logical_or": "or"}
-COMPARES = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
+BITS = {
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+    "logical_and": "and",
+    "logical_or": "or",
+}
+COMPARES = {
+    "equal": "eq",
+    "not_equal": "ne",
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+}
 WHOLE = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint"}
 
 
 def common(inputs: tuple[Any, ...]) -> Any:
     """The type that NumPy computes in."""
-    return np.result_type(*[one.dtype if isinstance(one, (Symbol, np.ndarray, np.generic)) else one for one in inputs])
+    return np.result_type(
+        *[one.dtype if isinstance(one, (Symbol, np.ndarray, np.generic)) else one for one in inputs]
+    )
 
 
 def arithmetic(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
@@ -62,7 +77,9 @@ def bitwise(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
 def invert(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
     """All bits."""
     (x,) = inputs
-    return w.binary("xor", x.dtype, x, np.ones(1, np.bool_) if x.dtype.kind == "b" else np.array([-1]).astype(x.dtype))
+    return w.binary(
+        "xor", x.dtype, x, np.ones(1, np.bool_) if x.dtype.kind == "b" else np.array([-1]).astype(x.dtype)
+    )
 
 
 def shift(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
@@ -126,7 +143,9 @@ def extreme(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
     a, b = (w.as_symbol(one, dtype) for one in inputs)
     low = name == "minimum"
     if dtype.kind == "f":
-        first = w.binary("or", np.dtype(bool), w.compare("olt" if low else "ogt", a, b), w.compare("uno", a, a))
+        first = w.binary(
+            "or", np.dtype(bool), w.compare("olt" if low else "ogt", a, b), w.compare("uno", a, a)
+        )
         return w.select(first, a, b)
     sign = "s" if dtype.kind == "i" else "u"
     return w.select(w.compare(sign + ("lt" if low else "gt"), a, b), a, b)
@@ -230,7 +249,9 @@ def taken_apart(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Any
     large = w.select(is_small, w.binary("fmul", x.dtype, x, np.array([2.0**64])), x)
     bits = large.view(u64)
     field = w.binary("and", u64, w.binary("lshr", u64, bits, np.array([52])), np.array([0x7FF]))
-    half = w.binary("or", u64, w.binary("and", u64, bits, np.array([0x800FFFFFFFFFFFFF], u64)), np.array([1022 << 52]))
+    half = w.binary(
+        "or", u64, w.binary("and", u64, bits, np.array([0x800FFFFFFFFFFFFF], u64)), np.array([1022 << 52])
+    )
     bias = w.select(is_small, np.array([-1022 - 64]), w.as_symbol(-1022, i64))
     power = w.binary("add", i64, field, bias)
     usual = w.compare("ult", w.binary("sub", u64, field, np.array([1])), np.array([0x7FE], u64))
@@ -287,7 +308,9 @@ def select(w: Writer, conditions: Any, choices: Any, default: Any = 0) -> Symbol
 
 def choose(w: Writer, which: Any, choices: Any) -> Symbol:
     """The choice of this number."""
-    return select(w, [which == np.int64(number) for number in range(len(choices) - 1)], choices[:-1], choices[-1])
+    return select(
+        w, [which == np.int64(number) for number in range(len(choices) - 1)], choices[:-1], choices[-1]
+    )
 
 
 def copyto(w: Writer, place: Any, x: Any, casting: str = "", where: Any = True) -> None:

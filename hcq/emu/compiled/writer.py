@@ -3,7 +3,7 @@
 In       operations on symbols; accesses of memory; where loops end
 Out      lines of a function
 Changes  itself
-Next     symbols.py and operations.py (what is written), memory_text.py (accesses), assemble.py (text to machine code)
+Next     symbols.py and operations.py (what is written), accesses.py (memory), assemble.py (text to machine code)
 
 A segment is some scalar lines, and a loop that takes WIDTH lanes at a time through all vector lines since the last
 loop. What a loop has computed stays in the host's registers for as long as it takes; when the segment ends, vector
@@ -79,7 +79,8 @@ class Writer:
     def attempt(self) -> Iterator[None]:
         """What is written here is gone when it is not traced to its end."""
         before = {
-            name: value.copy() if isinstance(value, (list, dict)) else value for name, value in vars(self).items()
+            name: value.copy() if isinstance(value, (list, dict)) else value
+            for name, value in vars(self).items()
         }
         try:
             yield
@@ -223,7 +224,8 @@ class Writer:
         toward = self.select(away, self.binary("sub", np.dtype(np.uint32), bits, one), bits)
         inexact = self.compare("one", back, x)
         odd = self.binary("or", np.dtype(np.uint32), toward, one)
-        finite = self.compare("ne", self.binary("and", signed, bits, np.array([0x7F800000])), np.array([0x7F800000], signed))
+        infinite = np.array([0x7F800000], signed)
+        finite = self.compare("ne", self.binary("and", signed, bits, infinite), infinite)
         chosen = self.select(self.binary("and", np.dtype(bool), inexact, self._or(finite, away)), odd, bits)
         return chosen.view(np.float32)
 
@@ -328,7 +330,9 @@ class Writer:
             lines += self.vector
             for offset, text in self.stores.items():
                 where = self.fresh("w")
-                lines.append(f"{where} = getelementptr [{self.lanes} x i32], ptr %own, i64 {offset}, i64 %l{number}")
+                lines.append(
+                    f"{where} = getelementptr [{self.lanes} x i32], ptr %own, i64 {offset}, i64 %l{number}"
+                )
                 lines.append(f"store <{WIDTH} x i32> {text}, ptr {where}, align 64")
             for name, text in self.masks:
                 lines.append(f"{name}b = bitcast <{WIDTH} x i1> {text} to i{WIDTH}")

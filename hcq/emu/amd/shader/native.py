@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from hcq.emu.amd.shader.native_text import Text
     from hcq.emu.amd.shader.program import Program
 
-COMPILE_NS, BEGIN_NS = 2_500_000, 30_000_000  # LLVM and this compiler: for each instruction, and for a program
+COMPILE_NS = 2_500_000  # LLVM and this compiler: for each instruction,
+BEGIN_NS = 30_000_000  # and for a program
 STEP_NS, LANE_NS = 15_000, 2.0  # the interpreter: for each instruction, and for each lane of it
 FUEL = 1 << 16  # instructions that a wave runs before others do, and before anybody asks whether to stop
 
@@ -44,11 +45,13 @@ class Compiled:
 
 def native_of(program: Program, residents: Residents) -> Native | None:
     """What runs waves of a program as machine code; None where they are interpreted."""
-    way = config.current().emu_compiled
-    if way not in ("1", "always") or program.additions or residents.races is not None or residents.tally is not None:
+    way, memory = config.current().emu_compiled, residents.memory
+    is_looked_at = residents.races is not None or residents.tally is not None
+    if way not in ("1", "always") or program.additions or is_looked_at:
         return None
-    memory = residents.memory
-    if not isinstance(memory, AddressSpace) or residents.scalar_memory is not memory or assemble.tools() is None:
+    if not isinstance(memory, AddressSpace) or residents.scalar_memory is not memory:
+        return None
+    if assemble.tools() is None:
         return None
     return Native(program, residents, memory, is_eager=way == "always")
 
@@ -69,7 +72,7 @@ class Native:
         """Run a batch as far as compiled code goes; None where there is none for it."""
         compiled = self._compiled(b)
         entry = None if compiled is None else compiled.text.entries.get(b.pc)
-        if b.pc in self.troubles:  # an access that is not for compiled code: to its block's end it goes without
+        if b.pc in self.troubles:  # an access that is not for compiled code: not before the block has ended
             self.troubles.remove(b.pc)
             entry = None
         if compiled is None or entry is None:
@@ -150,7 +153,7 @@ class Native:
 
     def _tabulate(self, index: Any) -> None:
         known = [one for one in index[1] if type(one) in (Range, SharedRange)]
-        rows = [(one.start, one.end - one.start, one.data.ctypes.data - one.start, one.writable) for one in known]
+        rows = [(one.start, len(one.data), one.data.ctypes.data - one.start, one.writable) for one in known]
         wrapped = [[number & 2**64 - 1 for number in row] for row in rows]
         self.ranges = np.array(wrapped, np.uint64).reshape(-1, 4)
         self.index, self.held = index, known

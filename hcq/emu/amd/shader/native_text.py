@@ -30,7 +30,8 @@ from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.scalar_memory_ops import LOAD_WORDS, VCC_HI, offset_of
 from hcq.emu.amd.shader.symbolic_batch import U32, U64, SymbolicBatch
 from hcq.emu.compiled import accesses
-from hcq.emu.compiled.accesses import PRELUDE, V32, V64, Attempt, field as table_field
+from hcq.emu.compiled.accesses import PRELUDE, V32, V64, Attempt
+from hcq.emu.compiled.accesses import field as table_field
 from hcq.emu.compiled.symbols import NotTraced, Symbol
 from hcq.emu.compiled.writer import WIDTH, Writer
 from hcq.errors import UsageError
@@ -137,7 +138,7 @@ class Translator:
             return True
         self._begin()
         try:
-            self._trace(self._context(inst), lambda: [])
+            self._trace(self._context(inst), list)
             self.batch.close()
         except FAILURES as problem:
             self.text.why_not[inst.name] = str(problem)
@@ -276,7 +277,9 @@ class Translator:
         tail = inst.name.split("_", 1)[1] if "_" in inst.name else ""
         if inst.format in ("GLOBAL", "FLAT"):
             access = parse_access(tail)
-            return ("memory", access, [0]) if access is not None and access.verb in ("load", "store") else None
+            return (
+                ("memory", access, [0]) if access is not None and access.verb in ("load", "store") else None
+            )
         if inst.format != "DS" or inst.fields.get("gds"):
             return None
         pair = pair_access(tail)
@@ -289,7 +292,9 @@ class Translator:
             return None
         return "lds", access, [-1]
 
-    def _memory(self, ctx: Context, what: tuple[str, Access, list[int]], stop: Callable[[], list[str]]) -> None:
+    def _memory(
+        self, ctx: Context, what: tuple[str, Access, list[int]], stop: Callable[[], list[str]]
+    ) -> None:
         """A load or a store."""
         kind, access, offsets = what
         b, w, size = self.batch, self.writer, access.bits // 8
@@ -349,7 +354,9 @@ class Translator:
         attempt.end(stop())
         fields = ctx.inst.fields
         file = ctx.acc_offset if fields.get("acc") else 0
-        vdst = (registers(ctx)[2] if ctx.inst.format == "DS" else fields.get("vdst", fields.get("data", 0)) + file)
+        vdst = (
+            registers(ctx)[2] if ctx.inst.format == "DS" else fields.get("vdst", fields.get("data", 0)) + file
+        )
         for number, row in enumerate(rows):
             found = Symbol(w, accesses.unspill(w, row, V32), U32, True)
             if access.half is None:
@@ -485,7 +492,7 @@ class Translator:
 
 def _declared(lines: list[str]) -> set[str]:
     """Declarations of LLVM's functions that lines call."""
-    found = {f"declare i64 @llvm.cttz.i64(i64, i1)", f"declare i{WIDTH} @llvm.cttz.i{WIDTH}(i{WIDTH}, i1)"}
+    found = {"declare i64 @llvm.cttz.i64(i64, i1)", f"declare i{WIDTH} @llvm.cttz.i{WIDTH}(i{WIDTH}, i1)"}
     for line in lines:
         if "@llvm." not in line or "masked" in line or "cttz" in line:
             continue

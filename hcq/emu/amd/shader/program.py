@@ -99,7 +99,7 @@ class Program:
         self.blocks: dict[tuple[int, int], BasicBlock] = {}
         self.copies: list[tuple[int, bytes]] = []
         self.spent_ns = 0.0  # what it has taken, by estimate, to interpret it
-        self.native: dict[tuple[int, int], Any] = {}  # by MODE and registers: machine code; None: there is none
+        self.native: dict[tuple[int, int], Any] = {}  # by MODE and registers: its machine code
         self.copied = 0  # how many instructions `copies` covers
         self.explore(entry)
 

@@ -38,7 +38,9 @@ class Mask(Symbol):
 
     def __getitem__(self, key: Any) -> Any:
         whole = slice(None)
-        if not (isinstance(key, tuple) and len(key) == 2 and key[0] == whole and isinstance(key[1], np.ndarray)):
+        if not (
+            isinstance(key, tuple) and len(key) == 2 and key[0] == whole and isinstance(key[1], np.ndarray)
+        ):
             return super().__getitem__(key)
         w, lanes = self.writer, self.writer.lanes
         narrow = w.say(f"trunc i64 {self.bits} to i{lanes}", False) if lanes < 64 else self.bits
@@ -115,7 +117,9 @@ class Place(Symbol):
             first, second = key
             if isinstance(second, Symbol) and not second.is_vector and self.half is None:
                 self._settled()
-                return self.writer.symbol(f"load i32, ptr {self._one(second)}, align 4", U32, False).view(self.dtype)
+                return self.writer.symbol(f"load i32, ptr {self._one(second)}, align 4", U32, False).view(
+                    self.dtype
+                )
             if isinstance(second, np.ndarray) and first == slice(None):
                 return self._permuted(second)
         return super().__getitem__(key)
@@ -161,7 +165,9 @@ class Place(Symbol):
         w = self.writer
         whole = Symbol(w, text, U32, True)
         if self.half is not None:
-            whole = w.convert(w.binary("lshr", U32, whole, np.array([16 * self.half], U32)), np.dtype(np.uint16))
+            whole = w.convert(
+                w.binary("lshr", U32, whole, np.array([16 * self.half], U32)), np.dtype(np.uint16)
+            )
         return whole.view(self.dtype)
 
 
@@ -245,8 +251,8 @@ class SymbolicBatch:
         self.answer = None
         self.known: dict[int, Any] = {}
         self.used = 0  # temporaries of this block
-        for name, dtype in (("u32", "u4"), ("i32", "i4"), ("f32", "f4"), ("u16", "u2"), ("i16", "i2"), ("f16", "f2")):
-            setattr(self, name, File(self, dtype))
+        self.u32, self.i32, self.f32 = (File(self, dtype) for dtype in ("u4", "i4", "f4"))
+        self.u16, self.i16, self.f16 = (File(self, dtype) for dtype in ("u2", "i2", "f2"))
 
     def __getattr__(self, name: str) -> NoReturn:
         raise NotTraced(f"a batch's {name}")

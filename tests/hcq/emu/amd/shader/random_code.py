@@ -29,9 +29,35 @@ CODE, DATA, DATA_BYTES, LDS_BYTES = 0x10000, 0x20_0000_0000, 1 << 16, 1 << 12
 VECTORS, SOURCES = 256, 24  # registers, and those of them that are read and never written
 ADDRESSES = 16  # from here on pairs of them hold addresses in DATA, each followed by one in LDS
 SCALARS = 40  # scalar registers that are read; the next ones hold the address of DATA
-FORMATS = ("SOP1", "SOP2", "SOPC", "SOPK", "VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOP3P", "DS", "GLOBAL", "SMEM")
-SPECIAL = (0, 1, 2, 31, 32, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x3F800000, 0xBF800000,
-           0x7F800000, 0xFF800000, 0xFFC00000, 0x00000001, 0x807FFFFF, 0x00800000, 0x7F7FFFFF, 0x3C003C00, 0x80008000)  # fmt: skip
+FORMATS = "SOP1 SOP2 SOPC SOPK VOP1 VOP2 VOPC VOP3 VOP3SD VOP3P DS GLOBAL SMEM".split()
+SPECIAL = [
+    0,
+    1,
+    2,
+    31,
+    32,
+    0xFF,
+    0x7FFF,
+    0x8000,
+    0xFFFF,
+    0x7FFFFFFF,
+    0x80000000,
+    0xFFFFFFFF,
+    0x00000001,
+    0x807FFFFF,
+]
+# 1, -1, infinities, a NaN, the smallest and the largest, pairs of float16
+SPECIAL += [
+    0x3F800000,
+    0xBF800000,
+    0x7F800000,
+    0xFF800000,
+    0xFFC00000,
+    0x00800000,
+    0x7F7FFFFF,
+    0x3C003C00,
+    0x80008000,
+]
 MODES = (0x3F0, 0x1F0, 0x3C0, 0x330, 0x300, 0x0F0, 0x3FF)
 
 
@@ -121,17 +147,25 @@ class Maker:
         if form == "DS":
             fields |= {"addr": ADDRESSES + 2, "offset0": rng.randrange(64), "offset1": 0}
         elif form == "GLOBAL":
-            fields |= {"addr": ADDRESSES, "saddr": 127 if self.isa.has_sdwa else 124, "offset": rng.randrange(40)}
+            fields |= {
+                "addr": ADDRESSES,
+                "saddr": 127 if self.isa.has_sdwa else 124,
+                "offset": rng.randrange(40),
+            }
             fields["data"] = rng.randrange(0, 12)
         elif form == "SMEM":
             fields |= {"sbase": SCALARS // 2, "offset": 4 * rng.randrange(64), "imm": 1}
             fields["soffset"] = 0 if self.isa.has_sdwa else 124
 
 
-def code(arch: str, seed: int, mode: int, count: int, names: list[str] | None = None) -> tuple[list[int], list[str]]:
+def code(
+    arch: str, seed: int, mode: int, count: int, names: list[str] | None = None
+) -> tuple[list[int], list[str]]:
     """So many instructions; of these names, in their order, where some are given."""
     maker = Maker(arch, seed, mode)
-    every = [(form, opcode) for form in maker.isa.formats if form.name in FORMATS for opcode in form.table.values()]
+    every = [
+        (form, opcode) for form in maker.isa.formats if form.name in FORMATS for opcode in form.table.values()
+    ]
     if names is not None:
         every = [(form, opcode) for form, opcode in every if f"{form.name}:{opcode.name}" in names]
     words: list[int] = []
@@ -195,7 +229,9 @@ def run(arch: str, words: list[int], seed: int, mode: int, waves: int = 3) -> tu
         b = Batch.join(ready)
         if compiled:
             left = sorted(machine.native.missing(mode, VECTORS))  # type: ignore[union-attr]
-        state = State(b.u32.copy(), b.s.copy(), np.array(b.scc), residents.lds.data.copy(), data, report.instructions)
+        state = State(
+            b.u32.copy(), b.s.copy(), np.array(b.scc), residents.lds.data.copy(), data, report.instructions
+        )
         found.append(state)
     return found[0], found[1], left
 
@@ -207,7 +243,8 @@ def differences(a: State, b: State) -> list[str]:
         x, y = getattr(a, name), getattr(b, name)
         nan = ((x & 0x7FFFFFFF) > 0x7F800000) & ((y & 0x7FFFFFFF) > 0x7F800000)
         halves = [
-            (x >> at & 0xFFFF == y >> at & 0xFFFF) | ((x >> at & 0x7FFF) > 0x7C00) & ((y >> at & 0x7FFF) > 0x7C00)
+            (x >> at & 0xFFFF == y >> at & 0xFFFF)
+            | ((x >> at & 0x7FFF) > 0x7C00) & ((y >> at & 0x7FFF) > 0x7C00)
             for at in (0, 16)
         ]
         nan |= halves[0] & halves[1]
