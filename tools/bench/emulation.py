@@ -224,7 +224,9 @@ def checkout(beside: str) -> Iterator[Path]:
 
 def measure(case: str, folders: list[Path], rounds: int, switch: str) -> str:
     """A line of the table."""
-    revisions = [Revision(folder, case, switch if not number else "") for number, folder in enumerate(folders)]
+    revisions = [
+        Revision(folder, case, switch if not number else "") for number, folder in enumerate(folders)
+    ]
     times: list[list[float]] = [[] for _ in revisions]
     for number in range(rounds):
         order = list(enumerate(revisions))
@@ -252,7 +254,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="What work costs on emulated GPUs.")
     parser.add_argument("cases", nargs="*", default=["digits@*"], help=f"of {', '.join(WORK)}, @ and a GPU")
     parser.add_argument("--beside", help="another revision, or a folder with one")
-    parser.add_argument("--with", dest="switch", default="", help="NAME=VALUE: a switch, for this revision alone")
+    parser.add_argument(
+        "--with", dest="switch", default="", help="NAME=VALUE: a switch, for this revision alone"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="how often each is run (default 5)")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)

@@ -132,7 +132,7 @@ def absolute(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol
         top = 1 << 8 * x.dtype.itemsize - 1
         return w.binary("and", bits.dtype, bits, np.array([top - 1], bits.dtype)).view(x.dtype)
     if x.dtype.kind == "u":
-        return x
+        return w.as_symbol(x, x.dtype)
     less = w.compare("slt", x, np.zeros(1, x.dtype))
     return w.select(less, w.binary("sub", x.dtype, np.zeros(1, x.dtype), x), x)
 

@@ -12,13 +12,10 @@ such as "is any of these a NaN?", gets the answer that takes no short cut.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-
-if TYPE_CHECKING:
-    from hcq.emu.compiled.writer import Writer
 
 TYPES = {"b1": "i1", "f2": "half", "f4": "float", "f8": "double"}
 
@@ -43,7 +40,7 @@ class Symbol(NDArrayOperatorsMixin):
 
     __array_priority__ = 1000.0
 
-    def __init__(self, writer: Writer, text: str, dtype: Any, is_vector: bool) -> None:
+    def __init__(self, writer: Any, text: str, dtype: Any, is_vector: bool) -> None:
         self.writer, self.dtype, self.is_vector = writer, np.dtype(dtype), is_vector
         self._text, self.segment = text, writer.segment
         self.narrow: Symbol | None = None  # the float32 that a float64 was
@@ -78,7 +75,8 @@ class Symbol(NDArrayOperatorsMixin):
 
     def astype(self, dtype: Any, copy: bool = True) -> Symbol:
         """Converted as NumPy converts."""
-        return self.writer.convert(self, np.dtype(dtype))
+        made: Symbol = self.writer.convert(self, np.dtype(dtype))
+        return made
 
     def view(self, dtype: Any) -> Symbol:
         """The same bits. Raises NotTraced where numbers would be put together or taken apart."""
@@ -88,8 +86,10 @@ class Symbol(NDArrayOperatorsMixin):
         if to.itemsize != self.dtype.itemsize or "b" in (to.kind, self.dtype.kind):
             raise NotTraced(f"a view of {self.dtype} as {to}")
         if to.kind in "ui" and self.dtype.kind in "ui":
-            return self.writer.named(self, self.text, to)
-        return self.writer.bitcast(self, to)
+            made: Symbol = self.writer.named(self, self.text, to)
+        else:
+            made = self.writer.bitcast(self, to)
+        return made
 
     def copy(self) -> Symbol:
         """Symbols do not change."""
@@ -103,11 +103,15 @@ class Symbol(NDArrayOperatorsMixin):
         """p + c of an exact product p, rounded once to float32. Raises NotTraced for other types and roundings."""
         if rounding or np.dtype(kind) != np.float32:
             raise NotTraced("a fused sum that is no float32's, to nearest")
-        return self.writer.fused(p, c)
+        made: Symbol = self.writer.fused(p, c)
+        return made
 
     def fuse64(self, *operands: Any) -> Symbol:
         """a * b + c of doubles, rounded once."""
-        return self.writer.intrinsic("fma", *(self.writer.as_symbol(one, np.float64) for one in operands))
+        made: Symbol = self.writer.intrinsic(
+            "fma", *(self.writer.as_symbol(one, np.float64) for one in operands)
+        )
+        return made
 
     def any(self, axis: Any = None) -> bool:
         """Perhaps."""
@@ -119,7 +123,8 @@ class Symbol(NDArrayOperatorsMixin):
 
     def byteswap(self) -> Symbol:
         """Bytes in the reverse order."""
-        return self.writer.unary_intrinsic("bswap", self)
+        made: Symbol = self.writer.unary_intrinsic("bswap", self)
+        return made
 
     def __getitem__(self, key: Any) -> Any:
         """All lanes: `[:, None]`, `[...]`, `[lanes that are on]`. Raises NotTraced for some."""
@@ -131,7 +136,8 @@ class Symbol(NDArrayOperatorsMixin):
         if isinstance(key, int) and not key and not self.is_vector:  # of the only wave
             return self
         if isinstance(key, tuple) and len(key) == 2 and key[0] == whole and isinstance(key[1], np.ndarray):
-            return self.writer.permuted(self, key[1])
+            made: Symbol = self.writer.permuted(self, key[1])
+        return made
         raise NotTraced("some of the lanes")
 
     def _refuse(self, *arguments: Any) -> Any:
@@ -147,7 +153,8 @@ class Symbol(NDArrayOperatorsMixin):
             raise NotTraced(f"{function.__name__}.{method}")
         if target is not None and type(target[0]) is not Symbol:
             raise NotTraced("a result put into a register")
-        return self.writer.call(function.__name__, inputs, kind)
+        made: Symbol = self.writer.call(function.__name__, inputs, kind)
+        return made
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
         handler: Callable[..., Any] | None = self.writer.functions.get(function.__name__)

@@ -141,8 +141,12 @@ class Machine:
         self.now += 1
         b.turn = self.now
         if self.native is not None:
-            going = self.native.step(self, b)
-            if going is not None:
+            ran = self.native.step(b, self.limits.budget - self.report.instructions)
+            if ran is not None:
+                going, executed = ran
+                self.stepping, self.ready = None, self.ready + going  # for a report of where waves are
+                self.count(going[0], max(1, executed // b.waves), executed)
+                del self.ready[len(self.ready) - len(going) :]
                 return going
         block = self.program.block(b.pc, b.mode)
         self.account(block, b)

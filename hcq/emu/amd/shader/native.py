@@ -25,7 +25,6 @@ from hcq.emu.compiled import accesses, assemble
 from hcq.system import native
 
 if TYPE_CHECKING:
-    from hcq.emu.amd.shader.machine import Machine
     from hcq.emu.amd.shader.native_text import Text
     from hcq.emu.amd.shader.program import Program
 
@@ -68,8 +67,12 @@ class Native:
         self.sites: dict[int, Any] = {}  # by MODE
         self.lds = residents.lds.data.ctypes.data + residents.group_of.astype(np.int64) * residents.lds_stride
 
-    def step(self, machine: Machine, b: Batch) -> list[Batch] | None:
-        """Run a batch as far as compiled code goes; None where there is none for it."""
+    def step(self, b: Batch, budget: int) -> tuple[list[Batch], int] | None:
+        """Run a batch as far as compiled code goes; None where there is none for it.
+
+        budget   instructions that its waves may still run, all together
+        Returns the batches that can go on, and how many instructions were run.
+        """
         compiled = self._compiled(b)
         entry = None if compiled is None else compiled.text.entries.get(b.pc)
         if b.pc in self.troubles:  # an access that is not for compiled code: not before the block has ended
@@ -80,7 +83,7 @@ class Native:
             length = len(self.program.block(b.pc, b.mode).steps) if compiled is None else 0
             self.program.spent_ns += length * (STEP_NS + LANE_NS * b.waves * size)
             return None
-        return self._run(machine, b, compiled, entry)
+        return self._run(b, compiled, entry, budget)
 
     def missing(self, mode: int, registers: int) -> set[str]:
         """Names of the instructions that the interpreter runs, of a program that is compiled for a MODE."""
@@ -98,8 +101,8 @@ class Native:
         made = program.native[key] = compile_program(program, b.mode, len(b.u32))
         return made
 
-    def _run(self, machine: Machine, b: Batch, compiled: Compiled, entry: int) -> list[Batch]:
-        text, report = compiled.text, machine.report
+    def _run(self, b: Batch, compiled: Compiled, entry: int, budget: int) -> tuple[list[Batch], int]:
+        text = compiled.text
         vectors = b.u32
         if not vectors.flags.c_contiguous or not vectors.flags.writeable:
             b.bind(np.ascontiguousarray(vectors))
@@ -111,7 +114,6 @@ class Native:
         exits = np.zeros(b.waves, np.int32)
         shared = self.lds[b.ids]
         self._look_at_memory(text, b.mode)
-        left = machine.limits.budget - report.instructions
         table = np.zeros(accesses.TABLE_WORDS, np.int64)
         table[accesses.WAVES] = b.waves
         table[accesses.VECTORS] = vectors.ctypes.data
@@ -120,7 +122,7 @@ class Native:
         table[accesses.CONDITIONS] = conditions.ctypes.data
         table[accesses.EXITS] = exits.ctypes.data
         table[accesses.ENTRY] = entry
-        table[accesses.FUEL] = max(1, min(FUEL, left // b.waves + 1))
+        table[accesses.FUEL] = max(1, min(FUEL, budget // b.waves + 1))
         table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)
         table[accesses.SITES] = self.sites[b.mode].ctypes.data
         table[accesses.SHARED], table[accesses.SHARED_BYTES] = shared.ctypes.data, self.residents.lds_size
@@ -136,11 +138,7 @@ class Native:
             if part.pc in text.troubles:
                 self.troubles.add(part.pc)
             going.append(part)
-        machine.ready += going  # for a report of where waves are
-        machine.stepping = None
-        machine.count(going[0], max(executed // b.waves, 1), executed)
-        del machine.ready[len(machine.ready) - len(going) :]
-        return going
+        return going, executed
 
     def _look_at_memory(self, text: Text, mode: int) -> None:
         """What is mapped where, as a table."""

@@ -11,6 +11,7 @@ What cannot be traced is left to the interpreter: the code leaves off before it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -186,7 +187,7 @@ class Translator:
                 tail = self._branch(inst, length)
                 break
             done = length - 1
-            self._trace(self._context(inst), lambda pc=pc, done=done: self._stop(pc, done))
+            self._trace(self._context(inst), functools.partial(self._stop, pc, done))
             pc = inst.next_pc
         self.batch.close()
         flushed = self.batch.flushed()
@@ -413,7 +414,8 @@ class Translator:
         kept = [
             f"  %kept{number + 1} = alloca [{lanes} x i64], align 64" for number in range(self.temporaries)
         ]
-        loads, stores = [], []
+        loads: list[str] = []
+        stores: list[str] = []
         for register, row in text.rows.items():
             for lines, is_load in ((loads, True), (stores, False)):
                 if not is_load and row not in text.written:

@@ -249,7 +249,7 @@ class SymbolicBatch:
         self.all_lanes = False
         self.waves = 1
         self.answer = None
-        self.known: dict[int, Any] = {}
+        self.known: dict[Any, Any] = {}  # the bits of masks, by their words
         self.used = 0  # temporaries of this block
         self.u32, self.i32, self.f32 = (File(self, dtype) for dtype in ("u4", "i4", "f4"))
         self.u16, self.i16, self.f16 = (File(self, dtype) for dtype in ("u2", "i2", "f2"))
