@@ -21,15 +21,10 @@ DEVICE_DEBUG_WORDS = ("push", "sync", "alloc")  # what devices do; the rest is o
 DEBUG_WORDS = ("graph", "schedule", "ir", "code", "passes", "rules", *DEVICE_DEBUG_WORDS)
 
 AMD_QUEUES = ("pm4", "aql")
-
 NV_RENDERERS = ("ptx", "cuda")
-
 INEXACT_WORDS = ("tf32", "fp8")  # compiler/loops/matrix_units.py: what units need
-
 SANITIZE_WORDS = ("race",)
-
 REPORT_WORDS = ("signal", "off")
-
 ON_WORDS, OFF_WORDS = frozenset(("1", "on", "yes")), frozenset(("0", "off", "no"))
 
 # name -> what it takes, one line each; `python -m hcq --help` prints this table
