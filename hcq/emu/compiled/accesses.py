@@ -30,6 +30,96 @@ V32, V64, V1 = f"<{WIDTH} x i32>", f"<{WIDTH} x i64>", f"<{WIDTH} x i1>"
 VP = f"<{WIDTH} x ptr>"
 _STEPS = ", ".join(f"i64 {4 * lane}" for lane in range(WIDTH))
 
+
+
+def _fours() -> str:
+    """Loads of four words: one address, or lane beside lane, or four words of each lane by themselves."""
+    four, v4 = f"{{{V32}, {V32}, {V32}, {V32}}}", "<4 x i32>"
+    lines = [
+        f"define internal {four} @fetch4({V64} %at, {V1} %on) noinline #0 {{",
+        f"  %first = extractelement {V64} %at, i64 0",
+        "  %p = inttoptr i64 %first to ptr",
+        f"  %equal = call i1 @same({V64} %at, {V1} %on)",
+        "  br i1 %equal, label %one, label %many",
+        "one:",
+    ]
+
+    def result(rows: list[str], name: str) -> list[str]:
+        made, out = "poison", []
+        for number, row in enumerate(rows):
+            out.append(f"  %{name}{number} = insertvalue {four} {made}, {V32} {row}, {number}")
+            made = f"%{name}{number}"
+        return [*out, f"  ret {four} {made}"]
+
+    for word in range(4):
+        lines += [
+            f"  %op{word} = getelementptr i32, ptr %p, i64 {word}",
+            f"  %ox{word} = load i32, ptr %op{word}, align 1",
+            f"  %oy{word} = insertelement {V32} poison, i32 %ox{word}, i64 0",
+            f"  %oz{word} = shufflevector {V32} %oy{word}, {V32} poison, <{WIDTH} x i32> zeroinitializer",
+        ]
+    lines += result([f"%oz{word}" for word in range(4)], "or")
+    steps = ", ".join(f"i64 {16 * lane}" for lane in range(WIDTH))
+    lines += [
+        "many:",
+        f"  %base = insertelement {V64} poison, i64 %first, i64 0",
+        f"  %all = shufflevector {V64} %base, {V64} poison, <{WIDTH} x i32> zeroinitializer",
+        f"  %next = add {V64} %all, <{steps}>",
+        f"  %is = icmp eq {V64} %at, %next",
+        f"  %whole = and {V1} %is, %on",
+        f"  %row = call i1 @llvm.vector.reduce.and.v{WIDTH}i1({V1} %whole)",
+        "  br i1 %row, label %beside, label %spread",
+        "beside:",
+    ]
+    for part in range(4):
+        lines += [
+            f"  %bp{part} = getelementptr i32, ptr %p, i64 {WIDTH * part}",
+            f"  %bl{part} = load {V32}, ptr %bp{part}, align 1",
+        ]
+    lines += ["  br label %turn", "spread:"]
+    # a lane that is off reads where the first one does that is on
+    lines += [
+        f"  %mask = bitcast {V1} %on to i{WIDTH}",
+        f"  %none = icmp eq i{WIDTH} %mask, 0",
+        "  br i1 %none, label %nothing, label %some",
+        "nothing:",
+        *result(["zeroinitializer"] * 4, "nr"),
+        "some:",
+        f"  %n = call i{WIDTH} @llvm.cttz.i{WIDTH}(i{WIDTH} %mask, i1 false)",
+        f"  %i = zext i{WIDTH} %n to i64",
+        f"  %a = extractelement {V64} %at, i64 %i",
+        f"  %ai = insertelement {V64} poison, i64 %a, i64 0",
+        f"  %as = shufflevector {V64} %ai, {V64} poison, <{WIDTH} x i32> zeroinitializer",
+        f"  %safe = select {V1} %on, {V64} %at, {V64} %as",
+    ]
+    for lane in range(WIDTH):
+        lines += [
+            f"  %la{lane} = extractelement {V64} %safe, i64 {lane}",
+            f"  %lp{lane} = inttoptr i64 %la{lane} to ptr",
+            f"  %lv{lane} = load {v4}, ptr %lp{lane}, align 1",
+        ]
+    eight, sixteen = ", ".join(f"i32 {n}" for n in range(8)), ", ".join(f"i32 {n}" for n in range(16))
+    for pair in range(WIDTH // 2):
+        kinds = f"{v4} %lv{2 * pair}, {v4} %lv{2 * pair + 1}"
+        lines.append(f"  %lw{pair} = shufflevector {kinds}, <8 x i32> <{eight}>")
+    for part in range(4):
+        kinds = f"<8 x i32> %lw{2 * part}, <8 x i32> %lw{2 * part + 1}"
+        lines.append(f"  %sl{part} = shufflevector {kinds}, <16 x i32> <{sixteen}>")
+    lines += ["  br label %turn", "turn:"]
+    for part in range(4):
+        lines.append(f"  %t{part} = phi {V32} [%bl{part}, %beside], [%sl{part}, %some]")
+    for word in range(4):
+        order = ", ".join(f"i32 {(lane % 4) * 4 + word + (16 if lane >= 4 else 0)}" for lane in range(8))
+        for side in range(2):
+            kinds = f"{V32} %t{2 * side}, {V32} %t{2 * side + 1}"
+            lines.append(f"  %h{word}{side} = shufflevector {kinds}, <8 x i32> <{order}>")
+        kinds = f"<8 x i32> %h{word}0, <8 x i32> %h{word}1"
+        lines.append(f"  %w{word} = shufflevector {kinds}, <16 x i32> <{sixteen}>")
+    lines += result([f"%w{word}" for word in range(4)], "tr")
+    return "\n".join([*lines, "}"])
+
+
+_FOURS = _fours()
 PRELUDE = f"""
 declare {V32} @llvm.masked.gather.v{WIDTH}i32.v{WIDTH}p0({VP}, i32, {V1}, {V32})
 declare void @llvm.masked.scatter.v{WIDTH}i32.v{WIDTH}p0({V32}, {VP}, i32, {V1})
@@ -49,12 +139,33 @@ define internal i1 @beside({V64} %at, {V1} %on) alwaysinline {{
   ret i1 %yes
 }}
 
+define internal i1 @same({V64} %at, {V1} %on) alwaysinline {{
+  %first = extractelement {V64} %at, i64 0
+  %one = insertelement {V64} poison, i64 %first, i64 0
+  %all = shufflevector {V64} %one, {V64} poison, <{WIDTH} x i32> zeroinitializer
+  %is = icmp eq {V64} %at, %all
+  %off = xor {V1} %on, splat (i1 true)
+  %fits = or {V1} %is, %off
+  %yes = call i1 @llvm.vector.reduce.and.v{WIDTH}i1({V1} %fits)
+  %here = extractelement {V1} %on, i64 0
+  %both = and i1 %yes, %here
+  ret i1 %both
+}}
+
 define internal {V32} @fetch({V64} %at, {V1} %on) noinline #0 {{
   %first = extractelement {V64} %at, i64 0
+  %p = inttoptr i64 %first to ptr
+  %equal = call i1 @same({V64} %at, {V1} %on)
+  br i1 %equal, label %one, label %many
+one:
+  %x = load i32, ptr %p, align 1
+  %y = insertelement {V32} poison, i32 %x, i64 0
+  %z = shufflevector {V32} %y, {V32} poison, <{WIDTH} x i32> zeroinitializer
+  ret {V32} %z
+many:
   %yes = call i1 @beside({V64} %at, {V1} %on)
   br i1 %yes, label %row, label %spread
 row:
-  %p = inttoptr i64 %first to ptr
   %a = call {V32} @llvm.masked.load.v{WIDTH}i32.p0(ptr %p, i32 1, {V1} %on, {V32} zeroinitializer)
   ret {V32} %a
 spread:
@@ -185,6 +296,7 @@ yes:
 no:
   ret i64 0
 }}
+{_FOURS}
 attributes #0 = {{ "min-legal-vector-width"="512" }}
 """
 
@@ -291,10 +403,17 @@ class Attempt:
             w.scalar.append(f"store i64 0, ptr {where}")
 
 
-def fetch(w: Writer, place: Place, word: int) -> str:
-    """A 32-bit word of each lane."""
-    at = place.at if not word else w.say(f"add {V64} {place.at}, splat (i64 {4 * word})", True)
-    return w.say(f"call {V32} @fetch({V64} {at}, {V1} {place.on})", True)
+def fetch(w: Writer, place: Place, words: int) -> list[str]:
+    """So many 32-bit words of each lane."""
+    if words == 4:
+        four = f"{{{V32}, {V32}, {V32}, {V32}}}"
+        all_four = w.say(f"call {four} @fetch4({V64} {place.at}, {V1} {place.on})", True)
+        return [w.say(f"extractvalue {four} {all_four}, {word}", True) for word in range(4)]
+    found = []
+    for word in range(words):
+        at = place.at if not word else w.say(f"add {V64} {place.at}, splat (i64 {4 * word})", True)
+        found.append(w.say(f"call {V32} @fetch({V64} {at}, {V1} {place.on})", True))
+    return found
 
 
 def keep(w: Writer, text: str, at: str, on: str, word: int) -> None:

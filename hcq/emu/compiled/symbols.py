@@ -135,9 +135,6 @@ class Symbol(NDArrayOperatorsMixin):
             return self
         if isinstance(key, int) and not key and not self.is_vector:  # of the only wave
             return self
-        if isinstance(key, tuple) and len(key) == 2 and key[0] == whole and isinstance(key[1], np.ndarray):
-            made: Symbol = self.writer.permuted(self, key[1])
-        return made
         raise NotTraced("some of the lanes")
 
     def _refuse(self, *arguments: Any) -> Any:

@@ -272,10 +272,6 @@ class Writer:
         """One of LLVM's functions of one number."""
         return self.intrinsic(name, x)
 
-    def permuted(self, x: Symbol, pattern: Any) -> Symbol:
-        """Lanes in another order. Raises NotTraced: only registers can be read so."""
-        raise NotTraced("lanes in another order")
-
     # -- masks
 
     def mask_of(self, bits: str) -> Symbol:

@@ -340,15 +340,14 @@ class Translator:
         b, w = self.batch, self.writer
         rows = []
         for place, addresses in places:
-            for word in range(access.words):
-                text = accesses.fetch(w, place, word)
+            for text in accesses.fetch(w, place, access.words):
                 if access.bits < 32:
                     shift = (addresses & np.uint64(3)).astype(U32) << np.uint32(3)
                     value = (Symbol(w, text, U32, True) >> shift) & np.uint32((1 << access.bits) - 1)
                     if access.signed:
                         top = np.uint32(1 << access.bits - 1)
                         value = (value ^ top) - top
-                    text = value.text
+                    text = value.text  # noqa: PLW2901
                 row = b.temporary()
                 accesses.spill(w, row, V32, text)
                 rows.append(row)
