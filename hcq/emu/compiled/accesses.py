@@ -31,7 +31,6 @@ VP = f"<{WIDTH} x ptr>"
 _STEPS = ", ".join(f"i64 {4 * lane}" for lane in range(WIDTH))
 
 
-
 def _fours() -> str:
     """Loads of four words: one address, or lane beside lane, or four words of each lane by themselves."""
     four, v4 = f"{{{V32}, {V32}, {V32}, {V32}}}", "<4 x i32>"

@@ -221,16 +221,25 @@ def scaled(w: Writer, name: str, inputs: tuple[Any, ...], kind: Any) -> Symbol:
         return w.convert(w.binary("fmul", double, x, power_of_two(w, near)), x.dtype)
     if x.dtype != double:
         raise NotTraced(f"ldexp of {x.dtype}")
-    # in steps, of which one is exact or the result is 0 or infinite
-    near = clip(w, count, -1991, 2100)
-    is_low, is_high, is_huge = (
-        w.compare(test, near, np.array([at])) for test, at in (("slt", -1022), ("sgt", 1023), ("sgt", 2046))
-    )
-    low, high, huge = (w.binary("add", i64, near, np.array([by])) for by in (969, -1023, -2046))
-    zero, most = (w.as_symbol(number, i64) for number in (0, 1023))
-    first = w.select(is_low, low, w.select(is_huge, most, w.select(is_high, high, near)))
-    second = w.select(is_low, np.array([-969]), w.select(is_high, most, zero))
-    for step in (first, second, w.select(is_huge, huge, zero)):
+    # in three steps; only the last one rounds, or the result is 0 or infinite
+    near = clip(w, count, -2150, 2100)
+    steps = [near, w.as_symbol(0, i64), w.as_symbol(0, i64)]
+    for test, limit, parts in (
+        ("slt", -1022, (969, -969, None)),
+        ("slt", -1991, (-969, -200, 1169)),
+        ("sgt", 1023, (-1023, 1023, None)),
+        ("sgt", 2046, (1023, 1023, -2046)),
+    ):
+        applies = w.compare(test, near, np.array([limit]))
+        offset = 2 if parts[2] is not None else 0  # which step is what is left of the exponent
+        for place, part in enumerate(parts):
+            number = (
+                w.binary("add", i64, near, np.array([part or 0]))
+                if place == offset
+                else w.as_symbol(part or 0, i64)
+            )
+            steps[place] = w.select(applies, number, steps[place])
+    for step in steps:
         x = w.binary("fmul", double, x, power_of_two(w, step))
     return x
 
