@@ -118,7 +118,24 @@ def _fours() -> str:
     return "\n".join([*lines, "}"])
 
 
-_FOURS = _fours()
+def _narrow(bits: int) -> str:
+    """Stores of the low bits of words, lane after lane."""
+    kind = f"<{WIDTH} x i{bits}>"
+    return "\n".join(
+        [
+            f"declare void @llvm.masked.scatter.v{WIDTH}i{bits}.v{WIDTH}p0({kind}, {VP}, i32, {V1})",
+            f"define internal void @keep{bits}({V32} %x, {V64} %at, {V1} %on) noinline #0 {{",
+            f"  %low = trunc {V32} %x to {kind}",
+            f"  %ps = inttoptr {V64} %at to {VP}",
+            f"  call void @llvm.masked.scatter.v{WIDTH}i{bits}.v{WIDTH}p0({kind} %low, {VP} %ps, i32 1, {V1} %on)",
+            "  ret void",
+            "}",
+        ]
+    )
+
+
+# functions that a program has when it calls them
+SOMETIMES = {"@fetch4": _fours(), "@keep8": _narrow(8), "@keep16": _narrow(16)}
 PRELUDE = f"""
 declare {V32} @llvm.masked.gather.v{WIDTH}i32.v{WIDTH}p0({VP}, i32, {V1}, {V32})
 declare void @llvm.masked.scatter.v{WIDTH}i32.v{WIDTH}p0({V32}, {VP}, i32, {V1})
@@ -295,7 +312,6 @@ yes:
 no:
   ret i64 0
 }}
-{_FOURS}
 attributes #0 = {{ "min-legal-vector-width"="512" }}
 """
 
@@ -415,8 +431,11 @@ def fetch(w: Writer, place: Place, words: int) -> list[str]:
     return found
 
 
-def keep(w: Writer, text: str, at: str, on: str, word: int) -> None:
-    """Write a 32-bit word of each lane."""
+def keep(w: Writer, text: str, at: str, on: str, word: int, bits: int = 32) -> None:
+    """Write a 32-bit word of each lane, or its low bits."""
+    if bits < 32:
+        w.vector.append(f"call void @keep{bits}({V32} {text}, {V64} {at}, {V1} {on})")
+        return
     there = at if not word else w.say(f"add {V64} {at}, splat (i64 {4 * word})", True)
     w.vector.append(f"call void @keep({V32} {text}, {V64} {there}, {V1} {on})")
 

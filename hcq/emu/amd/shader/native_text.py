@@ -299,8 +299,6 @@ class Translator:
         """A load or a store."""
         kind, access, offsets = what
         b, w, size = self.batch, self.writer, access.bits // 8
-        if size < 4 and access.verb == "store":
-            raise NotTraced("stores of less than a word")
         b.close()
         attempt = Attempt(w, self.sites)
         mask = b.lanes
@@ -312,15 +310,17 @@ class Translator:
                 register, _ = ctx.inst.fields["addr"], registers(ctx)
                 added = offset16(ctx) if offset < 0 else np.uint64(offset)
                 addresses = (b.u32[register].astype(U64) + added) & np.uint64(0xFFFFFFFF)
-            checked = addresses if size >= 4 else addresses & np.uint64(0xFFFFFFFFFFFFFFFC)
-            if size == 2:  # a half word that two words share: the interpreter's
+            is_narrow = size < 4 and access.verb == "load"  # the word around it is read
+            checked = addresses & np.uint64(0xFFFFFFFFFFFFFFFC) if is_narrow else addresses
+            reach = 4 if is_narrow else size
+            if size == 2 and is_narrow:  # a half word that two words share: the interpreter's
                 odd = (addresses & np.uint64(3)) == np.uint64(3)
                 checked = w.select(odd, np.full(1, 2**64 - 1, np.uint64), checked)
             if kind == "memory":
-                place = attempt.check(checked, mask, max(4, size), access.verb == "store")
+                place = attempt.check(checked, mask, reach, access.verb == "store")
             else:
                 self.text.uses_shared = True
-                place = attempt.inside(checked, mask, *self._shared(max(4, size)))
+                place = attempt.inside(checked, mask, *self._shared(reach))
             places.append((place, addresses))
         self.sites = attempt.next_site
         if access.verb == "load":
@@ -378,7 +378,8 @@ class Translator:
         for row, register in zip(kept, data):
             for word in range(access.words):
                 at = accesses.unspill(w, row, V64)
-                accesses.keep(w, b.u32[register + word].text, at, w.wide(b.lanes), word)
+                value = b.u32[register + word] >> np.uint32(16) if access.half else b.u32[register + word]
+                accesses.keep(w, value.text, at, w.wide(b.lanes), word, min(32, access.bits))
                 b.close()
 
     def _scalar_load(self, ctx: Context, stop: Callable[[], list[str]]) -> None:
@@ -448,6 +449,11 @@ class Translator:
         return "\n".join(
             [
                 PRELUDE,
+                *(
+                    text
+                    for name, text in accesses.SOMETIMES.items()
+                    if any(f"{name}(" in one for one in blocks)
+                ),
                 *intrinsics,
                 'define i32 @run(ptr %table) "min-legal-vector-width"="512" {',
                 "start:",
