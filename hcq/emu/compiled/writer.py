@@ -177,9 +177,19 @@ class Writer:
         return self.symbol(f"{verb} {test} {self.type_of(dtype, is_vector)} {a}, {b}", np.bool_, is_vector)
 
     def select(self, condition: Symbol, x: Any, y: Any) -> Symbol:
-        """One of two values of the first one's type."""
+        """One of two values of the first one's type.
+
+        LLVM 22 makes one instruction (vpternlogd under a mask) of logic on bits and a selection of integers, and takes
+        its operands in the wrong order where one is in memory. So lanes of integers are chosen as floats.
+        """
         dtype = x.dtype if isinstance(x, Symbol) else y.dtype
-        is_vector, (c, a, b) = self._level((condition, self.as_symbol(x, dtype), self.as_symbol(y, dtype)))
+        symbols = condition, self.as_symbol(x, dtype), self.as_symbol(y, dtype)
+        if dtype.kind in "ui" and dtype.itemsize >= 4 and any(one.is_vector for one in symbols):
+            size = dtype.itemsize
+            _, (_, a, b) = self._level(symbols)
+            bits = [Symbol(self, text, dtype, True).view(f"f{size}") for text in (a, b)]
+            return self.select(Symbol(self, self.wide(condition), np.bool_, True), *bits).view(dtype)
+        is_vector, (c, a, b) = self._level(symbols)
         kind = self.type_of(dtype, is_vector)
         of = f"<{WIDTH} x i1>" if is_vector else "i1"
         return self.symbol(f"select {of} {c}, {kind} {a}, {kind} {b}", dtype, is_vector)
