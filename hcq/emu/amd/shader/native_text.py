@@ -88,12 +88,12 @@ class Translator:
         program = self.program
         self.can = {pc: self._is_traced(inst) for pc, inst in program.instructions.items()}
         starts: set[int] = set()
-        for leader in sorted(program.leaders):
+        for leader in sorted(program.leaders - program.frontier):  # beyond those nothing is known
             if self._is_retry_loop(leader):
                 continue
             pc, run, begin = leader, 0, leader
             while (inst := program.instructions.get(pc)) is not None:
-                if self.can[pc]:
+                if self.can.get(pc):
                     run += 1
                 else:
                     self._keep(starts, begin, pc, run, leader)
