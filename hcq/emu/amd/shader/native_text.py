@@ -347,7 +347,7 @@ class Translator:
                     if access.signed:
                         top = np.uint32(1 << access.bits - 1)
                         value = (value ^ top) - top
-                    text = value.text  # noqa: PLW2901
+                    text = value.text
                 row = b.temporary()
                 accesses.spill(w, row, V32, text)
                 rows.append(row)

@@ -18,6 +18,9 @@ import pytest
 from hcq import config
 from hcq.emu.amd.shader.errors import OutOfBudget, PageFault
 from hcq.emu.amd.shader.machine import Report
+from hcq.emu.amd.shader.memory import AddressSpace
+from hcq.emu.amd.shader.native_text import Translator
+from hcq.emu.amd.shader.program import Program
 from hcq.emu.compiled import assemble
 from hcq.emu.shader.traffic import Tally
 from tests.hcq.emu.amd.shader import random_code
@@ -69,6 +72,18 @@ def test_random_instructions_leave_the_same_bits(arch: str, seed: int) -> None:
     interpreted, by_machine, left = random_code.run(arch, words, seed, mode)
     assert len(names) == 12 and not random_code.differences(interpreted, by_machine), names
     assert set(left) <= {"s_endpgm"}
+
+
+def test_lanes_of_integers_are_chosen_as_floats() -> None:
+    # LLVM 22 makes vpternlogd under a mask of logic and a selection of integers, and exchanges its operands wrongly
+    words, names = random_code.code("gfx1100", 1, 0x3F0, 1, ["VOP3:v_bfi_b32"])
+    assert names
+    memory = AddressSpace()
+    memory.map(0x1000, np.array([*words, *ISAS["gfx1100"].encode("s_endpgm")], np.uint32), name="code")
+    text = Translator(Program(ISAS["gfx1100"], memory, 0x1000, 32, 0), 0x3F0, 256).translate().ir
+    chosen = [line for line in text.splitlines() if "= select <16 x i1>" in line]
+    assert any("<16 x float>" in line for line in chosen)
+    assert not any("<16 x i32>" in line or "<16 x i64>" in line for line in chosen)
 
 
 def numbers() -> np.ndarray:
