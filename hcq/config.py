@@ -21,21 +21,17 @@ DEVICE_DEBUG_WORDS = ("push", "sync", "alloc")  # what devices do; the rest is o
 DEBUG_WORDS = ("graph", "schedule", "ir", "code", "passes", "rules", *DEVICE_DEBUG_WORDS)
 
 AMD_QUEUES = ("pm4", "aql")
-
 NV_RENDERERS = ("ptx", "cuda")
-
 INEXACT_WORDS = ("tf32", "fp8")  # compiler/loops/matrix_units.py: what units need
-
 SANITIZE_WORDS = ("memory", "race", "init", "wait", "sync")
-
 REPORT_WORDS = ("signal", "off", "nowaves")
-
 ON_WORDS, OFF_WORDS = frozenset(("1", "on", "yes")), frozenset(("0", "off", "no"))
 
 # name -> what it takes, one line each; `python -m hcq --help` prints this table
 SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
     "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100, nv:sm_90, ... (default none)",
+    "HCQ_EMU_COMPILED": "1: emulated AMD GPUs run hot kernels as machine code; always: all (default 0)",
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
     "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace;"
     " %r in FILE is the rank, %p the process, %h the host",
@@ -76,6 +72,7 @@ class Config:
 
     device: str = "CPU"
     emulate: tuple[str, ...] = ()
+    emu_compiled: str = ""
     debug: frozenset[str] = frozenset()
     trace: str | None = None
     trace_data: bool = False
@@ -125,6 +122,7 @@ class Config:
         return Config(
             device=environ.get("HCQ_DEVICE", "").strip() or "CPU",
             emulate=_words(environ, "HCQ_EMULATE"),
+            emu_compiled=_word(environ, "HCQ_EMU_COMPILED", ("0", "1", "always")),
             debug=frozenset(_words(environ, "HCQ_DEBUG", DEBUG_WORDS)),
             trace=environ.get("HCQ_TRACE", "").removesuffix(",data") or None,
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),

@@ -86,7 +86,11 @@ class _Told(Program):
 
 
 class _Machine(Machine):
-    """One that can be saved between two blocks."""
+    """One that can be saved between two blocks. Nothing of it runs as machine code."""
+
+    def __init__(self, program: Program, residents: Residents, report: Report, limits: Limits) -> None:
+        super().__init__(program, residents, report, limits)
+        self.native = None
 
     def next_batch(self) -> Batch:
         self.program.probe.between(self)  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 """What work costs on emulated GPUs: this revision alone, or beside another one in the same run, as ratios.
 
-In       cases as WORK or WORK@GPU, with * (default: digits@*); another revision or folder to compare with (--beside)
+In       cases as WORK or WORK@GPU, with * (default: digits@*); another revision or folder to compare with (--beside);
+         a switch that this one is run with (--with)
 Out      a table: the median of each case in seconds, those of the other revision, and their ratio with its quartiles
 Changes  a checkout of the other revision in a temporary folder, which goes at the end
 Next     hcq/emu (what is measured), docs/performance.md (figures of a run)
@@ -37,6 +38,7 @@ PTX = """.version 8.3
 .visible .entry k(.param .u64 cell) { .reg .b32 %r<9>; .reg .b64 %d<3>; .reg .f32 %f<4>; .reg .pred %p;
 mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r0, %r1, 256, %r0; ld.param.u64 %d0, [cell];
 """
+OPERATIONS = ("matmul", "matmul-512", "elementwise", "sum", "softmax", "sort")
 ATOMICS = {
     "atomic-exch": "atom.global.exch.b32 %r2, [%d0], %r0; xor.b32 %r2, %r2, %r0; st.global.u32 [%d0+4], %r2;",
     "atomic-float": "cvt.rn.f32.u32 %f0, %r0; red.global.add.f32 [%d0], %f0;",
@@ -96,8 +98,12 @@ def tensors(what: str) -> Callable[[], object]:
     rng = np.random.default_rng(0)
     square = Tensor(rng.random((128, 128), np.float32)).realize()
     long = Tensor(rng.random(1 << 20, np.float32)).realize()
+    wide = Tensor(rng.random((512, 512), np.float32)).realize() if what == "matmul-512" else square
+    keys = Tensor(rng.integers(0, 1 << 30, 4096).astype(np.int32)).realize() if what == "sort" else square
     work: dict[str, Callable[[], Any]] = {
         "matmul": lambda: square @ square,
+        "matmul-512": lambda: wide @ wide,
+        "sort": lambda: keys.sort()[0],
         "elementwise": lambda: (long * 2.0 + 1.0).relu(),
         "sum": lambda: long.sum(),
         "softmax": lambda: square.softmax(1),
@@ -148,7 +154,7 @@ def atomics(body: str) -> Callable[[], object]:
 
 WORK: dict[str, Callable[[], Callable[[], object]]] = {
     "digits": digits,
-    **{name: functools.partial(tensors, name) for name in ("matmul", "elementwise", "sum", "softmax")},
+    **{name: functools.partial(tensors, name) for name in OPERATIONS},
     "copy-192M": copy,
     **{name: functools.partial(atomics, body) for name, body in ATOMICS.items()},
 }
@@ -171,9 +177,10 @@ def worker(work: str) -> int:
 class Revision:
     """A process that does one case with the package of a checkout."""
 
-    def __init__(self, folder: Path, case: str) -> None:
+    def __init__(self, folder: Path, case: str, switch: str = "") -> None:
         work, _, gpu = case.partition("@")
         environment = {**os.environ, "PYTHONPATH": str(folder), "HCQ_TIMEOUT_MS": "1000000"}
+        environment |= dict([switch.split("=", 1)]) if switch else {}
         environment |= {"HCQ_EMULATE": gpu, "HCQ_DEVICE": gpu.partition(":")[0].upper()} if gpu else {}
         command = [sys.executable, "-P", str(Path(__file__).resolve()), "--worker", work]
         self.process = subprocess.Popen(
@@ -215,9 +222,11 @@ def checkout(beside: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def measure(case: str, folders: list[Path], rounds: int) -> str:
+def measure(case: str, folders: list[Path], rounds: int, switch: str) -> str:
     """A line of the table."""
-    revisions = [Revision(folder, case) for folder in folders]
+    revisions = [
+        Revision(folder, case, switch if not number else "") for number, folder in enumerate(folders)
+    ]
     times: list[list[float]] = [[] for _ in revisions]
     for number in range(rounds):
         order = list(enumerate(revisions))
@@ -245,6 +254,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="What work costs on emulated GPUs.")
     parser.add_argument("cases", nargs="*", default=["digits@*"], help=f"of {', '.join(WORK)}, @ and a GPU")
     parser.add_argument("--beside", help="another revision, or a folder with one")
+    parser.add_argument(
+        "--with", dest="switch", default="", help="NAME=VALUE: a switch, for this revision alone"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="how often each is run (default 5)")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -258,7 +270,7 @@ def main(argv: list[str] | None = None) -> int:
         title = f"{'seconds, median of ' + str(options.rounds):24} {'here':>9}"
         print(title + (f" {options.beside[:9]:>9}   here / there (quartiles)" if options.beside else ""))
         for case in chosen:
-            print(measure(case, folders, options.rounds), flush=True)
+            print(measure(case, folders, options.rounds, options.switch), flush=True)
     return 0
 
 

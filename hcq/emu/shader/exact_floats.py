@@ -55,6 +55,9 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
     Product and sum are kept as pairs, and the last addition takes a term rounded to odd. Lanes whose exponents are too
     extreme for that are done in fractions.
     """
+    for one in (a, b, c):
+        if hasattr(one, "fuse64"):  # symbols of code that is being compiled
+            return one.fuse64(a, b, c)
     a, b, c = np.broadcast_arrays(a, b, c)
     high, low = two_product(a, b)
     total, rest = two_sum(c, low)

@@ -80,8 +80,8 @@ def maximum_or_nan(a: Array, b: Array) -> Array:
 def spread_nan(a: Array, b: Array, result: Array) -> Array:
     """The result, but a NaN where an operand is one; the first one's where both are."""
     a, b, result = np.broadcast_arrays(a, b, result)
-    result = np.where(np.isnan(b), quieted(np.array(b)), result)
-    return np.where(np.isnan(a), quieted(np.array(a)), result)
+    result = np.where(np.isnan(b), quieted(b), result)
+    return np.where(np.isnan(a), quieted(a), result)
 
 
 def nan_rule(a: Array, b: Array, result: Array, ieee: bool) -> Array:

@@ -22,6 +22,7 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import pack_lanes
 from hcq.emu.amd.shader.errors import IllegalOperation, OutOfBudget, ShaderFault
+from hcq.emu.amd.shader.native import native_of
 from hcq.emu.amd.shader.program import BasicBlock, Program
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.retry import foresee
@@ -108,6 +109,7 @@ class Machine:
         self.now = 0
         self.pc = 0  # of the step that runs, for reports
         self.fault: ShaderFault | None = None  # what ended it
+        self.native = native_of(program, residents)
         self.rounds: dict[int, int] = {}  # how often each retry loop has gone round
         if residents.strays is not None:
             residents.strays.now = lambda: (self.pc, program.text(self.pc))
@@ -187,6 +189,14 @@ class Machine:
         """Run one block; returns the batches that can go on at once."""
         self.now += 1
         b.turn = self.now
+        if self.native is not None:
+            ran = self.native.step(b, self.limits.budget - self.report.instructions)
+            if ran is not None:
+                going, executed = ran
+                self.stepping, self.ready = None, self.ready + going  # for a report of where waves are
+                self.count(going[0], max(1, executed // b.waves), executed)
+                del self.ready[len(self.ready) - len(going) :]
+                return going
         block = self.program.block(b.pc, b.mode)
         self.account(block, b)
         try:
@@ -256,10 +266,14 @@ class Machine:
 
     def account(self, block: BasicBlock, b: Batch) -> None:
         """Count a block that a batch has run."""
+        self.count(b, block.length, block.length * b.waves)
+
+    def count(self, b: Batch, length: int, instructions: int) -> None:
+        """Count what a batch has run. length: how many instructions each of its waves did, at least."""
         report = self.report
         report.batches += 1
-        report.instructions += block.length * b.waves
-        report.lane_instructions += block.length * b.waves * self.residents.wave_size
+        report.instructions += instructions
+        report.lane_instructions += instructions * self.residents.wave_size
         why, limits = None, self.limits
         if report.instructions > limits.look_at:
             limits.look_at = limits.budget
@@ -267,7 +281,7 @@ class Machine:
                 limits.running.answer(waves_of(self))
             if report.instructions > limits.budget:
                 why = f"the budget of {limits.budget} instructions is spent"
-        elif self.now % 256 == 0 or block.length > LONG_BLOCK:
+        elif self.now % 256 == 0 or length > LONG_BLOCK:
             why = limits.stop()
         if why is not None:
             raise OutOfBudget(

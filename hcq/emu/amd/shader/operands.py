@@ -229,14 +229,7 @@ def scalar32(ctx: Context, code: int) -> Callable[[Batch], Array]:
 
 def vector_pair(register: int, dtype: Any) -> Reader:
     """Two consecutive VGPRs as one 64-bit number per lane."""
-
-    def read(b: Batch) -> Array:
-        both = np.empty((b.waves, b.u32.shape[2], 2), np.uint32)
-        both[..., 0] = b.u32[register]
-        both[..., 1] = b.u32[register + 1]
-        return both.view(dtype)[..., 0]
-
-    return read
+    return lambda b: b.pair(register, dtype)
 
 
 def vector_source(kind: str, register: int, half: int = 0) -> Reader:
@@ -291,21 +284,7 @@ def vector_write(kind: str, register: int, half: int = 0, zero_high: bool = Fals
     """Write active lanes of a VGPR, half of one, or a pair. `zero_high` clears the other half of a 16-bit result."""
     dtype = TYPES[kind]
     if width_of(kind) == 64:
-
-        def write_pair(b: Batch, x: Array) -> None:
-            full = x
-            if x.shape != b.lanes.shape or x.dtype != dtype or not x.flags.c_contiguous:
-                full = np.empty((b.waves, b.u32.shape[2]), dtype)
-                full[...] = x
-            words = full.view(np.uint32).reshape(*full.shape, 2)
-            if b.all_lanes:
-                b.u32[register] = words[..., 0]
-                b.u32[register + 1] = words[..., 1]
-            else:
-                np.copyto(b.u32[register], words[..., 0], where=b.lanes)
-                np.copyto(b.u32[register + 1], words[..., 1], where=b.lanes)
-
-        return write_pair
+        return lambda b, x: b.put_pair(register, x, dtype)
     if width_of(kind) == 16 and zero_high:
         return lambda b, x: put(b, b.u32[register], raw16(x, dtype).astype(np.uint32))
     if width_of(kind) == 16:

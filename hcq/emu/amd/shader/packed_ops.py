@@ -203,7 +203,7 @@ def halves(ctx: Context, kind: str, make: Callable[[Context], Compute], saturati
             x = clamp_unit(x, ctx.mode.dx10_clamp)
         if flush and flush & 2:
             x = floats.flushed(x)
-        return np.ascontiguousarray(x, dtype).view(np.uint16).astype(np.uint32)
+        return x.astype(dtype, copy=False).view(np.uint16).astype(np.uint32)
 
     def run(b: Batch) -> None:
         put(b, b.u32[register], one(b, low) | (one(b, high) << np.uint32(16)))
@@ -341,7 +341,7 @@ def move_pair(ctx: Context) -> Step:
     first, second = register_half(ctx, 0, False), register_half(ctx, 1, False)
 
     def run(b: Batch) -> None:
-        low, high = np.array(first(b)).view(np.uint32), np.array(second(b)).view(np.uint32)
+        low, high = first(b).copy().view(np.uint32), second(b).copy().view(np.uint32)
         put(b, b.u32[register], low)
         put(b, b.u32[register + 1], high)
 

@@ -101,6 +101,8 @@ class Program:
         self.origins: dict[tuple[Any, ...], dict[int, Origin]] = {}
         self.blocks: dict[tuple[int, int], BasicBlock] = {}
         self.copies: list[tuple[int, bytes]] = []
+        self.spent_ns = 0.0  # what it has taken, by estimate, to interpret it
+        self.native: dict[tuple[int, int], Any] = {}  # by MODE and registers: its machine code
         self.copied = 0  # how many instructions `copies` covers
         self.explore(entry)
 

@@ -87,7 +87,7 @@ def number(ctx: Context, code: int, kind: str, half: int = 0) -> Callable[[Batch
     word, dtype, shift = scalar32(ctx, code), TYPES[kind], np.uint32(16 * half)
     if width_of(kind) == 16:
         return lambda b: (word(b) >> shift).astype(np.uint16).view(dtype)
-    return lambda b: np.ascontiguousarray(word(b)).view(dtype)
+    return lambda b: word(b).view(dtype)
 
 
 def result(ctx: Context, meaning: Meaning, readers: list[Callable[[Batch], Array]], sdst: int) -> Step:
@@ -104,7 +104,7 @@ def result(ctx: Context, meaning: Meaning, readers: list[Callable[[Batch], Array
         x = compute(*values)
         if flushes_out:
             x = flushed(x)
-        bits = np.ascontiguousarray(x, TYPES[meaning.out]).view(unsigned)
+        bits = x.astype(TYPES[meaning.out], copy=False).view(unsigned)
         write(b, bits.astype(np.uint32))
 
     return run

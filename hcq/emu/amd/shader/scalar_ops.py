@@ -480,7 +480,7 @@ def compile_sopk(ctx: Context, name: str) -> Step:
     if name == "s_addk_i32":
 
         def add(b: Batch) -> None:
-            total = wide_signed(np.ascontiguousarray(old(b))) + extended
+            total = wide_signed(old(b)) + extended
             b.scc = total != total.astype(np.int32)
             out(b, total.astype(np.uint32))
 

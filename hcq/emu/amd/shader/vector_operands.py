@@ -150,7 +150,7 @@ def sdwa_write(word: Sdwa, register: int, kind: str) -> Writer:
     dtype = TYPES[kind]
 
     def write(b: Batch, x: Array) -> None:
-        bits = np.ascontiguousarray(x, dtype).view(unsigned).astype(np.uint32)
+        bits = x.astype(dtype, copy=False).view(unsigned).astype(np.uint32)
         placed = (bits << np.uint32(shift)) & mask
         if width == 32:
             placed = bits

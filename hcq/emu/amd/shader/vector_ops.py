@@ -165,7 +165,7 @@ def compile_dual(ctx: Context) -> Step:
     write_x, write_y = vector_write("u32", vdst_x), vector_write("u32", vdst_y)
 
     def run(b: Batch) -> None:
-        first, second = x(b), np.array(y(b))  # a copy: Y may have read a register that X writes
+        first, second = x(b), y(b).copy()  # a copy: Y may have read a register that X writes
         write_x(b, first)
         write_y(b, second)
 
@@ -186,4 +186,4 @@ def dual_half(ctx: Context, opcode: Opcode, src0: int, vsrc1: int, vdst: int) ->
     )
     half = dataclasses.replace(ctx, inst=inst)
     value = value_of(half, MEANINGS[name], Sources(half))
-    return lambda b: np.ascontiguousarray(value(b)).view(np.uint32)
+    return lambda b: value(b).view(np.uint32)

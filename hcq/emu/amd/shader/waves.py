@@ -16,6 +16,7 @@ their bits. `s` has the bits of all masks; `scalars`, the array under it, lacks 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -137,6 +138,27 @@ class Batch:
         self.settle(register, self.mask_words)
         found: Array = np.logical_or.reduce(self.scalars[:, register : register + self.mask_words], axis=1)
         return found
+
+    def pair(self, register: int, dtype: Any) -> Array:
+        """Two consecutive vector registers as one 64-bit number per lane."""
+        both = np.empty((self.waves, self.u32.shape[2], 2), np.uint32)
+        both[..., 0] = self.u32[register]
+        both[..., 1] = self.u32[register + 1]
+        return both.view(dtype)[..., 0]
+
+    def put_pair(self, register: int, x: Array, dtype: Any) -> None:
+        """Write 64-bit numbers to two consecutive vector registers, where lanes are on."""
+        full = x
+        if x.shape != self.lanes.shape or x.dtype != dtype or not x.flags.c_contiguous:
+            full = np.empty((self.waves, self.u32.shape[2]), dtype)
+            full[...] = x
+        words = full.view(np.uint32).reshape(*full.shape, 2)
+        if self.all_lanes:
+            self.u32[register] = words[..., 0]
+            self.u32[register + 1] = words[..., 1]
+        else:
+            np.copyto(self.u32[register], words[..., 0], where=self.lanes)
+            np.copyto(self.u32[register + 1], words[..., 1], where=self.lanes)
 
     def lane_names(self, wave: int, lane: int) -> str:
         """Which work-item a lane is, in words for reports."""

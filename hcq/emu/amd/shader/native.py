@@ -1,0 +1,172 @@
+"""Waves run as machine code of the host: a batch goes through a program's compiled blocks, one wave after the other.
+
+In       a Program, a batch at one of its entries
+Out      batches where their waves have left the compiled code: at what only the interpreter does, or when time is up
+Changes  registers of the batch, LDS and memory, as the instructions do
+Next     native_text.py (the code), machine.py (who asks), hcq/emu/compiled/assemble.py (LLVM)
+
+A program is compiled once it has taken the interpreter, by estimate, as long as compiling it would take. Programs that
+are looked at while they run (counters, races, guards) and memory behind emulated caches are always interpreted.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hcq import config
+from hcq.emu.amd.shader.memory import AddressSpace, Range, SharedRange
+from hcq.emu.amd.shader.residents import Residents
+from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.compiled import accesses, assemble
+from hcq.system import native
+
+if TYPE_CHECKING:
+    from hcq.emu.amd.shader.native_text import Text
+    from hcq.emu.amd.shader.program import Program
+
+COMPILE_NS = 2_500_000  # LLVM and this compiler: for each instruction,
+BEGIN_NS = 30_000_000  # and for a program
+STEP_NS, LANE_NS = 15_000, 2.0  # the interpreter: for each instruction, and for each lane of it
+FUEL = 1 << 16  # instructions that a wave runs before others do, and before anybody asks whether to stop
+
+
+@dataclass
+class Compiled:
+    """A program's machine code."""
+
+    text: Text
+    code: assemble.Assembled
+
+
+def native_of(program: Program, residents: Residents) -> Native | None:
+    """What runs waves of a program as machine code; None where they are interpreted."""
+    way, memory = config.current().emu_compiled, residents.memory
+    is_looked_at = residents.races is not None or residents.tally is not None
+    if way not in ("1", "always") or program.additions or is_looked_at:
+        return None
+    if not isinstance(memory, AddressSpace) or residents.scalar_memory is not memory:
+        return None
+    if assemble.tools() is None:
+        return None
+    return Native(program, residents, memory, is_eager=way == "always")
+
+
+class Native:
+    """The machine code of a program, for the waves that are resident together."""
+
+    def __init__(self, program: Program, residents: Residents, memory: AddressSpace, is_eager: bool) -> None:
+        self.program, self.residents, self.memory, self.is_eager = program, residents, memory, is_eager
+        self.troubles: set[int] = set()
+        self.index: Any = None
+        self.ranges: Any = None
+        self.held: Any = None
+        self.sites: dict[int, Any] = {}  # by MODE
+        self.lds = residents.lds.data.ctypes.data + residents.group_of.astype(np.int64) * residents.lds_stride
+
+    def step(self, b: Batch, budget: int) -> tuple[list[Batch], int] | None:
+        """Run a batch as far as compiled code goes; None where there is none for it.
+
+        budget   instructions that its waves may still run, all together
+        Returns the batches that can go on, and how many instructions were run.
+        """
+        compiled = self._compiled(b)
+        entry = None if compiled is None else compiled.text.entries.get(b.pc)
+        if b.pc in self.troubles:  # an access that is not for compiled code: not before the block has ended
+            self.troubles.remove(b.pc)
+            entry = None
+        if compiled is None or entry is None:
+            size = self.residents.wave_size
+            length = len(self.program.block(b.pc, b.mode).steps) if compiled is None else 0
+            self.program.spent_ns += length * (STEP_NS + LANE_NS * b.waves * size)
+            return None
+        return self._run(b, compiled, entry, budget)
+
+    def missing(self, mode: int, registers: int) -> set[str]:
+        """Names of the instructions that the interpreter runs, of a program that is compiled for a MODE."""
+        compiled = self.program.native.get((mode, registers))
+        return set() if compiled is None else set(compiled.text.why_not)
+
+    def _compiled(self, b: Batch) -> Compiled | None:
+        program = self.program
+        key = b.mode, len(b.u32)
+        if key in program.native:
+            found: Compiled | None = program.native[key]
+            return found
+        if not self.is_eager and program.spent_ns < BEGIN_NS + COMPILE_NS * len(program.instructions):
+            return None
+        made = program.native[key] = compile_program(program, b.mode, len(b.u32))
+        return made
+
+    def _run(self, b: Batch, compiled: Compiled, entry: int, budget: int) -> tuple[list[Batch], int]:
+        text = compiled.text
+        vectors = b.u32
+        if not vectors.flags.c_contiguous or not vectors.flags.writeable:
+            b.bind(np.ascontiguousarray(vectors))
+            vectors = b.u32
+        scalars = b.s
+        if not scalars.flags.c_contiguous or not scalars.flags.writeable:
+            scalars = b.scalars = np.ascontiguousarray(scalars)
+        conditions = np.array(b.scc, np.bool_)
+        exits = np.zeros(b.waves, np.int32)
+        shared = self.lds[b.ids]
+        self._look_at_memory(text, b.mode)
+        table = np.zeros(accesses.TABLE_WORDS, np.int64)
+        table[accesses.WAVES] = b.waves
+        table[accesses.VECTORS] = vectors.ctypes.data
+        table[accesses.REGISTER_BYTES] = vectors.strides[0]
+        table[accesses.SCALARS] = scalars.ctypes.data
+        table[accesses.CONDITIONS] = conditions.ctypes.data
+        table[accesses.EXITS] = exits.ctypes.data
+        table[accesses.ENTRY] = entry
+        table[accesses.FUEL] = max(1, min(FUEL, budget // b.waves + 1))
+        table[accesses.RANGES], table[accesses.RANGE_COUNT] = self.ranges.ctypes.data, len(self.ranges)
+        table[accesses.SITES] = self.sites[b.mode].ctypes.data
+        table[accesses.SHARED], table[accesses.SHARED_BYTES] = shared.ctypes.data, self.residents.lds_size
+        compiled.code.run(native.address_of(table.data))
+        b.scc = conditions
+        b.known.clear()
+        b.exec_changed()
+        executed = int(table[accesses.EXECUTED])
+        going = []
+        for number in np.unique(exits).tolist():
+            part = b if (exits == number).all() else b.take(exits == number)
+            part.pc, part.turn = text.exits[number], b.turn
+            if part.pc in text.troubles:
+                self.troubles.add(part.pc)
+            going.append(part)
+        return going, executed
+
+    def _look_at_memory(self, text: Text, mode: int) -> None:
+        """What is mapped where, as a table."""
+        index = self.memory.index
+        if index is not self.index:
+            self._tabulate(index)
+            self.sites.clear()
+        if mode not in self.sites:
+            self.sites[mode] = np.zeros((max(1, text.sites), accesses.SITE_WORDS), np.int64)
+
+    def _tabulate(self, index: Any) -> None:
+        known = [one for one in index[1] if type(one) in (Range, SharedRange)]
+        rows = [(one.start, len(one.data), one.data.ctypes.data - one.start, one.writable) for one in known]
+        wrapped = [[number & 2**64 - 1 for number in row] for row in rows]
+        self.ranges = np.array(wrapped, np.uint64).reshape(-1, 4)
+        self.index, self.held = index, known
+
+
+def compile_program(program: Program, mode: int, registers: int) -> Compiled | None:
+    """Machine code for a program; None where none of it can be compiled."""
+    from hcq.emu.amd.shader.native_text import Translator
+
+    if any(one.name.startswith("s_set_gpr_idx") for one in program.instructions.values()):
+        return None  # what such an instruction turns on changes the meaning of those behind it
+    text = Translator(program, mode, registers).translate()
+    if "code" in config.current().debug:
+        names = ", ".join(f"{name} ({why})" for name, why in sorted(text.why_not.items())) or "none"
+        sys.stderr.write(
+            f"hcq: kernel at {program.entry:#x} is compiled: {len(text.entries)} entries; interpreted are: {names}\n"
+        )
+    return Compiled(text, assemble.Assembled(text.ir)) if text.entries else None

@@ -1,0 +1,87 @@
+"""Machine code of the host from LLVM IR, kept on disk by its text, the host's processor and LLVM's version.
+
+In       the text of a module with a function `run`
+Out      Assembled: the function, callable without Python's lock
+Changes  the disk cache
+Next     hcq/system/cache.py (where objects are kept), hcq/system/native.py (calls)
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import Any
+
+from hcq.system import native
+from hcq.system.cache import DiskCache
+
+KIND = "emu-objects"
+
+
+@functools.cache
+def tools() -> Any:
+    """LLVM; None where it is not installed."""
+    try:
+        import llvmlite.binding as llvm
+    except ImportError:
+        return None
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+def _new_machine() -> Any:
+    llvm = tools()
+    features = llvm.get_host_cpu_features().flatten()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
+
+
+@functools.cache
+def _machine() -> Any:
+    return _new_machine()
+
+
+@functools.cache
+def _context() -> Any:
+    """Of the empty modules that engines begin with: it is there for as long as any engine is."""
+    return tools().create_context()
+
+
+@functools.cache
+def _passes() -> tuple[Any, Any]:
+    llvm = tools()
+    builder = llvm.create_pass_builder(_machine(), llvm.create_pipeline_tuning_options(speed_level=2))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    # not those that combine instructions: they make selections of integers again (see Writer.select)
+    passes.add_new_gvn_pass()
+    passes.add_simplify_cfg_pass()
+    return passes, builder
+
+
+class Assembled:
+    """A module in memory. `run` takes one address, and returns nothing of use."""
+
+    def __init__(self, text: str) -> None:
+        llvm = tools()
+        made = (llvm.llvm_version_info, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+        key = f"{made} {hashlib.sha256(text.encode()).hexdigest()}"
+        cache = DiskCache()
+        code = cache.get(KIND, key)
+        if code is None:
+            module = llvm.parse_assembly(text, llvm.create_context())
+            module.verify()
+            passes, builder = _passes()
+            passes.run(module, builder)
+            code = _machine().emit_object(module)
+            cache.put(KIND, key, code)
+        # an engine takes a target machine for itself
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", _context()), _new_machine())
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+        self._run = native.function(self._engine.get_function_address("run"), "int(*)(void *)")
+
+    def run(self, table: int) -> None:
+        """Call it."""
+        self._run(native.pointer(table))

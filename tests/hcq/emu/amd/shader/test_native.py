@@ -1,0 +1,184 @@
+"""Compiled shader cores leave the bits that the interpreter leaves, and stop where it stops.
+
+In       random machine code; kernels of LLVM's
+Out      registers, LDS, memory, faults and counts that are alike
+Changes  nothing outside of its own arrays
+Next     random_code.py (the code), tests/campaigns/compiled_cores.py (for longer)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hcq import config
+from hcq.emu.amd.shader.errors import OutOfBudget, PageFault
+from hcq.emu.amd.shader.machine import Report
+from hcq.emu.amd.shader.memory import AddressSpace
+from hcq.emu.amd.shader.native_text import Translator
+from hcq.emu.amd.shader.program import Program
+from hcq.emu.compiled import assemble
+from hcq.emu.shader.traffic import Tally
+from tests.hcq.emu.amd.shader import random_code
+from tests.hcq.emu.amd.shader.kernels import ISAS, Loaded
+
+KERNEL = """
+define amdgpu_kernel void @sums(ptr addrspace(1) %in, ptr addrspace(1) %out, i32 %count) {
+entry:
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %a = getelementptr float, ptr addrspace(1) %in, i32 %t
+  %x = load float, ptr addrspace(1) %a
+  br label %loop
+loop:
+  %k = phi i32 [0, %entry], [%k1, %loop]
+  %v = phi float [%x, %entry], [%w1, %loop]
+  %w0 = call float @llvm.fma.f32(float %v, float %x, float 0.5)
+  %w1 = call float @llvm.fma.f32(float %w0, float %v, float -0.25)
+  %k1 = add i32 %k, 1
+  %more = icmp ne i32 %k1, %count
+  br i1 %more, label %loop, label %done
+done:
+  %s = getelementptr float, ptr addrspace(1) %out, i32 %t
+  store float %w1, ptr addrspace(1) %s
+  ret void
+}
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare float @llvm.fma.f32(float, float, float)
+"""
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """HCQ_EMU_COMPILED as the test's parameter says."""
+    before = config.current()
+    config.use(dataclasses.replace(before, emu_compiled=request.param))
+    yield
+    config.use(before)
+
+
+compiled = pytest.mark.parametrize("way", ["always"], indirect=True)
+both = pytest.mark.parametrize("way", ["0", "always"], indirect=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("arch", ISAS)
+def test_random_instructions_leave_the_same_bits(arch: str, seed: int) -> None:
+    mode = random_code.MODES[seed % len(random_code.MODES)]
+    words, names = random_code.code(arch, seed, mode, 12)
+    interpreted, by_machine, left = random_code.run(arch, words, seed, mode)
+    assert len(names) == 12 and not random_code.differences(interpreted, by_machine), names
+    assert set(left) <= {"s_endpgm"}
+
+
+def test_lanes_of_integers_are_chosen_as_floats() -> None:
+    # LLVM 22 makes vpternlogd under a mask of logic and a selection of integers, and exchanges its operands wrongly
+    words, names = random_code.code("gfx1100", 1, 0x3F0, 1, ["VOP3:v_bfi_b32"])
+    assert names
+    memory = AddressSpace()
+    memory.map(0x1000, np.array([*words, *ISAS["gfx1100"].encode("s_endpgm")], np.uint32), name="code")
+    text = Translator(Program(ISAS["gfx1100"], memory, 0x1000, 32, 0), 0x3F0, 256).translate().ir
+    chosen = [line for line in text.splitlines() if "= select <16 x i1>" in line]
+    assert any("<16 x float>" in line for line in chosen)
+    assert not any("<16 x i32>" in line or "<16 x i64>" in line for line in chosen)
+
+
+def numbers() -> np.ndarray:
+    found: np.ndarray = np.linspace(-1, 1, 64, dtype=np.float32)
+    return found
+
+
+def run(count: int, arch: str = "gfx1100", **options: object) -> tuple[np.ndarray, Report, Loaded]:
+    kernel = Loaded(KERNEL, arch)
+    out = np.zeros(64, np.float32)
+    kernel.run("sums", [numbers(), out, np.uint32(count)], **options)
+    return out, kernel.report, kernel
+
+
+def is_compiled(kernel: Loaded) -> bool:
+    return any(program.native for program in kernel.core.programs.values())
+
+
+@pytest.mark.parametrize("arch", ISAS)
+def test_a_loop_has_the_same_results_and_counts(arch: str) -> None:
+    before, found = config.current(), []
+    try:
+        for way in ("0", "always"):
+            config.use(dataclasses.replace(before, emu_compiled=way))
+            out, report, kernel = run(1000, arch)
+            assert is_compiled(kernel) == (way == "always")
+            found.append((out.tobytes(), report.instructions, report.lane_instructions))
+    finally:
+        config.use(before)
+    assert found[0] == found[1]
+
+
+@compiled
+def test_a_fault_is_reported_as_by_the_interpreter(way: None) -> None:
+    texts = []
+    for again in (way, None):
+        if again is None and texts:
+            config.use(dataclasses.replace(config.current(), emu_compiled="0"))
+        kernel = Loaded(KERNEL, "gfx1100")
+        with pytest.raises(PageFault, match=r"write of 4 bytes .*work-item \(32, 0, 0\)") as info:
+            kernel.run("sums", [numbers(), np.zeros(32, np.float32), np.uint32(3)])
+        assert any("global_store_b32" in wave.instruction for wave in info.value.waves)
+        texts.append(str(info.value))
+    assert texts[0] == texts[1]
+
+
+@both
+def test_an_endless_loop_runs_out_of_its_budget(way: None) -> None:
+    with pytest.raises(OutOfBudget, match="the budget of 5000 instructions is spent"):
+        run(0, budget=5000)
+
+
+@both
+def test_an_endless_loop_is_interrupted(way: None) -> None:
+    asked = []
+
+    def interrupted() -> bool:
+        asked.append(1)
+        return len(asked) > 3
+
+    with pytest.raises(OutOfBudget, match="interrupted"):
+        run(0, interrupted=interrupted)
+
+
+@compiled
+def test_what_counts_is_interpreted(way: None) -> None:
+    tally = Tally("gfx1100", 0, "", (1, 1, 1), (64, 1, 1), 32, 8, 0, 0, 0)
+    assert not is_compiled(run(10, tally=tally)[2])
+
+
+@compiled
+def test_without_llvm_kernels_are_interpreted(way: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = run(10)[0]
+    monkeypatch.setattr(assemble, "tools", lambda: None)
+    out, _, kernel = run(10)
+    assert not is_compiled(kernel) and out.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("way", ["1"], indirect=True)
+def test_a_kernel_is_compiled_once_it_has_cost_as_much(way: None) -> None:
+    assert not is_compiled(run(2)[2])
+    assert is_compiled(run(20_000)[2])
+
+
+def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = config.current()
+    config.use(dataclasses.replace(before, cache_dir=tmp_path))
+    try:
+        text = "define i32 @run(ptr %t) {\n store i64 7, ptr %t\n ret i32 0\n}"
+        table = np.zeros(1, np.int64)
+        assemble.Assembled(text).run(table.ctypes.data)
+        assert table[0] == 7 and list((tmp_path / assemble.KIND).rglob("*"))
+        monkeypatch.setattr(assemble, "_passes", None)  # nothing is compiled a second time
+        table[0] = 0
+        assemble.Assembled(text).run(table.ctypes.data)
+        assert table[0] == 7
+    finally:
+        config.use(before)
