@@ -9,10 +9,11 @@ Next     observe/memory_map.py (who knows), emu/shader/memory_checks.py (who ask
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakMethod
 
-from hcq.events.unwritten_memory import UnwrittenMemory
+if TYPE_CHECKING:
+    from hcq.events.unwritten_memory import UnwrittenMemory
 
 
 class Stretch(NamedTuple):

@@ -14,11 +14,13 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hcq.device import Device
 from hcq.events.known_memory import KnownMemory, Stretch
-from hcq.events.unwritten_memory import UnwrittenMemory
+
+if TYPE_CHECKING:
+    from hcq.events.unwritten_memory import UnwrittenMemory
 
 NEAR_BYTES = 1 << 20  # so far behind a buffer an address is said by its distance
 MOST_UNMAPPED = 256  # freed blocks that went back to the system, which are remembered
@@ -46,7 +48,11 @@ class MemoryMap:
         self.device = device
         self._blocks: dict[int, Block] = {}
         # what nobody wrote, where somebody wants to know
-        self.unwritten = UnwrittenMemory() if "init" in device.config.sanitize else None
+        self.unwritten: UnwrittenMemory | None = None
+        if "init" in device.config.sanitize:
+            from hcq.events.unwritten_memory import UnwrittenMemory  # needs NumPy
+
+            self.unwritten = UnwrittenMemory()
         self._unmapped: deque[Block] = deque(maxlen=MOST_UNMAPPED)
         self._regions: dict[int, int] = {}  # the pool's own, but for memory that the driver keeps for itself
 

@@ -3,7 +3,7 @@
 In       instructions as a program compiles them; then the batches of waves that run them
 Out      `Following`: steps around those of the program
 Changes  the Unwritten of the resident waves; no register, no memory
-Next     shadows.py (where shadows are), shadow_results.py (instructions that compute), register_use.py (which
+Next     shadows.py (where shadows are), shadow_results.py (instructions that compute), field_registers.py (which
          registers), hcq/emu/shader/unwritten.py (what is told), checks.py (who attaches an Unwritten)
 
 An access to memory is made once more, by the same code, from shadows to shadows.
@@ -19,12 +19,12 @@ import numpy as np
 from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
+from hcq.emu.amd.shader.field_registers import VCC, VECTORS, Use, use_of
 from hcq.emu.amd.shader.lane_access import active, parse_access
 from hcq.emu.amd.shader.lds_ops import LdsStore, lane_addresses, offset16, pair_access, registers, waves_of
 from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds
 from hcq.emu.amd.shader.memory_ops import address_of, flat, indices, mover, scratch_of
 from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step
-from hcq.emu.amd.shader.register_use import VCC, VECTORS, Use, use_of
 from hcq.emu.amd.shader.shadow_results import compute
 from hcq.emu.amd.shader.shadows import SCC, Follow, Unwritten, number_of, numbers_of
 from hcq.emu.amd.shader.waves import Batch

@@ -3,7 +3,7 @@
 In       a program, where its arguments are, their values in a launch
 Out      `origins`: address of an instruction -> Origin, for accesses by registers that point into buffers
 Changes  nothing
-Next     hcq/emu/shader/pointers.py (what an Origin is), register_use.py (which registers), checks.py (who asks)
+Next     hcq/emu/shader/pointers.py (what an Origin is), field_registers.py (which registers), checks.py (who asks)
 
 A register has half of a pointer. Registers are followed along all branches until nothing changes: what is said holds on
 every path. Vector registers are written by the lanes that are on; when others may come on again, a register is what it
@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hcq.emu.amd.shader.control import direct_targets
+from hcq.emu.amd.shader.field_registers import EXEC, VECTORS, Part, Use, use_of
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.program import Program
-from hcq.emu.amd.shader.register_use import EXEC, VECTORS, Part, Use, use_of
 from hcq.emu.shader.pointers import NUMBER, UNKNOWN, Origin, added, joined, mixed
 
 ARGUMENTS: Origin = frozenset([-1])  # the address of the arguments themselves

@@ -149,6 +149,8 @@ def _vector(ctx: Context) -> Uses:
         writes += _span(VECTOR + (fields["src0"] - 256 & 255), 32)
     if inst.name.startswith("v_div_fmas"):
         reads += _mask(ctx, VCC)
+    if inst.name.startswith("v_mfma_scale"):
+        reads += [*_source(ctx, fields["scale0"], 32), *_source(ctx, fields["scale1"], 32)]
     if inst.name.startswith("v_cmpx"):
         writes += _span(EXEC, ctx.wave_size)
     across = bool(ACROSS.match(inst.name)) or inst.dpp is not None

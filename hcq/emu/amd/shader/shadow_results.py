@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array, pack_lanes, unpack_lanes
+from hcq.emu.amd.shader.field_registers import EXEC, SCALARS, VCC, VECTORS, Part, Use
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.operands import Context
-from hcq.emu.amd.shader.register_use import EXEC, SCALARS, VCC, VECTORS, Part, Use
 from hcq.emu.amd.shader.shadows import SCC, Follow, Unwritten, number_of, numbers_of
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader import shadow_bits

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.field_registers import SCALARS, VECTORS, Part
 from hcq.emu.amd.shader.memory import Bytes, Memory
 from hcq.emu.amd.shader.operands import Context
-from hcq.emu.amd.shader.register_use import SCALARS, VECTORS, Part
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.checks import Checks

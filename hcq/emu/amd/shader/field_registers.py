@@ -1,9 +1,9 @@
-"""Register use: which registers an instruction reads and which it writes, from the tables of opcodes.
+"""The registers of each field of an instruction: those that it reads, and those that it writes.
 
 In       a decoded instruction
 Out      `use_of`: the registers of each of its fields
 Changes  nothing
-Next     isa.py (the tables), pointers.py (who follows values through them)
+Next     isa.py (the tables), pointers.py (who follows values through them), register_uses.py (without fields, as a set)
 """
 
 from __future__ import annotations
