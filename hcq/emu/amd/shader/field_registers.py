@@ -8,9 +8,10 @@ Next     isa.py (the tables), pointers.py (who follows values through them), reg
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
-from hcq.emu.amd.shader.isa import Instruction
+from hcq.emu.amd.shader.isa import Instruction, Operand
 
 VCC, EXEC = 106, 126
 NULL = 124  # from gfx11 on
@@ -21,6 +22,13 @@ VECTORS = (
 ACCUMULATORS = 1024  # numbers of accumulation registers begin here
 RESULTS = ("vdst", "sdst", "vdstx", "vdsty")
 SHORT, HALVES = ("VOP1", "VOP2", "VOPC"), 128
+SCALAR_FORMATS = ("SOP1", "SOP2", "SOPC", "SOPK", "SOPP")
+ONLY_READ = ("s_waitcnt_", "s_cmpk", "s_setreg_b32")  # their sdst is a source
+CHANGED = re.compile(r"s_(addk|mulk|bitset|cmov)")  # their sdst is a source, too
+READS_OLD = re.compile(
+    r"v_(fmac|pk_fmac|mac|dot\w*c_|swap|writelane|smfmac|dual_fmac|dual_dot2acc)|v_dot\w*acc"
+)
+WITH_ATOMICS = ("FLAT", "GLOBAL", "MUBUF")
 MEMORY = ("FLAT", "GLOBAL", "SCRATCH", "MUBUF", "SMEM", "DS")
 
 
@@ -51,9 +59,10 @@ class Use(NamedTuple):
         return next((part for part in self.reads if part.field == field), None)
 
 
-def use_of(inst: Instruction, has_halves: bool) -> Use:
+def use_of(inst: Instruction, wave_size: int, has_halves: bool) -> Use:
     """The registers of an instruction. Of an instruction with an SDWA word, source 0 as that says.
 
+    wave_size   in lanes: the bits of a mask
     has_halves  from gfx11 on, instructions of 32 bits name halves of the first 128 vector registers
     """
     if inst.format == "VOPD":
@@ -62,8 +71,10 @@ def use_of(inst: Instruction, has_halves: bool) -> Use:
     writes: list[Part] = []
     is_carry = any(each.field == "vcc" for each in inst.opcode.operands[:2])
     for number, each in enumerate(inst.opcode.operands):
-        name, words = each.field, max(1, each.width // 32)
-        if each.file == "I":
+        name, words = each.field, max(1, (wave_size if is_mask(inst, each) else each.width) // 32)
+        if inst.format == "MUBUF" and name == "vaddr":
+            words = inst.fields["offen"] + inst.fields["idxen"]
+        if each.file == "I" or not words:
             continue
         if name == "vcc":
             if inst.format == "VOP3" and "vdst" in inst.fields:  # a compare that names its mask
@@ -76,21 +87,38 @@ def use_of(inst: Instruction, has_halves: bool) -> Use:
             part = Part(name, _first(inst, name, each.file), words)
             if has_halves and each.width == 16 and inst.format in SHORT and part.first >= VECTORS + HALVES:
                 part = part._replace(first=part.first - HALVES)
-            is_result = name in RESULTS or (name in ("sdata", "vdata") and "store" not in inst.name)
+            is_result = name in RESULTS and not inst.name.startswith(ONLY_READ)
+            is_result = is_result or (name in ("sdata", "vdata") and "store" not in inst.name)
         (writes if is_result else reads).append(part)
-        if name == "vdata" and "atomic" in inst.name:
+        if (name == "vdata" and "atomic" in inst.name) or (name == "sdst" and CHANGED.match(inst.name)):
             reads.append(part)
-    if inst.format in ("FLAT", "GLOBAL", "SCRATCH") and inst.fields["saddr"] < VCC + 2:
+    if inst.format in ("GLOBAL", "SCRATCH") and inst.fields["saddr"] < VCC + 2:
+        reads = [part._replace(words=1) if part.field == "addr" else part for part in reads]
         reads.append(Part("saddr", inst.fields["saddr"], 1 if inst.format == "SCRATCH" else 2))
-    if inst.format == "SMEM" and (register := _scalar_offset(inst)) is not None:
+    if inst.format in WITH_ATOMICS and "atomic" in inst.name and not returns(inst):
+        writes = []
+    has_base = inst.format == "SMEM" and inst.opcode.operand("sbase") is not None
+    if has_base and (register := _scalar_offset(inst)) is not None:
         reads.append(Part("soffset", register, 1))
-    if inst.name.startswith(
-        ("v_fmac", "v_mac", "v_dot2c", "v_dot4c", "v_dot8c", "v_swap", "v_writelane", "s_cmov")
-    ):
+    if READS_OLD.match(inst.name):
         reads += [part._replace(field="old") for part in writes[:1]]
     if inst.name.startswith("v_swap"):
         writes += [part._replace(field="swapped") for part in reads[:1]]
     return Use(tuple(reads), tuple(writes))
+
+
+def returns(inst: Instruction) -> bool:
+    """Whether an atomic operation of memory gives back what was there."""
+    fields = inst.fields
+    return bool(fields["th"] & 1 if "th" in fields else fields.get("sc0", fields.get("glc", 0)))
+
+
+def is_mask(inst: Instruction, one: Operand) -> bool:
+    """Whether an operand has a bit for each lane."""
+    if one.field == "vcc" or (one.field == "sdst" and inst.format not in SCALAR_FORMATS):
+        return True
+    has_mask = inst.format == "VOP3SD" or "cndmask" in inst.name
+    return one.file == "S" and one.field == "src2" and has_mask
 
 
 def _first(inst: Instruction, name: str, file: str) -> int:
@@ -115,7 +143,7 @@ def _first(inst: Instruction, name: str, file: str) -> int:
         is_accumulator = bool(
             {"src0": inst.fields["acc"] & 1, "src1": inst.fields["acc"] & 2}.get(name, inst.fields["acc_cd"])
         )
-    if name.startswith(("src", "ssrc")):
+    if name.startswith(("src", "ssrc", "scale")):
         if code < SCALARS:
             return code
         if code < VECTORS:

@@ -19,7 +19,7 @@ import numpy as np
 from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
-from hcq.emu.amd.shader.field_registers import VCC, VECTORS, Use, use_of
+from hcq.emu.amd.shader.field_registers import SCALAR_FORMATS, VCC, VECTORS, Use, use_of
 from hcq.emu.amd.shader.lane_access import active, parse_access
 from hcq.emu.amd.shader.lds_ops import LdsStore, lane_addresses, offset16, pair_access, registers, waves_of
 from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds
@@ -38,12 +38,14 @@ class Following:
 
     def around(self, ctx: Context, step: Step) -> Step:
         """The step of an instruction, with its shadows made before."""
-        use = use_of(ctx.inst, not ctx.is_gfx9)
+        use = use_of(ctx.inst, ctx.wave_size, not ctx.is_gfx9)
         follow = _follow(ctx, use)
         written = [number_of(ctx, each) for part in use.writes for each in part.registers]
         named = [number_of(ctx, each) for part in (*use.reads, *use.writes) for each in part.registers]
         is_followed = ctx.inst.format in ("FLAT", "GLOBAL") and "swap" not in ctx.inst.name
         last = max(named, default=0) - VECTORS
+        if ctx.inst.format in SCALAR_FORMATS and not ctx.inst.name.startswith("s_cmp_"):
+            step = _with_condition(step)
 
         def run(b: Batch) -> None:
             unwritten = b.residents.unwritten
@@ -90,6 +92,19 @@ class Following:
                 unwritten.used(b, "branch", range(first, first + words), pc)
 
         return run
+
+
+def _with_condition(step: Step) -> Step:
+    """A scalar step after which SCC is written, if the step writes it: a new array then."""
+
+    def run(b: Batch) -> None:
+        before = b.scc
+        step(b)
+        unwritten = b.residents.unwritten
+        if b.scc is not before and unwritten is not None and b.answer is None:
+            unwritten.put(b, SCC, None, None)
+
+    return run
 
 
 def _follow(ctx: Context, use: Use) -> Follow | None:
@@ -272,8 +287,6 @@ def _through(ctx: Context, use: Use) -> Follow:
     """Scalar loads, and accesses by a descriptor: global memory."""
     pc, name = ctx.inst.pc, ctx.inst.name
     fields = [field for field in ("sbase", "soffset", "srsrc", "vaddr") if use.read(field) is not None]
-    if ctx.inst.format == "MUBUF" and not ctx.inst.fields["offen"] and not ctx.inst.fields["idxen"]:
-        fields = [field for field in fields if field != "vaddr"]
     made_of = [number for field in fields for number in numbers_of(ctx, use.read(field))]
     data = numbers_of(ctx, use.read("vdata")) if "store" in name and "lds" not in name else []
     results = [number_of(ctx, each) for part in use.writes for each in part.registers]

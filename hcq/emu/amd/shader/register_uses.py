@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable
 
 from hcq.emu.amd.shader.control import BRANCHES
+from hcq.emu.amd.shader.field_registers import CHANGED, ONLY_READ, READS_OLD, SCALAR_FORMATS, is_mask, returns
 from hcq.emu.amd.shader.isa import DPP, DPP8, DPP8_FI, SDWA, Instruction, Operand
 from hcq.emu.amd.shader.lane_access import Access, parse_access
 from hcq.emu.amd.shader.lds_ops import pair_access
@@ -25,11 +26,6 @@ from hcq.emu.amd.shader.operands import Context
 from hcq.emu.amd.shader.registers import EXEC, VCC, VECTOR, Uses
 
 SOURCES = ("src0", "src1", "src2", "ssrc0", "ssrc1")
-SCALAR_FORMATS = ("SOP1", "SOP2", "SOPC", "SOPK", "SOPP")
-READS_SDST = re.compile(r"s_(cmpk|setreg_b32|addk|mulk|bitset|cmov)")
-READS_OLD = re.compile(
-    r"v_(fmac|pk_fmac|mac|dot\w*c_|swap|writelane|smfmac|dual_fmac|dual_dot2acc)|v_dot\w*acc"
-)
 ACROSS = re.compile(
     r"v_(readlane|readfirstlane|writelane|permlane|mfma|smfmac|wmma|swmmac|movrel)|ds_(swizzle|b?permute)"
 )
@@ -88,11 +84,11 @@ def _scalar(ctx: Context) -> Uses:
         registers = list(_scalars(ctx, inst.fields[one.field], one.width))
         if one.field != "sdst":
             reads += registers
-        elif inst.name.startswith(("s_waitcnt_", "s_cmpk", "s_setreg_b32")):
+        elif inst.name.startswith(ONLY_READ):
             reads += registers
         else:
             writes += registers
-            if READS_SDST.match(inst.name):
+            if CHANGED.match(inst.name):
                 reads += registers
     if "_saveexec_" in inst.name or "_wrexec_" in inst.name:
         both = list(_span(EXEC, ctx.wave_size))
@@ -191,7 +187,7 @@ def _vector_source(ctx: Context, one: Operand) -> Iterable[int]:
         code = 256 + inst.dpp.values["src0"]
     if one.width == 16 and code >= 256 and inst.format in ("VOP1", "VOP2", "VOPC"):
         code = 256 | code & 127
-    if one.file == "S" and one.field == "src2" and (inst.format == "VOP3SD" or "cndmask" in inst.name):
+    if is_mask(inst, one):
         return _mask(ctx, code)
     if code >= 256 and _is_accumulator(inst, one):
         code += ctx.acc_offset
@@ -259,13 +255,7 @@ def _moved(ctx: Context, access: Access, data: int) -> tuple[Iterable[int], Iter
     assert access.atomic is not None
     if access.atomic.takes_two:
         own = _span(VECTOR + data + file, 64 * access.words)
-    return own, result if returns(ctx) else ()
-
-
-def returns(ctx: Context) -> bool:
-    """Whether an atomic operation of memory gives back what was there."""
-    fields = ctx.inst.fields
-    return bool(fields["th"] & 1 if ctx.is_gfx12 else fields.get("sc0", fields.get("glc", 0)))
+    return own, result if returns(ctx.inst) else ()
 
 
 def _vector_memory(ctx: Context) -> Uses:

@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array, pack_lanes
+from hcq.emu.amd.shader.field_registers import returns
 from hcq.emu.amd.shader.hazards import block_hazards
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.lane_access import parse_access
 from hcq.emu.amd.shader.lds_wait_steps import lds_access
 from hcq.emu.amd.shader.memory_ops import INVALIDATES, LOWEST_APERTURE, OTHER_CACHES, address_of
 from hcq.emu.amd.shader.operands import SHARED_APERTURE, Context, Step
-from hcq.emu.amd.shader.register_uses import returns, uses_of
+from hcq.emu.amd.shader.register_uses import uses_of
 from hcq.emu.amd.shader.register_waits import FLAT, LDS, MEMORY, SCALAR, RegisterWaits, Waited
 from hcq.emu.amd.shader.registers import EXEC, Uses
 from hcq.emu.amd.shader.scalar_memory_ops import CACHE_ONLY
@@ -153,7 +154,9 @@ def queue_of(ctx: Context) -> int | None:
     if ctx.is_gfx9 or form == "FLAT":
         return MEMORY
     access = parse_access(name.split("_", 1)[1].replace("_addtid", ""))
-    stores = access is not None and (access.verb == "store" or (access.verb == "atomic" and not returns(ctx)))
+    stores = access is not None and (
+        access.verb == "store" or (access.verb == "atomic" and not returns(ctx.inst))
+    )
     return None if stores else MEMORY  # from gfx10 on stores have a counter of their own
 
 

@@ -101,6 +101,16 @@ def test_a_choice_takes_the_shadow_of_what_it_chooses() -> None:
     assert len(stored(choose[0], ("v_cmp_gt_u32", (16, "v0")), choose[2])) == 1
 
 
+def test_a_condition_that_was_computed_anew_is_written() -> None:
+    isa = ISAS["gfx1100"]
+    unwritten: Line = ("s_cmp_eq_u32", ("s40", 1))
+    branch: Line = ("s_cbranch_scc1", (0,))
+    assert isa.find("s_cbranch_scc1")
+    assert len(found([unwritten, branch])) == 1
+    assert found([unwritten, ("s_and_b32", ("s41", 1, 1)), branch]) == []
+    assert len(found([unwritten, ("s_mov_b32", ("s41", 1)), branch])) == 1  # leaves SCC alone
+
+
 def test_a_register_beyond_those_of_the_kernel_is_refused_as_ever() -> None:
     with pytest.raises(IllegalOperation, match="names a register"):
         found([("v_mov_b32", ("v17", 1))], vgprs=16)

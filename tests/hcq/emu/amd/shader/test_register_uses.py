@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from hcq.emu.amd.shader.field_registers import ACCUMULATORS, VECTORS, Part, use_of
 from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.operands import Context, Mode
 from hcq.emu.amd.shader.register_uses import uses_of
@@ -23,8 +24,8 @@ OTHERS = re.compile(
 )
 
 
-def context(isa: Isa, words: list[int]) -> Context:
-    size = 64 if isa.has_sdwa else 32
+def context(isa: Isa, words: list[int], size: int = 0) -> Context:
+    size = size or (64 if isa.has_sdwa else 32)
     return Context(
         isa, isa.decode([*words, 0, 0]), Mode(DEFAULT_MODE), size, ACC_OFFSET if isa.has_sdwa else 0
     )
@@ -56,4 +57,33 @@ def test_every_register_that_the_assembler_names_is_used_and_no_other(arch: str)
         if wanted - found or (found - wanted) - implied:
             wrong.append(f"{text}: {sorted(wanted)} read as {sorted(found)}")
     assert looked > 800
+    assert not wrong, "\n".join([str(len(wrong)), *wrong[:60]])
+
+
+def numbers(parts: tuple[Part, ...]) -> set[int]:
+    """Registers of fields, as numbers of one file with accumulation registers behind the others."""
+    found = {number for part in parts for number in part.registers}
+    vectors = {VECTOR + number - VECTORS for number in found if VECTORS <= number < ACCUMULATORS}
+    accumulators = {VECTOR + ACC_OFFSET + number - ACCUMULATORS for number in found if number >= ACCUMULATORS}
+    return {number for number in found if number < VECTORS} | vectors | accumulators
+
+
+@pytest.mark.parametrize("size", (32, 64))
+@pytest.mark.parametrize("arch", ISAS)
+def test_the_registers_of_its_fields_are_those_that_an_instruction_uses(arch: str, size: int) -> None:
+    isa, wrong = ISAS[arch], []
+    if isa.has_sdwa and size == 32:
+        pytest.skip("has waves of 64 lanes alone")
+    implied = {106, 107, 124, 125, 126, 127}
+    for text, words in lines_of(arch):
+        ctx = context(isa, words, size)
+        if OTHERS.match(text):
+            continue
+        uses, use = uses_of(ctx), use_of(ctx.inst, size, not isa.has_sdwa)
+        for verb, known, named_by_fields in (
+            ("reads", uses.reads, use.reads),
+            ("writes", uses.writes, use.writes),
+        ):
+            if differ := (set(known) ^ numbers(named_by_fields)) - implied:
+                wrong.append(f"{text} {verb} {sorted(differ)}, or not")
     assert not wrong, "\n".join([str(len(wrong)), *wrong[:60]])
