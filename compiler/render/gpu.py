@@ -402,21 +402,42 @@ class _KernelText(Text):
     def load(self, it: Instruction) -> str:
         """Lanes with masks of their own are read one by one, those that are off from the buffer's start: no branches,
         and LLVM's NVPTX backend (22) gives up on a vector whose mask it finds to be constant.
+
+        A buffer that the kernel writes is only read by lanes that are on: another thread may be writing its start.
         """
         dtype, mask = it.dtype, it.src[2] if len(it.src) > 2 else None
-        if mask is None or dtype.lanes == 1:
+        address = it.source(0)
+        is_written = address.op is Op.PARAM and address.arg.writable
+        if mask is None or (dtype.lanes == 1 and not is_written):
             return super().load(it)
         kind, element = memory_type(dtype), memory_type(dtype.scalar)
-        pointer, address = self.place(it, element, False), self.name(it.source(0))
+        pointer, start = self.place(it, element, False), self.name(address)
+        if dtype.lanes == 1:
+            value = self.read_where(self.name(mask), element, pointer, dtype.itemsize)
+            return self.let(f"icmp ne {kind} {value}, zeroinitializer") if dtype.is_bool else value
         value = "poison"
         for lane in range(dtype.lanes):
             here = self.let(f"extractelement <{dtype.lanes} x i1> {self.name(mask)}, i64 {lane}")
             place = self.let(f"getelementptr {element}, {self.pointer} {pointer}, i64 {lane}")
-            safe = self.let(f"select i1 {here}, {self.pointer} {place}, {self.pointer} {address}")
-            read = self.let(f"load {element}, {self.pointer} {safe}, align {dtype.scalar.itemsize}")
-            chosen = self.let(f"select i1 {here}, {element} {read}, {element} zeroinitializer")
+            if is_written:
+                chosen = self.read_where(here, element, place, dtype.scalar.itemsize)
+            else:
+                safe = self.let(f"select i1 {here}, {self.pointer} {place}, {self.pointer} {start}")
+                read = self.let(f"load {element}, {self.pointer} {safe}, align {dtype.scalar.itemsize}")
+                chosen = self.let(f"select i1 {here}, {element} {read}, {element} zeroinitializer")
             value = self.let(f"insertelement {kind} {value}, {element} {chosen}, i64 {lane}")
         return self.let(f"icmp ne {kind} {value}, zeroinitializer") if dtype.is_bool else value
+
+    def read_where(self, condition: str, element: str, pointer: str, align: int) -> str:
+        """An element that is read where a condition holds; zero elsewhere."""
+        number, self.count, before = self.count, self.count + 1, self.block
+        self.line(f"br i1 {condition}, label %load{number}, label %load{number}.done")
+        self.lines.append(f"load{number}:")
+        read = self.let(f"load {element}, {self.pointer} {pointer}, align {align}")
+        self.line(f"br label %load{number}.done")
+        self.block = f"load{number}.done"
+        self.lines.append(f"{self.block}:")
+        return self.let(f"phi {element} [ {read}, %load{number} ], [ zeroinitializer, %{before} ]")
 
     def store(self, it: Instruction) -> None:
         mask = it.src[3] if len(it.src) > 3 else None

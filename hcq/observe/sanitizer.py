@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from hcq.device import Device
@@ -52,7 +53,8 @@ class Sanitizer(Observer):
             self._ends.append(known_memory.keep(self._memory.unwritten))
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
-        self.known.load(program.code_va, program.name, program.line_at)
+        line_at = weakref.WeakMethod(program.line_at)  # a program that nobody else keeps goes
+        self.known.load(program.code_va, program.name, lambda place: _line(line_at(), place))
         self._memory.written(program.code_va, None)
         self._arguments[program.code_va] = getattr(program, "kernarg_place", None)
 
@@ -115,3 +117,7 @@ class Sanitizer(Observer):
 
     def _buffer_at(self, address: int) -> tuple[str, str] | None:
         return self._memory.buffer_at(address)
+
+
+def _line(line_at: Callable[[int], str] | None, place: int) -> str:
+    return line_at(place) if line_at is not None else ""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -64,6 +67,31 @@ def test_each_planted_race_is_found_and_no_twin_has_one(gpu: Device) -> None:
 def test_what_one_warp_fences_another_may_pass_on(gpu: Device) -> None:
     for name, body in TWINS.items():
         assert found_in(gpu, body) == set(), name
+
+
+IN_PLACE = """
+import hcq
+for size in (1, 7, 45, 129):
+    numbers = [number % 2 for number in range(size)]
+    for dtype in (hcq.float32, hcq.float16):
+        made = hcq.tensor(numbers, dtype=dtype).realize()
+        assert made.assign(made + 1).tolist() == [one + 1 for one in numbers]
+    made = hcq.tensor(numbers, dtype=hcq.bool).realize()
+    assert made.assign(~made).tolist() == [not one for one in numbers]
+"""
+
+
+@pytest.mark.parametrize("chip", ("nv:sm_90", "amd:gfx90a", "amd:gfx1100"))
+def test_a_tensor_that_is_changed_in_place_is_read_by_none_who_does_not_change_it(chip: str) -> None:
+    choice = {
+        "HCQ_EMULATE": chip,
+        "HCQ_DEVICE": chip.partition(":")[0].upper(),
+        "HCQ_SANITIZE": "memory,race",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", IN_PLACE], env=os.environ | choice, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_scopes_and_threads_of_a_warp_on_nvidia() -> None:

@@ -13,7 +13,7 @@ that they are copied, parted and joined with these. Memory has a shadow of the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,9 @@ from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.unwritten import Read, tell
-from hcq.events.unwritten_memory import UnwrittenMemory
+
+if TYPE_CHECKING:
+    from hcq.events.unwritten_memory import UnwrittenMemory
 
 SCC = 127  # its shadow is in the place of a shadow that EXEC's upper half does not need
 FIRST_SPECIAL = 102  # scalar registers from here on count as set

@@ -13,7 +13,7 @@ where nobody wrote. Registers of the entry are followed; those of functions that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,9 @@ from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes, Scalar
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.unwritten import Read, tell
-from hcq.events.unwritten_memory import UnwrittenMemory
+
+if TYPE_CHECKING:
+    from hcq.events.unwritten_memory import UnwrittenMemory
 
 UNWRITTEN = 0xFF
 # what writes shared memory in a way that is not followed
