@@ -144,7 +144,10 @@ def _close_at_exit(device: Base) -> None:
     if not is_done:
         is_done = device.rests_within(limit_ms - quiet_ms)
     if is_done and not device.is_lost:
-        device.note_fault()
+        try:
+            device.note_fault()
+        except HcqError as error:  # its driver is gone; other devices are closed all the same
+            print(f"hcq: closing {device.name}: {error}", file=sys.stderr)
     for _, _, why in device.failures[known:]:
         print(f"hcq: closing {device.name}: {why}", file=sys.stderr)
     device.end(dead_device.ENDING, 5000 if is_done else 100)
