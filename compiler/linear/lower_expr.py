@@ -376,9 +376,12 @@ class Values:
 
         A vector under one mask is read whole, from the buffer's start where the mask is off: most processors have no
         masked loads of narrow formats, and LLVM 22 takes an off lane's memory into a permutation under the same mask.
+        Of a buffer that the kernel writes, a thread of several reads nothing then: another may be writing its start.
         """
         dtype = node.dtype.vec(width)
         address, base = place
+        if mask is not None and node.src[0].arg.writable and self.loops.digits:
+            mask = self.emitter.broadcast(mask, width)
         one_mask = mask if mask is not None and mask.dtype.lanes == 1 and width > 1 else None
         if one_mask is not None:
             if prod(node.src[0].arg.shape) < width:

@@ -304,14 +304,20 @@ class _Source(CSource):
     def load(self, it: Instruction) -> list[str]:
         mask = it.src[2] if len(it.src) > 2 else None
         lanes = self.places(it, it.dtype.lanes)
-        vector = self.whole(it, it.dtype) if mask is None else ""
+        is_whole = mask is None or mask.op is Op.BROADCAST  # all lanes or none
+        vector = self.whole(it, it.dtype) if is_whole else ""
         if vector:
             self.count += 1
-            self.line(f"const {vector} m{self.count} = *(const {vector} *)&{lanes[0]};")
-            lanes = [f"m{self.count}.lane[{lane}]" for lane in range(it.dtype.lanes)]
+            name, there = f"m{self.count}", f"*(const {vector} *)&{lanes[0]}"
+            if mask is None:
+                self.line(f"const {vector} {name} = {there};")
+            else:
+                self.line(f"{vector} {name} = {{}};")
+                self.line(f"if ({self.of(it, 2)[0]}) {name} = {there};")
+            lanes = [f"{name}.lane[{lane}]" for lane in range(it.dtype.lanes)]
         if it.dtype.is_bool:
             lanes = [f"{lane} != 0" for lane in lanes]
-        return self.masked(it, lanes)
+        return lanes if vector else self.masked(it, lanes)
 
     def store(self, it: Instruction) -> None:
         values = self.of(it, 2)

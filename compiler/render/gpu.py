@@ -412,8 +412,10 @@ class _KernelText(Text):
             return super().load(it)
         kind, element = memory_type(dtype), memory_type(dtype.scalar)
         pointer, start = self.place(it, element, False), self.name(address)
-        if dtype.lanes == 1:
-            value = self.read_where(self.name(mask), element, pointer, dtype.itemsize)
+        if mask.op is Op.BROADCAST and is_written:
+            mask = mask.source(0)  # all lanes or none
+        if mask.dtype.lanes == 1:
+            value = self.read_where(self.name(mask), kind, pointer, self.alignment(it, dtype))
             return self.let(f"icmp ne {kind} {value}, zeroinitializer") if dtype.is_bool else value
         value = "poison"
         for lane in range(dtype.lanes):

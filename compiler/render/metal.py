@@ -181,14 +181,20 @@ class _Source(CSource):
     def load(self, it: Instruction) -> list[str]:
         mask = it.src[2] if len(it.src) > 2 else None
         places = self.places(it, it.dtype.lanes)
-        step = self.pieces(it, it.dtype) if mask is None else 1
+        is_whole = mask is None or mask.op is Op.BROADCAST  # all lanes or none
+        step = self.pieces(it, it.dtype) if is_whole else 1
         if step > 1:
             kind = f"{METAL.memory_type(it.dtype)}{step}"
             lanes = []
             for first in range(0, it.dtype.lanes, step):
                 self.count += 1
                 name = f"m{self.count}"
-                self.line(f"const {kind} {name} = *({self.space(it)} const {kind} *)&{places[first]};")
+                there = f"*({self.space(it)} const {kind} *)&{places[first]}"
+                if mask is None:
+                    self.line(f"const {kind} {name} = {there};")
+                else:
+                    self.line(f"{kind} {name} = {kind}(0);")
+                    self.line(f"if ({self.of(it, 2)[0]}) {name} = {there};")
                 lanes += [f"{name}[{lane}]" for lane in range(step)]
             return lanes
         return self.masked(it, [f"{place} != 0" for place in places] if it.dtype.is_bool else places)

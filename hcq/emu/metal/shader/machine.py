@@ -109,6 +109,10 @@ class Machine:
         """A variable after an assignment by some threads."""
         return value if mask is True else before if mask is False else np.where(mask, value, before)
 
+    def assign_vector(self, mask: Any, value: Any, before: Any) -> Any:
+        """A variable with several lanes after an assignment by some threads."""
+        return [self.assign(mask, *lanes) for lanes in zip(value, before)]
+
     def pick(self, condition: Any, yes: Any, no: Any) -> Any:
         """condition ? yes : no"""
         if isinstance(condition, np.ndarray):

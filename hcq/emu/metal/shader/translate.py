@@ -166,7 +166,8 @@ class _Writer(Typed):
             if one.kind.is_matrix:
                 self.fail(f"{it.target.name} is a matrix, which is assigned by its elements here")
             value = self.converted(self.value(it.value), one.kind)
-            new = value.text if self.mask == "m0" else f"M.assign({self.mask}, {value.text}, {one.text})"
+            verb = "assign" if one.kind.lanes == 1 else "assign_vector"
+            new = value.text if self.mask == "m0" else f"M.{verb}({self.mask}, {value.text}, {one.text})"
             self.say(f"{one.text} = {new}")
             return
         if isinstance(it.target, syntax.Index) and isinstance(it.target.base, syntax.Member):

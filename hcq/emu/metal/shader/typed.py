@@ -259,6 +259,7 @@ class Typed(ABC):
             assert it.kind is not None
             element = it.kind.element
             lanes = [self.converted(self.value(one), element) for one in it.arguments]
+            lanes = lanes * it.kind.lanes if len(lanes) == 1 else lanes  # one number is that of all lanes
             if len(lanes) != it.kind.lanes:
                 self.fail(f"{it.kind} of {len(lanes)} numbers")
             return self.vector(lanes, it.kind)
