@@ -45,6 +45,8 @@ class Values:
         self.before: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}  # what they were before this step
         self.alone: set[Node] = set()  # known at every point, whatever they were computed from
         self.addresses: dict[Node, Instruction] = {}
+        self.only_stored: set[Node] = set()  # loads of what the kernel writes, which stores alone use,
+        self.stored = 0  # and the ranges of these stores
         self._orders: dict[Node, list[Node]] = {}
 
     def value(self, root: Node, point: Point) -> Instruction:
@@ -380,6 +382,8 @@ class Values:
         """
         dtype = node.dtype.vec(width)
         address, base = place
+        if node in self.only_stored:
+            mask = self._by_one_thread(self.stored, mask)
         if mask is not None and node.src[0].arg.writable and self.loops.digits:
             mask = self.emitter.broadcast(mask, width)
         one_mask = mask if mask is not None and mask.dtype.lanes == 1 and width > 1 else None
@@ -466,7 +470,7 @@ class Values:
             if not mask.arg:
                 return
             mask = None
-        mask = self._by_one_thread(node, mask)
+        mask = self._by_one_thread(self.ranges.masks[node], mask)
         spot = self.spot(node.src[1], point)
         address = self.addresses[node.src[0]]
         lanes = max(spot.lanes, value.dtype.lanes, mask.dtype.lanes if mask is not None else 1)
@@ -479,14 +483,12 @@ class Values:
             where = () if mask is None else (self.emitter.lane(mask, lane),)
             self.emitter.store((address, lane_base, self.emitter.lane(value, lane), *where), offset)
 
-    def _by_one_thread(self, node: Node, mask: Instruction | None) -> Instruction | None:
-        """The condition of a store and, where several threads have the value, that this is the first of them."""
-        counted = {
-            loop.digit
-            for axis in self.ranges.axes
-            if axis.bit & self.ranges.masks[node]
-            for loop in axis.threads
-        }
+    def _by_one_thread(self, ranges: int, mask: Instruction | None) -> Instruction | None:
+        """The condition of a store and, where several threads have the value, that this is the first of them.
+
+        ranges  the mask of those that the store stands in
+        """
+        counted = {loop.digit for axis in self.ranges.axes if axis.bit & ranges for loop in axis.threads}
         for digit, number in enumerate(self.loops.digits):
             if digit not in counted:
                 first = self.emitter.is_equal(number, 0)

@@ -46,6 +46,8 @@ class Stores(Lowering):
         """Write all stores of the kernel."""
         if self.scans is not None:
             self.scans.step()
+        if self.scans is None and self.scattered is None:
+            self._read_by_one_thread()
         if self.overwrites:
             self._values_first()
         for store in self.nest.stores:
@@ -54,6 +56,17 @@ class Stores(Lowering):
                 continue
             for point in self.ranges.points(self.ranges.masks[store]):
                 self.values.store(store, point)
+
+    def _read_by_one_thread(self) -> None:
+        """What a store overwrites is read by the thread that does so, and not by others of a reduction: they would
+        read what that one may be writing.
+        """
+        reduced = set(toposort([source for reduce in self.nest.reduces for source in reduce.src]))
+        for node in toposort([source for store in self.nest.stores for source in store.src[1:]]):
+            if node.op is Op.LOAD and node.src[0].arg.writable and node not in reduced:
+                self.values.only_stored.add(node)
+        for store in self.nest.stores:
+            self.values.stored |= self.ranges.masks[store]
 
     def _values_first(self) -> None:
         """Compute everything that is stored here: what one store overwrites, another one reads."""

@@ -78,6 +78,11 @@ for size in (1, 45, 129, 5000):
         assert made.assign(made + 1).tolist() == [one + 1 for one in numbers]
     made = hcq.tensor(numbers, dtype=hcq.bool).realize()
     assert made.assign(~made).tolist() == [not one for one in numbers]
+net = hcq.nn.Linear(5, 3)
+step = hcq.optim.Adam(net.parameters())
+(net(hcq.ones(7, 5)) ** 2).sum().backward()
+step.step()  # sums over threads, whose results change parameters in place
+assert all(one.numpy().size for one in net.parameters())
 """
 
 
