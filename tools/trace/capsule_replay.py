@@ -67,7 +67,17 @@ def replay(trace: Trace, on: str = "") -> Stand:
         if any(ring["form"] == nv_capsule.FORM for ring in _device(trace).facts["capsule"]["rings"]):
             return nv_capsule_replay.replay(trace, _device(trace), on)
         return _Run(trace, on).run()
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
+    except UsageError:  # is a ValueError, and says what to do
+        raise
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        OverflowError,
+        AttributeError,
+        StopIteration,
+    ) as error:
         raise UsageError(f"replay {trace.path}: this capsule cannot mean anything ({error!r}).") from None
 
 

@@ -8,7 +8,7 @@ Next     capsule.py (AMD's, and the verb), words_in_reports.py (what is read), n
 
 GP_GET counts entries that were fetched, and a channel fetches ahead. What it does not get past is, of the entries that
 were fetched, the first wait whose semaphore does not hold the value and is nobody's here to set; else the first launch,
-whose kernel may still run; else the entry that was fetched last.
+whose kernel may still run. Else GP_GET may be old: such a wait in any entry; else the entry that was fetched last.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class _Maker(CapsuleRecords):
             return []
         return list(non_incrementing(COMPUTE_SUBCHANNEL, NoOperation, data).words)
 
-    def _packets(self, lane: Lane, entries: Sequence[Entry]) -> Iterator[tuple[int, Packet]]:
+    def _packets(self, entries: Sequence[Entry]) -> Iterator[tuple[int, Packet]]:
         """Each packet with its first word. A segment begins with a header."""
         for one in entries:
             at = one.at or 0
@@ -264,29 +264,32 @@ class _Maker(CapsuleRecords):
         return min(found, key=lambda one: one.rank)
 
     def _candidates(self, lane: Lane) -> Iterator[Stuck]:
-        reached = [one for one in lane.entries[: max(lane.fetched, 1)] if one.at is not None]
-        shown = dict(self._packets(lane, reached))
+        """Where a channel may stand, the likeliest first."""
+        there = [one for one in lane.entries if one.at is not None]
+        fetched = [one for one in lane.entries[: lane.fetched] if one.at is not None]
+        shown = dict(self._packets(there))
         set_here = {va for other in self.lanes for _, one in self._effects(other) for va in _sets(one)}
-        for wait in acquires(self._packets(lane, reached)):
-            if wait.va not in set_here and (why := self._waits(wait)):
-                yield Stuck(0, lane, lane.entry_at(wait.at), wait.at, repr(shown[wait.at]), why)
-                return
-        for launch in launches(self._packets(lane, reached)):
+
+        def at(rank: int, word: int, why: str) -> Stuck:
+            return Stuck(rank, lane, lane.entry_at(word), word, repr(shown[word]), why)
+
+        def waiting(entries: Sequence[Entry]) -> Iterator[tuple[int, str]]:
+            for wait in acquires(self._packets(entries)):
+                if wait.va not in set_here and (why := self._waits(wait)):
+                    yield wait.at, why
+
+        for word, why in waiting(fetched):
+            yield at(0, word, why)
+        for launch in launches(self._packets(fetched)):
             qmd = self._qmd(launch.qmd)
             which = "a kernel" if qmd is None else f"the kernel at {qmd.value('program_address'):#x}"
-            why = f"it launches {which}, which may not have ended"
-            yield Stuck(1, lane, lane.entry_at(launch.at), launch.at, repr(shown[launch.at]), why)
-            return
-        last = next((one for one in reversed(reached)), None)
-        if last is not None and last.at is not None:
-            why = (
-                "the last entry that GP_GET has passed: what it says may not be done"
-                if lane.fetched
-                else "GP_GET is at this entry"
-            )
-            yield Stuck(
-                2 if lane.fetched else 3, lane, lane.entries.index(last), last.at, repr(shown[last.at]), why
-            )
+            yield at(1, launch.at, f"it launches {which}, which may not have ended")
+        for word, why in waiting(there):
+            yield at(2, word, f"{why}; GP_GET has not passed it, and may be old")
+        if fetched:
+            yield at(3, fetched[-1].at or 0, "the last entry that GP_GET has passed: it may not be done")
+        elif there:
+            yield at(4, there[0].at or 0, "GP_GET is at this entry")
 
     def _waits(self, wait: Acquire) -> str:
         """Why a wait does not end; "" for one that does."""

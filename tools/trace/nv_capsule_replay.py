@@ -272,7 +272,9 @@ class _Run:
 
     def _assume(self, wait: Acquire | None) -> None:
         """Give a semaphore of which nothing is known, and for which the marked packet waits, a value that waits."""
-        if wait is None or wait.va in self.memory or not self.table.overlaps(wait.va, wait.size_bytes):
+        if wait is None or wait.va in self.memory or wait.va % wait.size_bytes:
+            return
+        if not self.table.overlaps(wait.va, wait.size_bytes):
             return
         view = self.table.view
         semaphore = Semaphore(wait.va, wait.how, wait.payload, wait.size_bytes)

@@ -135,6 +135,28 @@ def test_a_semaphore_that_the_report_does_not_have_is_taken_to_hold_what_waits(
     assert not stand.is_same and stand.why == "everything was done"
 
 
+def test_a_graph_that_waits_is_marked_also_where_gp_get_is_late(open_nv: Callable[..., Any]) -> None:
+    for options in ("", ":late-get"):
+        device = open_nv(options=options, timeout_ms=50_000, validate=False)
+        gate, out = device.signal("gate"), device.alloc(4096, "out")
+        device.queue().fill(out, 1).submit().wait(50_000)
+        graph = device.graph("mine")
+        graph.fill(out, 5).wait(gate, 3).fill(out, 7)
+        late = graph.submit()
+        with pytest.raises(WaitTimeout):
+            late.wait(timeout_ms=100)
+        text = report.describe(device, "asked")
+        gate.set(3)
+        late.wait(50_000)
+        made = capsule.capsule(text.encode())
+        said = "\n".join(made.lines)
+        assert f"waits for the semaphore at {gate.va:#x}" in said
+        assert ("may be old" in said) == bool(options)
+        stand = capsule_replay.replay(Trace.parse(made.content))
+        assert stand.is_same and stand.word > 0 and not stand.passed, stand
+        device.close(timeout_ms=1000)
+
+
 def test_a_capsule_replays_on_another_gpu_of_nvidia_and_on_no_other(
     open_nv: Callable[..., Any], tmp_path: Path, trace: Any
 ) -> None:
@@ -145,7 +167,7 @@ def test_a_capsule_replays_on_another_gpu_of_nvidia_and_on_no_other(
     out = tmp_path / "hang.hcqtrace"
     out.write_bytes(capsule.capsule(text.encode()).content)
     assert trace("replay", out, "--on", "nv:sm_90").status == 0
-    with pytest.raises(UsageError, match="no gfx1100 is emulated"):
+    with pytest.raises(UsageError, match=r"^replay: no gfx1100 is emulated"):
         capsule_replay.replay(Trace.read(str(out)), "gfx1100")
     with pytest.raises(UsageError, match="no GPU of NVIDIA's"):
         capsule.capsule(text.encode(), "gfx1100")
