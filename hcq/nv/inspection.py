@@ -3,7 +3,8 @@
 In       an open device, which another thread uses meanwhile
 Out      plain data
 Changes  nothing; no lock is taken, and the kernel driver is not asked, but by `waves`, for reports
-Next     rings.py (the GPFIFO), channel.py (channels), hcq/system/inspection.py (what this is part of)
+Next     rings.py (the GPFIFO), channel.py (channels), ring_words.py (for capsules),
+         hcq/system/inspection.py (what this is part of)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.errors import DriverError
 from hcq.nv.abi.gpfifo import GP_ENTRY_BYTES, USERD_GP_GET, USERD_GP_PUT, GpEntry, decode_entry
 from hcq.nv.decode import decoder
+from hcq.nv.ring_words import ring_words
 from hcq.system.inspection import BEHIND_WORDS, Inspection, at_get, entry, words_at
 
 if TYPE_CHECKING:
@@ -104,4 +106,4 @@ def waves(device: NvDevice, programs: Mapping[int, Any]) -> list[Kernel]:
     return sm_errors.kernels(device, programs)
 
 
-INSPECTION = Inspection(rings, queues, waves=waves)
+INSPECTION = Inspection(rings, queues, waves=waves, words=ring_words)

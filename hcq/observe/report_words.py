@@ -3,7 +3,8 @@
 In       a device
 Out      lines; none of a kind of device that has no such words, and none when everything is done
 Changes  nothing
-Next     report.py (the page), tools/trace/words_in_reports.py (who reads them), hcq/amd/ring_words.py (the words)
+Next     report.py (the page), tools/trace/words_in_reports.py (who reads them), hcq/amd/ring_words.py and
+         hcq/nv/ring_words.py (the words)
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ def lines(device: Device) -> Iterator[str]:
     for ring in rings:
         yield (
             f"words     ring {ring['language']} {ring['name']} get {ring['get']:#x} put {ring['put']:#x} "
-            f"size {ring['size']:#x}"
+            f"size {ring['size']:#x}" + (f" done {ring['done']:#x}" if "done" in ring else "")
         )
         yield from _hex(ring["first"], ring["words"])
-    for buffer in found["buffers"]:
-        yield f"words     buffer {buffer['va']:#x} size {len(buffer['words']):#x}"
-        yield from _hex(0, buffer["words"])
+    for kind, blocks in (("buffer", found["buffers"]), ("memory", found.get("memory", ()))):
+        for block in blocks:
+            yield f"words     {kind} {block['va']:#x} size {len(block['words']):#x}"
+            yield from _hex(0, block["words"])
 
 
 def _hex(first: int, words: Sequence[int]) -> Iterator[str]:

@@ -3,8 +3,8 @@
 In       a devcoredump of amdgpu, a report of hcq, or a process that answers inspectors
 Out      the bytes of a trace: a submission for each ring with work, the job's indirect buffers, the packet that hangs
 Changes  writes the file that -o names
-Next     devcoredump/ and words_in_reports.py (what is read), capsule_replay.py (its work on an emulated GPU),
-         hcq/trace/records.py (every byte)
+Next     devcoredump/ and words_in_reports.py (what is read), nv_capsule.py (the same of NVIDIA's GPUs),
+         capsule_records.py (what both write), capsule_replay.py (its work on an emulated GPU)
 
 A dump has words of rings and buffers, and nothing else of memory: what packets name beside them becomes allocations
 called unknown memory. `missing`, in the facts of the device and in what is printed, says all that is not there.
@@ -13,12 +13,10 @@ called unknown memory. `missing`, in the facts of the device and in what is prin
 from __future__ import annotations
 
 import argparse
-import json
 import struct
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from hcq import checks, config
 from hcq.amd.abi.page_fault import PAGE_BYTES
@@ -27,17 +25,15 @@ from hcq.command import Indirect
 from hcq.errors import UsageError
 from hcq.inspect import client
 from hcq.rules import effects, examine
-from hcq.tools.trace import devcoredump, words_in_reports
+from hcq.tools.trace import devcoredump, nv_capsule, words_in_reports
+from hcq.tools.trace.capsule_records import UNKNOWN, Capsule, CapsuleRecords, pages_of, spans_of, without
 from hcq.tools.trace.color import clean, counted
 from hcq.tools.trace.devcoredump import place, show
 from hcq.tools.trace.devcoredump.dump import MAX_WORDS, Buffer, Dump, Ring
 from hcq.tools.trace.devcoredump.place import Stuck
-from hcq.trace.records import MAGIC, Alloc, Block, Kind, Submit, pack_commands, pack_record
+from hcq.tools.trace.words_in_reports import Words
+from hcq.trace.records import MAGIC, Block, Kind, pack_commands
 
-UNKNOWN = "unknown memory"
-CELL_BYTES = 16
-MAX_ALLOCATIONS = 1 << 12
-HIGHEST = 1 << 48
 DEVCOREDUMP = "from a devcoredump"
 DEADLINE_S = 10.0  # for the answer of a process
 
@@ -80,20 +76,13 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-class Capsule(NamedTuple):
-    """A trace, and what to say of it."""
-
-    content: bytes
-    lines: list[str]
-
-
 def capsule(content: bytes, named: str = "", path: str = "the file") -> Capsule:
     """A dump as a trace. named: the GPU, where the command line says it. Raises UsageError."""
     if content.startswith(MAGIC):
         raise UsageError(f"capsule {path}: this is a trace already: hcq-trace show, lint and replay take it.")
     if words_in_reports.recognises(content):
-        dump, arch = words_in_reports.of_report(content, path)
-        return _made(dump, named or words_in_reports.chip_name(arch), path, "from a report of hcq")
+        found = words_in_reports.of_report(content, path)
+        return _of_words(found, named, path, "from a report of hcq")
     if not devcoredump.recognises(content):
         raise UsageError(
             f"capsule {path}: no devcoredump of amdgpu. It is what"
@@ -108,10 +97,18 @@ def live(process: str, named: str = "") -> Capsule:
         raise UsageError(f"capsule --live {checks.shown(process)}: give the number of a process.")
     pid = int(process)
     said = client.ask(config.current().cache_dir, pid, ("words",), DEADLINE_S)
-    dump, arch = words_in_reports.of_process(said, pid)
-    dump.head["pid"] = str(pid)
-    chip = named or words_in_reports.chip_name(arch)
-    return _made(dump, chip, f"--live {pid}", f"of process {pid}, while it ran")
+    found = words_in_reports.of_process(said, pid)
+    return _of_words(found, named, f"--live {pid}", f"of process {pid}, while it ran", pid)
+
+
+def _of_words(found: Words, named: str, path: str, model: str, pid: int = 0) -> Capsule:
+    """Words of rings that are not done, of whichever kind of GPU."""
+    if found.is_nvidia:
+        return nv_capsule.made(found, named, path, model, pid)
+    dump = words_in_reports.as_dump(found)
+    if pid:
+        dump.head["pid"] = str(pid)
+    return _made(dump, named or words_in_reports.chip_name(found.arch), path, model)
 
 
 def _made(dump: Dump, named: str, path: str, model: str) -> Capsule:
@@ -138,18 +135,15 @@ def _running(dump: Dump, chip: Chip, found: Stuck) -> Stuck:
     return found._replace(at=before[0].at, piece=before[0], why=why)
 
 
-class _Maker:
+class _Maker(CapsuleRecords):
     """Writes one capsule, record by record."""
 
     def __init__(
         self, dump: Dump, chip: Chip, found: Stuck, notes: list[str], model: str, is_sure: bool
     ) -> None:
         self.dump, self.chip, self.found, self.model_name, self.is_sure = dump, chip, found, model, is_sure
-        self.parts = [MAGIC]
-        self.now = 0
         pid = dump.head.get("pid", "")
-        self.process = int(pid) if pid.isdecimal() and int(pid) < 1 << 32 else 0
-        self.strings: dict[str, int] = {}
+        super().__init__(int(pid) if pid.isdecimal() and int(pid) < 1 << 32 else 0)
         self.missing = list(notes)
         self.model = examine.model_of("AMD", chip.arch, {}, lambda words: [])
         self.buffers = {one.va: one for one in reversed(dump.buffers) if one.words and one.va % 4 == 0}
@@ -165,19 +159,15 @@ class _Maker:
         if len(absent) > 8:
             self.missing.append(f"nor are {len(absent) - 8} more indirect buffers")
         self.missing += dump.notes
-        if named:
-            size = sum(end - start for start, end in named)
-            self.missing.append(
-                f"memory that packets name: {counted(len(named), 'range')}, {size} bytes, contents unknown"
-            )
+        self.note_unknown(named)
         self.missing.append(
             "the code of kernels, their arguments, and the registers that earlier packets set"
         )
         self._heads(rings)
         for start, end in named:
-            self._alloc(start, end - start, f"{UNKNOWN}@{start:x}")
+            self.alloc(start, end - start, f"{UNKNOWN}@{start:x}")
         for buffer in self.buffers.values():
-            self._alloc(buffer.va, 4 * len(buffer.words), f"IB #{buffer.number}")
+            self.alloc(buffer.va, 4 * len(buffer.words), f"IB #{buffer.number}")
             self._block(buffer)
         for value, (ring, words, form) in enumerate(rings, 1):
             self._submit(value, ring, words, form)
@@ -198,7 +188,7 @@ class _Maker:
                 **({} if self.is_sure else {"inside": len(found.piece.words)}),
             },
         )
-        return Capsule(b"".join(self.parts), list(self._said(rings)))
+        return Capsule(self.content, list(self._said(rings)))
 
     def _said(self, rings: Sequence[tuple[Ring, list[int], str]]) -> Iterator[str]:
         work = ", ".join(f"{ring.name} ({counted(len(words), 'word')})" for ring, words, _ in rings)
@@ -258,32 +248,14 @@ class _Maker:
         ]
         for words, language in texts:
             for one in self._effects(words, language):
-                spans += _spans(one)
+                spans += spans_of(one)
         known = [(one.va, one.va + 4 * len(one.words)) for one in self.buffers.values()]
         fault = self.dump.fault_address or 0
         if self.dump.has_fault:
             known.append((fault & -PAGE_BYTES, (fault & -PAGE_BYTES) + PAGE_BYTES))
-        found = list(_without(_pages(spans), known))
-        if len(found) > MAX_ALLOCATIONS:
-            self.missing.append(
-                f"{len(found) - MAX_ALLOCATIONS} more ranges of memory are named, and left out"
-            )
-        return found[:MAX_ALLOCATIONS]
+        return self.cut(list(without(pages_of(spans), known)))
 
     # ------------------------------------------------------------ records
-
-    def raw(self, kind: Kind, text: bytes = b"", data: bytes = b"") -> None:
-        self.now += 1
-        self.parts.append(pack_record(kind, self.process, self.now, text, data))
-
-    def text(self, kind: Kind, fields: dict[str, Any]) -> None:
-        self.raw(kind, json.dumps(fields, separators=(",", ":")).encode())
-
-    def string(self, text: str) -> int:
-        if text not in self.strings:
-            number = self.strings[text] = len(self.strings) + 1
-            self.raw(Kind.STRING, b"", number.to_bytes(4, "little") + text.encode("utf-8", "replace"))
-        return self.strings[text]
 
     def _heads(self, rings: Sequence[tuple[Ring, list[int], str]]) -> None:
         dump = self.dump
@@ -303,12 +275,6 @@ class _Maker:
             about["fault_page"] = (dump.fault_address or 0) & -PAGE_BYTES
         facts = {"model": self.model_name, "foreign": True, "capsule": about}
         self.text(Kind.DEVICE, {"device": 0, "name": "AMD", "arch": self.chip.arch, "facts": facts})
-
-    def _alloc(self, va: int, size_bytes: int, name: str) -> None:
-        head = Alloc(
-            device=0, name=self.string(name), va=va, size_bytes=size_bytes, capacity_bytes=size_bytes
-        )
-        self.raw(Kind.ALLOC, b"", head.to_bytes())
 
     def _commands(self, words: Sequence[int], form: str) -> list[Indirect]:
         found = []
@@ -332,58 +298,4 @@ class _Maker:
         )
 
     def _submit(self, value: int, ring: Ring, words: Sequence[int], form: str) -> None:
-        commands = self._commands(words, form)
-        packed = pack_commands(commands, self.string)
-        head = Submit(
-            device=0,
-            queue=self.string(f"{form.upper()} {ring.name}"),
-            value=value,
-            site=0,
-            thread=0,
-            size_words=len(words),
-            commands=len(commands),
-        )
-        self.raw(Kind.SUBMIT, b"", head.to_bytes() + struct.pack(f"<{len(words)}I", *words) + packed)
-
-
-# ------------------------------------------------------------ ranges of memory
-
-
-def _spans(one: effects.Effect) -> list[tuple[int, int]]:
-    """Where a packet reads or writes, from an address to before another."""
-    if isinstance(one, effects.Copy):
-        return [(one.dst, one.dst + one.size_bytes), (one.src, one.src + one.size_bytes)]
-    if isinstance(one, effects.Fill):
-        return [(one.dst, one.dst + one.size_bytes)]
-    if isinstance(one, (effects.Wait, effects.Signal)):
-        return [(one.cell, one.cell + CELL_BYTES)]
-    if isinstance(one, effects.Access):
-        return [(one.va, one.va + max(one.size_bytes, 1))]
-    return []
-
-
-def _pages(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Whole pages, in order, ranges that touch as one. What no address space has is left out."""
-    found: list[tuple[int, int]] = []
-    for start, end in sorted((one & -PAGE_BYTES, -(-end // PAGE_BYTES) * PAGE_BYTES) for one, end in spans):
-        if start < PAGE_BYTES or end > HIGHEST or end <= start:
-            continue
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((start, end))
-    return found
-
-
-def _without(spans: Sequence[tuple[int, int]], known: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What is left of ranges."""
-    for start, end in spans:
-        at = start
-        for low, high in sorted(known):
-            if high <= at or low >= end:
-                continue
-            if low > at:
-                yield at, low
-            at = high
-        if at < end:
-            yield at, end
+        self.submit(value, f"{form.upper()} {ring.name}", words, self._commands(words, form))

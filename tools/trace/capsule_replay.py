@@ -3,7 +3,8 @@
 In       a Trace that `hcq-trace capsule` made
 Out      Stand: at which packet the emulated GPU stands, whether that is the one of the dump, and what was assumed
 Changes  nothing: the GPU is made for this, has no thread and no kernel driver, and no dump of it is written
-Next     capsule.py (who made the trace), hcq/emu/amd/ (the packet processors), replay.py (traces with contents)
+Next     capsule.py (who made the trace), hcq/emu/amd/ (the packet processors), nv_capsule_replay.py (NVIDIA's),
+         replay.py (traces with contents)
 
 The rings lie where their words lay in them, and the indirect buffers at their addresses. Of all other memory the
 contents are unknown: it reads as zeros until a packet writes it, but for the page of a recorded fault, which is not
@@ -15,7 +16,7 @@ passed over.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,9 +37,11 @@ from hcq.emu.amd.shader.errors import PageFault, ShaderFault
 from hcq.emu.amd.spec import ARCHITECTURES, parse
 from hcq.emu.backing import DeviceMemory
 from hcq.errors import UsageError
+from hcq.tools.trace import nv_capsule, nv_capsule_replay
 from hcq.tools.trace.amd_words import Piece, pieces
+from hcq.tools.trace.capsule_stand import Stand
 from hcq.tools.trace.devcoredump.place import inner_form
-from hcq.trace.file import Trace
+from hcq.trace.file import Trace, TraceDevice
 from hcq.trace.records import Kind
 
 MAX_STEPS = 1 << 20
@@ -48,60 +51,6 @@ QUEUES: dict[str, type[EmulatedQueue]] = {"pm4": Pm4Queue, "sdma": SdmaQueue, "a
 MIN_RING_BYTES = 4096
 WIDE = ("WaitRegMem64", "BarrierAnd", "BarrierOr")
 OWN_BYTES = 1 << 16  # pointers, and where the processor notes events
-
-
-class Stand(NamedTuple):
-    """Where the emulated GPU stands.
-
-    word, block, block_word  as the trace's mark has them
-    is_same  whether it stands at the marked packet
-    why      why it goes on no more
-    passed   packets before the mark that were passed over
-    assumed  what was chosen for memory that the marked packet waits for
-    """
-
-    word: int
-    block: int | None
-    block_word: int
-    packet: str
-    is_same: bool
-    why: str
-    done: int
-    passed: list[str]
-    unknown_bytes: int
-    arch: str
-    assumed: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """What `hcq-trace replay --json` prints."""
-        return {
-            "same": self.is_same,
-            **{name: value for name, value in self._asdict().items() if name != "is_same"},
-        }
-
-    def lines(self) -> list[str]:
-        """The same as text."""
-        place = (
-            f"word {self.word}"
-            if self.block is None
-            else f"word {self.block_word} of the buffer at {self.block:#x}"
-        )
-        verdict = "stops at the same packet" if self.is_same else "does not stop where the dump says"
-        found = [
-            f"{verdict}: {place}, {self.packet or 'the end of the ring'}",
-            f"  {self.why}",
-            f"  on an emulated {self.arch}: {self.done} packets were done",
-        ]
-        if self.passed:
-            found.append(
-                f"  {len(self.passed)} before it were passed over, as the dump says that they were done:"
-            )
-            found += [f"    {text}" for text in self.passed[:8]]
-        if self.assumed:
-            found.append(f"  {self.assumed}")
-        if self.unknown_bytes:
-            found.append("  memory that the dump does not have was read as zeros, or written")
-        return found
 
 
 def is_capsule(trace: Trace) -> bool:
@@ -115,9 +64,25 @@ def replay(trace: Trace, on: str = "") -> Stand:
     Raises UsageError for a GPU that none is emulated of, and for a trace that another program made or changed
     """
     try:
+        if any(ring["form"] == nv_capsule.FORM for ring in _device(trace).facts["capsule"]["rings"]):
+            return nv_capsule_replay.replay(trace, _device(trace), on)
         return _Run(trace, on).run()
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
+    except UsageError:  # is a ValueError, and says what to do
+        raise
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        OverflowError,
+        AttributeError,
+        StopIteration,
+    ) as error:
         raise UsageError(f"replay {trace.path}: this capsule cannot mean anything ({error!r}).") from None
+
+
+def _device(trace: Trace) -> TraceDevice:
+    return next(one for one in trace.devices if "capsule" in one.facts)
 
 
 def _emulated(arch: str, on: str) -> str:
@@ -174,7 +139,7 @@ class _Lane:
 class _Run:
     def __init__(self, trace: Trace, on: str) -> None:
         self.trace = trace
-        self.device = next(one for one in trace.devices if "capsule" in one.facts)
+        self.device = _device(trace)
         about = self.device.facts["capsule"]
         self.arch = _emulated(self.device.arch, on)
         self.chip = CHIPS[self.device.arch]

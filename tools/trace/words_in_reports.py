@@ -1,17 +1,17 @@
-"""Words of rings in a report of hcq, or in the answer of a live process, as a dump of which a capsule is made.
+"""Words of rings in a report of hcq, or in the answer of a live process, of which a capsule is made.
 
 In       the text of a report, quoted or cut perhaps; what `words` of a process's devices says
-Out      Dump, and the GPU's name
+Out      Words; those of an AMD device as a Dump
 Changes  nothing
-Next     capsule.py (who makes a trace of it), hcq/observe/report_words.py (who writes them), devcoredump/dump.py (Dump)
+Next     capsule.py, nv_capsule.py (who make a trace of it), hcq/observe/report_words.py (who writes them),
+         devcoredump/dump.py (Dump)
 """
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcq.amd.chip import CHIPS
 from hcq.errors import UsageError
@@ -21,12 +21,14 @@ MARK = b"---- hcq report:"
 MOST_RING_WORDS = 1 << 20
 # what place.language goes by
 NAMES = {"PM4": "kfd_pm4 {}", "SDMA": "sdma {}", "AQL": "kfd_aql {}"}
+LANGUAGES = (*NAMES, "GPFIFO")
 _LINE = re.compile(r"^[> \t]*words     (.{1,200}?)\s*$", re.M)
-_GPU = re.compile(r"gpu (gfx\w{1,12})")
+_GPU = re.compile(r"gpu ((?:gfx|sm_)\w{1,12})")
 _RING = re.compile(
-    r"ring (PM4|SDMA|AQL) (\w{1,40}) get 0x([0-9a-f]{1,8}) put 0x([0-9a-f]{1,8}) size 0x([0-9a-f]{1,8})"
+    r"ring (PM4|SDMA|AQL|GPFIFO) (\w{1,40}) get 0x([0-9a-f]{1,8}) put 0x([0-9a-f]{1,8}) size 0x([0-9a-f]{1,8})"
+    r"(?: done 0x([0-9a-f]{1,8}))?"
 )
-_BUFFER = re.compile(r"buffer 0x([0-9a-f]{1,16}) size 0x([0-9a-f]{1,8})")
+_BUFFER = re.compile(r"(buffer|memory) 0x([0-9a-f]{1,16}) size 0x([0-9a-f]{1,8})")
 _WORDS = re.compile(r"0x([0-9a-f]{1,8}): ((?:[0-9a-f]{8} ?){1,8})")
 _FAULT = re.compile(r"page fault: (?:the page at|.{0,80} at) 0x([0-9a-f]{1,16})")
 
@@ -36,93 +38,162 @@ def recognises(content: bytes) -> bool:
     return MARK in content[: 1 << 16]
 
 
-def of_report(content: bytes, path: str) -> tuple[Dump, str]:
+class Words(NamedTuple):
+    """Words of the rings of one device that are not done; places of a ring count words.
+
+    buffers  what the rings run: indirect buffers, segments of a pushbuffer
+    memory   what else is known of memory: semaphores that are waited for
+    fault    the address of a page fault
+    """
+
+    arch: str
+    rings: list[dict[str, Any]]
+    buffers: list[dict[str, Any]]
+    memory: list[dict[str, Any]]
+    fault: int | None = None
+
+    @property
+    def is_nvidia(self) -> bool:
+        """Whether the rings are GPFIFOs."""
+        return any(ring["language"] == "GPFIFO" for ring in self.rings)
+
+
+def of_report(content: bytes, path: str) -> Words:
     """What a report has. Raises UsageError for one without words."""
     text = content[:MAX_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
-    rings: list[dict[str, Any]] = []
-    buffers: list[dict[str, Any]] = []
+    found = Words("", [], [], [])
     arch, total = "", 0
     parts: list[tuple[int, list[int]]] = []  # of the ring or buffer whose words come now
-    for found in _LINE.finditer(text):
-        said = found[1]
+    for line in _LINE.finditer(text):
+        said = line[1]
         if gpu := _GPU.match(said):
             arch = gpu[1]
         elif ring := _RING.fullmatch(said):
             get, put, size = (int(ring[at], 16) for at in (3, 4, 5))
             parts = []
-            rings.append(
-                {"language": ring[1], "name": ring[2], "get": get, "put": put, "size": size, "parts": parts}
+            found.rings.append(
+                {
+                    "language": ring[1],
+                    "name": ring[2],
+                    "get": get,
+                    "put": put,
+                    "done": int(ring[6], 16) if ring[6] else get,
+                    "size": size,
+                    "parts": parts,
+                }
             )
         elif buffer := _BUFFER.fullmatch(said):
             parts = []
-            buffers.append({"va": int(buffer[1], 16), "size": int(buffer[2], 16), "parts": parts})
+            into = found.buffers if buffer[1] == "buffer" else found.memory
+            into.append({"va": int(buffer[2], 16), "size": int(buffer[3], 16), "parts": parts})
         elif (words := _WORDS.fullmatch(said)) and total < MAX_WORDS:
             row = [int(word, 16) for word in words[2].split()]
             parts.append((int(words[1], 16), row))
             total += len(row)
-    if not rings:
+    if not found.rings:
         raise UsageError(
             f"capsule {path}: this report of hcq has no words of rings: everything was done, or the device is none of "
-            "AMD's, or only the page on stderr was kept: the file that it names has them."
+            "AMD's or NVIDIA's, or only the page on stderr was kept: the file that it names has them."
         )
     fault = _FAULT.search(text)
-    dump = _dump(rings, buffers, int(fault[1], 16) if fault else None)
-    return dump, arch
+    return found._replace(arch=arch, fault=int(fault[1], 16) if fault else None)
 
 
-def of_process(said: dict[str, Any], pid: int) -> tuple[Dump, str]:
+def of_process(said: dict[str, Any], pid: int) -> Words:
     """What a live process says. Raises UsageError when none of its devices has work that is not done."""
     devices = said.get("devices")
     for device in devices if isinstance(devices, list) else []:
         found: Any = device.get("words") if isinstance(device, dict) else None
         try:
             rings = [ring for ring in found["rings"] if ring["pending"]] if isinstance(found, dict) else []
-            if not rings:
-                continue
-            for ring in rings:
-                head = ring["size"] - ring["first"]
-                ring["parts"] = [(ring["first"], ring["words"][:head]), (0, ring["words"][head:])]
-            buffers = [
-                {"va": one["va"], "size": len(one["words"]), "parts": [(0, one["words"])]}
-                for one in found["buffers"]
-            ]
-            return _dump(rings, buffers, None), str(found["arch"])
+            if rings:
+                buffers, memory = (
+                    [_block(one) for one in found.get(kind, ())] for kind in ("buffers", "memory")
+                )
+                return Words(str(found["arch"]), [_ring(ring) for ring in rings], buffers, memory)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise UsageError(
                 f"capsule --live {pid}: the answer is none of ours ({error!r}). Is the process of another version?"
             ) from None
     raise UsageError(
-        f"capsule --live {pid}: none of its AMD devices has packets that are not done. `python -m hcq inspect {pid}` "
-        "shows what it does."
+        f"capsule --live {pid}: none of its AMD or NVIDIA devices has packets that are not done. "
+        f"`python -m hcq inspect {pid}` shows what it does."
     )
 
 
-def _dump(rings: Sequence[dict[str, Any]], buffers: Sequence[dict[str, Any]], fault: int | None) -> Dump:
-    dump = Dump(fault_address=fault)
-    for one in rings[:MAX_RINGS]:
-        size = int(one["size"])
-        if not 0 < size <= MOST_RING_WORDS or size & size - 1:
-            dump.notes.append(f"ring {one['name']}: {size} words are no size of a ring; it is left out")
+def _ring(said: dict[str, Any]) -> dict[str, Any]:
+    head = int(said["size"]) - int(said["first"])
+    places = {key: int(said.get(key, said["get"])) for key in ("get", "put", "done", "size")}
+    if said["language"] not in LANGUAGES:
+        raise ValueError(f"a ring of {said['language']!r}")
+    words = _checked(said["words"])
+    return {
+        "name": str(said["name"]),
+        "language": said["language"],
+        **places,
+        "parts": [(int(said["first"]), words[:head]), (0, words[head:])],
+    }
+
+
+def _block(said: dict[str, Any]) -> dict[str, Any]:
+    words = _checked(said["words"])
+    return {"va": int(said["va"]), "size": len(words), "parts": [(0, words)]}
+
+
+def _checked(words: Any) -> list[int]:
+    return list(array("I", words))
+
+
+def words_of(block: dict[str, Any]) -> list[int]:
+    """The words of a buffer, up to the first one that is not there."""
+    words: list[int] = []
+    for first, row in block["parts"]:
+        if first != len(words):
+            break
+        words += row
+    return words
+
+
+def ring_of(said: dict[str, Any]) -> tuple[array[int], bytes] | None:
+    """The words of a ring, and which of them are there. None when it is of a size that no ring has."""
+    size = int(said["size"])
+    if not 0 < size <= MOST_RING_WORDS or size & size - 1:
+        return None
+    words, known = array("I", bytes(4 * size)), bytearray(size)
+    for first, row in said["parts"]:
+        if 0 <= first and first + len(row) <= size:
+            words[first : first + len(row)] = array("I", row)
+            known[first : first + len(row)] = b"\1" * len(row)
+    return words, bytes(known)
+
+
+def no_ring(said: dict[str, Any]) -> str:
+    """What to say of such a ring."""
+    return f"ring {said['name']}: {said['size']} words are no size of a ring; it is left out"
+
+
+def as_dump(found: Words) -> Dump:
+    """Those of an AMD device as a dump."""
+    dump = Dump(fault_address=found.fault)
+    for one in [ring for ring in found.rings if ring["language"] in NAMES][:MAX_RINGS]:
+        read = ring_of(one)
+        if read is None:
+            dump.notes.append(no_ring(one))
             continue
-        words, known = array("I", bytes(4 * size)), bytearray(size)
-        for first, row in one["parts"]:
-            if 0 <= first and first + len(row) <= size:
-                words[first : first + len(row)] = array("I", row)
-                known[first : first + len(row)] = b"\1" * len(row)
+        words, known = read
+        size = len(words)
         ring = Ring(
             NAMES[one["language"]].format(one["name"]), one["get"] % size, one["put"] % size, size - 1, size
         )
-        ring.has_pointers, ring.words, ring.holes = True, words, _holes(bytes(known))
+        ring.has_pointers, ring.words, ring.holes = True, words, _holes(known)
         dump.rings.append(ring)
-    for number, one in enumerate(buffers[:MAX_RINGS]):
+    for number, one in enumerate(found.buffers[:MAX_RINGS]):
         made = Buffer(number, int(one["va"]), int(one["size"]))
-        for first, row in one["parts"]:
-            if first != len(made.words):
-                dump.notes.append(
-                    f"the indirect buffer at {made.va:#x} is cut: {len(made.words)} of its words are there"
-                )
-                break
-            made.words.extend(row)
+        made.words.extend(words_of(one))
+        if len(made.words) < made.size:
+            dump.notes.append(
+                f"the indirect buffer at {made.va:#x} is cut: {len(made.words)} of its words are there"
+            )
         dump.buffers.append(made)
     dump.notes.append(
         "where the GPU is inside a buffer: the packet at the read pointer of the ring is taken for the one that hangs"

@@ -59,6 +59,11 @@ class Pbdma:
         """Do the next piece of the channel's work."""
         return next(self.work)
 
+    def go_on(self) -> None:
+        """Behind the segment that stopped it, or whose wait is given up."""
+        self.host.acquire = None
+        self.work = self._work()
+
     def _work(self) -> Iterator[State]:
         while True:
             put = int(self.channel.userd[USERD_GP_PUT // 4])

@@ -162,8 +162,9 @@ def test_an_open_device_is_a_capsule(open_amd: Callable[..., Any]) -> None:
     said = state._device(device, ["words"])
     gate.set(3)
     late.wait(50_000)
-    dump, arch = words_in_reports.of_process({"devices": [said]}, 1)
-    assert arch == "gfx942" and [ring.name for ring in dump.rings] == ["kfd_pm4 compute", "sdma copy"]
+    found = words_in_reports.of_process({"devices": [said]}, 1)
+    dump = words_in_reports.as_dump(found)
+    assert found.arch == "gfx942" and [ring.name for ring in dump.rings] == ["kfd_pm4 compute", "sdma copy"]
     with pytest.raises(UsageError, match="not done"):
         words_in_reports.of_process({"devices": [state._device(device, ["words"])]}, 1)
     for damaged in ({}, {"devices": 3}, {"devices": [{"words": "no"}]}):
