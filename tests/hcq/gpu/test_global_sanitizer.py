@@ -43,7 +43,8 @@ def found_in(gpu: Device, body: str) -> set[str]:
     for buffer in buffers:
         buffer.write(bytes(8 * THREADS))
     gpu.run(kernel, buffers, grid=(2, 1, 1), block=(THREADS, 1, 1))
-    found = Sanitizer.findings[before:]
+    # other tests' emulated systems may have devices with a kernel at the same address
+    found = [one for one in Sanitizer.findings[before:] if one.kernel == "kernel"]
     assert all("data" in one.buffer or "flag" in one.buffer for one in found)
     return {one.rule for one in found}
 

@@ -62,7 +62,8 @@ def found_in(gpu: Device, body: str) -> list[str]:
     gpu.run(
         kernel, [gpu.alloc(512, name="data"), gpu.alloc(512, name="out")], grid=(2, 1, 1), block=(64, 1, 1)
     )
-    found = Sanitizer.findings[before:]
+    # other tests' emulated systems may have devices with a kernel at the same address
+    found = [one for one in Sanitizer.findings[before:] if one.kernel == "k"]
     assert all("data" in one.buffer and "in line" in one.what for one in found), found
     return sorted({one.rule for one in found})
 
