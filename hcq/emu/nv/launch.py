@@ -3,9 +3,9 @@
 In       a QMD, the state of the compute engine that launched it, the address space
 Out      the grid has run; LaunchError, KernelError, HungKernel or MmuFault when it cannot
 Changes  what the kernel changes
-Next     compute_processor.py (who calls), code.py (the kernel at an address), shader/run.py (who runs it)
-Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h; constant bank 0 as SASS of ptxas reads it; limits of threads, registers,
-         barriers: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"
+Next     compute_processor.py (who calls), launch_limits.py (what no launch may ask for), code.py (the kernel at an
+         address), shader/run.py (who runs it)
+Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h; constant bank 0 as SASS of ptxas reads it
 
 What hardware would take from constant bank 0 is read there and nowhere else. What the compiled code would read there
 and the interpreter does not need (sizes, windows, the stack) is compared with what the QMD and the channel say.
@@ -36,6 +36,7 @@ from hcq.emu.nv.errors import (
     LaunchError,
     MmuFault,
 )
+from hcq.emu.nv.launch_limits import block_of, check_launch, grid_of, local_memory_bytes
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.checks import additions_of
@@ -53,7 +54,7 @@ from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import Addition
 from hcq.emu.nv.shader.run import Kernel, Report
 from hcq.emu.nv.shader.types import Lanes
-from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
+from hcq.emu.nv.spec import GPCS, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.schedule import Schedules
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
@@ -62,7 +63,7 @@ from hcq.errors import UsageError
 from hcq.events import kernel_debug, stray_accesses, waves
 from hcq.events.stray_accesses import Stray
 from hcq.nv.abi.image import DESCRIPTOR_BYTES
-from hcq.nv.abi.qmd import Qmd, QmdType
+from hcq.nv.abi.qmd import Qmd
 from hcq.performance import counters
 
 THREADS = "GRAPHICS GPC0 GPCCLIENT_T1_0"
@@ -71,8 +72,6 @@ CODE_ALIGNMENT = 128
 CODE_BYTES = 16  # of one instruction
 CONSTANT_BANKS = range(8)
 RESERVED_SHARED_BYTES = 0x400
-MAX_THREADS, MAX_BARRIERS, MAX_REGISTERS = 1024, 16, 255
-REGISTERS_PER_SM = 65536
 SHARED_WINDOW_BYTES, LOW_SHARED_WINDOW_BYTES, LOCAL_WINDOW_BYTES = 1 << 32, 1 << 24, 1 << 24
 STACK_TOP = (16 << 20) - 0x240
 MAX_CACHED = 1 << 12  # entries of the caches for code and for constant banks
@@ -519,20 +518,6 @@ def _shown(numbers: tuple[int | float, ...]) -> str:
     return ", ".join(f"{each:#x}" if isinstance(each, int) else f"{each}" for each in numbers)
 
 
-def grid_of(qmd: Qmd) -> tuple[int, int, int]:
-    """Blocks of a grid: (x, y, z)."""
-    return qmd.value("grid_width"), qmd.value("grid_height"), qmd.value("grid_depth")
-
-
-def block_of(qmd: Qmd) -> tuple[int, int, int]:
-    """Threads of a block: (x, y, z)."""
-    return (
-        qmd.value("cta_thread_dimension0"),
-        qmd.value("cta_thread_dimension1"),
-        qmd.value("cta_thread_dimension2"),
-    )
-
-
 def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel, sample: int) -> Tally:
     """Where a launch that counts counts. Registers are those that the QMD gives."""
     return Tally(
@@ -547,60 +532,3 @@ def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel, sample: int) -> Tally:
         qmd.value("shader_local_memory_low_size") + qmd.value("shader_local_memory_high_size"),
         sample,
     )
-
-
-# ------------------------------------------------------------ what the scheduler refuses
-
-
-def check_launch(chip: Chip, qmd: Qmd) -> None:
-    """Raises LaunchError for a QMD that no GPU of this kind can launch."""
-
-    def refuse(why: str) -> LaunchError:
-        return LaunchError(f"Graphics SKEDCHECK: {why}")
-
-    if qmd.version == 3:
-        if qmd.value("is_queue"):
-            raise refuse("the QMD is a queue")
-    else:
-        kind = qmd.value("qmd_type")
-        # drivers of other makers leave the field 0 on version 4
-        allowed = (QmdType.GRID_CTA,) if qmd.version == 5 else (QmdType.GRID_CTA, QmdType.QUEUE)
-        if kind not in allowed:
-            raise refuse(f"QMD_TYPE is {kind!r}; only GRID_CTA is emulated, clusters and queues are not")
-    sass = qmd.value("sass_version")
-    if sass not in (0, chip.sass_version):  # 0: a driver that does not say, as Mesa's
-        raise refuse(f"SASS_VERSION is {sass:#x}; the SMs are of {chip.sass_version:#x}")
-    width, height, depth = block = block_of(qmd)
-    threads = width * height * depth
-    if not 0 < threads <= MAX_THREADS or depth > 64:
-        raise refuse(f"CTA_THREAD_DIMENSION is {block}: {threads} threads, of 1 to {MAX_THREADS}")
-    if not all(qmd.value(f"grid_{axis}") for axis in ("width", "height", "depth")):
-        raise refuse("the grid has no blocks")
-    registers = qmd.value("register_count")
-    per_block = -(-max(registers, 1) * 32 // 256) * 256 * -(-threads // 32)
-    if registers > MAX_REGISTERS or per_block > REGISTERS_PER_SM:
-        raise refuse(
-            f"REGISTER_COUNT {registers} for {threads} threads: an SM has {REGISTERS_PER_SM} registers"
-        )
-    if qmd.value("barrier_count") > MAX_BARRIERS:
-        raise refuse(f"BARRIER_COUNT is {qmd.value('barrier_count')}, of {MAX_BARRIERS}")
-    shared = qmd.value("shared_memory_size")
-    if shared > chip.max_shared_bytes:
-        raise refuse(f"SHARED_MEMORY_SIZE is {shared}, of {chip.max_shared_bytes}")
-    sizes = []
-    for which in ("min", "target", "max"):
-        number = qmd.value(f"{which}_sm_config_shared_mem_size")
-        if number * 4 - 4 not in chip.carveouts_kib:
-            raise refuse(
-                f"{which.upper()}_SM_CONFIG_SHARED_MEM_SIZE is {number:#x}: no carve-out of {chip.arch} "
-                f"({', '.join(str(kib) for kib in chip.carveouts_kib)} KiB)"
-            )
-        sizes.append(number * 4 - 4 << 10)
-    if not shared <= sizes[0] <= sizes[1] <= sizes[2]:
-        raise refuse(f"the carve-outs {sizes} do not rise from SHARED_MEMORY_SIZE {shared}")
-
-
-def local_memory_bytes(per_thread: int, warps_per_sm: int) -> int:
-    """Bytes per TPC that local memory of this size needs."""
-    per_warp = -(-per_thread * 32 // 0x200) * 0x200
-    return -(-per_warp * warps_per_sm * SMS_PER_TPC // 0x8000) * 0x8000

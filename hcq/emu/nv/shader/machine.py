@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from hcq.emu.nv.shader.barrier import Barrier
 from hcq.emu.nv.shader.batch import MAX_LOCAL_BYTES, WARP, Batch
 from hcq.emu.nv.shader.decode import LOCAL_ALIGNMENT, Decoded, DecodedBlock, Registers
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
@@ -45,17 +46,6 @@ _WAITS = {
     "warp barrier": "a barrier of their warp",
     "warp": "threads that the instruction's mask names, or the other warps of their warpgroup",
 }
-
-
-class Barrier:
-    """One barrier number, in all blocks of the batch: who has arrived, how many, and how they voted."""
-
-    def __init__(self, lanes: int, blocks: int) -> None:
-        self.here = np.zeros(lanes, bool)
-        self.arrived = np.zeros(blocks, np.int64)
-        self.true = np.zeros(blocks, np.int64)
-        self.last_arrived = np.zeros(blocks, np.int64)
-        self.last_true = np.zeros(blocks, np.int64)
 
 
 class Machine:
@@ -486,17 +476,12 @@ class Machine:
 
     def _check_barrier(self, number: int, expected: int) -> None:
         barrier = self.barriers[number]
+        least: Any = self.live_per_block
         if expected:
-            complete = barrier.arrived + self._not_there(barrier) >= expected
-        else:
-            complete = barrier.arrived >= self.live_per_block
-        complete &= barrier.arrived > 0
+            least = expected - barrier.not_there(self.batch, self.live, self.live_count)
+        complete = barrier.complete(least)
         if not complete.any():
             return
-        barrier.last_arrived[complete] = barrier.arrived[complete]
-        barrier.last_true[complete] = barrier.true[complete]
-        barrier.arrived[complete] = 0
-        barrier.true[complete] = 0
         freed = complete[self.batch.block_of_lane]
         if self.batch.races is not None:
             block_met(self.batch, barrier.here & freed)
@@ -505,18 +490,6 @@ class Machine:
         barrier.here &= ~freed
         for path in [path for path in self.waiting if path.waits_for == "barrier" and path.barrier == number]:
             self._let_go(path, freed)
-
-    def _not_there(self, barrier: Barrier) -> Lanes:
-        """A warp whose threads have all arrived counts as 32, also if some have ended, or it never had as many."""
-        batch = self.batch
-        warps = -(-batch.threads_per_block // WARP)
-        count = warps * len(batch.blocks)
-        if self.live_count == count * WARP:
-            return 0
-        number = batch.block_of_lane * warps + np.minimum(batch.thread_of_lane // WARP, warps - 1)
-        here = np.bincount(number[barrier.here], minlength=count)
-        live = np.bincount(number[self.live & ~barrier.here], minlength=count)
-        return np.where((here > 0) & (live == 0), WARP - here, 0).reshape(-1, warps).sum(axis=1)
 
     def wait_for_warp(self, path: Path, pc: int, members: Lanes, line: int) -> None:
         """bar.warp.sync: until all live members of the warp wait at one."""
