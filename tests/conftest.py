@@ -30,6 +30,7 @@ import pytest
 
 from tests import turns
 from tests.passed import Passed, left
+from tests.without_findings import WithoutFindings
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -69,6 +70,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="tests of tensors run on this emulated device: amd:gfx1100, nv:sm_90",
     )
     group.addoption(
+        "--sanitize",
+        metavar="WORDS",
+        help="under --emulate: HCQ_SANITIZE is memory,race or others, and a test whose kernels leave a finding fails",
+    )
+    group.addoption(
         "--random-schedules",
         metavar="SEED",
         help="under --emulate: kernels get random schedules, not those that the heuristic believes in",
@@ -106,6 +112,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.compiler.loops.random_gpu_schedules import choose_at_random
 
         choose_at_random(int(seed))
+    if config.getoption("--sanitize"):
+        config.pluginmanager.register(WithoutFindings())
     if hasattr(config, "workerinput"):
         return  # a process of pytest-xdist: it inherits the environment made below
     if path := config.getoption("--passed-to"):
@@ -121,6 +129,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if emulated := config.getoption("--emulate"):
         os.environ["HCQ_EMULATE"] = emulated
         os.environ["HCQ_DEVICE"] = emulated.partition(":")[0].upper()
+    if words := config.getoption("--sanitize"):
+        os.environ["HCQ_SANITIZE"] = words
 
 
 def _cache_of(config: pytest.Config) -> str:
