@@ -4,7 +4,7 @@ In       Python numbers, lists, bytes, arrays; a device name; a dtype
 Out      `Tensor`, the groups of methods joined into one class, with the ways into memory and back out
 Changes  device memory for data given here; realize() and everything that reads values runs what they need
 Next     core/base.py, ops/reading.py, ops/gradients.py, and the groups below,
-         ops/late.py (groups that are imported when first used), run/realize.py
+         ops/late.py (groups that are imported when first used), run/realize.py, run/short.py (one operation)
 
     movement    reshape, permute, pad         reduction      sum, max, argmax, cumsum
     indexing    x[...], gather, scatter       product        matmul, einsum
@@ -57,6 +57,7 @@ from hcq.frontend.ops.reading import Reading
 from hcq.frontend.ops.reduction import Reduction
 from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.realize import realize, schedule_of
+from hcq.frontend.run.short import realize_short
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -244,9 +245,11 @@ class Tensor(Own, Late, metaclass=Kind):
         >>> repr(x)[-5:-1], repr(x.realize())[-10:-1]
         ('lazy', 'in memory')
         """
-        if others and not all(isinstance(one, Tensor) for one in others):
+        if not others and realize_short(self):
+            return self
+        if not all(isinstance(one, Tensor) for one in others):
             raise UsageError(f"[realize] others={shown(others)}: takes a tensor each.")
-        realize((self, *real_ones(others)) if others else (self,))
+        realize((self, *real_ones(others)))
         return self
 
     def schedule(self, *others: Tensor) -> list[Any]:
