@@ -2,7 +2,7 @@
 
 In       a UserMemory of another process, and a GPU's accesses to it
 Out      UserPages: a copy whose bytes are the process's when the GPU looks at them
-Changes  the process's pages, once the step of a queue that changed them is over: no byte but the changed ones
+Changes  the process's pages, before the GPU's next access to memory: no byte but the changed ones
 Next     amd/memory.py and nv/memory.py (the page tables that ask), kernel.py (UserMemory), supervisor/mirror.py
 
 What a copy engine overwrites need not be fetched before, and goes to the process as one piece.
@@ -24,31 +24,51 @@ PAGE = 4096
 class UserPages:
     """A copy of one GPU's own, in one of its address spaces.
 
-    is_here     the pages that have been fetched, since the last step
     before      page -> what was fetched, of pages that are written
-    replaced    (from, to): bytes that a copy engine has overwritten
+    replaced    (from, to): bytes that a copy engine overwrites
+
+    The owner settles before each access. So what a kernel has stored is in the process in the order of the stores,
+    and a load sees what the process has now: a flag, and the data that it announces, may be in different pages.
     """
 
     def __init__(self, memory: UserMemory) -> None:
         self.memory = memory.again()
         self.data = self.memory.data
-        self.is_here: NDArray[np.bool_] = np.zeros(-(-len(self.data) // PAGE), np.bool_)
         self.before: dict[int, bytes] = {}
         self.replaced: list[tuple[int, int]] = []
         self._lock = threading.RLock()  # the driver settles what it unmaps, whatever the GPU does
 
     def reach(self, at: int, size_bytes: int, is_write: bool) -> None:
         """Before these bytes are touched."""
-        first, last = at // PAGE, (at + max(size_bytes, 1) - 1) // PAGE
+        self._fetch(at // PAGE, (at + max(size_bytes, 1) - 1) // PAGE + 1, is_write)
+
+    def reach_each(self, offsets: NDArray[Any], size_bytes: int, is_write: bool) -> None:
+        """Before `size_bytes` at each of these offsets are touched: of pages between them nothing is fetched."""
+        first, last = offsets // PAGE, (offsets + (size_bytes - 1)) // PAGE
+        low, high = int(first.min()), int(last.max())
+        if high - low < len(offsets):
+            self._fetch(low, high + 1, is_write)
+            return
+        for start, end in runs(np.unique(np.concatenate((first, last)))):
+            self._fetch(start, end, is_write)
+
+    def _fetch(self, start: int, end: int, is_write: bool) -> None:
+        """Bring pages up to date, but for those with changes of this access that the process does not have yet."""
         with self._lock:
-            missing = np.flatnonzero(~self.is_here[first : last + 1]) + first
-            for start, end in runs(missing):
-                self.memory.fetch(start * PAGE, min(end * PAGE, len(self.data)) - start * PAGE)
-                self.is_here[start:end] = True
+            missing = [(start, end)]
+            if self.before or self.replaced:
+                missing = runs(np.array([page for page in range(start, end) if not self._is_changed(page)]))
+            for first, behind in missing:
+                self.memory.fetch(first * PAGE, min(behind * PAGE, len(self.data)) - first * PAGE)
             if is_write:
-                for page in range(first, last + 1):
+                for page in range(start, end):
                     if page not in self.before:
                         self.before[page] = self.data[page * PAGE : (page + 1) * PAGE].tobytes()
+
+    def _is_changed(self, page: int) -> bool:
+        return page in self.before or any(
+            at < (page + 1) * PAGE and page * PAGE < end for at, end in self.replaced
+        )
 
     def replace(self, at: int, size_bytes: int) -> None:
         """Before all of these bytes are overwritten."""
@@ -57,7 +77,6 @@ class UserPages:
             for edge in {at // PAGE, (end - 1) // PAGE}:  # of these pages the GPU may look at the rest, too
                 if edge * PAGE < at or end < min((edge + 1) * PAGE, len(self.data)):
                     self.reach(edge * PAGE, 1, is_write=False)
-            self.is_here[at // PAGE : (end - 1) // PAGE + 1] = True
             self.replaced.append((at, end))
 
     def settle(self) -> None:
@@ -72,12 +91,11 @@ class UserPages:
                     self.memory.store(page * PAGE + start, end - start)
             self.replaced.clear()
             self.before.clear()
-            self.is_here[:] = False
 
     @property
     def is_touched(self) -> bool:
         """Whether there is anything to settle."""
-        return bool(self.replaced or self.before or self.is_here.any())
+        return bool(self.replaced or self.before)
 
 
 def runs(numbers: Any) -> list[tuple[int, int]]:

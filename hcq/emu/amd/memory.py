@@ -110,7 +110,7 @@ class GpuVm(AddressSpace):
         self.uncached.discard(address)
 
     def settle(self) -> None:
-        """A step of a queue is over: what it changed of another process's pages is there."""
+        """What was changed of another process's pages is there: before the next access, and after a queue's step."""
         for one in list(self.users.values()) if self.users else ():
             if one.pages.is_touched:
                 one.pages.settle()
@@ -118,11 +118,10 @@ class GpuVm(AddressSpace):
     def groups(self, addresses: Array, size_bytes: int, kind: str) -> list[tuple[Range, Array | None, Array]]:
         found = super().groups(addresses, size_bytes, kind)
         if self.users:
+            self.settle()
             for one, _, offsets in found:
-                if not isinstance(one, UserRange):
-                    continue
-                low, high = int(offsets.min()), int(offsets.max())
-                one.reach(low, high + size_bytes - low, is_write=kind != "read")
+                if isinstance(one, UserRange):
+                    one.pages.reach_each(offsets, size_bytes, kind != "read")
         return found
 
     def read(self, address: int, size_bytes: int) -> bytes:
@@ -142,6 +141,7 @@ class GpuVm(AddressSpace):
         one = self.find(va)
         if one is None or va + size_bytes > one.end or (kind == "write" and not one.writable):
             raise self.fault(np.array([va], np.uint64), size_bytes, kind)
+        self.settle()
         one.reach(va - one.start, size_bytes, is_write=kind == "write")
         if kind == "write":
             known_memory.written(va, size_bytes)
@@ -199,6 +199,7 @@ class GpuVm(AddressSpace):
 
     def copy(self, dst: int, src: int, size_bytes: int) -> None:
         """Copy as an engine does that reads ahead: all of the source first. Both ranges are checked before."""
+        self.settle()
         targets = self.pieces(dst, size_bytes, "write")
         sources = self.pieces(src, size_bytes, "read")
         if len(targets) == len(sources) == 1:
@@ -212,6 +213,7 @@ class GpuVm(AddressSpace):
 
     def fill(self, dst: int, pattern: bytes, size_bytes: int) -> None:
         """Repeat a pattern over a range. Raises PageFault."""
+        self.settle()
         targets = self.pieces(dst, size_bytes, "write")  # before memory is taken for what is to be there
         whole = np.frombuffer(pattern * -(-size_bytes // len(pattern)), np.uint8)[:size_bytes]
         at = 0

@@ -142,13 +142,13 @@ class Transfer(NamedTuple):
         remap = self.remap
         size = remap.component_size + 1
         taken, given = remap.num_src_components + 1, remap.num_dst_components + 1
-        pieces = list(view.spans(target, self.length * given * size, Access.WRITE, UNIT))
-        old = np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
-        out = old.reshape(self.length, given, size)
         data: Bytes | None = None
         if source is not None:
             raw = view.read(source, self.length * taken * size, UNIT)
             data = np.frombuffer(raw, np.uint8).reshape(self.length, taken, size)
+        pieces = list(view.spans(target, self.length * given * size, Access.WRITE, UNIT))
+        old = np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
+        out = old.reshape(self.length, given, size)
         for number, name in enumerate(_written(remap)):
             what = _component(remap, name)
             if what <= DstX.SRC_W and data is not None:

@@ -106,7 +106,7 @@ class PageTable:
         self.users = tuple(one for one in self.mappings.values() if isinstance(one, UserMapping))
 
     def settle(self) -> None:
-        """A step is over: what it changed of another process's pages is there."""
+        """What was changed of another process's pages is there: before the next access, and after a step."""
         for one in self.users:
             if one.pages.is_touched:
                 one.pages.settle()
@@ -165,6 +165,7 @@ class View(AddressSpace):
         """The host memory of a range, piece by piece: neighbouring mappings are one range to the GPU."""
         if access is not Access.READ:
             known_memory.written(va, size_bytes)
+        self.table.settle()
         while size_bytes:
             one = self.find(va)
             if one is None:
@@ -217,8 +218,9 @@ class UserView(View):
         super().store(addresses, values)
 
     def _reach(self, addresses: Lanes, size_bytes: int, is_write: bool) -> None:
+        self.table.settle()
         for one in self.table.users:
             inside = addresses[(addresses >= np.uint64(one.start)) & (addresses < np.uint64(one.end))]
             if len(inside):
-                low, high = int(inside.min()), int(inside.max())
-                one.reach(low - one.start, high + size_bytes - low, is_write)
+                offsets = (inside - np.uint64(one.start)).view(np.int64) + one.at
+                one.pages.reach_each(offsets, size_bytes, is_write)

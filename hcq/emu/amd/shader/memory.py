@@ -198,6 +198,9 @@ class AddressSpace(Ranges[Range], Memory):
     def acquire(self) -> None:
         """There is nothing between kernels and this memory: it is always up to date."""
 
+    def settle(self) -> None:
+        """There is no copy of other memory, either, which would have to be told what was stored."""
+
     def map(self, address: int, buffer: Any, *, writable: bool = True, name: str = "") -> None:
         """Make `buffer` (anything with the buffer protocol, or a uint8 array) appear at `address`."""
         data = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)

@@ -141,7 +141,8 @@ class Native:
         return going, executed
 
     def _look_at_memory(self, text: Text, mode: int) -> None:
-        """What is mapped where, as a table."""
+        """What is mapped where, as a table; stores of the interpreter come before those of compiled code."""
+        self.memory.settle()
         index = self.memory.index
         if index is not self.index:
             self._tabulate(index)

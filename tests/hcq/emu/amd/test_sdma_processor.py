@@ -119,6 +119,32 @@ def test_every_step_sees_what_the_process_has_stored_before_it() -> None:
     assert rig.vm.load32(BIG) == 1
 
 
+def test_a_kernel_that_sees_a_flag_sees_what_was_stored_before_it_in_another_page() -> None:
+    rig, pages = with_pages(8192)
+    pages.there[:] = 0
+    data, flag = np.array([BIG + 8], np.uint64), np.array([BIG + 4096], np.uint64)
+    assert rig.vm.gather(data, 1)[0, 0] == 0  # fetches the page, in the same step
+    pages.there[8], pages.there[4096] = 5, 1  # the process, or another GPU: the data, then the flag
+    assert rig.vm.gather(flag, 1)[0, 0] == 1
+    assert rig.vm.gather(data, 1)[0, 0] == 5
+
+
+def test_what_a_kernel_stores_reaches_a_process_in_the_order_of_the_stores() -> None:
+    rig, pages = with_pages(3 * 4096)
+    flag, data = np.array([BIG], np.uint64), np.array([BIG + 4096], np.uint64)
+    rig.vm.scatter(flag, np.array([[1]], np.uint32))
+    rig.vm.scatter(data, np.array([[2]], np.uint32))
+    rig.vm.scatter(flag, np.array([[3]], np.uint32))
+    rig.vm.load32(DATA)  # memory of the GPU: no page of the process is touched
+    assert [at // 4096 for at, _ in pages.stored] == [0, 1, 0]
+
+
+def test_of_pages_between_two_that_a_kernel_touches_nothing_is_fetched() -> None:
+    rig, pages = with_pages(1 << 20)
+    rig.vm.gather(np.array([BIG + 0x1000, BIG + 0xF1000], np.uint64), 1)
+    assert pages.fetched == [(0x1000, 4096), (0xF1000, 4096)]
+
+
 def test_no_byte_of_a_process_is_written_but_those_that_the_gpu_changed() -> None:
     rig, pages = with_pages(8192)
     rig.vm.scatter(np.array([BIG + 100, BIG + 5000], np.uint64), np.array([[9, 0x01020304]], np.uint32))
@@ -151,11 +177,12 @@ def test_bytes_beside_a_copy_into_the_same_page_are_the_processs() -> None:
 def test_what_a_release_writes_back_is_in_the_process_before_the_signal_says_so() -> None:
     rig = Rig("amd:gfx90a:caches")
     done = rig.signal(0, 1)
+    signal = rig.vm.bytes_at(done + aql.AmdSignal.value.byte_offset, 8, "read").view(np.uint64)
     values: list[int] = []
 
     class Noting(Pages):
         def store(self, at: int, size_bytes: int) -> None:
-            values.append(rig.value(done))
+            values.append(int(signal[0]))
             super().store(at, size_bytes)
 
     pages = Noting(4096)

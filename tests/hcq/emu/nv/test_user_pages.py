@@ -33,7 +33,7 @@ def at(*offsets: int) -> np.ndarray:
     return np.array([VA + one for one in offsets], np.uint64)
 
 
-def test_engines_and_kernels_see_what_the_process_has_stored_before_each_step() -> None:
+def test_engines_and_kernels_see_what_the_process_has_stored_before_each_access() -> None:
     pages = Pages(1 << 20)
     table = mapped(pages)
     for value in (5, 6):
@@ -41,8 +41,23 @@ def test_engines_and_kernels_see_what_the_process_has_stored_before_each_step() 
         assert table.view.read(VA + 0x5000, 4, UNIT) == bytes([value] * 4)
         assert table.view.load(at(0x5000, 0x5002), np.uint16, 1).tolist() == [value * 0x101] * 2
         table.settle()
-    assert pages.fetched == [(0x5000, 4096)] * 2  # a page once for each step, and no other
+    assert pages.fetched == [(0x5000, 4096)] * 4  # that page once for each access, and no other
     assert not pages.stored
+
+
+def test_a_flag_and_the_data_that_it_announces_are_seen_and_stored_in_order() -> None:
+    pages = Pages(8192)
+    view = mapped(pages).view
+    pages.there[:] = 0
+    assert view.load(at(8), np.uint32, 1)[0] == 0
+    pages.there[8], pages.there[4096] = 5, 1
+    assert view.load(at(4096), np.uint32, 1)[0] == 1
+    assert view.load(at(8), np.uint32, 1)[0] == 5
+    view.store(at(4100), np.array([1], np.uint32))
+    view.store(at(12), np.array([2], np.uint32))
+    view.store(at(4100), np.array([3], np.uint32))
+    view.read(VA, 4, UNIT)
+    assert [offset // 4096 for offset, _ in pages.stored] == [1, 0, 1]
 
 
 @pytest.mark.parametrize("has_caches", [False, True])
