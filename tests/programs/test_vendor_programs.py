@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -126,6 +128,53 @@ def test_rocblas_multiplies_matrices(
     done = emulate(f"amd:{arch}", compiled("gemm.cpp", arch, ("-lrocblas",)))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "gemm: 0 wrong" in done.stdout
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library of AMD's, and the program here that uses it.
+
+    header    there, if the package is installed
+    kernels   the library that has machine code for the architectures it was built for; "" where the program has it, or
+              the library compiles it when it runs
+    """
+
+    source: str
+    header: str
+    flags: tuple[str, ...] = ()
+    kernels: str = ""
+    gpus: int = 1
+
+
+LIBRARIES = (
+    Library("all_reduce.cpp", "rccl/rccl.h", ("-lrccl",), "librccl.so", gpus=2),
+    Library("fourier.cpp", "rocfft/rocfft.h", ("-lrocfft",)),
+    Library("sparse.cpp", "rocsparse/rocsparse.h", ("-lrocsparse",), "librocsparse.so"),
+    Library("algorithms.hip", "thrust/system/hip/config.h"),
+)
+
+
+def has_kernels_for(library: Path, arch: str) -> bool:
+    """Whether a library holds code objects of this architecture, by their names in it."""
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(f"amdgcn-amd-amdhsa--{arch}".encode()) >= 0
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda one: one.source.split(".")[0])
+def test_libraries_compute_what_the_host_computes(
+    arch: str, library: Library, compiled: Compiled, emulate: Emulate
+) -> None:
+    # not every release of a distribution has each of them
+    if not Path("/usr/include", library.header).is_file():
+        pytest.skip(f"{library.header} is not installed")
+    if library.kernels and not any(
+        has_kernels_for(one, arch) for one in Path("/usr/lib").glob(f"*/{library.kernels}")
+    ):
+        pytest.skip(f"{library.kernels} has no kernels for {arch}")
+    program = compiled(library.source, arch, library.flags)
+    done = emulate(",".join([f"amd:{arch}"] * library.gpus), program)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{Path(library.source).stem}: 0 wrong" in done.stdout
 
 
 def test_ctrl_c_ends_a_program_whose_kernel_does_not_end(arch: str, compiled: Compiled) -> None:
