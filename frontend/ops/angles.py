@@ -9,17 +9,14 @@ Next     special/angles.py (how they are computed, and how exactly), functions.p
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.nodes import divided, minus, negated, truncated
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Methods, in_float, meet_in_float
+from hcq.frontend.ops.base import Methods, Self, in_float, meet_in_float
 from hcq.frontend.special import angles
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Angles(Methods):

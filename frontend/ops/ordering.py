@@ -17,17 +17,14 @@ from __future__ import annotations
 
 import math
 from math import prod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import expanded, filled, iota, ordinal, reshaped
-from hcq.frontend.ops.base import Methods, ValuesIndices
+from hcq.frontend.ops.base import Methods, Self, ValuesIndices
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, binary
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T", bound=Methods)
 

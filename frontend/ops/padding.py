@@ -9,7 +9,7 @@ Next     movement.py (shrink, which is the other way round), ../symbolic/placing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core import known_later
 from hcq.frontend.core.errors import UsageError
@@ -21,12 +21,9 @@ from hcq.frontend.core.nodes import (
     shrunk,
 )
 from hcq.frontend.core.sizes import counts_of
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import Scalar
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Padding(Methods):
