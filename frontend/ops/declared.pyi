@@ -5,8 +5,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from typing_extensions import Self
-
 from hcq.frontend.core.base import Core
 from hcq.frontend.ops.base import Axes, Self, ValuesIndices
 from hcq.frontend.symbolic.variable import Bound

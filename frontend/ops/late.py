@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable as Callable
     from collections.abc import Sequence as Sequence
 
-    from typing_extensions import Self as Self
-
     from hcq.frontend.ops.base import Axes as Axes
+    from hcq.frontend.ops.base import Self as Self
     from hcq.frontend.ops.late_groups import Late as Late  # a class of all of them: late_groups.pyi
     from hcq.frontend.symbolic.variable import Bound as Bound
     from hcq.ir.dtype import DType as DType
