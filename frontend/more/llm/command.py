@@ -70,6 +70,8 @@ SERVED: Numbers = {
 
 def add_verb(parser: argparse.ArgumentParser) -> None:
     """The arguments of the verb."""
+    parser.epilog = EPILOG
+    parser.set_defaults(act=run)
     parser.add_argument("model", metavar="MODEL", nargs="?", help="a GGUF file, or a folder with config.json")
     parser.add_argument(
         "prompt", metavar="PROMPT", nargs="?", help="what it goes on from; default: standard input"
