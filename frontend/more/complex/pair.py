@@ -229,10 +229,6 @@ class Pair(Tensor):
         """Both parts on several devices: see `Tensor.shard`."""
         return self.of(self.real.shard(devices, axis), self.imag.shard(devices, axis))
 
-    def cpu(self) -> Any:
-        """On the CPU: z.to("CPU")."""
-        return self.to("CPU")
-
     def assign(self, value: Any) -> Self:
         """Write `value` into the memory that the parts have: see `Tensor.assign`."""
         value = self.of(self._operand("assign", value))
