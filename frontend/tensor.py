@@ -181,9 +181,8 @@ class Tensor(Own, Late, metaclass=Kind):
                 return
             if formats.is_of_numbers(data):
                 watching.indexed(data)
-                node = self._node_of(
-                    data, dtype
-                )  # stays as it is: what is written to this tensor is written to a copy
+                # stays as it is: what is written to this tensor is written to a copy
+                node = self._node_of(data, dtype)
                 self.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
                 return
             watching.forbids(

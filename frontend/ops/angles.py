@@ -121,9 +121,8 @@ class Angles(Methods):
         is_zero = x.eq(0.0)
         whole = truncated(x + (x < 0.0).where(const(-0.5, x.dtype), const(0.5, x.dtype)))
         is_odd = (truncated(whole * 0.5) * 2.0).ne(whole)
-        sine = Node(
-            Op.SIN, x.dtype, (minus(x, whole) * math.pi,)
-        )  # of what is left of x: it is zero where x is whole
+        # of what is left of x: it is zero where x is whole
+        sine = Node(Op.SIN, x.dtype, (minus(x, whole) * math.pi,))
         sine = is_odd.where(negated(sine), sine)
         value = divided(sine, is_zero.where(const(1.0, x.dtype), x) * math.pi)
         return self._like(SINC.of(is_zero.where(const(1.0, x.dtype), value), x))

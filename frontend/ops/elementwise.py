@@ -111,9 +111,8 @@ class Elementwise(Methods):
         if isinstance(other, (bool, int, float)) or (
             hasattr(other, "item") and getattr(other, "shape", None) == ()
         ):
-            return self._meet_scalar(
-                call, a, _plain(other), is_whole
-            )  # a NumPy number counts as a Python one
+            # a NumPy number counts as a Python one
+            return self._meet_scalar(call, a, _plain(other), is_whole)
         tensor = self._operand(call, other)
         b = tensor.node
         dtype = met(a, b)
@@ -203,9 +202,8 @@ class Elementwise(Methods):
         dtype = met(self.node, other.node)
         if dtype.is_bool:
             return other & bool(alpha)
-        if (
-            other.node.dtype.kind is not dtype.kind
-        ):  # bools and integers are weighed as what they are added to
+        # bools and integers are weighed as what they are added to
+        if other.node.dtype.kind is not dtype.kind:
             other = other.cast(dtype)
         return other * alpha
 

@@ -81,9 +81,8 @@ else:
                 group(place)
             elif not any(name in base.__dict__ for base in type(self).__mro__):
                 raise _unknown(type(self), name)
-            return object.__getattribute__(
-                self, name
-            )  # a property that raises AttributeError raises it again
+            # a property that raises AttributeError raises it again
+            return object.__getattribute__(self, name)
 
         def __dir__(self):
             return sorted({*super().__dir__(), *METHODS})

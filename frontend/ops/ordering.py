@@ -164,9 +164,8 @@ def _by_buckets(key: T, bits: int, count: int) -> T:
     places = key._like(iota(size, 1, (rows, size)))
     if bits <= 32:
         return _passes(((key.cast(dtypes.int64) + (1 << (bits - 1))) << 32) | places, bits, count)
-    found = _passes(
-        (key << 32) | places, 32, size
-    )  # equal ones stay in the order that the lower half gave them
+    # equal ones stay in the order that the lower half gave them
+    found = _passes((key << 32) | places, 32, size)
     upper = key._like(Node(Op.GATHER, dtypes.int64, (((key >> 32) + (1 << 31)).node, found.node), 1))
     again = _passes((upper << 32) | places, 32, count)
     return key._like(Node(Op.GATHER, dtypes.int64, (found.node, again.node), 1))

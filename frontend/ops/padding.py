@@ -110,9 +110,8 @@ class Padding(Methods):
             size = x.node.shape[axis]
             fits = mode == "replicate" or (mode == "reflect" and max(low, high) < size)
             if fits and min(low, high) < 0 < min(size, size + low + high):
-                places = [
-                    place - low for place in range(size + low + high)
-                ]  # of what is there before it is cropped
+                # of what is there before it is cropped
+                places = [place - low for place in range(size + low + high)]
                 if mode == "reflect":
                     places = [2 * (size - 1) - place if place >= size else abs(place) for place in places]
                 x = x[(slice(None),) * axis + ([min(max(place, 0), size - 1) for place in places],)]

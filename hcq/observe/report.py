@@ -61,9 +61,8 @@ def publish(device: Device, title: str, key: tuple[Any, ...], signal: int | None
         sections = _sections(device, title, signal, key[:1] == ("fault",))
         text = "\n".join(line for section in sections for line in section.lines)
         path = save(text)
-    except (
-        Exception
-    ) as error:  # the device is in trouble already: say so and let the caller's own error go on
+    # the device is in trouble already: say so and let the caller's own error go on
+    except Exception as error:
         print(f"hcq: no report on {device.name}: {type(error).__name__}: {error}", file=sys.stderr)
         return
     print(f"{short(sections)}\nsaved as {path}" if path else text, file=sys.stderr)

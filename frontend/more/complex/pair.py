@@ -38,9 +38,8 @@ class Pair(Tensor):
 
     __slots__ = ()
 
-    whole: ClassVar[
-        Any
-    ]  # the class with all groups of methods, of which every complex tensor is: tensor.py sets it
+    # the class with all groups of methods, of which every complex tensor is: tensor.py sets it
+    whole: ClassVar[Any]
     # kept in the place in which a real tensor has its node
     parts: tuple[Tensor, Tensor] = Core.__dict__["node"]
 

@@ -45,9 +45,8 @@ docs/language-models.md says which models are known, and what the server answers
 """
 
 
-Numbers = dict[
-    str, tuple[str, type, float | None]
-]  # options of a number: what it is, type, what holds without it
+# options of a number: what it is, type, what holds without it
+Numbers = dict[str, tuple[str, type, float | None]]
 PLAIN: Numbers = {
     "tokens": ("how many at most", int, 128),
     "context": ("room for tokens; 0: 2048, or what the model knows", int, 0),

@@ -321,9 +321,8 @@ WINDOW = "hcq.tools.hw.nv.variants:window"
 SHARED, SCRATCH = "hcq.tools.hw.nv.shared_memory:sizes", "hcq.tools.hw.experiments:scratch"
 SM_100_KIB = 0x1A  # a carve-out of 100 KiB, which every generation has
 RESERVED_SHARED = 0x400
-UNCHECKED = {
-    "HCQ_VALIDATE": "0"
-}  # a variant that breaks a rule of ours: whether it must be one is what is asked
+# a variant that breaks a rule of ours: whether it must be one is what is asked
+UNCHECKED = {"HCQ_VALIDATE": "0"}
 COPY_CLASSES = (0xC6B5, 0xC7B5, 0xC8B5, 0xC9B5, 0xCAB5)
 VARIANTS = (
     Variant("plain", "nothing is otherwise: what the others are compared with"),
