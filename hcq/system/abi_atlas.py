@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from hcq.errors import UsageError
@@ -206,6 +208,17 @@ class Atlas:
 
     def _instead(self, release: str, why: str) -> Release:
         return Release(release, " ".join(filter(None, (why, self.release_note(release)))))
+
+
+@cache
+def _rows(file: Path) -> tuple[tuple[str, ...], ...]:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return tuple(tuple(line.split("\t")) for line in lines if not line.startswith("#"))
+
+
+def rows(file: Path, sort: str) -> list[tuple[str, ...]]:
+    """The cells of a file's lines that begin with this word, without it. The file is read once."""
+    return [cells[1:] for cells in _rows(file) if cells[0] == sort]
 
 
 def version(text: str) -> tuple[int, ...] | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hcq.amd.abi import kfd
 from hcq.layout import Packet, declared_in
-from hcq.system.abi_atlas import Atlas, Call, Field, Interface, Made, Structure, Value, fields_of
+from hcq.system.abi_atlas import Atlas, Call, Field, Interface, Made, Structure, Value, fields_of, rows
 
 FILE = Path(__file__).parent / "data" / "kfd.tsv"
 MAGIC = ord("K")
@@ -39,40 +39,30 @@ class KfdAtlas(Atlas):
 
     def releases(self) -> tuple[str, ...]:
         """1.11 and on."""
-        return tuple(f"{kfd.MAJOR_VERSION}.{cells[0]}" for cells in _lines("version"))
+        return tuple(f"{kfd.MAJOR_VERSION}.{cells[0]}" for cells in rows(FILE, "version"))
 
     @cache  # noqa: B019 - there is one atlas
     def at(self, release: str) -> Interface:
         """What kfd.py declares, corrected by the lines of the file that are no newer than that version."""
         minor = int(release.partition(".")[2])
-        younger = {cells[1] for cells in _lines("structure") if int(cells[0]) > minor}
-        younger -= {cells[1] for cells in _lines("structure") if int(cells[0]) <= minor}
+        younger = {cells[1] for cells in rows(FILE, "structure") if int(cells[0]) > minor}
+        younger -= {cells[1] for cells in rows(FILE, "structure") if int(cells[0]) <= minor}
         found = {one.name: one for one in _declared() if one.name not in younger}
-        for since, name, header_name, size, fields in _lines("structure"):
+        for since, name, header_name, size, fields in rows(FILE, "structure"):
             if int(since) <= minor:
                 laid_out = fields_of(fields, int(size), f"{FILE.name}: {name} of 1.{since}")
                 found[name] = Structure(name, header_name, int(size), laid_out, f"1.{since}")
         values = []
-        for since, place, name, number, *bit in _lines("value"):
+        for since, place, name, number, *bit in rows(FILE, "value"):
             structure, _, field = place.partition(".")
             if int(since) <= minor:
                 values.append(Value(structure, field, name, int(number, 0), bool(bit)))
-        remarks = {f"1.{cells[0]}": cells[1] for cells in _lines("version") if int(cells[0]) <= minor}
+        remarks = {f"1.{cells[0]}": cells[1] for cells in rows(FILE, "version") if int(cells[0]) <= minor}
         return Interface(release, found, _calls(minor), tuple(values), remarks)
 
     def made(self, request: int, argument: bytes, behind: Mapping[str, bytes]) -> tuple[Made, ...]:
         """The call of /dev/kfd by its number; its size may be any."""
         return (Made("ioctl", request & 0xFF, argument),) if request >> 8 & 0xFF == MAGIC else ()
-
-
-@cache
-def _file() -> tuple[tuple[str, ...], ...]:
-    lines = FILE.read_text(encoding="utf-8").splitlines()
-    return tuple(tuple(line.split("\t")) for line in lines if not line.startswith("#"))
-
-
-def _lines(sort: str) -> list[tuple[str, ...]]:
-    return [cells[1:] for cells in _file() if cells[0] == sort]
 
 
 @cache
@@ -93,12 +83,12 @@ def _declared() -> tuple[Structure, ...]:
 
 
 def _calls(minor: int) -> dict[tuple[str, int], Call]:
-    listed = {int(number): int(since) for since, number, *_ in _lines("call")}
+    listed = {int(number): int(since) for since, number, *_ in rows(FILE, "call")}
     found = {}
     for number, call in kfd.KFD_IOCTLS.items():
         if number not in listed:
             found["ioctl", number] = Call("ioctl", number, call.name, call.layout.__name__)
-    for since, number_text, name, structure in _lines("call"):
+    for since, number_text, name, structure in rows(FILE, "call"):
         if int(since) <= minor:
             remark = "its structure was not read" if structure == "?" else ""
             key = "ioctl", int(number_text)

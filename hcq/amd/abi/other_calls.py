@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hcq.amd.abi import drm
 from hcq.layout import Packet, SparsePacket, bits
-from hcq.system.abi_atlas import fields_of
+from hcq.system.abi_atlas import fields_of, rows
 
 FILE = Path(__file__).parent / "data" / "other_calls.tsv"
 FIRST_OF_DRIVER, LAST_OF_DRIVER = 0x40, 0x9F  # numbers that every GPU's driver uses as it likes
@@ -52,7 +52,7 @@ def calls(driver: str) -> dict[int, OtherCall]:
         "-": None,
     }
     found = {}
-    for owner, number, name, *words in _lines("call"):
+    for owner, number, name, *words in rows(FILE, "call"):
         layout, answer, sizes = [*words, *("-", "-", "")[len(words) :]]
         if owner == driver:
             found[int(number, 0)] = OtherCall(
@@ -65,19 +65,9 @@ def calls(driver: str) -> dict[int, OtherCall]:
 def structures() -> dict[str, type[Packet]]:
     """The structures of the file by name."""
     found = {}
-    for name, size, fields, about in _lines("structure"):
+    for name, size, fields, about in rows(FILE, "structure"):
         body: dict[str, object] = {"__doc__": about, "__module__": __name__}
         for field in fields_of(fields, int(size), f"{FILE.name}: {name}"):
             body[field.name] = bits(8 * field.end - 1, 8 * field.offset)
         found[name] = type(name, (SparsePacket,), body, words=int(size) // 4)
     return found
-
-
-@cache
-def _file() -> tuple[tuple[str, ...], ...]:
-    lines = FILE.read_text(encoding="utf-8").splitlines()
-    return tuple(tuple(line.split("\t")) for line in lines if not line.startswith("#"))
-
-
-def _lines(sort: str) -> list[tuple[str, ...]]:
-    return [cells[1:] for cells in _file() if cells[0] == sort]
