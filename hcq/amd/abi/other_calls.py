@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from hcq.amd.abi import drm
+from hcq.amd.abi import drm, kfd
 from hcq.layout import Packet, SparsePacket, bits
 from hcq.system.abi_atlas import fields_of, rows
 
@@ -55,15 +55,16 @@ def calls(driver: str) -> dict[int, OtherCall]:
     for owner, number, name, *words in rows(FILE, "call"):
         layout, answer, sizes = [*words, *("-", "-", "")[len(words) :]]
         if owner == driver:
-            found[int(number, 0)] = OtherCall(
-                name, known[layout], known[answer], tuple(map(int, sizes.split()))
+            taken, given = (
+                known[word] if word in known else kfd.structure(word) for word in (layout, answer)
             )
+            found[int(number, 0)] = OtherCall(name, taken, given, tuple(map(int, sizes.split())))
     return found
 
 
 @cache
 def structures() -> dict[str, type[Packet]]:
-    """The structures of the file by name."""
+    """The structures of the file by name; those of the KFD are of kfd.py."""
     found = {}
     for name, size, fields, about in rows(FILE, "structure"):
         body: dict[str, object] = {"__doc__": about, "__module__": __name__}

@@ -260,7 +260,7 @@ def test_the_answer_of_a_wait_for_memory_is_its_state_and_its_place():
 
 def test_a_call_without_an_argument_misses_none_and_a_debuggers_has_its_operation():
     assert said("ioctl(3</dev/kfd>, _IO('K', 0x27)) = 0\n") == ["AMDKFD_IOC_CREATE_PROCESS"]
-    trap = other_calls.structures()["DbgTrapArgs"](pid=77, op=1)
+    trap = kfd.structure("DbgTrapArgs")(pid=77, op=1)
     (text,) = said("ioctl(3</dev/kfd>, 0xc0204b26, 0x7ffe) = 0\nin\n" + dump(trap.to_bytes()))
     assert text == "AMDKFD_IOC_DBG_TRAP(pid=77, op=1)"
 
