@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from hcq.errors import UsageError
+from hcq.layout import Bits, bits, repeated
 
 FIELD = re.compile(r"(?P<name>[\w{}]+)@(?P<offset>\d+):(?P<size>\d+)(?:\*(?P<count>\d+)(?:/(?P<step>\d+))?)?")
 SHOWN_RELEASES = 12  # in an error
@@ -47,6 +49,11 @@ class Field(NamedTuple):
         """Start and end of each entry."""
         starts = [self.offset + index * self.step for index in range(self.entries)]
         return [(start, start + self.size_bytes) for start in starts]
+
+    def bits(self, enum: type[IntEnum] | None = None, default: int = 0) -> dict[str, Bits]:
+        """What a layout declares for it; an array becomes as many fields."""
+        starts = range(8 * self.offset, 8 * (self.offset + self.entries * self.step), 8 * self.step)
+        return repeated(starts, {self.name: bits(8 * self.size_bytes - 1, 0, enum=enum, default=default)})
 
 
 class Structure(NamedTuple):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hcq.errors import UsageError
 from hcq.layout import Ioctl as BaseIoctl
-from hcq.layout import Packet, SparsePacket, bits, repeated
+from hcq.layout import Packet, SparsePacket
 from hcq.system.abi_atlas import fields_of, rows
 from hcq.system.ioctl_numbers import READ as READ
 from hcq.system.ioctl_numbers import WRITE as WRITE
@@ -132,9 +132,7 @@ def structure(name: str) -> type[Args]:
     body: dict[str, Any] = {"__doc__": ": ".join([header_name, *remark]), "__module__": __name__}
     for field in fields_of(fields, int(size), f"{FILE.name}: {name}"):
         place = f"{name}.{field.name}"
-        one = bits(8 * field.size_bytes - 1, 0, enum=NAMED.get(place), default=DEFAULTS.get(place, 0))
-        starts = range(8 * field.offset, 8 * (field.offset + field.entries * field.step), 8 * field.step)
-        body.update(repeated(starts, {field.name: one}))
+        body.update(field.bits(NAMED.get(place), DEFAULTS.get(place, 0)))
     return type(name, (Args,), body, words=int(size) // 4)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hcq.amd.abi import drm, kfd
-from hcq.layout import Packet, SparsePacket, bits
+from hcq.layout import Packet, SparsePacket
 from hcq.system.abi_atlas import fields_of, rows
 
 FILE = Path(__file__).parent / "data" / "other_calls.tsv"
@@ -69,6 +69,6 @@ def structures() -> dict[str, type[Packet]]:
     for name, size, fields, about in rows(FILE, "structure"):
         body: dict[str, object] = {"__doc__": about, "__module__": __name__}
         for field in fields_of(fields, int(size), f"{FILE.name}: {name}"):
-            body[field.name] = bits(8 * field.end - 1, 8 * field.offset)
+            body.update(field.bits())
         found[name] = type(name, (SparsePacket,), body, words=int(size) // 4)
     return found
