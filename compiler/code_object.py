@@ -25,9 +25,8 @@ class CodeObject:
     block: tuple[int, int, int]
     scratch_bytes: int  # per worker
     dynamic_shared_bytes: int  # of a group, beyond what the object declares: a launch asks for them
-    tensor_maps: tuple[
-        str, ...
-    ]  # of each argument: "", or that of the tensor map that is passed, not the address
+    # of each argument: "", or that of the tensor map that is passed, not the address
+    tensor_maps: tuple[str, ...]
     flops: int
     traffic_bytes: int
     choice: str  # the schedule, replayable

@@ -45,7 +45,7 @@ from hcq.frontend.core.nodes import constant_element, scalar_dtype
 from hcq.frontend.core.storage import Storage
 from hcq.frontend.ops.activation import Activation
 from hcq.frontend.ops.arguments import check_methods
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.choice import Choice
 from hcq.frontend.ops.complex_arguments import BOTH, complex_class
 from hcq.frontend.ops.elementwise import Elementwise
@@ -61,10 +61,6 @@ from hcq.frontend.run.short import realize_short
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 if TYPE_CHECKING:
 
@@ -186,9 +182,8 @@ class Tensor(Own, Late, metaclass=Kind):
                 return
             if formats.is_of_numbers(data):
                 watching.indexed(data)
-                node = self._node_of(
-                    data, dtype
-                )  # stays as it is: what is written to this tensor is written to a copy
+                # stays as it is: what is written to this tensor is written to a copy
+                node = self._node_of(data, dtype)
                 self.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
                 return
             watching.forbids(

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import hcq
 from hcq import config
@@ -132,86 +132,77 @@ def _emulate(options: argparse.Namespace) -> int:
     return command.run(options)
 
 
-def _search(options: argparse.Namespace) -> int:
-    status: int = _search_command().run(options)
-    return status
-
-
-def _search_command() -> Any:
-    """Of the tensor layer, which this floor does not import."""
-    return importlib.import_module("hcq.frontend.search.command")
-
-
-def _show(options: argparse.Namespace) -> int:
-    status: int = _show_command().run(options)
-    return status
-
-
-def _show_command() -> Any:
-    """Of the tensor layer, too."""
-    return importlib.import_module("hcq.frontend.io.command")
-
-
-def _onnx(options: argparse.Namespace) -> int:
-    status: int = _onnx_command().run(options)
-    return status
-
-
-def _onnx_command() -> Any:
-    """Of the tensor layer, too."""
-    return importlib.import_module("hcq.frontend.more.onnx.command")
-
-
-def _run_command(asked_for: str) -> Any:
-    """The verb `run`, imported only for who asks for it."""
-    if asked_for != "run":
-        return None
-    from hcq.artefact import command
-
-    return command
-
-
-def _abi_command(asked_for: str) -> Any:
-    """The verb `abi`, imported only for who asks for it."""
-    if asked_for != "abi":
-        return None
-    from hcq.atlas import command
-
-    return command
-
-
-def _inspect_command(asked_for: str) -> Any:
-    """The verb `inspect`, imported only for who asks for it."""
-    if asked_for != "inspect":
-        return None
-    from hcq.inspect import command
-
-    return command
-
-
-def _debug_command(asked_for: str) -> Any:
-    """The verb `debug`, imported only for who asks for it."""
-    if asked_for != "debug":
-        return None
-    from hcq.debug import command
-
-    return command
-
-
-def _llm(options: argparse.Namespace) -> int:
-    status: int = _llm_command().run(options)
-    return status
-
-
-def _llm_command() -> Any:
-    """Of the tensor layer, too."""
-    return importlib.import_module("hcq.frontend.more.llm.command")
-
-
 def _emulated(options: argparse.Namespace) -> tuple[str, ...]:
     """The words of --emulated, which may be given often and hold commas; else those of HCQ_EMULATE."""
     given = tuple(word.strip() for text in options.emulated for word in text.split(",") if word.strip())
     return given or config.current().emulate
+
+
+class Verb(NamedTuple):
+    """A verb: what the help says of it, and what adds its words, as "module:function"; empty for those of this file.
+
+    A module is imported for who asks for its verb. It says what runs: set_defaults(act=...).
+    """
+
+    help: str
+    description: str | None
+    add: str = ""
+
+
+VERBS = {
+    "abi": Verb(
+        "what changed between releases of a kernel driver's interface, and which calls of a trace break",
+        "Kernel drivers' interfaces, release by release: structures, fields, calls.",
+        "hcq.atlas.command:add_verb",
+    ),
+    "debug": Verb(
+        "step through kernels on emulated GPUs, forwards and backwards",
+        "Debug queues and kernels: breakpoints, lanes, registers, memory, and where a byte comes from.",
+        "hcq.debug.command:add_verb",
+    ),
+    "devices": Verb(
+        "list devices, open each, and say why one cannot be opened",
+        "List devices with their architecture, memory, queues and driver.",
+    ),
+    "doctor": Verb(
+        "examine every device from its driver's file up, and print the fix for what fails",
+        "Examine devices step by step, measure them, and say what to do about what fails.",
+    ),
+    "emulate": Verb(
+        "run an unmodified program on emulated GPUs",
+        "Run a program that uses AMD's libraries, or a GPU's kernel driver directly, without a GPU.",
+    ),
+    "inspect": Verb(
+        "what the devices of another process do now, while it works or hangs",
+        "Look at devices that another process of this user has open, or at the rings of a real GPU.",
+        "hcq.inspect.command:add_verb",
+    ),
+    "llm": Verb(
+        "a language model from a GGUF file or safetensors writes text",
+        "Let a language model go on from a text, on any device.",
+        "hcq.frontend.more.llm.command:add_verb",
+    ),
+    "onnx": Verb(
+        "show a model of ONNX: nodes, shapes, weights, kernels and their times",
+        "Show what is in a model of ONNX and which kernels it becomes; with --run, how long each takes.",
+        "hcq.frontend.more.onnx.command:add_verb",
+    ),
+    "run": Verb(
+        "show what is in a file of hcq.save_program, and run it",
+        "Show what is in a program's file, run it, and say how long that takes. No compiler is needed.",
+        "hcq.artefact.command:add_verb",
+    ),
+    "search": Verb(
+        "look at schedules that HCQ_SEARCH found, and merge files of them",
+        None,
+        "hcq.frontend.search.command:add_verb",
+    ),
+    "show": Verb(
+        "list the tensors of a file: safetensors, GGUF, PyTorch, npz, npy",
+        "List names, formats, shapes and bytes of the tensors in a file, and its metadata.",
+        "hcq.frontend.io.command:add_verb",
+    ),
+}
 
 
 def _parser(asked_for: str = "", takes_command: bool = True) -> argparse.ArgumentParser:
@@ -227,42 +218,23 @@ def _parser(asked_for: str = "", takes_command: bool = True) -> argparse.Argumen
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"hcq {hcq.__version__}")
-    verbs = parser.add_subparsers(
-        dest="verb",
-        metavar="abi | debug | devices | doctor | emulate | inspect | llm | onnx | run | search | show",
-    )
-    interfaces = verbs.add_parser(
-        "abi",
-        help="what changed between releases of a kernel driver's interface, and which calls of a trace break",
-        description="Kernel drivers' interfaces, release by release: structures, fields, calls.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    if atlas := _abi_command(asked_for):
-        atlas.add_verb(interfaces)
-    debugging = verbs.add_parser(
-        "debug",
-        help="step through kernels on emulated GPUs, forwards and backwards",
-        description="Debug queues and kernels: breakpoints, lanes, registers, memory, and where a byte comes from.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    if debugger := _debug_command(asked_for):
-        debugger.add_verb(debugging)
-    devices = verbs.add_parser(
-        "devices",
-        help="list devices, open each, and say why one cannot be opened",
-        description="List devices with their architecture, memory, queues and driver.",
-        epilog=DEVICES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    devices.set_defaults(act=_devices)
-    doctor = verbs.add_parser(
-        "doctor",
-        help="examine every device from its driver's file up, and print the fix for what fails",
-        description="Examine devices step by step, measure them, and say what to do about what fails.",
-        epilog=DOCTOR.format(questions=_questions()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    verbs = parser.add_subparsers(dest="verb", metavar=" | ".join(VERBS))
+    made = {
+        name: verbs.add_parser(
+            name,
+            help=verb.help,
+            description=verb.description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for name, verb in VERBS.items()
+    }
+    module, _, add = VERBS[asked_for].add.partition(":") if asked_for in VERBS else ("", "", "")
+    if module:
+        getattr(importlib.import_module(module), add)(made[asked_for])
+    devices, doctor, emulate = made["devices"], made["doctor"], made["emulate"]
+    devices.epilog, doctor.epilog, emulate.epilog = DEVICES, DOCTOR.format(questions=_questions()), EMULATE
     doctor.add_argument("--device", metavar="NAME", help="look at CPU, AMD, AMD:1, NV, ... alone")
+    devices.set_defaults(act=_devices)
     doctor.set_defaults(act=_doctor)
     for verb in (devices, doctor):
         verb.add_argument(
@@ -273,72 +245,14 @@ def _parser(asked_for: str = "", takes_command: bool = True) -> argparse.Argumen
             help="an emulated device, as amd:gfx1100",
         )
         verb.add_argument("--json", action="store_true", help="JSON, for another program or a bug report")
-    emulate = verbs.add_parser(
-        "emulate",
-        usage="hcq emulate [-h] [-v] [--sanitize WORDS] [--schedules N] [--findings FILE] WORDS -- PROGRAM ...",
-        help="run an unmodified program on emulated GPUs",
-        description="Run a program that uses AMD's libraries, or a GPU's kernel driver directly, without a GPU.",
-        epilog=EMULATE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    emulate.usage = (
+        "hcq emulate [-h] [-v] [--sanitize WORDS] [--schedules N] [--findings FILE] WORDS -- PROGRAM ..."
     )
+    emulate.set_defaults(act=_emulate)
     if asked_for == "emulate":
         from hcq.emu.supervisor import command
 
         command.add_options(emulate, takes_command)
-    emulate.set_defaults(act=_emulate)
-    inspect = verbs.add_parser(
-        "inspect",
-        help="what the devices of another process do now, while it works or hangs",
-        description="Look at devices that another process of this user has open, or at the rings of a real GPU.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    if inspection := _inspect_command(asked_for):
-        inspection.add_verb(inspect)
-    search = verbs.add_parser(
-        "search", help="look at schedules that HCQ_SEARCH found, and merge files of them"
-    )
-    search.set_defaults(act=_search)
-    if asked_for == "search":
-        _search_command().add_verb(search)
-    show = verbs.add_parser(
-        "show",
-        help="list the tensors of a file: safetensors, GGUF, PyTorch, npz, npy",
-        description="List names, formats, shapes and bytes of the tensors in a file, and its metadata.",
-        epilog=_show_command().EPILOG if asked_for == "show" else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    show.set_defaults(act=_show)
-    if asked_for == "show":
-        _show_command().add_verb(show)
-    onnx = verbs.add_parser(
-        "onnx",
-        help="show a model of ONNX: nodes, shapes, weights, kernels and their times",
-        description="Show what is in a model of ONNX and which kernels it becomes; with --run, how long each takes.",
-        epilog=_onnx_command().EPILOG if asked_for == "onnx" else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    onnx.set_defaults(act=_onnx)
-    if asked_for == "onnx":
-        _onnx_command().add_verb(onnx)
-    llm = verbs.add_parser(
-        "llm",
-        help="a language model from a GGUF file or safetensors writes text",
-        description="Let a language model go on from a text, on any device.",
-        epilog=_llm_command().EPILOG if asked_for == "llm" else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    llm.set_defaults(act=_llm)
-    if asked_for == "llm":
-        _llm_command().add_verb(llm)
-    program = verbs.add_parser(
-        "run",
-        help="show what is in a file of hcq.save_program, and run it",
-        description="Show what is in a program's file, run it, and say how long that takes. No compiler is needed.",
-        epilog=artefacts.EPILOG if (artefacts := _run_command(asked_for)) else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    if artefacts:
-        artefacts.add_verb(program)
     return parser
 
 

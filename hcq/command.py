@@ -1,13 +1,14 @@
 """Commands: the entries of a queue, independent of any device's packet format. Frozen data, addresses checked.
 
 In       addresses, sizes and values; a dispatch also names its program
-Out      dataclasses that a device's `encode` turns into words
+Out      dataclasses that a device's `encode` turns into words; `flat` and `described`, for those who look at them
 Changes  nothing
 Next     queue.py (the verbs that make them), cpu/encode.py (one device's encoding)
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from hcq.program import Program
@@ -134,6 +135,37 @@ class Packets:
 
 
 Command = Dispatch | Copy | Fill | Wait | Signal | Timestamp | Barrier | Indirect | Packets
+
+
+def flat(commands: Iterable[Command]) -> Iterator[Command]:
+    """The commands, with those of a block in its place."""
+    for what in commands:
+        if isinstance(what, Indirect):
+            yield from flat(what.commands)
+        else:
+            yield what
+
+
+def described(what: Command, name: Callable[[int], str]) -> str:
+    """A command in words for reports. name: says what is at an address."""
+    if isinstance(what, Dispatch):
+        kinds = what.program.args or ("",) * len(what.args)
+        args = []
+        for kind, arg in zip(kinds, what.args):
+            is_address = kind == "buffer" or (not kind and isinstance(arg, int) and arg > 1 << 20)
+            args.append(name(int(arg)) if is_address else str(arg))
+        return f"kernel {what.program.name}({', '.join(args)}) grid={what.grid} block={what.block}"
+    if isinstance(what, Copy):
+        return f"copy {what.size_bytes} bytes {name(what.src)} -> {name(what.dst)}"
+    if isinstance(what, Fill):
+        return f"fill {what.size_bytes} bytes at {name(what.dst)}"
+    if isinstance(what, Wait):
+        return f"wait for {name(what.signal)} >= {what.value}"
+    if isinstance(what, Signal):
+        return f"signal {name(what.signal)} = {what.value}"
+    if isinstance(what, Timestamp):
+        return f"timestamp to {name(what.address)}"
+    return str(what)
 
 
 class PatchPoint(NamedTuple):

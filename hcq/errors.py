@@ -12,8 +12,6 @@ Changes  nothing
 Next     observe/ledger.py (finds the work that a fault or a timeout belongs to)
 """
 
-from __future__ import annotations
-
 
 class HcqError(Exception):
     """Anything this package raises on purpose.

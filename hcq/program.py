@@ -17,9 +17,8 @@ from hcq.errors import UsageError
 from hcq.system.call_site import Site
 
 KINDS = ("buffer", "int", "float")
-Store = tuple[
-    Callable[..., None], int, int
-]  # pack_into, where, and for integers the bits that are kept, else 0
+# pack_into, where, and for integers the bits that are kept, else 0
+Store = tuple[Callable[..., None], int, int]
 
 
 class Slot(NamedTuple):

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 IMPORTS = (
-    ("collections.abc", ("Callable", "Sequence")), ("typing", ("Any",)), ("typing_extensions", ("Self",)),
-    ("hcq.frontend.core.base", ("Core",)), ("hcq.frontend.ops.base", ("Axes", "Methods")),
+    ("collections.abc", ("Callable", "Sequence")), ("typing", ("Any",)),
+    ("hcq.frontend.core.base", ("Core",)), ("hcq.frontend.ops.base", ("Axes", "Methods", "Self")),
     ("hcq.frontend.symbolic.variable", ("Bound",)),
     ("hcq.ir.dtype", ("DType", "Scalar")),
 )  # fmt: skip
@@ -59,7 +59,7 @@ def _stub(group: type) -> str:
     body = f"class {group.__name__}(Methods):\n" + "".join(lines)
     words = set(re.findall(r"\w+", body))
     used = [(module, sorted(words & set(names))) for module, names in IMPORTS]
-    blocks: tuple[list[str], ...] = ([], [], [])  # the standard library, others, ours
+    blocks: tuple[list[str], ...] = ([], [])  # the standard library, ours
     for module, names in used:
         if names:
             blocks[_block_of(module)].append(f"from {module} import {', '.join(names)}\n")
@@ -201,7 +201,7 @@ def _page(source: str, declared: str, places: set[Any], lines: list[str]) -> str
     for module, word in places:
         if module:
             named.setdefault(module, set()).add(word)
-    blocks: tuple[list[str], ...] = ([], [], [])  # the standard library, others, ours
+    blocks: tuple[list[str], ...] = ([], [])  # the standard library, ours
     for module, names in sorted(named.items()):
         blocks[_block_of(module)].append(f"from {module} import {', '.join(sorted(names))}\n")
     imports = "\n".join("".join(block) for block in blocks if block)
@@ -211,4 +211,4 @@ def _page(source: str, declared: str, places: set[Any], lines: list[str]) -> str
 
 
 def _block_of(module: str) -> int:
-    return 2 if module.startswith("hcq") else 1 if module == "typing_extensions" else 0
+    return int(module.startswith("hcq"))

@@ -143,10 +143,11 @@ def offsets(order: Sequence[tuple[str, int]], of: Mapping[str, Parts]) -> Iterat
 
 WARPGROUP_COLUMNS = (64, 128, 192, 256)
 AMPERE = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+# which multiply floats of 8 bits by mma.sync: for others ptxas makes them of halves
 ADA = (
     "sm_89",
     "sm_120",
-)  # which multiply floats of 8 bits by mma.sync: for others ptxas makes them of halves
+)
 
 
 def _mma(name: str, operand: DType, k: Parts, needs: str = "") -> MatrixUnit:

@@ -45,9 +45,8 @@ def write(w: Writer, batch: int, n: int) -> None:
             for j in w.range(i + 2, n, "j"):
                 sum_of.set(sum_of.value + t[i, j] * x[j, c])
             apart = values[c] - own
-            is_one = (
-                apart.real.size() + apart.imag.size() < epsilon
-            )  # of a matrix whose greatest element is 1
+            # of a matrix whose greatest element is 1
+            is_one = apart.real.size() + apart.imag.size() < epsilon
             apart = Pair(w.where(is_one, epsilon, apart.real), w.where(is_one, 0.0, apart.imag))
             x[i, c] = sum_of.value.over(apart)
         w.barrier()

@@ -33,9 +33,8 @@ def write(w: Writer, batch: int, n: int) -> None:
     t, turned = planes(w, 0, start, n), planes(w, 0, start + 2 * n * n, n)
     cosines = w.array(0, start + 4 * n * n)
     sines = line(w, 0, start + (4 * n * n + n), n)
-    flags = w.array(
-        0, start + (4 * n * n + 3 * n)
-    )  # where a block begins; the shift; whether it is a number; the info
+    # where a block begins; the shift; whether it is a number; the info
+    flags = w.array(0, start + (4 * n * n + 3 * n))
     missing = w.variable(0.0)
     for i in w.range(0, 4 * n):
         for c in w.columns(0, n, n):

@@ -121,9 +121,8 @@ class Helper:
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
         try:
-            with (
-                warnings.catch_warnings()
-            ):  # that other threads may hold locks: a helper that waits for one is killed
+            # that other threads may hold locks: a helper that waits for one is killed
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = os.fork()
         except OSError as error:

@@ -24,9 +24,8 @@ schedules_digest: Callable[[], str]  # of all of them
 # numbers that are known later
 sizes: Callable[..., Any]  # (node) -> what its sizes follow from those of its sources
 bound_of: Callable[..., Any]  # (count) -> the number that it stands for
-padded_by_numbers: Callable[
-    ..., Any
-]  # (node, axis, low, high, value) -> a node whose elements lie as they say
+# (node, axis, low, high, value) -> a node whose elements lie as they say
+padded_by_numbers: Callable[..., Any]
 flipped_by_numbers: Callable[..., Any]  # (node, axis)
 joined_by_numbers: Callable[..., Any]  # (nodes, axis)
 

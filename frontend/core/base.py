@@ -183,9 +183,8 @@ class ThreadMode:
         self.autocast: dict[str, DType] = {}  # kind of device -> what products are computed in, see amp/
 
 
-thread_modes: dict[
-    int, ThreadMode
-] = {}  # by thread; most have no entry, so that their work pays for one look
+# by thread; most have no entry, so that their work pays for one look
+thread_modes: dict[int, ThreadMode] = {}
 
 
 def watcher() -> Any:

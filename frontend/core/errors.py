@@ -6,8 +6,6 @@ Changes  nothing
 Next     hcq/errors.py (the tree they belong to)
 """
 
-from __future__ import annotations
-
 from hcq.errors import UsageError
 
 

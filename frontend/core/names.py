@@ -23,9 +23,8 @@ from hcq.ir.op import Op
 T = TypeVar("T", bound=Core)
 
 _names: dict[int, tuple[weakref.ref[Core], str]] = {}  # id of a tensor -> the tensor and its name
-unnamed: dict[
-    int, weakref.ref[Core]
-] = {}  # those whose memory has not been named: run/realize.py looks at it
+# those whose memory has not been named: run/realize.py looks at it
+unnamed: dict[int, weakref.ref[Core]] = {}
 _seen: dict[int, weakref.ref[object]] = {}  # modules and optimizers that were asked already
 
 

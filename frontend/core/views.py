@@ -20,9 +20,8 @@ from hcq.frontend.core.nodes import reshaped
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 
-WHOLE = frozenset(
-    {Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.DETACH, Op.BITCAST}
-)  # views that show every element once
+# views that show every element once
+WHOLE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.DETACH, Op.BITCAST})
 STEPS = WHOLE | {Op.SHRINK, Op.EXPAND}
 
 

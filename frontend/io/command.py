@@ -28,6 +28,8 @@ SHOWN = 70  # characters of a value of metadata
 
 def add_verb(parser: argparse.ArgumentParser) -> None:
     """The arguments of the verb."""
+    parser.epilog = EPILOG
+    parser.set_defaults(act=run)
     parser.add_argument("file", metavar="FILE", help="a file of tensors, or a folder that has one")
     parser.add_argument("--json", action="store_true", help="for another program")
 

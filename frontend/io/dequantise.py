@@ -79,9 +79,8 @@ def _mxfp4(b: Blocks) -> Tensor:
     """The first byte e scales by 2 ** (e - 127); the steps are twice as large, so by half of that."""
     e = b.part(0, 1, 1, 1).cast(dtypes.int32)
     normal = ((e - 1) << 23).bitcast(dtypes.float32)
-    tiny = (
-        (e == 0).where(0x00200000, 0x00400000).cast(dtypes.int32).bitcast(dtypes.float32)
-    )  # 2**-128, 2**-127
+    # 2**-128, 2**-127
+    tiny = (e == 0).where(0x00200000, 0x00400000).cast(dtypes.int32).bitcast(dtypes.float32)
     return looked_up(nibbles(b.part(1, 17, 1, 16)), STEPS_E2M1) * (e < 2).where(tiny, normal)
 
 

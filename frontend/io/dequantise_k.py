@@ -67,9 +67,8 @@ def _q5_k(b: Blocks) -> Tensor:
 
 
 def _q6_k(b: Blocks) -> Tensor:
-    low = nibbles(b.part(0, 128, 2, 1, 64)).reshape(
-        b.rows, b.count, 2, 4, 32
-    )  # halves of 64: two times 32 each
+    # halves of 64: two times 32 each
+    low = nibbles(b.part(0, 128, 2, 1, 64)).reshape(b.rows, b.count, 2, 4, 32)
     high = _halves_shifted(b.part(128, 192, 2, 1, 32), 2, 4) & 3
     codes = (low | (high << 4)).reshape(b.rows, b.count, 2, 4, 2, 16).cast(dtypes.float32) - 32
     scales = b.part(192, 208, 2, 4, 2, 1).bitcast(dtypes.int8).cast(dtypes.float32)

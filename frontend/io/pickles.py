@@ -27,11 +27,12 @@ SHARE = 16  # of a file that is large, a pickle is this part at most
 SMALL_BYTES = 1 << 20
 MAX_NAME = 256
 KEYS = (str, int, float, bool, type(None), bytes)
+# bytes of an object, of an entry of a dict or the memo, of a place in a list, about
 OBJECT, ENTRY, PLACE = (
     56,
     80,
     8,
-)  # bytes of an object, of an entry of a dict or the memo, of a place in a list, about
+)
 
 
 class Name:

@@ -311,9 +311,8 @@ def _flat(saved: Any, file: Mapped) -> Iterator[tuple[str, Any]]:
     One object may be in many places, so that a few bytes of a pickle can stand for any number of paths: each is charged
     to the file.
     """
-    leads_on: dict[
-        int, bool
-    ] = {}  # of each list: it may be looked at from many places, and is as long each time
+    # of each list: it may be looked at from many places, and is as long each time
+    leads_on: dict[int, bool] = {}
 
     def below(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         if depth > MAX_DEPTH or len(path) > 4096:

@@ -27,16 +27,14 @@ MOST = 1032  # bytes that deflate makes of one
 ENTRY = struct.Struct("<4s6H3I5H2I")
 ENTRY_MAGIC = b"PK\x01\x02"
 NAME_LENGTH = 10  # its place in an entry
-END = struct.Struct(
-    "<4s4H2IH"
-)  # signature, two disks, entries here and in all, size, begin, length of the comment
+# signature, two disks, entries here and in all, size, begin, length of the comment
+END = struct.Struct("<4s4H2IH")
 END_MAGIC = b"PK\x05\x06"
 MAX_COMMENT = 0xFFFF
 LOCATOR = struct.Struct("<4sIQI")  # signature, disk, where the record of 64 bits is, how many disks
 LOCATOR_MAGIC = b"PK\x06\x07"
-END_64 = struct.Struct(
-    "<4sQ2H2I4Q"
-)  # signature, size, two versions, two disks, entries here and in all, size, begin
+# signature, size, two versions, two disks, entries here and in all, size, begin
+END_64 = struct.Struct("<4sQ2H2I4Q")
 END_64_MAGIC = b"PK\x06\x06"
 MAX_16, MAX_32 = 0xFFFF, 0xFFFFFFFF  # say that the number stands elsewhere
 ZIP64 = 1  # the kind of that extra field

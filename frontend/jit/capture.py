@@ -84,9 +84,8 @@ class Capture(Recorder):
         self.grads: dict[int, tuple[Ref, Core | None]] = {}
         self.set_grads: set[int] = set()  # ids of the tensors whose .grad was set
         self.counts: dict[int, int] = {}  # references to these gradients before the call
-        self.slots: dict[
-            int, Slot
-        ] = {}  # of those gradients that the call may have read; seen.slots: that it did
+        # of those gradients that the call may have read; seen.slots: that it did
+        self.slots: dict[int, Slot] = {}
         self.slot_of: dict[int, int] = {}  # id of a gradient -> the key of its slot
         self.templates: dict[int, Template] = {}  # of what is alive at the end, by the id of its tensor
         self.numbers: dict[int, int] = {}  # theirs in seen.templates

@@ -249,9 +249,8 @@ class _Walk:
         found = []
         for key in keys:
             inner = held[key]
-            if (
-                is_whole and key.startswith("_") and isinstance(inner, (dict, set))
-            ):  # a container of layers has its own
+            # a container of layers has its own
+            if is_whole and key.startswith("_") and isinstance(inner, (dict, set)):
                 self.seen.add(id(inner))
                 self.places.append(Place(name, inner, None, is_timed=True))
                 found += (

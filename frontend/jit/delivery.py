@@ -50,9 +50,8 @@ def deliver(
             if views.core_of(argument.node) is not memory:  # it was handed over as a copy of a part
                 now[memory] = reshaped(argument.node, memory.shape)
             for number, at, _ in seen.given:
-                if (
-                    number == family.number and made.get(at) is not None
-                ):  # it has the values of another tensor now
+                # it has the values of another tensor now
+                if number == family.number and made.get(at) is not None:
                     now[made[at].node] = argument.node
             if now:
                 tensor.node = tensor.node.substitute(now)

@@ -293,9 +293,10 @@ class Jit(Generic[P, R]):
                 continue
             with lock:  # what holds must hold until it is submitted
                 if recording.holds():
+                    # an argument may have other memory now
                     if recording.has_moved or (
                         recording.seen.overwritten and recording.keep_others(tensors, storages)
-                    ):  # an argument may have other memory now
+                    ):
                         return self(*args, **kwargs)
                     known.unlike = 0
                     self._last = recording

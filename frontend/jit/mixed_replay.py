@@ -63,9 +63,8 @@ class _Graphs:
         self.names = devices.members(recording.device)
         self._memory: list[Any] = []  # allocated for the first set, and used by the second, too
         self._next = 0
-        self._temporary: dict[
-            tuple[str, int], Any
-        ] = {}  # by device and number: its plans run one after the other
+        # by device and number: its plans run one after the other
+        self._temporary: dict[tuple[str, int], Any] = {}
         self.ensemble = Ensemble(recording.name, list(recording.opened), self._record, is_apart=True)
         self.commands = self.ensemble.commands
 
@@ -85,9 +84,8 @@ class _Graphs:
         self._by_name: dict[str, Track] = dict(zip(self.names, tracks))
         # per device what others take from it: from where, and until when
         self._taken: dict[str, list[tuple[Role, Mark]]] = {name: [] for name in self.names}
-        self._staging = Staging(
-            self.recording.name
-        )  # of this set alone: nobody waits for the other one's moves
+        # of this set alone: nobody waits for the other one's moves
+        self._staging = Staging(self.recording.name)
         for run in self.recording.seen.runs:
             if isinstance(run.plan, Move):
                 self._move(run.plan, run)

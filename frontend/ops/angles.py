@@ -9,17 +9,14 @@ Next     special/angles.py (how they are computed, and how exactly), functions.p
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.nodes import divided, minus, negated, truncated
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Methods, in_float, meet_in_float
+from hcq.frontend.ops.base import Methods, Self, in_float, meet_in_float
 from hcq.frontend.special import angles
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Angles(Methods):
@@ -124,9 +121,8 @@ class Angles(Methods):
         is_zero = x.eq(0.0)
         whole = truncated(x + (x < 0.0).where(const(-0.5, x.dtype), const(0.5, x.dtype)))
         is_odd = (truncated(whole * 0.5) * 2.0).ne(whole)
-        sine = Node(
-            Op.SIN, x.dtype, (minus(x, whole) * math.pi,)
-        )  # of what is left of x: it is zero where x is whole
+        # of what is left of x: it is zero where x is whole
+        sine = Node(Op.SIN, x.dtype, (minus(x, whole) * math.pi,))
         sine = is_odd.where(negated(sine), sine)
         value = divided(sine, is_zero.where(const(1.0, x.dtype), x) * math.pi)
         return self._like(SINC.of(is_zero.where(const(1.0, x.dtype), value), x))

@@ -9,18 +9,15 @@ Next     core/views.py (which tensors show the same memory), strided.py, core/ba
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core import view_writes, views
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.device import Word
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.dtype import DType
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 def _type_of(device: str) -> str:

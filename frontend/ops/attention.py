@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hcq.frontend.core.base import thread_modes
 from hcq.frontend.core.errors import UsageError
@@ -29,15 +29,12 @@ from hcq.frontend.core.nodes import (
     reshaped,
 )
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Methods, narrowed, rounded, widened
+from hcq.frontend.ops.base import Methods, Self, narrowed, rounded, widened
 from hcq.frontend.schedule.scores import is_large
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 from hcq.record import record
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T", bound=Methods)
 

@@ -1,7 +1,7 @@
 """The base of every group of methods, and how methods compute in wider floats than they are given.
 
 In       a method, and the tensors that it is given
-Out      `Methods`, from which every group derives, and nothing else; `in_float`, `in_float_together` and
+Out      `Methods`, from which every group derives, and nothing else; `Self`; `in_float`, `in_float_together` and
          `meet_in_float`, for methods that compute in float32; `narrowed` and `wide_in_autocast`, for autocast();
          `per_axis`, for methods of windows
 Changes  nothing
@@ -26,7 +26,9 @@ from hcq.ir.dtype import DType, dtypes, promote
 from hcq.ir.node import Node
 
 if TYPE_CHECKING:
-    pass
+    from typing_extensions import Self as Self
+else:
+    Self = Any  # for annotations alone; the typing of Python 3.10 has none
 
 Axes = int | tuple[int, ...] | list[int] | None
 T = TypeVar("T", bound="Methods")

@@ -8,7 +8,7 @@ Next     elementwise.py (how operands meet), ../core/nodes.py (broadcast)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
@@ -18,12 +18,9 @@ from hcq.frontend.core.nodes import (
     expanded,
     met,
 )
-from hcq.frontend.ops.base import Methods, in_float_together
+from hcq.frontend.ops.base import Methods, Self, in_float_together
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Choice(Methods):

@@ -8,18 +8,15 @@ Next     elementwise.py (where dtypes meet), ir/dtype.py (the formats), docs/sem
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import expanded, iota, reduced, reshaped
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.table import above
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, binary
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Conversion(Methods):

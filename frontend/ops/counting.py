@@ -8,14 +8,11 @@ Next     ordering.py (sort), statistics.py (median, quantile)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.dtype import dtypes
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Counting(Methods):

@@ -9,7 +9,7 @@ Next     ../tensor.py (tensors from data), random.py (random numbers)
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import is_whole, shown
 from hcq.frontend.core import device as devices
@@ -27,15 +27,12 @@ from hcq.frontend.core.nodes import (
     scalar_dtype,
 )
 from hcq.frontend.core.sizes import counts_of, with_counts
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.symbolic.conditions import require
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Creation(Methods):

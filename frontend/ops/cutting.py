@@ -17,13 +17,11 @@ from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.core.nodes import shrunk
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from hcq.frontend.symbolic.variable import Bound
 
 

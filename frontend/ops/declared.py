@@ -6,8 +6,6 @@ Changes  nothing
 Next     base.py (Methods), tools/method_stubs.py (who reads the groups and writes the stub)
 """
 
-from __future__ import annotations
-
 from hcq.frontend.core.base import Core
 
 

@@ -5,10 +5,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from typing_extensions import Self
-
 from hcq.frontend.core.base import Core
-from hcq.frontend.ops.base import Axes, ValuesIndices
+from hcq.frontend.ops.base import Axes, Self, ValuesIndices
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import DType, Scalar
 from hcq.ir.node import Node, Shape

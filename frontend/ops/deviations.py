@@ -11,7 +11,6 @@ The value of a reduction whose derivative is a rule of its own keeps its axes, w
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import (
@@ -25,14 +24,11 @@ from hcq.frontend.core.nodes import (
 )
 from hcq.frontend.core.sizes import number_of
 from hcq.frontend.grad.function import Function, constant_in
-from hcq.frontend.ops.base import Axes, Methods, in_float_together, reduced_axes
+from hcq.frontend.ops.base import Axes, Methods, Self, in_float_together, reduced_axes
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.elementwise.declaration import FLAT
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Deviations(Methods):

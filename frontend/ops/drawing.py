@@ -11,15 +11,12 @@ Nothing is read back: a draw can be part of a recording. So probabilities in ten
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.grad.function import constant_in
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.dtype import dtypes, float_format
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Drawing(Methods):

@@ -10,7 +10,7 @@ Shapes broadcast from the right, as in NumPy; a number or a tensor of shape () m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.base import Core
@@ -23,14 +23,11 @@ from hcq.frontend.core.nodes import (
     met,
     scalar_dtype,
 )
-from hcq.frontend.ops.base import Methods, in_float_together
+from hcq.frontend.ops.base import Methods, Self, in_float_together
 from hcq.frontend.ops.complex_arguments import in_complex
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar
 from hcq.ir.node import Node
 from hcq.ir.op import BINARY, Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 # operators spelled as users know them, for messages
 _SIGNS = {op: op.name.lower() for op in BINARY} | {
@@ -114,9 +111,8 @@ class Elementwise(Methods):
         if isinstance(other, (bool, int, float)) or (
             hasattr(other, "item") and getattr(other, "shape", None) == ()
         ):
-            return self._meet_scalar(
-                call, a, _plain(other), is_whole
-            )  # a NumPy number counts as a Python one
+            # a NumPy number counts as a Python one
+            return self._meet_scalar(call, a, _plain(other), is_whole)
         tensor = self._operand(call, other)
         b = tensor.node
         dtype = met(a, b)
@@ -206,9 +202,8 @@ class Elementwise(Methods):
         dtype = met(self.node, other.node)
         if dtype.is_bool:
             return other & bool(alpha)
-        if (
-            other.node.dtype.kind is not dtype.kind
-        ):  # bools and integers are weighed as what they are added to
+        # bools and integers are weighed as what they are added to
+        if other.node.dtype.kind is not dtype.kind:
             other = other.cast(dtype)
         return other * alpha
 

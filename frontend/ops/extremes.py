@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
@@ -26,15 +26,11 @@ from hcq.frontend.core.nodes import (
     reshaped,
 )
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Axes, Methods, ValuesIndices, reduced_axes
+from hcq.frontend.ops.base import Axes, Methods, Self, ValuesIndices, reduced_axes
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 # elements of a line, beyond which the place of an extreme is looked for in blocks: one kernel reads shorter ones twice,
 # the second time from the cache

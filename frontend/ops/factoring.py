@@ -8,14 +8,11 @@ Next     ../more/linalg/ (the functions, loaded when one is first called; functi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.forwarded import OfFunction
 from hcq.frontend.ops.table import above
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 def _linalg(name: str) -> Any:

@@ -3,9 +3,7 @@
 
 from typing import Any
 
-from typing_extensions import Self
-
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 
 class Factoring(Methods):
     def _matrix_norm(self, order: Any, axes: tuple[int, ...], keepdim: bool) -> Self: ...

@@ -27,7 +27,7 @@ from hcq.frontend.core.nodes import (
 )
 from hcq.frontend.core.sizes import counts_of, with_counts
 from hcq.frontend.grad.function import Function, constant_in, same
-from hcq.frontend.ops.base import Methods, in_float_together
+from hcq.frontend.ops.base import Methods, Self, in_float_together
 from hcq.ir.dtype import Scalar, dtypes
 from hcq.ir.elementwise.declaration import FLAT, Rule
 from hcq.ir.node import Node, const
@@ -35,8 +35,6 @@ from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from typing_extensions import Self
 
 
 class Functions(Methods):

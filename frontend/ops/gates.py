@@ -8,17 +8,12 @@ Next     activation.py (relu and its relatives)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import constant, exponential
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Methods, in_float
+from hcq.frontend.ops.base import Methods, Self, in_float
 from hcq.ir.elementwise.declaration import FLAT
 from hcq.ir.node import Node, const
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Gates(Methods):

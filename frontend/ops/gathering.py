@@ -9,7 +9,7 @@ Next     indexing.py (square brackets), scattering.py (the other way round), che
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import (
@@ -18,14 +18,11 @@ from hcq.frontend.core.nodes import (
     iota,
 )
 from hcq.frontend.grad.function import constant_in
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.checked_places import check
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Gathering(Methods):

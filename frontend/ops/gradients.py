@@ -8,17 +8,14 @@ Next     ../grad/gradient.py (the walk from a result to its leaves), history.py 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core import sizes
 from hcq.frontend.core.base import Core, changed, live
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.threads import lock
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Gradients(Methods):

@@ -6,8 +6,6 @@ Changes  nothing
 Next     in_place.py (how they are made), table.py (which says that in_place.py has them)
 """
 
-from __future__ import annotations
-
 # x.NAME_(...) is x.NAME(...), written into x
 NAMES = (
     "abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin arcsinh arctan arctan2 "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core import known_later, view_writes, views
 from hcq.frontend.core.base import Core, thread_modes, watcher
@@ -32,15 +32,12 @@ from hcq.frontend.core.sizes import (
 )
 from hcq.frontend.core.structure import structure_of
 from hcq.frontend.core.threads import lock, new_write, without_done
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.index_keys import slice_part, whole_index
 from hcq.frontend.symbolic.variable import bound_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class IndexWrites(Methods):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import is_whole, shown
 from hcq.frontend.core import known_later
@@ -38,7 +38,7 @@ from hcq.frontend.core.sizes import (
     with_counts,
     without_counts,
 )
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.checked_places import check
 from hcq.frontend.ops.index_keys import (
     Cut,
@@ -56,9 +56,6 @@ from hcq.frontend.symbolic.variable import Bound, bound_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 FULL = slice(None)
 

@@ -10,16 +10,13 @@ Source   He et al. 2015 (kaiming), Glorot and Bengio 2010 (xavier)
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.base import shape_args
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.ops.arguments import checked
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.node import Shape
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Initial(Methods):

@@ -39,9 +39,8 @@ class Joining(Methods):
         """
         parts, dim = _listed("cat", tensors, others, dim)
         everything = parts
-        parts = [
-            part for part in parts if part.node.shape != (0,)
-        ] or parts  # (0,) joins anything, as in PyTorch
+        # (0,) joins anything, as in PyTorch
+        parts = [part for part in parts if part.node.shape != (0,)] or parts
         first = parts[0]
         if not first.node.shape:
             raise OutOfRange("[cat] tensors of shape () have no axis to join. Use stack.")

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable as Callable
     from collections.abc import Sequence as Sequence
 
-    from typing_extensions import Self as Self
-
     from hcq.frontend.ops.base import Axes as Axes
+    from hcq.frontend.ops.base import Self as Self
     from hcq.frontend.ops.late_groups import Late as Late  # a class of all of them: late_groups.pyi
     from hcq.frontend.symbolic.variable import Bound as Bound
     from hcq.ir.dtype import DType as DType
@@ -82,9 +81,8 @@ else:
                 group(place)
             elif not any(name in base.__dict__ for base in type(self).__mro__):
                 raise _unknown(type(self), name)
-            return object.__getattribute__(
-                self, name
-            )  # a property that raises AttributeError raises it again
+            # a property that raises AttributeError raises it again
+            return object.__getattribute__(self, name)
 
         def __dir__(self):
             return sorted({*super().__dir__(), *METHODS})

@@ -6,6 +6,4 @@ Changes  nothing
 Next     late.py (what a program runs), tools/method_stubs.py (who writes the stub)
 """
 
-from __future__ import annotations
-
 from hcq.frontend.ops.late import Late as Late

@@ -9,17 +9,14 @@ Next     functions.py (log, exp), power.py (the ** operator), reduction.py (logs
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.nodes import absolute, divided, either, exponential, logarithm, minus, negated
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Methods, in_float, meet_in_float
+from hcq.frontend.ops.base import Methods, Self, in_float, meet_in_float
 from hcq.frontend.special.elementary import log1p, sigmoid
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Logarithms(Methods):

@@ -8,21 +8,18 @@ Next     grad/gradient.py (the way downhill), optim/ (the step)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import divided, iota, logarithm, minus, negated
 from hcq.frontend.core.sizes import number_of
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Methods, in_float, in_float_together, wide_in_autocast
+from hcq.frontend.ops.base import Methods, Self, in_float, in_float_together, wide_in_autocast
 from hcq.frontend.ops.checked_places import check
 from hcq.frontend.special.elementary import log1p, logsigmoid, sigmoid
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T", bound="Loss")
 

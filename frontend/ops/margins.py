@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import iota
-from hcq.frontend.ops.base import Methods, in_float_together
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from hcq.frontend.ops.base import Methods, Self, in_float_together
 
 
 class Margins(Methods):

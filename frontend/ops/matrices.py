@@ -9,15 +9,12 @@ Next     product.py (matmul, einsum), ../more/linalg/functions.py (`hcq.torch.li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.base import thread_modes
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.grad.function import constant_in
-from hcq.frontend.ops.base import Methods, in_float_together, narrowed
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from hcq.frontend.ops.base import Methods, Self, in_float_together, narrowed
 
 
 class Matrices(Methods):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core import known_later
 from hcq.frontend.core.base import Core, check_count, room_args, shape_args
@@ -23,12 +23,9 @@ from hcq.frontend.core.nodes import (
     reshaped,
 )
 from hcq.frontend.core.sizes import FREE, counts_of, shape_of, sizes_of, with_counts
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Shape
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Movement(Methods):

@@ -9,19 +9,16 @@ Next     attention.py, loss.py (log_softmax is half of cross entropy), nn/ (laye
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import expanded, iota, minus, reduced
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Methods, in_float, in_float_together, wide_in_autocast
+from hcq.frontend.ops.base import Methods, Self, in_float, in_float_together, wide_in_autocast
 from hcq.frontend.ops.checked_places import check
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T", bound=Methods)
 

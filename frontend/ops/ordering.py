@@ -17,17 +17,14 @@ from __future__ import annotations
 
 import math
 from math import prod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import expanded, filled, iota, ordinal, reshaped
-from hcq.frontend.ops.base import Methods, ValuesIndices
+from hcq.frontend.ops.base import Methods, Self, ValuesIndices
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, binary
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T", bound=Methods)
 
@@ -167,9 +164,8 @@ def _by_buckets(key: T, bits: int, count: int) -> T:
     places = key._like(iota(size, 1, (rows, size)))
     if bits <= 32:
         return _passes(((key.cast(dtypes.int64) + (1 << (bits - 1))) << 32) | places, bits, count)
-    found = _passes(
-        (key << 32) | places, 32, size
-    )  # equal ones stay in the order that the lower half gave them
+    # equal ones stay in the order that the lower half gave them
+    found = _passes((key << 32) | places, 32, size)
     upper = key._like(Node(Op.GATHER, dtypes.int64, (((key >> 32) + (1 << 31)).node, found.node), 1))
     again = _passes((upper << 32) | places, 32, count)
     return key._like(Node(Op.GATHER, dtypes.int64, (found.node, again.node), 1))

@@ -9,7 +9,7 @@ Next     movement.py (shrink, which is the other way round), ../symbolic/placing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core import known_later
 from hcq.frontend.core.errors import UsageError
@@ -21,12 +21,9 @@ from hcq.frontend.core.nodes import (
     shrunk,
 )
 from hcq.frontend.core.sizes import counts_of
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.symbolic.variable import Bound
 from hcq.ir.dtype import Scalar
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Padding(Methods):
@@ -113,9 +110,8 @@ class Padding(Methods):
             size = x.node.shape[axis]
             fits = mode == "replicate" or (mode == "reflect" and max(low, high) < size)
             if fits and min(low, high) < 0 < min(size, size + low + high):
-                places = [
-                    place - low for place in range(size + low + high)
-                ]  # of what is there before it is cropped
+                # of what is there before it is cropped
+                places = [place - low for place in range(size + low + high)]
                 if mode == "reflect":
                     places = [2 * (size - 1) - place if place >= size else abs(place) for place in places]
                 x = x[(slice(None),) * axis + ([min(max(place, 0), size - 1) for place in places],)]

@@ -9,16 +9,13 @@ Next     more/complex/ (complex tensors, for which these methods do more), more/
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.complex_arguments import complex_class
 from hcq.frontend.ops.table import above
 from hcq.ir.dtype import DType, dtypes
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Parts(Methods):

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import constant, filled, iota, padded
 from hcq.frontend.grad.function import Function
-from hcq.frontend.ops.base import Methods, in_float_together, per_axis
+from hcq.frontend.ops.base import Methods, Self, in_float_together, per_axis
 from hcq.frontend.ops.forwarded import of_rank
 from hcq.ir.dtype import dtypes
 from hcq.ir.elementwise.declaration import FLAT
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Sizes = int | Sequence[int]
 MOST = 1 << 16  # windows of an axis whose bounds are worked out one by one

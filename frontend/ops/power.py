@@ -12,7 +12,7 @@ error that grows with the logarithm of the result: about |y * log2(x)| times the
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import NotReal, UsageError
@@ -29,14 +29,11 @@ from hcq.frontend.core.nodes import (
     truncated,
 )
 from hcq.frontend.grad.function import Function, constant_in
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.complex_arguments import in_complex
 from hcq.ir.dtype import DType, Scalar, dtypes, truncate
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T", bound=Methods)
 

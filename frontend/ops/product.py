@@ -10,18 +10,15 @@ float16 and bfloat16 are multiplied and accumulated in float32 and rounded once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.base import Core, thread_modes
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.known_later import room_of
 from hcq.frontend.core.nodes import broadcast_shape, expanded, permuted, reshaped, sum_of_products
-from hcq.frontend.ops.base import Methods, in_float_together, narrowed
+from hcq.frontend.ops.base import Methods, Self, in_float_together, narrowed
 from hcq.ir.dtype import dtypes, promote
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Product(Methods):

@@ -13,7 +13,7 @@ order of execution matters. A draw happens when it is called, like an assignment
 from __future__ import annotations
 
 from math import pi, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import is_whole, shown
 from hcq.errors import UsageError
@@ -22,14 +22,11 @@ from hcq.frontend.core.base import check_count, shape_args, thread_modes, transf
 from hcq.frontend.core.nodes import expanded, ordinal, reduced, reshaped
 from hcq.frontend.core.threads import lock
 from hcq.frontend.grad.function import constant_in
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.ops.streams import DEFAULT, Stream
 from hcq.ir.dtype import DType, Kind, dtypes
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MAX_RANKED = 1 << 13  # longest permutation made by comparing every pair; longer ones are sorted on the host
 

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core import data as formats
 from hcq.frontend.core import known_later, sizes
 from hcq.frontend.core.base import watcher
 from hcq.frontend.core.device import is_group, members
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.run import timed_out_work
 from hcq.frontend.run.realize import storage_of, to_read
 from hcq.ir.dtype import Scalar, struct_code
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Reading(Methods):

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.ops.base import Methods, in_float_together
+from hcq.frontend.ops.base import Methods, Self, in_float_together
 from hcq.ir.dtype import dtypes
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 SPACES = {"linear": (1,), "bilinear": (2,), "bicubic": (2,), "trilinear": (3,)}
 MOST = 1 << 16  # elements of an axis whose neighbours are worked out one by one

@@ -10,8 +10,6 @@ Sums and products of bool and integers are int64, as in PyTorch. float16 and bfl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import (
     reduced,
@@ -19,13 +17,10 @@ from hcq.frontend.core.nodes import (
     scanned,
 )
 from hcq.frontend.core.sizes import number_of
-from hcq.frontend.ops.base import Axes, Methods
+from hcq.frontend.ops.base import Axes, Methods, Self
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Reduction(Methods):

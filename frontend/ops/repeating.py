@@ -9,7 +9,7 @@ Next     movement.py (expand, which repeats without memory), cutting.py (parts)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core import known_later
 from hcq.frontend.core.base import Core, shape_args
@@ -17,10 +17,7 @@ from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.known_later import KnownLater
 from hcq.frontend.core.nodes import iota, joined, reshaped
 from hcq.frontend.core.sizes import counts_of
-from hcq.frontend.ops.base import Methods
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from hcq.frontend.ops.base import Methods, Self
 
 
 class Repeating(Methods):

@@ -9,21 +9,18 @@ Next     indexing.py (square brackets, gather, scatter_add), counting.py (bincou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import constant, expanded, iota, padded, shrunk
-from hcq.frontend.ops.base import Methods, in_float_together
+from hcq.frontend.ops.base import Methods, Self, in_float_together
 from hcq.frontend.ops.checked_places import check
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Scattering(Methods):

@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hcq.checks import is_whole, shown
 from hcq.frontend.core.base import Core, shape_args
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import broadcast_shape, constant_element, expanded, flipped, iota, permuted
 from hcq.frontend.grad.function import constant_in
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.dtype import DType, Scalar, dtypes
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T", bound=Methods)
 

@@ -9,18 +9,15 @@ Next     elementwise.py (maximum, minimum, clamp: NaN wins there), functions.py 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import broadcast, constant, filled, negated
 from hcq.frontend.grad.function import Function, same
-from hcq.frontend.ops.base import Methods, in_float_together, meet_in_float
+from hcq.frontend.ops.base import Methods, Self, in_float_together, meet_in_float
 from hcq.frontend.special.angles import has_sign, signed
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 # the greatest number of a format, where it is not of an integer
 _GREATEST = {

@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.ops.base import Methods, in_float
+from hcq.frontend.ops.base import Methods, Self, in_float
 from hcq.frontend.special import elementary as special
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Smooth(Methods):

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import shown
 from hcq.frontend.core.errors import UsageError
-from hcq.frontend.ops.base import Methods, in_float, meet_in_float
+from hcq.frontend.ops.base import Methods, Self, in_float, meet_in_float
 from hcq.frontend.special import gamma, normal
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MOST = 100  # derivatives, and terms of mvlgamma
 

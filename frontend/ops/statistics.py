@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
@@ -20,6 +20,7 @@ from hcq.frontend.ops.base import (
     Axes,
     Methods,
     MinMax,
+    Self,
     ValuesIndices,
     in_float_together,
     rounded,
@@ -28,9 +29,6 @@ from hcq.frontend.ops.base import (
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 

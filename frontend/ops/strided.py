@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core import views
 from hcq.frontend.core.base import Core
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import iota, reshaped
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Strided(Methods):

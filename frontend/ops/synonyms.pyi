@@ -4,9 +4,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from typing_extensions import Self
-
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.frontend.symbolic.variable import Bound
 
 class Synonyms(Methods):

@@ -9,20 +9,17 @@ Next     core/device.py (names of devices), ../devices/sharding/ (tensors of sev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core import device as devices
 from hcq.frontend.core import sizes
 from hcq.frontend.core.base import Core, changed
 from hcq.frontend.core.device import group as group_of
 from hcq.frontend.core.device import is_group, members
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Transfer(Methods):

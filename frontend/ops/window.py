@@ -9,19 +9,15 @@ Next     pooling.py, product.py (the sum of products), normalisation.py, ir/op.p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from hcq.frontend.core.base import thread_modes
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import expanded, padded, permuted, reshaped, shrunk, spread, sum_of_products
 from hcq.frontend.core.sizes import counts_of
-from hcq.frontend.ops.base import Methods, narrowed, per_axis, rounded, widened
+from hcq.frontend.ops.base import Methods, Self, narrowed, per_axis, rounded, widened
 from hcq.ir.dtype import promote
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Sizes = int | Sequence[int]
 

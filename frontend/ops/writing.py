@@ -9,19 +9,16 @@ Next     core/view_writes.py (how a write is seen in views), in_place.py (method
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.frontend.core import known_later, sizes, view_writes, views
 from hcq.frontend.core.base import Core, changed, live, watcher
 from hcq.frontend.core.errors import UsageError
 from hcq.frontend.core.nodes import constant, expanded
 from hcq.frontend.core.threads import lock, new_write, without_done
-from hcq.frontend.ops.base import Methods
+from hcq.frontend.ops.base import Methods, Self
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Writing(Methods):

@@ -11,8 +11,6 @@ step() belongs outside of a recorded function (jit): a replay runs no Python, an
 set when it runs. Inside, it is refused.
 """
 
-from __future__ import annotations
-
 from hcq.frontend.optim.schedule_chains import ChainedScheduler as ChainedScheduler
 from hcq.frontend.optim.schedule_chains import ReduceLROnPlateau as ReduceLROnPlateau
 from hcq.frontend.optim.schedule_chains import SequentialLR as SequentialLR

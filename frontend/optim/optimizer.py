@@ -78,9 +78,8 @@ class Optimizer(Saved):
         self.param_groups: list[Group] = []
         self.params: list[Tensor] = []
         self.size = 0
-        self.slots: dict[
-            str, dict[int, Tensor]
-        ] = {}  # name of a state -> the tensor of each parameter that has it
+        # name of a state -> the tensor of each parameter that has it
+        self.slots: dict[str, dict[int, Tensor]] = {}
         self.counts = {name: Counts(start) for name, start in self.counts_of(defaults).items()}
         self.skipped: Tensor | None = None  # where it is True, a step changes nothing
         self._before: list[Callable[..., Any]] = []
@@ -393,9 +392,8 @@ def _checked(name: str, found: list[Any], before: list[Tensor]) -> list[Tensor]:
                 f"[{name}] parameter {place} is {parameter.dtype.name}: only floats can be optimized."
             )
     for parameter in found:
-        if (
-            not parameter._requires_grad
-        ):  # it stays as it is, and gets memory of its own when it is to be trained
+        # it stays as it is, and gets memory of its own when it is to be trained
+        if not parameter._requires_grad:
             continue
         if parameter.node.op is not Op.BUFFER:
             parameter.realize()

@@ -253,9 +253,8 @@ def _history(root: Node, written: dict[Node, Node], before: int) -> tuple[Node, 
 
 def _bring_copies(roots: list[Node]) -> list[Node]:
     """Values of other devices, moved here; the graph then reads them from this device's memory."""
-    held = [
-        Core._of(root, "") for root in roots
-    ]  # live, so that their nodes follow what is computed on the way
+    # live, so that their nodes follow what is computed on the way
+    held = [Core._of(root, "") for root in roots]
     while copies := next_moves([tensor.node for tensor in held]):
         sources = []
         recorder: Recorder | None = watcher()
@@ -272,9 +271,8 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
         found: dict[Node, Node] = {}
         for node, leaf in next_moves([tensor.node for tensor in held]):
             source = node.src[0]
-            if (
-                leaf is None
-            ):  # what is computed from constants, every device can compute itself: its part, or all
+            # what is computed from constants, every device can compute itself: its part, or all
+            if leaf is None:
                 is_split = source.shape and getattr(node.arg, "axis", None) is not None
                 place = node.arg._replace(is_here=True) if is_split else None
                 source = _without_copies(source)
@@ -376,9 +374,8 @@ def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
         written = written_by(roots)
         found = []
         for t in readers(live, written):
-            root = (
-                root_of(t) or t.node
-            )  # of a view of what is written, the write: it shows what is there then
+            # of a view of what is written, the write: it shows what is there then
+            root = root_of(t) or t.node
             if (root not in known or root in written) and not recorder.owns(t):
                 found.append(t)
         if not found:

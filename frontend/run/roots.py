@@ -32,9 +32,8 @@ def root_of(tensor: Any) -> Node | None:
     own = live.ref(tensor)
     if (own.whole is None and not own.views) or not views.is_family(tensor):
         return root
-    by_number = (
-        known_later.in_use and watcher() is None
-    )  # in a recording the number may be another one in each call
+    # in a recording the number may be another one in each call
+    by_number = known_later.in_use and watcher() is None
     return views.below_numbers(root) if by_number else views.core_of(root)
 
 

@@ -25,10 +25,11 @@ from hcq.ir.node import Node, toposort
 from hcq.ir.op import ARITHMETIC, Op
 
 LARGE_MATRIX = 8 << 20  # bytes: caches that a core has for itself hold less
+# shorter rows are walked line by line anyway, longer ones leave the nearest cache
 ROW_BYTES = (
     2048,
     64 << 10,
-)  # shorter rows are walked line by line anyway, longer ones leave the nearest cache
+)
 PIECES = (
     8  # of the rows, for each worker: as many as the compiler wants groups, or it would divide rows as well
 )

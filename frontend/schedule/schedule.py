@@ -132,9 +132,8 @@ class _Builder:
         self.needed = needed
         self.result = Schedule(inputs=list(inputs))
         self.value_of: dict[Node, int] = {}  # realized node or BUFFER leaf -> value number
-        self.place_of: dict[
-            Node, tuple[tuple[int, int, int], ...]
-        ] = {}  # piece -> the part of its CAT's value
+        # piece -> the part of its CAT's value
+        self.place_of: dict[Node, tuple[tuple[int, int, int], ...]] = {}
         self.roots: set[Node] = set()
         for storage in inputs:
             self.value_of[storage.node()] = self._new_value("input", storage.dtype, storage.shape)

@@ -148,9 +148,8 @@ class Walk:
         self.size = {node: prod(node.shape) for node in self.order if node.op is not Op.SINK}
         self.has_reduction: set[Node] = set()
         self.weight: dict[Node, int] = {}
-        self.packed: set[Node] = (
-            set()
-        )  # made of small integers alone: what quantised numbers are taken out of
+        # made of small integers alone: what quantised numbers are taken out of
+        self.packed: set[Node] = set()
         self.over_nested: set[Node] = set()  # what follows from nested values, up to the next reduction
         self._facts()
 

@@ -47,7 +47,7 @@ def add_verb(parser: argparse.ArgumentParser) -> None:
     """The words of `python -m hcq search`."""
     parser.description = DESCRIPTION
     parser.epilog = HELP
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.set_defaults(act=run)
     verbs = parser.add_subparsers(dest="what", metavar="show | merge", required=True)
     show = verbs.add_parser(
         "show", help="a table of results: how much faster than the heuristic, how long, how many were tried"

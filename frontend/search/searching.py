@@ -120,9 +120,8 @@ def _search(device: str, kernel: Kernel, target: Target, width: int, seconds: fl
         if routine_of(kernel.sink) is not None:
             why = "not searched: its loops are written down"
             return kernel.known
-        if any(
-            len(each.src) > 2 for each in kernel.sink.src
-        ):  # times, and what is compared, would be of one number
+        # times, and what is compared, would be of one number
+        if any(len(each.src) > 2 for each in kernel.sink.src):
             why = "not searched: a variable says how much of it is needed, it keeps the heuristic's schedule"
             return kernel.known
         if not tester.begin():

@@ -8,8 +8,6 @@ Source   computed: interpolations in 80 Chebyshev points of the values that mpma
          below 1e-17 of the greatest value
 """
 
-from __future__ import annotations
-
 # over x * x = 0 .. 64
 J0 = (  # J0(x)
     0.15772797147489012, -0.008723442352852221, 0.2651786132033368, -0.37009499387264977, 0.15806710233209725,

@@ -42,13 +42,11 @@ def _of_size(kind: str, size: Any, n: Any) -> Any:
         "W": ("sin", 0.5, 0.5),
     }[kind]
     is_inside = size <= 1.0
-    sine = (
-        0.5 * (1.0 - is_inside.where(size, 0.5))
-    ).sqrt()  # of half the angle, which keeps its digits near 1
+    # of half the angle, which keeps its digits near 1
+    sine = (0.5 * (1.0 - is_inside.where(size, 0.5))).sqrt()
     half = sine.asin()
-    angle = 2.0 * (
-        half + (sine - half.sin()) / half.cos()
-    )  # a step of Newton's: asin has the digits of float32
+    # a step of Newton's: asin has the digits of float32
+    angle = 2.0 * (half + (sine - half.sin()) / half.cos())
     sine = (0.5 * (is_inside.where(2.0, size) - 1.0)).sqrt()
     half = sine.asinh()
     growth = 2.0 * (half + (sine - half.sinh()) / half.cosh())

@@ -35,10 +35,11 @@ OFFSETS_V5 = {
 OFFSETS_V3 = {"printf_buffer": 24, "hostcall_buffer": 24, "default_queue": 32, "completion_action": 40}
 V5 = 3  # ABI version of an ELF header
 _IMPLICIT_POINTER = 8  # s[8:9]: where functions are given the address of implicit arguments
+# what a register may hold the low or the high half of: the address of arguments
 OWN, IMPLICIT = (
     "own",
     "implicit",
-)  # what a register may hold the low or the high half of: the address of arguments
+)
 _S_GETPC = {9: 0x1C, 10: 0x1F, 11: 0x47, 12: 0x47}  # opcodes of SOP1
 _S_SWAPPC = {9: 0x1E, 10: 0x21, 11: 0x49, 12: 0x49}
 _S_MOV_B32 = {9: 0x00, 10: 0x03, 11: 0x00, 12: 0x00}
@@ -60,9 +61,8 @@ def used(linked: Linked, kernel: Kernel) -> frozenset[str]:
         for arg in (kernel.metadata.args if kernel.metadata else ())
     }
     size = kernel.descriptor.kernarg_size
-    if (
-        not listed and size >= IMPLICIT_BYTES
-    ):  # no table says whether they are there: what costs nothing is given
+    # no table says whether they are there: what costs nothing is given
+    if not listed and size >= IMPLICIT_BYTES:
         listed = {"hostcall_buffer": size - IMPLICIT_BYTES + OFFSETS_V5["hostcall_buffer"]}
     offsets = OFFSETS_V5 if linked.object.image[8] >= V5 else OFFSETS_V3
     wanted = {kind: (listed[kind], offset) for kind, offset in offsets.items() if kind in listed}

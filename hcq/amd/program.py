@@ -108,9 +108,8 @@ class AmdProgram(SharingProgram):
         values = self.values(args)
         grid, block = self.launch_sizes(grid, block)
         packed = self.pack_args(args, values)
-        is_whole = (
-            not self.is_described and len(packed) > self._hidden_at
-        )  # the caller gives hidden ones, too
+        # the caller gives hidden ones, too
+        is_whole = not self.is_described and len(packed) > self._hidden_at
         packed = packed.ljust(self.kernarg_bytes, b"\0")
         shared = self._dynamic_shared
         if self._is_mixed:

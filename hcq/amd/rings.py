@@ -172,9 +172,8 @@ class Ring(ABC):
             try:
                 call(self.port, self.memory.kfd_fd, kfd.DESTROY_QUEUE, queue_id=self.queue_id)
             except DriverError as refusal:
-                if (
-                    not again or refusal.errno != errno.EINVAL
-                ):  # a call that was interrupted may have ended it
+                # a call that was interrupted may have ended it
+                if not again or refusal.errno != errno.EINVAL:
                     self.is_ending = False
                     raise
             self.queue_id = -1

@@ -40,6 +40,7 @@ needed. docs/artefact.md has the format. The exit status is 2 when the file, the
 
 def add_verb(verb: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    verb.epilog = EPILOG
     verb.add_argument("file", metavar="FILE", help="what hcq.save_program wrote")
     verb.add_argument(
         "--device", metavar="NAME", help="CPU, AMD, NV:1, ...; default HCQ_DEVICE, or what the file is for"

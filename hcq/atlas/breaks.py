@@ -93,9 +93,8 @@ def _of_log(content: bytes, atlas: Atlas) -> Recorded:
     made: list[Made] = []
     bare = 0
     calls = atlas.at(atlas.releases()[0]).calls | atlas.at(atlas.releases()[-1]).calls
-    named = {
-        f"{atlas.prefix}{one.name}": key for key, one in calls.items()
-    }  # strace prints these for some drivers
+    # strace prints these for some drivers
+    named = {f"{atlas.prefix}{one.name}": key for key, one in calls.items()}
     lines = content.decode("utf-8", "replace").splitlines()
     for call in ioctl_log.read(lines):
         if call.path and not call.path.startswith(atlas.nodes):

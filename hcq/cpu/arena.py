@@ -35,9 +35,8 @@ MAX_SLOT_BYTES = 64 << 10  # larger kernels have pages of their own
 ALIGNMENT = 64  # of slots: a line of the caches is never shared
 TRAP = b"\xcc"  # int3: what a free slot holds, so that a jump there is stopped
 
-_MEMBARRIER = {
-    "x86_64": 324
-}  # the number of the system call, on machines whose instruction caches follow memory
+# the number of the system call, on machines whose instruction caches follow memory
+_MEMBARRIER = {"x86_64": 324}
 _REGISTER_SYNC_CORE, _SYNC_CORE = 1 << 6, 1 << 5
 _MFD_NOEXEC_SEAL = 8  # nobody can make a program of the file; mapping it to execute is another matter
 

@@ -5,5 +5,3 @@ Out      examine.examine() -> Examination, printed by report.as_text and report.
 Changes  opens each device for itself, works on it a little, and closes it
 Next     examine.py (start here), docs/doctor.md (every check and its fixes), hcq/__main__.py (the program)
 """
-
-from __future__ import annotations

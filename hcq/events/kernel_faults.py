@@ -54,9 +54,8 @@ class KernelFault(NamedTuple):
 
 
 Listener = Callable[[int, int, KernelFault], None]
-Knows = Callable[
-    [int, int], bool
-]  # (process, where code begins) -> whether the listener would know such a launch
+# (process, where code begins) -> whether the listener would know such a launch
+Knows = Callable[[int, int], bool]
 _Entry = tuple[WeakMethod[Listener], frozenset[str], WeakMethod[Knows] | None]
 _listeners: tuple[_Entry, ...] = ()
 

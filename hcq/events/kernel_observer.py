@@ -20,9 +20,8 @@ from typing import Any, Protocol
 from hcq import backends
 from hcq.system.ioctl_pointers import Nested
 
-Read = Callable[
-    [int, int], bytes
-]  # (address, size in bytes) -> so many bytes, or none where some cannot be read
+# (address, size in bytes) -> so many bytes, or none where some cannot be read
+Read = Callable[[int, int], bytes]
 
 
 class Client(Protocol):

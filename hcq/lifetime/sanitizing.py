@@ -15,11 +15,12 @@ from hcq import checks, config
 from hcq.config import SANITIZE_WORDS, Config
 from hcq.errors import UsageError
 
+# a word of HCQ_EMULATE for each kind
 EMULATED = {
     "AMD": "amd:gfx1100",
     "NV": "nv:sm_90",
     "METAL": "metal:m3",
-}  # a word of HCQ_EMULATE for each kind
+}
 
 
 def settings_with(name: str, sanitize: Any, is_emulated: bool) -> Config:

@@ -46,9 +46,8 @@ class EventCell:
         self.asked = self.generation = 0
         self._later: list[int] = []  # events that it becomes, one after the other, once a queue has set them
         self._shown: memoryview | None = None  # where other devices look
-        self._showing = (
-            threading.RLock()
-        )  # what is written there is what the event says, and not what it said before
+        # what is written there is what the event says, and not what it said before
+        self._showing = threading.RLock()
 
     def __getitem__(self, index: int) -> int:
         value = self.signaled

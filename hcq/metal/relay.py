@@ -149,9 +149,8 @@ class Relay:
         with self._changed:
             gone = {id(one) for one in seen}
             self._followed = [one for one in self._followed if id(one) not in gone]
-            is_wanted = (
-                bool(expected) and self._expected[:1] == expected[:1]
-            )  # nobody has given it up meanwhile
+            # nobody has given it up meanwhile
+            is_wanted = bool(expected) and self._expected[:1] == expected[:1]
             if reached and is_wanted:
                 del self._expected[:reached]
                 self.event[0] = expected[reached - 1].number

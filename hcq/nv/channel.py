@@ -86,20 +86,24 @@ class Channel:
         rm = self.rm
         self.group = rm.alloc(self.memory.device, ClassId.KEPLER_CHANNEL_GROUP_A, enginetype=GR0)
         share = rm.alloc(self.group, ClassId.FERMI_CONTEXT_SHARE_A, hvaspace=vaspace, flags=ASYNC)
-        self.handle = rm.alloc(
+        self.handle = self._channel(ring, notifier, hcontextshare=share)
+        self.compute = rm.alloc(self.handle, self.chip.engines.compute)
+        rm.alloc(self.handle, self.chip.engines.copy, version=COPY_BY_NUMBER, enginetype=GRAPHICS_COPY_ENGINE)
+        self._start()
+
+    def _channel(self, ring: Allocation, notifier: Allocation, **further: int) -> int:
+        """A channel of the group for this ring; further fields of what is allocated."""
+        return self.rm.alloc(
             self.group,
             self.chip.engines.gpfifo,
             hobjecterror=notifier.handle,
             hobjectbuffer=ring.handle,
             gpfifooffset=ring.va,
             gpfifoentries=self.fifo.entries,
-            hcontextshare=share,
             huserdmemory_0=ring.handle,
             userdoffset_0=self.fifo.userd_va - ring.va,
+            **further,
         )
-        self.compute = rm.alloc(self.handle, self.chip.engines.compute)
-        rm.alloc(self.handle, self.chip.engines.copy, version=COPY_BY_NUMBER, enginetype=GRAPHICS_COPY_ENGINE)
-        self._start()
 
     def _start(self) -> None:
         """Register the channel with UVM, then let it run: in the other order RM refuses one that UVM is to page."""

@@ -94,9 +94,8 @@ class Chip:
     def resident_blocks(self, shared_bytes: int, threads: int, registers: int) -> int:
         """How many blocks an SM can run at a time. shared_bytes: of each, as a launch says it."""
         warps = -(-threads // 32)
-        warp = (
-            -(-max(registers, 1) * 32 // 256) * 256
-        )  # registers are given to warps, a quarter of them to each quarter
+        # registers are given to warps, a quarter of them to each quarter
+        warp = -(-max(registers, 1) * 32 // 256) * 256
         by_registers = REGISTERS // 4 // warp * 4 // warps
         by_shared = (self.carveouts[-1] << 10) // max(shared_bytes, 1)
         return min(self.max_blocks, self.max_warps // warps, by_registers, by_shared)

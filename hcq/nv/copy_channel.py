@@ -36,17 +36,7 @@ class CopyChannel(Channel):
         self.group = rm.alloc(
             self.memory.device, ClassId.KEPLER_CHANNEL_GROUP_A, enginetype=self.engine, hvaspace=vaspace
         )
-        self.handle = rm.alloc(
-            self.group,
-            self.chip.engines.gpfifo,
-            hobjecterror=notifier.handle,
-            hobjectbuffer=ring.handle,
-            gpfifooffset=ring.va,
-            gpfifoentries=self.fifo.entries,
-            huserdmemory_0=ring.handle,
-            userdoffset_0=self.fifo.userd_va - ring.va,
-            enginetype=self.engine,
-        )
+        self.handle = self._channel(ring, notifier, enginetype=self.engine)
         rm.alloc(self.handle, self.chip.engines.copy, version=COPY_BY_TYPE, enginetype=self.engine)
         self._start()
 

@@ -67,10 +67,11 @@ EIFMT_NVAL, EIFMT_BVAL, EIFMT_HVAL, EIFMT_SVAL = 1, 2, 3, 4
 BARRIER_SHIFT, BARRIER_MASK = 20, 0x7F  # of .text's sh_flags, ptxas 12.x
 
 R_CUDA_64, R_CUDA_G64, R_CUDA_ABS32_LO_32, R_CUDA_ABS32_HI_32 = 2, 4, 56, 57
+# CALL.ABS until Ada, and from Hopper on; the bits are nvdisasm's
 R_CUDA_ABS47_34, R_CUDA_ABS55_16_34 = (
     58,
     75,
-)  # CALL.ABS until Ada, and from Hopper on; the bits are nvdisasm's
+)
 ADDRESSES = (R_CUDA_64, R_CUDA_G64)  # G: a generic address, which for data in memory is the same
 # fields of a 128-bit instruction: (first bit, first bit of the address, bits)
 INSTRUCTION_FIELDS: dict[int, tuple[tuple[int, int, int], ...]] = {

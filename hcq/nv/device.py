@@ -329,9 +329,8 @@ class NvDevice(HostAccess):
 
     def workspace(self, name: str) -> tuple[Together, Buffer]:
         """Where the blocks of a cooperative grid meet: its size and a counter, which every launch sets back to 0."""
-        buffer = self.alloc(
-            2 * WORKSPACE_BYTES, name=f"{name} workspace"
-        )  # as large as a semaphore of the host
+        # as large as a semaphore of the host
+        buffer = self.alloc(2 * WORKSPACE_BYTES, name=f"{name} workspace")
         return Together(buffer.address, self.encoder.store(buffer.address, WORKSPACE_BYTES)), buffer
 
     def _provide_local(self, thread_bytes: int) -> None:

@@ -83,9 +83,8 @@ class Gpu:
             self.subdevice, ControlId.NV2080_CTRL_CMD_GR_GET_INFO, "grinfo", names
         )
         self.sm_version = version
-        self.tpc_count = (
-            gpcs * tpcs
-        )  # of the design: local memory is laid out for those that this part lacks, too
+        # of the design: local memory is laid out for those that this part lacks, too
+        self.tpc_count = gpcs * tpcs
         self.sm_count = self._tpcs(rm, gpcs) * sms
         wanted = (BAR1_SIZE_KB, RAM_SIZE_KB)
         pairs = b"".join(struct.pack("<2I", index, 0) for index in wanted)

@@ -49,9 +49,8 @@ class NvProgram(SharingProgram):
         self._together: Together | None = None
         self._workspace: Buffer | None = None
         self._rests: dict[int, bytes] = {}  # of tensor maps: what follows the address
-        self._ends: list[
-            tuple[int, int]
-        ] = []  # arguments that become maps, and the bytes that these reach to
+        # arguments that become maps, and the bytes that these reach to
+        self._ends: list[tuple[int, int]] = []
         if args is not None and len(args) != len(kernel.parameters):
             raise UsageError(
                 f"load({name!r}): args names {len(args)} arguments; the kernel has {len(kernel.parameters)} parameters."

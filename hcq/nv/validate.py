@@ -135,9 +135,8 @@ class NvModel(Model):
         )
         self._decode = decoder(arch)
         self._kernels: dict[int, Kernel] = {}
-        self.copy_fence_va = int(
-            self.facts.get("copy_fence", self.facts.get("order", 0))
-        )  # "order": in older traces
+        # "order": in older traces
+        self.copy_fence_va = int(self.facts.get("copy_fence", self.facts.get("order", 0)))
         self.stamp_va = int(self.facts.get("stamp", 0))
         self._own_cells = (self.copy_fence_va, self.stamp_va, int(self.facts.get("lane_fence", 0)))
         # how a foreign program's host sets its semaphores back nobody has seen: values prove nothing

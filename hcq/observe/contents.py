@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from hcq.command import Command, Indirect, Signal, Timestamp
+from hcq.command import Command, Signal, Timestamp, flat
 from hcq.device import Device
 from hcq.memory import Buffer
 from hcq.observe.trace_writer import TraceWriter
@@ -82,8 +82,8 @@ class TraceContents:
         self._results()
         self._wait_for_results(wholes)
         self._before_use(wholes)
-        times = [(what.address, STAMP_BYTES) for what in _flat(commands) if type(what) is Timestamp]
-        times += [(what.signal, CELL_BYTES) for what in _flat(commands) if type(what) is Signal]
+        times = [(what.address, STAMP_BYTES) for what in flat(commands) if type(what) is Timestamp]
+        times += [(what.signal, CELL_BYTES) for what in flat(commands) if type(what) is Signal]
         for va, whole in wholes.items():
             if any(va < at + size and at < va + whole.size_bytes for at, size in times):
                 self._stamped.add(va)
@@ -155,14 +155,6 @@ class TraceContents:
 
     def _tell(self, kind: Kind, data: bytes) -> None:
         self.writer.later(pack_record(kind, self.writer.process, time.monotonic_ns(), b"", data))
-
-
-def _flat(commands: Sequence[Command]) -> Iterator[Command]:
-    for what in commands:
-        if isinstance(what, Indirect):
-            yield from what.commands
-        else:
-            yield what
 
 
 def _buffers(held: Iterable[Any]) -> Iterator[Buffer]:

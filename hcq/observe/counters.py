@@ -30,9 +30,8 @@ class Counting(Observer):
     def __init__(self, device: Device) -> None:
         self.device = device
         self.totals: dict[str, Counters] = {}
-        self._names: dict[
-            int, tuple[str, int]
-        ] = {}  # where its code begins -> a program's name, and its entry
+        # where its code begins -> a program's name, and its entry
+        self._names: dict[int, tuple[str, int]] = {}
         self._lock = threading.Lock()
         self._end = counters.listen(self._launched, device.config.counted_blocks)
 

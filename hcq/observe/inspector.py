@@ -199,9 +199,8 @@ class Server:
         try:
             connection, _ = self.listener.accept()
         except OSError:
-            time.sleep(
-                PAUSE_S
-            )  # the process has no descriptor left, perhaps: it is asked again, but not at once
+            # the process has no descriptor left, perhaps: it is asked again, but not at once
+            time.sleep(PAUSE_S)
             return
         try:
             is_ours = peer(connection)[1] == os.geteuid()

@@ -23,13 +23,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 from hcq import config
 from hcq.base import RingState
-from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
+from hcq.command import Command, Dispatch, Indirect, Signal, Wait, described, flat
 from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.lifetime import open_devices
@@ -60,9 +61,8 @@ def publish(device: Device, title: str, key: tuple[Any, ...], signal: int | None
         sections = _sections(device, title, signal, key[:1] == ("fault",))
         text = "\n".join(line for section in sections for line in section.lines)
         path = save(text)
-    except (
-        Exception
-    ) as error:  # the device is in trouble already: say so and let the caller's own error go on
+    # the device is in trouble already: say so and let the caller's own error go on
+    except Exception as error:
         print(f"hcq: no report on {device.name}: {type(error).__name__}: {error}", file=sys.stderr)
         return
     print(f"{short(sections)}\nsaved as {path}" if path else text, file=sys.stderr)
@@ -343,8 +343,9 @@ def _submission(
 ) -> Iterator[str]:
     value, commands, site = entry
     line = ledger.line(names.recent, value)
+    at_the_time = partial(names.name, at=value)
     if short:
-        first = _command(commands[0], names, value) if commands else "nothing but its signal"
+        first = described(commands[0], at_the_time) if commands else "nothing but its signal"
         more = f"; and {len(commands) - 1} more" if len(commands) > 1 else ""
         yield f"  #{value} {first}{more}  [{line or 'no line known'}]"
         return
@@ -356,35 +357,13 @@ def _submission(
         begin = 0 if at is None else max(0, at - 2)
         if not begin <= index < begin + SHOWN:
             continue
-        yield f"    {'->' if index == at else '  '} {_command(what, names, value)}"
+        yield f"    {'->' if index == at else '  '} {described(what, at_the_time)}"
         if isinstance(what, Dispatch) and index == (at or 0) and what.program.first_site is not None:
             origin = what.program.first_site
             quoted = call_site.source_line(origin)
             yield f"       first dispatched at {call_site.where(origin)}" + (f": {quoted}" if quoted else "")
     if len(inside) > SHOWN:
         yield f"       {len(inside)} commands in all"
-
-
-def _command(what: Command, names: _Names, at: int) -> str:
-    """A command of submission number `at` in words."""
-    if isinstance(what, Dispatch):
-        kinds = what.program.args or ("",) * len(what.args)
-        args = []
-        for kind, arg in zip(kinds, what.args):
-            is_address = kind == "buffer" or (not kind and isinstance(arg, int) and arg > 1 << 20)
-            args.append(names.name(int(arg), at) if is_address else str(arg))
-        return f"kernel {what.program.name}({', '.join(args)}) grid={what.grid} block={what.block}"
-    if isinstance(what, Copy):
-        return f"copy {what.size_bytes} bytes {names.name(what.src, at)} -> {names.name(what.dst, at)}"
-    if isinstance(what, Fill):
-        return f"fill {what.size_bytes} bytes at {names.name(what.dst, at)}"
-    if isinstance(what, Wait):
-        return f"wait for {names.name(what.signal, at)} >= {what.value}"
-    if isinstance(what, Signal):
-        return f"signal {names.name(what.signal, at)} = {what.value}"
-    if isinstance(what, Timestamp):
-        return f"timestamp to {names.name(what.address, at)}"
-    return str(what)
 
 
 def _waited(device: Device, names: _Names, va: int) -> Iterator[str]:
@@ -394,7 +373,7 @@ def _waited(device: Device, names: _Names, va: int) -> Iterator[str]:
     done = device.timeline.value
     late = next((entry for entry in device.recent.copy() if entry[0] > done), None)
     for signal in dict.fromkeys(
-        what.signal for what in _flat(late[1] if late else ()) if isinstance(what, Wait)
+        what.signal for what in flat(late[1] if late else ()) if isinstance(what, Wait)
     ):
         if signal != va:
             yield from _setters(names, signal)
@@ -408,7 +387,7 @@ def _setters(names: _Names, va: int) -> Iterator[str]:
         for number, commands, site in device.recent.copy():
             found += [
                 (number, f"{device.name} #{number}", what.value, site)
-                for what in _flat(commands)
+                for what in flat(commands)
                 if isinstance(what, Signal) and what.signal == va
             ]
         if any(start <= va < start + size for start, size in list(device.memory.regions.items())):
@@ -421,14 +400,6 @@ def _setters(names: _Names, va: int) -> Iterator[str]:
         back = f" BACKWARDS from {last}" if to < last else ""
         yield f"signal    {names.name(va)}{seen}: {who} sets it to {to}{back}  [{call_site.where(site)}]"
         last = to
-
-
-def _flat(commands: Sequence[Command]) -> Iterator[Command]:
-    for what in commands:
-        if isinstance(what, Indirect):
-            yield from what.commands
-        else:
-            yield what
 
 
 def _waiters(device: Device) -> Iterator[str]:

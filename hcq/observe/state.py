@@ -21,7 +21,7 @@ from typing import Any
 
 from hcq import backends, checks
 from hcq.backend import load
-from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
+from hcq.command import Dispatch, Signal, Wait, described, flat
 from hcq.device import Device
 from hcq.errors import HcqError, UsageError
 from hcq.events import waves
@@ -135,7 +135,7 @@ def _waves(device: Device, names: _Names) -> list[dict[str, Any]] | str:
     programs = {
         what.program.code_va: str(what.program.name)
         for _, commands, _ in device.recent.copy()
-        for what in _flat(commands)
+        for what in flat(commands)
         if isinstance(what, Dispatch)
     }
     found: list[dict[str, Any]] = []
@@ -180,7 +180,7 @@ def _work(device: Device, names: _Names) -> dict[str, Any]:
             **_submission(late[0], entries, names, SHOWN),
             # when the one before it finished: it may have been submitted later
             "at_most_s": _since_s(device) if done else None,
-            "awaits": [_await(what) for what in _flat(late[0][1]) if isinstance(what, Wait)][:SHOWN],
+            "awaits": [_await(what) for what in flat(late[0][1]) if isinstance(what, Wait)][:SHOWN],
         }
     return {
         "now": now,
@@ -197,7 +197,7 @@ def _since_s(device: Device) -> float | None:
 
 def _submission(entry: Submitted, entries: list[Submitted], names: _Names, most: int) -> dict[str, Any]:
     value, commands, _ = entry
-    inside = [_cut(names.command(what)) for what in _flat(commands)]
+    inside = [_cut(described(what, names.name)) for what in flat(commands)]
     return {
         "value": value,
         "commands": inside[:most],
@@ -214,7 +214,7 @@ def _await(what: Wait) -> dict[str, Any]:
         for device in open_devices.devices()
         if isinstance(device, Device)
         for number, commands, _ in device.recent.copy()
-        for each in _flat(commands)
+        for each in flat(commands)
         if isinstance(each, Signal) and each.signal == what.signal and each.value >= what.value
     ]
     return {
@@ -223,14 +223,6 @@ def _await(what: Wait) -> dict[str, Any]:
         "is": None if signal is None else int(signal._cell[0]),
         "set_by": setters[-SHOWN:],
     }
-
-
-def _flat(commands: Sequence[Command]) -> Iterator[Command]:
-    for what in commands:
-        if isinstance(what, Indirect):
-            yield from what.commands
-        else:
-            yield what
 
 
 def _waiting(device: Device) -> Iterator[dict[str, Any]]:
@@ -282,29 +274,6 @@ class _Names:
             if start <= va < start + max(size, 1):
                 return f"{name}+{va - start:#x}" if va > start else name
         return f"{va:#x}"
-
-    def command(self, what: Command) -> str:
-        """A command with buffers by their names."""
-        if isinstance(what, Dispatch):
-            kinds = what.program.args or ("",) * len(what.args)
-            args = [
-                self.name(int(arg))
-                if kind == "buffer" or (not kind and isinstance(arg, int) and arg > 1 << 20)
-                else str(arg)
-                for kind, arg in zip(kinds, what.args)
-            ]
-            return f"kernel {what.program.name}({', '.join(args)}) grid={what.grid} block={what.block}"
-        if isinstance(what, Copy):
-            return f"copy {what.size_bytes} bytes {self.name(what.src)} -> {self.name(what.dst)}"
-        if isinstance(what, Fill):
-            return f"fill {what.size_bytes} bytes at {self.name(what.dst)}"
-        if isinstance(what, Wait):
-            return f"wait for {self.name(what.signal)} >= {what.value}"
-        if isinstance(what, Signal):
-            return f"signal {self.name(what.signal)} = {what.value}"
-        if isinstance(what, Timestamp):
-            return f"timestamp to {self.name(what.address)}"
-        return str(what)
 
 
 def _memory(device: Device, names: _Names) -> dict[str, Any]:

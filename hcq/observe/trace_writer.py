@@ -184,10 +184,11 @@ class TraceWriter:
         """The string number of a line of the program; 0 for none."""
         if at is None:
             return 0
+        # hashing a code object is slow, so its id is the key, and the code is kept alive
         key = (
             id(at[0]),
             at[1],
-        )  # hashing a code object is slow, so its id is the key, and the code is kept alive
+        )
         known = self._sites.get(key)
         if known is None:
             known = self._sites[key] = at[0], self.intern(where(at))

@@ -66,9 +66,8 @@ class Validator(Observer):
         self._check: SubmissionCheck | None = None
         # block -> (command, argument) -> the address that its last replay has put there
         self._patched: dict[int, dict[tuple[int, int], int]] = {}
-        self._names: dict[
-            int, str
-        ] = {}  # where code begins -> a program's name; it stays when the program is gone
+        # where code begins -> a program's name; it stays when the program is gone
+        self._names: dict[int, str] = {}
         self._entries: dict[int, int] = {}  # the same -> how submissions call it
         self._ends: list[Callable[[], object]] = []
         if judges and "memory" not in device.config.sanitize:  # which says more of the same

@@ -60,9 +60,8 @@ class Agent:
         own = self.clock
         for agent, at in clock.items():
             if agent is self:
-                self.barrier_at = max(
-                    self.barrier_at, at + 1
-                )  # another agent saw that this one was done so far
+                # another agent saw that this one was done so far
+                self.barrier_at = max(self.barrier_at, at + 1)
             elif at > own.get(agent, 0):
                 own[agent] = at
                 self.joined[agent] = (at, self.at)
@@ -204,9 +203,8 @@ class State:
         self.host = Agent("the host")
         self.knows_host_writes = knows_host_writes
         self.waiting: set[Agent] = set()  # agents with open waits
-        self.deferred: dict[
-            tuple[OpenWait, ...], list[Deferred]
-        ] = {}  # accesses, by the waits they are behind
+        # accesses, by the waits they are behind
+        self.deferred: dict[tuple[OpenWait, ...], list[Deferred]] = {}
         self._deferred_count = 0
         self.touched: Any = (
             None  # a Touched (touched.py): what launches really touch, where somebody wants to know

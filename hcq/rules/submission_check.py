@@ -64,9 +64,8 @@ class SubmissionCheck:
         self.signals: list[tuple[int, int, Clock, tuple[OpenWait, ...], Agent]] = []
         self.blocks: list[GraphBlock] = []
         self.log: list[tuple[Agent, int, int, bool, Where]] = []
-        self.works: list[
-            Any
-        ] = []  # of touched.py: launches and copies, where somebody wants to know what they touch
+        # of touched.py: launches and copies, where somebody wants to know what they touch
+        self.works: list[Any] = []
         self.deferred: list[Deferred] = []  # accesses behind waits that nobody has ended yet
         # the waits after which the order of accesses, of it or from before, is known now
         self.settled: set[tuple[OpenWait, ...]] = set()

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from hcq.errors import UsageError
+from hcq.layout import Bits, bits, repeated
 
 FIELD = re.compile(r"(?P<name>[\w{}]+)@(?P<offset>\d+):(?P<size>\d+)(?:\*(?P<count>\d+)(?:/(?P<step>\d+))?)?")
 SHOWN_RELEASES = 12  # in an error
@@ -45,6 +49,11 @@ class Field(NamedTuple):
         """Start and end of each entry."""
         starts = [self.offset + index * self.step for index in range(self.entries)]
         return [(start, start + self.size_bytes) for start in starts]
+
+    def bits(self, enum: type[IntEnum] | None = None, default: int = 0) -> dict[str, Bits]:
+        """What a layout declares for it; an array becomes as many fields."""
+        starts = range(8 * self.offset, 8 * (self.offset + self.entries * self.step), 8 * self.step)
+        return repeated(starts, {self.name: bits(8 * self.size_bytes - 1, 0, enum=enum, default=default)})
 
 
 class Structure(NamedTuple):
@@ -206,6 +215,17 @@ class Atlas:
 
     def _instead(self, release: str, why: str) -> Release:
         return Release(release, " ".join(filter(None, (why, self.release_note(release)))))
+
+
+@cache
+def _rows(file: Path) -> tuple[tuple[str, ...], ...]:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return tuple(tuple(line.split("\t")) for line in lines if not line.startswith("#"))
+
+
+def rows(file: Path, sort: str) -> list[tuple[str, ...]]:
+    """The cells of a file's lines that begin with this word, without it. The file is read once."""
+    return [cells[1:] for cells in _rows(file) if cells[0] == sort]
 
 
 def version(text: str) -> tuple[int, ...] | None:

@@ -21,9 +21,8 @@ from hcq.layout import Packet
 MAX_BLOCK_BYTES = 1 << 20  # of one block; an argument that claims more is cut there
 MAX_BLOCKS = 256  # of one call
 
-Read = Callable[
-    [int, int], bytes
-]  # (address, bytes) -> what is there; b"" or less than asked where nothing is
+# (address, bytes) -> what is there; b"" or less than asked where nothing is
+Read = Callable[[int, int], bytes]
 
 
 class Pointer(NamedTuple):

@@ -8,10 +8,9 @@ Next     hcq/device.py (pending), rules/waits.py (the rules about waits that nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hcq.command import Command, Indirect, Wait
+from hcq.command import Wait, flat
 from hcq.lifetime import open_devices
 
 MOST = 3  # waits that are told
@@ -20,16 +19,9 @@ MOST = 3  # waits that are told
 def awaited(device: Any) -> str:
     """What the first submission in flight still waits for: signals with their devices, and what became of these."""
     made = device.submission(device.timeline.value + 1)
-    found = [] if made is None else [text for what in _waits(made[1]) if (text := _told(what))]
+    waits = [] if made is None else [what for what in flat(made[1]) if isinstance(what, Wait)]
+    found = [text for what in waits if (text := _told(what))]
     return f" It waits for {', and '.join(found[:MOST])}." if found else ""
-
-
-def _waits(commands: Sequence[Command]) -> Iterator[Wait]:
-    for what in commands:
-        if isinstance(what, Wait):
-            yield what
-        elif isinstance(what, Indirect):
-            yield from _waits(what.commands)
 
 
 def _told(what: Wait) -> str:

@@ -43,10 +43,11 @@ from hcq.tools.bench.startup import STARTUP_CASES, Startup
 
 ANSWER_SECONDS = 300  # tinygrad compiles for long
 LESS_IS_BETTER = ("us", "s")
+# a library that had both has its figure: the others need not wait for it
 ENOUGH_BLOCKS, ENOUGH_SECONDS = (
     3,
     6,
-)  # a library that had both has its figure: the others need not wait for it
+)
 SCALE = {"us": 1e6, "s": 1.0}
 KEEP_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",
@@ -161,9 +162,8 @@ def environment_for(library: str) -> dict[str, str]:
             filter(None, [str(root), environment.get("PYTHONPATH", "")])
         )
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # starting again is meant to find compiled modules
-    if (
-        library == "numpy" and "avx512bw" in cpu_flags()
-    ):  # OpenBLAS takes kernels of AVX2 for a CPU newer than itself
+    # OpenBLAS takes kernels of AVX2 for a CPU newer than itself
+    if library == "numpy" and "avx512bw" in cpu_flags():
         environment.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
     if library == "torch-kept":
         environment |= KEEP_MEMORY

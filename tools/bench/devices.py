@@ -125,10 +125,11 @@ def training(names: Sequence[str], width: int, batch: int, rounds: int) -> None:
     y = Tensor(rng.standard_normal((batch, 10)).astype(np.float32)).shard(group, 0).realize()
     trainer = Trainer(group, width)
     recorded: Any = jit(trainer.step)
+    # about a bucket for each layer
     limit, cost.bucket_bytes = (
         cost.bucket_bytes,
         lambda *_: 2 * width * width,
-    )  # about a bucket for each layer
+    )
     kind: Any = Collective
     run = kind.run
 

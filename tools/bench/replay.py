@@ -102,9 +102,8 @@ def main(argv: list[str] | None = None) -> int:
     step, images, labels = digits_step()
     device = devices.get(devices.default())
     graph = step._last.graph
-    places = {
-        key: device.alloc(1 << 20, "any") for key in graph.patch_points
-    }  # large enough for each of them
+    # large enough for each of them
+    places = {key: device.alloc(1 << 20, "any") for key in graph.patch_points}
     for place, tensor in zip(places.values(), (images, labels)):
         place.write(bytes(tensor.node.arg.size_bytes))
     before = device.stats()["submissions"]

@@ -77,9 +77,8 @@ def check(case: Case, result: Any, expected: Any) -> None:
 def fetch(result: Any) -> Any:
     """A library's result as a NumPy array."""
     if "bfloat16" in str(getattr(result, "dtype", "")):  # NumPy has none
-        result = (
-            result.float() if hasattr(result, "float") else result.astype("float32")
-        )  # JAX has no float()
+        # JAX has no float()
+        result = result.float() if hasattr(result, "float") else result.astype("float32")
     return result.numpy() if hasattr(result, "numpy") else result
 
 

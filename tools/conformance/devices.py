@@ -45,9 +45,8 @@ def emulated(devices: Sequence[str]) -> list[str]:
     asked = [name for name in devices if _is_emulated(name)]
     if asked:
         os.environ["HCQ_EMULATE"] = ",".join(asked)
-        os.environ.setdefault(
-            "HCQ_TIMEOUT_MS", PATIENCE_MS
-        )  # one kernel of five million elements takes minutes
+        # one kernel of five million elements takes minutes
+        os.environ.setdefault("HCQ_TIMEOUT_MS", PATIENCE_MS)
     counts: Counter[str] = Counter()
     names: list[str] = []
     for name in devices:

@@ -313,9 +313,8 @@ def _must_stop(
         x = bench.buffer(1024, name="hw_check after")
         device.run(good, [x, 256], block=(256, 1, 1))
         same(unpack(x.read()), [kernels.stepped(1)] * 256, f"a launch after {name}")
-    except (
-        hcq.HcqError
-    ) as refusal:  # a kernel driver may want another process after a fault: the device says so
+    # a kernel driver may want another process after a fault: the device says so
+    except hcq.HcqError as refusal:
         if not device.dead and not isinstance(refusal, hcq.UsageError):
             raise
         lost = str(refusal)

@@ -32,9 +32,8 @@ def main(argv: list[str]) -> int:
     item = next(one for one in plan.items(kind_of(device)) if one.name == name)
     bench = Bench(device, Path(folder), item)
     print(json.dumps(asdict(run(item, bench))), flush=True)
-    if (
-        item.name == plan.WATCH
-    ):  # threads of the runtime may be in a hook, and must not come back to an ended interpreter
+    # threads of the runtime may be in a hook, and must not come back to an ended interpreter
+    if item.name == plan.WATCH:
         os._exit(0)
     return 0
 

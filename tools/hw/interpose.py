@@ -86,10 +86,11 @@ class Interposer:
         if not hasattr(self._libc, name):
             return
         function = ctypes.cast(getattr(self._libc, name), ctypes.c_void_p).value or 0
+        # not what stands there: that may be the linker's stub, which would write over ours
         key = (
             name,
             function,
-        )  # not what stands there: that may be the linker's stub, which would write over ours
+        )
         if key not in self._made:
             prototype, wrap = self.hooks[name]
             callback = prototype(wrap(prototype(function)))

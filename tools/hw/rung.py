@@ -6,8 +6,6 @@ Changes  nothing
 Next     ladder.py (who climbs), nv/ladder.py and amd/ladder.py (the lower rungs)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -36,8 +36,8 @@ def is_amd(call: Call) -> bool:
         return True
     if call.path.startswith(RENDER_NODES):
         if not call.request:
-            return _named(call.name, DRM_PREFIX, other_calls.DRM) is not None
-        return kind == DRM and (number in other_calls.DRM or _is_of_amdgpu(call.request))
+            return _named(call.name, DRM_PREFIX, other_calls.calls("DRM")) is not None
+        return kind == DRM and (number in other_calls.calls("DRM") or _is_of_amdgpu(call.request))
     # a terminal's calls have the same letter; they have neither a direction nor a size
     return not call.path and kind == KFD and bool(call.request >> 30) and bool(_kfd(number).layout)
 
@@ -54,7 +54,9 @@ def _decoded(call: Call) -> DecodedCall:
     if call.path.startswith(RENDER_NODES) or DRM_PREFIX in call.name or call.request >> 8 & 0xFF == DRM:
         return _drm_call(call)
     if not call.request:
-        number = _named(call.name, KFD_PREFIX, {at: _kfd(at) for at in {*KFD_IOCTLS, *other_calls.KFD}})
+        number = _named(
+            call.name, KFD_PREFIX, {at: _kfd(at) for at in {*KFD_IOCTLS, *other_calls.calls("KFD")}}
+        )
         if number is None:
             return DecodedCall(call.name or "unknown call of the KFD", note="no layout here")
         return _filled(DecodedCall(call.name), _kfd(number), 0, call)
@@ -71,25 +73,25 @@ def layout_of(request: int) -> type[Packet] | None:
     number = request & 0xFF
     if request >> 8 & 0xFF == KFD:
         return _kfd(number).layout
-    return {**other_calls.DRM, **other_calls.AMDGPU}.get(number, OtherCall("")).layout
+    return {**other_calls.calls("DRM"), **other_calls.calls("AMDGPU")}.get(number, OtherCall("")).layout
 
 
 def _drm_call(call: Call) -> DecodedCall:
     number = call.request & 0xFF
     if not call.request:
         name = next((name for name in _names(call.name) if name.startswith(AMDGPU_PREFIX)), "")
-        table, prefix = other_calls.AMDGPU, AMDGPU_PREFIX
+        table, prefix = other_calls.calls("AMDGPU"), AMDGPU_PREFIX
         if not name:
-            name, table, prefix = call.name, other_calls.DRM, DRM_PREFIX
+            name, table, prefix = call.name, other_calls.calls("DRM"), DRM_PREFIX
         found = _named(name, prefix, table)
         decoded = DecodedCall(name)
         return _filled(decoded, table[found] if found is not None else OtherCall(""), 0, call)
     size = call.request >> 16 & 0x3FFF
     if other_calls.FIRST_OF_DRIVER <= number <= other_calls.LAST_OF_DRIVER:
-        known = other_calls.AMDGPU.get(number, OtherCall(""))
+        known = other_calls.calls("AMDGPU").get(number, OtherCall(""))
         name = f"{AMDGPU_PREFIX}{known.name}" if known.name else f"amdgpu call {number - 0x40:#x}"
     else:
-        known = other_calls.DRM.get(number, OtherCall(""))
+        known = other_calls.calls("DRM").get(number, OtherCall(""))
         name = f"{DRM_PREFIX}{known.name}" if known.name else f"DRM call {number:#x}"
     return _filled(DecodedCall(name), known, size, call)
 
@@ -140,12 +142,12 @@ def _kfd(number: int) -> OtherCall:
     ours = KFD_IOCTLS.get(number)
     if ours is not None:
         return OtherCall(ours.name, ours.layout if ours.size_bytes else None)
-    return other_calls.KFD.get(number, OtherCall(""))
+    return other_calls.calls("KFD").get(number, OtherCall(""))
 
 
 def _is_of_amdgpu(request: int) -> bool:
     """Whether a request of a driver's own has the size that amdgpu's has: other drivers use the same numbers."""
-    known = other_calls.AMDGPU.get(request & 0xFF)
+    known = other_calls.calls("AMDGPU").get(request & 0xFF)
     return known is not None and request >> 16 & 0x3FFF in known.known_sizes
 
 

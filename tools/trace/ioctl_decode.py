@@ -31,10 +31,11 @@ MAGIC = ord("F")
 UVM_NODE = "nvidia-uvm"
 CLASS_FIELDS = ("hclass",)
 SHOWN_ENTRIES = 8  # of an array behind a pointer
+# UVM_INITIALIZE, UVM_DEINITIALIZE: the only ones with a form of their own
 UVM_STARTS = (
     0x30000001,
     0x30000002,
-)  # UVM_INITIALIZE, UVM_DEINITIALIZE: the only ones with a form of their own
+)
 _CALLS: dict[int, Ioctl] = {one.request: one for one in vars(declared).values() if isinstance(one, Ioctl)}
 
 

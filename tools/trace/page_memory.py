@@ -138,9 +138,8 @@ class PageMemory:
     def found(self, wanted: str) -> list[Json]:
         """Buffers by a part of their name or an address in them, the first of them with their first uses."""
         rows: list[Json] = []
-        buffers = sorted(
-            self.called(wanted), key=lambda row: row["text"].lower() != wanted
-        )  # that name itself first
+        # that name itself first
+        buffers = sorted(self.called(wanted), key=lambda row: row["text"].lower() != wanted)
         for at, row in enumerate(buffers):
             rows.append(row)
             if at < MAX_WITH_USES:

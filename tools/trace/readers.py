@@ -75,18 +75,34 @@ def find(
     return None
 
 
-# ------------------------------------------------------------ kernel logs
+# ------------------------------------------------------------ what several readers have in common
 
 
-def _is_kernel_log(content: bytes, wanted: Wanted) -> bool:
-    return not wanted.form and kernel_log.recognises(content)
+def _text(recognises: Callable[[bytes], bool]) -> Callable[[bytes, Wanted], bool]:
+    """Whether a file is a text of some kind; none is where the command line says that it is words."""
+    return lambda content, wanted: not wanted.form and recognises(content)
 
 
-def _read_kernel_log(content: bytes, wanted: Wanted) -> Reading:
-    found = kernel_log.events(content.decode("utf-8", "replace").split("\n"))
-    return Reading(
-        lambda color: kernel_log.lines(found, color), lambda: kernel_log.json(found), b"ioctl" in content
-    )
+def _shown(reader: Any) -> Callable[[bytes, Wanted], Reading]:
+    """What a module reads, in lines and as data."""
+
+    def read(content: bytes, wanted: Wanted) -> Reading:
+        found = reader.read(content)
+        return Reading(lambda color: reader.lines(found, color), lambda: reader.as_json(found))
+
+    return read
+
+
+def _events(reader: Any) -> Callable[[bytes, Wanted], Reading]:
+    """The events that a module finds in a text, shown as those of kernel logs."""
+
+    def read(content: bytes, wanted: Wanted) -> Reading:
+        found = reader.events(content.decode("utf-8", "replace").split("\n"))
+        return Reading(
+            lambda color: kernel_log.lines(found, color), lambda: kernel_log.json(found), b"ioctl" in content
+        )
+
+    return read
 
 
 # ------------------------------------------------------------ words of AMD's rings
@@ -166,43 +182,7 @@ def _read_amd_words(content: bytes, wanted: Wanted) -> Reading:
     return Reading(lines, as_json)
 
 
-# ------------------------------------------------------------ CUDA's coredumps and tools
-
-
-def _is_cuda_core(content: bytes, wanted: Wanted) -> bool:
-    return core_file.is_core(content)
-
-
-def _read_cuda_core(content: bytes, wanted: Wanted) -> Reading:
-    found = core.read(content)
-    return Reading(lambda color: core.lines(found, color), lambda: core.as_json(found))
-
-
-def _is_gpu_core(content: bytes, wanted: Wanted) -> bool:
-    return gpu_core.is_core(content)
-
-
-def _read_gpu_core(content: bytes, wanted: Wanted) -> Reading:
-    found = gpu_core.read(content)
-    return Reading(lambda color: gpu_core.lines(found, color), lambda: gpu_core.as_json(found))
-
-
-def _is_cuda_text(content: bytes, wanted: Wanted) -> bool:
-    return not wanted.form and cuda_text.recognises(content)
-
-
-def _read_cuda_text(content: bytes, wanted: Wanted) -> Reading:
-    found = cuda_text.events(content.decode("utf-8", "replace").split("\n"))
-    return Reading(
-        lambda color: kernel_log.lines(found, color), lambda: kernel_log.json(found), b"ioctl" in content
-    )
-
-
 # ------------------------------------------------------------ NVIDIA's reports
-
-
-def _is_nvidia_report(content: bytes, wanted: Wanted) -> bool:
-    return not wanted.form and nvidia_report.recognises(content)
 
 
 def _read_nvidia_report(content: bytes, wanted: Wanted) -> Reading:
@@ -270,10 +250,6 @@ def _read_nv_words(content: bytes, wanted: Wanted) -> Reading:
 # ------------------------------------------------------------ devcoredumps
 
 
-def _is_devcoredump(content: bytes, wanted: Wanted) -> bool:
-    return not wanted.form and devcoredump.recognises(content)
-
-
 def _read_devcoredump(content: bytes, wanted: Wanted) -> Reading:
     found = devcoredump.read(content)
     return Reading(
@@ -285,10 +261,6 @@ def _read_devcoredump(content: bytes, wanted: Wanted) -> Reading:
 # ------------------------------------------------------------ umr
 
 
-def _is_umr(content: bytes, wanted: Wanted) -> bool:
-    return not wanted.form and umr.recognises(content)
-
-
 def _read_amd_text(content: bytes, wanted: Wanted) -> Reading:
     found = amd_texts.read(content)
     return Reading(
@@ -298,30 +270,10 @@ def _read_amd_text(content: bytes, wanted: Wanted) -> Reading:
     )
 
 
-# ------------------------------------------------------------ ROCm
-
-
-def _is_rocm(content: bytes, wanted: Wanted) -> bool:
-    return not wanted.form and rocm.recognises(content)
-
-
-# ------------------------------------------------------------ tables of AMD's tools
-
-
-def _is_amd_tables(content: bytes, wanted: Wanted) -> bool:
-    return not wanted.form and amd_tables.recognises(content)
-
-
-def _read_amd_tables(content: bytes, wanted: Wanted) -> Reading:
-    found = amd_tables.read(content)
-    return Reading(lambda color: amd_tables.lines(found, color), lambda: amd_tables.as_json(found))
-
-
 # ------------------------------------------------------------ RADV
 
 
-def _is_radv(content: bytes, wanted: Wanted) -> bool:
-    return not wanted.form and radv.recognises(content)
+_is_radv = _text(radv.recognises)
 
 
 def _read_radv(content: bytes, wanted: Wanted) -> Reading:
@@ -339,15 +291,15 @@ def _read_radv(content: bytes, wanted: Wanted) -> Reading:
 READERS: tuple[Reader, ...] = (
     Reader("words of NVIDIA's, as it is said", _is_named_nv_words, _read_nv_words),
     Reader("RADV's hang report, a folder", _is_radv, _read_radv),
-    Reader("NVIDIA's bug report, nvidia-smi", _is_nvidia_report, _read_nvidia_report),
-    Reader("CUDA coredump", _is_cuda_core, _read_cuda_core),
-    Reader("core file of GPUs of ROCm", _is_gpu_core, _read_gpu_core),
-    Reader("compute-sanitizer, cuda-gdb", _is_cuda_text, _read_cuda_text),
-    Reader("devcoredump of amdgpu", _is_devcoredump, _read_devcoredump),
-    Reader("umr", _is_umr, _read_amd_text),
-    Reader("ROCm: faults, debug agent, rocgdb", _is_rocm, _read_amd_text),
-    Reader("amd-smi, rocm-smi, MQDs of the KFD", _is_amd_tables, _read_amd_tables),
-    Reader("kernel log", _is_kernel_log, _read_kernel_log),
+    Reader("NVIDIA's bug report, nvidia-smi", _text(nvidia_report.recognises), _read_nvidia_report),
+    Reader("CUDA coredump", lambda content, wanted: core_file.is_core(content), _shown(core)),
+    Reader("core file of GPUs of ROCm", lambda content, wanted: gpu_core.is_core(content), _shown(gpu_core)),
+    Reader("compute-sanitizer, cuda-gdb", _text(cuda_text.recognises), _events(cuda_text)),
+    Reader("devcoredump of amdgpu", _text(devcoredump.recognises), _read_devcoredump),
+    Reader("umr", _text(umr.recognises), _read_amd_text),
+    Reader("ROCm: faults, debug agent, rocgdb", _text(rocm.recognises), _read_amd_text),
+    Reader("amd-smi, rocm-smi, MQDs of the KFD", _text(amd_tables.recognises), _shown(amd_tables)),
+    Reader("kernel log", _text(kernel_log.recognises), _events(kernel_log)),
     Reader("launch descriptions of NVIDIA's", _is_qmd, _read_nv_words),
     Reader("pushbuffers of NVIDIA's", _is_pushbuffer, _read_nv_words),
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),

@@ -37,9 +37,8 @@ def record(command: Sequence[str], output: str, with_data: bool) -> int:
     letters = letters_of(pattern)
     if not letters:
         _make_room(path)
-    elif letters == {
-        "r"
-    }:  # the ranks of this run have the names of those before; processes and hosts may be others
+    # the ranks of this run have the names of those before; processes and hosts may be others
+    elif letters == {"r"}:
         for old in files_of(pattern):
             _make_room(old)
     before = {one: one.stat().st_size for one in files_of(pattern)}

@@ -93,12 +93,6 @@ class Arithmetic(Pair):
         """-self."""
         return self.of(-self.real, -self.imag)
 
-    def __pos__(self) -> Any:
-        return self
-
-    def __abs__(self) -> Any:
-        return self.abs()
-
     def __pow__(self, exponent: Any) -> Any:
         """self ** exponent: by multiplication for small whole numbers, else exp(exponent * log(self))."""
         if isinstance(exponent, (bool, int, float)) and float(exponent).is_integer() and abs(exponent) <= 32:
@@ -185,14 +179,6 @@ class Arithmetic(Pair):
 
     __hash__ = object.__hash__
 
-    def eq(self, other: Any) -> Any:
-        """self == other: bool; both parts are equal."""
-        return self == other
-
-    def ne(self, other: Any) -> Any:
-        """self != other: bool; either part differs."""
-        return self != other
-
     def equal(self, other: Any) -> bool:
         """True if shape and every element are equal."""
         return self.shape == other.shape and bool((self == other).all())
@@ -203,10 +189,6 @@ class Arithmetic(Pair):
         near = (self - other).abs() <= other.abs() * rtol + atol
         close = (self == other) | (near & other.isfinite() & self.isfinite())
         return close | (self.isnan() & other.isnan()) if equal_nan else close
-
-    def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-        """True if every element is close: see `isclose`. Computes and reads back."""
-        return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
     @classmethod
     def chosen(cls, condition: Tensor, if_true: Any, if_false: Any) -> Any:
@@ -248,10 +230,6 @@ class Arithmetic(Pair):
     def all(self, dim: Axes = None, keepdim: bool = False) -> Any:
         """True where no element of the axes is zero."""
         return (self != 0).all(dim, keepdim)
-
-    def count_nonzero(self, dim: Axes = None) -> Any:
-        """How many elements are not zero."""
-        return (self != 0).count_nonzero(dim)
 
     def nonzero(self, as_tuple: bool = False) -> Any:
         """Where elements are not zero: see `Tensor.nonzero`."""
@@ -351,15 +329,3 @@ class Arithmetic(Pair):
         )
 
     type = cast  # type: ignore[assignment]
-
-    def cfloat(self) -> Any:
-        """As complex64."""
-        return self.cast(dtypes.complex64)
-
-    def cdouble(self) -> Any:
-        """As complex128."""
-        return self.cast(dtypes.complex128)
-
-    def bool(self) -> Any:
-        """As bool: True where an element is not zero."""
-        return self != 0

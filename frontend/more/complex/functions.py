@@ -58,12 +58,6 @@ class Functions(Pair):
         """The imaginary part with the other sign."""
         return self.of(self.real, -self.imag)
 
-    conj_physical = conj
-
-    def resolve_conj(self) -> Any:
-        """Itself: nothing is conjugated later."""
-        return self
-
     def sgn(self) -> Any:
         """The number divided by its size; 0 for 0."""
         size = self.abs()
@@ -73,15 +67,6 @@ class Functions(Pair):
     def H(self) -> Any:
         """A matrix transposed and conjugated."""
         return self.conj().mT if self.ndim else self.conj()
-
-    @property
-    def mH(self) -> Any:
-        """The last two axes swapped, and conjugated."""
-        return self.conj().mT
-
-    def adjoint(self) -> Any:
-        """The last two axes swapped, and conjugated."""
-        return self.conj().mT
 
     def view_as_real(self) -> Any:
         """Both parts side by side along a new last axis of 2: (...) -> (..., 2), real numbers."""

@@ -38,9 +38,8 @@ class Pair(Tensor):
 
     __slots__ = ()
 
-    whole: ClassVar[
-        Any
-    ]  # the class with all groups of methods, of which every complex tensor is: tensor.py sets it
+    # the class with all groups of methods, of which every complex tensor is: tensor.py sets it
+    whole: ClassVar[Any]
     # kept in the place in which a real tensor has its node
     parts: tuple[Tensor, Tensor] = Core.__dict__["node"]
 
@@ -228,10 +227,6 @@ class Pair(Tensor):
     def shard(self, devices: Any, axis: int | None = None) -> Self:
         """Both parts on several devices: see `Tensor.shard`."""
         return self.of(self.real.shard(devices, axis), self.imag.shard(devices, axis))
-
-    def cpu(self) -> Any:
-        """On the CPU: z.to("CPU")."""
-        return self.to("CPU")
 
     def assign(self, value: Any) -> Self:
         """Write `value` into the memory that the parts have: see `Tensor.assign`."""

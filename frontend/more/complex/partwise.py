@@ -67,10 +67,11 @@ def partwise(name: str) -> Callable[..., Any]:
     method = getattr(Tensor, name)
     signature = inspect.signature(method)
     values = _VALUES & set(signature.parameters)
+    # a shape is all that is asked of these
     shapes = (
         "self",
         *(("other", "target") if name.endswith("_as") else ()),
-    )  # a shape is all that is asked of these
+    )
 
     @functools.wraps(method)
     def both(self: Any, *args: Any, **kwargs: Any) -> Any:

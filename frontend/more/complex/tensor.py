@@ -27,7 +27,8 @@ from hcq.frontend.tensor import Tensor
 
 # methods of real tensors that are made of others, and right for complex ones
 INHERITED = frozenset(
-    "numel size realize lerp addcmul addcdiv broadcast_shapes is_complex is_conj resolve_neg element_size "
+    "numel size realize lerp addcmul addcdiv broadcast_shapes is_complex is_conj resolve_neg element_size cpu "
+    "eq ne allclose count_nonzero bool cfloat cdouble conj_physical resolve_conj mH adjoint "
     "view_as_complex complex polar stft istft scalar_tensor manual_seed "
     "cholesky cholesky_solve cholesky_inverse triangular_solve inverse det slogdet logdet qr svd pinverse "
     "matrix_exp".split()

@@ -108,9 +108,8 @@ def custom(
     nodes = tuple([tensor.detach().node for tensor in tensors])
     launch = Node(Op.ROUTINE, wanted[0][1], nodes, own)
     made = [Tensor._of(launch, where)]
-    if (
-        len(wanted) > 1
-    ):  # the launch itself is no tensor: memory of one output would stand for it in the others
+    # the launch itself is no tensor: memory of one output would stand for it in the others
+    if len(wanted) > 1:
         nodes = tuple(
             [
                 Node(Op.ROUTINE, dtype, (launch,), OwnOutput(number, shape, own.name))

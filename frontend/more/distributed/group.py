@@ -356,9 +356,8 @@ class Operation:
         for place in self._awaited():
             row = job.rows[group.ranks[place]]
             silent = now - row.words[HEARD] / 1e9
-            unheard = (
-                not row.words[PID] and silent > UNHEARD_S
-            )  # of ranks here the process itself is looked at
+            # of ranks here the process itself is looked at
+            unheard = not row.words[PID] and silent > UNHEARD_S
             text = f"rank {self._who(group.ranks[place])} ({row.doing()}"
             text += f"; nothing heard of it for {silent:.1f} s)" if unheard else ")"
             has_come = self.peer is None and row.count(group.key) >= self.number

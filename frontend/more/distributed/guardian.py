@@ -74,9 +74,8 @@ def _guard(child: int, ours: socket.socket) -> NoReturn:
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             signal.signal(number, lambda number, _: os.kill(child, number))
-        message, descriptors, _, _ = socket.recv_fds(
-            ours, MESSAGE_BYTES, 1
-        )  # nothing when the rank ended before
+        # nothing when the rank ended before
+        message, descriptors, _, _ = socket.recv_fds(ours, MESSAGE_BYTES, 1)
         _, how = os.waitpid(child, 0)
         status = os.waitstatus_to_exitcode(how)
         if descriptors:

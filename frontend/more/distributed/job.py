@@ -119,9 +119,8 @@ def _met(limit: float, seen: list[Table]) -> World:
         hearts.start(token, node, nodes, comm.allgather(hearts.place))
     world = World(Job(mpi, row, table.rows, hosts, limit), comm, hearts)
     comm.Barrier()  # from here on every row says what its rank does
-    comm.alltoall(
-        [0] * comm.size
-    )  # and every pair is connected: no later message asks the launcher for an address
+    # and every pair is connected: no later message asks the launcher for an address
+    comm.alltoall([0] * comm.size)
     clocks.measure(world)
     return world
 

@@ -40,9 +40,8 @@ def leave(x: Tensor, group: Group) -> Tensor:
     total = all_reduce(x.detach(), group=group)
 
     def kept(node: Node, g: Node) -> Node:
-        return (
-            Tensor._of(g, x.device).detach().realize().node
-        )  # the parts below begin here, and not at the loss
+        # the parts below begin here, and not at the loss
+        return Tensor._of(g, x.device).detach().realize().node
 
     return x._like(Function("leave", kept).of(total.node, x.node))
 

@@ -60,21 +60,17 @@ class Kumaraswamy(Distribution):
         return self.icdf(uniform(self.concentration1, self._shape(sample_shape)).clamp(eps, 1.0 - eps))
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         x, a, b = self._value(value), self.concentration1, self.concentration0
         return a.log() + b.log() + (a - 1.0) * x.log() + (b - 1.0) * (-(x**a)).log1p()
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return -(self.concentration0 * (-(self._value(value) ** self.concentration1)).log1p()).expm1()
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         rest = ((-self._value(value)).log1p() / self.concentration0).expm1()
         return (-rest) ** (1.0 / self.concentration1)
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         a, b = self.concentration1, self.concentration0
         harmonic = (b + 1.0).digamma() + EULER
         return (1.0 - 1.0 / b) + (1.0 - 1.0 / a) * harmonic - a.log() - b.log()
@@ -129,7 +125,6 @@ class ContinuousBernoulli(_Chances):
 
     @property
     def variance(self) -> Tensor:
-        """The average squared distance from the mean."""
         is_near, p = self._near()
         found = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / ((-p).log1p() - p.log()).square()
         x = (self.probs - 0.5).square()
@@ -140,11 +135,9 @@ class ContinuousBernoulli(_Chances):
         return self.icdf(uniform(self.probs, self._shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         return self._value(value) * self.logits - self.logits.softplus() + self._log_size()
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         is_near, p = self._near()
         x = self._value(value)
         found = (p**x * (1.0 - p) ** (1.0 - x) + p - 1.0) / (2.0 * p - 1.0)
@@ -152,7 +145,6 @@ class ContinuousBernoulli(_Chances):
         return (x <= 0.0).where(0.0, (x >= 1.0).where(1.0, found))  # type: ignore[no-any-return]
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         is_near, p = self._near()
         u = self._value(value)
         rest = (-p).log1p()
@@ -160,7 +152,6 @@ class ContinuousBernoulli(_Chances):
         return is_near.where(u, found)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         none, one = (-self.probs).log1p(), self.probs.log()
         return self.mean * (none - one) - self._log_size() - none
 
@@ -193,6 +184,5 @@ class VonMises(Distribution):
         return found % (2.0 * math.pi) - math.pi  # type: ignore[no-any-return]
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         k = self.concentration
         return k * ((self._value(value) - self.loc).cos() - 1.0) - math.log(2.0 * math.pi) - k.i0e().log()

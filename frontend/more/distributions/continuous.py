@@ -58,15 +58,12 @@ class Normal(_LocationScale):
         return self.loc + self.scale * bell(self.loc, self._shape(sample_shape))
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         return -0.5 * self._unscaled(value).square() - self.scale.log() - 0.5 * LOG_2PI
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return 0.5 * (1.0 + (self._unscaled(value) / math.sqrt(2.0)).erf())
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         return self.loc + self.scale * (2.0 * self._value(value) - 1.0).erfinv() * math.sqrt(2.0)
 
     def entropy(self) -> Tensor:
@@ -95,16 +92,13 @@ class LogNormal(Normal):
         return super().rsample(sample_shape).exp()
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         logarithm = self._value(value).log()
         return super().log_prob(logarithm) - logarithm
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return super().cdf(self._value(value).log())
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         return super().icdf(value).exp()
 
     def entropy(self) -> Tensor:
@@ -139,11 +133,9 @@ class _Half(Distribution):
         return (x >= 0.0).where(self._whole().log_prob(x) + math.log(2.0), -math.inf)  # type: ignore[no-any-return]
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return 2.0 * self._whole().cdf(value) - 1.0
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         return self._whole().icdf((self._value(value) + 1.0) / 2.0)
 
     def entropy(self) -> Tensor:
@@ -194,11 +186,9 @@ class Uniform(Distribution):
         return is_inside.where(-(self.high - self.low).log(), -math.inf)  # type: ignore[no-any-return]
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return ((self._value(value) - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         return self.low + self._value(value) * (self.high - self.low)
 
     def entropy(self) -> Tensor:
@@ -237,11 +227,9 @@ class Exponential(Distribution):
         return (x >= 0.0).where(self.rate.log() - self.rate * x, -math.inf)  # type: ignore[no-any-return]
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return -(-self.rate * self._value(value)).expm1()
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         return -(-self._value(value)).log1p() / self.rate
 
     def entropy(self) -> Tensor:
@@ -267,16 +255,13 @@ class Laplace(_LocationScale):
         return self.loc + self.scale * (one - other)
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         return -(2.0 * self.scale).log() - self._unscaled(value).abs()
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         x = self._unscaled(value)
         return 0.5 - 0.5 * x.sign() * (-x.abs()).expm1()
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         apart = self._value(value) - 0.5
         return self.loc - self.scale * apart.sign() * (-2.0 * apart.abs()).log1p()
 
@@ -302,15 +287,12 @@ class Cauchy(_LocationScale):
         return self.icdf(uniform(self.loc, self._shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         return -math.log(math.pi) - self.scale.log() - self._unscaled(value).square().log1p()
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return self._unscaled(value).atan() / math.pi + 0.5
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         return self.loc + self.scale * (math.pi * (self._value(value) - 0.5)).tan()
 
     def entropy(self) -> Tensor:
@@ -336,16 +318,13 @@ class Gumbel(_LocationScale):
         return self.loc - self.scale * (-unit.log()).log()
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         x = self._unscaled(value)
         return -(x + (-x).exp()) - self.scale.log()
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return (-(-self._unscaled(value)).exp()).exp()
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         return self.loc - self.scale * (-self._value(value).log()).log()
 
     def entropy(self) -> Tensor:

@@ -61,7 +61,6 @@ class Binomial(_Trials):
         return rejection.binomial(count, chance, None)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the probability."""
         k, n = self._value(value), self.total_count
         ways = (n + 1.0).lgamma() - (k + 1.0).lgamma() - (n - k + 1.0).lgamma()
         return ways + k * self.logits - n * self.logits.softplus()
@@ -110,7 +109,6 @@ class NegativeBinomial(_Trials):
         return rates.poisson()
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the probability."""
         k, n = self._value(value), self.total_count
         ways = (n + k).lgamma() - (k + 1.0).lgamma() - n.lgamma()
         ways = (n + k == 0.0).where(0.0, ways)
@@ -158,7 +156,6 @@ class Multinomial(Distribution):
         return (x.sum(-1) + 1.0).lgamma() - (x + 1.0).lgamma().sum(-1) + each.sum(-1)
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         n = self.total_count
         counts = Tensor.arange(1, n + 1, device=self.probs.device).cast(self.probs.dtype)
         chances = Binomial(n, self.probs)

@@ -72,11 +72,9 @@ class Bernoulli(_Chances):
         return self.probs.detach().expand(self._shape(sample_shape))._bernoulli_of()
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the probability."""
         return self._value(value) * self.logits - self.logits.softplus()
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         return self.logits.softplus() - self.probs * self.logits
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
@@ -112,7 +110,6 @@ class Geometric(_Chances):
         return ((self.probs == 1.0) & (x == 0.0)).where(0.0, x * (-self.probs).log1p()) + self.probs.log()  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         return (self.logits.softplus() - self.probs * self.logits) / self.probs
 
 
@@ -164,7 +161,6 @@ class Categorical(_Chances):
         return logits.gather(-1, x.expand(shape).unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         low = -3.4028234e38
         return -(self.probs * self.logits.clamp(low)).sum(-1)
 

@@ -81,16 +81,13 @@ class Gamma(Distribution):
         return (standard_gamma(self.concentration.expand(self._shape(sample_shape))) / self.rate).clamp(least)
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         x, a = self._value(value), self.concentration
         return a.xlogy(self.rate) + (a - 1.0).xlogy(x) - self.rate * x - a.lgamma()
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return self.concentration.igamma(self.rate * self._value(value))
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         a = self.concentration
         return a - self.rate.log() + a.lgamma() + (1.0 - a) * a.digamma()
 
@@ -152,13 +149,11 @@ class Dirichlet(Distribution):
         return made / made.sum(-1, keepdim=True)
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         a = self.concentration
         shares = (a - 1.0).xlogy(self._value(value)).sum(-1)
         return shares + a.sum(-1).lgamma() - a.lgamma().sum(-1)
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         a, count = self.concentration, self.event_shape[0]
         total = a.sum(-1)
         rest = ((a - 1.0) * a.digamma()).sum(-1)
@@ -200,10 +195,8 @@ class Beta(Distribution):
         return self._shares().rsample(sample_shape)[..., 0]
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         x = self._value(value)
         return self._shares().log_prob(Tensor.stack([x, 1.0 - x], -1))
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         return self._shares().entropy()

@@ -94,7 +94,6 @@ class Wishart(Distribution):
         return self.scale_tril.diagonal(0, -2, -1).log().sum(-1)
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         x, size = self._value(value), self.event_shape[0]
         lower = cholesky(x)
         shape = (*Tensor.broadcast_shapes(lower.shape[:-2], self.batch_shape), *self.event_shape)
@@ -105,7 +104,6 @@ class Wishart(Distribution):
         return rise - 0.5 * spread - size_log - (0.5 * self.df).mvlgamma(size)
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         size = self.event_shape[0]
         places = Tensor.arange(size, device=self.df.device) * 0.5
         slopes = (0.5 * self.df.unsqueeze(-1) - places).digamma().sum(-1)
@@ -146,7 +144,6 @@ class LKJCholesky(Distribution):
         return lower + side.diag_embed()
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         x, less = self._value(value), self.dim - 1
         order = Tensor.arange(2, self.dim + 1, device=x.device)
         power = 2.0 * (self.concentration - 1.0).unsqueeze(-1) + (self.dim - order)

@@ -50,7 +50,6 @@ class StudentT(Distribution):
         return self.loc + self.scale * bell(self.loc, self._shape(sample_shape)) * (squares / self.df).rsqrt()
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         y, half = (self._value(value) - self.loc) / self.scale, 0.5 * self.df
         size = (
             self.scale.log()
@@ -61,7 +60,6 @@ class StudentT(Distribution):
         return -(half + 0.5) * (y.square() / self.df).log1p() - size
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         half = 0.5 * self.df
         beta = half.lgamma() + 0.5 * math.log(math.pi) - (half + 0.5).lgamma()
         bent = (half + 0.5) * ((half + 0.5).digamma() - half.digamma())
@@ -107,7 +105,6 @@ class FisherSnedecor(Distribution):
         return above / Gamma(0.5 * self.df2, 0.5 * self.df2).rsample(sample_shape)
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         x, a, b = self._value(value), 0.5 * self.df1, 0.5 * self.df2
         share = self.df1 / self.df2
         size = (a + b).lgamma() - a.lgamma() - b.lgamma()
@@ -164,16 +161,13 @@ class InverseGamma(Distribution):
         return 1.0 / self._turned().rsample(sample_shape)
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         x = self._value(value)
         return self._turned().log_prob(1.0 / x) - 2.0 * x.log()
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return self.concentration.igammac(self.rate / self._value(value))
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         a = self.concentration
         return a + self.rate.log() + a.lgamma() - (1.0 + a) * a.digamma()
 
@@ -219,11 +213,9 @@ class Pareto(Distribution):
         return (x >= self.scale).where(found, -math.inf)  # type: ignore[no-any-return]
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return -(self.alpha * (self.scale / self._value(value)).log()).expm1()
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         return self.scale * (-(-self._value(value)).log1p() / self.alpha).exp()
 
     def entropy(self) -> Tensor:
@@ -285,11 +277,9 @@ class GeneralizedPareto(Distribution):
         return is_inside.where(left - bent - self.scale.log(), -math.inf)  # type: ignore[no-any-return]
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return -self._log_left(value)[0].expm1()
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         left, c = (-self._value(value)).log1p(), self.concentration
         is_zero = c.abs() < 1e-7
         bent = (-left * is_zero.where(0.0, c)).expm1() / is_zero.where(1.0, c)
@@ -338,19 +328,15 @@ class Weibull(Distribution):
         return self.scale * waits ** (1.0 / self.concentration)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         share = self._value(value) / self.scale
         size = self.concentration.log() - self.scale.log()
         return size + (self.concentration - 1.0) * share.log() - share**self.concentration
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         return -(-((self._value(value) / self.scale) ** self.concentration)).expm1()
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         return self.scale * (-(-self._value(value)).log1p()) ** (1.0 / self.concentration)
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         return EULER * (1.0 - 1.0 / self.concentration) + (self.scale / self.concentration).log() + 1.0

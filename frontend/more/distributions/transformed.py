@@ -113,14 +113,12 @@ class TransformedDistribution(Distribution):
         return sign
 
     def cdf(self, value: Any) -> Tensor:
-        """How likely it is to draw at most this."""
         y = value if isinstance(value, Tensor) else Tensor(value)
         for each in reversed(self.transforms):
             y = each._inv_call(y)
         return self._turned(self.base_dist.cdf(y))
 
     def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf."""
         y = value if isinstance(value, Tensor) else Tensor(value)
         return self._moved(self.base_dist.icdf(self._turned(y)))
 

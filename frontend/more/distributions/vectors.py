@@ -89,14 +89,12 @@ class MultivariateNormal(Distribution):
         return self.scale_tril.diagonal(0, -2, -1).log().sum(-1)
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         apart = (self._value(value) - self.loc).unsqueeze(-1)
         triangle = self.scale_tril.expand((*apart.shape[:-2], *self.scale_tril.shape[-2:]))
         squares = solve_triangular(triangle, apart, upper=False).squeeze(-1).square().sum(-1)
         return -0.5 * (self.event_shape[0] * LOG_2PI + squares) - self._log_size()
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         return 0.5 * self.event_shape[0] * (1.0 + LOG_2PI) + self._log_size()
 
 
@@ -173,7 +171,6 @@ class LowRankMultivariateNormal(Distribution):
         return self.loc + (self.cov_factor @ few.unsqueeze(-1)).squeeze(-1) + self.cov_diag.sqrt() * many
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density."""
         apart = self._value(value) - self.loc
         seen = (self._scaled().mT @ apart.unsqueeze(-1)).squeeze(-1).unsqueeze(-1)
         small = self._small()
@@ -183,7 +180,6 @@ class LowRankMultivariateNormal(Distribution):
         return -0.5 * (self.event_shape[0] * LOG_2PI + squares) - self._log_size()
 
     def entropy(self) -> Tensor:
-        """The average of -log_prob."""
         return 0.5 * self.event_shape[0] * (1.0 + LOG_2PI) + self._log_size()
 
 

@@ -45,9 +45,8 @@ docs/language-models.md says which models are known, and what the server answers
 """
 
 
-Numbers = dict[
-    str, tuple[str, type, float | None]
-]  # options of a number: what it is, type, what holds without it
+# options of a number: what it is, type, what holds without it
+Numbers = dict[str, tuple[str, type, float | None]]
 PLAIN: Numbers = {
     "tokens": ("how many at most", int, 128),
     "context": ("room for tokens; 0: 2048, or what the model knows", int, 0),
@@ -70,6 +69,8 @@ SERVED: Numbers = {
 
 def add_verb(parser: argparse.ArgumentParser) -> None:
     """The arguments of the verb."""
+    parser.epilog = EPILOG
+    parser.set_defaults(act=run)
     parser.add_argument("model", metavar="MODEL", nargs="?", help="a GGUF file, or a folder with config.json")
     parser.add_argument(
         "prompt", metavar="PROMPT", nargs="?", help="what it goes on from; default: standard input"

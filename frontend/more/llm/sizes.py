@@ -6,8 +6,6 @@ Changes  nothing
 Next     model.py (Model.random), command.py (--random)
 """
 
-from __future__ import annotations
-
 from hcq.frontend.more.llm.configuration import Configuration
 
 SIZES = {

@@ -6,6 +6,4 @@ Changes  nothing on import
 Next     model.py (the model), graph.py (what a file says), table.py (operators), docs/onnx.md
 """
 
-from __future__ import annotations
-
 from hcq.frontend.more.onnx.model import OnnxModel as OnnxModel

@@ -42,6 +42,8 @@ refused, with all of its nodes of that kind; the exit status is 2 then. docs/onn
 
 def add_verb(parser: argparse.ArgumentParser) -> None:
     """The arguments of the verb."""
+    parser.epilog = EPILOG
+    parser.set_defaults(act=run)
     parser.add_argument("file", metavar="FILE", help="a model, as .onnx; external data lies beside it")
     parser.add_argument("--run", action="store_true", help="run it on random inputs, and time its kernels")
     parser.add_argument(

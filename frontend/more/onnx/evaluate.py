@@ -26,9 +26,8 @@ from hcq.frontend.more.onnx.weights import bits_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
 
-Values = MutableMapping[
-    str, Any
-]  # a Value, a list of them for a sequence, None for an optional that is empty
+# a Value, a list of them for a sequence, None for an optional that is empty
+Values = MutableMapping[str, Any]
 MAX_KEPT = 1 << 22  # bytes of constants kept for the next call
 MAX_TURNS = 100_000  # of all loops of a model in one call
 

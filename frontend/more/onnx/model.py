@@ -253,9 +253,8 @@ class OnnxModel:
         else:
             array = np.asarray(given)
             if port.dtype is not None and array.dtype.name != port.dtype.name and not hasattr(given, "dtype"):
-                array = array.astype(
-                    weights.bits_of(port.dtype)
-                )  # Python's numbers have no dtype of their own
+                # Python's numbers have no dtype of their own
+                array = array.astype(weights.bits_of(port.dtype))
             value = of_array(array, origin=port.name)
         if port.dtype is not None and value.dtype is not port.dtype:
             raise UsageError(

@@ -10,8 +10,6 @@ function may not look at values: `.item()`, `.numpy()` and `if x > 0` are refuse
 none; shapes may be looked at. The names and arguments are those of torch.func.
 """
 
-from __future__ import annotations
-
 from hcq.frontend.more.transforms.forward import jvp as jvp
 from hcq.frontend.more.transforms.forward import linearize as linearize
 from hcq.frontend.more.transforms.jacobians import hessian as hessian

@@ -67,9 +67,8 @@ def _forward(node: Node, number: int, source: Node, rule: Any, change: Node) -> 
         return Node(op, change.dtype, (change,), node.arg)
     g = example("jvp", carrier(node.dtype), node.shape)
     back = rule(node, g)
-    if (
-        back.shape != source.shape
-    ):  # the rule of a FUNCTION, which may leave out the sum over what was repeated
+    # the rule of a FUNCTION, which may leave out the sum over what was repeated
+    if back.shape != source.shape:
         back, change = back, expanded(change, back.shape)
     (found,) = gradients((back,), (change.cast(carrier(back.dtype)),), (g,))
     return filled(0.0, node.shape, carrier(node.dtype)) if found is None else found

@@ -115,6 +115,18 @@ class _Running(_Norm):
                 f"[{name}] a tensor of shape {x.shape}: axis {axis} must have {self.num_features} channels."
             )
 
+    def _normed(self, x: Tensor, count: int, over: Shape) -> Tensor:
+        """By the running statistics in evaluation, if there are any, else by its own: of `count` values each."""
+        if not self.training and self.track_running_stats:
+            return x.batch_norm(self.running_mean, self.running_var, self.weight, self.bias, self.eps)
+        if self.training and count == 1:
+            raise UsageError(
+                f"[{type(self).__name__}] a tensor of shape {x.shape}: one value per channel has no deviation. "
+                "Train on more, or call eval()."
+            )
+        kept = (self.running_mean, self.running_var) if self.training else (None, None)
+        return _normed_by_batch(x, *kept, self.weight, self.bias, self._share(), self.eps, over)
+
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
@@ -138,17 +150,7 @@ class BatchNorm(_Running):
         Raises  UsageError for another number of channels, and in training for one value per channel
         """
         self._check(x)
-        if not self.training and self.track_running_stats:
-            return x.batch_norm(self.running_mean, self.running_var, self.weight, self.bias, self.eps)
-        if self.training and x.numel() == self.num_features:
-            raise UsageError(
-                f"[{type(self).__name__}] a tensor of shape {x.shape}: one value per channel has no deviation. "
-                "Train on more, or call eval()."
-            )
-        kept = (self.running_mean, self.running_var) if self.training else (None, None)
-        return _normed_by_batch(
-            x, *kept, self.weight, self.bias, self._share(), self.eps, (0, *range(2, x.ndim))
-        )
+        return self._normed(x, x.numel() // self.num_features, (0, *range(2, x.ndim)))
 
 
 class BatchNorm1d(BatchNorm):
@@ -267,16 +269,10 @@ class _InstanceNorm(_Running):
             self._check(x, 0)
             return self.forward(x.unsqueeze(0)).squeeze(0)
         self._check(x)
-        if not self.training and self.track_running_stats:
-            return x.batch_norm(self.running_mean, self.running_var, self.weight, self.bias, self.eps)
-        if self.training and math.prod(x.shape[2:]) == 1:
-            raise UsageError(
-                f"[{type(self).__name__}] a tensor of shape {x.shape}: one value per channel has no deviation. "
-                "Train on more, or call eval()."
-            )
-        kept = (self.running_mean, self.running_var) if self.training else (None, None)
-        share = self.momentum or 0.0  # num_batches_tracked stays as it is, as in PyTorch
-        return _normed_by_batch(x, *kept, self.weight, self.bias, share, self.eps, tuple(range(2, x.ndim)))
+        return self._normed(x, math.prod(x.shape[2:]), tuple(range(2, x.ndim)))
+
+    def _share(self) -> Any:
+        return self.momentum or 0.0  # num_batches_tracked stays as it is, as in PyTorch
 
 
 class InstanceNorm1d(_InstanceNorm):

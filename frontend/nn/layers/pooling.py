@@ -40,6 +40,9 @@ class _Pool(Module):
         several(call, "dilation", dilation, self.rank, 1)
         self.padding, self.dilation = _as_given(padding), _as_given(dilation)
 
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
 
 class _MaxPool(_Pool):
     """The largest element of each window.
@@ -67,10 +70,7 @@ class _MaxPool(_Pool):
         )
 
     def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
+        return f"{super().extra_repr()}, dilation={self.dilation}, ceil_mode={self.ceil_mode}"
 
 
 class MaxPool1d(_MaxPool):
@@ -119,9 +119,6 @@ class _MaxUnpool(_Pool):
         """(..., sizes) and their places -> (..., larger sizes)."""
         unpool = getattr(x, f"max_unpool{self.rank}d")
         return unpool(indices, self.kernel_size, self.stride, self.padding, output_size)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class MaxUnpool1d(_MaxUnpool):
@@ -184,9 +181,6 @@ class AvgPool1d(_Pool):
             self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
 
 class AvgPool2d(_Pool):
     """The mean of each window of the last two axes.
@@ -221,9 +215,6 @@ class AvgPool2d(_Pool):
             self.count_include_pad,
             self.divisor_override,
         )
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AvgPool3d(AvgPool2d):

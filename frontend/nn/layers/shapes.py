@@ -37,78 +37,72 @@ class Flatten(Module):
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
-class Unflatten(Module):
+class _Method(Module):
+    """A method of Tensor, whose arguments are attributes of the module."""
+
+    method = ""
+    options: tuple[str, ...] = ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the method of Tensor."""
+        return getattr(x, self.method)(*[getattr(self, name) for name in self.options])  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self.options)
+
+
+class Unflatten(_Method):
     """One axis becomes several, of the sizes given.
 
     >>> nn.Unflatten(1, (3, -1))(Tensor.zeros(2, 12)).shape
     (2, 3, 4)
     """
 
+    method, options = "unflatten", ("dim", "unflattened_size")
+
     def __init__(self, dim: int, unflattened_size: Any):
         if not isinstance(unflattened_size, (tuple, list)) or isinstance(dim, str):
             raise UsageError("[Unflatten] give an axis and a tuple of sizes; axes have no names here.")
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """See Tensor.unflatten."""
-        return x.unflatten(self.dim, self.unflattened_size)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
-
-
-class PixelShuffle(Module):
+class PixelShuffle(_Method):
     """(..., c * r * r, h, w) -> (..., c, h * r, w * r).
 
     >>> nn.PixelShuffle(2)(Tensor.arange(4).reshape(4, 1, 1)).tolist()
     [[[0, 1], [2, 3]]]
     """
 
+    method, options = "pixel_shuffle", ("upscale_factor",)
+
     def __init__(self, upscale_factor: int):
         self.upscale_factor = upscale_factor
 
-    def forward(self, x: Tensor) -> Tensor:
-        """See Tensor.pixel_shuffle."""
-        return x.pixel_shuffle(self.upscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
-
-
-class PixelUnshuffle(Module):
+class PixelUnshuffle(_Method):
     """(..., c, h * r, w * r) -> (..., c * r * r, h, w).
 
     >>> nn.PixelUnshuffle(2)(Tensor.zeros(1, 3, 4, 6)).shape
     (1, 12, 2, 3)
     """
 
+    method, options = "pixel_unshuffle", ("downscale_factor",)
+
     def __init__(self, downscale_factor: int):
         self.downscale_factor = downscale_factor
 
-    def forward(self, x: Tensor) -> Tensor:
-        """See Tensor.pixel_unshuffle."""
-        return x.pixel_unshuffle(self.downscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"downscale_factor={self.downscale_factor}"
-
-
-class ChannelShuffle(Module):
+class ChannelShuffle(_Method):
     """The channels of `groups` groups, one of each in turn.
 
     >>> nn.ChannelShuffle(2)(Tensor.arange(4).reshape(1, 4, 1, 1)).flatten().tolist()
     [0, 2, 1, 3]
     """
 
+    method, options = "channel_shuffle", ("groups",)
+
     def __init__(self, groups: int):
         self.groups = groups
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See Tensor.channel_shuffle."""
-        return x.channel_shuffle(self.groups)
-
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"
 
 
 class Upsample(Module):

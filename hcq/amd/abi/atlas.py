@@ -1,6 +1,6 @@
 """The KFD's interface at each minor version, for `python -m hcq abi`.
 
-In       kfd.py (structures and calls of this driver), data/kfd.tsv (what came with which version, and the rest)
+In       kfd.py (the calls of this driver), data/kfd.tsv (structures, and what came with which version)
 Out      ATLAS
 Changes  nothing
 Next     hcq/system/abi_atlas.py (what an atlas is), hcq/atlas/ (who compares)
@@ -14,15 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 from hcq.amd.abi import kfd
-from hcq.layout import Packet, declared_in
-from hcq.system.abi_atlas import Atlas, Call, Field, Interface, Made, Structure, Value, fields_of
+from hcq.system.abi_atlas import Atlas, Call, Interface, Made, Structure, Value, fields_of, rows
 
-FILE = Path(__file__).parent / "data" / "kfd.tsv"
 MAGIC = ord("K")
-OLDEST = 11  # minor version
 
 
 class KfdAtlas(Atlas):
@@ -39,25 +35,23 @@ class KfdAtlas(Atlas):
 
     def releases(self) -> tuple[str, ...]:
         """1.11 and on."""
-        return tuple(f"{kfd.MAJOR_VERSION}.{cells[0]}" for cells in _lines("version"))
+        return tuple(f"{kfd.MAJOR_VERSION}.{cells[0]}" for cells in rows(kfd.FILE, "version"))
 
     @cache  # noqa: B019 - there is one atlas
     def at(self, release: str) -> Interface:
-        """What kfd.py declares, corrected by the lines of the file that are no newer than that version."""
+        """What the lines of the file say that are no newer than that version, and the calls of kfd.py."""
         minor = int(release.partition(".")[2])
-        younger = {cells[1] for cells in _lines("structure") if int(cells[0]) > minor}
-        younger -= {cells[1] for cells in _lines("structure") if int(cells[0]) <= minor}
-        found = {one.name: one for one in _declared() if one.name not in younger}
-        for since, name, header_name, size, fields in _lines("structure"):
+        found = {}
+        for since, name, header_name, size, fields, *_ in rows(kfd.FILE, "structure"):
             if int(since) <= minor:
-                laid_out = fields_of(fields, int(size), f"{FILE.name}: {name} of 1.{since}")
+                laid_out = fields_of(fields, int(size), f"{kfd.FILE.name}: {name} of 1.{since}")
                 found[name] = Structure(name, header_name, int(size), laid_out, f"1.{since}")
         values = []
-        for since, place, name, number, *bit in _lines("value"):
+        for since, place, name, number, *bit in rows(kfd.FILE, "value"):
             structure, _, field = place.partition(".")
             if int(since) <= minor:
                 values.append(Value(structure, field, name, int(number, 0), bool(bit)))
-        remarks = {f"1.{cells[0]}": cells[1] for cells in _lines("version") if int(cells[0]) <= minor}
+        remarks = {f"1.{cells[0]}": cells[1] for cells in rows(kfd.FILE, "version") if int(cells[0]) <= minor}
         return Interface(release, found, _calls(minor), tuple(values), remarks)
 
     def made(self, request: int, argument: bytes, behind: Mapping[str, bytes]) -> tuple[Made, ...]:
@@ -65,40 +59,13 @@ class KfdAtlas(Atlas):
         return (Made("ioctl", request & 0xFF, argument),) if request >> 8 & 0xFF == MAGIC else ()
 
 
-@cache
-def _file() -> tuple[tuple[str, ...], ...]:
-    lines = FILE.read_text(encoding="utf-8").splitlines()
-    return tuple(tuple(line.split("\t")) for line in lines if not line.startswith("#"))
-
-
-def _lines(sort: str) -> list[tuple[str, ...]]:
-    return [cells[1:] for cells in _file() if cells[0] == sort]
-
-
-@cache
-def _declared() -> tuple[Structure, ...]:
-    """The structures of kfd.py. Their first word is the name in the header."""
-    found = []
-    for layout in declared_in(vars(kfd), Packet):
-        if layout.fields:
-            header_name = (layout.__doc__ or "").split()[0].rstrip(":")
-            fields = tuple(
-                Field(name, field.byte_offset, field.width // 8, 1, field.width // 8)
-                for name, field in layout.fields.items()
-            )
-            found.append(
-                Structure(layout.__name__, header_name, 4 * layout.length_words, fields, f"1.{OLDEST}")
-            )
-    return tuple(found)
-
-
 def _calls(minor: int) -> dict[tuple[str, int], Call]:
-    listed = {int(number): int(since) for since, number, *_ in _lines("call")}
+    listed = {int(number): int(since) for since, number, *_ in rows(kfd.FILE, "call")}
     found = {}
     for number, call in kfd.KFD_IOCTLS.items():
         if number not in listed:
             found["ioctl", number] = Call("ioctl", number, call.name, call.layout.__name__)
-    for since, number_text, name, structure in _lines("call"):
+    for since, number_text, name, structure in rows(kfd.FILE, "call"):
         if int(since) <= minor:
             remark = "its structure was not read" if structure == "?" else ""
             key = "ioctl", int(number_text)

@@ -7,8 +7,6 @@ Next     hcq/amd/ioctl.py (who asks), hcq/emu/amd/render_node.py (who answers wh
 Source   drm/drm.h: drm_version; drm/amdgpu_drm.h: drm_amdgpu_info, drm_amdgpu_info_device
 """
 
-from __future__ import annotations
-
 from hcq.layout import SparsePacket, bits
 from hcq.system.ioctl_numbers import READ, WRITE, ioctl_number
 

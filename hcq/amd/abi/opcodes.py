@@ -7,8 +7,6 @@ Next     pm4.py (the packets that this driver sends), other_packets.py (packets 
 Source   Linux nvd.h (PACKET3_...); AMD PAL gfx9_plus_merged_pm4_it_opcodes.h, gfx12_merged_pm4_it_opcodes.h; Mesa sid.h
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

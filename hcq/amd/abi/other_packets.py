@@ -19,10 +19,11 @@ from hcq.amd.abi.pm4 import Event, EventIndex, Pm4, SetShReg, SetUconfigReg
 from hcq.layout import Packet, SparsePacket, bits
 
 _WITHOUT_FIELDS: dict[int, type[SparsePacket]] = {}  # registers of graphics: none is declared here
+# what reg_offset of SET_CONTEXT_REG and SET_CONFIG_REG counts from
 CONTEXT_BASE, CONFIG_BASE = (
     0xA000,
     0x2000,
-)  # what reg_offset of SET_CONTEXT_REG and SET_CONFIG_REG counts from
+)
 
 
 class ContextControl(Pm4, opcode=Opcode.CONTEXT_CONTROL, words=3):

@@ -54,9 +54,8 @@ class FillSize(IntEnum):
 
 RETRY_FOREVER = 0xFFF
 COPY_WINDOW = 4  # sub_op of COPY: a box out of an array
-HDP_FLUSH_ADDRESS = (
-    1 << 63
-)  # POLL_REGMEM of no memory and no register, here: what the host wrote becomes visible
+# POLL_REGMEM of no memory and no register, here: what the host wrote becomes visible
+HDP_FLUSH_ADDRESS = 1 << 63
 MTYPE_UC = 3  # uncached
 
 

@@ -109,10 +109,11 @@ class CodeObjects:
         last = self._last
         bases = [last.base] if last is not None and va - last.base in last.names else []
         data = b""
+        # the last object first: it mostly is the one, and others may lie far behind
         for again in (
             False,
             True,
-        ):  # the last object first: it mostly is the one, and others may lie far behind
+        ):
             if again:
                 data = read(low, va - low)
                 bases = [low + at for at in _places(data)]

@@ -7,8 +7,6 @@ Next     ioctls.py (which structure each takes), data/controls.tsv (all of them)
 Source   ctrl0000.h, ctrl0080.h, ctrl2080.h, ctrl83de.h, ctrl906f.h, ctrla06c.h, ctrlc36f.h of the open kernel modules
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

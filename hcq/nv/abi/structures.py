@@ -16,12 +16,11 @@ from types import new_class
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.layout import Bits, bits, repeated
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.names import DATA
-from hcq.system.abi_atlas import Field, fields_of
+from hcq.system.abi_atlas import fields_of
 
 FILE = DATA / "structures.tsv"
 # fields whose numbers have names: (structure, field) -> the names
@@ -116,14 +115,7 @@ def _made(row: Row) -> type[Args]:
     }
     owner = f"{FILE.name}: {row.name} of {row.release}"
     for field in fields_of(row.fields, row.size_bytes, owner):
-        body.update(_bits(row, field))
+        body.update(field.bits(NAMED.get((row.name, field.name))))
     return new_class(
         row.name, (Args,), {"size_bytes": row.size_bytes}, lambda namespace: namespace.update(body)
     )
-
-
-def _bits(row: Row, field: Field) -> dict[str, Bits]:
-    """One entry of a row's fields; an array becomes as many."""
-    one = bits(8 * field.size_bytes - 1, 0, enum=NAMED.get((row.name, field.name)))
-    starts = range(8 * field.offset, 8 * (field.offset + field.entries * field.step), 8 * field.step)
-    return repeated(starts, {field.name: one})

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from hcq import backends
-from hcq.command import Command, Dispatch, Indirect
+from hcq.command import Command, Dispatch, flat
 from hcq.events.foreign_devices import (
     ForeignBuffer,
     ForeignDevice,
@@ -85,7 +85,7 @@ class Judge(ForeignObserver):
 def known_arguments(commands: Sequence[Command]) -> KnownArguments:
     """The buffers that launches are given, in the order in which they run."""
     return [
-        (what.program.entry, tuple(_buffers(what))) for what in _flat(commands) if isinstance(what, Dispatch)
+        (what.program.entry, tuple(_buffers(what))) for what in flat(commands) if isinstance(what, Dispatch)
     ]
 
 
@@ -94,11 +94,3 @@ def _buffers(what: Dispatch) -> Iterator[Argument]:
     for number, (letter, value) in enumerate(zip(letters, what.args)):
         if letter == "b" and isinstance(value, int) and value:
             yield Argument(number, "buffer", value)
-
-
-def _flat(commands: Sequence[Command]) -> Iterator[Command]:
-    for what in commands:
-        if isinstance(what, Indirect):
-            yield from _flat(what.commands)
-        else:
-            yield what

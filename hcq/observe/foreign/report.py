@@ -12,7 +12,7 @@ import linecache
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from hcq.command import Command, Copy, Dispatch, Fill, Indirect
+from hcq.command import Command, Copy, Dispatch, Fill, flat
 from hcq.events.foreign_devices import (
     ForeignBuffer,
     ForeignDevice,
@@ -142,7 +142,7 @@ def _launch_of(at: ForeignSubmission | None, program: ForeignProgram | None) -> 
     if at is None or program is None:
         return None
     found = [
-        one for one in _flat(at.commands) if isinstance(one, Dispatch) and one.program.entry == program.entry
+        one for one in flat(at.commands) if isinstance(one, Dispatch) and one.program.entry == program.entry
     ]
     return found[0] if found else None
 
@@ -199,7 +199,7 @@ def _offset(buffer: ForeignBuffer, va: int) -> str:
 
 
 def _commands(device: ForeignDevice, commands: Sequence[Command]) -> Iterator[str]:
-    for what in _flat(commands):
+    for what in flat(commands):
         if isinstance(what, Dispatch):
             yield _dispatch(device, what)
         elif isinstance(what, Copy):
@@ -225,11 +225,3 @@ def _given(what: Dispatch) -> Iterator[tuple[int, str, str, int | float]]:
     for parameter, value in zip(program.numbers, what.args):
         number = program.parameters.index(parameter)
         yield number, parameter.name, parameter.letter, value
-
-
-def _flat(commands: Sequence[Command]) -> Iterator[Command]:
-    for what in commands:
-        if isinstance(what, Indirect):
-            yield from _flat(what.commands)
-        else:
-            yield what

@@ -55,9 +55,9 @@ def test_a_call_of_the_kfd_is_named_in_every_form_that_strace_has(request_: str)
     assert said(f"ioctl(7, {request_}, 0x7ffd0) = 0\n") == ["AMDKFD_IOC_CREATE_QUEUE"]
 
 
-@pytest.mark.parametrize("number", [*kfd.KFD_IOCTLS, *other_calls.KFD])
+@pytest.mark.parametrize("number", [*kfd.KFD_IOCTLS, *other_calls.calls("KFD")])
 def test_every_call_of_the_kfd_has_a_name_by_number_and_by_name(number: int):
-    name = kfd.KFD_IOCTLS[number].name if number in kfd.KFD_IOCTLS else other_calls.KFD[number].name
+    name = kfd.KFD_IOCTLS[number].name if number in kfd.KFD_IOCTLS else other_calls.calls("KFD")[number].name
     for request in (f"AMDKFD_IOC_{name}", f"{0xC0084B00 | number:#x}"):
         (text,) = said(f"ioctl(3</dev/kfd>, {request}, 0x7ffd0) = 0\n")
         assert text.startswith(f"AMDKFD_IOC_{name}"), text
@@ -132,9 +132,9 @@ def test_of_the_names_that_drivers_share_amdgpus_is_taken():
 
 
 def test_calls_of_a_render_node_have_fields_in_and_out():
-    va = other_calls.GemVa(handle=2, operation=1, va_address=0x100000, map_size=0x2000)
-    made = other_calls.GemCreate(bo_size=0x2000, domains=4)
-    handle = other_calls.GemCreateAnswer(handle=9)
+    va = other_calls.structures()["GemVa"](handle=2, operation=1, va_address=0x100000, map_size=0x2000)
+    made = other_calls.structures()["GemCreate"](bo_size=0x2000, domains=4)
+    handle = other_calls.structures()["GemCreateAnswer"](handle=9)
     text = (
         f"ioctl(4</dev/dri/renderD128>, 0x40286448, 0x7ffe) = 0\nin\n{dump(va.to_bytes())}"
         f"ioctl(4</dev/dri/renderD128>, 0xc0206440, 0x7ffe) = 0\nin\n{dump(made.to_bytes())}"
@@ -203,8 +203,8 @@ KFD_REQUESTS = {"SMI_EVENTS": 0xC0084B1F, "SVM": 0xC0184B20, "CRIU_OP": 0xC0384B
 
 
 def test_every_call_of_amdgpu_has_the_number_and_the_sizes_of_the_kernels_header():
-    assert {known.name for known in other_calls.AMDGPU.values()} == set(AMDGPU_REQUESTS)
-    for number, known in other_calls.AMDGPU.items():
+    assert {known.name for known in other_calls.calls("AMDGPU").values()} == set(AMDGPU_REQUESTS)
+    for number, known in other_calls.calls("AMDGPU").items():
         requests = AMDGPU_REQUESTS[known.name]
         assert {request & 0xFF for request in requests} == {number}, known.name
         assert tuple(request >> 16 & 0x3FFF for request in requests) == known.known_sizes, known.name
@@ -214,14 +214,17 @@ def test_every_call_of_amdgpu_has_the_number_and_the_sizes_of_the_kernels_header
             call = Call(1, 4, "/dev/dri/renderD128", request)
             assert amd_calls.is_amd(call)
             assert amd_calls.decode_call(call).name == f"DRM_IOCTL_AMDGPU_{known.name}"
-    answers = {known.name: known.answer for known in other_calls.AMDGPU.values() if known.answer}
+    answers = {known.name: known.answer for known in other_calls.calls("AMDGPU").values() if known.answer}
     assert {name: 4 * layout.length_words for name, layout in answers.items()} == ANSWER_BYTES
 
 
 def test_calls_that_every_gpus_driver_has_and_the_kfds_have_the_numbers_of_the_kernels_headers():
-    assert {known.name for known in other_calls.DRM.values()} == set(DRM_REQUESTS)
-    assert {known.name for known in other_calls.KFD.values() if known.layout} == set(KFD_REQUESTS)
-    for table, pinned in ((other_calls.DRM, DRM_REQUESTS), (other_calls.KFD, KFD_REQUESTS)):
+    assert {known.name for known in other_calls.calls("DRM").values()} == set(DRM_REQUESTS)
+    assert {known.name for known in other_calls.calls("KFD").values() if known.layout} == set(KFD_REQUESTS)
+    for table, pinned in (
+        (other_calls.calls("DRM"), DRM_REQUESTS),
+        (other_calls.calls("KFD"), KFD_REQUESTS),
+    ):
         for number, known in table.items():
             if known.name in pinned:
                 request = pinned[known.name]
@@ -235,7 +238,9 @@ def test_another_drivers_call_of_the_same_number_is_not_amdgpus():
 
 
 def test_a_mapping_of_a_newer_kernel_has_its_timeline_and_an_older_one_says_nothing_of_it():
-    va = other_calls.GemVa(handle=2, operation=1, map_size=0x2000, vm_timeline_point=7, num_syncobj_handles=3)
+    va = other_calls.structures()["GemVa"](
+        handle=2, operation=1, map_size=0x2000, vm_timeline_point=7, num_syncobj_handles=3
+    )
     newer, older = said(
         f"ioctl(4</dev/dri/renderD128>, 0x40406448, 0x7ffe) = 0\nin\n{dump(va.to_bytes())}"
         f"ioctl(4</dev/dri/renderD128>, 0x40286448, 0x7ffe) = 0\nin\n{dump(va.to_bytes())}"
@@ -247,7 +252,7 @@ def test_a_mapping_of_a_newer_kernel_has_its_timeline_and_an_older_one_says_noth
 def test_the_answer_of_a_wait_for_memory_is_its_state_and_its_place():
     (text,) = said(
         "ioctl(4</dev/dri/renderD128>, 0xc0106447, 0x7ffe) = 0\n"
-        f"in\n{dump(other_calls.GemWaitIdle(handle=5).to_bytes())}"
+        f"in\n{dump(other_calls.structures()['GemWaitIdle'](handle=5).to_bytes())}"
         f"out\n{dump(bytes([1, 0, 0, 0, 4, 0, 0, 0]))}"
     )
     assert text == "DRM_IOCTL_AMDGPU_GEM_WAIT_IDLE(handle=5, status out=1, domain out=4)"
@@ -255,7 +260,7 @@ def test_the_answer_of_a_wait_for_memory_is_its_state_and_its_place():
 
 def test_a_call_without_an_argument_misses_none_and_a_debuggers_has_its_operation():
     assert said("ioctl(3</dev/kfd>, _IO('K', 0x27)) = 0\n") == ["AMDKFD_IOC_CREATE_PROCESS"]
-    trap = other_calls.DbgTrapArgs(pid=77, op=1)
+    trap = kfd.structure("DbgTrapArgs")(pid=77, op=1)
     (text,) = said("ioctl(3</dev/kfd>, 0xc0204b26, 0x7ffe) = 0\nin\n" + dump(trap.to_bytes()))
     assert text == "AMDKFD_IOC_DBG_TRAP(pid=77, op=1)"
 

@@ -18,9 +18,8 @@ Arrays = dict[str, Any]
 Run = Callable[[], Any]
 
 LIBRARIES = ("hcq", "numpy", "torch", "torch-kept", "jax", "tinygrad", "llama_cpp")
-DISTRIBUTIONS = {
-    "llama_cpp": "llama-cpp-python"
-}  # under which name a library is installed, where it has another
+# under which name a library is installed, where it has another
+DISTRIBUTIONS = {"llama_cpp": "llama-cpp-python"}
 
 
 class Case:

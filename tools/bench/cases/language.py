@@ -25,9 +25,8 @@ VOCABULARY, CONTEXT, WIDTH, DEPTH, HEADS = 50257, 1024, 768, 12, 12
 BEFORE = 256  # tokens
 KEPT = 512  # places of the fixed arrays of keys and values
 
-Attend = Callable[
-    [int, Any, Any, Any], Any
-]  # a layer's number, its queries, keys, values: what the queries find
+# a layer's number, its queries, keys, values: what the queries find
+Attend = Callable[[int, Any, Any, Any], Any]
 
 
 def _gpt2(F: Any, w: Arrays, tokens: Any, places: Any, attend: Attend) -> Any:
@@ -231,9 +230,8 @@ class _Decode(_Gpt2):
             return _gpt2(F, w, tokens, places, attend), kept
 
         F = _functions(jnp, "float32")
-        if (
-            not self.narrow
-        ):  # XLA is ten times faster at a matrix times a vector than at one row times a matrix
+        # XLA is ten times faster at a matrix times a vector than at one row times a matrix
+        if not self.narrow:
             F.linear = lambda x, weight, bias=0.0: (weight @ x[0])[None] + bias
         compiled = jax.jit(step, donate_argnums=0)
 

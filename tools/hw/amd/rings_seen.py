@@ -22,10 +22,11 @@ from hcq.tools.hw.seen import Seen
 
 SHOWN_BYTES = 16 << 10  # of a ring, up to its write pointer
 QUEUE_BYTES, KERNARG_BYTES = 0x100, 256
+# the vendor packet's INDIRECT_BUFFER; where a dispatch has its kernel
 PM4_IB_WORD, KERNEL_OBJECT_WORD = (
     0xC0023F00,
     8,
-)  # the vendor packet's INDIRECT_BUFFER; where a dispatch has its kernel
+)
 COUNTED_IN = {QueueType.COMPUTE: 4, QueueType.COMPUTE_AQL: aql.PACKET_BYTES}  # bytes; SDMA counts bytes
 
 

@@ -41,14 +41,18 @@ def with_methods(edits: Mapping[int, Callable[[int], int]]) -> Callable[[], Mapp
         from hcq.nv.device import NvDevice
 
         def _pieces(self: Any, words: Any, value: int) -> list[Any]:
-            plain = NvDevice._pieces(self, words, value)
-            made = [_edited(piece, edits) for piece in plain]
-            self.edited += sum(one != other for one, other in zip(plain, made))
-            return made
+            return _with_edits(self, NvDevice._pieces(self, words, value), edits)
 
         return {"_pieces": _pieces, "edited": 0}
 
     return overriding
+
+
+def _with_edits(device: Any, plain: list[Any], edits: Mapping[int, Callable[[int], int]]) -> list[Any]:
+    """The pieces with their methods changed; the device counts how many are."""
+    made = [_edited(piece, edits) for piece in plain]
+    device.edited += sum(one != other for one, other in zip(plain, made))
+    return made
 
 
 def _edited(piece: Any, edits: Mapping[int, Callable[[int], int]]) -> Any:
@@ -209,10 +213,7 @@ def with_local_counts(of: Callable[[Any], tuple[int, int, int]]) -> Callable[[],
                 names = ("max_sm_count", "max_plural_tpc_gpc_count", "max_singleton_tpc_gpc_count")
                 counts = method(**dict(zip(names, of(self.gpu))))
             edits = {method.at: lambda word: counts.words[0] or word}
-            plain = NvDevice._pieces(self, words, value)
-            made = [_edited(piece, edits) for piece in plain]
-            self.edited += sum(one != other for one, other in zip(plain, made))
-            return made
+            return _with_edits(self, NvDevice._pieces(self, words, value), edits)
 
         return {"_pieces": _pieces, "edited": 0}
 
@@ -321,9 +322,8 @@ WINDOW = "hcq.tools.hw.nv.variants:window"
 SHARED, SCRATCH = "hcq.tools.hw.nv.shared_memory:sizes", "hcq.tools.hw.experiments:scratch"
 SM_100_KIB = 0x1A  # a carve-out of 100 KiB, which every generation has
 RESERVED_SHARED = 0x400
-UNCHECKED = {
-    "HCQ_VALIDATE": "0"
-}  # a variant that breaks a rule of ours: whether it must be one is what is asked
+# a variant that breaks a rule of ours: whether it must be one is what is asked
+UNCHECKED = {"HCQ_VALIDATE": "0"}
 COPY_CLASSES = (0xC6B5, 0xC7B5, 0xC8B5, 0xC9B5, 0xCAB5)
 VARIANTS = (
     Variant("plain", "nothing is otherwise: what the others are compared with"),

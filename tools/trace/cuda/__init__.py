@@ -1,3 +1,1 @@
 """CUDA: coredumps of GPUs, and what compute-sanitizer and cuda-gdb print, as events with what they mean."""
-
-from __future__ import annotations

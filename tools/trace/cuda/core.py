@@ -19,9 +19,8 @@ from hcq.tools.trace.color import Color, clean, counted
 from hcq.tools.trace.cuda import tables
 from hcq.tools.trace.cuda.core_file import CoreFile, Kernel, Row, Section
 
-FUNCTION_BYTES = (
-    1 << 24
-)  # a PC so far behind an entry may be of its function, when the image does not say its size
+# a PC so far behind an entry may be of its function, when the image does not say its size
+FUNCTION_BYTES = 1 << 24
 MOST_SHOWN = 12
 PARENTS = ("devices", "contexts", "modules", "SMs", "blocks", "warps")
 MOST_PLACES = 32  # of alike warps that are named in JSON

@@ -291,9 +291,8 @@ def _access(event: Event, status: ProtectionFaultStatus | None) -> tuple[str, st
     for name in ("walker_error", "permission_faults", "mapping_error", "more_faults", "rw"):
         if f"printed_{name}" in fields:
             fields[name] = fields[f"printed_{name}"]
-    if (
-        "permission_faults" in fields or "rw" in fields
-    ):  # the status line is missing, those below it are there
+    # the status line is missing, those below it are there
+    if "permission_faults" in fields or "rw" in fields:
         made = ProtectionFaultStatus(
             walker_error=int(fields.get("walker_error", 0)) & 7,
             permission_faults=int(fields.get("permission_faults", 0)) & 15,

@@ -35,10 +35,11 @@ MARKS = (
     "Graphics SM Global Exception on (",
     "Graphics Exception: ESR 0x",
 )
+# fields of a fault, in either order
 NEWEST_FIRST, OLDEST_FIRST = (
     ("RW", "MAPPING_ERROR"),
     ("MAPPING_ERROR", "RW"),
-)  # fields of a fault, in either order
+)
 ALSO = ("AER: ", "[drm] device wedged", "callbacks suppressed")  # marks only beside those
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]|</?(?:code|pre|p|br ?/?)>")

@@ -38,9 +38,8 @@ def events(lines: Sequence[str]) -> list[Event]:
 def _events(lines: Sequence[str]) -> list[Event]:
     faults = AmdFaults()
     found: list[Event] = []
-    first: dict[
-        tuple[str, str, str], Event | None
-    ] = {}  # a line that stands twice, with its time, is told once
+    # a line that stands twice, with its time, is told once
+    first: dict[tuple[str, str, str], Event | None] = {}
     last: Event | None = None
     for line in read(lines):
         if line.when and line.is_marked:

@@ -1,7 +1,5 @@
 """RADV's hang reports: the folder that RADV_DEBUG=hang makes, the same as one text, and each of its files alone."""
 
-from __future__ import annotations
-
 from hcq.tools.trace.radv.report import Report, read, recognises
 from hcq.tools.trace.radv.show import as_json, lines
 

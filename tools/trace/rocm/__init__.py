@@ -1,7 +1,5 @@
 """ROCm's texts: faults that its runtime tells, waves that its debug agent and its debugger print."""
 
-from __future__ import annotations
-
 from hcq.tools.trace.rocm.dump import Dump, read, recognises
 from hcq.tools.trace.rocm.show import as_json, lines
 

@@ -1,7 +1,5 @@
 """umr's texts: rings and buffers, waves and registers of AMD GPUs as AMD's debugger for them prints them."""
 
-from __future__ import annotations
-
 from hcq.tools.trace.umr.dump import Dump, read, recognises
 from hcq.tools.trace.umr.show import as_json, lines, places
 
