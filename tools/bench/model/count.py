@@ -11,14 +11,15 @@ Next     ladders.py (the launches), page.py (who predicts from it), hcq/performa
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,31 @@ def run(device: Any, image: bytes, case: Case) -> Counters:
     return Counters.from_fields({**launches[0].as_fields(), "kernel": case.entry, "entry": 0})
 
 
+def counts(arch: str, cases: Sequence[Case]) -> Iterator[tuple[str, Counters]]:
+    """Each of these cases, as an emulated GPU of their architecture counts it: (its key, the record)."""
+    kind = "nv" if arch.startswith("sm_") else "amd"
+    before = config.current()
+    config.use(dataclasses.replace(before, emulate=(f"{kind}:{arch}",), timeout_ms=LONGEST_MS))
+    device = hcq.open(kind.upper())
+    images: dict[str, bytes] = {}
+    try:
+        for case in cases:
+            begun = time.monotonic()
+            if case.module not in images:
+                images[case.module] = image_of(case)
+            made = run(device, images[case.module], case)
+            print(f"{time.monotonic() - begun:6.1f} s  {case.ladder}, {case.row}", flush=True)
+            yield key_of(case), made
+    finally:
+        device.close()
+        config.use(before)
+
+
+def on_device(arch: str, cases: Sequence[Case]) -> dict[str, Counters]:
+    """All of them."""
+    return dict(counts(arch, cases))
+
+
 def main() -> None:
     """See the head."""
     parser = argparse.ArgumentParser(description="Count the kernels of the ladders on emulated GPUs.")
@@ -147,22 +173,9 @@ def main() -> None:
         if asked.text in f"{case.ladder} {key_of(case)}" and (asked.again or key_of(case) not in found):
             todo.setdefault(key_of(case), case)
     for arch in sorted({arch_of(case) for case in todo.values()}):
-        kind = "nv" if arch.startswith("sm_") else "amd"
-        os.environ.update(HCQ_EMULATE=f"{kind}:{arch}", HCQ_TIMEOUT_MS=str(LONGEST_MS), HCQ_REPORT="off")
-        config.use(None)  # read anew
-
-        device = hcq.open(kind.upper())
-        images: dict[str, bytes] = {}
-        for key, case in todo.items():
-            if arch_of(case) != arch:
-                continue
-            begun = time.monotonic()
-            if case.module not in images:
-                images[case.module] = image_of(case)
-            found[key] = run(device, images[case.module], case)
-            print(f"{time.monotonic() - begun:6.1f} s  {key[:100]}", flush=True)
+        for key, made in counts(arch, [case for case in todo.values() if arch_of(case) == arch]):
+            found[key] = made
             save(found)
-        device.close()
 
 
 if __name__ == "__main__":

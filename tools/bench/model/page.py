@@ -218,7 +218,35 @@ nvdisasm. Registers are those of the machine code where a kernel has some.
 - The latency of an asynchronous bulk copy is taken to be hidden.
 """
 # (ladder, row) -> why the model is off
-WHY: dict[tuple[str, str], str] = {}
+POWER_OF_TWO = (
+    "rows are a power of two apart, so that the lines of a wave fall into one set of the L1 and one channel of memory, "
+    "which the model's caches do not have"
+)
+ONE_BLOCK = (
+    "one block runs alone: how many loads a thread has under way decides, and ptxas may unroll further"
+)
+OTHER_TILES = "the description gives no sizes of tiles, and ours are those of sgemm-a6000"
+SINGLE_WORDS = OTHER_TILES + "; theirs checks bounds and loads single words"
+LINES_OF_ATOMICS = (
+    "16,000 atomics on 64 words: how soon those of other words of a line follow was measured on an H100 alone"
+)
+REMAINDERS = (
+    "the size of its blocks is not known; ours has remainders of powers of two, where theirs may divide"
+)
+WHY: dict[tuple[str, str], str] = {
+    ("yax-mi210", "4 blocks of 64"): POWER_OF_TWO,
+    ("yax-mi210", "2048 blocks of 64"): POWER_OF_TWO,
+    ("transpose-mi210", "read contiguous"): POWER_OF_TWO,
+    ("transpose-mi210", "write contiguous"): POWER_OF_TWO,
+    ("transpose-mi210", "tiled"): POWER_OF_TWO + "; the best that was measured gets a quarter of DRAM's rate",
+    ("sgemm-4070tis", "v3 coarsened"): OTHER_TILES,
+    ("sgemm-4070tis", "v5 warp tiles"): SINGLE_WORDS,
+    ("rowsum-4070tis", "v2 tree"): LINES_OF_ATOMICS,
+    ("reduce-3050m", "naive"): REMAINDERS,
+    ("reduce-3050m", "sequential"): "the size of its blocks is not known, nor the laptop's clock",
+    ("softmax-4070tis", "naive, 1x128256"): ONE_BLOCK,
+    ("softmax-4070tis", "online, 1x128256"): ONE_BLOCK,
+}
 
 
 def page(found: Sequence[Row]) -> str:
