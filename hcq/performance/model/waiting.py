@@ -43,23 +43,21 @@ def latency_of(counted: Counters, chip: Datasheet, rates: Rates, is_warm: bool) 
     asked, loads = counted.load_sectors * counted.sector_bytes, counted.load_requests
     if not asked or not loads:
         return rates.l2
-    others = (counted.store_sectors + counted.atomic_sectors) * counted.sector_bytes
-    from_l2 = max(1.0, counted.l2_bytes - others)
-    from_dram = 0.0 if is_warm else min(1.0, counted.dram_read_bytes / from_l2)
-    beyond = max(from_dram, min(1.0, (counted.beyond_l2_bytes - counted.dram_write_bytes) / from_l2))
+    to_l2 = min(1.0, counted.l2_requests / loads)
+    from_dram = 0.0 if is_warm else min(to_l2, counted.dram_read_bytes / asked)
+    beyond = max(from_dram, min(to_l2, (counted.beyond_l2_bytes - counted.dram_write_bytes) / asked))
     at_once = max(1.0, loads / max(1.0, counted.waits.get("global", 0.0) + counted.waits.get("copy", 0.0)))
 
     def some(share: float) -> float:
         """The chance that one of those that are waited for together is such."""
         return float(1.0 - (1.0 - min(1.0, share)) ** at_once)
 
-    to_l2 = counted.l2_requests / loads
     behind = rates.last if chip.last_bytes and rates.last else rates.dram
     return (
         rates.l1
         + some(to_l2) * (rates.l2 - rates.l1)
-        + some(to_l2 * beyond) * (behind - rates.l2)
-        + some(to_l2 * from_dram) * (rates.dram - behind)
+        + some(beyond) * (behind - rates.l2)
+        + some(from_dram) * (rates.dram - behind)
     )
 
 

@@ -31,6 +31,10 @@ def test_four_of_five_predictions_are_within_a_half() -> None:
 def test_what_is_far_off_is_explained() -> None:
     off = [(row.case.ladder, row.case.row) for row in ROWS if row.off > page.NEAR]
     assert set(off) == set(page.WHY)
+    ranked = {name: page.order(ladder) for name, ladder in page.ladders(ROWS).items()}
+    assert {name for name, one in ranked.items() if one is not None and one < page.GOOD_ORDER} == set(
+        page.WHY_ORDER
+    )
 
 
 @pytest.mark.parametrize(
