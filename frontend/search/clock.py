@@ -58,7 +58,7 @@ class Timeline(Clock):
 class Model(Clock):
     """What counters of an emulated GPU say about a real one. The GPU counts for as long as this is there."""
 
-    by = "counters"
+    by = "model"
 
     def __init__(self, device: Any) -> None:
         chip = datasheets.for_arch(device.arch)
