@@ -1,4 +1,4 @@
-"""What a warp waits for is what follows from the text: loads one after the other, or many at once, or the next round's."""
+"""What a warp waits for follows from the text: loads one after the other, many at once, those of the round before."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def test_a_wait_for_copies_waits_for_those_of_older_groups_alone() -> None:
 def test_instructions_are_issued_in_the_pipe_that_has_them() -> None:
     found: dict[str, int] = {}
     for chain in chains(
-        "ld.global.f32 %f1, [%rd1]; fma.rn.f32 %f2, %f1, %f1, %f1; ex2.approx.ftz.f32 %f3, %f2; st.global.f32 [%rd1], %f3;"
+        "ld.global.f32 %f1, [%rd1]; fma.rn.f32 %f2, %f1, %f1, %f1; ex2.approx.ftz.f32 %f3, %f2; "
+        "st.global.f32 [%rd1], %f3;"
     ):
         for pipe, count in chain.ops.items():
             found[pipe] = found.get(pipe, 0) + count
