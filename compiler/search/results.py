@@ -20,7 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 HEADER = "# schedules that searches found (HCQ_SEARCH); one line a kernel; `python -m hcq search --help`"
-METHODS = ("timeline", "counters")  # the device's clock; the model of an emulated GPU
+# the device's clock; the model of an emulated GPU's time; its roofline, which was the model before
+METHODS = ("timeline", "model", "counters")
 MAX_LINE = 1 << 16
 
 

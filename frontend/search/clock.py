@@ -3,7 +3,7 @@
 In       a device, a program and its arguments
 Out      nanoseconds: by the device's own timeline, or by a model
 Changes  runs the program
-Next     bench.py (who asks), hcq/queue.py (timestamps), hcq/performance/roofline.py (the model, and what it leaves out)
+Next     bench.py (who asks), hcq/queue.py (timestamps), hcq/performance/model/time.py (the model)
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hcq.base import Grid
 from hcq.errors import UsageError
 from hcq.performance import counters, datasheets
 from hcq.performance.counters import Counters
-from hcq.performance.roofline import roof
+from hcq.performance.model.time import Estimate, estimate
 
 STAMP_BYTES = 8
-REST = 0.1  # of the time of all other resources: of two kernels that one resource bounds alike, that which asks less
+REST = 0.01  # of the time of all other parts: of two kernels that one part bounds alike, that which asks less
 
 
 class Clock(Protocol):
@@ -58,7 +58,7 @@ class Timeline(Clock):
 class Model(Clock):
     """What counters of an emulated GPU say about a real one. The GPU counts for as long as this is there."""
 
-    by = "counters"
+    by = "model"
 
     def __init__(self, device: Any) -> None:
         chip = datasheets.for_arch(device.arch)
@@ -74,8 +74,8 @@ class Model(Clock):
     def time(self, program: Any, buffers: Sequence[Any], grid: Grid, block: Grid) -> float:
         self._counted.clear()
         self.device.run(program, list(buffers), grid=grid, block=block)
-        found = [roof(made, self.chip) for made in self._counted]
-        rest = sum(one.seconds for each in found for one in each.bounds[1:])
+        found: list[Estimate] = [estimate(made.whole(), self.chip, launched_by="") for made in self._counted]
+        rest = sum(seconds for each in found for _, seconds in each.parts[1:])
         return 1e9 * (sum(each.seconds for each in found) + REST * rest)
 
     def runs(self, wanted: int) -> int:

@@ -87,7 +87,7 @@ def place_of(device: str, sink: Node, target: Target) -> Place:
 
     words = (f"{target.name}/{target.arch}/{target.key}", toolchain_version())
     made = [word.replace(" ", "_") for word in words]
-    return kernel_key(sink), made[0], made[1], "counters" if is_emulated(device) else "timeline"
+    return kernel_key(sink), made[0], made[1], "model" if is_emulated(device) else "timeline"
 
 
 def forget_time() -> None:
@@ -218,7 +218,7 @@ class Tester:
         self.heuristic = ""  # its schedule
         self.reference_ns = 0.0
         self.why = ""
-        self.by = "counters" if is_emulated(device) else "timeline"
+        self.by = "model" if is_emulated(device) else "timeline"
         self.compilers = [
             Helper(lambda: compiling(sink, target), COMPILER_BYTES) for _ in range(config.current().compilers)
         ]

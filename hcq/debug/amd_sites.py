@@ -15,7 +15,7 @@ import numpy as np
 
 from hcq.debug.moment import Access, Array, Site
 from hcq.emu.amd.shader import disassembly
-from hcq.emu.amd.shader.counters import WAITS, WARP
+from hcq.emu.amd.shader.classes import WAITS, WARP
 from hcq.emu.amd.shader.isa import Instruction, Isa, Operand
 from hcq.emu.amd.shader.lane_access import active, parse_access
 from hcq.emu.amd.shader.lds_ops import lane_addresses, offset16, pair_access

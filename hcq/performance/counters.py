@@ -57,6 +57,14 @@ class Counters:
     held_l2_bytes, held_beyond_l2_bytes, held_dram_bytes    of a sample: what as many blocks as the chip holds read of
                             L2 as they begin, and what of that comes from further on and from DRAM: the rest they share
     uncounted               instruction -> how often one ran whose traffic is not modelled
+    ops                     pipe -> instructions of machine code that warps issue there: of PTX, what ptxas makes of it
+    waits                   what warps wait for -> "clocks" of arithmetic that follows from arithmetic; how many
+                            loads are waited for one after the other ("global", "shared", "atomic", "copy")
+    l1_requests, l1_lines   loads and stores of global memory by warps; lines of 128 bytes that they touch
+    load_requests, l2_requests    loads of global memory by warps; those of which L1 did not have all when they came
+    l1_clocks               how long a unit's first-level cache works for them
+    atomic_words            of global memory that atomics change, each once for an instruction of a warp
+    hot_words, hot_block_words    those of the line that most of them change: of all blocks, of the block that has most
     """
 
     arch: str = ""
@@ -97,6 +105,16 @@ class Counters:
     held_beyond_l2_bytes: int = 0
     held_dram_bytes: int = 0
     uncounted: dict[str, int] = field(default_factory=dict)
+    ops: dict[str, int] = field(default_factory=dict)
+    waits: dict[str, float] = field(default_factory=dict)
+    l1_requests: int = 0
+    l1_lines: int = 0
+    load_requests: int = 0
+    l2_requests: int = 0
+    l1_clocks: float = 0.0
+    atomic_words: int = 0
+    hot_words: int = 0
+    hot_block_words: int = 0
 
     @property
     def warp_instructions(self) -> int:
@@ -146,9 +164,11 @@ class Counters:
         for one in fields(self):
             value = getattr(self, one.name)
             if isinstance(value, dict):
-                setattr(made, one.name, {key: round(count * factor) for key, count in value.items()})
+                setattr(made, one.name, {key: _times(count, factor) for key, count in value.items()})
             elif one.name in SUMMED - {"launches"} - HELD:
-                setattr(made, one.name, round(value * factor))
+                setattr(made, one.name, _times(value, factor))
+        if self.blocks > 1 and self.hot_words < SHARED_LINE * self.hot_block_words:
+            made.hot_words = self.hot_words  # each block changes lines of its own
         if self.held_l2_bytes:
             read = max(0, made.l2_bytes - made.sector_bytes * made.store_sectors) / self.held_l2_bytes
             made.dram_read_bytes = min(made.dram_read_bytes, round(read * self.held_dram_bytes))
@@ -178,10 +198,17 @@ class Counters:
 SUMMED = frozenset(
     "launches blocks grid_blocks warps thread_instructions load_sectors store_sectors atomic_sectors bytes_needed "
     "shared_passes local_sectors bank_conflicts barriers branches divergent_branches l2_bytes beyond_l2_bytes "
-    "dram_read_bytes dram_write_bytes held_l2_bytes held_beyond_l2_bytes held_dram_bytes".split()
+    "dram_read_bytes dram_write_bytes held_l2_bytes held_beyond_l2_bytes held_dram_bytes l1_requests l1_lines "
+    "l1_clocks load_requests l2_requests atomic_words hot_words".split()
 )
 
 
+def _times(value: float, factor: float) -> float:
+    """Whole numbers stay whole."""
+    return round(value * factor) if isinstance(value, int) else round(value * factor, 3)
+
+
+SHARED_LINE = 1.5  # a line that blocks share is changed more often than by the one that changes it most
 LEAST = {"warp_size": 1, "sector_bytes": 1}
 LARGEST = 1 << 80
 HELD = frozenset({"held_l2_bytes", "held_beyond_l2_bytes", "held_dram_bytes"})
@@ -200,7 +227,8 @@ def _checked(name: str, value: Any, like: Any) -> Any:
     if isinstance(like, tuple) and isinstance(value, (list, tuple)) and len(value) == 3:
         return tuple(_checked(name, one, 1) for one in value)
     if isinstance(like, dict) and isinstance(value, dict):
-        return {str(key): _checked(name, one, 0) for key, one in value.items()}
+        least = 0.0 if name == "waits" else 0
+        return {str(key): _checked(name, one, least) for key, one in value.items()}
     raise ValueError(f"counters: {name} is {value!r}")
 
 

@@ -17,7 +17,7 @@ blocks, and that on Radeon LDS gives 128 bytes a clock to each, is inferred, too
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hcq.errors import UsageError
 
@@ -209,11 +209,123 @@ CHIPS: dict[str, Datasheet] = {
     )
 }  # fmt: skip
 
+
+def _like(name: str, base: str, title: str, source: str, **changed: object) -> None:
+    """Another chip of an architecture: what is not said is as on the chip that stands first."""
+    CHIPS[name] = replace(CHIPS[base], name=name, title=title, source=source, **changed)  # type: ignore[arg-type]
+
+
+def _scaled(rates: dict[str, float], factor: float) -> dict[str, float]:
+    return {kind: rate * factor for kind, rate in rates.items()}
+
+
+def _further() -> None:
+    """Chips that share an architecture with one above. Their peaks follow from units and clock."""
+    h100, ada = CHIPS["h100"], CHIPS["rtx4090"]
+    _like("a100-40", "a100", "NVIDIA A100 SXM 40 GB", "product page: 1,555 GB/s", dram_bytes_s=1.555e12)
+    pcie = 114 * 1.755 / (132 * 1.83)
+    _like(
+        "h100-pcie", "h100", "NVIDIA H100 PCIe", "product page: 114 SMs, 2 TB/s", units=114, clock_hz=1.755e9,
+        dram_bytes_s=2.039e12, l2_bytes_s=5120 * 1.755e9, vector_flops=_scaled(h100.vector_flops, pcie),
+        matrix_flops=_scaled(h100.matrix_flops, pcie),
+    )  # fmt: skip
+    _like(
+        "h200",
+        "h100",
+        "NVIDIA H200 SXM",
+        "product page: 4.8 TB/s",
+        dram_bytes_s=4.8e12,
+        l2_bytes_s=6144 * 1.83e9,
+    )
+    _like("gh200", "h100", "NVIDIA GH200, 96 GB of HBM3", "product page: 4 TB/s", dram_bytes_s=4.0e12)
+    _like(
+        "b200", "h100", "NVIDIA B200", "NVIDIA Blackwell's data sheets (HGX B200): 8 TB/s, 2.25 PFLOPS of f16, "
+        "4.5 of f8, not sparse; the resource manager's 148 SMs", arch="sm_100", units=148, clock_hz=1.85e9,
+        dram_bytes_s=8.0e12, l2_bytes=126 * MIB, l2_bytes_s=5120 * 1.85e9,
+        vector_flops={"f32": 70.1e12, "f64": 35.0e12, "f16": 140.2e12, "bf16": 140.2e12},
+        matrix_flops={"f16": 2250e12, "bf16": 2250e12, "tf32": 1125e12, "f8": 4500e12, "i8": 4500e12, "f64": 35.0e12,
+                      "f4": 9000e12},
+        inferred="units' clock, L2's rate (an H100's bytes a clock)",
+    )  # fmt: skip
+    ga102 = dict(
+        warps=48, blocks=16, l1_bytes=128 * KIB, shared_per_unit=100 * KIB, l2_bytes=6 * MIB, arch="sm_86"
+    )
+
+    def of_ga102(
+        name: str, title: str, source: str, units: int, clock: float, dram: float, matrix: int, l2: int
+    ) -> None:
+        flops = units * clock * 256
+        _like(
+            name, "rtx4090", title, source, units=units, clock_hz=clock, dram_bytes_s=dram, l2_bytes_s=l2 * clock,
+            vector_flops={"f32": flops, "f64": flops / 64, "f16": flops, "bf16": flops},
+            matrix_flops={"f16": units * clock * matrix, "bf16": units * clock * matrix,
+                          "tf32": units * clock * matrix / 2,
+                          "i8": units * clock * 2048, "f64": flops / 64},
+            inferred="L2's rate: 64 bytes a clock of each of its slices, two for each memory controller of 32 bits",
+            **ga102,
+        )  # fmt: skip
+
+    white = "NVIDIA Ampere GA102 GPU Architecture (white paper), appendix A"
+    of_ga102("rtx3090", "NVIDIA GeForce RTX 3090", white, 82, 1.695e9, 0.936e12, 512, 1536)
+    of_ga102("a6000", "NVIDIA RTX A6000", white, 84, 1.8e9, 0.768e12, 1024, 1536)
+    of_ga102("a40", "NVIDIA A40", "product page: 696 GB/s; " + white, 84, 1.74e9, 0.696e12, 1024, 1536)
+    of_ga102(
+        "rtx3050m",
+        "NVIDIA GeForce RTX 3050 Laptop",
+        "product page: 16 SMs, 192 GB/s",
+        16,
+        1.5e9,
+        0.192e12,
+        512,
+        512,
+    )
+    CHIPS["rtx3050m"] = replace(CHIPS["rtx3050m"], l2_bytes=2 * MIB)
+    part = 66 * 2.61 / (128 * 2.52)
+    _like(
+        "rtx4070tis", "rtx4090", "NVIDIA GeForce RTX 4070 Ti SUPER", "product page: 66 SMs, 2.61 GHz, 672 GB/s",
+        units=66, clock_hz=2.61e9, dram_bytes_s=0.672e12, l2_bytes=48 * MIB, l2_bytes_s=1536 * 2.61e9,
+        vector_flops=_scaled(ada.vector_flops, part), matrix_flops=_scaled(ada.matrix_flops, part),
+    )  # fmt: skip
+    _like(
+        "rtx5090", "rtx4090", "NVIDIA GeForce RTX 5090",
+        "NVIDIA RTX Blackwell GPU Architecture (white paper), appendix: 170 SMs, 104.8 TFLOPS, 209.5 of f16 with sums "
+        "in 32 bits, 1,792 GB/s, 96 MB of L2",
+        arch="sm_120", units=170, clock_hz=2.407e9, dram_bytes_s=1.792e12, l2_bytes=96 * MIB, l2_bytes_s=2048 * 2.407e9,
+        vector_flops={"f32": 104.8e12, "f64": 1.64e12, "f16": 104.8e12, "bf16": 104.8e12},
+        matrix_flops={"f16": 209.5e12, "bf16": 209.5e12, "tf32": 104.8e12, "f8": 419e12, "i8": 838e12, "f64": 1.64e12,
+                      "f4": 1676e12},
+        inferred="L2's rate: an RTX 4090's bytes a clock",
+    )  # fmt: skip
+    _like("mi210", "mi250", "AMD Instinct MI210", "ROCm's documentation: one die of an MI250, 1.6 TB/s")
+    gre = 80 * 2.245 / (96 * 2.5)
+    radeon = CHIPS["rx7900xtx"]
+    _like(
+        "rx7900gre", "rx7900xtx", "AMD Radeon RX 7900 GRE", "product page: 80 CUs, 2245 MHz, 576 GB/s, 64 MB of "
+        "Infinity Cache", units=80, clock_hz=2.245e9, dram_bytes_s=0.576e12, last_bytes=64 * MIB,
+        vector_flops=_scaled(radeon.vector_flops, gre), matrix_flops=_scaled(radeon.matrix_flops, gre),
+    )  # fmt: skip
+    apple = (
+        ("m1", "apple7", 8, 1.278e9, 68e9),
+        ("m2", "apple8", 10, 1.398e9, 100e9),
+        ("m3", "apple9", 10, 1.38e9, 100e9),
+        ("m4", "apple9", 10, 1.47e9, 120e9),
+    )
+    for name, arch, cores, clock, dram in apple:
+        flops = cores * clock * 256
+        CHIPS[name] = Datasheet(
+            name, arch, f"Apple {name.upper()}, {cores} GPU cores", 32, cores, clock, 4,
+            {"f32": flops, "f16": flops}, {"f16": flops, "f32": flops}, dram, cores * 64 * clock, 0.0, 64, 8 * KIB,
+            8 * MIB, 1, 0, 32, 32, 1664, 8, 32 * KIB, 0,
+            source="Apple's specifications of its computers: GPU cores and memory bandwidth",
+            inferred="clocks, caches and room, which Apple does not publish; 128 multiply-adds of a core in a clock "
+            "follow from the TFLOPS that Apple has named for M1 (2.6)",
+        )  # fmt: skip
+
+
+_further()
+
 # architectures without a row: they are counted with the caches and the room of the nearest one
 NEAREST = {
-    "sm_86": "rtx4090",
-    "sm_100": "h100",
-    "sm_120": "rtx4090",
     "gfx1101": "rx7900xtx",
     "gfx1102": "rx7900xtx",
     "gfx1200": "rx9070xt",

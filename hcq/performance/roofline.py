@@ -1,14 +1,14 @@
-"""Roofline: how long a kernel would take at least on a chip, what bounds it, and what to change.
+"""Roofline: how long a kernel would take on a chip, how long at least, what bounds it, and what to change.
 
 In       Counters of a kernel's launches, all blocks of them or some; the chip's datasheet; perhaps another grid
 Out      a Roof: a Bound for each resource; a Prediction: that with its arithmetic, and what to change
 Changes  nothing
-Next     counters.py (what was counted, and how), datasheets.py (peak rates), tools/trace/roofline.py (of a trace),
-         frontend/search/clock.py (a search that has no GPU)
+Next     model/ (the time beside the floor), counters.py (what was counted), datasheets.py (peak rates),
+         tools/trace/roofline.py (of a trace), frontend/search/clock.py (a search that has no GPU)
 Source   S. Williams, A. Waterman, D. Patterson: Roofline, an insightful visual performance model, CACM 52 (2009)
 
-A model, not a measurement: each resource works at its peak and all at once, so a kernel takes as long as the one that
-it needs most. Nothing is said of latency, of clocks under load, nor of what a launch costs, some microseconds.
+The floor is right without trust: each resource works at its peak and all at once, so no kernel is faster than the one
+that it needs most. What a kernel takes is another figure, of model/: rates that are reached, latency, launches.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from hcq.errors import UsageError
 from hcq.performance import datasheets
 from hcq.performance.counters import Counters, Dim3
 from hcq.performance.datasheets import Datasheet
+from hcq.performance.model.time import Estimate, estimate
+from hcq.performance.model.words import explain
 
 PORT_BYTES_PER_CLOCK = (
     64  # from L2 to a unit: NVIDIA A100 white paper (64 bytes a clock for an SM); AMD CDNA 3 white paper
@@ -96,9 +98,15 @@ class Prediction:
     dram_share: float
     resident: tuple[int, float, str]
     notes: tuple[str, ...]
+    estimate: Estimate
 
     @property
     def seconds(self) -> float:
+        """What the model says that it takes: never less than the floor."""
+        return max(self.estimate.seconds, self.floor_seconds)
+
+    @property
+    def floor_seconds(self) -> float:
         """At least so long: the resource that it needs most works all the time, the others meanwhile."""
         return self.bounds[0].seconds if self.bounds else 0.0
 
@@ -110,24 +118,28 @@ class Prediction:
     @property
     def share_in_turn(self) -> float:
         """The share of the peak that would be."""
-        return self.arithmetic[1] * self.seconds / self.seconds_in_turn if self.bounds else 0.0
+        return self.arithmetic[1] * self.floor_seconds / self.seconds_in_turn if self.bounds else 0.0
 
     def summary(self) -> str:
         """The arithmetic of the shares: operations and bytes, over the time, over the peak."""
-        text = f"predicted {seconds_text(self.seconds)}, {seconds_text(self.seconds_in_turn)} if nothing overlapped"
+        floor = self.floor_seconds
+        text = (
+            f"predicted {seconds_text(self.seconds)}, most of it for {self.estimate.bound_by}; at least "
+            f"{seconds_text(floor)}, {seconds_text(self.seconds_in_turn)} if nothing overlapped"
+        )
         what, share = self.arithmetic
         found = next((one for one in self.bounds if one.what == what), None)
         if found is not None:
-            reached = found.work / self.seconds
+            reached = found.work / floor
             text += (
-                f": {scaled(found.work)}FLOP / {seconds_text(self.seconds)} = {scaled(reached)}FLOP/s of "
+                f": {scaled(found.work)}FLOP / {seconds_text(floor)} = {scaled(reached)}FLOP/s of "
                 f"{scaled(found.rate)}FLOP/s = {share:.0%} of the peak of {what}, {self.share_in_turn:.0%} without "
                 "overlap"
             )
         dram = next((one for one in self.bounds if one.what == "DRAM"), None)
         if dram is not None:
             text += (
-                f"; {scaled(dram.work)}B / {seconds_text(self.seconds)} = {scaled(dram.work / self.seconds)}B/s of "
+                f"; {scaled(dram.work)}B / {seconds_text(floor)} = {scaled(dram.work / floor)}B/s of "
                 f"{scaled(dram.rate)}B/s = {self.dram_share:.0%} of DRAM's rate"
             )
         return text
@@ -150,6 +162,9 @@ class Prediction:
             "kernel": self.counted.kernel,
             "chip": self.chip.name,
             "seconds": self.seconds,
+            "floor_seconds": self.floor_seconds,
+            "launch_seconds": self.estimate.launch,
+            "spent_on": [{"what": what, "seconds": seconds} for what, seconds in self.estimate.parts],
             "seconds_in_turn": self.seconds_in_turn,
             "bound_by": self.bounds[0].what if self.bounds else None,
             "bounds": [
@@ -234,8 +249,9 @@ def predict(counted: Counters, chip: Datasheet | str, grid: Dim3 | None = None) 
     resident = _resident(counted, chip)
     counted = dataclasses.replace(counted, occupancy=resident[1], limited_by=resident[2])
     few = _too_few(sample, counted, chip, resident[0])
-    notes = (*found.lacking, *few, *changes(counted, bounds, found.spread))
-    return Prediction(counted, chip, bounds, found.spread, share, dram, resident, notes)
+    time = estimate(counted, chip)
+    notes = (*found.lacking, *few, *explain(time, counted), *changes(counted, bounds, found.spread))
+    return Prediction(counted, chip, bounds, found.spread, share, dram, resident, notes, time)
 
 
 def _resident(counted: Counters, chip: Datasheet) -> tuple[int, float, str]:

@@ -9,7 +9,10 @@ from hcq.compiler.target import AMD_ARCHS, NV_ARCHS, amd_target, nv_target
 from hcq.performance import datasheets
 from hcq.performance.roofline import PORT_BYTES_PER_CLOCK
 
-WITH_DATASHEET = [chip.arch for chip in datasheets.CHIPS.values()]
+# of sm_86 and Apple's the heuristics know the largest chips, of which no datasheet is here
+WITH_DATASHEET = sorted(
+    {chip.arch for chip in datasheets.CHIPS.values() if chip.arch.startswith(("sm_", "gfx"))} - {"sm_86"}
+)
 
 
 @pytest.mark.parametrize("arch", WITH_DATASHEET)

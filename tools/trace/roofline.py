@@ -1,4 +1,4 @@
-"""Roofline: how long each kernel of a trace would take at least on a chip, what bounds it, and what to change.
+"""Roofline: how long each kernel of a trace would take on a chip, and at least, what bounds it, and what to change.
 
 In       a Trace with counters (HCQ_PROFILE=counters on an emulated GPU); a chip's name, perhaps another grid
 Out      a Prediction for each kernel; text
@@ -17,7 +17,11 @@ from hcq.performance.roofline import Prediction
 from hcq.tools.trace.color import Color, clean
 from hcq.trace.file import Trace
 
-A_MODEL = "A model: peak rates, everything at once; no latency, no launch cost. docs/counters.md says what is counted."
+SHOWN = 4  # parts of the time, those that take longest
+A_MODEL = (
+    "A model, and no measurement: docs/model.md compares it with kernels that others measured; the bounds are at peak "
+    "rates. docs/counters.md says what is counted."
+)
 
 
 def kernels(trace: Trace) -> list[Counters]:
@@ -72,6 +76,10 @@ def lines(found: list[Prediction], color: Color) -> Iterator[str]:
         width = max((len(each.what) for each in one.bounds), default=0)
         for number, each in enumerate(one.bounds):
             yield f"  {each.what:<{width}}  {each.text()}" + ("   <- bound" if not number else "")
+        spent = ", ".join(
+            f"{what} {roofline.seconds_text(seconds)}" for what, seconds in one.estimate.parts[:SHOWN]
+        )
+        yield f"  by rates that are reached: {spent}; the launch {roofline.seconds_text(one.estimate.launch)}"
         yield f"  {one.room()}"
         yield (
             f"  {counted.registers} registers, {counted.shared_bytes} bytes of shared memory; "

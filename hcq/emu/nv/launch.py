@@ -38,6 +38,7 @@ from hcq.emu.nv.errors import (
 )
 from hcq.emu.nv.launch_limits import block_of, check_launch, grid_of, local_memory_bytes
 from hcq.emu.nv.memory import View
+from hcq.emu.nv.shader import register_estimate
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.checks import additions_of
 from hcq.emu.nv.shader.counters import counted
@@ -50,6 +51,7 @@ from hcq.emu.nv.shader.errors import (
     StepLimit,
     Trap,
 )
+from hcq.emu.nv.shader.flow import blocks_of
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import Addition
 from hcq.emu.nv.shader.run import Kernel, Report
@@ -203,7 +205,9 @@ class Shader:
         self._check_windows(view, windows, program)
         if needs_bank:
             check_bank0(self.chip, qmd, code, bank, windows)
-        if any(view.read(program, CODE_BYTES, CONSTANTS)):  # zeros stand for the code where there is only PTX
+        # zeros stand for the code where there is only PTX
+        has_code = any(view.read(program, CODE_BYTES, CONSTANTS))
+        if has_code:
             check_constants(qmd, code)
         dynamic = self._shared(qmd, kernel, program)
         self._check_local_memory(qmd, view, windows)
@@ -225,7 +229,7 @@ class Shader:
         )
         known = stray_accesses.gaps() if is_guarded else []
         guarded = Guarded(memory, Gaps(known), program) if known else None
-        tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
+        tally = tally_of(self.chip, qmd, kernel, sample, has_code) if counts else None
         debugger = kernel_debug.debugger
         run = functools.partial(
             kernel.run if debugger is None else functools.partial(debugger.run_nv, kernel, program, memory),
@@ -518,8 +522,12 @@ def _shown(numbers: tuple[int | float, ...]) -> str:
     return ", ".join(f"{each:#x}" if isinstance(each, int) else f"{each}" for each in numbers)
 
 
-def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel, sample: int) -> Tally:
-    """Where a launch that counts counts. Registers are those that the QMD gives."""
+def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel, sample: int, has_code: bool) -> Tally:
+    """Where a launch that counts counts. Registers are those that the QMD gives; of PTX alone, an estimate."""
+    function = kernel.function
+    registers = qmd.value("register_count")
+    if not has_code:
+        registers = register_estimate.estimate(blocks_of(function), function.registers)
     return Tally(
         chip.arch,
         qmd.value("program_address"),
@@ -527,7 +535,7 @@ def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel, sample: int) -> Tally:
         grid_of(qmd),
         block_of(qmd),
         WARP,
-        qmd.value("register_count"),
+        registers,
         qmd.value("shared_memory_size"),
         qmd.value("shader_local_memory_low_size") + qmd.value("shader_local_memory_high_size"),
         sample,

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from hcq.performance import datasheets
 from hcq.performance.counters import Counters, Dim3
+from hcq.performance.model import l1_path
 
 Array = NDArray[Any]
 
@@ -74,6 +75,13 @@ def passes(warps: Array, lanes: Array, addresses: Array, size_bytes: int) -> tup
     """
     if not len(addresses):
         return 0, 0
+    _, busy = visits(warps, lanes, addresses, size_bytes)
+    needed = int(busy.sum())
+    return needed, needed - len(busy)
+
+
+def visits(warps: Array, lanes: Array, addresses: Array, size_bytes: int) -> tuple[Array, Array]:
+    """(warp, how often memory is visited) of each group of threads whose data fit into one visit."""
     together = min(BANKS, PASS_BYTES // max(size_bytes, BANK_BYTES))  # threads of one visit
     phase = warps.astype(np.int64) * 64 + lanes // together
     which, words = units_of(addresses, size_bytes, BANK_BYTES)
@@ -82,8 +90,13 @@ def passes(warps: Array, lanes: Array, addresses: Array, size_bytes: int) -> tup
     busy = np.bincount(
         place * BANKS + (words % np.uint64(BANKS)).astype(np.int64), minlength=len(names) * BANKS
     )
-    needed = int(busy.reshape(-1, BANKS).max(axis=1).sum())
-    return needed, needed - len(names)
+    return names // 64, busy.reshape(-1, BANKS).max(axis=1)
+
+
+def _keys(units: Array, sectors: Array) -> Array:
+    """A number for each pair."""
+    keys: Array = sectors | units.astype(np.uint64) << np.uint64(UNIT_SHIFT)
+    return keys
 
 
 class Cache:
@@ -189,6 +202,8 @@ class Tally:
             l1 = max(LEAST_L1_BYTES, l1 - resident * shared_bytes)
         self.l1 = Cache(l1, chip.units, chip.sector_bytes)
         self.l2 = Cache(chip.l2_bytes, chip.l2s, chip.sector_bytes)
+        self.hot: dict[int, int] = {}  # line -> words of it that atomics changed
+        self.hot_of_block: dict[tuple[int, int], int] = {}
         self.last = Cache(chip.last_bytes, 1, chip.sector_bytes) if chip.last_bytes else None
 
     def held(self) -> Tally | None:
@@ -221,6 +236,14 @@ class Tally:
     def matrix(self, name: str, flops: int, warps: int) -> None:
         """A matrix instruction that is so many operations for a warp."""
         self.record.matrix_flops[name] = self.record.matrix_flops.get(name, 0) + flops * warps
+
+    def chain(self, ops: dict[str, int], waits: dict[str, float], warps: int) -> None:
+        """A run of instructions by so many warps: what each issues by pipe, and what it waits for."""
+        issued, waited = self.record.ops, self.record.waits
+        for name, count in ops.items():
+            issued[name] = issued.get(name, 0) + count * warps
+        for name, often in waits.items():
+            waited[name] = waited.get(name, 0.0) + often * warps
 
     def leave_out(self, instruction: str, warps: int) -> None:
         """An instruction whose traffic nobody models."""
@@ -287,13 +310,60 @@ class Tally:
         setattr(record, name, getattr(record, name) + len(sectors))
         if not is_local:
             record.bytes_needed += size_bytes * len(distinct(warps, addresses)[0])
-        places = owner & (1 << 20) - 1
+            self._l1_path(warps, addresses, size_bytes)
+        if kind == "atomic":
+            self._contention(warps, blocks, addresses)
+        places, asked = owner & (1 << 20) - 1, (owner, sectors)
         if is_local or (kind == "load" and by_l1):
             places, sectors = distinct(places, sectors)
             missing = self.l1.load(places, sectors)
             if kind == "load":
                 places, sectors = places[missing], sectors[missing]
+        if kind == "load" and not is_local:
+            self._requests(*asked, places, sectors)
         self._below(kind, places, sectors)
+
+    def _l1_path(self, warps: Array, addresses: Array, size_bytes: int) -> None:
+        """How long a unit's first-level cache is busy with this, on the chip that is emulated."""
+        if len(warps) > 1 and (warps[1:] < warps[:-1]).any():
+            order = np.argsort(warps, kind="stable")
+            warps, addresses = warps[order], addresses[order]
+        record = self.record
+        which, lines = units_of(addresses, size_bytes, l1_path.LINE_BYTES)
+        owners, lines = distinct(warps[which], lines)
+        names, counts = np.unique(owners, return_counts=True)
+        record.l1_requests += len(names)
+        record.l1_lines += len(lines)
+        if not self.chip.arch.startswith("sm_"):
+            record.l1_clocks = round(record.l1_clocks + l1_path.amd(warps, addresses, size_bytes), 2)
+            return
+        of_warp, busy = visits(warps, l1_path.rank_in(warps), addresses, size_bytes)
+        clocks = np.bincount(np.searchsorted(names, of_warp), busy, minlength=len(names))
+        record.l1_clocks = round(record.l1_clocks + l1_path.nvidia(clocks, counts), 2)
+
+    def _contention(self, warps: Array, blocks: Array, addresses: Array) -> None:
+        """How many words atomics change, and how many of them lie in the line that is changed most."""
+        owners, words = distinct(warps.astype(np.int64) << 24 | blocks.astype(np.int64), addresses)
+        self.record.atomic_words += len(words)
+        of_block = owners & (1 << 24) - 1
+        for key, count in zip(*np.unique(words // np.uint64(l1_path.LINE_BYTES), return_counts=True)):
+            self.hot[int(key)] = self.hot.get(int(key), 0) + int(count)
+        pairs, counts = np.unique(
+            np.stack((of_block.astype(np.uint64), words // np.uint64(l1_path.LINE_BYTES))),
+            axis=1,
+            return_counts=True,
+        )
+        for block, line, count in zip(*pairs, counts):
+            own = int(block), int(line)
+            self.hot_of_block[own] = self.hot_of_block.get(own, 0) + int(count)
+        self.record.hot_words = max(self.hot.values())
+        self.record.hot_block_words = max(self.hot_of_block.values())
+
+    def _requests(self, owner: Array, sectors: Array, places: Array, missing: Array) -> None:
+        """How many warps load, and how many wait for L2: also those that ask for what others ask for."""
+        waits = np.isin(_keys(owner & (1 << 20) - 1, sectors), _keys(places, missing))
+        self.record.load_requests += len(np.unique(owner))
+        self.record.l2_requests += len(np.unique(owner[waits]))
 
     def scalar(self, warps: Array, blocks: Array, addresses: Array, size_bytes: int) -> None:
         """A load by a wave as a whole, through a cache of its own, which is modelled as the L1."""

@@ -34,8 +34,8 @@ def gpu() -> Iterator[Device]:
     counters._listeners = listeners
 
 
-def copy() -> Node:
-    return kernel((out(0, (64, 64)), param(1, (64, 64)) + 1.0))
+def copy(n: int = 64) -> Node:
+    return kernel((out(0, (n, n)), param(1, (n, n)) + 1.0))
 
 
 def test_the_cpu_tells_the_time_of_each_run(device: Device) -> None:
@@ -48,7 +48,7 @@ def test_the_cpu_tells_the_time_of_each_run(device: Device) -> None:
 
 @pytest.mark.own_devices
 def test_a_model_gives_the_same_time_twice_and_a_longer_one_for_scattered_loads(gpu: Device) -> None:
-    sink = copy()
+    sink = copy(1024)
     target = nv_target("sm_80")
     good = compile_kernel(sink, target)
     bad = compile_kernel(sink, target, schedule="pad r0 64; pad r1 2; thread r0; split r1 2; parallel r1")

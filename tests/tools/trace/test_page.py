@@ -204,7 +204,9 @@ def test_a_kernels_counters_are_bars_of_what_bounds_it_on_the_chip_that_is_chose
         "[...document.querySelectorAll('.counters .bar i')].map(x => x.getBoundingClientRect().width)"
     )
     assert widths == sorted(widths, reverse=True)
-    assert widths[1] / widths[0] == pytest.approx(expected.bounds[1].seconds / expected.seconds, abs=0.01)
+    assert widths[1] / widths[0] == pytest.approx(
+        expected.bounds[1].seconds / expected.floor_seconds, abs=0.01
+    )
     assert page.text(".counters .summary") == expected.summary()
     assert page.texts(".counters .change li") == list(expected.notes)
     page.script(

@@ -18,8 +18,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from hcq.emu.amd.shader.classes import SPECIAL
 from hcq.emu.amd.shader.control import register_field
-from hcq.emu.amd.shader.counters import SPECIAL
 from hcq.emu.amd.shader.operands import Context
 from hcq.emu.amd.shader.register_uses import uses_of
 from hcq.emu.amd.shader.register_waits import Hazard

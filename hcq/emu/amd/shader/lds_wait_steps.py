@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hcq.emu.amd.shader.counters import WARP
+from hcq.emu.amd.shader.classes import WARP
 from hcq.emu.amd.shader.lane_access import active, parse_access
 from hcq.emu.amd.shader.lds_ops import lane_addresses, offset16, pair_access
 from hcq.emu.amd.shader.lds_waits import LdsWaits

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.counters import LOAD_BYTES, WAITS, WARP
+from hcq.emu.amd.shader.classes import LOAD_BYTES, WAITS, WARP
 from hcq.emu.amd.shader.lane_access import Access, active, parse_access
 from hcq.emu.amd.shader.lds_ops import lane_addresses, offset16, pair_access
 from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds

@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hcq.emu.nv.shader import merged_loads
 from hcq.emu.nv.shader.batch import WARP, Batch
+from hcq.emu.nv.shader.chains import Chain, chains_of
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
 from hcq.emu.nv.shader.flow import BasicBlock, is_warp_barrier
 from hcq.emu.nv.shader.groups import Group
@@ -187,7 +189,10 @@ def _warps(group: Group) -> int:
 def counted(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
     """Put steps that count into a block, before those of its instructions, and around its end."""
     own = [*block.body, *([block.end] if block.end is not None else [])]
-    steps: list[Step] = [_head(own)] if own else []
+    if lowering.chains is None:
+        lowering.merged = merged_loads.merged(lowering.flow, _alignments(lowering))
+        lowering.chains = chains_of(lowering.flow, lowering.merged)
+    steps: list[Step] = [_head(own, lowering.chains[block.number])] if own else []
     for instruction, step in zip(block.body, made.steps):
         access = access_of(lowering, instruction)
         if access is not None:
@@ -200,6 +205,15 @@ def counted(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
     if made.end is not None:
         made.end = _end(lowering, block, made.end)
     made.steps = steps
+
+
+def _alignments(lowering: Lowering) -> dict[str, int]:
+    """Of variables, by name. ptxas places those of shared memory, and does so where 16 bytes may be loaded at once."""
+    known = {**lowering.module.variables, **lowering.function.variables}
+    return {
+        name: max(one.alignment, merged_loads.WIDEST if one.space == "shared" and not one.is_extern else 1)
+        for name, one in known.items()
+    }
 
 
 class _CountedRetry:
@@ -216,8 +230,8 @@ class _CountedRetry:
         return left
 
 
-def _head(own: list[Instruction]) -> Step:
-    """Counts what the text of a block says: classes, operations."""
+def _head(own: list[Instruction], chain: Chain) -> Step:
+    """Counts what the text of a block says: classes, operations, what a warp waits for."""
     classes = dict(Counter(class_of(one) for one in own))
     flops: Counter[str] = Counter()
     matrix: Counter[str] = Counter()
@@ -231,6 +245,7 @@ def _head(own: list[Instruction]) -> Step:
     def head(registers: Registers, group: Group) -> None:
         tally, warps = _tally(group.batch), _warps(group)
         tally.instructions(classes, warps, group.count)
+        tally.chain(chain.ops, chain.waits, warps)
         tally.record.barriers += barriers * warps
         if flops:
             tally.flops(flops, group.count)
@@ -311,6 +326,9 @@ def access_of(lowering: Lowering, instruction: Instruction) -> Step | None:
         return None
     kind = {"ld": "load", "ldu": "load", "st": "store"}.get(opcode, "atomic")
     size = vector_of(code) * TYPES[type_of(instruction)].size_bytes
+    size = (lowering.merged or {}).get(id(instruction), size)
+    if not size:
+        return None  # the load before takes it in
     at_of, select = address_of(code, places[0]), code.select()
     by_l1 = not NOT_BY_L1 & set(modifiers)
 

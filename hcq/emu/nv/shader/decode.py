@@ -112,6 +112,10 @@ class Lowering:
         self.decoded = Decoded(function)
         self.kept: set[int] = set()
         self.read = flow.read_registers(function)
+        self.flow: list[flow.BasicBlock] = []  # all blocks, in order
+        # of each block, and which loads are one of machine code, once somebody counts
+        self.chains: list[Any] | None = None
+        self.merged: dict[int, int] | None = None
         self.of_products: set[str] | None = None  # registers of matrix products, once somebody has asked
         self._slots = self.decoded.slots
         for name, type_ in function.registers.items():

@@ -89,6 +89,7 @@ def decode(module: Module, function: Function, additions: tuple[Addition, ...] =
         raise function.fault.with_traceback(None)
     blocks = flow.blocks_of(function)
     lowering = Lowering(module, function, flow.live_in_registers(blocks))
+    lowering.flow = blocks
     decoded = lowering.decoded
     for block in blocks:
         steps = []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hcq.emu.amd.shader.architectures import ISAS
-from hcq.emu.amd.shader.counters import class_of, flops_of, matrix_of
+from hcq.emu.amd.shader.classes import class_of, flops_of, matrix_of
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.shader.traffic import Tally
 from hcq.performance import datasheets

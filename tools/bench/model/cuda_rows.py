@@ -1,0 +1,211 @@
+"""Reductions in CUDA C: sums of rows and of everything, histograms, softmax.
+
+In       nothing
+Out      SOURCE
+Changes  nothing
+Next     ladders.py (which launches of them were measured, and by whom), count.py (runs them)
+Source   written after descriptions: github.com/gau-nernst/learn-cuda (sums, softmax), github.com/yencal/gpu-histogram-
+         optimization, github.com/Pupking/03_parallel_reduction
+"""
+
+SOURCE = r"""
+#define INDEX (blockIdx.x * (size_t)blockDim.x + threadIdx.x)
+__device__ __forceinline__ float warp_sum(float v) {
+    for (int step = 16; step; step /= 2) v += __shfl_down_sync(~0u, v, step);
+    return v;
+}
+__device__ __forceinline__ float warp_max(float v) {
+    for (int step = 16; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(~0u, v, step));
+    return v;
+}
+extern "C" {
+__global__ void rows_thread(const float *in, float *out, int m, int n) {
+    int row = INDEX;
+    if (row >= m) return;
+    float sum = 0, lost = 0;
+    for (int i = 0; i < n; i++) {
+        float y = in[(size_t)row * n + i] - lost, t = sum + y;
+        lost = (t - sum) - y;
+        sum = t;
+    }
+    out[row] = sum;
+}
+__global__ void rows_tree(const float *in, float *out, int m, int n) {
+    __shared__ float part[256];
+    int t = threadIdx.x, column = blockIdx.x * 256 + t;
+    part[t] = column < n ? in[(size_t)blockIdx.y * n + column] : 0;
+    for (int left = 128; left > 0; left /= 2) {
+        __syncthreads();
+        if (t < left) part[t] += part[t + left];
+    }
+    if (t == 0) atomicAdd(out + blockIdx.y, part[0]);
+}
+__global__ void rows_coarse(const float *in, float *out, int m, int n) {
+    __shared__ float part[256];
+    int t = threadIdx.x;
+    float sum = 0;
+    for (int i = 0; i < 4; i++) {
+        int column = (blockIdx.x * 4 + i) * 256 + t;
+        if (column < n) sum += in[(size_t)blockIdx.y * n + column];
+    }
+    part[t] = sum;
+    for (int left = 128; left > 0; left /= 2) {
+        __syncthreads();
+        if (t < left) part[t] += part[t + left];
+    }
+    if (t == 0) atomicAdd(out + blockIdx.y, part[0]);
+}
+__global__ void rows_shuffle(const float *in, float *out, int m, int n) {
+    __shared__ float part[8];
+    int t = threadIdx.x;
+    float sum = 0;
+    for (int i = 0; i < 4; i++) {
+        int column = (blockIdx.x * 4 + i) * 256 + t;
+        if (column < n) sum += in[(size_t)blockIdx.y * n + column];
+    }
+    sum = warp_sum(sum);
+    if (t % 32 == 0) part[t / 32] = sum;
+    __syncthreads();
+    if (t < 32) {
+        sum = warp_sum(t < 8 ? part[t] : 0);
+        if (t == 0) atomicAdd(out + blockIdx.y, sum);
+    }
+}
+__global__ void rows_wide(const float *in, float *out, int m, int n) {
+    __shared__ float part[8];
+    int t = threadIdx.x, column = (blockIdx.x * 256 + t) * 4;
+    float sum = 0;
+    if (column < n) {
+        float4 v = *(const float4 *)(in + (size_t)blockIdx.y * n + column);
+        sum = v.x + v.y + v.z + v.w;
+    }
+    sum = warp_sum(sum);
+    if (t % 32 == 0) part[t / 32] = sum;
+    __syncthreads();
+    if (t < 32) {
+        sum = warp_sum(t < 8 ? part[t] : 0);
+        if (t == 0) atomicAdd(out + blockIdx.y, sum);
+    }
+}
+__global__ void histogram_global(const unsigned char *in, unsigned *bins, int n) {
+    for (int i = INDEX; i < n; i += gridDim.x * blockDim.x) atomicAdd(bins + in[i], 1);
+}
+__global__ void histogram_shared(const unsigned char *in, unsigned *bins, int n) {
+    __shared__ unsigned own[256];
+    for (int i = threadIdx.x; i < 256; i += blockDim.x) own[i] = 0;
+    __syncthreads();
+    for (int i = INDEX; i < n; i += gridDim.x * blockDim.x) atomicAdd(own + in[i], 1);
+    __syncthreads();
+    for (int i = threadIdx.x; i < 256; i += blockDim.x) atomicAdd(bins + i, own[i]);
+}
+__global__ void histogram_wide(const uint4 *in, unsigned *bins, int n) {
+    __shared__ unsigned own[256];
+    for (int i = threadIdx.x; i < 256; i += blockDim.x) own[i] = 0;
+    __syncthreads();
+    for (int i = INDEX; i < n; i += gridDim.x * blockDim.x) {
+        uint4 v = in[i];
+        unsigned words[4] = {v.x, v.y, v.z, v.w};
+        for (int w = 0; w < 4; w++)
+            for (int s = 0; s < 32; s += 8) atomicAdd(own + (words[w] >> s & 255), 1);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < 256; i += blockDim.x) atomicAdd(bins + i, own[i]);
+}
+__global__ void sum_interleaved(const float *in, float *out) {
+    __shared__ float part[256];
+    int t = threadIdx.x;
+    part[t] = in[INDEX];
+    __syncthreads();
+    for (int s = 1; s < 256; s *= 2) {
+        if (t % (2 * s) == 0) part[t] += part[t + s];
+        __syncthreads();
+    }
+    if (t == 0) out[blockIdx.x] = part[0];
+}
+__global__ void sum_sequential(const float *in, float *out) {
+    __shared__ float part[256];
+    int t = threadIdx.x;
+    size_t i = blockIdx.x * 512 + t;
+    part[t] = in[i] + in[i + 256];
+    __syncthreads();
+    for (int s = 128; s > 0; s /= 2) {
+        if (t < s) part[t] += part[t + s];
+        __syncthreads();
+    }
+    if (t == 0) out[blockIdx.x] = part[0];
+}
+__global__ void sum_shuffle(const float *in, float *out) {
+    __shared__ float part[256];
+    int t = threadIdx.x;
+    size_t i = blockIdx.x * 512 + t;
+    part[t] = in[i] + in[i + 256];
+    __syncthreads();
+    for (int s = 128; s > 16; s /= 2) {
+        if (t < s) part[t] += part[t + s];
+        __syncthreads();
+    }
+    if (t < 32) {
+        float sum = warp_sum(part[t]);
+        if (t == 0) out[blockIdx.x] = sum;
+    }
+}
+__global__ void sum_strided(const float *in, float *out, int n) {
+    __shared__ float part[8];
+    int t = threadIdx.x;
+    float sum = 0;
+    for (int i = INDEX; i < n; i += gridDim.x * blockDim.x) sum += in[i];
+    sum = warp_sum(sum);
+    if (t % 32 == 0) part[t / 32] = sum;
+    __syncthreads();
+    if (t < 32) {
+        sum = warp_sum(t < 8 ? part[t] : 0);
+        if (t == 0) out[blockIdx.x] = sum;
+    }
+}
+__global__ void softmax_naive(const float *in, float *out, int n) {
+    __shared__ float part[32];
+    int t = threadIdx.x;
+    in += (size_t)blockIdx.x * n;
+    out += (size_t)blockIdx.x * n;
+    float most = -1e30f, sum = 0;
+    for (int i = t; i < n; i += blockDim.x) most = fmaxf(most, in[i]);
+    most = warp_max(most);
+    if (t % 32 == 0) part[t / 32] = most;
+    __syncthreads();
+    most = warp_max(t % 32 < blockDim.x / 32 ? part[t % 32] : -1e30f);
+    __syncthreads();
+    for (int i = t; i < n; i += blockDim.x) sum += __expf(in[i] - most);
+    for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    if (t % 32 == 0) part[t / 32] = sum;
+    __syncthreads();
+    sum = t % 32 < blockDim.x / 32 ? part[t % 32] : 0;
+    for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    float factor = 1.0f / sum;
+    for (int i = t; i < n; i += blockDim.x) out[i] = __expf(in[i] - most) * factor;
+}
+__global__ void softmax_online(const float *in, float *out, int n) {
+    __shared__ float highest[32], sums[32];
+    int t = threadIdx.x;
+    in += (size_t)blockIdx.x * n;
+    out += (size_t)blockIdx.x * n;
+    float most = -1e30f, sum = 0;
+    for (int i = t; i < n; i += blockDim.x) {
+        float v = in[i], higher = fmaxf(most, v);
+        sum = sum * __expf(most - higher) + __expf(v - higher);
+        most = higher;
+    }
+    float all = warp_max(most);
+    sum *= __expf(most - all);
+    for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    if (t % 32 == 0) highest[t / 32] = all, sums[t / 32] = sum;
+    __syncthreads();
+    most = t % 32 < blockDim.x / 32 ? highest[t % 32] : -1e30f;
+    sum = t % 32 < blockDim.x / 32 ? sums[t % 32] : 0;
+    all = warp_max(most);
+    sum *= __expf(most - all);
+    for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    float factor = 1.0f / sum;
+    for (int i = t; i < n; i += blockDim.x) out[i] = __expf(in[i] - all) * factor;
+}
+}
+"""

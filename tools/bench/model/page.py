@@ -1,0 +1,324 @@
+"""Page: docs/model.md, what the model predicts for kernels of the ladders beside what was measured.
+
+In       ladders.CASES, counted.json; the model
+Out      docs/model.md
+Changes  that page
+Next     count.py (what was counted), hcq/performance/model (the model), docs/counters.md (what is counted)
+
+    python -m tools.bench.model.page [--show]     --show: print the ladders, write nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+if __package__ in (None, "") or __package__.startswith("tools"):  # from a checkout
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from hcq.performance import datasheets
+from hcq.performance.counters import Counters
+from hcq.performance.model.time import Estimate, estimate
+from hcq.performance.roofline import roof
+from hcq.tools.bench.model import count
+from hcq.tools.bench.model.ladders import CASES, Case
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+NEAR, FAR, GOOD_ORDER = 1.5, 3.0, 0.9
+LEAST_RANKED = 3  # rows that a ladder needs for an order
+
+
+class Row(NamedTuple):
+    """A case, and what the model says of it. floor: seconds at peak rates."""
+
+    case: Case
+    found: Estimate
+    floor: float
+
+    @property
+    def microseconds(self) -> float:
+        """Predicted."""
+        return max(self.found.seconds, self.floor) * 1e6
+
+    @property
+    def ratio(self) -> float:
+        """Predicted to measured."""
+        return self.microseconds / self.case.microseconds
+
+    @property
+    def off(self) -> float:
+        """How far it is from 1, either way."""
+        return max(self.ratio, 1 / self.ratio)
+
+
+def rows(known: dict[str, Counters] | None = None) -> list[Row]:
+    """Every case that was counted."""
+    known = count.load() if known is None else known
+    return [predict(case, known[count.key_of(case)]) for case in CASES if count.key_of(case) in known]
+
+
+def predict(case: Case, counted: Counters) -> Row:
+    """One case."""
+    chip = datasheets.chip(case.chip)
+    whole = counted.whole()
+    whole = whole if case.times == 1 else scaled(whole, case.times)
+    if case.shared_bytes:
+        whole.shared_bytes = case.shared_bytes
+    found = estimate(whole, chip, is_warm=case.is_warm, launched_by=case.launched_by)
+    floor = 0.0 if case.is_warm else roof(whole, chip).seconds
+    return Row(case, found, floor)
+
+
+def scaled(counted: Counters, times: int) -> Counters:
+    """As if all blocks had done what they did so many times, one time after the other."""
+    total = Counters(launches=0)
+    for _ in range(times):
+        total.add(counted)
+    total.launches, total.blocks, total.grid_blocks, total.warps = (
+        counted.launches,
+        counted.blocks,
+        counted.grid_blocks,
+        counted.warps,
+    )
+    return total
+
+
+def rank_correlation(left: Sequence[float], right: Sequence[float]) -> float:
+    """Spearman's: of the places that values have in two orders. Equal values share a place.
+
+    >>> rank_correlation([1, 2, 3], [10, 20, 40]), rank_correlation([1, 2, 3], [3, 2, 1])
+    (1.0, -1.0)
+    """
+    first, second = _places(left), _places(right)
+    mean = (len(left) + 1) / 2
+    both = sum((a - mean) * (b - mean) for a, b in zip(first, second))
+    alone = [sum((place - mean) ** 2 for place in each) for each in (first, second)]
+    return both / (alone[0] * alone[1]) ** 0.5 if all(alone) else 1.0
+
+
+def _places(values: Sequence[float]) -> list[float]:
+    return [
+        1 + sum(other < one for other in values) + (sum(other == one for other in values) - 1) / 2
+        for one in values
+    ]
+
+
+def ladders(found: Sequence[Row]) -> dict[str, list[Row]]:
+    """By name, in order of the cases."""
+    made: dict[str, list[Row]] = {}
+    for row in found:
+        made.setdefault(row.case.ladder, []).append(row)
+    return made
+
+
+def order(ladder: Sequence[Row]) -> float | None:
+    """Rank correlation of a ladder; None for one too short. Figures that differ by some 3 % share a place."""
+    if len(ladder) < LEAST_RANKED:
+        return None
+    measured, predicted = ([_rounded(value) for value in values] for values in (
+        [row.case.microseconds for row in ladder], [row.microseconds for row in ladder]))  # fmt: skip
+    return rank_correlation(measured, predicted)
+
+
+def _rounded(value: float) -> float:
+    from math import log
+
+    return round(log(value) / 0.06)
+
+
+def show(found: Sequence[Row]) -> Iterator[str]:
+    """The ladders as text."""
+    for name, ladder in ladders(found).items():
+        ranked = order(ladder)
+        yield f"{name}  rank {'-' if ranked is None else f'{ranked:.2f}'}"
+        for row in ladder:
+            parts = ", ".join(f"{what} {1e6 * seconds:.4g}" for what, seconds in row.found.parts[:5])
+            yield (
+                f"  {row.case.row:<26} {row.case.microseconds:10.4g} us  predicted {row.microseconds:10.4g}  "
+                f"{row.ratio:5.2f}  [{parts}]"
+            )
+    for title, some in (("developed", False), ("held out", True)):
+        mine = [row for row in found if row.case.is_held_out is some]
+        near, far = sum(row.off <= NEAR for row in mine), sum(row.off > FAR for row in mine)
+        yield f"{title}: {len(mine)} kernels, {near} within {NEAR}, {far} beyond {FAR}"
+
+
+# ------------------------------------------------------------ the page
+
+HEAD = """# The model beside measurements
+
+`hcq-trace roofline` and a search on an emulated GPU say how long a kernel takes on a chip. This page compares
+that with what others measured on real GPUs. The kernels are written anew after the descriptions of those who
+measured, they run on emulated GPUs (some blocks of each launch; the rest is taken to do the same), and the
+model predicts from what was counted.
+
+Nothing is fitted to a kernel: constants come from micro-benchmarks, each with its source, in
+`hcq/performance/model/rates_*.py`. A third of the ladders was held out, which [decision
+0015](decisions/0015-a-model-beside-the-floor.md) named before anything was compared. Nobody ran these kernels
+on a real GPU here. What was measured elsewhere is one machine and one run of one author each.
+
+The figures of those had been read before, and nothing was predicted for them until the model stood.
+After that comparison one thing was changed, for a law: more bytes of L2 made a kernel faster. No ladder's
+result passed a bound by it. A row with a star is no independent check, for a constant comes from it.
+
+Written by `python -m hcq.tools.bench.model.page` from `tools/bench/model/counted.json`, which `python -m
+hcq.tools.bench.model.count` makes anew (some minutes; nvrtc for NVIDIA's kernels, clang for AMD's).
+"""
+MISSES = """
+## Where it misses, and why
+
+A ratio is the predicted time over the measured one. Of those further off than 1.5 this is the likely cause,
+which nobody has measured.
+"""
+HOW = """
+## How the time is made
+
+A unit (SM or CU) runs as many blocks at once as it has room for. Three things are computed for a launch, and
+put together (`hcq/performance/model/time.py`):
+
+- **What the parts of a unit work**: each pipe by its lanes, instruction issue, the path of loads and stores
+  through the first-level cache and shared memory, matrix units at the rate that products sustain, the port to
+  L2 (`resources.py`). On NVIDIA an access to global memory takes what its banks take, as in shared memory, or
+  0.85 + 0.24 clocks for each line of 128 bytes; on AMD another rule holds (`l1_path.py`).
+- **What the whole chip works**: L2, the cache behind it, DRAM at the share of its rate that programs get,
+  atomics by how many of them change one line.
+- **What a warp waits**: chains of instructions of which each needs the one before, seen from the text of the
+  kernel (PTX scheduled as ptxas does it; AMD's own waits). Loads wait for the level that answers the slowest of
+  those that are waited for together (`waiting.py`). A unit hides this only as far as it has warps: Little's
+  law.
+
+Then there is what a launch costs, and the last round of blocks, which may be for a few units only. Emulators
+count what is needed for this in the same steps as before, and nothing when nobody listens.
+
+What PTX hides is weighed by what ptxas makes of it (`hcq/emu/nv/shader/sass_weights.py`, `merged_loads.py`),
+and tests compare that with nvdisasm. Registers are those of the machine code where a kernel has some.
+
+## What it does not know
+
+- Caches drop what came first, whatever its address: sets of a cache and channels of memory that a power of two
+  fills alone are not modelled.
+- Clocks under load: rates of matrix units and of float32 on GA102 are those that libraries sustain; other
+  clocks are the boost clock.
+- Warps that wait for each other (look-back scans, mbarriers of a pipeline) are taken as if they came in time.
+- The latency of an asynchronous bulk copy is taken to be hidden.
+"""
+# (ladder, row) -> why the model is off
+POWER_OF_TWO = (
+    "rows are a power of two apart, so that the lines of a wave fall into one set of the L1 and one channel of memory, "
+    "which the model's caches do not have"
+)
+ONE_BLOCK = (
+    "one block runs alone: how many loads a thread has under way decides, and ptxas may unroll further"
+)
+OTHER_TILES = "the description gives no sizes of tiles, and ours are those of sgemm-a6000"
+SINGLE_WORDS = OTHER_TILES + "; theirs checks bounds and loads single words"
+LINES_OF_ATOMICS = (
+    "16,000 atomics on 64 words: how soon those of other words of a line follow was measured on an H100 alone"
+)
+REMAINDERS = (
+    "the size of its blocks is not known; ours has remainders of powers of two, where theirs may divide"
+)
+# rows that a constant comes from
+GIVE_CONSTANTS = {
+    ("intensity-a100-40", "48 steps"),  # time.BOUND_TOGETHER
+    ("histogram-h100", "global atomics"),  # line_words
+    ("copy-width-h100", "uint8_t"),  # warp_clocks
+}
+# ladder -> why its order is not the measured one
+WHY_ORDER = {
+    "rowsum-4070tis": "v3, v4c and v6 were measured within 3 % of each other, and are predicted so",
+    "reduce-3050m": "two rows were measured within 1 % of each other, and are predicted within 4 %",
+    "small-a40-graph": "the two smallest were measured 8 % apart and are predicted equal",
+    "transpose-mi210": "the best two are predicted within 1 % of each other; see below",
+    "yax-mi210": "its outliers, see below",
+}
+WHY: dict[tuple[str, str], str] = {
+    ("yax-mi210", "4 blocks of 64"): POWER_OF_TWO,
+    ("yax-mi210", "2048 blocks of 64"): POWER_OF_TWO,
+    ("transpose-mi210", "read contiguous"): POWER_OF_TWO,
+    ("transpose-mi210", "write contiguous"): POWER_OF_TWO,
+    ("transpose-mi210", "tiled"): POWER_OF_TWO + "; the best that was measured gets a quarter of DRAM's rate",
+    ("sgemm-4070tis", "v3 coarsened"): OTHER_TILES,
+    ("sgemm-4070tis", "v5 warp tiles"): SINGLE_WORDS,
+    ("rowsum-4070tis", "v2 tree"): LINES_OF_ATOMICS,
+    ("reduce-3050m", "naive"): REMAINDERS,
+    ("reduce-3050m", "sequential"): "the size of its blocks is not known, nor the laptop's clock",
+    ("softmax-4070tis", "naive, 1x128256"): ONE_BLOCK,
+    ("softmax-4070tis", "online, 1x128256"): ONE_BLOCK,
+}
+
+
+def page(found: Sequence[Row]) -> str:
+    """docs/model.md."""
+    parts = [HEAD, "\n".join(_summary(found)), "\n## The ladders\n"]
+    for held in (False, True):
+        parts.append("\n### Held out\n" if held else "\n### Looked at while the model was written\n")
+        for name, ladder in ladders(found).items():
+            if ladder[0].case.is_held_out is held:
+                parts.append("\n".join(_table(name, ladder)))
+    parts += [MISSES, "\n".join(_misses(found)), "\n", HOW]
+    return "".join(parts)
+
+
+def _summary(found: Sequence[Row]) -> Iterator[str]:
+    yield "\n| | kernels | within 1.5 | beyond 3 | ladders with a rank correlation of at least 0.9 |"
+    yield "|---|---|---|---|---|"
+    for title, some in (("looked at", [False]), ("held out", [True]), ("all", [False, True])):
+        mine = [row for row in found if row.case.is_held_out in some]
+        near, far = sum(row.off <= NEAR for row in mine), sum(row.off > FAR for row in mine)
+        orders = [ranked for ladder in ladders(mine).values() if (ranked := order(ladder)) is not None]
+        good = sum(ranked >= GOOD_ORDER for ranked in orders)
+        yield f"| {title} | {len(mine)} | {near} ({near / max(1, len(mine)):.0%}) | {far} | {good} of {len(orders)} |"
+    yield ""
+
+
+def _table(name: str, ladder: Sequence[Row]) -> Iterator[str]:
+    ranked = order(ladder)
+    chips = ", ".join(dict.fromkeys(datasheets.chip(row.case.chip).title for row in ladder))
+    yield f"\n**{name}** on {chips}" + ("" if ranked is None else f"; rank correlation {ranked:.2f}") + "."
+    sources = ", ".join(dict.fromkeys(row.case.source for row in ladder))
+    notes = "; ".join(dict.fromkeys(row.case.note for row in ladder if row.case.note))
+    yield f"Source: {sources}." + (f" Assumed: {notes}." if notes else "") + "\n"
+    yield "| kernel | measured, us | predicted, us | ratio | floor, us | bound by |"
+    yield "|---|---|---|---|---|---|"
+    for row in ladder:
+        yield (
+            f"| {_starred(row.case)} | {row.case.microseconds:.4g} | {row.microseconds:.4g} | {row.ratio:.2f} | "
+            f"{1e6 * row.floor:.4g} | {row.found.bound_by} |"
+        )
+    yield ""
+
+
+def _starred(case: Case) -> str:
+    return case.row + ("\\*" if (case.ladder, case.row) in GIVE_CONSTANTS else "")
+
+
+def _misses(found: Sequence[Row]) -> Iterator[str]:
+    for name, ladder in ladders(found).items():
+        ranked = order(ladder)
+        if ranked is not None and ranked < GOOD_ORDER:
+            yield f"- The order of `{name}` ({ranked:.2f}): {WHY_ORDER.get(name, 'not explained yet')}."
+    for row in found:
+        if row.off > NEAR:
+            why = WHY.get((row.case.ladder, row.case.row), "not explained yet")
+            yield f"- `{row.case.ladder}`, {row.case.row} ({row.ratio:.2f}): {why}."
+
+
+def main() -> None:
+    """See the head."""
+    parser = argparse.ArgumentParser(description="The model beside measurements.")
+    parser.add_argument("--show", action="store_true", help="print the ladders, write nothing")
+    parser.add_argument("--held-out", action="store_true", help="with --show: also those that were held out")
+    asked = parser.parse_args()
+    found = rows()
+    if asked.show:
+        print("\n".join(show([row for row in found if asked.held_out or not row.case.is_held_out])))
+    else:
+        (DOCS / "model.md").write_text(page(found))
+
+
+if __name__ == "__main__":
+    main()
