@@ -28,7 +28,10 @@ _RING = re.compile(
     r"ring (PM4|SDMA|AQL|GPFIFO) (\w{1,40}) get 0x([0-9a-f]{1,8}) put 0x([0-9a-f]{1,8}) size 0x([0-9a-f]{1,8})"
     r"(?: done 0x([0-9a-f]{1,8}))?"
 )
-_BUFFER = re.compile(r"(buffer|memory) 0x([0-9a-f]{1,16}) size 0x([0-9a-f]{1,8})")
+_BUFFER = re.compile(r"(buffer|memory|code) 0x([0-9a-f]{1,16}) size 0x([0-9a-f]{1,8})")
+_ALLOCATION = re.compile(r"allocation 0x([0-9a-f]{1,16}) size 0x([0-9a-f]{1,12}) (.{1,60})")
+_LEFT_OUT = re.compile(r"left out: (.{1,160})")
+MOST_NOTES = 64
 _WORDS = re.compile(r"0x([0-9a-f]{1,8}): ((?:[0-9a-f]{8} ?){1,8})")
 _FAULT = re.compile(r"page fault: (?:the page at|.{0,80} at) 0x([0-9a-f]{1,16})")
 
@@ -42,7 +45,10 @@ class Words(NamedTuple):
     """Words of the rings of one device that are not done; places of a ring count words.
 
     buffers  what the rings run: indirect buffers, segments of a pushbuffer
-    memory   what else is known of memory: semaphores that are waited for
+    memory   what else is known of memory: semaphores that are waited for, launches
+    code     of kernels, as it lies in memory
+    allocations  where arguments of launches point to: address, size in bytes, name
+    left_out     what the report says it does not have
     fault    the address of a page fault
     """
 
@@ -50,6 +56,9 @@ class Words(NamedTuple):
     rings: list[dict[str, Any]]
     buffers: list[dict[str, Any]]
     memory: list[dict[str, Any]]
+    code: list[dict[str, Any]]
+    allocations: list[tuple[int, int, str]]
+    left_out: list[str]
     fault: int | None = None
 
     @property
@@ -61,7 +70,7 @@ class Words(NamedTuple):
 def of_report(content: bytes, path: str) -> Words:
     """What a report has. Raises UsageError for one without words."""
     text = content[:MAX_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
-    found = Words("", [], [], [])
+    found = Words("", [], [], [], [], [], [])
     arch, total = "", 0
     parts: list[tuple[int, list[int]]] = []  # of the ring or buffer whose words come now
     for line in _LINE.finditer(text):
@@ -84,8 +93,12 @@ def of_report(content: bytes, path: str) -> Words:
             )
         elif buffer := _BUFFER.fullmatch(said):
             parts = []
-            into = found.buffers if buffer[1] == "buffer" else found.memory
+            into = {"buffer": found.buffers, "memory": found.memory, "code": found.code}[buffer[1]]
             into.append({"va": int(buffer[2], 16), "size": int(buffer[3], 16), "parts": parts})
+        elif (held := _ALLOCATION.fullmatch(said)) and len(found.allocations) < MOST_NOTES:
+            found.allocations.append((int(held[1], 16), int(held[2], 16), held[3]))
+        elif (why := _LEFT_OUT.fullmatch(said)) and len(found.left_out) < MOST_NOTES:
+            found.left_out.append(why[1])
         elif (words := _WORDS.fullmatch(said)) and total < MAX_WORDS:
             row = [int(word, 16) for word in words[2].split()]
             parts.append((int(words[1], 16), row))
@@ -107,10 +120,16 @@ def of_process(said: dict[str, Any], pid: int) -> Words:
         try:
             rings = [ring for ring in found["rings"] if ring["pending"]] if isinstance(found, dict) else []
             if rings:
-                buffers, memory = (
-                    [_block(one) for one in found.get(kind, ())] for kind in ("buffers", "memory")
+                buffers, memory, code = (
+                    [_block(one) for one in found.get(kind, ())] for kind in ("buffers", "memory", "code")
                 )
-                return Words(str(found["arch"]), [_ring(ring) for ring in rings], buffers, memory)
+                held = [
+                    (int(one["va"]), int(one["size"]), str(one["name"])[:60])
+                    for one in found.get("allocations", ())[:MOST_NOTES]
+                ]
+                notes = [str(one)[:160] for one in found.get("left_out", ())[:MOST_NOTES]]
+                lanes = [_ring(ring) for ring in rings]
+                return Words(str(found["arch"]), lanes, buffers, memory, code, held, notes)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise UsageError(
                 f"capsule --live {pid}: the answer is none of ours ({error!r}). Is the process of another version?"
