@@ -72,9 +72,7 @@ class _Allocations:
 
     def __init__(self, device: NvDevice) -> None:
         # addresses and names alone: a buffer that is held here would end in this thread
-        self.blocks = sorted(
-            (one.address, one.size_bytes, one.name or "") for one in device.memory.owners() if one.va
-        )
+        self.blocks = sorted((one.va or 0, one.size_bytes, one.name or "") for one in device.memory.owners())
         self.starts = [va for va, _, _ in self.blocks]
         self.code: dict[int, list[int]] = {}
         self.arguments: set[tuple[int, int, str]] = set()

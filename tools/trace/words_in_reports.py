@@ -3,8 +3,8 @@
 In       the text of a report, quoted or cut perhaps; what `words` of a process's devices says
 Out      Words; those of an AMD device as a Dump
 Changes  nothing
-Next     capsule.py, nv_capsule.py (who make a trace of it), hcq/observe/report_words.py (who writes them),
-         devcoredump/dump.py (Dump)
+Next     capsule.py, nv_capsule.py, metal_capsule.py (who make a trace of it), hcq/observe/report_words.py (who writes
+         them), devcoredump/dump.py (Dump)
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MARK = b"---- hcq report:"
 MOST_RING_WORDS = 1 << 20
 # what place.language goes by
 NAMES = {"PM4": "kfd_pm4 {}", "SDMA": "sdma {}", "AQL": "kfd_aql {}"}
-LANGUAGES = (*NAMES, "GPFIFO")
+LANGUAGES = (*NAMES, "GPFIFO", "METAL")
 _LINE = re.compile(r"^[> \t]*words     (.{1,200}?)\s*$", re.M)
-_GPU = re.compile(r"gpu ((?:gfx|sm_)\w{1,12})")
+_GPU = re.compile(r"gpu (\w{1,24})")
 _RING = re.compile(
-    r"ring (PM4|SDMA|AQL|GPFIFO) (\w{1,40}) get 0x([0-9a-f]{1,8}) put 0x([0-9a-f]{1,8}) size 0x([0-9a-f]{1,8})"
+    r"ring (PM4|SDMA|AQL|GPFIFO|METAL) (\w{1,40}) get 0x([0-9a-f]{1,8}) put 0x([0-9a-f]{1,8}) size 0x([0-9a-f]{1,8})"
     r"(?: done 0x([0-9a-f]{1,8}))?"
 )
 _BUFFER = re.compile(r"(buffer|memory|code) 0x([0-9a-f]{1,16}) size 0x([0-9a-f]{1,8})")
@@ -61,10 +61,9 @@ class Words(NamedTuple):
     left_out: list[str]
     fault: int | None = None
 
-    @property
-    def is_nvidia(self) -> bool:
-        """Whether the rings are GPFIFOs."""
-        return any(ring["language"] == "GPFIFO" for ring in self.rings)
+    def speaks(self, language: str) -> bool:
+        """Whether a ring is of this language."""
+        return any(ring["language"] == language for ring in self.rings)
 
 
 def of_report(content: bytes, path: str) -> Words:
@@ -106,7 +105,7 @@ def of_report(content: bytes, path: str) -> Words:
     if not found.rings:
         raise UsageError(
             f"capsule {path}: this report of hcq has no words of rings: everything was done, or the device is none of "
-            "AMD's or NVIDIA's, or only the page on stderr was kept: the file that it names has them."
+            "AMD's, NVIDIA's or Metal's, or only the page on stderr was kept: the file that it names has them."
         )
     fault = _FAULT.search(text)
     return found._replace(arch=arch, fault=int(fault[1], 16) if fault else None)
@@ -135,7 +134,7 @@ def of_process(said: dict[str, Any], pid: int) -> Words:
                 f"capsule --live {pid}: the answer is none of ours ({error!r}). Is the process of another version?"
             ) from None
     raise UsageError(
-        f"capsule --live {pid}: none of its AMD or NVIDIA devices has packets that are not done. "
+        f"capsule --live {pid}: none of its AMD, NVIDIA or Metal devices has packets that are not done. "
         f"`python -m hcq inspect {pid}` shows what it does."
     )
 
