@@ -26,7 +26,7 @@ from hcq.command import Indirect
 from hcq.errors import UsageError
 from hcq.inspect import client
 from hcq.rules import effects, examine
-from hcq.tools.trace import devcoredump, metal_capsule, nv_capsule, words_in_reports
+from hcq.tools.trace import devcoredump, envelopes, metal_capsule, nv_capsule, words_in_reports
 from hcq.tools.trace.capsule_records import UNKNOWN, Capsule, CapsuleRecords, pages_of, spans_of, without
 from hcq.tools.trace.color import clean, counted
 from hcq.tools.trace.devcoredump import place, show
@@ -81,6 +81,9 @@ def capsule(content: bytes, named: str = "", path: str = "the file") -> Capsule:
     """A dump as a trace. named: the GPU, where the command line says it. Raises UsageError."""
     if content.startswith(MAGIC):
         raise UsageError(f"capsule {path}: this is a trace already: hcq-trace show, lint and replay take it.")
+    content = envelopes.plain(content)
+    if not words_in_reports.recognises(content) and not devcoredump.recognises(content):
+        content = envelopes.bare(content)
     if words_in_reports.recognises(content):
         found = words_in_reports.of_report(content, path)
         return _of_words(found, named, path, "from a report of hcq")

@@ -109,7 +109,7 @@ class _Text:
         self.dropped = self.taken = self.broken = self.decoded = 0  # lines
         self.last = b""  # bytes of the last line
         self.ends: int | None = None  # the offset that the next line should have
-        self.is_repeating = False
+        self.is_repeating = self.is_cut = False
 
     def read(self, lines: Sequence[str]) -> Pasted:
         texts = [_bare(line) for line in lines]
@@ -126,9 +126,8 @@ class _Text:
             self.notes.append(f"{self.broken - MAX_NOTES} more lines break off")
         # a mail around one long line has more lines than that
         most = max(self.taken, len(self.data) // 4 // WORDS_OF_PROSE)
-        return _pasted(
-            bytes(self.data), self.notes, not (self.broken or self.decoded) and self.dropped <= most
-        )
+        broken = self.broken - (self.is_cut and self.taken > 0)
+        return _pasted(bytes(self.data), self.notes, not (broken or self.decoded) and self.dropped <= most)
 
     def line(self, number: int, text: str, has_offsets: bool) -> None:
         if umr := _UMR.search(text):
@@ -160,12 +159,19 @@ class _Text:
             self.dropped += 1
             return
         data, is_whole = _bytes_of(cells, has_colon or self.is_in_order, self.is_in_order)
+        if len(cells) > 3 and len(cells[-1]) < 8 and all(len(cell) == 8 for cell in cells[:-1]):
+            data, _ = _bytes_of(cells[:-1], has_colon or self.is_in_order, self.is_in_order)
+            is_whole = False  # the last word is not all there
         if not data:
             self.dropped += 1
             return
         self.taken += 1
+        self.is_cut = False
         if not is_whole:
             self.broken += 1
+            # the text ends in the middle of a word, if no other line with words follows
+            rest, is_whole = _bytes_of(cells[:-1], has_colon or self.is_in_order, self.is_in_order)
+            self.is_cut = is_whole and rest == data and bool(_DIGITS.fullmatch(cells[-1].removeprefix("0x")))
             if self.broken <= MAX_NOTES:
                 self.notes.append(f"line {number} has something that is no word, and is read up to there")
         if at is not None:

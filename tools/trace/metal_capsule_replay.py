@@ -99,12 +99,12 @@ class _Run:
                     break
             if stood[0] is not None:
                 break
-        place, is_same = stood
+        at, is_same = stood
         return Stand(
-            word=0 if place is None else place.word,
-            block=None if place is None else place.block,
-            block_word=0 if place is None else place.block_word,
-            packet="" if place is None else repr(place.packet)[:240],
+            word=0 if at is None else at.word,
+            block=None if at is None else at.block,
+            block_word=0 if at is None else at.block_word,
+            packet="" if at is None else repr(at.packet)[:240],
             is_same=is_same,
             why=why,
             done=self.done,
