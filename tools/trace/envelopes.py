@@ -5,8 +5,8 @@ Out      `plain`: the text in UTF-8 with line ends of its own; `bare`: its lines
 Changes  nothing
 Next     readers.py (who asks, and takes what more is understood of), kernel_log/log_lines.py (kernel logs keep their
          stamps)
-Source   how these look: logcat, GitHub Actions, kubectl logs --prefix, torchrun, srun --label, cat -n, grep -n, RFC 5424,
-         journalctl -o json, netconsole, Markdown, Jira, Discourse, terminals
+Source   how these look: logcat, GitHub Actions, kubectl logs --prefix, torchrun, srun --label, cat -n, grep -n, RFC
+         5424, journalctl -o json, netconsole, Markdown, Jira, Discourse, terminals
 
 A prefix is one when four lines of five have it. What is a line of the material itself may look like one: so readers
 try the text as it is first.
@@ -37,6 +37,7 @@ _FRAMES = re.compile(
     r"|Script (?:started|done) on .{0,200})\s*"
 )
 _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_CLOCK = r"\w{3,5} +\d+ (?:\d{4} )?\d\d:\d\d:\d\d|\d\d:\d\d:\d\d(?:\.\d+)?"
 _BARS = re.compile(r"[│┃|] ?|[+] ?|[-*•] ")
 PREFIXES = tuple(
     re.compile(text)
@@ -47,8 +48,7 @@ PREFIXES = tuple(
         r"\[pod/[^\]\s]{1,200}\] |\[(?:default|rank)\d+\]: ?|\[\d+,\d+\]<std\w+>: ?",
         r"[\w.-]{1,64} +\| ",  # docker compose
         r"<\d{1,3}>(?:1 \S+ \S+ \S+ \S+ \S+ (?:-|\[[^\]]{0,200}\]) )?",  # syslog's priority
-        rf"(?:{_STAMP}|\w{{3,5}} +\d+ (?:\d{{4}} )?\d\d:\d\d:\d\d|\d\d:\d\d:\d\d(?:\.\d+)?) (?:[\w.-]{{1,64}} )?"
-        r"(?:\w+\.\w+ )?kernel:? ",
+        rf"(?:{_STAMP}|{_CLOCK}) (?:[\w.-]{{1,64}} )?(?:\w+\.\w+ )?kernel:? ",
         r"\[\w{3} +\d+ \d\d:\d\d\] |\[ +\+\d+\.\d+\] ",  # dmesg -H
         r"\d{1,2},\d{1,12},\d{1,16},[-c](?:,\w+=[^;]{0,80})*;",  # netconsole, /dev/kmsg
         r"\d{16,19} ",  # nanoseconds
