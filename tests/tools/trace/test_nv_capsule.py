@@ -16,7 +16,10 @@ import pytest
 from hcq import config
 from hcq.errors import UsageError, WaitTimeout
 from hcq.nv import ring_words
+from hcq.nv.abi import host_methods as host
+from hcq.nv.abi import methods
 from hcq.nv.abi.gpfifo import decode_entry
+from hcq.nv.rings import segment
 from hcq.observe import report, state
 from hcq.system import native
 from hcq.tools.trace import capsule, capsule_replay, words_in_reports
@@ -320,3 +323,24 @@ def test_a_live_process_is_a_capsule(tmp_path: Path, trace: Any) -> None:
         finally:
             child.kill()
             config.use(before)
+
+
+def test_a_hang_of_the_copy_channel_alone_is_that_of_the_copy_channel(
+    open_nv: Callable[..., Any], folder: Path
+) -> None:
+    """Its wait is put behind what both channels have done; the main channel has nothing to do."""
+    device = open_nv(timeout_ms=50_000, validate=False)
+    assert device.has_copy_channel(), device.why_no_copies
+    gate, page = device.signal("gate"), device.alloc(4096, "page")
+    acquire = host.SemExecuteOperation.ACQ_STRICT_GEQ
+    execute = host.SemExecute(operation=acquire, acquire_switch_tsg=1, payload_size=1)
+    words = methods.incrementing(0, *methods.semaphore(gate.va, 3, execute)).to_bytes()
+    page.write(words)
+    device.copies.fifo.write([segment(page.address, len(words) // 4)], lambda count: None)
+    made = capsule.capsule(report.describe(device, "asked").encode())
+    assert made.lines[0].startswith("sm_90: copy channel (")
+    assert any("of the GPFIFO of the copy channel" in line for line in made.lines)
+    assert any("ACQ_STRICT_GEQ 0x3; it holds 0x0" in line for line in made.lines)
+    stand = capsule_replay.replay(Trace.parse(made.content))
+    assert stand.is_same and stand.why == "it waits, and nothing here ends that"
+    gate.set(3)

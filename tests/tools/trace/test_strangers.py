@@ -155,6 +155,14 @@ def test_a_log_says_the_same_in_every_envelope(name: str, envelope: Callable[[st
             "amdgpu: sq_intr: error, se 2, data 0x1, sh 0, priv 1, wave_id 3, simd_id 2, cu_id 7, err_type 1",
             "illegal",
         ),
+        (
+            "[  9.1] [drm:gfx_v10_0_priv_reg_irq] *ERROR* Illegal register access in command stream",
+            "register",
+        ),
+        (
+            "[drm:amdgpu_job_timedout] *ERROR* ring sdma0 timeout, signaled seq=9, emitted seq=10",
+            "ring sdma0",
+        ),
     ],
 )
 def test_errors_of_frameworks_and_of_older_kernels_are_told(line: str, says: str) -> None:
