@@ -146,6 +146,21 @@ def test_errors_of_libraries_above_cuda_are_told(line: str, says: str) -> None:
     assert says in said(f"{line}\n")
 
 
+@pytest.mark.parametrize("part", [0.25, 0.5, 0.75])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (test_radv.REGISTERS, "CP_STALLED_STAT1"),
+        (test_radv.trace(2), "DispatchDirect"),
+        (test_rocm.AGENT, "wave"),
+        (test_umr.STREAM, "packet"),
+    ],
+)
+def test_the_end_of_a_text_is_recognised_without_its_head(text: str, says: str, part: float) -> None:
+    rows = text.splitlines()
+    assert says in said("\n".join(rows[int(len(rows) * part) :]) + "\n")
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_envelopes_are_safe(seed: int) -> None:
     rng = random.Random(seed)
