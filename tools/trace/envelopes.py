@@ -21,7 +21,7 @@ import re
 MOST_BYTES = 16 << 20  # larger files are read as they are
 MOST_LAYERS = 6
 HEAD_BYTES = 1 << 16
-SHARE = 0.8  # of the lines that say something
+SHARE, SAMPLE = 0.8, 400  # of the lines that say something, and so many of them decide
 NARROW, WIDE, USUAL = 60, 320, (72, 76, 80, 100, 120, 132, 160)  # of terminals
 _STAMPED = re.compile(
     rb"(?:> ?)*(?:\[ *\d+\.\d+\]|\w{3} +\d+ \d\d:\d\d:\d\d |\d{4}-\d\d-\d\d[T ]\d\d:|[IDWE]\d{4} \d\d:\d\d"
@@ -154,27 +154,33 @@ def _without_one(lines: list[str]) -> list[str] | None:
     saying = [line for line in lines if line.strip()]
     if not saying:
         return None
-    if all(line.startswith("{") for line in saying):
-        inner = [_of_row(line) for line in saying]
-        if all(one is not None for one in inner):
-            return [one for one in inner if one is not None]
-    values = [_VALUE.match(line) for line in saying]
-    if sum(one is not None for one in values) >= SHARE * len(saying):
-        return [one[1].replace('\\"', '"').replace("\\\\", "\\") for one in values if one is not None]
+    some = saying[:: max(1, len(saying) // SAMPLE)]
+    if all(_of_row(line) is not None for line in some):
+        return [line if (inner := _of_row(line)) is None else inner for line in lines]
+    if sum(_VALUE.match(line) is not None for line in some) >= SHARE * len(some):
+        return [_value(line) for line in lines]
     is_table = any(line.startswith("+--") for line in saying)  # the frame of nvidia-smi is its own
     for prefix in PREFIXES:
         if is_table and prefix is _BARS:
             continue
-        count = sum(bool((found := prefix.match(line)) and found.end()) for line in saying)
-        if count >= SHARE * len(saying):
-            rows = [prefix.sub("", line, count=1) if prefix.match(line) else line for line in lines]
-            ends = sum(bool(_ENDS.search(line)) for line in rows)
-            return [_ENDS.sub("", line) for line in rows] if ends >= SHARE * len(saying) else rows
+        if sum(bool((found := prefix.match(line)) and found.end()) for line in some) < SHARE * len(some):
+            continue
+        rows = [line[found.end() :] if (found := prefix.match(line)) else line for line in lines]
+        ends = sum(bool(_ENDS.search(line)) for line in rows)
+        return [_ENDS.sub("", line) for line in rows] if ends >= SHARE * len(saying) else rows
     return None
+
+
+def _value(line: str) -> str:
+    """What msg="..." says; the line itself, where it has none."""
+    found = _VALUE.match(line)
+    return line if found is None else found[1].replace('\\"', '"').replace("\\\\", "\\")
 
 
 def _of_row(line: str) -> str | None:
     """What a line of a log in JSON says."""
+    if not line.startswith("{"):
+        return None
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
