@@ -3,9 +3,9 @@
 In       the root of the file system, the number of a DRM device; texts of /sys/kernel/debug/kfd
 Out      rings with the packets around their read pointers, queues with named fields; plain data
 Changes  nothing. Only files are read, of them none that reads a register, which a GPU that sleeps must not be asked
-         for; waves are registers, and are read when they alone are asked for by name
-Next     inspection.py (views of open devices), debugfs_waves.py, abi/mqd.py (layouts), hcq/inspect/command.py (the
-         program)
+         for; waves and registers are read when they are asked for by name, and while GFXOFF is not allowed
+Next     inspection.py (views of open devices), debugfs_waves.py, debugfs_registers.py, abi/mqd.py (layouts),
+         hcq/inspect/command.py (the program)
 Source   amdgpu_ring.c: amdgpu_debugfs_ring_read (three words, then the ring); kfd_debugfs.c, kfd_process.c,
          kfd_process_queue_manager.c: pqm_debugfs_mqds; kfd_packet_manager.c: pm_debugfs_runlist; lib/hexdump.c:
          seq_hex_dump; drm_debugfs.c: drm_name_info. Not tried on hardware
@@ -23,14 +23,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hcq.amd import debugfs_waves
-from hcq.amd.abi import mqd
+from hcq.amd import debugfs_registers, debugfs_waves
+from hcq.amd.abi import gpu_registers, mqd
 from hcq.amd.chip import CHIPS, arch_of
 from hcq.amd.decode import ring_decoder
 from hcq.amd.topology import ROOT, properties
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Packet
 from hcq.system.inspection import BEFORE_WORDS, around, at_get
+from hcq.system.port import LinuxPort
 
 DEBUGFS = "/sys/kernel/debug"
 MQDS, RUNLISTS = f"{DEBUGFS}/kfd/mqds", f"{DEBUGFS}/kfd/rls"
@@ -46,6 +47,8 @@ POINTERS = ("rptr", "wptr", "wptr of the driver")
 MOST_BYTES = 16 << 20  # of a file
 MOST_RINGS, MOST_QUEUES, MOST_PACKETS = 256, 1024, 64
 MOST_ENTRIES = 4096  # of a folder
+COPIED = "registers are read from the kernel, not from a copy of files: leave --root out"
+PLACE = re.compile(r"dev=([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 PROCESS = re.compile(r"Process (\d{1,10}) PASID (?:0x)?([0-9a-fA-F]{1,8}):")
 QUEUE = re.compile(r"  (SDMA|Compute) queue on device ([0-9a-f]{1,8})")
 NODE = re.compile(r"Node (\d{1,6}), gpu_id ([0-9a-f]{1,8}):")
@@ -87,11 +90,34 @@ def host(root: str, number: int, chip: str, views: Sequence[str]) -> dict[str, A
     if "queues" in views:
         result["queues"], more = _queues(top, gpu_id, chip)
         notes += more
+    family = CHIPS[chip].family if chip else facts.get("gfx_target_version", 0) // 10000
     if "waves" in views:
-        family = CHIPS[chip].family if chip else facts.get("gfx_target_version", 0) // 10000
-        result["waves"], more = debugfs_waves.waves(folder, facts, family)
+        asleep = (
+            debugfs_registers.gfxoff(LinuxPort(), str(folder)) if debugfs_registers.GFXOFF in listed else ""
+        )
+        if asleep:
+            notes.append(f"waves are registers. {asleep}")
+        else:
+            result["waves"], more = debugfs_waves.waves(folder, facts, family)
+            notes += more
+    if "registers" in views:
+        shown, more = _registers(folder, said, facts, family) if root == "/" else ({}, [COPIED])
+        result |= shown
         notes += more
     return {**result, "notes": notes}
+
+
+def _registers(
+    folder: Path, said: str, facts: Mapping[str, int], family: int
+) -> tuple[dict[str, Any], list[str]]:
+    place = PLACE.search(said)
+    if place is None or family not in gpu_registers.NUMBERS or not facts.get("drm_render_minor"):
+        return {}, [
+            "which registers this GPU has is not known: it is not in the KFD's topology, or of another generation"
+        ]
+    render = f"/dev/dri/renderD{facts['drm_render_minor']}"
+    where = place[0].removeprefix("dev=")
+    return debugfs_registers.view(LinuxPort(), str(folder), render, where, facts.get("num_xcc", 1), family)
 
 
 def _below(top: Path, path: str) -> Path:
@@ -149,7 +175,7 @@ def _read(path: Path) -> bytes:
 def _node(top: Path, said: str) -> tuple[dict[str, int], int, str]:
     """The KFD's node at the place on the bus that the driver says: properties, gpu_id, architecture; {}, 0 and ""
     without one."""
-    place = re.search(r"dev=([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", said)
+    place = PLACE.search(said)
     if place is None:
         return {}, 0, ""
     domain, bus, device, function = (int(text, 16) for text in place.groups())
@@ -303,7 +329,15 @@ def _queue(
 ) -> dict[str, Any]:
     layout = layout_of(kind, chip)
     found: Any = layout.decode(words)
-    notes = [*(_compute_notes(found) if isinstance(found, mqd.ComputeMqd) else _sdma_notes(found))]
+    notes = []
+    if isinstance(found, mqd.ComputeMqd):
+        if found.header != mqd.HEADER:
+            notes.append(
+                f"its header is {found.header:#x}, not {mqd.HEADER:#x}: no MQD of a compute queue, or a damaged one"
+            )
+        notes += debugfs_registers.compute_notes(found)
+    else:
+        notes += _sdma_notes(found)
     if is_damaged or len(words) != layout.length_words:
         notes.append(f"damaged: {len(words)} words in one piece, of {layout.length_words}")
     return {
@@ -320,21 +354,6 @@ def layout_of(kind: str, chip: str) -> type[mqd.ComputeMqd] | type[mqd.SdmaMqd]:
     """The layout of a queue's MQD; with what all generations have, where the chip is not known."""
     family = CHIPS[chip].family if chip in CHIPS else 0
     return mqd.COMPUTE.get(family, mqd.ComputeMqd) if kind == "Compute" else mqd.SDMA.get(family, mqd.SdmaMqd)
-
-
-def _compute_notes(found: mqd.ComputeMqd) -> Iterator[str]:
-    if found.header != mqd.HEADER:
-        yield f"its header is {found.header:#x}, not {mqd.HEADER:#x}: no MQD of a compute queue, or a damaged one"
-    size = 4 << (found.cp_hqd_pq_control & 0x3F) + 1
-    packets = "AQL" if found.cp_hqd_aql_control else "PM4"
-    yield (
-        f"{packets} ring of {size} bytes at {found.cp_hqd_pq_base:#x}, read to word {found.cp_hqd_pq_rptr}, written to "
-        f"{found.cp_hqd_pq_wptr}, doorbell {found.cp_hqd_pq_doorbell_control >> 2 & 0x3FFFFFF}"
-    )
-    if not found.cp_hqd_active:
-        yield "no hardware queue had it when this was stored"
-    if found.cp_hqd_error:
-        yield f"CP_HQD_ERROR {found.cp_hqd_error:#x}: it stopped"
 
 
 def _sdma_notes(found: Any) -> Iterator[str]:

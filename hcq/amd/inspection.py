@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hcq.amd import debugfs
+from hcq.amd import debugfs, debugfs_registers
+from hcq.amd.chip import CHIPS
 from hcq.amd.decode import queue_decoder
 from hcq.amd.ring_words import ring_words
 from hcq.amd.rings import RING_BYTES
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from hcq.amd.rings import Ring
     from hcq.events.waves import Kernel
 
+MOST_CARDS = 64
 UNITS = {"PM4": "words", "SDMA": "bytes", "AQL": "packets"}
 
 
@@ -76,6 +78,29 @@ def queues(device: AmdDevice) -> list[dict[str, Any]]:
     return debugfs.mqds(text, {device.node.gpu_id: device.arch})
 
 
+def registers(device: AmdDevice) -> tuple[dict[str, Any], list[str]]:
+    """What the kernel driver of an emulated GPU shows root of its registers.
+
+    Raises  DriverError on a real one
+    """
+    if not device.port.runs_ptx:
+        raise DriverError(
+            f"{device.name}: registers are for root: sudo python -m hcq inspect --gpu N --registers."
+        )
+    node = device.node
+    for number in range(MOST_CARDS):
+        try:
+            place = device.port.read_file(f"/sys/class/drm/card{number}/device/uevent").decode()
+            device.port.read_file(f"/sys/class/drm/card{number}/device/drm/renderD{node.render_minor}/dev")
+        except DriverError:
+            continue
+        pci = place.partition("PCI_SLOT_NAME=")[2].split("\n")[0]
+        folder, render = f"{debugfs.DEBUGFS}/dri/{number}", f"/dev/dri/renderD{node.render_minor}"
+        family = CHIPS[device.arch].family
+        return debugfs_registers.view(device.port, folder, render, pci, node.xccs, family)
+    raise DriverError(f"{device.name}: no card in /sys/class/drm has renderD{node.render_minor}.")
+
+
 def waves(device: AmdDevice, programs: Mapping[int, Any]) -> list[Kernel]:
     """Those of a real GPU. Its compute queue is taken off it meanwhile."""
     from hcq.amd import waves_off  # for reports alone
@@ -83,4 +108,4 @@ def waves(device: AmdDevice, programs: Mapping[int, Any]) -> list[Kernel]:
     return waves_off.kernels(device, programs)
 
 
-INSPECTION = Inspection(rings, queues, debugfs.host, waves, ring_words)
+INSPECTION = Inspection(rings, queues, debugfs.host, waves, ring_words, registers)

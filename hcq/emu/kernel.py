@@ -134,6 +134,10 @@ class File(Protocol):
         """Map into this process what the file shows at this offset; the address."""
         ...
 
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """What is there; a file that is for ioctls alone refuses it."""
+        raise Refusal(errno.EINVAL)
+
     def close(self) -> None:
         """The last descriptor of the file is closed."""
         ...

@@ -107,6 +107,16 @@ class EmulatedPort(Port):
                 return kernel.invoke(library, function, encoding, *arguments)
         return self.real.invoke(library, function, encoding, *arguments)
 
+    def pread(self, fd: int, size_bytes: int, offset: int) -> bytes:
+        file = self.files.get(fd)
+        if file is None:
+            return self.real.pread(fd, size_bytes, offset)
+        try:
+            return file.pread(size_bytes, offset)
+        except Refusal as refusal:
+            call = f"pread(fd={fd}, size_bytes={size_bytes}, offset={offset:#x})"
+            raise refused(call, refusal.number) from None
+
     def read_file(self, path: str) -> bytes:
         for kernel in self.kernels:
             files = kernel.files()

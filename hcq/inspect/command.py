@@ -37,6 +37,7 @@ A real AMD GPU, of whatever program, as its kernel driver tells root. It reads f
   sudo python -m hcq inspect --gpu 0 --rings     rings of the kernel driver: gfx, compute, copies, scheduler
   sudo python -m hcq inspect --gpu 0 --queues    queues of programs: MQDs and the runlist
   sudo python -m hcq inspect --gpu 0 --waves     waves that are on the GPU: PC, lanes, state
+  sudo python -m hcq inspect --gpu 0 --registers whether the GPU is busy; its hardware queues
 
 A process of another user is not shown. docs/inspect.md tells what each line means, and where this ends.
 """
@@ -59,6 +60,9 @@ def add_verb(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--rings", action="store_true", help="the words of each ring around get, as packets")
     verb.add_argument("--queues", action="store_true", help="queues as the kernel driver describes them")
     verb.add_argument("--waves", action="store_true", help="where waves stand: kernel, instruction, lanes")
+    verb.add_argument(
+        "--registers", action="store_true", help="AMD: whether the GPU is busy, and its hardware queues"
+    )
     verb.add_argument("--json", action="store_true", help="JSON, for another program")
     verb.add_argument(
         "--watch", metavar="SECONDS", nargs="?", const="1", help="again and again (default: every second)"
@@ -81,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("inspect: give a process or --gpu, not both.")
     if gpu is None and (options.chip or options.root != "/"):
         raise UsageError("inspect: --chip and --root go with --gpu.")
-    views = [view for view in ("rings", "queues", "waves") if getattr(options, view)]
+    views = [view for view in ("rings", "queues", "waves", "registers") if getattr(options, view)]
     if pid is None and gpu is None and views:
         raise UsageError(
             f"inspect: --{views[0]} needs a process or --gpu. `python -m hcq inspect` lists processes."
@@ -149,6 +153,7 @@ def _gpu_page(found: dict[str, Any]) -> Iterator[str]:
     yield from text.windows(found["rings"])
     yield from text.queues(found["queues"])
     yield from text.waves(found.get("waves", []))
+    yield from text.registers({**found, "notes": []})
 
 
 def _whole(name: str, given: str) -> int:

@@ -65,6 +65,9 @@ def _device(device: dict[str, Any]) -> Iterator[str]:
     if "queues" in device:
         yield from _reason("queues", device["queues"])
         yield from queues(_list(device, "queues"))
+    if "registers" in device:
+        yield from _reason("registers", device["registers"])
+        yield from registers(_dict(device, "registers"))
     if "waves" in device:
         yield from _reason("waves", device["waves"])
         yield from waves(_list(device, "waves"))
@@ -159,6 +162,17 @@ def queues(found: list[dict[str, Any]]) -> Iterator[str]:
         fields = queue.get("fields")
         for name, value in fields.items() if isinstance(fields, dict) else ():
             yield f"          {name} = {f'{value:#x}' if isinstance(value, int) else value}"
+
+
+def registers(found: dict[str, Any]) -> Iterator[str]:
+    """Registers of the GPU, and its hardware queues."""
+    for note in _list(found, "notes", str):
+        yield f"note      {note}"
+    for register in _list(found, "registers"):
+        names = ", ".join(_list(register, "set", str))
+        number, value = _integer(register, "number"), _integer(register, "value")
+        yield f"register  {_text(register, 'name')} ({number:#x}) = {value:#010x}{f': {names}' if names else ''}"
+    yield from queues(_list(found, "hardware_queues"))
 
 
 def waves(found: list[dict[str, Any]]) -> Iterator[str]:

@@ -11,5 +11,6 @@ BACKEND = Backend(
     rules="hcq.metal.validate:MetalModel",
     disassembler="hcq.tools.disassembly.metal:disassemble",
     doctor="hcq.metal.doctor:DOCTOR",
+    inspection="hcq.metal.inspection:INSPECTION",
     emulation="hcq.emu.metal.driver:emulate",
 )

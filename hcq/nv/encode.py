@@ -38,6 +38,7 @@ from hcq.nv.abi.methods import (
     incrementing,
     methods_of,
     non_incrementing,
+    semaphore,
 )
 from hcq.nv.address import LOCAL_WINDOW, SHARED_WINDOW
 from hcq.nv.chip import Chip
@@ -182,14 +183,7 @@ class Encoder:
     # ------------------------------------------------------------ the host's methods
 
     def _semaphore(self, va: int, value: int, execute: Method) -> bytes:
-        return incrementing(
-            HOST_SUBCHANNEL,
-            host.SemAddrLo(offset=va & 0xFFFFFFFF),
-            self._addr_hi(offset=va >> 32),
-            host.SemPayloadLo(payload=value & 0xFFFFFFFF),
-            host.SemPayloadHi(payload=value >> 32),
-            execute,
-        ).to_bytes()
+        return incrementing(HOST_SUBCHANNEL, *semaphore(va, value, execute, self._addr_hi)).to_bytes()
 
     def _acquire(self, va: int, value: int) -> bytes:
         """Go on once the cell has this value."""

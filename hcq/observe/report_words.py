@@ -4,19 +4,20 @@ In       a device
 Out      lines; none of a kind of device that has no such words, and none when everything is done
 Changes  nothing
 Next     report.py (the page), tools/trace/words_in_reports.py (who reads them), hcq/amd/ring_words.py and
-         hcq/nv/ring_words.py (the words)
+         hcq/nv/ring_words.py, hcq/metal/inspection.py (the words)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hcq import backends
+from hcq import backends, checks
 from hcq.backend import load
 from hcq.device import Device
 from hcq.errors import HcqError
 
 PER_LINE = 8
+NAME_CHARACTERS, LEFT_OUT_CHARACTERS = 60, 160
 
 
 def lines(device: Device) -> Iterator[str]:
@@ -40,10 +41,15 @@ def lines(device: Device) -> Iterator[str]:
             f"size {ring['size']:#x}" + (f" done {ring['done']:#x}" if "done" in ring else "")
         )
         yield from _hex(ring["first"], ring["words"])
-    for kind, blocks in (("buffer", found["buffers"]), ("memory", found.get("memory", ()))):
-        for block in blocks:
+    for kind, key in (("buffer", "buffers"), ("memory", "memory"), ("code", "code")):
+        for block in found.get(key, ()):
             yield f"words     {kind} {block['va']:#x} size {len(block['words']):#x}"
             yield from _hex(0, block["words"])
+    for one in found.get("allocations", ()):
+        name = checks.printable(one["name"] or "unnamed")[:NAME_CHARACTERS]
+        yield f"words     allocation {one['va']:#x} size {one['size']:#x} {name}"
+    for text in found.get("left_out", ()):
+        yield f"words     left out: {checks.printable(text)[:LEFT_OUT_CHARACTERS]}"
 
 
 def _hex(first: int, words: Sequence[int]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """State: what this process knows about its devices now, as plain data for an inspector in another process.
 
-In       the open devices, and those that were closed; which views are asked for: "rings", "queues", "waves", "words"
+In       the open devices, and those that were closed; which views are asked for: "rings", "queues", "waves",
+         "registers", "words"
 Out      dictionaries, lists, numbers and texts, bounded in size
 Changes  nothing: no lock is taken, and shader cores alone are waited for; what cannot be read says why in its place
 Next     inspector.py (who answers with it), hcq/inspect/text.py (the page made of it), ledger.py (submissions in
@@ -23,7 +24,7 @@ from hcq import backends, checks
 from hcq.backend import load
 from hcq.command import Dispatch, Signal, Wait, described, flat
 from hcq.device import Device
-from hcq.errors import HcqError, UsageError
+from hcq.errors import DriverError, HcqError, UsageError
 from hcq.events import waves
 from hcq.lifetime import open_devices
 from hcq.lifetime.recovery import Submitted
@@ -31,7 +32,7 @@ from hcq.observe import ledger
 from hcq.observe.report_waves import is_emulated_here
 from hcq.system import call_site
 
-VIEWS = ("rings", "queues", "waves", "words")
+VIEWS = ("rings", "queues", "waves", "registers", "words")
 SHOWN = 16  # entries of each list
 WAVES = 64  # kinds of waves of a kernel
 NAMES = 32  # names of buffers, those that hold the most
@@ -93,11 +94,20 @@ def _device(device: Device, views: Sequence[str]) -> dict[str, Any]:
         found["rings"] = [{key: value for key, value in ring.items() if key != "packets"} for ring in rings]
     if "queues" in views:
         found["queues"] = [] if inspection is None else _read(lambda: inspection.queues(device))
+    if "registers" in views and inspection is not None:
+        found["registers"] = _read(lambda: _registers(device, inspection))
     if "waves" in views:
         found["waves"] = _read(lambda: _waves(device, names))
     if "words" in views and inspection is not None and inspection.words is not None:
         found["words"] = _read(lambda: inspection.words(device))
     return found
+
+
+def _registers(device: Device, inspection: Any) -> dict[str, Any]:
+    if inspection.registers is None:
+        raise DriverError("this kind of device shows no registers.")
+    found, notes = inspection.registers(device)
+    return {**found, "notes": notes}
 
 
 def _inspection(device: Device) -> Any:

@@ -33,6 +33,7 @@ class Inspection(NamedTuple):
             program, as its kernel driver tells root; None where it tells nothing
     waves   (open device, its programs by the address of their code) -> Kernels of hcq/events/waves.py, of real
             hardware, whose queue is taken off it meanwhile; None where hardware does not tell
+    registers  open device -> ({"registers": ..., "hardware_queues": ...}, notes), of emulated GPUs
     words   open device -> the words of its rings that are not done, and the buffers that these run, for a capsule
     """
 
@@ -41,6 +42,7 @@ class Inspection(NamedTuple):
     host: Callable[[str, int, str, Sequence[str]], dict[str, Any]] | None = None
     waves: Callable[[Any, Any], Sequence[Any]] | None = None
     words: Callable[[Any], dict[str, Any]] | None = None
+    registers: Callable[[Any], tuple[dict[str, Any], list[str]]] | None = None
 
 
 def read_own(va: int, size_bytes: int) -> bytes:

@@ -89,6 +89,10 @@ class Port(Protocol):
         """
         ...
 
+    def pread(self, fd: int, size_bytes: int, offset: int) -> bytes:
+        """pread(2) of a driver's file: as many bytes as it gives."""
+        ...
+
     def read_file(self, path: str) -> bytes:
         """The contents of a file, such as one in sysfs."""
         ...
@@ -153,6 +157,14 @@ class LinuxPort(Port):
     def invoke(self, library: str, function: str, encoding: str, *arguments: Any) -> Any:
         return _function(library, function, encoding)(*arguments)
 
+    def pread(self, fd: int, size_bytes: int, offset: int) -> bytes:
+        try:
+            return os.pread(fd, size_bytes, offset)
+        except OSError as error:
+            raise refused(
+                f"pread(fd={fd}, size_bytes={size_bytes}, offset={offset:#x})", error.errno or 0
+            ) from None
+
     def read_file(self, path: str) -> bytes:
         try:
             with open(path, "rb") as file:
@@ -201,6 +213,9 @@ class AroundPort(Port):
 
     def invoke(self, library: str, function: str, encoding: str, *arguments: Any) -> Any:
         return self.through("invoke", library, function, encoding, *arguments)
+
+    def pread(self, fd: int, size_bytes: int, offset: int) -> bytes:
+        return bytes(self.through("pread", fd, size_bytes, offset))
 
     def read_file(self, path: str) -> bytes:
         return bytes(self.through("read_file", path))

@@ -256,6 +256,21 @@ def test_mqds_of_an_emulated_gpu_are_those_of_its_rings(cache: Path) -> None:
         assert by_kind["Compute"]["pid"] == process.pid
 
 
+def test_the_hardware_queue_of_a_process_that_hangs_is_shown_with_the_gpu_busy(cache: Path) -> None:
+    with running(HANGS, cache, "AMD", HCQ_EMULATE="amd:gfx1100", HCQ_AMD_QUEUE="pm4") as process:
+        (device,) = client.ask(cache, process.pid, ["registers"], 30)["devices"]
+        (queue,) = device["registers"]["hardware_queues"]
+        assert queue["fields"]["cp_hqd_pq_base"] == device["rings"][0]["address"]
+        page = "\n".join(text.page({"devices": [device]}))
+        assert "GUI_ACTIVE" in page and "hardware queue me 1, pipe 0, queue 0" in page
+
+
+def test_devices_without_registers_say_so(cache: Path) -> None:
+    with running(HANGS, cache, "CPU") as process:
+        (device,) = client.ask(cache, process.pid, ["registers"], 30)["devices"]
+        assert "shows no registers" in device["registers"]
+
+
 def test_faults_and_devices_that_are_closed_stay_visible(cache: Path) -> None:
     with running(FAULTS, cache, HCQ_EMULATE="nv:sm_90") as process:
         assert process.first_line == "fault"  # type: ignore[attr-defined]

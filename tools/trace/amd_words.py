@@ -27,6 +27,7 @@ from hcq.layout import Packet
 
 FORMS = ("pm4", "sdma", "aql", "descriptor")
 GUESSED_CHIPS = ("gfx1100", "gfx942", "gfx1201")  # one of each family of packets
+CUT = "cut off"
 SHOWN_WORDS = 16  # of a piece on a line
 TYPE_2 = 0x80000000  # PM4: a filler of one word
 SLOT_WORDS = 16  # AQL packets and kernel descriptors
@@ -134,7 +135,7 @@ def _pm4_packet(at: int, own: list[int], size: int, chip: Chip) -> Piece:
         one for one in (chip.packets.get(opcode), *other_packets.PM4.get(opcode, ())) if one is not None
     ]
     if len(own) < size:
-        note = f"cut off: {len(own)} of {size} words"
+        note = f"{CUT}: {len(own)} of {size} words"
         fitting = [one for one in declared if one.length_words == size or one.tail]
         if fitting and len(own) > 1:
             return _piece(at, own, fitting[0].decode(own), note)._replace(is_known=False)
@@ -176,7 +177,7 @@ def _sdma(words: list[int], chip: Chip) -> Iterator[Piece]:
             continue
         own = words[at : at + size]
         layout = other or chip.copies.packets.get(header & 0xFFFF) or chip.copies.packets[header & 0xFF]
-        note = f"cut off: {len(own)} of {size} words" if len(own) < size else ""
+        note = f"{CUT}: {len(own)} of {size} words" if len(own) < size else ""
         yield _piece(at, own, layout.decode(own), note)._replace(is_known=not note)
         at += size
 
@@ -188,7 +189,7 @@ def _aql(words: list[int], chip: Chip) -> Iterator[Piece]:
     for at in range(0, len(words), SLOT_WORDS):
         own = words[at : at + SLOT_WORDS]
         if len(own) < SLOT_WORDS:
-            note = f"cut off: {4 * len(own)} of 64 bytes"
+            note = f"{CUT}: {4 * len(own)} of 64 bytes"
             yield _piece(at, own, aql.decode_one(own), note)._replace(is_known=False)
             continue
         packet = aql.decode_one(own)
@@ -212,9 +213,7 @@ def _descriptors(words: list[int], chip: Chip) -> Iterator[Piece]:
             "compute_pgm_rsrc2": found.rsrc2,
             "compute_pgm_rsrc3": third.decode([found.compute_pgm_rsrc3]),
         }
-        piece = _piece(
-            at, own, found, "" if len(own) == SLOT_WORDS else f"cut off: {4 * len(own)} of 64 bytes"
-        )
+        piece = _piece(at, own, found, "" if len(own) == SLOT_WORDS else f"{CUT}: {4 * len(own)} of 64 bytes")
         shown = [name for name in found.values if name not in (*registers, ENTRY)]  # all of them, zeros too
         texts = [f"{ENTRY}={_signed(found.entry_offset)}"]
         texts += [f"{name}={found.fields[name].show(found.values[name])}" for name in shown]
@@ -268,7 +267,11 @@ def _explained(words: Sequence[int], form: str, chip: Chip) -> int:
     first = next((one for one in found if one.name not in _FILLERS), None)
     if first is None or not first.is_known or not _is_likely(first, form):
         return 0
-    return sum(len(one.words) * one.times for one in found if one.is_known and _is_likely(one, form))
+    known = sum(len(one.words) * one.times for one in found if one.is_known and _is_likely(one, form))
+    last = found[-1]
+    # the text may end in the middle of a packet
+    is_cut = last.note.startswith(CUT) and not last.name.startswith("unknown") and len(last.words) <= known
+    return known + len(last.words) * is_cut
 
 
 def _is_likely(piece: Piece, form: str) -> bool:

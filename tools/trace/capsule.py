@@ -4,7 +4,8 @@ In       a devcoredump of amdgpu, a report of hcq, or a process that answers ins
 Out      the bytes of a trace: a submission for each ring with work, the job's indirect buffers, the packet that hangs
 Changes  writes the file that -o names
 Next     devcoredump/ and words_in_reports.py (what is read), nv_capsule.py (the same of NVIDIA's GPUs),
-         capsule_records.py (what both write), capsule_replay.py (its work on an emulated GPU)
+         metal_capsule.py (of Metal), capsule_records.py (what all write), capsule_replay.py (its work on an emulated
+         GPU)
 
 A dump has words of rings and buffers, and nothing else of memory: what packets name beside them becomes allocations
 called unknown memory. `missing`, in the facts of the device and in what is printed, says all that is not there.
@@ -25,7 +26,7 @@ from hcq.command import Indirect
 from hcq.errors import UsageError
 from hcq.inspect import client
 from hcq.rules import effects, examine
-from hcq.tools.trace import devcoredump, nv_capsule, words_in_reports
+from hcq.tools.trace import devcoredump, envelopes, metal_capsule, nv_capsule, words_in_reports
 from hcq.tools.trace.capsule_records import UNKNOWN, Capsule, CapsuleRecords, pages_of, spans_of, without
 from hcq.tools.trace.color import clean, counted
 from hcq.tools.trace.devcoredump import place, show
@@ -80,6 +81,9 @@ def capsule(content: bytes, named: str = "", path: str = "the file") -> Capsule:
     """A dump as a trace. named: the GPU, where the command line says it. Raises UsageError."""
     if content.startswith(MAGIC):
         raise UsageError(f"capsule {path}: this is a trace already: hcq-trace show, lint and replay take it.")
+    content = envelopes.plain(content)
+    if not words_in_reports.recognises(content) and not devcoredump.recognises(content):
+        content = envelopes.bare(content)
     if words_in_reports.recognises(content):
         found = words_in_reports.of_report(content, path)
         return _of_words(found, named, path, "from a report of hcq")
@@ -103,8 +107,10 @@ def live(process: str, named: str = "") -> Capsule:
 
 def _of_words(found: Words, named: str, path: str, model: str, pid: int = 0) -> Capsule:
     """Words of rings that are not done, of whichever kind of GPU."""
-    if found.is_nvidia:
+    if found.speaks("GPFIFO"):
         return nv_capsule.made(found, named, path, model, pid)
+    if found.speaks(metal_capsule.LANGUAGE):
+        return metal_capsule.made(found, path, model, pid)
     dump = words_in_reports.as_dump(found)
     if pid:
         dump.head["pid"] = str(pid)

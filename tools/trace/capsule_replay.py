@@ -37,7 +37,7 @@ from hcq.emu.amd.shader.errors import PageFault, ShaderFault
 from hcq.emu.amd.spec import ARCHITECTURES, parse
 from hcq.emu.backing import DeviceMemory
 from hcq.errors import UsageError
-from hcq.tools.trace import nv_capsule, nv_capsule_replay
+from hcq.tools.trace import metal_capsule, metal_capsule_replay, nv_capsule, nv_capsule_replay
 from hcq.tools.trace.amd_words import Piece, pieces
 from hcq.tools.trace.capsule_stand import Stand
 from hcq.tools.trace.devcoredump.place import inner_form
@@ -64,8 +64,11 @@ def replay(trace: Trace, on: str = "") -> Stand:
     Raises UsageError for a GPU that none is emulated of, and for a trace that another program made or changed
     """
     try:
-        if any(ring["form"] == nv_capsule.FORM for ring in _device(trace).facts["capsule"]["rings"]):
+        forms = {ring["form"] for ring in _device(trace).facts["capsule"]["rings"]}
+        if nv_capsule.FORM in forms:
             return nv_capsule_replay.replay(trace, _device(trace), on)
+        if metal_capsule.FORM in forms:
+            return metal_capsule_replay.replay(trace, _device(trace), on)
         return _Run(trace, on).run()
     except UsageError:  # is a ValueError, and says what to do
         raise

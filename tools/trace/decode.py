@@ -41,10 +41,12 @@ def run(options: argparse.Namespace, content: bytes) -> int:
 
     Raises  UsageError for a file that nobody knows
     """
-    from hcq.tools.trace import readers, unpack
+    from hcq.tools.trace import envelopes, readers, unpack
 
-    content = unpack.unpacked(content)
+    content = envelopes.plain(unpack.unpacked(content))
     lines = content.decode("utf-8", "replace").splitlines()
+    if b"ioctl" in content and not any(ioctl_log.read(lines)):
+        lines = envelopes.bare(content).decode("utf-8", "replace").splitlines()
     if known := readers.find(content, readers.Wanted(options.form, options.chip, options.nv)):
         has_calls = known.has_calls and any(ioctl_log.read(lines))
         if options.json:

@@ -34,13 +34,31 @@ _COMMENT = re.compile(r"#|//|/\*|;(?=\s|$)|\s\|")
 _UMR = re.compile(r"\b(?:ring|IB)\s*\[\s*\d+\s*\]\s*==?\s*(0x[0-9a-fA-F]{1,8})\b", re.IGNORECASE)
 _UMR_STREAM = re.compile(r"^\s*\[0x[0-9a-fA-F]+@0x[0-9a-fA-F]+\s*\+\s*0x[0-9a-fA-F]+\]")
 _OFFSET = re.compile(r"(?:^|\s)(?P<at>0x[0-9a-fA-F]{1,16}|[0-9a-fA-F]{3,16})(?:\s*<[^>]*>)?:(?=\s)")
-_INDEX = re.compile(r"^\s*\[\s*\d+\s*\]\s*[:=]*\s*(?=\w)")  # [ 5] 0xc0012800
+# [ 5] 0xc0012800, dw5: 0xc0012800, 5,0xc0012800
+_INDEX = re.compile(
+    r"^\s*(?:\[\s*\d+\s*\]\s*[:=]*\s*(?=\w)"
+    r"|(?:dw|dword|word)\s*\[?\d{1,6}\]?\s*[:=]?\s+(?=\w)"
+    r"|\d{1,6},\s*(?=0x[0-9a-fA-F]{8}\b))",
+    re.IGNORECASE,
+)
+# how languages and debuggers spell a number: 0xc001_2800, 0xc0012800_u32, C0012800h, 00000000`00001000, fromhex("...")
+_SPELLED = (
+    (re.compile(r":\s*\[[ui]\d{1,3};\s*\w{1,20}\](?=\s*=)"), ""),
+    (re.compile(r"(0x[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*)_?[ui](?:8|16|32|64)\b"), r"\1"),
+    (re.compile(r"\b(0x[0-9a-fA-F]{1,8})_(?=[0-9a-fA-F]{1,8}\b)"), r"\1"),
+    (re.compile(r"\b([0-9A-F]{8})h\b"), r"0x\1"),
+    (re.compile(r"\b([0-9a-fA-F]{8})`([0-9a-fA-F]{8})\b(?=\s)"), r"\1\2:"),
+    (re.compile(r"^.{0,80}\bfromhex\(\s*b?[\"']([0-9a-fA-F\s]+)[\"']\).{0,20}$"), r"\1"),
+)
+_TYPE = re.compile(r"\s*,\s*dtype=[^)\]]{1,40}(?=[)\]])")
+_ARRAY = re.compile(r"\b(?:np\.|numpy\.)?array\(\[([^\]]*)\]\)")
 _CODE = re.compile(r"[{\[]|[^=]=[^=]")  # of a line that begins with a name, and has words all the same
 # [3221388800, 523, ...], with a name before it or without
 _DECIMALS = re.compile(
     r"[>\s]*(?:[A-Za-z_]\w{0,60}\s*=\s*)?[\[({]?[>\s]*\d{1,10}(?:[>\s]*,[>\s]*\d{1,10}){1,2000000}"
     r"[>\s]*,?[>\s]*[\])}]?[;\s]*"
 )
+NUMPY_CHARACTERS = 4096  # in which it says what it is
 _SPLIT = re.compile(r"[\s,{}\[\]()'\"]+")
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,16}[uUlL]{0,3}")
 _SMALL = re.compile(r"((?:0x[0-9a-fA-F]{2} ?)+)|(?:0x[0-9a-fA-F]{4} ?)+")
@@ -76,6 +94,8 @@ def read(content: bytes, is_in_order: bool = False) -> Pasted:
     if is_binary(content):
         return _pasted(content, notes, True)
     text = content.decode("utf-8", "replace")
+    if "array(" in text[:NUMPY_CHARACTERS]:
+        text = _ARRAY.sub(r"[\1]", _TYPE.sub("", text))
     if (numbers := _decimals(text)) is not None:
         notes.append("the numbers are decimal: hex has no words of ten digits")
         return Pasted(numbers, notes, True)
@@ -109,7 +129,7 @@ class _Text:
         self.dropped = self.taken = self.broken = self.decoded = 0  # lines
         self.last = b""  # bytes of the last line
         self.ends: int | None = None  # the offset that the next line should have
-        self.is_repeating = False
+        self.is_repeating = self.is_cut = False
 
     def read(self, lines: Sequence[str]) -> Pasted:
         texts = [_bare(line) for line in lines]
@@ -126,9 +146,8 @@ class _Text:
             self.notes.append(f"{self.broken - MAX_NOTES} more lines break off")
         # a mail around one long line has more lines than that
         most = max(self.taken, len(self.data) // 4 // WORDS_OF_PROSE)
-        return _pasted(
-            bytes(self.data), self.notes, not (self.broken or self.decoded) and self.dropped <= most
-        )
+        broken = self.broken - (self.is_cut and self.taken > 0)
+        return _pasted(bytes(self.data), self.notes, not (broken or self.decoded) and self.dropped <= most)
 
     def line(self, number: int, text: str, has_offsets: bool) -> None:
         if umr := _UMR.search(text):
@@ -160,12 +179,19 @@ class _Text:
             self.dropped += 1
             return
         data, is_whole = _bytes_of(cells, has_colon or self.is_in_order, self.is_in_order)
+        if len(cells) > 3 and len(cells[-1]) < 8 and all(len(cell) == 8 for cell in cells[:-1]):
+            data, _ = _bytes_of(cells[:-1], has_colon or self.is_in_order, self.is_in_order)
+            is_whole = False  # the last word is not all there
         if not data:
             self.dropped += 1
             return
         self.taken += 1
+        self.is_cut = False
         if not is_whole:
             self.broken += 1
+            # the text ends in the middle of a word, if no other line with words follows
+            rest, is_whole = _bytes_of(cells[:-1], has_colon or self.is_in_order, self.is_in_order)
+            self.is_cut = is_whole and rest == data and bool(_DIGITS.fullmatch(cells[-1].removeprefix("0x")))
             if self.broken <= MAX_NOTES:
                 self.notes.append(f"line {number} has something that is no word, and is read up to there")
         if at is not None:
@@ -201,20 +227,27 @@ class _Text:
 def _bare(line: str) -> str:
     """A line without colours, time and marks of quotation."""
     text = _COLOURS.sub("", line[:_LINE_CHARACTERS]).replace("\u00a0", " ")
+    for spelled, plain in _SPELLED:
+        text = spelled.sub(plain, text)
     return _TIME.sub("", text).lstrip("> \t").rstrip()
 
 
 def _first_cells_are_offsets(texts: Sequence[str]) -> bool:
     """Whether each line begins with where its words stand, in bytes, without a colon behind it."""
+    return _counts_on(texts, 16) or _counts_on(texts, 8)
+
+
+def _counts_on(texts: Sequence[str], base: int) -> bool:
     before: tuple[int, int] | None = None
     fits = pairs = 0
     for text in texts:
         cells = [cell for cell in _SPLIT.split(_COMMENT.split(text, maxsplit=1)[0]) if cell]
         digits = cells[0].removeprefix("0x") if cells else ""
-        if len(cells) < 2 or len(digits) > 16 or not _DIGITS.fullmatch(digits):
+        is_of_od = base == 16 or (len(digits) == 7 and not set(digits) & set("89abcdefABCDEF"))
+        if len(cells) < 2 or len(digits) > 16 or not _DIGITS.fullmatch(digits) or not is_of_od:
             before = None
             continue
-        first = int(digits, 16)
+        first = int(digits, base)
         if before is not None:
             pairs += 1
             fits += first == before[0] + 4 * before[1]

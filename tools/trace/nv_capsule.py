@@ -47,6 +47,7 @@ FORM = "gpfifo"
 ENTRY_WORDS = 2
 MOST_ENTRIES, MOST_WORDS = 1 << 13, 1 << 20
 CELL_WORDS = 2
+MOST_BUFFERS = 64
 SMALL_BYTES = 16  # of a write that may set a semaphore
 
 
@@ -118,27 +119,43 @@ class _Maker(CapsuleRecords):
         self.qmd = qmd_for(ARCHITECTURES[arch].compute)
         self.segments = {one["va"]: words_of(one) for one in found.buffers}
         self.memory = {one["va"]: words for one in found.memory if (words := words_of(one))}
+        self.code = {
+            one["va"]: words for one in found.code if len(words := words_of(one)) == one["size"] and words
+        }
+        self.missing += [f"the code of kernels: {text}" for text in found.left_out]
+        self.held = [(va, va + size, name) for va, size, name in found.allocations if size > 0]
         self.lanes = [lane for said in found.rings if (lane := self._lane(said)) is not None]
 
     def made(self) -> Capsule:
         stuck = self._stuck()
         named = self._named()
-        known = [(va, va + 4 * len(words)) for va, words in self.memory.items()]
+        known = [(va, va + 4 * len(words)) for va, words in {**self.memory, **self.code}.items()]
         known += [
             (one.decoded.get, one.decoded.get + 4 * len(one.words))
             for lane in self.lanes
             for one in lane.entries
             if one.at is not None and isinstance(one.decoded, GpEntry)
         ]
+        held = [
+            (start, end, name)
+            for low, high, name in self.held
+            for start, end in without([(low, high)], known)
+        ]
+        known += [(start, end) for start, end, _ in held]
         unknown = self.cut(list(without(pages_of(named), known)))
         self.note_unknown(unknown)
         self.missing += [
-            "the code of kernels, and what is in their buffers",
+            *self._without_code(),
+            "what is in the buffers of kernels",
             "the methods that earlier segments sent: classes are taken to be bound as hcq binds them",
         ]
         self._heads()
         for start, end in unknown:
             self.alloc(start, end - start, f"{UNKNOWN}@{start:x}")
+        for start, end, name in held[:MOST_BUFFERS]:
+            self.alloc(start, end - start, f"{UNKNOWN} of {name}")
+        for va, words in self.code.items():
+            self.alloc(va, 4 * len(words), f"code@{va:x}")
         for va, words in self.memory.items():
             name = "semaphore" if len(words) == CELL_WORDS else "launch data"
             self.alloc(va, 4 * len(words), f"{name}@{va:x}")
@@ -159,6 +176,18 @@ class _Maker(CapsuleRecords):
             },
         )
         return Capsule(self.content, list(self._said(stuck, where)))
+
+    def _without_code(self) -> list[str]:
+        """The kernels whose code is not there."""
+        entries = {
+            qmd.value("program_address")
+            for lane in self.lanes
+            for one in launches(self._packets([entry for entry in lane.entries if entry.at is not None]))
+            if (qmd := self._qmd(one.qmd)) is not None
+        }
+        held = [(va, va + 4 * len(words)) for va, words in self.code.items()]
+        lost = sorted(va for va in entries if not any(low <= va < high for low, high in held))
+        return [f"the code of the kernel at {va:#x}" for va in lost[:MOST_BUFFERS]]
 
     def _said(self, stuck: Stuck, where: str) -> Iterator[str]:
         work = ", ".join(
@@ -318,7 +347,8 @@ class _Maker(CapsuleRecords):
             for lane in self.lanes
         ]
         memory = [[va, words] for va, words in self.memory.items()]
-        about = {"rings": rings, "memory": memory, "missing": self.missing}
+        code = [[va, words] for va, words in self.code.items()]
+        about = {"rings": rings, "memory": memory, "code": code, "missing": self.missing}
         facts = {"model": self.model_name, "foreign": True, "capsule": about}
         self.text(Kind.DEVICE, {"device": 0, "name": "NV", "arch": self.arch, "facts": facts})
 

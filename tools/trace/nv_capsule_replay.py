@@ -6,15 +6,19 @@ Changes  nothing: the channels are made for this, and have no thread and no kern
 Next     capsule_replay.py (AMD's, and who calls), nv_capsule.py (who made the trace), hcq/emu/nv/pbdma.py (the front
          end), capsule_stand.py (the outcome)
 
-Segments, QMDs and constant banks lie at their addresses, and the semaphores that are waited for hold what they held. Of
-all other memory that packets name the contents are unknown: it reads as zeros until a packet writes it. Each packet
-goes to the front end as a segment of its own, so that it is known which one does not end. Packets before the marked one
-that cannot be done here are passed over: launches, whose code is not there, and waits for memory that is not.
+Segments, QMDs, constant banks and code lie at their addresses, and the semaphores that are waited for hold what they
+held. Of all other memory that packets and launches name the contents are unknown: it reads as zeros until something
+writes it. Each packet goes to the front end as a segment of its own, so that it is known which one does not end. Before
+them go the windows and the local memory, as hcq sets them: earlier segments did that. Packets before the marked one
+that cannot be done here are passed over: launches whose code is not there or is machine code, kernels that do not end
+in their budget of instructions, and waits for memory that is not there.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import struct
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +30,9 @@ from hcq.emu.nv.copy_processor import CopyProcessor
 from hcq.emu.nv.engine import Engine
 from hcq.emu.nv.errors import ChannelError, LaunchError
 from hcq.emu.nv.host_processor import Acquire as Semaphore
-from hcq.emu.nv.launch import Shader
-from hcq.emu.nv.memory import PAGE, PageTable
+from hcq.emu.nv.launch import TPCS, Shader, Windows
+from hcq.emu.nv.launch_limits import local_memory_bytes
+from hcq.emu.nv.memory import PAGE, PageTable, View
 from hcq.emu.nv.pbdma import Pbdma, State
 from hcq.emu.nv.shader.memory import Mapping
 from hcq.emu.nv.spec import CHIPS, ENGINE_GR0, Spec
@@ -35,7 +40,10 @@ from hcq.emu.nv.watch import ChannelWatch
 from hcq.errors import UsageError
 from hcq.nv.abi.gpfifo import USERD_BYTES, USERD_GP_PUT, GpEntry, decode_entry
 from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, Push
+from hcq.nv.abi.qmd import Qmd, qmd_for
+from hcq.nv.chip import CHIPS as DRIVEN
 from hcq.nv.decode import decoder
+from hcq.nv.encode import Encoder
 from hcq.nv.rings import segment
 from hcq.nv.waits_and_launches import Acquire, acquires
 from hcq.tools.trace.capsule_records import UNKNOWN, pages_of, without
@@ -47,6 +55,8 @@ RING_BYTES = 8 * ENTRIES
 FIRST_CHANNEL = 8
 MAX_UNKNOWN_BYTES = 1 << 28
 NO_CODE = "it launches a kernel, whose code is not in the report"
+MOST_LOCAL_BYTES = 1 << 14  # of a thread
+STEPS = 1 << 17  # instructions of all kernels of a launch
 
 
 def replay(trace: Trace, device: TraceDevice, on: str) -> Stand:
@@ -60,11 +70,20 @@ def replay(trace: Trace, device: TraceDevice, on: str) -> Stand:
     return _Run(trace, device, arch).run()
 
 
-class _Codeless(Shader):
-    """Shader cores that have no code to run."""
+class _Shader(Shader):
+    """Shader cores that run the kernels whose code is there. known: where code is, (start, end)."""
 
-    def run(self, *launch: object) -> NoReturn:
-        raise LaunchError(NO_CODE)
+    def __init__(self, spec: Spec, known: list[tuple[int, int]]) -> None:
+        super().__init__(spec)
+        self.known = known
+
+    def run(
+        self, qmd: Qmd, view: View, windows: Windows, interrupted: Callable[[], bool], pid: int = 0
+    ) -> None:
+        program = qmd.value("program_address")
+        if not any(low <= program < high for low, high in self.known):
+            raise LaunchError(NO_CODE)
+        super().run(qmd, view, windows, interrupted, pid)
 
 
 class _Piece:
@@ -109,7 +128,7 @@ class _Run:
         self.decode = decoder(arch)
         mark = next(one.fields for one in trace.faults if "submission" in one.fields)
         self.marked, self.mark = int(mark["submission"]), int(mark["word"])
-        self.card = Card(Spec(self.chip), 0, 0)
+        self.card = Card(Spec(self.chip, step_limit=STEPS), 0, 0)
         self.table = PageTable()
         self.unknown_bytes = self.done = 0
         self.passed: list[str] = []
@@ -124,7 +143,9 @@ class _Run:
                 entry = decode_entry(low, high)
                 if at is not None and isinstance(entry, GpEntry):
                     self._fill(entry.get, submission.words[at : at + entry.length])
-        for va, words in self.memory.items():
+        code = {int(va): [int(one) for one in words] for va, words in about.get("code", ())}
+        self.shader = _Shader(self.card.spec, [(va, va + 4 * len(words)) for va, words in code.items()])
+        for va, words in {**self.memory, **code}.items():
             self._fill(va, words)
         self._map()
         self.lanes = {
@@ -178,6 +199,7 @@ class _Run:
         # earlier segments have bound them
         for subchannel, class_id in ((COMPUTE_SUBCHANNEL, engines.compute), (COPY_SUBCHANNEL, engines.copy)):
             front.bound[subchannel] = front.engines[class_id] = self._engine(channel, int(class_id))
+        self._set_up(front, ring)
         pieces: list[_Piece] = []
         for low, high, at in about["entries"]:
             entry = decode_entry(low, high)
@@ -199,7 +221,35 @@ class _Run:
     def _engine(self, channel: Channel, class_id: int) -> Engine:
         if class_id == self.chip.engines.copy:
             return CopyProcessor(channel, class_id)
-        return ComputeProcessor(channel, class_id, _Codeless(self.card.spec))
+        return ComputeProcessor(channel, class_id, self.shader)
+
+    def _set_up(self, front: Pbdma, ring: int) -> None:
+        """What earlier segments have set: windows, and local memory for as much as the launches here ask for."""
+        encoder = Encoder(DRIVEN[self.arch], 0, 0)
+        words = list(memoryview(bytes(encoder.setup())).cast("I"))
+        if need := self._local_bytes():
+            at = -(-self.highest // PAGE) * PAGE
+            self._add(at, np.zeros(need * TPCS, np.uint8))
+            words += list(memoryview(bytes(encoder.local_memory(at, need, TPCS))).cast("I"))
+        at = ring + RING_BYTES
+        front.channel.view.write(at, struct.pack(f"<{len(words)}I", *words), "a replay")
+        lane = _Lane(front, ring, [], {})
+        for packet in self.decode(words):
+            lane.give(_Piece(0, at, packet))
+            while front.step() is State.WORKED:
+                pass
+            at += 4 * len(packet.words)
+
+    def _local_bytes(self) -> int:
+        """Local memory for each TPC, as the launch that needs the most of those here does."""
+        layout = qmd_for(self.chip.engines.compute)
+        needs = [
+            qmd.value("shader_local_memory_low_size") + qmd.value("shader_local_memory_high_size")
+            for words in self.memory.values()
+            if len(words) == layout.length_words and (qmd := layout.decode(words)).value("qmd_major_version")
+        ]
+        most = max(needs, default=0)
+        return local_memory_bytes(min(most, MOST_LOCAL_BYTES), self.chip.warps_per_sm) if most else 0
 
     # ------------------------------------------------------------ work
 

@@ -22,6 +22,7 @@ from hcq.tools.trace import (
     amd_words,
     decode,
     devcoredump,
+    envelopes,
     hex_text,
     kernel_log,
     nv_words,
@@ -67,11 +68,25 @@ def find(
 ) -> Reading | None:
     """What the first reader that recognises the file makes of it; None for a file that none does.
 
+    What stands around its lines is taken off where that makes a text of a tool of it, and where nobody knows it as it
+    is: kernel logs keep their stamps, and words that are understood stay as they are.
     besides     what tells a kind that it shall not be
     """
+    content = envelopes.plain(content)
+    first = _reader(content, wanted, besides)
+    if first is not None and first.recognises in AS_IT_IS:
+        return first.read(content, wanted)
+    bare = envelopes.bare(content)
+    second = _reader(bare, wanted, besides) if bare != content else None
+    if second is not None and (first is None or second.recognises not in KEPT):
+        return second.read(bare, wanted)
+    return None if first is None else first.read(content, wanted)
+
+
+def _reader(content: bytes, wanted: Wanted, besides: Callable[[bytes, Wanted], bool] | None) -> Reader | None:
     for reader in READERS:
         if reader.recognises is not besides and reader.recognises(content, wanted):
-            return reader.read(content, wanted)
+            return reader
     return None
 
 
@@ -305,3 +320,5 @@ READERS: tuple[Reader, ...] = (
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
     Reader("entries of NVIDIA's GPFIFO", _is_gpfifo, _read_nv_words),
 )
+AS_IT_IS = (_is_named_nv_words, _is_cuda_core, _is_gpu_core)
+KEPT = (_is_kernel_log, _is_qmd, _is_pushbuffer, _is_amd_words, _is_gpfifo)

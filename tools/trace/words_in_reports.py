@@ -3,8 +3,8 @@
 In       the text of a report, quoted or cut perhaps; what `words` of a process's devices says
 Out      Words; those of an AMD device as a Dump
 Changes  nothing
-Next     capsule.py, nv_capsule.py (who make a trace of it), hcq/observe/report_words.py (who writes them),
-         devcoredump/dump.py (Dump)
+Next     capsule.py, nv_capsule.py, metal_capsule.py (who make a trace of it), hcq/observe/report_words.py (who writes
+         them), devcoredump/dump.py (Dump)
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ MARK = b"---- hcq report:"
 MOST_RING_WORDS = 1 << 20
 # what place.language goes by
 NAMES = {"PM4": "kfd_pm4 {}", "SDMA": "sdma {}", "AQL": "kfd_aql {}"}
-LANGUAGES = (*NAMES, "GPFIFO")
+LANGUAGES = (*NAMES, "GPFIFO", "METAL")
 _LINE = re.compile(r"^[> \t]*words     (.{1,200}?)\s*$", re.M)
-_GPU = re.compile(r"gpu ((?:gfx|sm_)\w{1,12})")
+_GPU = re.compile(r"gpu (\w{1,24})")
 _RING = re.compile(
-    r"ring (PM4|SDMA|AQL|GPFIFO) (\w{1,40}) get 0x([0-9a-f]{1,8}) put 0x([0-9a-f]{1,8}) size 0x([0-9a-f]{1,8})"
+    r"ring (PM4|SDMA|AQL|GPFIFO|METAL) (\w{1,40}) get 0x([0-9a-f]{1,8}) put 0x([0-9a-f]{1,8}) size 0x([0-9a-f]{1,8})"
     r"(?: done 0x([0-9a-f]{1,8}))?"
 )
-_BUFFER = re.compile(r"(buffer|memory) 0x([0-9a-f]{1,16}) size 0x([0-9a-f]{1,8})")
+_BUFFER = re.compile(r"(buffer|memory|code) 0x([0-9a-f]{1,16}) size 0x([0-9a-f]{1,8})")
+_ALLOCATION = re.compile(r"allocation 0x([0-9a-f]{1,16}) size 0x([0-9a-f]{1,12}) (.{1,60})")
+_LEFT_OUT = re.compile(r"left out: (.{1,160})")
+MOST_NOTES = 64
 _WORDS = re.compile(r"0x([0-9a-f]{1,8}): ((?:[0-9a-f]{8} ?){1,8})")
 _FAULT = re.compile(r"page fault: (?:the page at|.{0,80} at) 0x([0-9a-f]{1,16})")
 
@@ -42,7 +45,10 @@ class Words(NamedTuple):
     """Words of the rings of one device that are not done; places of a ring count words.
 
     buffers  what the rings run: indirect buffers, segments of a pushbuffer
-    memory   what else is known of memory: semaphores that are waited for
+    memory   what else is known of memory: semaphores that are waited for, launches
+    code     of kernels, as it lies in memory
+    allocations  where arguments of launches point to: address, size in bytes, name
+    left_out     what the report says it does not have
     fault    the address of a page fault
     """
 
@@ -50,18 +56,20 @@ class Words(NamedTuple):
     rings: list[dict[str, Any]]
     buffers: list[dict[str, Any]]
     memory: list[dict[str, Any]]
+    code: list[dict[str, Any]]
+    allocations: list[tuple[int, int, str]]
+    left_out: list[str]
     fault: int | None = None
 
-    @property
-    def is_nvidia(self) -> bool:
-        """Whether the rings are GPFIFOs."""
-        return any(ring["language"] == "GPFIFO" for ring in self.rings)
+    def speaks(self, language: str) -> bool:
+        """Whether a ring is of this language."""
+        return any(ring["language"] == language for ring in self.rings)
 
 
 def of_report(content: bytes, path: str) -> Words:
     """What a report has. Raises UsageError for one without words."""
     text = content[:MAX_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
-    found = Words("", [], [], [])
+    found = Words("", [], [], [], [], [], [])
     arch, total = "", 0
     parts: list[tuple[int, list[int]]] = []  # of the ring or buffer whose words come now
     for line in _LINE.finditer(text):
@@ -84,8 +92,12 @@ def of_report(content: bytes, path: str) -> Words:
             )
         elif buffer := _BUFFER.fullmatch(said):
             parts = []
-            into = found.buffers if buffer[1] == "buffer" else found.memory
+            into = {"buffer": found.buffers, "memory": found.memory, "code": found.code}[buffer[1]]
             into.append({"va": int(buffer[2], 16), "size": int(buffer[3], 16), "parts": parts})
+        elif (held := _ALLOCATION.fullmatch(said)) and len(found.allocations) < MOST_NOTES:
+            found.allocations.append((int(held[1], 16), int(held[2], 16), held[3]))
+        elif (why := _LEFT_OUT.fullmatch(said)) and len(found.left_out) < MOST_NOTES:
+            found.left_out.append(why[1])
         elif (words := _WORDS.fullmatch(said)) and total < MAX_WORDS:
             row = [int(word, 16) for word in words[2].split()]
             parts.append((int(words[1], 16), row))
@@ -93,7 +105,7 @@ def of_report(content: bytes, path: str) -> Words:
     if not found.rings:
         raise UsageError(
             f"capsule {path}: this report of hcq has no words of rings: everything was done, or the device is none of "
-            "AMD's or NVIDIA's, or only the page on stderr was kept: the file that it names has them."
+            "AMD's, NVIDIA's or Metal's, or only the page on stderr was kept: the file that it names has them."
         )
     fault = _FAULT.search(text)
     return found._replace(arch=arch, fault=int(fault[1], 16) if fault else None)
@@ -107,16 +119,22 @@ def of_process(said: dict[str, Any], pid: int) -> Words:
         try:
             rings = [ring for ring in found["rings"] if ring["pending"]] if isinstance(found, dict) else []
             if rings:
-                buffers, memory = (
-                    [_block(one) for one in found.get(kind, ())] for kind in ("buffers", "memory")
+                buffers, memory, code = (
+                    [_block(one) for one in found.get(kind, ())] for kind in ("buffers", "memory", "code")
                 )
-                return Words(str(found["arch"]), [_ring(ring) for ring in rings], buffers, memory)
+                held = [
+                    (int(one["va"]), int(one["size"]), str(one["name"])[:60])
+                    for one in found.get("allocations", ())[:MOST_NOTES]
+                ]
+                notes = [str(one)[:160] for one in found.get("left_out", ())[:MOST_NOTES]]
+                lanes = [_ring(ring) for ring in rings]
+                return Words(str(found["arch"]), lanes, buffers, memory, code, held, notes)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise UsageError(
                 f"capsule --live {pid}: the answer is none of ours ({error!r}). Is the process of another version?"
             ) from None
     raise UsageError(
-        f"capsule --live {pid}: none of its AMD or NVIDIA devices has packets that are not done. "
+        f"capsule --live {pid}: none of its AMD, NVIDIA or Metal devices has packets that are not done. "
         f"`python -m hcq inspect {pid}` shows what it does."
     )
 

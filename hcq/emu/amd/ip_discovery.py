@@ -13,6 +13,7 @@ A driver takes from here which registers and which copy engine a GPU has. Our ow
 from __future__ import annotations
 
 GC, SDMA0, NBIF = 11, 42, 108  # hardware ids
+XCC_WORDS = 1 << 16  # from the registers of an XCC to those of the next; of our own choice
 VERSIONS = {  # of graphics, copy engine, bus interface
     "gfx90a": ((9, 4, 2), (4, 4, 0), (7, 4, 4)),
     "gfx942": ((9, 4, 3), (4, 4, 2), (7, 9, 0)),
@@ -25,11 +26,14 @@ VERSIONS = {  # of graphics, copy engine, bus interface
 }
 
 
-def files(arch: str, device: str) -> dict[str, bytes]:
-    """The files of one GPU: major, minor and revision of each block that a driver of queues asks about."""
+def files(arch: str, device: str, xccs: int, base: int) -> dict[str, bytes]:
+    """The files of one GPU: major, minor and revision of each block that a driver of queues asks about, and where the
+    registers of each XCC begin, in words."""
     folder = f"{device}/ip_discovery/die/0"
     found = {}
     for hardware_id, version in zip((GC, SDMA0, NBIF), VERSIONS[arch]):
         for name, part in zip(("major", "minor", "revision"), version):
             found[f"{folder}/{hardware_id}/0/{name}"] = f"{part}\n".encode()
+    for xcc in range(xccs):
+        found[f"{folder}/{GC}/{xcc}/base_addr"] = f"0x{base + XCC_WORDS * xcc:08X}\n".encode()
     return found

@@ -34,6 +34,7 @@ from hcq.emu.watched_call import watched
 from hcq.events.kernel_observer import KernelObserver
 
 ANSWERS = kfd_calls.ANSWERS | kfd_memory.ANSWERS | kfd_dmabuf.ANSWERS
+DEBUGFS = "/sys/kernel/debug/dri/"
 SINCE = {
     "EXPORT_DMABUF": 12,
     "RUNTIME_ENABLE": 13,
@@ -169,12 +170,22 @@ class EmulatedKfd(Kernel):
     def log(self) -> list[str]:
         return list(self.lines)
 
-    def open(self, path: str, process: Process) -> KfdFile | RenderNode | None:
+    def open(self, path: str, process: Process) -> File | None:
         if path == "/dev/kfd":
             return KfdFile(self._process(process), self._second)
         for node in self.topology:
             if path in _drm_nodes(node):
-                return RenderNode(self._process(process), node)
+                return RenderNode(self._process(process), self.gpus[node.gpu_id])
+        return self._debug_file(path) if path.startswith(DEBUGFS) else None
+
+    def _debug_file(self, path: str) -> File | None:
+        from hcq.emu.amd import debugfs_files  # for who looks there alone
+
+        for node in self.topology:
+            registers, gfxoff = debugfs_files.paths(node)
+            if path in (registers, gfxoff):
+                kind = debugfs_files.Regs2 if path == registers else debugfs_files.Gfxoff
+                return kind(self.gpus[node.gpu_id])
         return None
 
     def _process(self, process: Process) -> KfdProcess:

@@ -14,7 +14,7 @@ import struct
 
 from hcq.amd.abi import drm
 from hcq.amd.abi.pointers import pointers_of
-from hcq.emu.amd.gpu import CLOCK_HZ
+from hcq.emu.amd.gpu import CLOCK_HZ, EmulatedGpu
 from hcq.emu.amd.kfd_process import KfdProcess
 from hcq.emu.amd.kfd_topology import EmulatedNode
 from hcq.emu.kernel import File, Process, Refusal
@@ -31,8 +31,8 @@ GB_ADDR_CONFIG_VALUE = 0x545
 class RenderNode(File):
     """An open /dev/dri/renderD*: a process's buffer objects on that GPU are mapped through it."""
 
-    def __init__(self, process: KfdProcess, node: EmulatedNode) -> None:
-        self.process, self.node = process, node
+    def __init__(self, process: KfdProcess, gpu: EmulatedGpu) -> None:
+        self.process, self.gpu, self.node = process, gpu, gpu.node
         self.owner: KfdProcess | None = None  # of its address space, once that is acquired
 
     def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
@@ -73,13 +73,21 @@ class RenderNode(File):
         elif what.query == drm.DEV_INFO:
             answer = device_info(self.node).to_bytes()
         elif what.query == drm.READ_MMR_REG:
-            if what.mmr_offset != GB_ADDR_CONFIG or what.mmr_count != 1:
-                raise Refusal(errno.EFAULT)  # a register that may not be read
-            answer = struct.pack("<I", GB_ADDR_CONFIG_VALUE)
+            answer = self._register(what.mmr_offset, what.mmr_count)
         else:
             raise Refusal(errno.EINVAL)
         process.write(what.return_pointer, answer[: what.return_size])
         return 0
+
+    def _register(self, number: int, count: int) -> bytes:
+        if count == 1 and number == GB_ADDR_CONFIG:
+            return struct.pack("<I", GB_ADDR_CONFIG_VALUE)
+        from hcq.emu.amd import debugfs_files  # few programs ask for others
+
+        found = debugfs_files.status(self.gpu)
+        if count != 1 or number not in found:
+            raise Refusal(errno.EFAULT)  # a register that may not be read
+        return struct.pack("<I", found[number])
 
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
         """Any buffer object, public or not: the kernel's NO_CPU_ACCESS went from such memory in 2021."""

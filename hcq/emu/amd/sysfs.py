@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from hcq.amd.abi.gpu_registers import NUMBERS
 from hcq.emu.amd import ip_discovery
 from hcq.emu.amd.kfd_topology import VRAM_BYTES, EmulatedNode
 from hcq.emu.pages import HOST_BYTES
@@ -76,7 +77,8 @@ def files(node: EmulatedNode) -> dict[str, bytes | str]:
     ):
         found |= _drm_node(folder, name, minor)
     found |= _sensors(folder, node)
-    return found | ip_discovery.files(node.spec.chip.arch, folder)
+    chip = node.spec.chip
+    return found | ip_discovery.files(chip.arch, folder, chip.xccs, NUMBERS[chip.family].base)
 
 
 def live(node: EmulatedNode, gpu: EmulatedGpu) -> dict[str, Callable[[], bytes]]:

@@ -140,6 +140,23 @@ def _methods_of(class_id: int) -> dict[int, type[Method]]:
 # ------------------------------------------------------------ encoding
 
 
+def semaphore(
+    address: int, value: int, execute: Method, upper: type[Method] | None = None
+) -> tuple[Method, ...]:
+    """The methods of an operation of the host on a semaphore, in their order.
+
+    execute  the SemExecute: which operation
+    upper    the SemAddrHi of the channel's class, where it has a wider one
+    """
+    return (
+        host_methods.SemAddrLo(offset=address & 0xFFFFFFFF),
+        (upper or host_methods.SemAddrHi)(offset=address >> 32),
+        host_methods.SemPayloadLo(payload=value & 0xFFFFFFFF),
+        host_methods.SemPayloadHi(payload=value >> 32),
+        execute,
+    )
+
+
 def incrementing(subchannel: int, *methods: Method) -> Push:
     """Consecutive methods behind one header. Raises UsageError when their addresses are not consecutive."""
     if not methods:

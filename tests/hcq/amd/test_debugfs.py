@@ -286,3 +286,19 @@ def test_waves_that_cannot_be_read_say_why(tree: Path) -> None:
         debugfs.host(str(tree), 0, "", ["waves"])
     (tree / "sys/kernel/debug/dri/0/amdgpu_wave").write_bytes(b"\xff" * 4096)
     assert debugfs.host(str(tree), 0, "", ["waves"])["waves"] == []
+
+
+def test_registers_of_a_copy_of_files_are_not_made_up(tree: Path) -> None:
+    found = debugfs.host(str(tree), 0, "", ["registers"])
+    assert "registers" not in found and debugfs.COPIED in found["notes"]
+
+
+def test_waves_are_not_read_while_gfxoff_is_allowed(tree: Path) -> None:
+    dri = tree / "sys/kernel/debug/dri/0"
+    (dri / "amdgpu_wave").write_bytes(b"must not be read")
+    (dri / "amdgpu_gfxoff").write_bytes(struct.pack("<I", 1))
+    found = debugfs.host(str(tree), 0, "", ["waves"])
+    assert "waves" not in found
+    assert any("waves are registers" in note and "GFXOFF is allowed" in note for note in found["notes"])
+    (dri / "amdgpu_gfxoff").write_bytes(bytes(4))
+    assert "waves" in debugfs.host(str(tree), 0, "", ["waves"])

@@ -12,22 +12,16 @@ from hcq.errors import UsageError
 from hcq.nv.abi import copy_methods as copy
 from hcq.nv.abi import host_methods as host
 from hcq.nv.abi.method import Method
-from hcq.nv.abi.methods import incrementing, methods_of
+from hcq.nv.abi.methods import incrementing, methods_of, semaphore
 from hcq.nv.device import NvDevice
 from hcq.trace.file import Trace
 
 NOWHERE = 0x1000
 
 
-def release(dev: NvDevice, va: int, value: int, **fields: int) -> list[Method]:
-    methods = methods_of(dev.chip.engines.gpfifo)
-    return [
-        host.SemAddrLo(offset=va & 0xFFFFFFFF),
-        methods[host.SemAddrHi.at](offset=va >> 32),
-        host.SemPayloadLo(payload=value),
-        host.SemPayloadHi(payload=0),
-        host.SemExecute(operation=host.SemExecuteOperation.RELEASE, payload_size=1, **fields),
-    ]
+def release(dev: NvDevice, va: int, value: int, **fields: int) -> tuple[Method, ...]:
+    execute = host.SemExecute(operation=host.SemExecuteOperation.RELEASE, payload_size=1, **fields)
+    return semaphore(va, value, execute, methods_of(dev.chip.engines.gpfifo)[host.SemAddrHi.at])
 
 
 def transfer(dev: NvDevice, dst: int, src: int, size: int) -> list[Method]:

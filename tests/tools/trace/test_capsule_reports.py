@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hcq import config
+from hcq.amd.abi import sdma
 from hcq.errors import DeviceFault, UsageError, WaitTimeout
 from hcq.observe import report, state
 from hcq.tools.trace import capsule, capsule_replay, words_in_reports
@@ -121,6 +122,30 @@ def test_the_graph_that_hangs_is_in_the_capsule(open_amd: Callable[..., Any], fo
     assert "1 indirect buffer" in made.lines[0]
     stand = capsule_replay.replay(Trace.parse(made.content))
     assert stand.is_same and stand.block is not None and "WaitRegMem" in stand.packet
+
+
+@pytest.mark.parametrize("queue", ["pm4", "aql"])
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx942", "gfx1201"])
+def test_a_hang_of_the_copy_ring_alone_is_that_of_the_copy_ring(
+    arch: str, queue: str, open_amd: Callable[..., Any], folder: Path
+) -> None:
+    device = open_amd(arch, queue, timeout_ms=50_000, validate=False)
+    gate, out = device.signal("gate"), device.alloc(4096, "out")
+    device.queue().fill(out, 1).submit().wait(50_000)
+    layout = device.chip.copies.packets[sdma.Op.POLL_REGMEM]
+    wait = layout(address=gate.va, value=3, mask=0xFFFFFFFF, func=5, interval=4, retry_count=0xFFF)
+    late = device.queue().packets(wait, ring="copy").submit()
+    with pytest.raises(WaitTimeout):
+        late.wait(timeout_ms=100)
+    text = report.describe(device, "asked")
+    gate.set(3)
+    late.wait(50_000)
+    assert "PollRegmem" in text.partition("ring      copy")[2].partition("at get: ")[2].splitlines()[0]
+    made = capsule.capsule(text.encode())
+    assert made.lines[0].startswith(f"{arch}: sdma copy (")
+    stand = capsule_replay.replay(Trace.parse(made.content))
+    assert stand.is_same and stand.packet.startswith("PollRegmem")
+    assert stand.why == "it waits, and nothing here ends that"
 
 
 def test_a_report_without_words_says_why(open_nv: Callable[..., Any], open_amd: Callable[..., Any]) -> None:

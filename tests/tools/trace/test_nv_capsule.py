@@ -15,8 +15,13 @@ import pytest
 
 from hcq import config
 from hcq.errors import UsageError, WaitTimeout
+from hcq.nv import ring_words
+from hcq.nv.abi import host_methods as host
+from hcq.nv.abi import methods
 from hcq.nv.abi.gpfifo import decode_entry
+from hcq.nv.rings import segment
 from hcq.observe import report, state
+from hcq.system import native
 from hcq.tools.trace import capsule, capsule_replay, words_in_reports
 from hcq.tools.trace.views import all_packets, submission_view
 from hcq.trace.file import Trace
@@ -92,7 +97,7 @@ def test_the_capsule_of_a_report_shows_lints_and_replays_the_acquire_that_waits(
     assert done.status == 0, done
     assert f"entry {place} of the GPFIFO of the main channel, {segment}" in done.out
     assert f"waits for the semaphore at {hang.gate.va:#x}, ACQ_STRICT_GEQ 0x3; it holds 0x0" in done.out
-    assert "missing:" in done.out and "the code of kernels" in done.out
+    assert "missing:" in done.out and "what is in the buffers of kernels" in done.out
     shown = trace("show", out)
     assert len(re.findall(r"^ +=> ", shown.out, re.M)) == 1 and "it hangs here" in shown.out
     assert trace("lint", out).status == 1
@@ -173,9 +178,60 @@ def test_a_capsule_replays_on_another_gpu_of_nvidia_and_on_no_other(
         capsule.capsule(text.encode(), "gfx1100")
 
 
-def test_a_kernel_that_may_still_run_is_marked_and_a_replay_stops_at_its_launch(
-    open_nv: Callable[..., Any],
+SPINS = """
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry spin(.param .u64 flag, .param .u64 out)
+{
+ .reg .pred %p; .reg .u64 %rd<4>; .reg .u32 %r<4>;
+ ld.param.u64 %rd1,[flag]; ld.param.u64 %rd2,[out];
+AGAIN:
+ ld.volatile.global.u32 %r1,[%rd1];
+ setp.eq.u32 %p,%r1,0;
+ @%p bra AGAIN;
+ st.global.u32 [%rd2],%r1;
+ ret;
+}
+"""
+
+
+def spinning(device: Any) -> tuple[str, str]:
+    """The report of a kernel that spins on a flag, and one like it that leaves its code out; then it ends."""
+    flag, out = device.alloc(64, "flag"), device.alloc(64, "small out")
+    flag.write(bytes(64))
+    late = device.queue().dispatch(device.load(SPINS.encode(), "spin"), [flag, out]).submit()
+    with pytest.raises(WaitTimeout):
+        late.wait(timeout_ms=100)
+    whole = report.describe(device, "asked")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ring_words, "MOST_CODE_WORDS", 8)
+        cut = report.describe(device, "asked")
+    native.view(flag.address, 4)[:] = b"\1\0\0\0"
+    late.wait(50_000)
+    return whole, cut
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_replay_runs_the_kernel_that_spins_and_names_its_line(
+    arch: str, open_nv: Callable[..., Any]
 ) -> None:
+    whole, cut = spinning(open_nv(arch, timeout_ms=50_000, validate=False))
+    made = capsule.capsule(whole.encode())
+    assert "which may not have ended" in "\n".join(made.lines)
+    assert not any("the code of" in line for line in made.lines)
+    trace = Trace.parse(made.content)
+    names = {one.name for one in trace.memory_at(trace.records[-1]).ranges}
+    assert {"unknown memory of flag", "unknown memory of small out"} <= names
+    stand = capsule_replay.replay(trace)
+    assert stand.is_same and "kernel spin" in stand.why and "PTX line" in stand.why, stand
+    made = capsule.capsule(cut.encode())
+    assert any("the code of kernels: spin code" in line and "bytes" in line for line in made.lines)
+    stand = capsule_replay.replay(Trace.parse(made.content))
+    assert stand.is_same and stand.why.endswith("whose code is not in the report")
+
+
+def test_the_code_of_a_launch_before_the_mark_is_run(open_nv: Callable[..., Any]) -> None:
     device = open_nv(timeout_ms=50_000, validate=False)
     program = device.load(image(device.arch), "increment")
     gate, out = device.signal("gate"), device.alloc(4096, "out")
@@ -187,14 +243,13 @@ def test_a_kernel_that_may_still_run_is_marked_and_a_replay_stops_at_its_launch(
     gate.set(3)
     late.wait(50_000)
     stand = capsule_replay.replay(Trace.parse(capsule.capsule(text.encode()).content))
-    assert stand.is_same and "SEM_EXECUTE" in stand.packet
-    assert any("whose code is not in the report" in one for one in stand.passed)
-    # were the gate open, the kernel is what may not have ended
+    assert stand.is_same and "SEM_EXECUTE" in stand.packet and not stand.passed
+    # were the gate open, the kernel is what may not have ended; on zeros it ends
     opened = re.sub(rf"(memory {gate.va:#x} .*\nwords     0x0000:) 00000000", r"\1 00000003", text)
     made = capsule.capsule(opened.encode())
     assert "which may not have ended" in "\n".join(made.lines)
     stand = capsule_replay.replay(Trace.parse(made.content))
-    assert stand.is_same and stand.why.endswith("whose code is not in the report")
+    assert not stand.is_same and stand.why == "everything was done"
 
 
 def test_damaged_words_are_refused_or_read_within_bounds(open_nv: Callable[..., Any]) -> None:
@@ -268,3 +323,24 @@ def test_a_live_process_is_a_capsule(tmp_path: Path, trace: Any) -> None:
         finally:
             child.kill()
             config.use(before)
+
+
+def test_a_hang_of_the_copy_channel_alone_is_that_of_the_copy_channel(
+    open_nv: Callable[..., Any], folder: Path
+) -> None:
+    """Its wait is put behind what both channels have done; the main channel has nothing to do."""
+    device = open_nv(timeout_ms=50_000, validate=False)
+    assert device.has_copy_channel(), device.why_no_copies
+    gate, page = device.signal("gate"), device.alloc(4096, "page")
+    acquire = host.SemExecuteOperation.ACQ_STRICT_GEQ
+    execute = host.SemExecute(operation=acquire, acquire_switch_tsg=1, payload_size=1)
+    words = methods.incrementing(0, *methods.semaphore(gate.va, 3, execute)).to_bytes()
+    page.write(words)
+    device.copies.fifo.write([segment(page.address, len(words) // 4)], lambda count: None)
+    made = capsule.capsule(report.describe(device, "asked").encode())
+    assert made.lines[0].startswith("sm_90: copy channel (")
+    assert any("of the GPFIFO of the copy channel" in line for line in made.lines)
+    assert any("ACQ_STRICT_GEQ 0x3; it holds 0x0" in line for line in made.lines)
+    stand = capsule_replay.replay(Trace.parse(made.content))
+    assert stand.is_same and stand.why == "it waits, and nothing here ends that"
+    gate.set(3)

@@ -155,6 +155,14 @@ def test_a_log_says_the_same_in_every_envelope(name: str, envelope: Callable[[st
             "amdgpu: sq_intr: error, se 2, data 0x1, sh 0, priv 1, wave_id 3, simd_id 2, cu_id 7, err_type 1",
             "illegal",
         ),
+        (
+            "[  9.1] [drm:gfx_v10_0_priv_reg_irq] *ERROR* Illegal register access in command stream",
+            "register",
+        ),
+        (
+            "[drm:amdgpu_job_timedout] *ERROR* ring sdma0 timeout, signaled seq=9, emitted seq=10",
+            "ring sdma0",
+        ),
     ],
 )
 def test_errors_of_frameworks_and_of_older_kernels_are_told(line: str, says: str) -> None:
@@ -261,6 +269,25 @@ SPELLINGS: dict[str, Callable[[list[int]], str]] = {
     "gdb, bytes": lambda words: gdb(packed(words), 1, "b"),
     "gdb, halves": lambda words: gdb(packed(words), 2, "h"),
     "gdb, giants": lambda words: gdb(packed(words + [0] * (len(words) % 2)), 8, "g"),
+    "od -t x4": lambda words: "".join(
+        f"{4 * at:07o} {' '.join(f'{word:08x}' for word in words[at : at + 4])}\n"
+        for at in range(0, len(words), 4)
+    ),
+    "an array of Rust": lambda words: (
+        f"let ib: [u32; {len(words)}] = ["
+        + ", ".join(f"0x{word >> 16:04x}_{word & 65535:04x}_u32" for word in words)
+        + "];\n"
+    ),
+    "bytes of Python": lambda words: f"ib = bytes.fromhex('{packed(words).hex()}')\n",
+    "NumPy": lambda words: f"array([{', '.join(map(hex, words))}], dtype=uint32)\n",
+    "NumPy, decimal": lambda words: f"array([{', '.join(map(str, words))}], dtype=uint32)\n",
+    "WinDbg": lambda words: "".join(
+        f"00000000`{0x1000 + 4 * at:08x}  {' '.join(f'{word:08x}' for word in words[at : at + 4])}\n"
+        for at in range(0, len(words), 4)
+    ),
+    "numbered": lambda words: "".join(f"dw{at}: 0x{word:08x}\n" for at, word in enumerate(words)),
+    "numbered, with h": lambda words: "".join(f"DW {at:2}  {word:08X}h\n" for at, word in enumerate(words)),
+    "CSV": lambda words: "index,value\n" + "".join(f"{at},0x{word:08x}\n" for at, word in enumerate(words)),
     "devmem": lambda words: "".join(
         f"0x{0x1000 + 4 * at:x}: 0x{word:08x}\n" for at, word in enumerate(words)
     ),
@@ -288,7 +315,7 @@ def od(data: bytes) -> str:
 def test_words_say_the_same_in_every_spelling(
     words: list[int], says: str, spelling: str, envelope: Callable[[str], str]
 ) -> None:
-    if spelling.startswith("decimal") and (envelope is quoted or words is SDMA):
+    if "decimal" in spelling and (envelope is quoted or words is SDMA):
         pytest.skip("a mail around it, or numbers that may be hex: those are not taken for decimal")
     found = said(envelope(SPELLINGS[spelling](words)))
     assert says in found and " 0 of them not understood" in found

@@ -22,7 +22,8 @@ MARKS = (b"========= COMPUTE-SANITIZER", b"========= CUDA-MEMCHECK", b"=========
          b"CUDA_EXCEPTION_", b"CUDA Exception: ", b"CUDA error: ", b"========= Error: Race", b"========= Uninitialized",
          b"========= Barrier error", b"========= ERROR SUMMARY", b"========= Leaked ",
          b"Switching focus to CUDA kernel", b"CUDA Error", b"CUDA error ",
-         b"CUDA runtime error", b"CUDA driver error", b"Triton Error [CUDA]", b"cudaError")  # fmt: skip
+         b"CUDA runtime error", b"CUDA driver error", b"Triton Error [CUDA]", b"cudaError",
+         b"Cuda failure", b"CUDA failure", b"CUDA out of memory")  # fmt: skip
 _ASSERTED = re.compile(rb"block: \[[\d,]{5,40}\], thread: \[[\d,]{5,40}\] Assertion")
 _TABLES = re.compile(
     rb"Kernel Parent Dev Grid Status|Wp +Active (?:Lanes )?Mask|BlockIdx +ThreadIdx +To BlockIdx"
@@ -67,7 +68,8 @@ _FUNCTION = re.compile(
     r"(?: \(.{0,400}\))?(?: at (?P<line>\S{1,200}))?"
 )
 _API = re.compile(
-    r"(?:CUDA (?:[Rr]untime |[Dd]river )?[Ee]rror(?: \d{1,4})?|Triton Error \[CUDA\]): *[\"']?"
+    r"(?:(?:CUDA (?:[Rr]untime |[Dd]river )?[Ee]rror(?: \d{1,4})?|Triton Error \[CUDA\]): *|CUDA (?=out of memory)"
+    r"|C(?:UDA|uda) failure(?: \d{1,4}:?)?:? *)[\"']?"
     r"(?P<what>[a-z][^\n.;\"']{3,120})"
 )
 _API_NAME = re.compile(r"\b(?P<name>cudaError[A-Z]\w{2,50})\b")

@@ -25,6 +25,10 @@ MARKS = (
     "amdgpu: ",
     "amdgpu 0",
     "amdgpu]",
+    "[drm:amdgpu_",  # a driver that is built into the kernel has no name of a module behind its functions
+    "[drm:gfx_v",
+    "[drm:sdma_v",
+    "[drm:mes_v",
     "page fault (src_id",
     "L2_PROTECTION_FAULT_STATUS:0x",
     "UTCL2 client ID",

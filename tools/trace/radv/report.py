@@ -26,17 +26,22 @@ from hcq.tools.trace.waves import Wave
 MOST_PARTS = 1000
 MOST_REGISTERS = 500
 HEAD_BYTES = 1 << 20  # of a text, in which it is looked for what it is
+_TRACE = (
+    rb"(?:^|\n)Trace ID: [0-9a-f]+\s|last trace point that was reached by the CP"
+    rb"|!!!!! This trace point was |-{5,} main IB end - \w{2,20} -{5,}"
+)
+_STATUS = (
+    rb"(?:\x1b\[[0-9;]*m)?(?:GRBM_STATUS\w{0,4}|CP_STAT|CP_STALLED_STAT\d|CP_CP[CF]_\w{4,16}|SDMA\d_STATUS_REG)"
+    rb"(?:\x1b\[[0-9;]*m)? <- "
+)
 # Which file a text is, by what only that file has.
 _FORMS = (
-    ("trace", rb"(?:^|\n)Trace ID: [0-9a-f]+\s|last trace point that was reached by the CP"),
+    ("trace", _TRACE),
     (
         "pipeline",
         rb"The number of active waves = \d|- annotated disassembly:|(?:^|\n)Pipeline hash: [0-9a-f]+",
     ),
-    (
-        "registers",
-        rb"(?:^|\n)Memory-mapped registers:|(?:^|\n) {8}(?:\x1b\[[0-9;]*m)?GRBM_STATUS(?:\x1b\[[0-9;]*m)? <- ",
-    ),
+    ("registers", rb"(?:^|\n)Memory-mapped registers:|(?:^|\n)[> ]*" + _STATUS),
     ("trap_handler", rb"!!! Faulty instruction below !!!|(?:^|\n)[> ]*Faulty shader found VA=\[0x"),
     ("vm_fault", rb"(?:^|\n)VM fault report\.|Failing VM page: 0x"),
     ("bo_history", rb"timestamp=\d+, VA=[0-9a-f]{16}-"),
