@@ -9,7 +9,6 @@ Next     shared_races.py and its neighbours (which look), hcq/events/kernel_faul
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -55,8 +54,8 @@ class Checks:
         words = kernel_faults.wanted(pid, entry)
         if not words:
             return None
-        is_ours = words & {"memory", "init"} and pid == os.getpid()
-        return cls(words, pid, entry, known_memory.of_launch(entry) if is_ours else None)
+        is_asked = words & {"memory", "init"}
+        return cls(words, pid, entry, known_memory.of_launch(entry, pid) if is_asked else None)
 
     def add(self, key: tuple[Any, ...], times: int, make: Callable[[], KernelFault]) -> None:
         """A fault, so many times. key: says which sites it is about; make: the record, when it is the first of them."""

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
+from hcq import config
 from hcq.emu.machine import Machine, kernels_for
 from hcq.emu.supervisor.answers import Answers
 from hcq.emu.supervisor.bpf import abi
@@ -71,6 +72,8 @@ class Supervisor:
         found: dict[str, str] = {}
         for kernel in self.machine.kernels:
             found.update(kernel.environment)
+            if "memory" in config.current().sanitize:
+                found.update(kernel.apart)
         # what these ask for is done here, for all that the program starts, also where that is a program of ours
         kept = {name: value for name, value in given.items() if name not in OBSERVED_HERE}
         return {**found, **kept}

@@ -3,8 +3,8 @@
 In       what a translated kernel calls
 Out      the same as of a Machine; what is loaded and was never written is Shadowed
 Changes  the Checks of the launch; shadows of memory
-Next     shadowed.py (how shadows go through numbers), machine.py, program.py (who makes it), hcq/emu/shader/unwritten.py
-         (what is told), device_races.py (the sister)
+Next     shadowed.py (how shadows go through numbers), machine.py, program.py (who makes it), device_races.py (the
+         sister), hcq/emu/shader/unwritten.py (what is told)
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class FollowingMachine(Machine):
         for lanes in (a, b, c):
             for one in lanes:
                 self._use("matrix", mask, one)
-        return super().product(mask, *([plain(one) for one in lanes] for lanes in (a, b, c, d)), kind)
+        a, b, c, d = ([plain(one) for one in lanes] for lanes in (a, b, c, d))
+        return super().product(mask, a, b, c, d, kind)
 
     # ------------------------------------------------------------ inside
 
@@ -159,8 +160,9 @@ def _shadow_of(memory: SharedMemory) -> Array:
 
 
 def _addresses(memory: Memory, places: Array, size_bytes: int) -> Array:
-    found: Array = places.astype(np.uint64) * np.uint64(size_bytes)
-    return found + np.uint64(native.address_of(memory.data))
+    start, size = np.uint64(native.address_of(memory.data)), np.uint64(size_bytes)
+    found: Array = places.astype(np.uint64) * size + start
+    return found
 
 
 def following(

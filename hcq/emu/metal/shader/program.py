@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.device_races import DeviceRaces
-from hcq.emu.metal.shader.following import following
 from hcq.emu.metal.shader.errors import KernelFault, MslError, NotCompiled
+from hcq.emu.metal.shader.following import following
 from hcq.emu.metal.shader.groups import Code, write
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory, SharedMemory
 from hcq.emu.metal.shader.parser import Source

@@ -67,7 +67,7 @@ class Shadowed(np.ndarray[Any, Any]):
             shadow = _fitted(self.shadow != 0, result.dtype)
         return shadowed(result, shadow, self.read)
 
-    def view(self, *given: Any) -> Any:
+    def view(self, *given: Any) -> Any:  # type: ignore[override]
         """As an array's: the same bits as numbers of another kind."""
         result = plain(self).view(*given)
         return shadowed(result, self.shadow.view(_bits_of(result.dtype)), self.read)
@@ -130,7 +130,8 @@ def _of_result(name: str, values: list[Any], shadows: list[Array], dtype: Any) -
         is_equality, is_signed = name in ("equal", "not_equal"), arrays[0].dtype.kind == "i"
         if arrays[0].dtype.kind == "b":
             return shadows[0] | shadows[1]
-        return shadow_bits.of_comparison(*words, *shadows, is_equality, is_signed)
+        (a, b), (shadow_a, shadow_b) = words, shadows
+        return shadow_bits.of_comparison(a, b, shadow_a, shadow_b, is_equality, is_signed)
     if name in ("left_shift", "right_shift") and arrays[0].dtype == dtype:
         moved = getattr(np, name)(shadows[0].view(dtype), arrays[1]).view(bits)
         return np.asarray(moved | shadow_bits.whole(shadows[1], bits))
