@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hcq.checks import is_decimal, shown
@@ -23,7 +23,7 @@ DEBUG_WORDS = ("graph", "schedule", "ir", "code", "passes", "rules", *DEVICE_DEB
 AMD_QUEUES = ("pm4", "aql")
 NV_RENDERERS = ("ptx", "cuda")
 INEXACT_WORDS = ("tf32", "fp8")  # compiler/loops/matrix_units.py: what units need
-SANITIZE_WORDS = ("memory", "race", "init", "wait", "sync")
+SANITIZE_WORDS = ("memory", "race", "unequal", "init", "wait", "sync")  # unequal: race, but for equal values
 REPORT_WORDS = ("signal", "off", "nowaves")
 ON_WORDS, OFF_WORDS = frozenset(("1", "on", "yes")), frozenset(("0", "off", "no"))
 
@@ -127,7 +127,7 @@ class Config:
             trace=environ.get("HCQ_TRACE", "").removesuffix(",data") or None,
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),
             validate=_flag(environ, "HCQ_VALIDATE"),
-            sanitize=frozenset(_words(environ, "HCQ_SANITIZE", SANITIZE_WORDS)),
+            sanitize=sanitize_words(_words(environ, "HCQ_SANITIZE", SANITIZE_WORDS)),
             sanitize_ignore=_path(environ, "HCQ_SANITIZE_IGNORE"),
             profile=bool(profile & ON_WORDS),
             counters=any(word.startswith("counters") for word in profile),
@@ -185,6 +185,12 @@ def use(config: Config | None) -> None:
     """Replace the process's configuration; None means: read the environment again when next asked."""
     global _current
     _current = config
+
+
+def sanitize_words(words: Iterable[str]) -> frozenset[str]:
+    """What is looked for when these words of HCQ_SANITIZE are said."""
+    found = frozenset(words)
+    return found | {"race"} if "unequal" in found else found
 
 
 def cores() -> int:

@@ -3,7 +3,7 @@
 In       what a translated kernel calls
 Out      the same as of a Machine; what is loaded and was never written is Shadowed
 Changes  the Checks of the launch; shadows of memory
-Next     shadowed.py (how shadows go through numbers), machine.py, program.py (who makes it), device_races.py (the
+Next     shadowed.py (how shadows go through numbers), machine.py, program.py (who makes it), device_races.py (a
          sister), hcq/emu/shader/unwritten.py (what is told)
 """
 

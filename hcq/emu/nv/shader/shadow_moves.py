@@ -6,8 +6,8 @@ Changes  nothing
 Next     shadow_results.py (instructions that compute), shadows.py (where shadows are), init_steps.py (who asks)
 
 The step itself is run once more, with shadows in the place of the sources whose bits it moves. What says where they go
-(a selector, a lane, a position) keeps its value; where that is unwritten, so is the whole result. A shuffle from a thread that does not execute
-it gives what nobody wrote.
+(a selector, a lane, a position) keeps its value; where that is unwritten, so is the whole result. A shuffle from a
+thread that does not execute it gives what nobody wrote.
 """
 
 from __future__ import annotations
