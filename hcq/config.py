@@ -38,6 +38,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
     "HCQ_SANITIZE": f"words of {', '.join(SANITIZE_WORDS)}: look for faults of kernels while emulated GPUs run them"
     " (default none)",
+    "HCQ_SANITIZE_SCHEDULES": "N: python -m hcq emulate runs the program N times, with seeds 1 to N (default: once)",
     "HCQ_SANITIZE_IGNORE": "FILE: findings of HCQ_SANITIZE that are to be left out (default none)",
     "HCQ_PROFILE": "words of 1 (timestamp every dispatch) and counters (count what kernels do on emulated GPUs;"
     " counters:N runs only N blocks of each launch, so results are wrong): print a table when the device closes"
@@ -78,6 +79,7 @@ class Config:
     trace_data: bool = False
     validate: bool = False
     sanitize: frozenset[str] = frozenset()
+    sanitize_schedules: int = 0
     sanitize_ignore: Path | None = None
     profile: bool = False
     counters: bool = False
@@ -128,6 +130,7 @@ class Config:
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),
             validate=_flag(environ, "HCQ_VALIDATE"),
             sanitize=sanitize_words(_words(environ, "HCQ_SANITIZE", SANITIZE_WORDS)),
+            sanitize_schedules=_number(environ, "HCQ_SANITIZE_SCHEDULES", 0, 0, 10_000),
             sanitize_ignore=_path(environ, "HCQ_SANITIZE_IGNORE"),
             profile=bool(profile & ON_WORDS),
             counters=any(word.startswith("counters") for word in profile),

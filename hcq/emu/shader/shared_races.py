@@ -8,9 +8,9 @@ Next     order.py (what comes before what), global_races.py, checks.py (what was
 Source   C. Flanagan, S. Freund, "FastTrack: efficient and precise dynamic race detection", PLDI 2009 (vector clocks);
          HSA Platform System Architecture, "Memory consistency model"; PTX ISA, "Memory Consistency Model"
 
-A byte remembers who wrote it last, who has read it and who has changed it atomically, and when by their clocks. An access races with those that its
-warp does not come after (order.py). All that happened is looked at, so what is found is exact for this execution, and
-another execution may have others.
+A byte remembers who wrote it last, who has read it and who has changed it atomically, and when by their clocks. An
+access races with those that its warp does not come after (order.py). All that happened is looked at, so what is found
+is exact for this execution, and another execution may have others.
 
 Where threads of one warp are apart (PTX), two of them race, too, and so do several that store to one place by one
 instruction. Where an instruction set keeps the order of a block's accesses to shared memory (AMD), every atomic

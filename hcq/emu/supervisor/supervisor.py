@@ -34,7 +34,7 @@ from hcq.system import native
 
 IDLE_THREADS = 4  # so many wait for calls; more that have answered theirs end
 POLL_MS = 500
-OBSERVED_HERE = ("HCQ_TRACE", "HCQ_VALIDATE", "HCQ_SANITIZE", "HCQ_SANITIZE_IGNORE")
+OBSERVED_HERE = ("HCQ_TRACE", "HCQ_VALIDATE", "HCQ_SANITIZE", "HCQ_SANITIZE_IGNORE", "HCQ_SANITIZE_SCHEDULES")
 GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL for processes that are left
 SWITCH_SECONDS = 0.0005  # how long a GPU's thread may keep a call of the program waiting for the interpreter
 
