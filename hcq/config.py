@@ -38,8 +38,8 @@ SWITCHES: dict[str, str] = {
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
     "HCQ_SANITIZE": f"words of {', '.join(SANITIZE_WORDS)}: look for faults of kernels while emulated GPUs run them"
     " (default none)",
-    "HCQ_SANITIZE_SCHEDULES": "N: python -m hcq emulate runs the program N times, with seeds 1 to N (default: once)",
     "HCQ_SANITIZE_IGNORE": "FILE: findings of HCQ_SANITIZE that are to be left out (default none)",
+    "HCQ_SANITIZE_SCHEDULES": "N: python -m hcq emulate runs the program N times, with seeds 1 to N (default: once)",
     "HCQ_PROFILE": "words of 1 (timestamp every dispatch) and counters (count what kernels do on emulated GPUs;"
     " counters:N runs only N blocks of each launch, so results are wrong): print a table when the device closes"
     " (default 0)",

@@ -22,7 +22,7 @@ RULE = "grid-not-resident"
 
 
 class Needs(NamedTuple):
-    """What a launch takes. registers: of a thread; shared_bytes: of a block; units: that the emulated GPU says it has."""
+    """What a launch takes. registers: of a thread; shared_bytes: of a block; units: that the emulated GPU shows."""
 
     arch: str
     blocks: int

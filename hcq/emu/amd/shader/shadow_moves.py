@@ -15,8 +15,9 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.field_registers import VECTORS, Use
+from hcq.emu.amd.shader.lane_ops import lane_number
 from hcq.emu.amd.shader.operands import Context, Reader, Step, source
-from hcq.emu.amd.shader.shadows import Follow, Unwritten, numbers_of
+from hcq.emu.amd.shader.shadows import Follow, Unwritten, number_of, numbers_of
 from hcq.emu.amd.shader.vector_operands import sdwa_part
 from hcq.emu.amd.shader.waves import Batch
 
@@ -35,6 +36,8 @@ KEEPS = ("v_swap", "v_permlane")  # what is in the destination before may stay, 
 
 def moved(ctx: Context, use: Use, step: Step) -> Follow | None:
     """An instruction that moves bits of vector registers. step: its own, which tells nobody."""
+    if ctx.inst.name == "v_writelane_b32":
+        return _written_lane(ctx, use)
     fields = MOVES.get(ctx.inst.name)
     if fields is None or ctx.inst.sdwa is not None or ctx.inst.dpp is not None:
         return None
@@ -72,6 +75,27 @@ def moved(ctx: Context, use: Use, step: Step) -> Follow | None:
                 made.u32[row] = old
         for number in results:
             unwritten.note(b, number, read)
+
+    return follow
+
+
+def _written_lane(ctx: Context, use: Use) -> Follow:
+    """v_writelane: one lane has what was written, or was not, of a scalar register; the others stay."""
+    number = number_of(ctx, use.writes[0].first)
+    reads = [one for part in use.reads if part.field == "src0" for one in part.registers]
+    lane = lane_number(ctx, ctx.inst.fields["src1"])
+
+    def follow(unwritten: Unwritten, b: Batch) -> None:
+        before, read = unwritten.origin([number]), unwritten.origin(reads)
+        if before is None and read is None:
+            return
+        unwritten.settle(b, [number])
+        row = unwritten.shadows(b).u32[number - VECTORS]
+        row[np.arange(b.waves), lane(b)] = (
+            unwritten.of(b, reads[0])[:, 0] if read is not None else np.uint32(0)
+        )
+        if read is not None:
+            unwritten.origins[number] = read
 
     return follow
 

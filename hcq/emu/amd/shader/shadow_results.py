@@ -37,12 +37,17 @@ SUMS = ("v_add_nc_u32", "v_add_u32", "v_sub_nc_u32", "v_sub_u32", "v_mul_lo_u32"
         "s_add_i32", "s_sub_u32", "s_sub_i32", "s_mul_i32")  # fmt: skip
 FLOATS = ("add", "sub", "subrev", "mul", "fma", "fmac", "mac", "mad", "max", "min", "exp", "log", "rcp", "rsq", "sqrt",
           "sin", "cos", "floor", "ceil", "trunc", "rndne", "fract")  # fmt: skip
+NUMBERS = ("f16", "f32", "f64", "i32", "u32")
 WHOLE = (
     *(f"v_{name}_f32" for name in FLOATS), *(f"v_{name}_f64" for name in FLOATS),
     "v_add_co_u32", "v_add_co_ci_u32", "v_addc_co_u32", "v_sub_co_u32", "v_lshl_add_u32", "v_lshl_add_u64",
     "v_mad_u64_u32", "v_mad_u32_u24", "v_mul_u32_u24", "v_mul_hi_u32", "v_cvt_f32_u32", "v_cvt_f32_i32",
     "v_cvt_u32_f32", "v_cvt_i32_f32", "s_addc_u32", "s_subb_u32", "s_add_u64", "v_max_u32", "v_min_u32",
-    "v_max_i32", "v_min_i32",
+    "v_max_i32", "v_min_i32", "v_mad_u32_u16", "v_mad_i32_i24", "v_mul_i32_i24", "v_add_lshl_u32", "v_med3_f32",
+    "v_med3_i32", "v_med3_u32", "v_max3_f32", "v_min3_f32", "v_max3_u32", "v_min3_u32", "v_max3_i32", "v_min3_i32",
+    "v_ldexp_f32", "v_ldexp_f64", "v_cvt_pkrtz_f16_f32", "v_cvt_pk_rtz_f16_f32", "v_bcnt_u32_b32", "v_mbcnt_lo_u32_b32",
+    "v_mbcnt_hi_u32_b32", "v_ffbh_u32", "v_ffbl_b32", "v_clz_i32_u32", "v_ctz_i32_b32", "v_sad_u32",
+    *(f"v_cvt_{to}_{of}" for to in NUMBERS for of in NUMBERS if to != of),
 )  # fmt: skip
 SHIFTS = {"v_lshlrev_b32": "left", "v_lshrrev_b32": "right", "v_ashrrev_i32": "signed", "s_lshl_b32": "left",
           "s_lshr_b32": "right", "s_ashr_i32": "signed"}  # fmt: skip
@@ -238,6 +243,8 @@ def _formula(name: str, inst: Instruction, sources: list[_Source]) -> Make | Non
         return lambda u, b, ctx, parts, word: shadow_bits.upwards(_any(u, b, ctx, parts, word))
     if name == "v_cndmask_b32":
         return _choice
+    if name in WHOLE and "f64" in name:  # each half of a double decides about all of the result
+        return lambda u, b, ctx, parts, word: shadow_bits.whole(_any(u, b, ctx, parts, 1), np.uint32)
     if name in WHOLE:
         return lambda u, b, ctx, parts, word: shadow_bits.whole(_any(u, b, ctx, parts, word), np.uint32)
     return None

@@ -56,6 +56,13 @@ TEXTS = {
         v_readlane_b32 s5, v5, 3
         s_nop 3
         v_mov_b32 v7, s5{STORE}""",
+    "all lanes but one": f"""{POINTER}
+        - v_writelane_b32 v7, s2, 3
+        + v_mov_b32 v7, s2{STORE}""",
+    "lanes that are sent elsewhere": f"""{POINTER}
+        + v_mov_b32 v5, 0
+        ds_permute_b32 v7, v1, v5
+        s_waitcnt lgkmcnt(0){STORE}""",
     "chosen by bits that were never set": f"""{POINTER}
         + v_mov_b32 v5, 0
         v_bfi_b32 v7, v5, v0, v1{STORE}""",

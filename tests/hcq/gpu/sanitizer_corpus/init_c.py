@@ -69,6 +69,12 @@ TEXTS = {
         + halves[2 * T + 1] = T;
         BARRIER();
         out[T] = halves[T] + halves[T + 256];""",
+    "half of a double": """
+        SHARED double numbers[256];
+        ((int *)numbers)[2 * T] = T;
+        + ((int *)numbers)[2 * T + 1] = 0;
+        BARRIER();
+        out[T] = (int)(numbers[255 - T] * 2);""",
     "the second buffer before it is filled": """
         SHARED int buffers[2][256];
         buffers[0][T] = T;
