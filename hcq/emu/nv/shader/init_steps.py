@@ -45,6 +45,8 @@ def followed(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
     )
     slot = None if guard is None else lowering.register(guard.name)
     end, branch = made.end, block.end or (block.body[-1] if block.body else None)
+    if end is not None and block.end is not None and block.end.opcode in ("bar", "barrier"):
+        made.end = end = _ending(lowering, block.end, end)  # with .red it has a result
     if slot is None or end is None or branch is None or not lowering.function.is_entry:
         return
     chosen: int = slot
@@ -56,6 +58,22 @@ def followed(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
         return end(machine, registers, path)
 
     made.end = checked
+
+
+def _ending(lowering: Lowering, one: Instruction, end: Any) -> Any:
+    """The end of a block, after which what it writes is written."""
+    slots = [slot for name in reads_and_writes(one)[1] if (slot := lowering.register(name)) is not None]
+    if not slots or not lowering.function.is_entry:
+        return end
+
+    def ended(machine: Any, registers: Registers, path: Any) -> Any:
+        unwritten = path.batch.unwritten
+        if unwritten is not None:
+            for slot in slots:
+                unwritten.put(slot, None, None, path.lanes)
+        return end(machine, registers, path)
+
+    return ended
 
 
 def _around(lowering: Lowering, one: Instruction, step: Step) -> Step:

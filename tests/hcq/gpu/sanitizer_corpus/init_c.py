@@ -94,6 +94,8 @@ CUDA = {
         out[T] = __shfl_sync(-1, odd[T], 0);""",
     "a vote of what was not written": f"""{ODD}
         out[T] = __ballot_sync(-1, odd[T] > 100);""",
+    "a barrier's count, and what was not written": f"""{ODD}
+        out[T] = __syncthreads_count(T & 1) + odd[255 - T];""",
     "a lane that has ended": """
         - if ((T & 31) >= 16) return;
         out[T] = __shfl_down_sync(-1, T, 8);""",
@@ -110,6 +112,9 @@ HIP = {
         out[T] = __builtin_amdgcn_ds_bpermute((T ^ 1) * 4, odd[T]);""",
     "the first lane, which was not written": f"""{ODD}
         out[T] = __builtin_amdgcn_readfirstlane(odd[T]);""",
+    "what an atomic gives back, and what was not written": f"""{ODD}
+        int before = ADD(&out[1000], 1);
+        if (before >= 0) out[T] = odd[255 - T];""",
     "a lane by its number": f"""{ODD}
         out[T] = __builtin_amdgcn_readlane(odd[T], 4);""",
     "a swizzle of what was not written": f"""{ODD}
