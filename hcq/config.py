@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hcq.checks import is_decimal, shown
@@ -23,7 +23,7 @@ DEBUG_WORDS = ("graph", "schedule", "ir", "code", "passes", "rules", *DEVICE_DEB
 AMD_QUEUES = ("pm4", "aql")
 NV_RENDERERS = ("ptx", "cuda")
 INEXACT_WORDS = ("tf32", "fp8")  # compiler/loops/matrix_units.py: what units need
-SANITIZE_WORDS = ("memory", "race", "init", "wait", "sync")
+SANITIZE_WORDS = ("memory", "race", "unequal", "init", "wait", "sync")  # unequal: race, but for equal values
 REPORT_WORDS = ("signal", "off", "nowaves")
 ON_WORDS, OFF_WORDS = frozenset(("1", "on", "yes")), frozenset(("0", "off", "no"))
 
@@ -39,6 +39,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_SANITIZE": f"words of {', '.join(SANITIZE_WORDS)}: look for faults of kernels while emulated GPUs run them"
     " (default none)",
     "HCQ_SANITIZE_IGNORE": "FILE: findings of HCQ_SANITIZE that are to be left out (default none)",
+    "HCQ_SANITIZE_SCHEDULES": "N: python -m hcq emulate runs the program N times, with seeds 1 to N (default: once)",
     "HCQ_PROFILE": "words of 1 (timestamp every dispatch) and counters (count what kernels do on emulated GPUs;"
     " counters:N runs only N blocks of each launch, so results are wrong): print a table when the device closes"
     " (default 0)",
@@ -78,6 +79,7 @@ class Config:
     trace_data: bool = False
     validate: bool = False
     sanitize: frozenset[str] = frozenset()
+    sanitize_schedules: int = 0
     sanitize_ignore: Path | None = None
     profile: bool = False
     counters: bool = False
@@ -127,7 +129,8 @@ class Config:
             trace=environ.get("HCQ_TRACE", "").removesuffix(",data") or None,
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),
             validate=_flag(environ, "HCQ_VALIDATE"),
-            sanitize=frozenset(_words(environ, "HCQ_SANITIZE", SANITIZE_WORDS)),
+            sanitize=sanitize_words(_words(environ, "HCQ_SANITIZE", SANITIZE_WORDS)),
+            sanitize_schedules=_number(environ, "HCQ_SANITIZE_SCHEDULES", 0, 0, 10_000),
             sanitize_ignore=_path(environ, "HCQ_SANITIZE_IGNORE"),
             profile=bool(profile & ON_WORDS),
             counters=any(word.startswith("counters") for word in profile),
@@ -185,6 +188,12 @@ def use(config: Config | None) -> None:
     """Replace the process's configuration; None means: read the environment again when next asked."""
     global _current
     _current = config
+
+
+def sanitize_words(words: Iterable[str]) -> frozenset[str]:
+    """What is looked for when these words of HCQ_SANITIZE are said."""
+    found = frozenset(words)
+    return found | {"race"} if "unequal" in found else found
 
 
 def cores() -> int:

@@ -52,6 +52,8 @@ class ForeignProgram(Program):
     parameters  what it takes; None where nobody says
     code_va     where its first instruction is; `entry` is what launches name, which may be its descriptor
     locate      an instruction's address -> "file:line", or ""
+    kernarg_place  on AMD GPUs the first of the two registers that have the address of its arguments, and how many bytes
+                these are; None where nobody says
     """
 
     def __init__(
@@ -64,12 +66,14 @@ class ForeignProgram(Program):
         scratch_bytes: int = 0,
         locate: Callable[[int], str] = lambda pc: "",
         code_va: int = 0,
+        kernarg_place: tuple[int, int] | None = None,
     ) -> None:
         kinds = None if parameters is None else [_KINDS.get(one.letter, "") for one in parameters]
         args = tuple(kinds) if kinds and all(kinds) else None
         super().__init__(_Nobody(), name, entry, args, scratch_bytes, lambda: None)
         self.symbol, self.image, self.locate = symbol or name, image, locate
         self.code_va = code_va or entry
+        self.kernarg_place = kernarg_place
         self.parameters = None if parameters is None else tuple(parameters)
 
     @property

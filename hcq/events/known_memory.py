@@ -8,6 +8,7 @@ Next     observe/memory_map.py (who knows), emu/shader/memory_checks.py (who ask
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakMethod
@@ -41,16 +42,16 @@ class KnownMemory(NamedTuple):
     unwritten: UnwrittenMemory | None = None
 
 
-Ask = Callable[[int], KnownMemory | None]
+Ask = Callable[[int, int], KnownMemory | None]
 _known: tuple[WeakMethod[Ask], ...] = ()
 
 
 def listen(ask: Ask) -> Callable[[], None]:
     """Ask this method of every launch from now on. Returns what ends that.
 
-    ask  a method: (where a kernel's code begins, or an address that a packet names) -> what is known of the device that
-         has it; None where that is another's. It is called from a thread of the GPU. When nobody has its object any
-         more, that ends it, too
+    ask  a method: (process, where a kernel's code begins, or an address that a packet names) -> what is known of the
+         device that has it; None where that is another's. It is called from a thread of the GPU. When nobody has its
+         object any more, that ends it, too
     """
     global _known
     entry = WeakMethod(ask)
@@ -78,9 +79,12 @@ def written(address: int, size_bytes: int) -> None:
         one.written(address, size_bytes)
 
 
-def of_launch(address: int) -> KnownMemory | None:
-    """What is known as a launch or a packet of this process begins; None: nobody knows its program, or its memory."""
+def of_launch(address: int, pid: int = 0) -> KnownMemory | None:
+    """What is known as a launch or a packet begins; None: nobody knows its program, or its memory.
+
+    pid  the process whose it is; 0: this one
+    """
     for one in _known:
-        if (ask := one()) and (found := ask(address)) is not None:
+        if (ask := one()) and (found := ask(pid or os.getpid(), address)) is not None:
             return found
     return None

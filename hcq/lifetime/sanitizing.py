@@ -37,7 +37,7 @@ def settings_with(name: str, sanitize: Any, is_emulated: bool) -> Config:
     if words and not is_emulated:
         known = EMULATED.get(name.partition(":")[0].upper(), EMULATED["AMD"])
         raise UsageError(f"{call}: only emulated GPUs look at what kernels do. Set HCQ_EMULATE={known}.")
-    return dataclasses.replace(config.current(), sanitize=words)
+    return dataclasses.replace(config.current(), sanitize=config.sanitize_words(words))
 
 
 def check_open(name: str, wanted: Config, found: Any) -> None:

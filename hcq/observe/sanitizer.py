@@ -84,8 +84,10 @@ class Sanitizer(Observer):
     def unmapped(self, va: int, size_bytes: int) -> None:
         self._memory.unmapped(va, size_bytes)
 
-    def _known(self, address: int) -> KnownMemory | None:
+    def _known(self, pid: int, address: int) -> KnownMemory | None:
         """From a thread of an emulated GPU, as a launch begins, or a copy."""
+        if pid != os.getpid():
+            return None
         if address not in self._arguments and not self._memory.has(address):
             return None
         return self._memory.known()._replace(arguments=self._arguments.get(address))

@@ -28,6 +28,7 @@ from hcq.program import Program
 from hcq.rules import addresses, blocks, launches, waits
 from hcq.rules.effects import Argument, ProgramFacts
 from hcq.rules.examine import examine, examine_packets, model_of
+from hcq.rules.kernels import UNORDERED_LAUNCHES
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import DeviceState, State
 from hcq.rules.submission_check import KnownArguments, SubmissionCheck
@@ -230,6 +231,23 @@ class Validator(Observer):
         if block is not None:
             block.is_written = True
             block.stand_in = ""  # whoever uses it knows it
+        if data is not None:
+            self._host(va, data, True, int(self.device.timeline._cell[0]))
+
+    def saw(self, va: int, data: Any) -> None:
+        self._host(va, data, False, self.device.timeline.submitted)
+
+    def _host(self, va: int, data: Any, is_write: bool, waited: int) -> None:
+        """The program has read or written these bytes, after it has waited for that value of the timeline."""
+        size = memoryview(data).nbytes
+        if self.process.touched is None or not size:
+            return
+        rule = UNORDERED_LAUNCHES
+        finding = Finding(rule.id, rule.level, "", rule.fix, self.device.name)
+        with _lock:
+            self.process.host_saw(self.device.timeline.va, waited)
+            for each in self.process.touched.host(va, size, is_write, finding):
+                Sanitizer.add(self.device, each)
 
     def stand_in(self, va: int, graph: str) -> None:
         block = self.process.memory.find(va)

@@ -141,6 +141,13 @@ MASK_NAMES_ABSENT: Rule = rule(
     "Compute the mask before the branch (__ballot_sync), and give all threads that it names the same one.",
     level="warning",
 )
+GRID_NOT_RESIDENT: Rule = rule(
+    "grid-not-resident",
+    "A GPU has room for all blocks of a grid that wait for each other (checked on emulated GPUs with"
+    " HCQ_SANITIZE=sync).",
+    "Launch as many blocks as the runtime's occupancy query allows, and let each do more.",
+    level="warning",
+)
 UNINITIALISED_READ = rule(
     "uninitialised-read",
     "A kernel uses nothing that nobody wrote (checked on emulated GPUs with HCQ_SANITIZE=init).",

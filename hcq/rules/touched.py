@@ -1,6 +1,7 @@
 """What launches have really touched, against the order of submissions: between queues, devices, copies and the host.
 
-In       launches, copies and fills as they are submitted; then which bytes each launch has read and written
+In       launches, copies and fills as they are submitted; then which bytes each launch has read and written; what the
+         host reads and writes by calls
 Out      a Violation for two that use one byte, one of them to write it, and that nothing orders
 Changes  itself
 Next     order.py (the same for what submissions declare), state.py (the order), hcq/events/kernel_touches.py (who
@@ -73,6 +74,19 @@ class Touched:
             if not one.open:
                 yield from self._compare(one, one.touches)
             self._past.append(one)
+
+    def host(self, va: int, size_bytes: int, is_write: bool, finding: Finding) -> Iterator[Finding]:
+        """The program has read or written these bytes. What was submitted and not waited for does not come before."""
+        host = self.state.host
+        host.at += 1
+        self.count += 1
+        touches = _of_packet([(va, size_bytes, is_write)])
+        work = Work(
+            host, host.at, host.snapshot(), (), 0, True, "the host", finding, 0, None, touches, self.count
+        )
+        yield from self._compare(work, touches)
+        if any(not self._ordered(one, work) for waiting in self._pending.values() for one in waiting):
+            self._past.append(work)
 
     def dropped(self, works: list[Work]) -> None:
         """They did not reach it."""
@@ -176,7 +190,8 @@ def _finding(
         f"byte {at - block.va} of {block.name or 'a buffer'} is {side(work, mine, n)}, and nothing says that this comes"
         f" before or after it is {side(before, its, other)}"
     )
-    return work.finding._replace(what=what, buffer=block.name)
+    kernel = work.finding.kernel or before.finding.kernel
+    return work.finding._replace(what=what, buffer=block.name, kernel=kernel)
 
 
 @check(Access, Copy, Fill, Launch)

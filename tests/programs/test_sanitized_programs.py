@@ -15,10 +15,10 @@ from tests.programs.conftest import SECONDS, Compiled
 pytestmark = pytest.mark.deadline(600)
 
 
-def run(words: str, *line: str | Path) -> subprocess.CompletedProcess[str]:
+def run(words: str, *line: str | Path, look: str = "race") -> subprocess.CompletedProcess[str]:
     """A program on these emulated GPUs, whose races are looked for. line: options, --, and the program."""
     return subprocess.run(
-        [sys.executable, "-m", "hcq", "emulate", words, "--sanitize", "race", *map(str, line)],
+        [sys.executable, "-m", "hcq", "emulate", words, "--sanitize", look, *map(str, line)],
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -74,3 +74,23 @@ def test_other_orders_show_a_race_that_the_usual_one_hides_and_name_the_seed_tha
     assert words.startswith(f"amd:{arch}:seed=")
     again = run(words, "--", program, "sometimes", "0")
     assert again.returncode == FOUND_STATUS and "kernel _Z11first_fillsPi" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("what", "rule"),
+    [
+        ("right", ""),
+        ("neighbour", "buffer-overrun"),
+        ("behind", "buffer-overrun"),
+        ("freed", "use-after-free"),
+    ],
+)
+def test_small_allocations_of_hip_are_told_from_each_other(
+    arch: str, compiled: Compiled, what: str, rule: str
+) -> None:
+    done = run(f"amd:{arch}", "--", compiled("overrun.hip", arch, ("-g",)), what, look="memory")
+    found = [line for line in done.stderr.splitlines() if "warning [" in line]
+    assert [f"[{rule}] kernel _Z4fillPii" in line for line in found[:1]] == ([True] if rule else []), (
+        done.stderr
+    )
+    assert (done.returncode == 0) == (what == "right")

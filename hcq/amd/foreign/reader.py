@@ -7,7 +7,8 @@ Next     packets.py (what packets say), code_objects.py (kernels), hcq/events/fo
 Source   hcq/amd/abi/kfd.py: the ioctls; a refused one changed nothing
 
 A call is looked at after it returned, so its structure holds handles and numbers. Buffers are what the kernel driver
-knows: a runtime's own allocator cuts them into smaller ones, of which nothing is said here.
+knows: a runtime's own allocator cuts them into smaller ones, of which nothing is said here (ROCr's asks for each one
+of these under HCQ_SANITIZE=memory: ../../emu/amd/kfd.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hcq.amd.abi import kfd
-from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
+from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor, user_sgprs
 from hcq.amd.abi.kfd import AllocFlags, Ioctl, QueueType
 from hcq.amd.foreign.code_objects import CodeObjects, FoundKernel
 from hcq.amd.foreign.packets import PacketReader
@@ -220,6 +221,10 @@ def _program(va: int, found: FoundKernel | None) -> ForeignProgram:
         parameters = [Parameter(one.name, _letter(one), one.offset, one.size_bytes) for one in explicit]
     scratch = found.descriptor.private_segment_fixed_size if found.descriptor is not None else 0
     skipped = found.descriptor.prologue_bytes if found.descriptor is not None else 0
+    kernarg = None
+    if found.descriptor is not None and metadata is not None:
+        register = user_sgprs(found.descriptor).get("kernarg_segment_ptr")
+        kernarg = None if register is None else (register, metadata.kernarg_bytes)
     return ForeignProgram(
         found.name,
         va,
@@ -229,6 +234,7 @@ def _program(va: int, found: FoundKernel | None) -> ForeignProgram:
         scratch,
         locate=found.line,
         code_va=found.entry + skipped,
+        kernarg_place=kernarg,
     )
 
 

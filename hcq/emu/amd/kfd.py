@@ -141,6 +141,8 @@ class EmulatedKfd(Kernel):
     )
     # rings, signals and arguments are then memory that is mapped through us, and not pages of the process
     environment: ClassVar[Mapping[str, str]] = {"HSA_USERPTR_FOR_PAGED_MEM": "0"}
+    # else ROCr cuts small pieces of the GPU's memory out of blocks of 2 MB, and no call shows them
+    apart: ClassVar[Mapping[str, str]] = {"HSA_DISABLE_FRAGMENT_ALLOCATOR": "1"}
 
     def __init__(self, specs: list[Spec]) -> None:
         self.topology = make_nodes(specs)

@@ -26,8 +26,10 @@ from hcq.emu.metal.resources import Buffer, Pipeline, SharedEvent
 from hcq.emu.metal.runtime import Object, answers
 from hcq.emu.metal.shader.program import Binding
 from hcq.errors import DriverError
+from hcq.events import known_memory
 from hcq.metal.abi import messages
 from hcq.metal.abi.messages import COPY_ALIGNMENT, MAX_BUFFERS, MAX_BYTES, Message, Status
+from hcq.system import native
 
 Step = Callable[[], None]
 
@@ -301,6 +303,7 @@ class BlitEncoder(Encoder):
 
         def step() -> None:
             to.data[to_offset : to_offset + size] = source.data[source_offset : source_offset + size]
+            known_memory.written(native.address_of(to.data) + to_offset, size)
 
         self.buffer.steps.append(step)
 
@@ -312,6 +315,7 @@ class BlitEncoder(Encoder):
 
         def step() -> None:
             to.data[offset : offset + size] = value
+            known_memory.written(native.address_of(to.data) + offset, size)
 
         self.buffer.steps.append(step)
 

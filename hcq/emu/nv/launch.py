@@ -17,6 +17,7 @@ import functools
 import os
 import struct
 from collections.abc import Callable
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -56,13 +57,15 @@ from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import Addition
 from hcq.emu.nv.shader.run import Kernel, Report
 from hcq.emu.nv.shader.types import Lanes
-from hcq.emu.nv.spec import GPCS, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
+from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
 from hcq.emu.shader.checks import Checks
+from hcq.emu.shader.residency import Needs, look
 from hcq.emu.shader.schedule import Schedules
 from hcq.emu.shader.traffic import LEAST_STEPS, Tally
 from hcq.emu.shader.unowned_memory import Gaps
 from hcq.errors import UsageError
 from hcq.events import kernel_debug, stray_accesses, waves
+from hcq.events.kernel_faults import Site
 from hcq.events.stray_accesses import Stray
 from hcq.nv.abi.image import DESCRIPTOR_BYTES
 from hcq.nv.abi.qmd import Qmd
@@ -223,6 +226,11 @@ class Shader:
         envregs = envregs_of(qmd, bank)
         # a cooperative grid's blocks are given an address to meet at
         together = bool(envregs["envreg1"] | envregs["envreg2"])
+        if together:
+            registers, shared = qmd.value("register_count"), qmd.value("shared_memory_size")
+            units = SMS_PER_TPC * sum(mask.bit_count() for mask in TPC_MASKS)
+            needs = Needs(self.chip.arch, prod(grid), block, WARP, registers, shared, units)
+            look(checks, needs, Site("waits for all", kernel.function.name, kernel.function.line))
         sample = counters.sample() if counts and not together else 0
         is_guarded = pid == os.getpid() and not (
             checks is not None and checks.known and "memory" in checks.words

@@ -9,7 +9,7 @@ Next     shared_races.py and its neighbours (which look), hcq/events/kernel_faul
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from hcq.events.known_memory import KnownMemory
 if TYPE_CHECKING:
     from hcq.emu.shader.memory_checks import MemoryChecks
 
-MOST_FAULTS = 100  # sets of sites, of each launch
+MOST_FAULTS = 100  # sets of sites for each rule, of each launch
 
 
 class Checks:
@@ -39,6 +39,7 @@ class Checks:
         self.words, self.pid, self.entry, self.known = words, pid, entry, known
         self.memory: MemoryChecks | None = None
         self.found: dict[tuple[Any, ...], KernelFault] = {}
+        self.sets: Counter[str] = Counter()  # how many there are of each rule
         self.at_end: list[Callable[[], None]] = []  # what more is told when the launch has ended
         self.over_launch: dict[
             type, Any
@@ -55,15 +56,19 @@ class Checks:
         words = kernel_faults.wanted(pid, entry)
         if not words:
             return None
-        is_ours = words & {"memory", "init"} and pid == os.getpid()
-        return cls(words, pid, entry, known_memory.of_launch(entry) if is_ours else None)
+        is_asked = words & {"memory", "init"}
+        return cls(words, pid, entry, known_memory.of_launch(entry, pid) if is_asked else None)
 
     def add(self, key: tuple[Any, ...], times: int, make: Callable[[], KernelFault]) -> None:
-        """A fault, so many times. key: says which sites it is about; make: the record, when it is the first of them."""
+        """A fault, so many times.
+
+        key   its rule, and what says which sites it is about; make: the record, when it is the first of them
+        """
         known = self.found.get(key)
         if known is not None:
             self.found[key] = known._replace(times=known.times + times)
-        elif len(self.found) < MOST_FAULTS:
+        elif self.sets[key[0]] < MOST_FAULTS:
+            self.sets[key[0]] += 1
             self.found[key] = make()._replace(times=times)
 
     def tell(self) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.marks import NOBODY, Array, Marks, Pool, Shadow
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN, Order, Records
+from hcq.emu.shader.stored import Stored, at_once
 from hcq.events import kernel_touches
 from hcq.events.kernel_faults import KernelFault, Site
 
@@ -40,7 +41,10 @@ class _Site(NamedTuple):
 
 
 class _Access(NamedTuple):
-    """An access that is being looked at, cell by cell. warps: numbered in the launch; level: how far it reaches."""
+    """An access that is being looked at, cell by cell. warps: numbered in the launch; level: how far it reaches.
+
+    values, stay   of a store whose equal values are no race: of each cell, and whether it has that already
+    """
 
     pool: Pool
     site: int
@@ -49,6 +53,8 @@ class _Access(NamedTuple):
     warps: Array
     lanes: Array
     clocks: Array
+    values: Array | None = None
+    stay: Array | None = None
 
     def some(self, which: Array) -> _Access:
         return self._replace(
@@ -56,6 +62,8 @@ class _Access(NamedTuple):
             warps=self.warps[which],
             lanes=self.lanes[which],
             clocks=self.clocks[which],
+            values=None if self.values is None else self.values[which],
+            stay=None if self.stay is None else self.stay[which],
         )
 
 
@@ -96,11 +104,13 @@ class GlobalRaces:
         size_bytes: int,
         place: int,
         level: int = PLAIN,
+        stored: Stored | None = None,
     ) -> None:
         """An instruction of these lanes: "load", "store", or "atomic", which is both.
 
         order  of the warps that run together, of which `warps` are numbers
         level  how far an atomic operation reaches, and whether a load or a store is one
+        stored  of a store, where equal values are no race
         """
         if not len(warps):
             return
@@ -112,9 +122,13 @@ class GlobalRaces:
             if count > 1:
                 cells = (first[:, None] + np.arange(count)).reshape(-1)
                 own, threads = np.repeat(own, count), np.repeat(threads, count)
-            own, cells, threads = _within(pool, own, cells, threads)
-            made = _Access(pool, site, level, cells, own + order.first, threads, order.clock[own])
-            self._look(order, kind, made)
+            values, stay = None, None
+            if stored is not None:
+                values, stay = (stored if which is None else stored.some(which)).cells(pool.unit)
+            made = _Access(
+                pool, site, level, cells, own + order.first, threads, order.clock[own], values, stay
+            )
+            self._look(order, kind, _within(made))
 
     # ------------------------------------------------------------ inside
 
@@ -177,6 +191,8 @@ class GlobalRaces:
             late &= ~_at_one_time(made.level, levels, near)
             is_mine &= ~_at_one_time(made.level, levels, is_mine)
             why = TOO_NARROW if are_atomic and made.level != UNMARKED else NO_ORDER
+        if made.stay is not None and marks is made.pool.stores:
+            late, is_mine = late & ~made.stay, is_mine & ~made.stay
         which = np.flatnonzero(late)
         if len(which):
             local = made.warps[which] - order.first
@@ -278,29 +294,24 @@ class GlobalRaces:
         cells = made.cells
         if _ends(made)[0] is None:
             return
-        ranked = np.argsort(cells, kind="stable")
-        one, other = ranked[:-1], ranked[1:]
-        same = cells[one] == cells[other]
-        if not same.any():
-            return
         warps, lanes = made.warps, made.lanes
-        apart = same & (warps[one] != warps[other])
-        pairs = [("global-race", apart, NO_ORDER)]
+        (one, other), (near, beside) = at_once(cells, warps, made.values)
+        pairs = [("global-race", one, other, NO_ORDER)]
         if made.level == BLOCK:
-            apart = apart & (warps[one] // self.warps_per_block != warps[other] // self.warps_per_block)
-            pairs = [("global-race", apart, TOO_NARROW)]
+            apart = warps[one] // self.warps_per_block != warps[other] // self.warps_per_block
+            pairs = [("global-race", one[apart], other[apart], TOO_NARROW)]
         elif order.lanes_are_apart:
-            pairs.append(("lane-race", same & ~apart & (lanes[one] != lanes[other]), self.no_warp_order))
-        for rule, which, why in pairs:
-            if which.any():
-                at = np.flatnonzero(which)
-                first, second = int(one[at[0]]), int(other[at[0]])
+            which = lanes[near] != lanes[beside]
+            pairs.append(("lane-race", near[which], beside[which], self.no_warp_order))
+        for rule, firsts, seconds, why in pairs:
+            if len(firsts):
+                first, second = int(firsts[0]), int(seconds[0])
                 self._tell(
                     rule,
                     (made.site, int(warps[first]), int(lanes[first])),
                     (made.site, int(warps[second]), int(lanes[second])),
                     made.pool.address(int(cells[first])),
-                    len(at),
+                    len(firsts),
                     why,
                 )
 
@@ -391,10 +402,7 @@ def _at_one_time(level: int, levels: Array, near: Array) -> Array:
     return both
 
 
-def _within(pool: Pool, warps: Array, cells: Array, lanes: Array) -> tuple[Array, Array, Array]:
+def _within(made: _Access) -> _Access:
     """Without what lies beyond the pages that are remembered: the end of an access across the last one."""
-    end = len(pool.pages) * pool.cells_of_page
-    if int(cells.max()) < end:
-        return warps, cells, lanes
-    inside = cells < end
-    return warps[inside], cells[inside], lanes[inside]
+    end = len(made.pool.pages) * made.pool.cells_of_page
+    return made if int(made.cells.max()) < end else made.some(made.cells < end)

@@ -14,7 +14,8 @@ other blocks, where it knows anything, in a row for the whole launch (`far`). A 
 operation that writes; an acquire is an atomic operation that reads what that one wrote, then a fence. Each of the
 four has a scope: other blocks are reached by those of the device alone. What a fence covers is all that its warp
 knows then, and whoever comes after that fence may pass it on: a fence, a barrier, and another warp's atomic operation
-are a release, too, as the hardware of both vendors has it.
+are a release, too, as the hardware of both vendors has it; so are an atomic operation, a barrier, and another warp's
+fence an acquire.
 
 An atomic operation that writes leaves a record: who, what it makes known, and the record before it, where the
 operation has read, too (a release sequence). A plain or atomic store begins anew. What is known of a warp is two
@@ -225,6 +226,8 @@ class Order:
         self.fenced[warps] = self.covered[DEVICE][warps].any(axis=1)
         if self.needs_fences:
             self.fenced[warps] |= self.covered[BLOCK][warps].any(axis=1)
+        for number in np.unique(block[self.has_pending[warps]]).tolist():
+            self._share_pending(warps[block == number].tolist())
         if self.has_far.any():
             for number in np.unique(block[self.has_far[warps]]).tolist():
                 here = warps[block == number].tolist()
@@ -364,6 +367,15 @@ class Order:
             if self.needs_fences:
                 self.rows[warp] = row
         return self.records.add(row, level, int(self.clock[warp]), before)
+
+    def _share_pending(self, warps: list[int]) -> None:
+        """What one of these has read, the next fence of any of them acquires."""
+        joined = {one: None for warp in warps for one in self.pending[warp]}
+        if len(joined) > MOST_PENDING:
+            joined = {(ALL, DEVICE): None}
+        for warp in warps:
+            self.pending[warp] = dict(joined)
+        self.has_pending[warps] = True
 
     def _learn(self, warp: int, record: int, level: int) -> None:
         block = (warp + self.first) // self.warps

@@ -15,8 +15,19 @@ from hcq.emu.shader.shared_races import SharedRaces
 
 
 class Races:
-    """Those of some blocks. shared: None where they have no memory of their own; everywhere: where nobody asks."""
+    """Those of some blocks.
 
-    def __init__(self, order: Order, shared: SharedRaces | None, everywhere: GlobalRaces | None) -> None:
+    shared      None where they have no memory of their own; everywhere: None where nobody asks
+    by_value    stores of equal values are no race
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        shared: SharedRaces | None,
+        everywhere: GlobalRaces | None,
+        by_value: bool = False,
+    ) -> None:
+        self.by_value = by_value
         self.order, self.shared, self.everywhere = order, shared, everywhere
         self.warps = order.warps  # of a block

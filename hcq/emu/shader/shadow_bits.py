@@ -11,6 +11,7 @@ A bit is unwritten only where what nobody wrote can change it. An operation that
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,16 @@ def of_and(a: Array, b: Array, shadow_a: Array, shadow_b: Array) -> Array:
 def of_or(a: Array, b: Array, shadow_a: Array, shadow_b: Array) -> Array:
     """a | b: a one that was written decides."""
     found: Array = (shadow_a & shadow_b) | (shadow_a & ~b) | (shadow_b & ~a)
+    return found
+
+
+def of_function(function: Callable[..., Array], values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """A function of each bit of several words: where some choice of the unwritten bits changes it."""
+    usual = function(*values)
+    found: Array = usual ^ usual
+    for chosen in range(1, 1 << len(values)):
+        other = [v ^ s if chosen >> at & 1 else v for at, (v, s) in enumerate(zip(values, shadows))]
+        found = found | (function(*other) ^ usual)
     return found
 
 

@@ -8,9 +8,9 @@ Next     order.py (what comes before what), global_races.py, checks.py (what was
 Source   C. Flanagan, S. Freund, "FastTrack: efficient and precise dynamic race detection", PLDI 2009 (vector clocks);
          HSA Platform System Architecture, "Memory consistency model"; PTX ISA, "Memory Consistency Model"
 
-A byte remembers who wrote it last and who has read it, and when by their clocks. An access races with those that its
-warp does not come after (order.py). All that happened is looked at, so what is found is exact for this execution, and
-another execution may have others.
+A byte remembers who wrote it last, who has read it and who has changed it atomically, and when by their clocks. An
+access races with those that its warp does not come after (order.py). All that happened is looked at, so what is found
+is exact for this execution, and another execution may have others.
 
 Where threads of one warp are apart (PTX), two of them race, too, and so do several that store to one place by one
 instruction. Where an instruction set keeps the order of a block's accesses to shared memory (AMD), every atomic
@@ -26,6 +26,7 @@ import numpy as np
 
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.order import BLOCK, Order
+from hcq.emu.shader.stored import Stored, at_once
 from hcq.events.kernel_faults import KernelFault, Site
 
 Array = np.ndarray[Any, Any]
@@ -46,6 +47,20 @@ class _Access(NamedTuple):
 def blocks_at_once(shared_bytes: int, warps_per_block: int) -> int:
     """How many blocks may run together so that what is remembered of their memory stays bounded. At least one."""
     return max(1, MOST_CELLS // max(1, -(-shared_bytes // WORD_BYTES) * warps_per_block))
+
+
+class _Marks:
+    """For each cell and each warp of its block: when it was there last, by which site, which lane."""
+
+    def __init__(self, cells: int, warps: int) -> None:
+        self.clock = np.zeros((cells, warps), np.int32)
+        self.site = np.zeros((cells, warps), np.int32)
+        self.lane = np.zeros((cells, warps), np.int8)
+
+    def split(self, times: int) -> None:
+        """Each cell becomes several."""
+        for name in ("clock", "site", "lane"):
+            setattr(self, name, np.repeat(getattr(self, name), times, axis=0))
 
 
 class SharedRaces:
@@ -77,10 +92,8 @@ class SharedRaces:
         self.write_clock = np.zeros(cells, np.int32)
         self.write_site = np.zeros(cells, np.int32)
         self.write_lane = np.zeros(cells, np.int8)
-        self.is_atomic = np.zeros(cells, bool)
-        self.read_clock = np.zeros((cells, warps_per_block), np.int32)
-        self.read_site = np.zeros((cells, warps_per_block), np.int32)
-        self.read_lane = np.zeros((cells, warps_per_block), np.int8)
+        self.reads = _Marks(cells, warps_per_block)
+        self.changes: _Marks | None = None  # atomic operations that write, once there are some
         self.released: Array | None = (
             None  # (cell, clock): what atomic operations have made known, without fences
         )
@@ -100,17 +113,20 @@ class SharedRaces:
         place: int,
         is_atomic: bool = False,
         level: int = BLOCK,
+        stored: Stored | None = None,
     ) -> None:
         """An instruction of these lanes: "load", "store", or "atomic", which is both.
 
         addresses  in the shared memory of each lane's block; what is outside of it is left to others
         is_atomic  a load or a store that others may make at the same time, as polling does
         level      how far an atomic operation reaches: see order.py
+        stored     of a store, where equal values are no race
         """
         addresses = addresses.astype(np.int64)
         inside = addresses + size_bytes <= self.shared_bytes
         if not inside.all():
             warps, lanes, addresses = warps[inside], lanes[inside], addresses[inside]
+            stored = None if stored is None else stored.some(inside)
         if not len(warps):
             return
         if self.unit == WORD_BYTES and (size_bytes % WORD_BYTES or (addresses % WORD_BYTES).any()):
@@ -128,18 +144,22 @@ class SharedRaces:
             self._operate(kind, cells, warps, own, level)
         elif kind != "load":
             self.record[cells] = 0
-        self._look_at_writes(site, atomic, cells, warps, own, lanes)
+        values, stay = (None, None) if stored is None else stored.cells(self.unit)
+        self._look_at_writes(site, cells, warps, own, lanes, stay)
+        if not atomic and self.changes is not None:
+            self._look_at_marks(self.changes, self.warps, site, cells, warps, own, lanes)
         if kind != "load":
-            self._look_at_reads(site, cells, warps, own, lanes)
-            if not atomic:
-                self._look_at_each_other(site, cells, warps, lanes)
+            self._look_at_marks(self.reads, 0, site, cells, warps, own, lanes)
+        if kind != "load" and not atomic:
+            self._look_at_each_other(site, cells, warps, lanes, values)
             self.writer[cells], self.write_clock[cells] = own, clocks
-            self.write_site[cells], self.write_lane[cells], self.is_atomic[cells] = site, lanes, atomic
+            self.write_site[cells], self.write_lane[cells] = site, lanes
+        elif kind != "load":
+            if self.changes is None:
+                self.changes = _Marks(len(self.writer), self.warps)
+            self._put(self.changes, site, cells, warps, own, lanes, clocks)
         elif not atomic:
-            if self.order.lanes_are_apart:
-                lanes = self._readers(cells, warps, own, lanes)
-            self.read_clock[cells, own], self.read_site[cells, own] = clocks, site
-            self.read_lane[cells, own] = lanes
+            self._put(self.reads, site, cells, warps, own, lanes, clocks)
 
     def _operate(self, kind: str, cells: Array, warps: Array, own: Array, level: int) -> None:
         """What atomic operations order."""
@@ -160,18 +180,26 @@ class SharedRaces:
             np.maximum.at(self.released, cells, mine)
             order.clock[warps] += 1
 
-    def _readers(self, cells: Array, warps: Array, own: Array, lanes: Array) -> Array:
-        """Lanes that read now; SEVERAL where another lane of the warp has, too, and nothing has ordered the two."""
+    def _put(
+        self, marks: _Marks, site: int, cells: Array, warps: Array, own: Array, lanes: Array, clocks: Array
+    ) -> None:
+        if self.order.lanes_are_apart:
+            lanes = self._several(marks, cells, warps, own, lanes)
+        marks.clock[cells, own], marks.site[cells, own] = clocks, site
+        marks.lane[cells, own] = lanes
+
+    def _several(self, marks: _Marks, cells: Array, warps: Array, own: Array, lanes: Array) -> Array:
+        """Lanes that are there now; SEVERAL where another lane of the warp was, too, and nothing orders the two."""
         key = cells * self.warps + own
         ranked = np.argsort(key, kind="stable")
         again = np.flatnonzero(key[ranked][1:] == key[ranked][:-1])
         found: Array = lanes.copy()
         found[ranked[again]] = found[ranked[again + 1]] = SEVERAL
-        before = self.read_lane[cells, own]
-        late = (before != lanes) & (self.read_clock[cells, own] > 0)
+        before = marks.lane[cells, own]
+        late = (before != lanes) & (marks.clock[cells, own] > 0)
         which = np.flatnonzero(late)
         known = self.order.threads_know(
-            warps[which], lanes[which], before[which], self.read_clock[cells[which], own[which]]
+            warps[which], lanes[which], before[which], marks.clock[cells[which], own[which]]
         )
         found[which[~known]] = SEVERAL
         return found
@@ -179,23 +207,27 @@ class SharedRaces:
     # ------------------------------------------------------------ what is not ordered
 
     def _look_at_writes(
-        self, site: int, atomic: bool, cells: Array, warps: Array, own: Array, lanes: Array
+        self,
+        site: int,
+        cells: Array,
+        warps: Array,
+        own: Array,
+        lanes: Array,
+        stay: Array | None = None,
     ) -> None:
         writer = self.writer[cells]
         late = (writer != NOBODY) & (writer != own)
+        mine = (writer == own) & (self.write_lane[cells] != lanes)
+        if stay is not None:
+            late, mine = late & ~stay, mine & ~stay
         if self.order.lanes_are_apart:
-            which = np.flatnonzero((writer == own) & (self.write_lane[cells] != lanes))
-            if atomic:
-                which = which[~self.is_atomic[cells[which]]]
+            which = np.flatnonzero(mine)
             at = cells[which]
             theirs = self.write_clock[at], self.write_lane[at], self.write_site[at]
             self._look_at_threads(site, at, warps[which], lanes[which], *theirs)
         if not late.any():
             return
-        column = writer + self.is_atomic[cells] * self.warps
-        late &= self.write_clock[cells] > self.order.known[warps, column]
-        if atomic:
-            late &= ~self.is_atomic[cells]
+        late &= self.write_clock[cells] > self.order.known[warps, writer]
         if late.any():
             sites = self.write_site[cells]
             for other in np.unique(sites[late]).tolist():
@@ -219,44 +251,50 @@ class SharedRaces:
             them, us = (warp, max(int(others[at]), 0)), (warp, int(lanes[at]))
             self._tell(other, them, site, us, int(cells[at]), len(which), "lane-race")
 
-    def _look_at_reads(self, site: int, cells: Array, warps: Array, own: Array, lanes: Array) -> None:
-        reads = self.read_clock[cells]
-        late = reads > self.order.known[warps, : self.warps]
+    def _look_at_marks(
+        self,
+        marks: _Marks,
+        column: int,
+        site: int,
+        cells: Array,
+        warps: Array,
+        own: Array,
+        lanes: Array,
+    ) -> None:
+        """Look for races with all that left these. column: where what is known of such accesses begins."""
+        clocks = marks.clock[cells]
+        late = clocks > self.order.known[warps, column : column + self.warps]
         rows = np.arange(len(own))
         if self.order.lanes_are_apart:
-            which = np.flatnonzero(reads[rows, own] * (self.read_lane[cells, own] != lanes))
+            which = np.flatnonzero(clocks[rows, own] * (marks.lane[cells, own] != lanes))
             there, warp = cells[which], own[which]
-            theirs = self.read_clock[there, warp], self.read_lane[there, warp], self.read_site[there, warp]
+            theirs = marks.clock[there, warp], marks.lane[there, warp], marks.site[there, warp]
             self._look_at_threads(site, there, warps[which], lanes[which], *theirs)
         late[rows, own] = False
         if not late.any():
             return
         rows, readers = np.nonzero(late)
-        sites = self.read_site[cells[rows], readers]
+        sites = marks.site[cells[rows], readers]
         for other in np.unique(sites).tolist():
             which = np.flatnonzero(sites == other)
             at, reader = int(rows[which[0]]), int(readers[which[0]])
             base = int(warps[at]) // self.warps * self.warps
-            them = base + reader, max(int(self.read_lane[cells[at], reader]), 0)
+            them = base + reader, max(int(marks.lane[cells[at], reader]), 0)
             self._tell(other, them, site, (int(warps[at]), int(lanes[at])), int(cells[at]), len(which))
 
-    def _look_at_each_other(self, site: int, cells: Array, warps: Array, lanes: Array) -> None:
+    def _look_at_each_other(
+        self, site: int, cells: Array, warps: Array, lanes: Array, values: Array | None
+    ) -> None:
         """Threads that store to one place by the same instruction, which here run side by side."""
-        ranked = np.argsort(cells, kind="stable")
-        one, other = ranked[:-1], ranked[1:]
-        same = cells[one] == cells[other]
-        if not same.any():
-            return
-        apart = warps[one] != warps[other]
-        rules = {"shared-race": same & apart}
+        across, (near, beside) = at_once(cells, warps, values)
+        rules = {"shared-race": across}
         if self.order.lanes_are_apart:
-            rules["lane-race"] = same & ~apart & (lanes[one] != lanes[other])
-        for rule, which in rules.items():
-            if which.any():
-                at = int(np.argmax(which))
-                sides = [(int(warps[x]), int(lanes[x])) for x in (one[at], other[at])]
-                times = int(np.count_nonzero(which))
-                self._tell(site, sides[0], site, sides[1], int(cells[one[at]]), times, rule)
+            which = lanes[near] != lanes[beside]
+            rules["lane-race"] = near[which], beside[which]
+        for rule, (firsts, seconds) in rules.items():
+            if len(firsts):
+                sides = [(int(warps[x]), int(lanes[x])) for x in (firsts[0], seconds[0])]
+                self._tell(site, sides[0], site, sides[1], int(cells[firsts[0]]), len(firsts), rule)
 
     # ------------------------------------------------------------ words
 
@@ -293,9 +331,10 @@ class SharedRaces:
     def _remember_bytes(self) -> None:
         """From now on a byte is a cell: somebody touches less than a word."""
         self.unit, self.stride = 1, self.stride * WORD_BYTES
-        for name in ("writer", "write_clock", "write_site", "write_lane", "is_atomic", "record"):
+        for name in ("writer", "write_clock", "write_site", "write_lane", "record"):
             setattr(self, name, np.repeat(getattr(self, name), WORD_BYTES))
-        for name in ("read_clock", "read_site", "read_lane", "released"):
-            rows = getattr(self, name)
-            if rows is not None:
-                setattr(self, name, np.repeat(rows, WORD_BYTES, axis=0))
+        if self.released is not None:
+            self.released = np.repeat(self.released, WORD_BYTES, axis=0)
+        for marks in (self.reads, self.changes):
+            if marks is not None:
+                marks.split(WORD_BYTES)

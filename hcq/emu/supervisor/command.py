@@ -31,6 +31,7 @@ READ_HERE = (
     "HCQ_VALIDATE",
     "HCQ_SANITIZE",
     "HCQ_SANITIZE_IGNORE",
+    "HCQ_SANITIZE_SCHEDULES",
     "HCQ_PROFILE",
     "HCQ_REPORT",
     "HCQ_REPORT_DIR",
@@ -61,7 +62,8 @@ def add_options(parser: argparse.ArgumentParser, takes_command: bool) -> None:
         "--schedules",
         metavar="N",
         type=int,
-        help="run the program N times, with seeds 1 to N: in other orders of waves, workgroups and queues",
+        help="run the program N times, with seeds 1 to N: in other orders of waves, workgroups and queues, as"
+        " HCQ_SANITIZE_SCHEDULES does",
     )
     parser.add_argument(
         "--findings", metavar="FILE", type=Path, help="write what was found there, as one line of JSON each"
@@ -90,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
     }
     settings = config.Config.read(own)
     config.use(settings)
+    if options.schedules is None and settings.sanitize_schedules and settings.sanitize:
+        options.schedules = settings.sanitize_schedules
     if options.schedules is not None:
         if not 1 <= options.schedules <= MOST_SCHEDULES:
             raise UsageError(f"--schedules {options.schedules}: takes a number from 1 to {MOST_SCHEDULES}.")

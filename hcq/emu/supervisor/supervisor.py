@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
+from hcq import config
 from hcq.emu.machine import Machine, kernels_for
 from hcq.emu.supervisor.answers import Answers
 from hcq.emu.supervisor.bpf import abi
@@ -33,7 +34,7 @@ from hcq.system import native
 
 IDLE_THREADS = 4  # so many wait for calls; more that have answered theirs end
 POLL_MS = 500
-OBSERVED_HERE = ("HCQ_TRACE", "HCQ_VALIDATE", "HCQ_SANITIZE", "HCQ_SANITIZE_IGNORE")
+OBSERVED_HERE = ("HCQ_TRACE", "HCQ_VALIDATE", "HCQ_SANITIZE", "HCQ_SANITIZE_IGNORE", "HCQ_SANITIZE_SCHEDULES")
 GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL for processes that are left
 SWITCH_SECONDS = 0.0005  # how long a GPU's thread may keep a call of the program waiting for the interpreter
 
@@ -71,6 +72,8 @@ class Supervisor:
         found: dict[str, str] = {}
         for kernel in self.machine.kernels:
             found.update(kernel.environment)
+            if "memory" in config.current().sanitize:
+                found.update(kernel.apart)
         # what these ask for is done here, for all that the program starts, also where that is a program of ours
         kept = {name: value for name, value in given.items() if name not in OBSERVED_HERE}
         return {**found, **kept}

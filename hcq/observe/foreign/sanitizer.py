@@ -1,19 +1,26 @@
 """HCQ_SANITIZE for a foreign program: what an emulated GPU finds wrong in its kernels.
 
-In       faults of the kernels of a ForeignDevice
+In       faults of the kernels of a ForeignDevice; its memory, as its calls of the kernel driver show it
 Out      a line for each set of instructions; `findings`, in order
 Changes  tells the device's other observers of each finding
 Next     hcq/observe/sanitizer.py (the sister), hcq/observe/kernel_findings.py (the words), session.py (who hears)
+
+A buffer is what the kernel driver mapped. Memory that is not mapped stops a kernel; memory of another buffer is found
+where an access's pointer came from an argument.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from hcq.events import known_memory
 from hcq.events.foreign_devices import ForeignDevice, ForeignObserver, ForeignProgram
 from hcq.events.kernel_faults import KernelFault
+from hcq.events.known_memory import KnownMemory, Stretch
 from hcq.observe.ignored import Ignored
 from hcq.observe.kernel_findings import Found, KernelFindings
+
+NEAR_BYTES = 1 << 16  # so far behind a buffer an address is said by its distance
 
 
 class ForeignSanitizer(ForeignObserver):
@@ -28,9 +35,12 @@ class ForeignSanitizer(ForeignObserver):
     ) -> None:
         self.device, self.say, self.note = device, say, note
         self.known = KernelFindings(device.name, self._buffer_at, ignored)
+        self._arguments: dict[int, tuple[int, int] | None] = {}  # by where code begins: KnownMemory.arguments
+        self._end = known_memory.listen(self._known)
 
     def load(self, program: ForeignProgram) -> None:
         self.known.load(program.code_va, program.name, program.locate)
+        self._arguments[program.code_va] = program.kernarg_place
 
     def kernel_fault(self, entry: int, fault: KernelFault) -> None:
         found = self.known.take(entry, fault)
@@ -42,8 +52,26 @@ class ForeignSanitizer(ForeignObserver):
         for one in device.observers:
             one.found(found.as_fields())
 
+    def _known(self, pid: int, address: int) -> KnownMemory | None:
+        """From a thread of an emulated GPU, as a launch begins."""
+        if pid != self.device.client.pid or address not in self._arguments:
+            return None
+        live = sorted(Stretch(one.va, one.end) for one in list(self.device.live.values()))
+        freed = sorted(Stretch(one.va, one.end) for one in list(self.device.freed))
+        gone = [
+            one for one in freed if not any(one.start < other.end and other.start < one.end for other in live)
+        ]
+        return KnownMemory(tuple(live), tuple(gone), (), self._arguments[address])
+
     def _buffer_at(self, address: int) -> tuple[str, str] | None:
         buffer = self.device.find(address)
-        if buffer is None:
+        if buffer is not None:
+            return buffer.name, f"byte {address - buffer.va} of {buffer.name or 'a buffer'}"
+        for one in reversed(list(self.device.freed)):
+            if one.va <= address < one.end:
+                return one.name, f"byte {address - one.va} of {one.name or 'a buffer'}, which was freed"
+        near = [one for one in list(self.device.live.values()) if one.end <= address < one.end + NEAR_BYTES]
+        if not near:
             return None
-        return buffer.name, f"byte {address - buffer.va} of {buffer.name or 'a buffer'}"
+        last = max(near, key=lambda one: one.end)
+        return last.name, f"{address - last.end} bytes behind the end of {last.name or 'a buffer'}"

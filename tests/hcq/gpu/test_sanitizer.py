@@ -171,6 +171,7 @@ def test_our_own_kernels_have_no_races(word: str) -> None:
 
 def test_an_unknown_word_is_refused_with_those_there_are() -> None:
     with pytest.raises(
-        hcq.UsageError, match=r"HCQ_SANITIZE='races': unknown word 'races'\. Valid words: memory, race, init"
+        hcq.UsageError,
+        match=r"HCQ_SANITIZE='races': unknown word 'races'\. Valid words: memory, race, unequal, init",
     ):
         Config.read({"HCQ_SANITIZE": "races"})

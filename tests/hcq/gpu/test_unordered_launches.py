@@ -110,6 +110,31 @@ def test_a_host_that_waits_orders(pair: Pair) -> None:
     assert pair.found(work) == []
 
 
+@pytest.mark.parametrize("is_write", [True, False])
+def test_a_host_that_reads_or_writes_while_a_launch_of_another_device_runs_is_found(
+    pair: Pair, is_write: bool
+) -> None:
+    data, flag, _, more = pair.buffers
+    kernel = pair.load(pair.other, "read data[mirrored]" if is_write else "write data[thread]")
+
+    def work(waits: bool, first: int = 0) -> Callable[[], None]:
+        def run() -> None:
+            done = PeerQueue(pair.other).dispatch(kernel, [data, flag, more], block=(64, 1, 1)).submit()
+            if waits:
+                done.wait()
+            _ = data.write(bytes(64), offset=first) if is_write else data.read(first, 64)
+            done.wait()
+
+        return run
+
+    assert pair.found(work(True)) == []
+    assert pair.found(work(False, 512)) == []  # other bytes of the buffer
+    (finding,) = pair.found(work(False, 64))
+    assert (finding.rule, finding.kernel, finding.buffer) == ("unordered-launches", "kernel", "data")
+    verb = "written" if is_write else "read"
+    assert f"is {verb} by the host" in finding.what and "by kernel kernel in submission #" in finding.what
+
+
 def test_memory_that_was_freed_and_is_another_buffer_now_is_no_race(pair: Pair) -> None:
     _, flag, out, more = pair.buffers
     writes = pair.load(pair.one, "write data[thread]")

@@ -169,4 +169,4 @@ def _races(checks: Checks, program: Program, residents: Residents) -> Races:
         shared = SharedRaces(
             order, launch.lds_bytes, lambda wave, lane: name_of(start + wave, lane), program.text, checks
         )
-    return Races(order, shared, everywhere)
+    return Races(order, shared, everywhere, "unequal" in checks.words)

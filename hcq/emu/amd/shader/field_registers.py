@@ -95,8 +95,15 @@ def use_of(inst: Instruction, wave_size: int, has_halves: bool) -> Use:
     if inst.format in ("GLOBAL", "SCRATCH") and inst.fields["saddr"] < VCC + 2:
         reads = [part._replace(words=1) if part.field == "addr" else part for part in reads]
         reads.append(Part("saddr", inst.fields["saddr"], 1 if inst.format == "SCRATCH" else 2))
-    if inst.format in WITH_ATOMICS and "atomic" in inst.name and not returns(inst):
-        writes = []
+    if inst.format in WITH_ATOMICS and "atomic" in inst.name:
+        if not returns(inst):
+            writes = []
+        elif (
+            not writes and (data := inst.opcode.operand("data")) is not None
+        ):  # the tables do not list what comes back
+            words = data.width // 32 // (2 if "cmpswap" in inst.name else 1)
+            first = (ACCUMULATORS if inst.fields.get("acc") else VECTORS) + inst.fields["vdst"]
+            writes.append(Part("vdst", first, words))
     has_base = inst.format == "SMEM" and inst.opcode.operand("sbase") is not None
     if has_base and (register := _scalar_offset(inst)) is not None:
         reads.append(Part("soffset", register, 1))

@@ -18,7 +18,10 @@ import numpy as np
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.operands import Context
 from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.order import Order
+from hcq.emu.shader.residency import Needs, look
+from hcq.events.kernel_faults import Site
 
 
 def first_lanes(b: Batch, register: int) -> Array:
@@ -37,6 +40,14 @@ def _order(b: Batch) -> Order | None:
     """That of the waves, where races matter and anything orders workgroups."""
     races = b.residents.races
     return races.order if races is not None and races.order.syncs else None
+
+
+def _look(ctx: Context, b: Batch, checks: Checks) -> None:
+    """Whether a real GPU could hold all workgroups."""
+    residents, pc = b.residents, ctx.inst.pc
+    launch, items = residents.launch, residents.items
+    needs = Needs(ctx.isa.arch, items.groups, items.block, launch.wave_size, launch.vgprs, launch.lds_bytes)
+    look(checks, needs, Site("waits", ctx.inst.name, pc, b.lane_names(0, 0)))
 
 
 def init(ctx: Context) -> Callable[[Batch], list[Batch]]:
@@ -59,6 +70,8 @@ def wait(ctx: Context) -> Callable[[Batch], list[Batch]]:
     inst = ctx.inst
 
     def run(b: Batch) -> list[Batch]:
+        if b.residents.barrier_checks is not None:
+            _look(ctx, b, b.residents.barrier_checks)
         waits_in, order = b.residents.waits_in, _order(b)
         values = first_lanes(b, inst.fields["addr"]).tolist()
         barriers = [b.residents.sync.of(number) for number in numbers(ctx, b)]

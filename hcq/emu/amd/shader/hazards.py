@@ -1,13 +1,14 @@
 """Hazards: instructions that follow each other too soon, where the hardware does not wait by itself.
 
-In       the instructions of a block, in order
-Out      Hazards: both instructions, and how many wait states stand between them and should
+In       the instructions of a block, in order, and those that a wave has run before
+Out      `Before`: for each wave that comes to a block, Hazards: both instructions, and how many wait states stand
+         between them and should
 Changes  nothing
 Next     wait_steps.py (who asks), register_uses.py (what an instruction reads and writes)
 Source   CDNA2 and CDNA3 ISA documents, 4.5: manually inserted wait states; LLVM 22, GCNHazardRecognizer.cpp, for those
          of matrix instructions. Of these the least is taken that an instruction of their size may need
 
-Every instruction is a wait state, s_nop N is N + 1. Of what comes before the block nothing is known, and nothing said.
+Every instruction is a wait state, s_nop N is N + 1; so is a branch, taken or not.
 RDNA waits by itself for nearly all of these; on gfx11 the result of a transcendental is looked at, which needs an
 s_waitcnt_depctr.
 """
@@ -35,6 +36,8 @@ PRODUCT_STATES = {
     "gfx90a": {"4x4": 5, "16x16": 11, "32x32": 19},
     "gfx942": {"4x4": 4, "16x16": 7, "32x32": 11},
 }
+MOST_STATES = 20  # between two instructions that are a hazard
+MOST_ROWS = 4096
 VECTORS_BEHIND = 5  # vector instructions behind a transcendental of gfx11 that may not read its result
 DOUBLE_STATES = {"4x4": 6, "16x16": 11}
 
@@ -48,12 +51,42 @@ class _Write(NamedTuple):
     needed: int = 0
 
 
+class Before:
+    """The instructions that waves ran last, of one program. Each such row has a number; 0: none."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Context, ...]] = [()]
+        self.number_of: dict[tuple[int, ...], int] = {(): 0}
+
+    def then(self, number: int, block: list[Context]) -> tuple[list[Hazard], int]:
+        """A wave that ran this row comes to a block: hazards whose second instruction is there, and its next row."""
+        row = self.rows[number]
+        together = [*row, *block]
+        found = block_hazards(together)[len(block_hazards(list(row))) :]
+        states, last = 0, len(together)
+        while last and states < MOST_STATES:
+            last -= 1
+            states += _states(together[last])
+        kept = tuple(together[last:])
+        key = tuple(ctx.inst.pc for ctx in kept)
+        if key not in self.number_of and len(self.rows) == MOST_ROWS:
+            return found, 0
+        next_number = self.number_of.setdefault(key, len(self.rows))
+        if next_number == len(self.rows):
+            self.rows.append(kept)
+        return found, next_number
+
+
 def block_hazards(instructions: list[Context]) -> list[Hazard]:
-    """Those of a block's instructions, by their generation."""
+    """Those of some instructions in a row, by their generation."""
     generation = instructions[0].isa.generation if instructions else 0
     if generation == 11:
         return transcendentals_of(instructions)
     return hazards_of(instructions) if generation == 9 else []
+
+
+def _states(ctx: Context) -> int:
+    return int(ctx.inst.fields["simm16"]) + 1 if ctx.inst.name == "s_nop" else 1
 
 
 def hazards_of(instructions: list[Context]) -> list[Hazard]:
@@ -73,7 +106,7 @@ def hazards_of(instructions: list[Context]) -> list[Hazard]:
                 name = f"hardware register {register}" if kind == "setreg" else name_of(register)
                 found.append(Hazard(write.pc, ctx.inst.pc, f"{name} {what}", states, needed))
         _note(ctx, uses, at, last)
-        at += ctx.inst.fields["simm16"] + 1 if ctx.inst.name == "s_nop" else 1
+        at += _states(ctx)
     return found
 
 

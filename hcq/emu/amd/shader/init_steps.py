@@ -25,6 +25,7 @@ from hcq.emu.amd.shader.lds_ops import LdsStore, lane_addresses, offset16, pair_
 from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds
 from hcq.emu.amd.shader.memory_ops import address_of, flat, indices, mover, scratch_of
 from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step
+from hcq.emu.amd.shader.shadow_moves import moved
 from hcq.emu.amd.shader.shadow_results import compute
 from hcq.emu.amd.shader.shadows import SCC, Follow, Unwritten, number_of, numbers_of
 from hcq.emu.amd.shader.waves import Batch
@@ -39,7 +40,7 @@ class Following:
     def around(self, ctx: Context, step: Step) -> Step:
         """The step of an instruction, with its shadows made before."""
         use = use_of(ctx.inst, ctx.wave_size, not ctx.is_gfx9)
-        follow = _follow(ctx, use)
+        follow = _follow(ctx, use, step)
         written = [number_of(ctx, each) for part in use.writes for each in part.registers]
         named = [number_of(ctx, each) for part in (*use.reads, *use.writes) for each in part.registers]
         is_followed = ctx.inst.format in ("FLAT", "GLOBAL") and "swap" not in ctx.inst.name
@@ -107,8 +108,10 @@ def _with_condition(step: Step) -> Step:
     return run
 
 
-def _follow(ctx: Context, use: Use) -> Follow | None:
+def _follow(ctx: Context, use: Use, step: Step) -> Follow | None:
     inst = ctx.inst
+    if (move := moved(ctx, use, step)) is not None:
+        return move
     if is_load_to_lds(inst):
         return _load_to_lds(ctx, use)
     if inst.format == "DS":
@@ -177,7 +180,7 @@ def _memory(ctx: Context, use: Use) -> Follow | None:
                 unwritten.put(b, number, None, None)
             return
         made = unwritten.shadows(b)
-        _clear_lost(unwritten, b, data)
+        unwritten.settle(b, data)
         try:
             if inst.format == "SCRATCH":
                 move(made, scratch_of(made, *indices(b)), addresses)
@@ -192,14 +195,6 @@ def _memory(ctx: Context, use: Use) -> Follow | None:
         _after(unwritten, b, made, results, lambda row: _read(unwritten, b, row, space, addresses, pc))
 
     return follow
-
-
-def _clear_lost(unwritten: Unwritten, b: Batch, numbers: list[int]) -> None:
-    """Shadows of registers that are known to be written may be out of date: they are made zeros."""
-    half = len(b.u32) // 2
-    for number in numbers:
-        if number not in unwritten.origins:
-            b.u32[half + number - VECTORS] = 0
 
 
 def _lds(ctx: Context, use: Use) -> Follow | None:
@@ -231,7 +226,7 @@ def _lds(ctx: Context, use: Use) -> Follow | None:
             addresses = lane_addresses(b, address, offset)
             numbers = [VECTORS + place + word for word in range(moved.words)]
             if moved.verb == "store":
-                _clear_lost(unwritten, b, numbers)
+                unwritten.settle(b, numbers)
                 lane_access.save(made, store, moved, place, addresses)
             else:
                 lane_access.load(made, store, moved, place, addresses)
@@ -243,15 +238,14 @@ def _lds(ctx: Context, use: Use) -> Follow | None:
 
 
 def _lds_other(ctx: Context, results: list[int], made_of: list[int]) -> Follow:
-    """Atomics, which leave the shadow of their place as it is but for exchanges; permutations."""
+    """Atomics, which leave the shadow of their place as it is but for exchanges."""
     inst = ctx.inst
-    is_permute = "permute" in inst.name or "swizzle" in inst.name
     size = 8 if inst.name.endswith("64") else 4
     writes = "xchg" in inst.name or "wrxchg" in inst.name or "addtid" in inst.name or "append" in inst.name
     offset, address, pc = offset16(ctx), inst.fields["addr"], inst.pc
 
     def follow(unwritten: Unwritten, b: Batch) -> None:
-        if not is_permute and made_of:
+        if made_of:
             unwritten.used(b, "address", made_of, pc)
         if writes:  # where exactly does not matter: less is found
             made = unwritten.shadows(b)

@@ -11,20 +11,26 @@ Lanes of a wave go in lock step: nothing has to order them.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import numpy as np
 
+from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.classes import LOAD_BYTES, WAITS, WARP
 from hcq.emu.amd.shader.lane_access import Access, active, parse_access
-from hcq.emu.amd.shader.lds_ops import lane_addresses, offset16, pair_access
+from hcq.emu.amd.shader.lds_ops import LdsStore, lane_addresses, offset16, pair_access, registers
 from hcq.emu.amd.shader.loads_to_lds import access_to_lds, is_load_to_lds, place_in_lds
-from hcq.emu.amd.shader.memory_ops import LOWEST_APERTURE, Buffer, address_of, indices
+from hcq.emu.amd.shader.memory_ops import LOWEST_APERTURE, Buffer, address_of, indices, mover
 from hcq.emu.amd.shader.memory_order import fence_of, level_of
 from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step, scalar64
 from hcq.emu.amd.shader.scalar_memory_ops import offset_of
+from hcq.emu.amd.shader.stored_values import stored_in
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.shader.order import DEVICE, PLAIN
 from hcq.emu.shader.races import Races
+from hcq.emu.shader.stored import Stored
 
 LOADS, STORES = ("load", "read"), ("store", "write")
 
@@ -132,30 +138,57 @@ def _shared(ctx: Context) -> Step | None:
         if access is None:
             return None
         size, offsets = access.bits // 8, [offset16(ctx)]
+    data0, data1, _ = registers(ctx)
+    moved = Access("store", 8 * size) if pair is not None else access
 
     def look(b: Batch) -> None:
         wave, lane = indices(b)
-        for offset in offsets:
-            _in_lds(b, kind, wave, lane, lane_addresses(b, fields["addr"], offset), size, pc)
+        for offset, data in zip(offsets, (data0, data1)):
+            at, stored = lane_addresses(b, fields["addr"], offset), None
+            if kind == "store" and races_of(b).by_value and moved is not None:
+                save = functools.partial(_save, moved, data)
+                stored = stored_in(b, save, at, LdsStore(b, wave))
+            _in_lds(b, kind, wave, lane, at, size, pc, stored)
 
     return look
 
 
-def _in_lds(b: Batch, kind: str, wave: Array, lane: Array, at: Array, size: int, pc: int) -> None:
+def _save(access: Access, register: int, b: Batch, store: Any, addresses: Array) -> None:
+    lane_access.save(b, store, access, register, addresses)
+
+
+def _in_lds(
+    b: Batch,
+    kind: str,
+    wave: Array,
+    lane: Array,
+    at: Array,
+    size: int,
+    pc: int,
+    stored: Stored | None = None,
+) -> None:
     shared = races_of(b).shared
     if shared is not None:
-        shared.access(kind, b.residents.number_of[b.ids[wave]], lane, at, size, pc)
+        shared.access(kind, b.residents.number_of[b.ids[wave]], lane, at, size, pc, stored=stored)
 
 
 def _everywhere(
-    b: Batch, kind: str, wave: Array, lane: Array, at: Array, size: int, pc: int, level: int
+    b: Batch,
+    kind: str,
+    wave: Array,
+    lane: Array,
+    at: Array,
+    size: int,
+    pc: int,
+    level: int,
+    stored: Stored | None = None,
 ) -> None:
     races = races_of(b)
     if races.everywhere is not None:
         warps = b.residents.number_of[b.ids[wave]]
         if kind != "load":
             b.residents.stores[b.ids[wave]] = True
-        races.everywhere.access(races.order, kind, warps, lane, at, size, pc, level)
+        races.everywhere.access(races.order, kind, warps, lane, at, size, pc, level, stored)
 
 
 def _load_to_lds(ctx: Context) -> Step | None:
@@ -182,10 +215,18 @@ def _load_to_lds(ctx: Context) -> Step | None:
 def _vector(ctx: Context, access: Access) -> Step:
     address, kind, size, pc = address_of(ctx), access.verb, access.bits // 8, ctx.inst.pc
     level, is_flat = level_of(ctx, kind, access.bits), ctx.inst.format == "FLAT"
+    save = mover(ctx, access) if kind == "store" else None
 
     def look(b: Batch) -> None:
         at = active(b, address(b))
         wave, lane = indices(b)
+        stored = None
+        if (
+            save is not None
+            and races_of(b).by_value
+            and not (is_flat and int(at.max(initial=0)) >= LOWEST_APERTURE)
+        ):
+            stored = stored_in(b, save, at, b.residents.memory)
         if is_flat and int(at.max(initial=0)) >= LOWEST_APERTURE:
             high = at >> np.uint64(32)
             inside = high == SHARED_APERTURE
@@ -194,7 +235,7 @@ def _vector(ctx: Context, access: Access) -> Step:
                 _in_lds(b, kind, wave[inside], lane[inside], low, size, pc)
             rest = ~inside & (high != PRIVATE_APERTURE)
             at, wave, lane = at[rest], wave[rest], lane[rest]
-        _everywhere(b, kind, wave, lane, at, size, pc, level)
+        _everywhere(b, kind, wave, lane, at, size, pc, level, stored)
 
     return look
 

@@ -76,6 +76,7 @@ class RegisterWaits:
         self.done = np.zeros((4, waves), np.int32)
         self.flat_done = np.zeros((2, waves), np.int32)  # by the counter of memory, by that of LDS
         self.everybody = np.arange(waves)
+        self.ran_last = np.zeros(waves, np.int32)  # the number of a row of instructions: hazards.py
 
     def issue(self, waves: Array, queue: int, registers: Array, place: int, lanes: Array) -> None:
         """An instruction of these waves begins. registers: that it fills; lanes: of each wave, as bits."""

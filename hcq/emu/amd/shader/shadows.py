@@ -178,6 +178,20 @@ class Unwritten:
         elif shadow is None and is_all and b.waves == len(self.residents.group_of):
             del self.origins[number]
 
+    def settle(self, b: Batch, numbers: Iterable[int]) -> None:
+        """Shadows of vector registers that are known to be written may be out of date: they are made zeros."""
+        half = len(b.u32) // 2
+        for number in numbers:
+            if number not in self.origins:
+                b.u32[half + number - VECTORS] = 0
+
+    def note(self, b: Batch, number: int, read: Read) -> None:
+        """The shadow of a vector register was made in its place."""
+        if (b.u32[len(b.u32) // 2 + number - VECTORS][b.lanes] != 0).any():
+            self.origins[number] = read
+        elif number in self.origins and b.all_lanes and b.waves == len(self.residents.group_of):
+            del self.origins[number]
+
     def origin(self, numbers: Iterable[int]) -> Read | None:
         """Where the first of these came from that may be unwritten."""
         return next((self.origins[number] for number in numbers if number in self.origins), None)

@@ -20,14 +20,14 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array, pack_lanes
 from hcq.emu.amd.shader.field_registers import returns
-from hcq.emu.amd.shader.hazards import block_hazards
+from hcq.emu.amd.shader.hazards import Before
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.lane_access import parse_access
 from hcq.emu.amd.shader.lds_wait_steps import lds_access
 from hcq.emu.amd.shader.memory_ops import INVALIDATES, LOWEST_APERTURE, OTHER_CACHES, address_of
 from hcq.emu.amd.shader.operands import SHARED_APERTURE, Context, Step
 from hcq.emu.amd.shader.register_uses import uses_of
-from hcq.emu.amd.shader.register_waits import FLAT, LDS, MEMORY, SCALAR, RegisterWaits, Waited
+from hcq.emu.amd.shader.register_waits import FLAT, LDS, MEMORY, SCALAR, Hazard, RegisterWaits, Waited
 from hcq.emu.amd.shader.registers import EXEC, Uses
 from hcq.emu.amd.shader.scalar_memory_ops import CACHE_ONLY
 from hcq.emu.amd.shader.waves import Batch
@@ -67,6 +67,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.filled: set[int] = set()
+        self.before = Before()
         self.behind: dict[
             int, _Segment
         ] = {}  # by the identity of a Context: what follows it, until `head` knows
@@ -123,14 +124,24 @@ class Waiting:
             if uses.all:
                 segment.uses.append((uses, ctx.inst.pc))
         self.behind.clear()
-        hazards = block_hazards(instructions)
-        if not hazards:
+        if not instructions or instructions[0].isa.generation not in (9, 11):
             return first.look if first.uses else None
+        coming: dict[int, tuple[list[Hazard], int]] = {}  # by what a wave ran before
 
         def look(b: Batch) -> None:
             first.look(b)
-            if b.answer is None:
-                _waits(b).follow_too_soon(b.ids, hazards)
+            if b.answer is not None:
+                return
+            waits = _waits(b)
+            numbers = waits.ran_last[b.ids]
+            for number in np.unique(numbers).tolist():
+                if number not in coming:
+                    coming[number] = self.before.then(number, instructions)
+                hazards, after = coming[number]
+                which = b.ids[numbers == number]
+                waits.ran_last[which] = after
+                if hazards:
+                    waits.follow_too_soon(which, hazards)
 
         return look
 

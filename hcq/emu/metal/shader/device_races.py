@@ -91,8 +91,12 @@ class DeviceRaces:
 
     def _name_of(self, warp: int, lane: int) -> str:
         group, thread = divmod(warp, self.per_group)
-        places = _split(thread * SIMD + lane, self.block), _split(group, self.grid)
-        return "thread {} of threadgroup {}".format(*places)
+        return thread_name(thread * SIMD + lane, self.block, group, self.grid)
+
+
+def thread_name(thread: int, block: Size, group: int, grid: Size) -> str:
+    """Who that is, in words."""
+    return f"thread {_split(thread, block)} of threadgroup {_split(group, grid)}"
 
 
 def _split(number: int, sizes: Size) -> Size:

@@ -61,6 +61,7 @@ class SharedMemory(Memory):
         self.stride = -(-size_bytes // 16) * 16
         super().__init__(name, np.full(self.stride * groups, UNTOUCHED, np.uint8), True)
         self.size_bytes = size_bytes
+        self.shadow: NDArray[np.uint8] | None = None  # what nobody wrote, where somebody wants to know
         self.writer = np.full(self.stride * groups, NOBODY, np.int32)
         self.reader = np.full(self.stride * groups, NOBODY, np.int32)
 

@@ -29,6 +29,7 @@ from hcq.emu.metal.shader import syntax
 from hcq.emu.metal.shader.compiled import Compiled
 from hcq.emu.metal.shader.device_races import DeviceRaces
 from hcq.emu.metal.shader.errors import KernelFault, MslError, NotCompiled
+from hcq.emu.metal.shader.following import following
 from hcq.emu.metal.shader.groups import Code, write
 from hcq.emu.metal.shader.machine import SIMD, Machine, Memory, SharedMemory
 from hcq.emu.metal.shader.parser import Source
@@ -115,11 +116,13 @@ class Program:
                     checks.tell()
 
     def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding], checks: Checks | None) -> None:
-        if checks is not None and "race" in checks.words:
+        if checks is not None and checks.words & {"race", "init"}:
             # machine code of the host tells nobody of its accesses
             line_of, text_of = lambda line: self.places[line - 1][0], self.source.line
-            races = DeviceRaces(grid, block, self.file_name, line_of, text_of, checks)
-            self.interpret(grid, block, bindings, races)
+            launch = grid, block, self.file_name, line_of, text_of, checks
+            races = DeviceRaces(*launch) if "race" in checks.words else None
+            make = following(*launch) if "init" in checks.words else Machine
+            self.interpret(grid, block, bindings, races, make=make)
             return
         if not self.why_not and (self.compiled is None or not self.compiled.is_best):
             self._spend(prod(grid), prod(block))

@@ -102,7 +102,7 @@ def attach(checks: Checks, program: Program, batch: Batch) -> None:
         first, count = int(batch.blocks[0]), len(batch.blocks)
         order = Order(records, first, count, needs_fences=is_exact, lanes_are_apart=is_exact, lanes=WARP)
         shared = SharedRaces(order, launch.shared_bytes, batch.name_of, program.text_of_line, checks)
-        batch.races = Races(order, shared, everywhere)
+        batch.races = Races(order, shared, everywhere, "unequal" in checks.words)
     if "wait" in checks.words and program.copies_by_itself:
         names = Names(program.text_of_line, batch.lane_name)
         batch.product_waits = ProductWaits(batch.count, names, checks)

@@ -226,17 +226,17 @@ def _find_order(blocks: list[BasicBlock]) -> None:
         blocks[number].order = order
 
 
-def _registers(operand: Operand) -> list[str]:
+def registers_of(operand: Operand) -> list[str]:
     if isinstance(operand, Register):
         return [operand.name]
     if isinstance(operand, Address):
-        return _registers(operand.base) if isinstance(operand.base, Register) else []
+        return registers_of(operand.base) if isinstance(operand.base, Register) else []
     if isinstance(operand, (Vector, Arguments)):
-        return [name for part in operand.parts for name in _registers(part)]
+        return [name for part in operand.parts for name in registers_of(part)]
     if isinstance(operand, Pair):
-        return _registers(operand.first) + _registers(operand.second)
+        return registers_of(operand.first) + registers_of(operand.second)
     if isinstance(operand, TensorAddress):
-        return _registers(operand.map) + _registers(operand.coordinates)
+        return registers_of(operand.map) + registers_of(operand.coordinates)
     return []
 
 
@@ -251,7 +251,7 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[str], list[str]]:
     )
     for index, operand in enumerate(instruction.operands):
         is_result = has_result and index == 0 and not isinstance(operand, Address)
-        (writes if is_result else reads).extend(_registers(operand))
+        (writes if is_result else reads).extend(registers_of(operand))
     if instruction.opcode in ("addc", "subc", "madc"):
         reads.append(CARRY)
     if is_warpgroup_wide(instruction):  # D = A * B + D

@@ -29,6 +29,7 @@ from hcq.emu.nv.shader.memory_ops import (
     to_all,
     vector_of,
 )
+from hcq.emu.nv.shader.shadow_moves import moved
 from hcq.emu.nv.shader.shadow_results import compute
 from hcq.emu.nv.shader.shadows import Follow, Unwritten, space_at
 from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Register
@@ -44,6 +45,8 @@ def followed(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
     )
     slot = None if guard is None else lowering.register(guard.name)
     end, branch = made.end, block.end or (block.body[-1] if block.body else None)
+    if end is not None and block.end is not None and block.end.opcode in ("bar", "barrier"):
+        made.end = end = _ending(lowering, block.end, end)  # with .red it has a result
     if slot is None or end is None or branch is None or not lowering.function.is_entry:
         return
     chosen: int = slot
@@ -57,9 +60,25 @@ def followed(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
     made.end = checked
 
 
+def _ending(lowering: Lowering, one: Instruction, end: Any) -> Any:
+    """The end of a block, after which what it writes is written."""
+    slots = [slot for name in reads_and_writes(one)[1] if (slot := lowering.register(name)) is not None]
+    if not slots or not lowering.function.is_entry:
+        return end
+
+    def ended(machine: Any, registers: Registers, path: Any) -> Any:
+        unwritten = path.batch.unwritten
+        if unwritten is not None:
+            for slot in slots:
+                unwritten.put(slot, None, None, path.lanes)
+        return end(machine, registers, path)
+
+    return ended
+
+
 def _around(lowering: Lowering, one: Instruction, step: Step) -> Step:
     try:
-        follow = _follow(lowering, one)
+        follow = _follow(lowering, one, step)
     except PtxError:  # the rule of the instruction has taken it all the same
         follow = None
     _, written = reads_and_writes(one)
@@ -90,7 +109,7 @@ def _around(lowering: Lowering, one: Instruction, step: Step) -> Step:
     return run
 
 
-def _follow(lowering: Lowering, one: Instruction) -> Follow | None:
+def _follow(lowering: Lowering, one: Instruction, step: Step) -> Follow | None:
     """What an instruction makes of shadows; None: all that it writes is written."""
     opcode, is_entry = one.opcode, lowering.function.is_entry
     code = Code(lowering, one)
@@ -116,7 +135,7 @@ def _follow(lowering: Lowering, one: Instruction) -> Follow | None:
             return []
 
         return product
-    return compute(code, lowering)
+    return compute(code, lowering) or moved(Code(lowering, one), lowering, step)
 
 
 def _guards(lowering: Lowering, one: Instruction) -> list[int]:
@@ -180,13 +199,14 @@ def _store(code: Code, lowering: Lowering, is_entry: bool) -> Follow:
         unwritten: Unwritten, registers: Registers, group: Group
     ) -> list[tuple[int, Any, Read | None]]:
         lanes, batch = select(registers, group), group.batch
+        if is_entry:
+            unwritten.used("branch", guards, one, group.lanes)
         if lanes is not None and not len(lanes):
             return []
         at = of_lanes(at_of(registers), lanes, batch.count)
         rows = []
         if is_entry:
             unwritten.used("address", bases, one, lanes)
-            unwritten.used("branch", guards, one, group.lanes)
             if not len(at) or space_at(batch, where, int(at[0])) == "global":
                 for slot in slots:
                     known = None if slot is None else unwritten.of(slot)
@@ -221,11 +241,12 @@ def _atomic(code: Code, lowering: Lowering, is_entry: bool) -> Follow | None:
         unwritten: Unwritten, registers: Registers, group: Group
     ) -> list[tuple[int, Any, Read | None]]:
         lanes = select(registers, group)
+        if is_entry:
+            unwritten.used("branch", guards, one, group.lanes)
         if lanes is not None and not len(lanes):
             return []
         if is_entry:
             unwritten.used("address", bases, one, lanes)
-            unwritten.used("branch", guards, one, group.lanes)
         at = of_lanes(at_of(registers), lanes, group.batch.count)
         found = unwritten.load(where, at, lanes, type_.bits, 1, one)
         if is_exchange:

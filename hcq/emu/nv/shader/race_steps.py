@@ -24,10 +24,12 @@ from hcq.emu.nv.shader.flow import BasicBlock
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of, of_lanes, take_space, vector_of
 from hcq.emu.nv.shader.spaces import PARAM_WINDOW, WINDOW_BYTES
+from hcq.emu.nv.shader.stored_values import stored_of
 from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes
 from hcq.emu.nv.shader.wmma_ops import MatrixAccess
 from hcq.emu.shader.order import BLOCK, DEVICE, PLAIN
+from hcq.emu.shader.stored import Stored
 
 KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
 STRONG = {
@@ -108,8 +110,10 @@ def _of(lowering: Lowering, instruction: Instruction) -> Step | None:
     space = take_space(code)
     if space not in SPACES:
         return None
-    size = vector_of(code) * TYPES[type_of(instruction)].size_bytes
+    count = vector_of(code)
+    size = count * TYPES[type_of(instruction)].size_bytes
     at_of, select = address_of(code, places[0]), code.select()
+    stored_by = stored_of(code, space, count) if opcode == "st" else None
     what, level, words = What(KINDS[opcode], size, instruction.line), _level(instruction), set(modifiers)
     releases, acquires = bool(RELEASES & words), bool(ACQUIRES & words)
 
@@ -119,7 +123,10 @@ def _of(lowering: Lowering, instruction: Instruction) -> Step | None:
         who = batch.every_lane if lanes is None else lanes
         if releases:
             _order(batch, who, level, False)
-        _tell(batch, what, who, at, space, level)
+        stored = None
+        if stored_by is not None and batch.races is not None and batch.races.by_value and len(who):
+            stored = stored_by(registers, batch, lanes, at)
+        _tell(batch, what, who, at, space, level, stored)
         if acquires:
             _order(batch, who, level, True)
 
@@ -163,7 +170,15 @@ def _order(batch: Batch, who: Lanes, level: int, acquires: bool) -> None:
     (races.order.acquire if acquires else races.order.release)(warps, level)
 
 
-def _tell(batch: Batch, what: What, who: Lanes, at: Lanes, space: str, level: int = PLAIN) -> None:
+def _tell(
+    batch: Batch,
+    what: What,
+    who: Lanes,
+    at: Lanes,
+    space: str,
+    level: int = PLAIN,
+    stored: Stored | None = None,
+) -> None:
     """Of these lanes. space: "shared", "global", or "": generic addresses, of which each is where the windows say."""
     races = batch.races
     if races is None:  # blocks without shared memory, where nothing else is looked at
@@ -172,11 +187,14 @@ def _tell(batch: Batch, what: What, who: Lanes, at: Lanes, space: str, level: in
     live = thread < batch.threads_per_block
     if not live.all():
         who, at, thread = who[live], at[live], thread[live]
+        stored = _some(stored, live)
     at = at.astype(np.uint64, copy=False)
     warps, lanes = batch.block_of_lane[who] * races.warps + thread // WARP, thread % WARP
     if space == "shared":
         if races.shared is not None:
-            races.shared.access(what.kind, warps, lanes, at, what.size, what.line, level > PLAIN, level)
+            races.shared.access(
+                what.kind, warps, lanes, at, what.size, what.line, level > PLAIN, level, stored
+            )
         return
     elsewhere = None
     if space == "":
@@ -184,7 +202,8 @@ def _tell(batch: Batch, what: What, who: Lanes, at: Lanes, space: str, level: in
         inside = offsets < np.uint64(WINDOW_BYTES)
         if inside.any() and races.shared is not None:
             here = warps[inside], lanes[inside], offsets[inside]
-            races.shared.access(what.kind, *here, what.size, what.line, level > PLAIN, level)
+            part = _some(stored, inside)
+            races.shared.access(what.kind, *here, what.size, what.line, level > PLAIN, level, part)
         elsewhere = inside
         for window in (batch.local_window, PARAM_WINDOW):
             elsewhere = elsewhere | (at - np.uint64(window) < np.uint64(WINDOW_BYTES))
@@ -192,7 +211,12 @@ def _tell(batch: Batch, what: What, who: Lanes, at: Lanes, space: str, level: in
         return
     if elsewhere is not None and elsewhere.any():
         warps, lanes, at = warps[~elsewhere], lanes[~elsewhere], at[~elsewhere]
-    races.everywhere.access(races.order, what.kind, warps, lanes, at, what.size, what.line, level)
+        stored = _some(stored, ~elsewhere)
+    races.everywhere.access(races.order, what.kind, warps, lanes, at, what.size, what.line, level, stored)
+
+
+def _some(stored: Stored | None, which: Lanes) -> Stored | None:
+    return None if stored is None else stored.some(which)
 
 
 def _rows(code: Code, place: Operand) -> Step:

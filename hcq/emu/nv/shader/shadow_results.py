@@ -25,8 +25,9 @@ COPIES = ("mov", "cvta", "not")
 SUMS = ("add", "sub", "mul", "mad", "neg")  # of integers, of which the low half is kept
 WHOLE = (
     "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "neg", "abs", "sqrt", "rcp", "rsqrt", "ex2", "lg2",
-    "sin", "cos", "tanh", "popc", "clz", "bfind", "brev", "cvt", "copysign",
+    "sin", "cos", "tanh", "popc", "clz", "bfind", "cvt", "copysign",
 )  # fmt: skip
+OTHERS = ("shfl", "prmt", "brev")  # shadow_moves.py has them
 
 
 def compute(code: Code, lowering: Lowering) -> Follow | None:
@@ -39,14 +40,15 @@ def compute(code: Code, lowering: Lowering) -> Follow | None:
     types = [TYPES[name] for name in one.modifiers if name in TYPES]
     if target is None or not types or any(type_.packed > 1 or type_.kind == "x" for type_ in types):
         return None
-    if not all(isinstance(x, (Register, Immediate)) for x in operands[1:]) or opcode in ("shfl", "prmt"):
+    if not all(isinstance(x, (Register, Immediate)) for x in operands[1:]) or opcode in OTHERS:
         return None
     values = [_value(code, lowering, x, types[-1], index) for index, x in enumerate(operands[1:])]
     if any(value is None for value in values):
         return None
     slots = [slot for slot in values if slot is not None]
     compute = _formula(opcode, modifiers, types, lowering.decoded.first[target].dtype)
-    if compute is None or (opcode == "setp" and len(slots) != 2):
+    count = 3 if modifiers & BOTH else 2
+    if compute is None or (opcode == "setp" and len(slots) != count):
         return None
 
     def follow(
@@ -71,6 +73,7 @@ def _value(code: Code, lowering: Lowering, operand: Operand, type_: Type, index:
     return code.slot(operand, TYPES["u32"] if is_count else type_)
 
 
+BOTH = {"and", "or", "xor"}  # what setp makes of its compare and another predicate
 Formula = Callable[[list[Lanes], list[Lanes]], Lanes]
 
 
@@ -87,6 +90,8 @@ def _formula(opcode: str, modifiers: set[str], types: list[Type], dtype: Any) ->
         return lambda v, s: shadow_bits.of_or(v[0], v[1], s[0], s[1])
     if opcode == "xor":
         return lambda v, s: s[0] | s[1]
+    if opcode == "lop3":
+        return _table
     if opcode == "selp":
         return lambda v, s: shadow_bits.of_choice(v[2], v[0], v[1], s[2], s[0], s[1]) if len(v) == 3 else s[0]
     if opcode in ("shl", "shr"):
@@ -139,8 +144,9 @@ def _shifted(is_left: bool, type_: Type, dtype: Any) -> Formula:
 
 def _compared(modifiers: set[str], type_: Type) -> Formula | None:
     """setp, of which the other result is the opposite."""
-    if modifiers & {"and", "or", "xor"}:
-        return None
+    if combine := modifiers & BOTH:
+        alone = _compared(modifiers - BOTH, type_)
+        return None if alone is None else _combined(combine.pop(), alone)
     if not type_.is_integer:
         return lambda v, s: (s[0] != 0) | (s[1] != 0)
     is_equality, is_signed = bool(modifiers & {"eq", "ne"}), type_.kind == "s"
@@ -150,3 +156,26 @@ def _compared(modifiers: set[str], type_: Type) -> Formula | None:
         return shadow_bits.of_comparison(a, b, shadows[0], shadows[1], is_equality, is_signed)
 
     return compute
+
+
+def _combined(how: str, alone: Formula) -> Formula:
+    """setp with one more predicate: unwritten where the compare is, and the predicate does not decide alone."""
+    if how == "xor":
+        return lambda v, s: alone(v[:2], s[:2]) | s[2]
+    is_and = how == "and"
+    return lambda v, s: alone(v[:2], s[:2]) & (s[2] | (v[2] if is_and else ~v[2]))
+
+
+def _table(values: list[Lanes], shadows: list[Lanes]) -> Lanes:
+    """lop3: a function of three bits."""
+    rows = int(values[3][0])
+
+    def function(*bits: Lanes) -> Lanes:
+        found = np.zeros(1, np.uint32)
+        for row in range(8):
+            if rows >> row & 1:
+                a, b, c = (bit if row & place else ~bit for bit, place in zip(bits, (4, 2, 1)))
+                found = found | (a & b & c)
+        return found
+
+    return shadow_bits.of_function(function, values[:3], shadows[:3])

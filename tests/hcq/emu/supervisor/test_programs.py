@@ -331,3 +331,13 @@ def test_a_command_line_that_makes_no_sense_is_refused(arguments: list[str], say
     )
     assert done.returncode == 2
     assert says in done.stderr
+
+
+def test_a_switch_says_how_often_a_program_whose_faults_are_looked_for_is_run(
+    emulate: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HCQ_SANITIZE_SCHEDULES", "2")
+    assert "orders" not in emulate("true").stderr
+    monkeypatch.setenv("HCQ_SANITIZE", "race")
+    done = emulate("true")
+    assert (done.returncode, done.stderr) == (0, "hcq emulate: 0 findings in 2 orders\n")

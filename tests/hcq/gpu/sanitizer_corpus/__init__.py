@@ -13,7 +13,9 @@ kernel alone, and one with + in the right one alone. A new file is named in FILE
 from __future__ import annotations
 
 from tests.hcq.gpu.sanitizer_corpus import (
+    init_assembly,
     init_c,
+    init_msl,
     init_ptx,
     memory_c,
     race_assembly,
@@ -23,13 +25,16 @@ from tests.hcq.gpu.sanitizer_corpus import (
     race_ptx,
     race_steps,
     sync_ptx,
+    unequal_c,
     wait_assembly,
     wait_ptx,
 )
 from tests.hcq.gpu.sanitizer_corpus.row import Row
 
 FILES = (
+    init_assembly,
     init_c,
+    init_msl,
     init_ptx,
     memory_c,
     race_c,
@@ -39,6 +44,7 @@ FILES = (
     race_msl,
     race_steps,
     sync_ptx,
+    unequal_c,
     wait_assembly,
     wait_ptx,
 )

@@ -37,5 +37,24 @@ MORE:""",
         st.shared.u16 [%r3], %h1;
         + st.shared.u16 [%r3+2], %h1;
         ld.shared.u32 %r6, [%r3];""",
+    "a predicate that was never set": """
+        + setp.eq.u32 %p2, %r1, 0;
+        @%p2 st.global.u32 [%d1], %r1;""",
+    "a choice of a register that was never set": """
+        setp.gt.u32 %p1, %r1, 5;
+        + mov.u32 %r20, 3;
+        selp.b32 %r6, %r1, %r20, %p1;""",
+    "bytes of a register that was never set": """
+        - prmt.b32 %r6, %r1, %r20, 0x5410;
+        + prmt.b32 %r6, %r1, %r20, 0x3210;""",
+    "a field of bytes that nobody wrote": """
+        mad.lo.u32 %r3, %r1, 4, %r2;
+        st.shared.u8 [%r3], %r1;
+        ld.shared.u32 %r4, [%r3];
+        - bfe.u32 %r6, %r4, 8, 8;
+        + bfe.u32 %r6, %r4, 0, 8;""",
+    "a function of three words": """
+        - lop3.b32 %r6, %r2, %r20, %r1, 0xf8;
+        + lop3.b32 %r6, %r2, %r20, %r1, 0xf0;""",
 }
 ROWS = tuple(Row(name, "ptx", "init", "uninitialised-read", text) for name, text in TEXTS.items())

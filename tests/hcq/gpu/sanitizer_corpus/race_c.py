@@ -212,6 +212,29 @@ TEXTS = {
         - if (n < 0) BARRIER();
         + if (n > 0) BARRIER();
         out[T] = tile[(T + 128) % n];""",
+    "a bitonic sort that waits for the wide steps alone": """
+        SHARED int v[256];
+        v[T] = n - T;
+        BARRIER();
+        for (int k = 2; k <= 256; k *= 2)
+            for (int j = k / 2; j > 0; j /= 2) {
+                int p = T ^ j;
+                if (p > T) {
+                    int a = v[T], b = v[p];
+                    if ((a > b) == ((T & k) == 0)) { v[T] = b; v[p] = a; }
+                }
+                - if (j > 64) BARRIER();
+                + BARRIER();
+            }
+        out[T] = v[T];""",
+    "a tile that is filled again in the next round": """
+        SHARED int m[16][17];
+        for (int round = 0; round < 2; round++) {
+            m[T / 16][T % 16] = out[T] + round;
+            BARRIER();
+            out[512 + T] = m[T % 16][T / 16];
+            + BARRIER();
+        }""",
 }
 ROWS = tuple(
     Row(name, language, "race", "shared-race", text, buffers=(8192,), numbers=(256,))

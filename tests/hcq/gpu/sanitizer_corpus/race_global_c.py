@@ -48,8 +48,74 @@ TEXTS = {
         - if (B == 0) out[T] = T; else out[512 + T] = out[T];
         + if (B == 0) out[T] = T; else out[512 + T] = T;""",
 }
+# with atomic operations, fences and scopes, each in its vendor's words
+LAST = """
+        SHARED int last;
+        out[B * 256 + T] = T + B;
+        - KEEP();
+        + {release};
+        BARRIER();
+        if (T == 0) last = {count} == n / 64 - 1;
+        BARRIER();
+        if (last) {{
+            + {acquire};
+            int sum = 0;
+            for (int b = 0; b < n / 64; b++) sum += out[b * 256 + T];
+            out[1536 + T] = sum;
+        }}"""
+CUDA = {
+    "the last block sums up": LAST.format(
+        release="__threadfence()", acquire="__threadfence()", count="atomicAdd(&out[1500], 1)"
+    ),
+    "a lock that is opened by a plain store": """
+        if (T == 0) {
+            while (atomicCAS(&out[0], 0, 1) != 0) ;
+            __threadfence();
+            out[1] = out[1] + 1;
+            + __threadfence();
+            - out[0] = 0;
+            + atomicExch(&out[0], 0);
+        }""",
+    "a look back without an acquire": """
+        if (T == 0) {
+            int flag = 1, mine = B + 1;
+            int *flags = out + 64;
+            if (B > 0) {
+                do {
+                    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(flag) : "l"(flags + B - 1) : "memory");
+                } while (!flag);
+                + asm volatile("fence.acq_rel.gpu;" ::: "memory");
+                mine += out[B - 1];
+            }
+            out[B] = mine;
+            asm volatile("fence.acq_rel.gpu;" ::: "memory");
+            asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" :: "l"(flags + B), "r"(flag) : "memory");
+        }""",
+    "a count that is read without an atomic": """
+        ADD(&out[(T * 13 + B) & 31], 1);
+        - if (T == 0) out[256 + B] = out[5];
+        + if (T == 0) out[256 + B] = ADD(&out[5], 0);""",
+}
+HIP = {
+    "the last block sums up": LAST.format(
+        release='__builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent")',
+        acquire='__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent")',
+        count="ADD(&out[1500], 1)",
+    ),
+    "a lock that is opened without a release": """
+        if (T == 0) {
+            int closed;
+            do closed = 0;
+            while (!__hip_atomic_compare_exchange_strong(&out[0], &closed, 1, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED,
+                                                         __HIP_MEMORY_SCOPE_AGENT));
+            out[1] = out[1] + 1;
+            - __hip_atomic_store(&out[0], 0, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+            + __hip_atomic_store(&out[0], 0, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+        }""",
+}
 ROWS = tuple(
-    Row(name, language, "race", "global-race", text, grid=2, buffers=(8192,), numbers=(256,))
-    for name, text in TEXTS.items()
-    for language in ("cuda", "hip")
+    Row(name, language, "race", "global-race", text, grid=grid, buffers=(8192,), numbers=(256,))
+    for languages, grid, texts in ((("cuda", "hip"), 2, TEXTS), (("cuda",), 4, CUDA), (("hip",), 4, HIP))
+    for name, text in texts.items()
+    for language in languages
 )

@@ -78,3 +78,14 @@ def test_with_fences_the_barrier_orders_what_workgroups_do_around_it(
     arguments = [u32(groups), u32(groups), np.uint32(groups)]
     loaded.run("ring", arguments, (groups, 1, 1), (64, 1, 1), is_cooperative=True, checks=checks)
     assert {one.rule for one in checks.found.values()} == (set() if all(fences) else {"global-race"})
+
+
+@pytest.mark.parametrize(("groups", "found"), [(8, set()), (700, {"grid-not-resident"})])
+def test_more_workgroups_than_a_real_gpu_holds_are_found_where_they_wait_for_each_other(
+    groups: int, found: set[str]
+) -> None:
+    loaded, checks = load("gfx90a", KERNELS), Checks(frozenset({"sync"}))
+    loaded.run("init", [np.uint32(groups - 1)], block=(64, 1, 1))
+    arguments = [u32(groups), u32(groups), np.uint32(groups)]
+    loaded.run("ring", arguments, (groups, 1, 1), (512, 1, 1), is_cooperative=True, checks=checks)
+    assert {one.rule for one in checks.found.values()} == found
