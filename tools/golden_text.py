@@ -46,7 +46,7 @@ def _cpu(arch: str, cpu: str, bits: int, registers: int) -> Target:
     )
 
 
-AMD_ARCHS, NV_ARCHS = ("gfx1100", "gfx1201", "gfx90a", "gfx942"), ("sm_80", "sm_90")
+AMD_ARCHS, NV_ARCHS = ("gfx1100", "gfx1201", "gfx90a", "gfx942", "gfx950"), ("sm_80", "sm_90")
 
 TARGETS: dict[str, Callable[[], Target]] = {  # two threads of a processor, whatever machine this runs on
     "x86-64-v4": partial(_cpu, "x86_64", "x86-64-v4", 512, 32),

@@ -19,7 +19,7 @@ from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic_warpgroup import warpgroup_tile
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
-from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, units_for
+from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, units_for, units_of, widened
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -329,16 +329,16 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     k = max(both, key=lambda a: (_contiguous(nest, a), a.size))
     beside = _joinable(facts, n, [axis for axis in apart[of_n] if axis is not n])
     left, right = factors[1 - of_n].dtype, factors[of_n].dtype
-    known = units_for(target.arch, left, right, target.flags)
-    units = [unit for unit in known if unit.result is node.dtype]
-    if not units:
-        return None
     loads = [load for load in nest.loads if nest.masks[load] & k.bit]
     depth, others = k.size, [axis for axis in both if axis is not k]
     if others and all(_stays_aligned(nest, load, others[-1], k) for load in nest.loads):
         depth *= others[-1].size
     sides = m.size, prod(axis.size for axis in (n, *beside))
-    if min(sides) < 2 or max(sides) < 8 or depth < units[-1].size("k") // 2:
+    known = units_for(target.arch, left, right, target.flags)
+    if known and depth < known[-1].size("k") // 2:  # too deep: as wider floats, which units take fewer of
+        known = units_of(target.arch, widened(left), widened(right), flags=target.flags)
+    units = [unit for unit in known if unit.result is node.dtype]
+    if not units or min(sides) < 2 or max(sides) < 8 or depth < units[-1].size("k") // 2:
         return None
     return Product(units, m, n, k, loads, factors, beside, both)
 

@@ -4,7 +4,7 @@ In       nothing
 Out      `MatrixUnit`, `UNITS` by name; `units_of(arch)`
 Next     loop_nest.py (`matrix`: three loops become one instruction), ../linear/fragments.py, ../render/
 Source   PTX ISA, "Matrix Fragments for mma" (m16n8k16, m16n8k8 of tf32, m16n8k32 of bytes), "Register Fragments for
-         wgmma.mma_async"; AMD's ISA documents of CDNA 2 and 3 (MFMA) and of RDNA 3 and 4 (WMMA); Metal Shading
+         wgmma.mma_async"; AMD's ISA documents of CDNA 2 to 4 (MFMA) and of RDNA 3 and 4 (WMMA); Metal Shading
          Language Specification, "SIMD-group Matrix Functions", which does not say who holds what: that is taken from
          MLX, Apple's own library, whose products rely on it (mlx/backend/metal/kernels/steel/gemm/mma.h)
 
@@ -180,7 +180,8 @@ def _wgmma(columns: int, name: str, operand: DType) -> MatrixUnit:
     )  # fmt: skip
 
 
-CDNA = ("gfx90a", "gfx942", "gfx950")
+CDNA = ("gfx90a", "gfx942")
+CDNA4 = ("gfx950",)  # which takes the operands of two instructions of theirs in one
 RDNA3 = ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153")
 RDNA4 = ("gfx1200", "gfx1201")
 HELD_BYTES = 16  # of either operand in a thread of CDNA and RDNA 4: one load from shared memory
@@ -194,8 +195,9 @@ def _of_amd(
     return MatrixUnit(name, archs, a, b, digits, d_m=d_m, d_n=line, a_m=line, b_n=line, k=k)
 
 
-def _mfma16(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixUnit:
-    """As many of v_mfma_f32_16x16x16 (or v_mfma_i32_16x16x32) as take 16 bytes of every operand from 64 threads.
+def _mfma16(name: str, operand: DType, archs: tuple[str, ...]) -> MatrixUnit:
+    """As many of v_mfma_f32_16x16x16 (or v_mfma_i32_16x16x32) as take 16 bytes of every operand from 64 threads: on
+    CDNA 4 one of v_mfma_f32_16x16x32 (or v_mfma_i32_16x16x64).
 
     Which step of k is which does not matter to a sum, as long as both operands agree: each thread's first four (or
     eight bytes) are those of the first instruction.
@@ -204,10 +206,22 @@ def _mfma16(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixU
     return _of_amd(name, archs, operand, operand, (16, 4), ((4, 1), (4, HELD)), k)
 
 
-def _mfma32(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixUnit:
-    """The same of v_mfma_f32_32x32x8 and v_mfma_i32_32x32x16."""
+def _mfma32(name: str, operand: DType, archs: tuple[str, ...]) -> MatrixUnit:
+    """The same of v_mfma_f32_32x32x8 and v_mfma_i32_32x32x16; on CDNA 4 v_mfma_f32_32x32x16 and v_mfma_i32_32x32x32."""
     k = ((2, 1), (HELD_BYTES // operand.itemsize, HELD))
     return _of_amd(name, archs, operand, operand, (32, 2), ((4, HELD), (2, 1), (4, HELD)), k)
+
+
+def _mfma128(name: str, a: DType, b: DType) -> MatrixUnit:
+    """v_mfma_f32_16x16x128_f8f6f4: of both halves of k, each of four groups of threads has 16 bytes."""
+    k = ((2, HELD), (4, 1), (HELD_BYTES, HELD))
+    return _of_amd(name, CDNA4, a, b, (16, 4), ((4, 1), (4, HELD)), k)
+
+
+def _mfma64(name: str, a: DType, b: DType) -> MatrixUnit:
+    """v_mfma_f32_32x32x64_f8f6f4, of two groups of threads."""
+    k = ((2, HELD), (2, 1), (HELD_BYTES, HELD))
+    return _of_amd(name, CDNA4, a, b, (32, 2), ((4, HELD), (2, 1), (4, HELD)), k)
 
 
 def _wmma11(name: str, a: DType, b: DType) -> MatrixUnit:
@@ -253,14 +267,22 @@ UNITS = {
         *[_mma8(f"mma.{name}", ADA, a, b, "fp8") for name, (a, b) in _FLOATS.items()],
         *[_wgmma(n, f"wgmma{n}.f16", _F16) for n in WARPGROUP_COLUMNS],
         *[_wgmma(n, f"wgmma{n}.bf16", _BF16) for n in WARPGROUP_COLUMNS],
-        _mfma32("mfma32.f16", _F16),
-        _mfma32("mfma32.bf16", _BF16),
-        _mfma32("mfma32.s8", _S8, ("gfx942", "gfx950")),
+        _mfma32("mfma32.f16", _F16, CDNA),
+        _mfma32("mfma32.bf16", _BF16, CDNA),
+        _mfma32("mfma32.s8", _S8, ("gfx942",)),
         _mfma32("mfma32x8.s8", _S8, ("gfx90a",)),  # four instructions of 8 along k
-        _mfma16("mfma16.f16", _F16),
-        _mfma16("mfma16.bf16", _BF16),
-        _mfma16("mfma16.s8", _S8, ("gfx942", "gfx950")),
+        _mfma16("mfma16.f16", _F16, CDNA),
+        _mfma16("mfma16.bf16", _BF16, CDNA),
+        _mfma16("mfma16.s8", _S8, ("gfx942",)),
         _mfma16("mfma16x16.s8", _S8, ("gfx90a",)),  # of 16
+        _mfma32("mfma32x16.f16", _F16, CDNA4),
+        _mfma32("mfma32x16.bf16", _BF16, CDNA4),
+        _mfma32("mfma32x32.s8", _S8, CDNA4),
+        _mfma16("mfma16x32.f16", _F16, CDNA4),
+        _mfma16("mfma16x32.bf16", _BF16, CDNA4),
+        _mfma16("mfma16x64.s8", _S8, CDNA4),
+        *[_mfma64(f"mfma32x64.{name}", a, b) for name, (a, b) in _FLOATS.items()],
+        *[_mfma128(f"mfma16x128.{name}", a, b) for name, (a, b) in _FLOATS.items()],
         _wmma11("wmma11.f16", _F16, _F16),
         _wmma11("wmma11.bf16", _BF16, _BF16),
         *[_wmma11(f"wmma11.{name}", a, b) for name, (a, b) in _BYTES.items()],
