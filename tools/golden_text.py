@@ -21,7 +21,7 @@ from functools import partial
 from hcq.compiler.assemble.llvm_cpu import toolchain_version
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.kernel import kernel_name
-from hcq.compiler.loops.matrix_units import narrow_formats
+from hcq.compiler.loops.matrix_units import narrow_formats, scaled_formats
 from hcq.compiler.pipeline import build
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.target import Target, amd_target, metal_target, nv_target
@@ -85,8 +85,8 @@ def texts_of(program: str, target_name: str, counted: bool = True) -> list[Secti
     target = TARGETS[target_name]()
     result = PROGRAMS[program]()
     structure = structure_of([result.node])
-    formats = narrow_formats(target.arch)
-    made = schedule([result.node], structure.storages, target.threads, formats, target.most_arguments)
+    formats, scaled = narrow_formats(target.arch), scaled_formats(target.arch)
+    made = schedule([result.node], structure.storages, target.threads, formats, target.most_arguments, scaled)
     sinks = [kernel.sink for kernel in made.kernels]
     found = [_sections(sink, target) for sink in sinks]
     if counted and target_name in EMULATED:

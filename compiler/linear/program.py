@@ -26,7 +26,8 @@ Next     linearize.py (who writes it), ../render/llvm.py (who spells it)
 | BARRIER     |                              | "", UNITS_READ, BUFFERS  | all threads of the group have come here; what
 |             |                              |                          | they wrote is then seen by matrix units; what
 |             |                              |                          | they wrote to buffers, by all of them
-| MATRIX      | a, b, d                      | a MatrixUnit's name      | a @ b + d; each thread holds fragments
+| MATRIX      | a, b, d[, exponents of a, b] | a MatrixUnit's name      | a @ b + d; each thread holds fragments, and of
+|             |                              |                          | each operand the exponent of a block's scale
 | LOAD_ROWS   | address, base                | offset, is turned        | fragments of squares of 8 rows of 16 bytes;
 |             |                              |                          | turned bytes: of two squares each, sorted
 | ROUND_TF32  | floats                       |                          | with 10 bits of fraction, as units take them

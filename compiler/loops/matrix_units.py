@@ -21,6 +21,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
+from hcq.ir.block_scales import BLOCK
 from hcq.ir.dtype import DType, dtypes
 
 HELD = -1  # a part that registers count
@@ -39,6 +40,7 @@ class MatrixUnit:
     b_k            the parts of B's k, where other threads count it than A's; else none
     reads_shared   both operands lie in shared memory, where the unit of four warps reads them: no thread holds them
     columns_first  the parts of n count a result's registers around those of m, too
+    blocks         the parts of k, as threads hold the exponents of its blocks; none where a unit takes no scales
     """
 
     name: str
@@ -56,6 +58,7 @@ class MatrixUnit:
     needs: str = ""
     b_k: Parts = ()
     columns_first: bool = False
+    blocks: Parts = ()
 
     @cached_property
     def result(self) -> DType:
@@ -188,11 +191,18 @@ HELD_BYTES = 16  # of either operand in a thread of CDNA and RDNA 4: one load fr
 
 
 def _of_amd(
-    name: str, archs: tuple[str, ...], a: DType, b: DType, digits: tuple[int, int], d_m: Parts, k: Parts
+    name: str,
+    archs: tuple[str, ...],
+    a: DType,
+    b: DType,
+    digits: tuple[int, int],
+    d_m: Parts,
+    k: Parts,
+    blocks: Parts = (),
 ) -> MatrixUnit:
     """A unit of AMD's: a thread has a row of A, a column of B, and a column of the result."""
     line = ((digits[0], 0),)
-    return MatrixUnit(name, archs, a, b, digits, d_m=d_m, d_n=line, a_m=line, b_n=line, k=k)
+    return MatrixUnit(name, archs, a, b, digits, d_m=d_m, d_n=line, a_m=line, b_n=line, k=k, blocks=blocks)
 
 
 def _mfma16(name: str, operand: DType, archs: tuple[str, ...]) -> MatrixUnit:
@@ -213,15 +223,18 @@ def _mfma32(name: str, operand: DType, archs: tuple[str, ...]) -> MatrixUnit:
 
 
 def _mfma128(name: str, a: DType, b: DType) -> MatrixUnit:
-    """v_mfma_f32_16x16x128_f8f6f4: of both halves of k, each of four groups of threads has 16 bytes."""
+    """v_mfma_f32_16x16x128_f8f6f4: of both halves of k, each of four groups of threads has 16 bytes.
+
+    Their exponents are those of four blocks side by side, so a thread's are not those of what it holds.
+    """
     k = ((2, HELD), (4, 1), (HELD_BYTES, HELD))
-    return _of_amd(name, CDNA4, a, b, (16, 4), ((4, 1), (4, HELD)), k)
+    return _of_amd(name, CDNA4, a, b, (16, 4), ((4, 1), (4, HELD)), k, ((4, 1), (BLOCK, HELD)))
 
 
 def _mfma64(name: str, a: DType, b: DType) -> MatrixUnit:
     """v_mfma_f32_32x32x64_f8f6f4, of two groups of threads."""
     k = ((2, HELD), (2, 1), (HELD_BYTES, HELD))
-    return _of_amd(name, CDNA4, a, b, (32, 2), ((4, HELD), (2, 1), (4, HELD)), k)
+    return _of_amd(name, CDNA4, a, b, (32, 2), ((4, HELD), (2, 1), (4, HELD)), k, ((2, 1), (BLOCK, HELD)))
 
 
 def _wmma11(name: str, a: DType, b: DType) -> MatrixUnit:
@@ -317,9 +330,21 @@ def widened(dtype: DType) -> DType:
     return dtypes.float16 if dtype.is_storage_only else dtype
 
 
-def units_for(arch: str, a: DType, b: DType, flags: frozenset[str]) -> list[MatrixUnit]:
-    """What multiplies factors of these formats: units that take them as they are, or else widened."""
+def units_for(
+    arch: str, a: DType, b: DType, flags: frozenset[str], are_scaled: bool = False
+) -> list[MatrixUnit]:
+    """What multiplies factors of these formats: units that take them as they are, or else widened.
+
+    are_scaled  their blocks have scales, which units take by themselves
+    """
+    if are_scaled:
+        return [unit for unit in units_of(arch, a, b, flags=flags) if unit.blocks]
     return units_of(arch, a, b, flags=flags) or units_of(arch, widened(a), widened(b), flags=flags)
+
+
+def scaled_formats(arch: str) -> list[DType]:
+    """The formats whose blocks may have scales in an architecture's units."""
+    return list(dict.fromkeys(unit.a for unit in UNITS.values() if arch in unit.archs and unit.blocks))
 
 
 def narrow_formats(arch: str) -> list[DType]:

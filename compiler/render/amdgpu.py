@@ -67,8 +67,10 @@ _MATRIX = {  # the intrinsic, the types of operands and of results, arguments be
 }
 
 
-def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
+def _matrix(text: Text, unit: str, a: str, b: str, d: str, exponents: list[str]) -> str:
     factors = factors_of(unit)
+    if factors is not None and are_floats(factors) and unit.startswith("mfma"):
+        return _matrix_of_floats(text, unit, factors, a, b, d, exponents)
     if factors is not None:
         return _matrix_of_bytes(text, unit, factors, a, b, d)
     function, operand, result, more = _MATRIX[unit]
@@ -97,8 +99,6 @@ BYTE_FLOATS = {
 def _matrix_of_bytes(text: Text, unit: str, factors: tuple[str, str], a: str, b: str, d: str) -> str:
     """One instruction after the other takes its part of the 16 bytes that a thread has of each operand."""
     is_wmma = unit.startswith("wmma")
-    if not is_wmma and are_floats(factors):
-        return _matrix_of_floats(text, unit, factors, a, b, d)
     result = "<8 x i32>"
     if is_wmma:
         words = 4 if unit.startswith("wmma11") else 2
@@ -128,8 +128,10 @@ def _matrix_of_bytes(text: Text, unit: str, factors: tuple[str, str], a: str, b:
 _CODES = {"e4m3": 0, "e5m2": 1}
 
 
-def _matrix_of_floats(text: Text, unit: str, factors: tuple[str, str], a: str, b: str, d: str) -> str:
-    """v_mfma_*_f8f6f4, which LLVM makes of the form with scales where both are 0."""
+def _matrix_of_floats(
+    text: Text, unit: str, factors: tuple[str, str], a: str, b: str, d: str, exponents: list[str]
+) -> str:
+    """v_mfma_scale_*_f8f6f4; where both scales are the number 0, LLVM makes v_mfma_*_f8f6f4 of it, which has none."""
     shape, result = (
         ("16x16x128", "<4 x float>") if unit.startswith("mfma16") else ("32x32x64", "<16 x float>")
     )
@@ -137,9 +139,9 @@ def _matrix_of_floats(text: Text, unit: str, factors: tuple[str, str], a: str, b
     words = [text.let(f"bitcast <32 x i8> {fragment} to {operand}") for fragment in (a, b)]
     codes = [("i32", str(_CODES[factor])) for factor in factors]
     function = f"llvm.amdgcn.mfma.scale.f32.{shape}.f8f6f4.v8i32.v8i32"
-    return text.call(
-        result, function, [(operand, words[0]), (operand, words[1]), (result, d), *codes, *[("i32", "0")] * 4]
-    )
+    bytes_of_scales = [("i32", value) for of in exponents or ("0", "0") for value in ("0", of)]
+    arguments = [(operand, words[0]), (operand, words[1]), (result, d), *codes, *bytes_of_scales]
+    return text.call(result, function, arguments)
 
 
 def _parts(text: Text, fragment: str, kind: str, count: int) -> list[str]:
