@@ -245,6 +245,8 @@ def _stores_pieces(nest: LoopNest, unit: MatrixUnit, n: Axis, whole: int) -> boo
         neighbours *= size if digit in (HELD, 0) else 1
         if digit == 0:  # registers outside of it are for other pieces of the row
             break
+    if unit.keeps_sums:  # a thread has a row by itself, which it stores piece by piece
+        neighbours = LANES
     for store in nest.stores:
         form = nest.affine.of(store.src[1])
         steps = [form.constant, *[step for atom, step in form.terms if atom is not n.range]]

@@ -4,9 +4,10 @@ In       nothing
 Out      `MatrixUnit`, `UNITS` by name; `units_of(arch)`
 Next     loop_nest.py (`matrix`: three loops become one instruction), ../linear/fragments.py, ../render/
 Source   PTX ISA, "Matrix Fragments for mma" (m16n8k16, m16n8k8 of tf32, m16n8k32 of bytes), "Register Fragments for
-         wgmma.mma_async"; AMD's ISA documents of CDNA 2 to 4 (MFMA) and of RDNA 3 and 4 (WMMA); Metal Shading
-         Language Specification, "SIMD-group Matrix Functions", which does not say who holds what: that is taken from
-         MLX, Apple's own library, whose products rely on it (mlx/backend/metal/kernels/steel/gemm/mma.h)
+         wgmma.mma_async", "Data path layout organization" of tcgen05; AMD's ISA documents of CDNA 2 to 4 (MFMA) and of
+         RDNA 3 and 4 (WMMA); Metal Shading Language Specification, "SIMD-group Matrix Functions", which does not say
+         who holds what: that is taken from MLX, Apple's own library, whose products rely on it
+         (mlx/backend/metal/kernels/steel/gemm/mma.h)
 
 A thread's number in its wave is written as digits, the fastest first. A dimension of an operand is a list of parts,
 outermost first: so many steps, counted by a digit of the thread's number or by the registers that one thread holds.
@@ -39,6 +40,7 @@ class MatrixUnit:
     has_row_loads  LOAD_ROWS of a linear program makes its fragments of shared memory (ldmatrix)
     b_k            the parts of B's k, where other threads count it than A's; else none
     reads_shared   both operands lie in shared memory, where the unit of four warps reads them: no thread holds them
+    keeps_sums     in a memory of its own, while threads do other things: of these a thread has rows at the end
     columns_first  the parts of n count a result's registers around those of m, too
     blocks         the parts of k, as threads hold the exponents of its blocks; none where a unit takes no scales
     """
@@ -55,6 +57,7 @@ class MatrixUnit:
     k: Parts
     has_row_loads: bool = False
     reads_shared: bool = False
+    keeps_sums: bool = False
     needs: str = ""
     b_k: Parts = ()
     columns_first: bool = False
@@ -145,6 +148,7 @@ def offsets(order: Sequence[tuple[str, int]], of: Mapping[str, Parts]) -> Iterat
 
 
 WARPGROUP_COLUMNS = (64, 128, 192, 256)
+TENSOR_COLUMNS = (64, 128)  # more fill the registers of the threads that read them
 AMPERE = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 ADA = (
     "sm_89",
@@ -180,6 +184,14 @@ def _wgmma(columns: int, name: str, operand: DType) -> MatrixUnit:
         name, ("sm_90",), operand, operand, (4, 8, 4), d_m=((4, 2), (2, HELD), (8, 1)),
         d_n=((columns // 8, HELD), (4, 0), (2, HELD)), a_m=(), b_n=(), k=((16, HELD),), reads_shared=True,
         columns_first=True,
+    )  # fmt: skip
+
+
+def _tcgen05(columns: int, name: str, operand: DType) -> MatrixUnit:
+    """tcgen05.mma of kind f16 with 128 rows: sums lie in tensor memory, of which each warp reads 32 rows."""
+    return MatrixUnit(
+        name, ("sm_100",), operand, operand, (32, 4), d_m=((4, 1), (32, 0)), d_n=((columns, HELD),), a_m=(), b_n=(),
+        k=((16, HELD),), reads_shared=True, keeps_sums=True,
     )  # fmt: skip
 
 
@@ -280,6 +292,8 @@ UNITS = {
         *[_mma8(f"mma.{name}", ADA, a, b, "fp8") for name, (a, b) in _FLOATS.items()],
         *[_wgmma(n, f"wgmma{n}.f16", _F16) for n in WARPGROUP_COLUMNS],
         *[_wgmma(n, f"wgmma{n}.bf16", _BF16) for n in WARPGROUP_COLUMNS],
+        *[_tcgen05(n, f"tcgen05x{n}.f16", _F16) for n in TENSOR_COLUMNS],
+        *[_tcgen05(n, f"tcgen05x{n}.bf16", _BF16) for n in TENSOR_COLUMNS],
         _mfma32("mfma32.f16", _F16, CDNA),
         _mfma32("mfma32.bf16", _BF16, CDNA),
         _mfma32("mfma32.s8", _S8, ("gfx942",)),
