@@ -55,6 +55,9 @@ class Part(NamedTuple):
         return [((1 << count) - 1) << self.tpcs_per_gpc - count for count in self.tpcs]
 
 
+SMALL = Part("", 2, (2, 1))  # one TPC is not there, as on parts that are sold
+
+
 @dataclass(frozen=True)
 class Chip:
     """What one architecture is. `architecture` and `implementation` are MC_GET_ARCH_INFO's."""
@@ -71,7 +74,7 @@ class Chip:
     copy_engines: int
     context_buffers: tuple[tuple[int, int], ...]  # (bytes, alignment), the largest alignment first
     first_release: int = 0  # of the kernel driver that knows it: resource_list.h, uvm_hal.c of each branch
-    part: Part = Part("", 2, (2, 1))  # one TPC is not there, as on parts that are sold
+    part: Part = SMALL
 
     @property
     def tpcs(self) -> int:
