@@ -24,7 +24,11 @@ CODES_E4M3 = int.from_bytes(bytes((0x00, 0x30, 0x38, 0x3C, 0x40, 0x44, 0x48, 0x4
 
 
 class ScalingType(Enum):
-    """What one scale is for."""
+    """What one scale is for.
+
+    >>> nn.functional.ScalingType.BlockWise1x32.value
+    3
+    """
 
     TensorWise = 0
     RowWise = 1
@@ -35,7 +39,11 @@ class ScalingType(Enum):
 
 
 class SwizzleType(Enum):
-    """How scales lie."""
+    """How scales lie.
+
+    >>> nn.functional.SwizzleType.NO_SWIZZLE.value
+    0
+    """
 
     NO_SWIZZLE = 0
     SWIZZLE_32_4_4 = 1
