@@ -52,7 +52,7 @@ help:
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
 	@echo "make test-installed  a part of the tests, against a wheel in an environment of its own"
 	@echo "make test-vendor     AMD's own runtimes and compiler on emulated GPUs (apt install rocminfo hipcc libhsa-runtime-dev)"
-	@echo "make test-triton     Triton's kernels, compiled without a GPU, on seven emulated ones; installs Triton"
+	@echo "make test-triton     Triton's kernels, compiled without a GPU, on ten emulated ones; installs Triton"
 	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
 	@echo "make hw-check put the check of a GPU into one file that any Python from 3.10 on runs: build/hw_check.pyz"
 	@echo "make lint     formatting, lint rules, types, the laws of imports and of door plates"

@@ -140,6 +140,11 @@ class Op(Enum):
     WARPGROUP_MATRIX = auto()
     WARPGROUP_WAIT = auto()
     WARPGROUP_RESULT = auto()
+    TENSOR_MEMORY = auto()
+    TENSOR_MATRIX = auto()
+    TENSOR_COMMIT = auto()
+    TENSOR_RESULT = auto()
+    TENSOR_FREE = auto()
 
     # linear stage: tiles that a GPU copies by itself
     MBARRIERS = auto()

@@ -1,4 +1,4 @@
-"""Golden kernels: what the compiler makes of some twenty programs on ten targets, as text that people review.
+"""Golden kernels: what the compiler makes of some twenty programs on each target, as text that people review.
 
     python tools/golden.py check      compare kernels_golden/ with what the compiler makes now; 1 where they differ
     python tools/golden.py update     write what it makes now; then read the diff: it is everyone's kernels

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hcq import Tensor
+from hcq.frontend.nn import functional
 from hcq.ir.dtype import DType, dtypes
 
 Make = Callable[[], Tensor]
@@ -25,6 +26,13 @@ def memory(*shape: int, dtype: DType = dtypes.float32) -> Tensor:
 
 def _product(dtype: DType, m: int = 256, n: int = 256, k: int = 128) -> Make:
     return lambda: memory(m, k, dtype=dtype) @ memory(k, n, dtype=dtype)
+
+
+def _scaled_product() -> Tensor:
+    a, b = (memory(rows, 256, dtype=dtypes.fp8e4m3) for rows in (128, 96))
+    of_a, of_b = (memory(rows, 8, dtype=dtypes.uint8) for rows in (128, 96))
+    blocks = functional.ScalingType.BlockWise1x32
+    return functional.scaled_mm(a, b.T, of_a, blocks, of_b, blocks)
 
 
 def _layer_norm() -> Tensor:
@@ -72,6 +80,7 @@ PROGRAMS: dict[str, Make] = {
         @ memory(256, 64, dtype=dtypes.int8).cast(dtypes.int32)
     ),
     "matmul_ragged": _product(dtypes.float16, 100, 70, 50),
+    "matmul_scaled": _scaled_product,
     "vector_matrix": _product(dtypes.float32, 1, 512, 512),
     "convolution": lambda: memory(4, 16, 14, 14).conv2d(memory(32, 16, 3, 3), padding=1),
     "convolution_float16": _narrow_convolution,

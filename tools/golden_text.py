@@ -21,7 +21,7 @@ from functools import partial
 from hcq.compiler.assemble.llvm_cpu import toolchain_version
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.kernel import kernel_name
-from hcq.compiler.loops.matrix_units import narrow_formats
+from hcq.compiler.loops.matrix_units import narrow_formats, scaled_formats
 from hcq.compiler.pipeline import build
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.target import Target, amd_target, metal_target, nv_target
@@ -46,7 +46,7 @@ def _cpu(arch: str, cpu: str, bits: int, registers: int) -> Target:
     )
 
 
-AMD_ARCHS, NV_ARCHS = ("gfx1100", "gfx1201", "gfx90a", "gfx942"), ("sm_80", "sm_90")
+AMD_ARCHS, NV_ARCHS = ("gfx1100", "gfx1201", "gfx90a", "gfx942", "gfx950"), ("sm_80", "sm_90")
 
 TARGETS: dict[str, Callable[[], Target]] = {  # two threads of a processor, whatever machine this runs on
     "x86-64-v4": partial(_cpu, "x86_64", "x86-64-v4", 512, 32),
@@ -85,8 +85,8 @@ def texts_of(program: str, target_name: str, counted: bool = True) -> list[Secti
     target = TARGETS[target_name]()
     result = PROGRAMS[program]()
     structure = structure_of([result.node])
-    formats = narrow_formats(target.arch)
-    made = schedule([result.node], structure.storages, target.threads, formats, target.most_arguments)
+    formats, scaled = narrow_formats(target.arch), scaled_formats(target.arch)
+    made = schedule([result.node], structure.storages, target.threads, formats, target.most_arguments, scaled)
     sinks = [kernel.sink for kernel in made.kernels]
     found = [_sections(sink, target) for sink in sinks]
     if counted and target_name in EMULATED:

@@ -19,8 +19,8 @@ from hcq.compiler.target import Target
 TRIPLES = {"amdgpu": "amdgcn-amd-amdhsa", "nvptx": "nvptx64-nvidia-cuda"}
 
 # what only one architecture has, its PTX says by another target: PTX ISA, "Target Architectures"
-OWN_ARCH = {"sm_90": ("sm_90a", "+ptx80")}
-OWN_WORDS = ("wgmma.", "cp.async.bulk.tensor.")
+OWN_ARCH = {"sm_90": ("sm_90a", "+ptx80"), "sm_100": ("sm_100a", "+ptx86")}
+OWN_WORDS = ("wgmma.", "cp.async.bulk.tensor.", "tcgen05.")
 # products of 8-bit floats came later than the architectures that have them: PTX ISA, "mma", notes
 BYTE_FLOATS = (".e4m3.", ".e5m2.")
 BYTE_FLOATS_SINCE = {"sm_89": "+ptx84"}

@@ -19,6 +19,7 @@ from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.matrix_units import HELD, Order, Parts, offsets, strides_of
 from hcq.compiler.loops.nest import MatrixUse, ScheduleError
+from hcq.ir.block_scales import EXPONENT_OF_ONE
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op
@@ -43,6 +44,8 @@ class Fragments(Lowering):
         b, b_axis = self.along(use.b, use.n, unit.d_n, unit.b_n)
         rows, columns = tiles_of(use.m, unit.d_m), tiles_of(use.n, unit.d_n)
         kind = unit.result.vec(unit.held)
+        sides = (use.m, unit.d_m, unit.a_m), (use.n, unit.d_n, unit.b_n)
+        scales = [self.along(of, *side) for of, side in zip(use.scales, sides) if of is not None]
         sums = self.sums_for(use, rows, columns, self.emitter.depth)
 
         def body() -> None:
@@ -52,20 +55,47 @@ class Fragments(Lowering):
             b_now, b_walk = self.along(b, use.k, unit.k, unit.k_of_b)
             self.follow(b, use.k, b_walk)
             of_b = b_walk, unit.k_of_b
+            blocks = [(side, *self.along(of, use.k, unit.k, unit.blocks)) for of, side in scales]
             for start in tiles_of(use.k, unit.k):
                 across = [self.fragment(a, a_axis, unit.a_m, row, use, start, unit.a_order) for row in rows]
                 down = [
                     self.fragment(b_now, b_axis, unit.b_n, at, use, start, unit.b_order, of_b)
                     for at in columns
                 ]
+                exponents = self.exponents(use, blocks, start, (rows, columns))
                 for (row, left), (column, right) in product(zip(rows, across), zip(columns, down)):
-                    src = (left, right, now[row, column])
+                    src = (
+                        left,
+                        right,
+                        now[row, column],
+                        *[of[at] for of, at in zip(exponents, (row, column))],
+                    )
                     now[row, column] = self.emitter.place(Op.MATRIX, kind, src, unit.name)
             for at, accumulator in sums.items():
                 self.loops.update(self.loops.open_reductions, accumulator, now[at])
 
         loops(body)
         self.results_of(use, node, sums)
+
+    def exponents(
+        self,
+        use: MatrixUse,
+        blocks: list[tuple[Axis, Node, Axis]],
+        start: int,
+        tiles: tuple[list[int], list[int]],
+    ) -> list[dict[int, Instruction]]:
+        """Of each side, each tile's exponents of the thread's block; nothing where neither side has scales."""
+        if not blocks:
+            return []
+        left = iter(blocks)
+        made: list[dict[int, Instruction]] = []
+        for of, mine in zip(use.scales, tiles):
+            if of is None:
+                made.append(dict.fromkeys(mine, self.emitter.number(EXPONENT_OF_ONE, dtypes.int32)))
+                continue
+            side, node, walk = next(left)
+            made.append({at: self.values.value(node, {side: (at, 1), walk: (start, 1)}) for at in mine})
+        return made
 
     def sums_for(self, use: MatrixUse, rows: list[int], columns: list[int], depth: int) -> Sums:
         """An accumulator for each tile of results, outside of the loops."""

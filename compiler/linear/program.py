@@ -26,7 +26,8 @@ Next     linearize.py (who writes it), ../render/llvm.py (who spells it)
 | BARRIER     |                              | "", UNITS_READ, BUFFERS  | all threads of the group have come here; what
 |             |                              |                          | they wrote is then seen by matrix units; what
 |             |                              |                          | they wrote to buffers, by all of them
-| MATRIX      | a, b, d                      | a MatrixUnit's name      | a @ b + d; each thread holds fragments
+| MATRIX      | a, b, d[, exponents of a, b] | a MatrixUnit's name      | a @ b + d; each thread holds fragments, and of
+|             |                              |                          | each operand the exponent of a block's scale
 | LOAD_ROWS   | address, base                | offset, is turned        | fragments of squares of 8 rows of 16 bytes;
 |             |                              |                          | turned bytes: of two squares each, sorted
 | ROUND_TF32  | floats                       |                          | with 10 bits of fraction, as units take them
@@ -50,6 +51,14 @@ Next     linearize.py (who writes it), ../render/llvm.py (who spells it)
 | …MATRIX     | a, b: descriptors; d         | shape, type, what turned | begins a @ b + d; d's registers stay with it
 | …WAIT       |                              | n                        | what was begun is a batch; all but n are done
 | …RESULT     | d                            |                          | all are done: the value of d
+| TENSOR_…    |                              |                          | a matrix unit with a memory of its own:
+| …MEMORY     | shared, warp 0, thread 0,    | columns, columns of a    | so many columns of it, all zero: an address;
+|             | thread's warp                | tile                     | in shared memory an mbarrier and a word for it
+| …MATRIX     | a, b: descriptors; address,  | column, kind, bits of    | begins a @ b + what is from that column on
+|             | who                          | the descriptor           |
+| …COMMIT     | shared, who                  |                          | what was begun arrives at the mbarrier at last
+| …RESULT     | address, thread's warp       | column                   | the rows of this thread, from there on
+| …FREE       | address, warp 0              | columns                  | all threads have read; gives it back
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
 """
 

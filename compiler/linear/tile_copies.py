@@ -54,7 +54,9 @@ def is_unit_behind(nest: LoopNest, loop: Loop | None) -> bool:
     """Whether a matrix unit is still at work on a step of a loop when the next one begins."""
     use = nest.unit
     buffers = 1 if loop is None else nest.pipelined.get(loop, 1)
-    return use is not None and use.unit.reads_shared and buffers >= BEHIND_AT_LEAST
+    if use is None or not use.unit.reads_shared or use.unit.keeps_sums:  # whose every step is waited for
+        return False
+    return buffers >= BEHIND_AT_LEAST
 
 
 class TileCopies(Lowering):

@@ -38,8 +38,8 @@ class Warpgroups(Lowering):
         self.fragments = fragments
 
     def takes(self, use: MatrixUse) -> bool:
-        """Units that read both operands from shared memory."""
-        return use.unit.reads_shared
+        """Units that read both operands from shared memory, and add up in registers."""
+        return use.unit.reads_shared and not use.unit.keeps_sums
 
     def multiply(self, use: MatrixUse, node: Node, loops: Callable[[Callable[[], None]], None]) -> None:
         """Write a reduction as products that the unit begins; `loops` opens its loops around a body."""
@@ -53,12 +53,12 @@ class Warpgroups(Lowering):
         def body() -> None:
             now = dict(sums)
             shape = f"m{unit.size('m')}n{unit.size('n')}k{unit.size('k')}"
-            turned = [self._is_turned(root, use) for root in (use.a, use.b)]
+            turned = [self.is_turned(root, use) for root in (use.a, use.b)]
             what = (shape, unit.name.partition(".")[2], *turned)
             self.emitter.place(Op.WARPGROUP_FENCE, dtypes.index, ())
             for k in tiles_of(use.k, unit.k):
-                across = [self._descriptor(use.a, use.m, row, k, use) for row in rows]
-                down = [self._descriptor(use.b, use.n, column, k, use) for column in columns]
+                across = [self.descriptor(use.a, use.m, row, k, use) for row in rows]
+                down = [self.descriptor(use.b, use.n, column, k, use) for column in columns]
                 for (row, left), (column, right) in product(zip(rows, across), zip(columns, down)):
                     src = (left, right, now[row, column])
                     now[row, column] = self.emitter.place(Op.WARPGROUP_MATRIX, kind, src, what)
@@ -71,7 +71,7 @@ class Warpgroups(Lowering):
         done = {at: self.emitter.place(Op.WARPGROUP_RESULT, kind, (total,)) for at, total in sums.items()}
         self.fragments.results_of(use, node, done)
 
-    def _is_turned(self, root: Node, use: MatrixUse) -> bool:
+    def is_turned(self, root: Node, use: MatrixUse) -> bool:
         """Whether rows of an operand's tile run along m or n, not along k. Raises ScheduleError without a tile."""
         tile = self.memory.tile_of.get(root)
         if tile is None or root not in self.values.packed:
@@ -80,7 +80,7 @@ class Warpgroups(Lowering):
             )
         return tile.inner is not use.k
 
-    def _descriptor(self, root: Node, axis: Axis, at: int, k: int, use: MatrixUse) -> Instruction:
+    def descriptor(self, root: Node, axis: Axis, at: int, k: int, use: MatrixUse) -> Instruction:
         """Where the unit finds an operand of one product: the tile's place of (at, k) for this warpgroup."""
         tile, packed, unit = self.memory.tile_of[root], self.values.packed[root], use.unit
         is_turned = tile.inner is axis

@@ -89,10 +89,13 @@ def reductions_of(
     if nest.unit is not None or nest.beside:
         from hcq.compiler.linear.fragments import Fragments
         from hcq.compiler.linear.products import Products
+        from hcq.compiler.linear.tensor_memory import TensorMemory
         from hcq.compiler.linear.warpgroups import Warpgroups
 
         fragments = Fragments(context)
-        found.append(Products(context, staged, (Warpgroups(context, fragments), fragments)))
+        warpgroups = Warpgroups(context, fragments)
+        units = warpgroups, TensorMemory(context, fragments, warpgroups), fragments
+        found.append(Products(context, staged, units))
     return [*found, PlainReductions(context, staged, limits, dots)]
 
 

@@ -19,9 +19,11 @@ from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic_warpgroup import warpgroup_tile
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
-from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, units_for
+from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, units_for, units_of, widened
+from hcq.compiler.loops.scaled import factors_of
 from hcq.compiler.target import Target
-from hcq.ir.node import Node
+from hcq.ir.block_scales import BLOCK
+from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
 FEW_THREADS = 128  # a warpgroup alone copies as it goes; several are better not made to wait for each other
@@ -243,6 +245,8 @@ def _stores_pieces(nest: LoopNest, unit: MatrixUnit, n: Axis, whole: int) -> boo
         neighbours *= size if digit in (HELD, 0) else 1
         if digit == 0:  # registers outside of it are for other pieces of the row
             break
+    if unit.keeps_sums:  # a thread has a row by itself, which it stores piece by piece
+        neighbours = LANES
     for store in nest.stores:
         form = nest.affine.of(store.src[1])
         steps = [form.constant, *[step for atom, step in form.terms if atom is not n.range]]
@@ -311,10 +315,13 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     node = nest.reduces[0]
     if node.arg is not Op.ADD or node.src[0].op is not Op.MUL:
         return None
-    factors = [factor.src[0] if factor.op is Op.CAST else factor for factor in node.src[0].src]
-    if not units_for(target.arch, factors[0].dtype, factors[1].dtype, target.flags):
-        return None
     outputs = [a for a in nest.axes if not a.is_reduce and not a.is_ordered]
+    found = factors_of(node.src[0], nest.masks, sum(a.bit for a in outputs))
+    factors, scales = [one.value for one in found], [one.exponents for one in found if one.exponents]
+    if not factors or not units_for(
+        target.arch, factors[0].dtype, factors[1].dtype, target.flags, bool(scales)
+    ):
+        return None
     sees = [nest.masks[factor] for factor in factors]
     apart = [[a for a in outputs if sees[i] & a.bit and not sees[1 - i] & a.bit] for i in (0, 1)]
     both = [a for a in nest.axes if a.is_reduce and not a.is_ordered and sees[0] & sees[1] & a.bit]
@@ -329,16 +336,21 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     k = max(both, key=lambda a: (_contiguous(nest, a), a.size))
     beside = _joinable(facts, n, [axis for axis in apart[of_n] if axis is not n])
     left, right = factors[1 - of_n].dtype, factors[of_n].dtype
-    known = units_for(target.arch, left, right, target.flags)
-    units = [unit for unit in known if unit.result is node.dtype]
-    if not units:
+    if scales and k.size % BLOCK:
         return None
-    loads = [load for load in nest.loads if nest.masks[load] & k.bit]
+    of_scales = set(toposort(scales))
+    loads = [load for load in nest.loads if nest.masks[load] & k.bit and load not in of_scales]
     depth, others = k.size, [axis for axis in both if axis is not k]
     if others and all(_stays_aligned(nest, load, others[-1], k) for load in nest.loads):
         depth *= others[-1].size
     sides = m.size, prod(axis.size for axis in (n, *beside))
-    if min(sides) < 2 or max(sides) < 8 or depth < units[-1].size("k") // 2:
+    known = units_for(target.arch, left, right, target.flags, bool(scales))
+    if (
+        known and not scales and depth < known[-1].size("k") // 2
+    ):  # too deep: as wider floats, which units take fewer of
+        known = units_of(target.arch, widened(left), widened(right), flags=target.flags)
+    units = [unit for unit in known if unit.result is node.dtype]
+    if not units or min(sides) < 2 or max(sides) < 8 or depth < units[-1].size("k") // 2:
         return None
     return Product(units, m, n, k, loads, factors, beside, both)
 

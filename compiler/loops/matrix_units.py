@@ -4,9 +4,10 @@ In       nothing
 Out      `MatrixUnit`, `UNITS` by name; `units_of(arch)`
 Next     loop_nest.py (`matrix`: three loops become one instruction), ../linear/fragments.py, ../render/
 Source   PTX ISA, "Matrix Fragments for mma" (m16n8k16, m16n8k8 of tf32, m16n8k32 of bytes), "Register Fragments for
-         wgmma.mma_async"; AMD's ISA documents of CDNA 2 and 3 (MFMA) and of RDNA 3 and 4 (WMMA); Metal Shading
-         Language Specification, "SIMD-group Matrix Functions", which does not say who holds what: that is taken from
-         MLX, Apple's own library, whose products rely on it (mlx/backend/metal/kernels/steel/gemm/mma.h)
+         wgmma.mma_async", "Data path layout organization" of tcgen05; AMD's ISA documents of CDNA 2 to 4 (MFMA) and of
+         RDNA 3 and 4 (WMMA); Metal Shading Language Specification, "SIMD-group Matrix Functions", which does not say
+         who holds what: that is taken from MLX, Apple's own library, whose products rely on it
+         (mlx/backend/metal/kernels/steel/gemm/mma.h)
 
 A thread's number in its wave is written as digits, the fastest first. A dimension of an operand is a list of parts,
 outermost first: so many steps, counted by a digit of the thread's number or by the registers that one thread holds.
@@ -21,6 +22,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
+from hcq.ir.block_scales import BLOCK
 from hcq.ir.dtype import DType, dtypes
 
 HELD = -1  # a part that registers count
@@ -38,7 +40,9 @@ class MatrixUnit:
     has_row_loads  LOAD_ROWS of a linear program makes its fragments of shared memory (ldmatrix)
     b_k            the parts of B's k, where other threads count it than A's; else none
     reads_shared   both operands lie in shared memory, where the unit of four warps reads them: no thread holds them
+    keeps_sums     in a memory of its own, while threads do other things: of these a thread has rows at the end
     columns_first  the parts of n count a result's registers around those of m, too
+    blocks         the parts of k, as threads hold the exponents of its blocks; none where a unit takes no scales
     """
 
     name: str
@@ -53,9 +57,11 @@ class MatrixUnit:
     k: Parts
     has_row_loads: bool = False
     reads_shared: bool = False
+    keeps_sums: bool = False
     needs: str = ""
     b_k: Parts = ()
     columns_first: bool = False
+    blocks: Parts = ()
 
     @cached_property
     def result(self) -> DType:
@@ -142,6 +148,7 @@ def offsets(order: Sequence[tuple[str, int]], of: Mapping[str, Parts]) -> Iterat
 
 
 WARPGROUP_COLUMNS = (64, 128, 192, 256)
+TENSOR_COLUMNS = (64, 128)  # more fill the registers of the threads that read them
 AMPERE = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 # which multiply floats of 8 bits by mma.sync: for others ptxas makes them of halves
 ADA = (
@@ -181,22 +188,39 @@ def _wgmma(columns: int, name: str, operand: DType) -> MatrixUnit:
     )  # fmt: skip
 
 
-CDNA = ("gfx90a", "gfx942", "gfx950")
+def _tcgen05(columns: int, name: str, operand: DType) -> MatrixUnit:
+    """tcgen05.mma of kind f16 with 128 rows: sums lie in tensor memory, of which each warp reads 32 rows."""
+    return MatrixUnit(
+        name, ("sm_100",), operand, operand, (32, 4), d_m=((4, 1), (32, 0)), d_n=((columns, HELD),), a_m=(), b_n=(),
+        k=((16, HELD),), reads_shared=True, keeps_sums=True,
+    )  # fmt: skip
+
+
+CDNA = ("gfx90a", "gfx942")
+CDNA4 = ("gfx950",)  # which takes the operands of two instructions of theirs in one
 RDNA3 = ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153")
 RDNA4 = ("gfx1200", "gfx1201")
 HELD_BYTES = 16  # of either operand in a thread of CDNA and RDNA 4: one load from shared memory
 
 
 def _of_amd(
-    name: str, archs: tuple[str, ...], a: DType, b: DType, digits: tuple[int, int], d_m: Parts, k: Parts
+    name: str,
+    archs: tuple[str, ...],
+    a: DType,
+    b: DType,
+    digits: tuple[int, int],
+    d_m: Parts,
+    k: Parts,
+    blocks: Parts = (),
 ) -> MatrixUnit:
     """A unit of AMD's: a thread has a row of A, a column of B, and a column of the result."""
     line = ((digits[0], 0),)
-    return MatrixUnit(name, archs, a, b, digits, d_m=d_m, d_n=line, a_m=line, b_n=line, k=k)
+    return MatrixUnit(name, archs, a, b, digits, d_m=d_m, d_n=line, a_m=line, b_n=line, k=k, blocks=blocks)
 
 
-def _mfma16(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixUnit:
-    """As many of v_mfma_f32_16x16x16 (or v_mfma_i32_16x16x32) as take 16 bytes of every operand from 64 threads.
+def _mfma16(name: str, operand: DType, archs: tuple[str, ...]) -> MatrixUnit:
+    """As many of v_mfma_f32_16x16x16 (or v_mfma_i32_16x16x32) as take 16 bytes of every operand from 64 threads: on
+    CDNA 4 one of v_mfma_f32_16x16x32 (or v_mfma_i32_16x16x64).
 
     Which step of k is which does not matter to a sum, as long as both operands agree: each thread's first four (or
     eight bytes) are those of the first instruction.
@@ -205,10 +229,25 @@ def _mfma16(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixU
     return _of_amd(name, archs, operand, operand, (16, 4), ((4, 1), (4, HELD)), k)
 
 
-def _mfma32(name: str, operand: DType, archs: tuple[str, ...] = CDNA) -> MatrixUnit:
-    """The same of v_mfma_f32_32x32x8 and v_mfma_i32_32x32x16."""
+def _mfma32(name: str, operand: DType, archs: tuple[str, ...]) -> MatrixUnit:
+    """The same of v_mfma_f32_32x32x8 and v_mfma_i32_32x32x16; on CDNA 4 v_mfma_f32_32x32x16 and v_mfma_i32_32x32x32."""
     k = ((2, 1), (HELD_BYTES // operand.itemsize, HELD))
     return _of_amd(name, archs, operand, operand, (32, 2), ((4, HELD), (2, 1), (4, HELD)), k)
+
+
+def _mfma128(name: str, a: DType, b: DType) -> MatrixUnit:
+    """v_mfma_f32_16x16x128_f8f6f4: of both halves of k, each of four groups of threads has 16 bytes.
+
+    Their exponents are those of four blocks side by side, so a thread's are not those of what it holds.
+    """
+    k = ((2, HELD), (4, 1), (HELD_BYTES, HELD))
+    return _of_amd(name, CDNA4, a, b, (16, 4), ((4, 1), (4, HELD)), k, ((4, 1), (BLOCK, HELD)))
+
+
+def _mfma64(name: str, a: DType, b: DType) -> MatrixUnit:
+    """v_mfma_f32_32x32x64_f8f6f4, of two groups of threads."""
+    k = ((2, HELD), (2, 1), (HELD_BYTES, HELD))
+    return _of_amd(name, CDNA4, a, b, (32, 2), ((4, HELD), (2, 1), (4, HELD)), k, ((2, 1), (BLOCK, HELD)))
 
 
 def _wmma11(name: str, a: DType, b: DType) -> MatrixUnit:
@@ -254,14 +293,24 @@ UNITS = {
         *[_mma8(f"mma.{name}", ADA, a, b, "fp8") for name, (a, b) in _FLOATS.items()],
         *[_wgmma(n, f"wgmma{n}.f16", _F16) for n in WARPGROUP_COLUMNS],
         *[_wgmma(n, f"wgmma{n}.bf16", _BF16) for n in WARPGROUP_COLUMNS],
-        _mfma32("mfma32.f16", _F16),
-        _mfma32("mfma32.bf16", _BF16),
-        _mfma32("mfma32.s8", _S8, ("gfx942", "gfx950")),
+        *[_tcgen05(n, f"tcgen05x{n}.f16", _F16) for n in TENSOR_COLUMNS],
+        *[_tcgen05(n, f"tcgen05x{n}.bf16", _BF16) for n in TENSOR_COLUMNS],
+        _mfma32("mfma32.f16", _F16, CDNA),
+        _mfma32("mfma32.bf16", _BF16, CDNA),
+        _mfma32("mfma32.s8", _S8, ("gfx942",)),
         _mfma32("mfma32x8.s8", _S8, ("gfx90a",)),  # four instructions of 8 along k
-        _mfma16("mfma16.f16", _F16),
-        _mfma16("mfma16.bf16", _BF16),
-        _mfma16("mfma16.s8", _S8, ("gfx942", "gfx950")),
+        _mfma16("mfma16.f16", _F16, CDNA),
+        _mfma16("mfma16.bf16", _BF16, CDNA),
+        _mfma16("mfma16.s8", _S8, ("gfx942",)),
         _mfma16("mfma16x16.s8", _S8, ("gfx90a",)),  # of 16
+        _mfma32("mfma32x16.f16", _F16, CDNA4),
+        _mfma32("mfma32x16.bf16", _BF16, CDNA4),
+        _mfma32("mfma32x32.s8", _S8, CDNA4),
+        _mfma16("mfma16x32.f16", _F16, CDNA4),
+        _mfma16("mfma16x32.bf16", _BF16, CDNA4),
+        _mfma16("mfma16x64.s8", _S8, CDNA4),
+        *[_mfma64(f"mfma32x64.{name}", a, b) for name, (a, b) in _FLOATS.items()],
+        *[_mfma128(f"mfma16x128.{name}", a, b) for name, (a, b) in _FLOATS.items()],
         _wmma11("wmma11.f16", _F16, _F16),
         _wmma11("wmma11.bf16", _BF16, _BF16),
         *[_wmma11(f"wmma11.{name}", a, b) for name, (a, b) in _BYTES.items()],
@@ -296,9 +345,21 @@ def widened(dtype: DType) -> DType:
     return dtypes.float16 if dtype.is_storage_only else dtype
 
 
-def units_for(arch: str, a: DType, b: DType, flags: frozenset[str]) -> list[MatrixUnit]:
-    """What multiplies factors of these formats: units that take them as they are, or else widened."""
+def units_for(
+    arch: str, a: DType, b: DType, flags: frozenset[str], are_scaled: bool = False
+) -> list[MatrixUnit]:
+    """What multiplies factors of these formats: units that take them as they are, or else widened.
+
+    are_scaled  their blocks have scales, which units take by themselves
+    """
+    if are_scaled:
+        return [unit for unit in units_of(arch, a, b, flags=flags) if unit.blocks]
     return units_of(arch, a, b, flags=flags) or units_of(arch, widened(a), widened(b), flags=flags)
+
+
+def scaled_formats(arch: str) -> list[DType]:
+    """The formats whose blocks may have scales in an architecture's units."""
+    return list(dict.fromkeys(unit.a for unit in UNITS.values() if arch in unit.archs and unit.blocks))
 
 
 def narrow_formats(arch: str) -> list[DType]:

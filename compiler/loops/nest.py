@@ -47,6 +47,7 @@ class MatrixUse:
     k: Axis
     a: Node
     b: Node
+    scales: tuple[Node | None, Node | None] = (None, None)  # exponents of their blocks, where they have such
 
 
 @dataclass(frozen=True)

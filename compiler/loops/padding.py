@@ -10,6 +10,7 @@ its identity; a sum of products needs no condition where a factor is a load, bec
 
 from __future__ import annotations
 
+from hcq.ir.block_scales import exponents_of
 from hcq.ir.dtype import Scalar, dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, const, index, toposort
@@ -91,4 +92,7 @@ def _is_nothing(value: Node, differs: set[Node]) -> bool:
         return value in differs
     if value.op is Op.CAST:
         return _is_nothing(value.src[0], differs)
-    return value.op is Op.MUL and all(_is_nothing(factor, differs) for factor in value.src)
+    if value.op is not Op.MUL:
+        return False
+    rest = [factor for factor in value.src if exponents_of(factor) is None]  # a scale is a power of two
+    return bool(rest) and all(_is_nothing(factor, differs) for factor in rest)

@@ -12,6 +12,7 @@ from hcq.compiler.loops.dot_units import DOTS, matched
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, Parts, widened
 from hcq.compiler.loops.nest import Chained, DotUse, MatrixUse, Nest, ScheduleError
+from hcq.compiler.loops.scaled import factors_of, is_for_blocks
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
@@ -52,19 +53,22 @@ def _products(nest: Nest, text: str, unit: MatrixUnit, m: Axis, n: Axis, k: Axis
             raise ScheduleError(f"{text}: {k.name} is not that of one sum of products")
         if node.dtype is not unit.result:
             raise ScheduleError(f"{text}: the sum is of {node.dtype.name}, the unit's of {unit.result.name}")
-        factors = {}
-        for factor in node.src[0].src:
-            if factor.op is Op.CAST:
-                factor = factor.src[0]
-            factors[nest.masks[factor] & (m.bit | n.bit)] = _widened(nest, factor, unit)
+        sides = m.bit | n.bit
+        found = factors_of(node.src[0], nest.masks, sides)
+        factors = {nest.masks[one.value] & sides: _widened(nest, one.value, unit) for one in found}
         if set(factors) != {m.bit, n.bit}:
             raise ScheduleError(f"{text}: the factors are not one of {m.name} and one of {n.name}")
+        scales = {nest.masks[one.value] & sides: one.exponents for one in found}
+        for exponents in filter(None, scales.values()):
+            if not unit.blocks or not is_for_blocks(exponents, k.range):
+                raise ScheduleError(f"{text}: factors have scales, not of such blocks as {unit.name} takes")
         for bit, dtype in ((m.bit, unit.a), (n.bit, unit.b)):
             if factors[bit].dtype is not dtype:
                 raise ScheduleError(
                     f"{text}: a factor is {factors[bit].dtype.name}, the unit takes {dtype.name}"
                 )
-        uses.append(MatrixUse(unit, node, m, n, k, factors[m.bit], factors[n.bit]))
+        of_both = scales[m.bit], scales[n.bit]
+        uses.append(MatrixUse(unit, node, m, n, k, factors[m.bit], factors[n.bit], of_both))
     return uses
 
 

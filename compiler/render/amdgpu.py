@@ -50,10 +50,16 @@ _MATRIX = {  # the intrinsic, the types of operands and of results, arguments be
     "mfma16x16.s8": ("llvm.amdgcn.mfma.i32.16x16x16i8", "i32", "<4 x i32>", 3),
     "mfma32.s8": ("llvm.amdgcn.mfma.i32.32x32x16.i8", "i64", "<16 x i32>", 3),
     "mfma32x8.s8": ("llvm.amdgcn.mfma.i32.32x32x8i8", "i32", "<16 x i32>", 3),
+    "mfma16x64.s8": ("llvm.amdgcn.mfma.i32.16x16x64.i8", "<4 x i32>", "<4 x i32>", 3),
+    "mfma32x32.s8": ("llvm.amdgcn.mfma.i32.32x32x32.i8", "<4 x i32>", "<16 x i32>", 3),
     "mfma16.f16": ("llvm.amdgcn.mfma.f32.16x16x16f16", "<4 x half>", "<4 x float>", 3),
     "mfma16.bf16": ("llvm.amdgcn.mfma.f32.16x16x16bf16.1k", "<4 x i16>", "<4 x float>", 3),
     "mfma32.f16": ("llvm.amdgcn.mfma.f32.32x32x8f16", "<4 x half>", "<16 x float>", 3),
     "mfma32.bf16": ("llvm.amdgcn.mfma.f32.32x32x8bf16.1k", "<4 x i16>", "<16 x float>", 3),
+    "mfma16x32.f16": ("llvm.amdgcn.mfma.f32.16x16x32.f16", "<8 x half>", "<4 x float>", 3),
+    "mfma16x32.bf16": ("llvm.amdgcn.mfma.f32.16x16x32.bf16", "<8 x bfloat>", "<4 x float>", 3),
+    "mfma32x16.f16": ("llvm.amdgcn.mfma.f32.32x32x16.f16", "<8 x half>", "<16 x float>", 3),
+    "mfma32x16.bf16": ("llvm.amdgcn.mfma.f32.32x32x16.bf16", "<8 x bfloat>", "<16 x float>", 3),
     "wmma11.f16": ("llvm.amdgcn.wmma.f32.16x16x16.f16.v8f32.v16f16", "<16 x half>", "<8 x float>", 0),
     "wmma11.bf16": ("llvm.amdgcn.wmma.f32.16x16x16.bf16.v8f32.v16i16", "<16 x i16>", "<8 x float>", 0),
     "wmma12.f16": ("llvm.amdgcn.wmma.f32.16x16x16.f16.v8f32.v8f16", "<8 x half>", "<8 x float>", 0),
@@ -61,13 +67,18 @@ _MATRIX = {  # the intrinsic, the types of operands and of results, arguments be
 }
 
 
-def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
+def _matrix(text: Text, unit: str, a: str, b: str, d: str, exponents: list[str]) -> str:
     factors = factors_of(unit)
+    if factors is not None and are_floats(factors) and unit.startswith("mfma"):
+        return _matrix_of_floats(text, unit, factors, a, b, d, exponents)
     if factors is not None:
         return _matrix_of_bytes(text, unit, factors, a, b, d)
     function, operand, result, more = _MATRIX[unit]
-    if not unit.startswith("mfma"):
-        return text.call(result, function, [(operand, a), (operand, b), (result, d)])
+    if not operand.startswith("<4"):  # one instruction takes all
+        if operand == "<8 x bfloat>":
+            a, b = (text.let(f"bitcast <8 x i16> {fragment} to {operand}") for fragment in (a, b))
+        zeros = [("i32", "0")] * more
+        return text.call(result, function, [(operand, a), (operand, b), (result, d), *zeros])
     whole = operand.replace("<4", "<8")
     for picks in ("i32 0, i32 1, i32 2, i32 3", "i32 4, i32 5, i32 6, i32 7"):
         halves = [
@@ -98,7 +109,7 @@ def _matrix_of_bytes(text: Text, unit: str, factors: tuple[str, str], a: str, b:
             function, result = f"llvm.amdgcn.wmma.f32.16x16x16.{kinds}.v8f32.v2i32", "<8 x float>"
     else:
         function, operand, result, _ = _MATRIX[unit]
-        words = 2 if operand == "i64" else 1
+        words = {"i32": 1, "i64": 2, "<4 x i32>": 4}[operand]
     signed = [("i1", str(int(factor == "s8"))) for factor in factors]
     parts = [_parts(text, fragment, operand, 4 // words) for fragment in (a, b)]
     for left, right in zip(*parts, strict=True):
@@ -111,6 +122,26 @@ def _matrix_of_bytes(text: Text, unit: str, factors: tuple[str, str], a: str, b:
             arguments = [*values, (result, d), *[("i32", "0")] * 3]
         d = text.call(result, function, arguments)
     return d
+
+
+# what CBSZ and BLGP call formats (CDNA4 ISA, 7.1.5)
+_CODES = {"e4m3": 0, "e5m2": 1}
+
+
+def _matrix_of_floats(
+    text: Text, unit: str, factors: tuple[str, str], a: str, b: str, d: str, exponents: list[str]
+) -> str:
+    """v_mfma_scale_*_f8f6f4; where both scales are the number 0, LLVM makes v_mfma_*_f8f6f4 of it, which has none."""
+    shape, result = (
+        ("16x16x128", "<4 x float>") if unit.startswith("mfma16") else ("32x32x64", "<16 x float>")
+    )
+    operand = "<8 x i32>"
+    words = [text.let(f"bitcast <32 x i8> {fragment} to {operand}") for fragment in (a, b)]
+    codes = [("i32", str(_CODES[factor])) for factor in factors]
+    function = f"llvm.amdgcn.mfma.scale.f32.{shape}.f8f6f4.v8i32.v8i32"
+    bytes_of_scales = [("i32", value) for of in exponents or ("0", "0") for value in ("0", of)]
+    arguments = [(operand, words[0]), (operand, words[1]), (result, d), *codes, *bytes_of_scales]
+    return text.call(result, function, arguments)
 
 
 def _parts(text: Text, fragment: str, kind: str, count: int) -> list[str]:

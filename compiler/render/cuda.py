@@ -13,13 +13,14 @@ from __future__ import annotations
 from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import UNITS_READ, Instruction, Program
-from hcq.compiler.render import bulk, cuda_bulk, cuda_warpgroup, warpgroup
+from hcq.compiler.render import bulk, cuda_bulk, cuda_tensor_memory, cuda_warpgroup, warpgroup
 from hcq.compiler.render.bulk import BULK
 from hcq.compiler.render.byte_units import SORTED, are_floats, factors_of
 from hcq.compiler.render.c_source import CSource
 from hcq.compiler.render.cuda_arithmetic import CUDA, PRELUDE
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.render.nvptx import MOST_DECLARED
+from hcq.compiler.render.tensor_memory import TENSOR
 from hcq.compiler.render.warpgroup import WARPGROUP
 from hcq.ir.dtype import DType
 from hcq.ir.op import Op
@@ -280,6 +281,9 @@ class _Source(CSource):
             start = Instruction(it.op, it.dtype, it.src, 0, it.depth)
             self.let(it, [cuda_warpgroup.descriptor(it, self.places(start, 1)[0])])
             return
+        if it.op in TENSOR:
+            self.tensor_memory(it)
+            return
         if it.op in (Op.WARPGROUP_FENCE, Op.WARPGROUP_WAIT):
             lines = cuda_warpgroup.ordering(it)
         else:
@@ -288,6 +292,19 @@ class _Source(CSource):
             lines = cuda_warpgroup.in_place(it, registers, more)
         for line in lines:
             self.line(line)
+
+    def tensor_memory(self, it: Instruction) -> None:
+        """What a unit with a memory of its own does; results are variables."""
+        has_place = it.op in (Op.TENSOR_MEMORY, Op.TENSOR_COMMIT)
+        place = cuda_bulk.shared(f"{self.of(it, 0)[0]}[0]") if has_place else ""
+        values = [self.of(it, at)[0] for at in range(int(has_place), len(it.src))]
+        results: list[str] = []
+        if it.op in (Op.TENSOR_MEMORY, Op.TENSOR_RESULT):
+            self.count += 1
+            results = [f"t{self.count}_{lane}" for lane in range(it.dtype.lanes)]
+            self.line(f"{CUDA.register_type(it.dtype.scalar)} {', '.join(results)};")
+            self.values[it] = results
+        self.line(cuda_tensor_memory.statement(it, results, place, values))
 
     # -- memory -----------------------------------------------------------------------------------------------------
 

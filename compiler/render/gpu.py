@@ -40,7 +40,8 @@ class Dialect:
     registers: Mapping[str, str]  # the constraint of inline assembly for a number's register, by LLVM's type
     wave: Callable[[str], int]  # threads that run in step, by architecture
     exchange: Callable[[Text, str, int], str]  # a 32-bit value of the thread whose number differs by a mask
-    matrix: Callable[[Text, str, str, str, str], str]  # (text, unit, a, b, d): a @ b + d
+    # (text, unit, a, b, d, exponents of blocks or none): a @ b + d
+    matrix: Callable[[Text, str, str, str, str, list[str]], str]
     load_rows: Callable[[Text, str, DType, bool], str]  # (text, pointer, dtype, is turned)
     # (text, four words, which byte): the words' bytes of that number, as a word; None: LLVM finds them well by itself
     column: Callable[[Text, list[str], int], str] | None
@@ -158,8 +159,8 @@ class _KernelText(Text):
         elif it.op is Op.VECTOR and self.dialect.column is not None and _is_column(it):
             self.names[it] = self.column(it)
         elif it.op is Op.MATRIX:
-            a, b, d = (self.name(it.source(place)) for place in range(3))
-            self.names[it] = self.dialect.matrix(self, it.arg, a, b, d)
+            a, b, d, *exponents = (self.name(it.source(place)) for place in range(len(it.src)))
+            self.names[it] = self.dialect.matrix(self, it.arg, a, b, d, exponents)
         elif it.op is Op.COPY_SHARED:
             self.copy_shared(it)
         elif it.op is Op.COMMIT:

@@ -12,7 +12,7 @@ from hcq.compiler.render import nvptx_bulk, nvptx_warpgroup, warpgroup
 from hcq.compiler.render.byte_units import SORTED, are_floats, factors_of
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
-from hcq.compiler.render.llvm_arithmetic import register_type
+from hcq.compiler.render.llvm_arithmetic import RenderError, register_type
 from hcq.ir.dtype import DType
 
 WARP = 32
@@ -25,7 +25,9 @@ def _exchange(text: Text, value: str, mask: int) -> str:
     return text.call("i32", "llvm.nvvm.shfl.sync.bfly.i32", arguments)
 
 
-def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
+def _matrix(text: Text, unit: str, a: str, b: str, d: str, exponents: list[str]) -> str:
+    if exponents:
+        raise RenderError(f"MATRIX {unit}: its blocks have no scales")
     kinds = factors_of(unit)
     if kinds is not None:
         return _matrix_of_bytes(text, kinds, a, b, d)

@@ -21,34 +21,42 @@ def instruction(text: Text, it: Instruction) -> None:
         return f"${number}"
 
     if it.op is Op.MBARRIERS:
-        line, operands = bulk.make(it.arg, slot), [_shared(text, it, 0), _who(text, it.source(1))]
+        line, operands = bulk.make(it.arg, slot), [shared_place(text, it, 0), who_of(text, it.source(1))]
     elif it.op is Op.EXPECT_TILES:
-        line, operands = bulk.expect(it.arg, slot), [_shared(text, it, 0, 1), _who(text, it.source(2))]
+        line, operands = bulk.expect(it.arg, slot), [shared_place(text, it, 0, 1), who_of(text, it.source(2))]
     elif it.op is Op.FREE_TILES:
-        line, operands = bulk.free(slot), [_shared(text, it, 0, 1), _who(text, it.source(2))]
+        line, operands = bulk.free(slot), [shared_place(text, it, 0, 1), who_of(text, it.source(2))]
     elif it.op is Op.WAIT_TILES:
-        line, operands = bulk.wait(slot), [_shared(text, it, 0, 1), _number(text, it.source(2))]
+        line, operands = bulk.wait(slot), [shared_place(text, it, 0, 1), number_of(text, it.source(2))]
     else:
-        places = [_number(text, it.source(place)) for place in range(6, len(it.src))]
+        places = [number_of(text, it.source(place)) for place in range(6, len(it.src))]
         line = bulk.copy(len(places), slot)
-        operands = [_shared(text, it, 0, 1, it.arg), _shared(text, it, 2, 3), _who(text, it.source(4))]
+        operands = [
+            shared_place(text, it, 0, 1, it.arg),
+            shared_place(text, it, 2, 3),
+            who_of(text, it.source(4)),
+        ]
         operands += [(f"ptr {text.name(it.source(5))}", "l"), *places]
     constraints = ",".join([letter for _, letter in operands])
     values = ", ".join([value for value, _ in operands])
     text.line(f'call void asm sideeffect "{line}", "{constraints},~{{memory}}"({values}) convergent')
 
 
-def _shared(text: Text, it: Instruction, address: int, base: int = -1, offset: int = 0) -> tuple[str, str]:
+def shared_place(
+    text: Text, it: Instruction, address: int, base: int = -1, offset: int = 0
+) -> tuple[str, str]:
     """A place in shared memory, in 32 bits."""
     src = (it.source(address), None if base < 0 else it.src[base])
     pointer = text.place(Instruction(it.op, it.dtype, src, offset, it.depth), memory_type(src[0].dtype), True)
     return f"i32 {text.let(f'ptrtoint ptr addrspace(3) {pointer} to i32')}", "r"
 
 
-def _who(text: Text, condition: Instruction) -> tuple[str, str]:
+def who_of(text: Text, condition: Instruction) -> tuple[str, str]:
+    """A condition, as a number."""
     return f"i32 {text.let(f'zext i1 {text.name(condition)} to i32')}", "r"
 
 
-def _number(text: Text, it: Instruction) -> tuple[str, str]:
+def number_of(text: Text, it: Instruction) -> tuple[str, str]:
+    """A number, in 32 bits."""
     name, kind = text.name(it), register_type(it.dtype)
     return f"i32 {name if kind == 'i32' else text.let(f'trunc {kind} {name} to i32')}", "r"

@@ -1,6 +1,6 @@
 """A warpgroup's matrix unit in LLVM's words: inline assembly, for NVPTX has no intrinsics for most of it.
 
-In       DESCRIPTOR and WARPGROUP_... of a linear program
+In       DESCRIPTOR, WARPGROUP_... and TENSOR_... of a linear program
 Out      lines of LLVM IR
 Next     warpgroup.py (the PTX), gpu.py (who asks)
 """
@@ -8,9 +8,10 @@ Next     warpgroup.py (the PTX), gpu.py (who asks)
 from __future__ import annotations
 
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.render import warpgroup
+from hcq.compiler.render import nvptx_tensor_memory, warpgroup
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import memory_type
+from hcq.compiler.render.tensor_memory import TENSOR
 from hcq.ir.op import Op
 
 
@@ -18,6 +19,8 @@ def instruction(text: Text, it: Instruction) -> str:
     """Write one of them; its value's name, "" where it has none."""
     if it.op is Op.DESCRIPTOR:
         return _descriptor(text, it)
+    if it.op in TENSOR:
+        return nvptx_tensor_memory.instruction(text, it)
     if it.op is Op.WARPGROUP_MATRIX:
         values = [(f"i64 {text.name(it.source(place))}", "l") for place in (0, 1)]
         return _in_place(text, it, text.name(it.source(2)), warpgroup.product(it, lambda i: f"${i}"), values)

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hcq.compiler.linear.program import Instruction
+from hcq.compiler.render.tensor_memory import TENSOR
 from hcq.ir.op import Op
 
-WARPGROUP = frozenset(
-    {Op.DESCRIPTOR, Op.WARPGROUP_FENCE, Op.WARPGROUP_MATRIX, Op.WARPGROUP_WAIT, Op.WARPGROUP_RESULT}
-)
+WARPGROUP = TENSOR | {
+    Op.DESCRIPTOR, Op.WARPGROUP_FENCE, Op.WARPGROUP_MATRIX, Op.WARPGROUP_WAIT, Op.WARPGROUP_RESULT
+}  # fmt: skip
 FENCE = "wgmma.fence.sync.aligned;"
 COMMIT = "wgmma.commit_group.sync.aligned;"
 SHARED_FENCE = "fence.proxy.async.shared::cta;"

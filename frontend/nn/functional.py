@@ -54,6 +54,7 @@ MODULES = {
     "rrelu rrelu_",
     "functional_orders": "conv_tbc native_channel_shuffle",
     "functional_groups": "grouped_mm",
+    "functional_scaled": "scaled_mm ScalingType SwizzleType",
     "functional_pools": "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices "
     "adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices "
     "lp_pool1d lp_pool2d lp_pool3d",

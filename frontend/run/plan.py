@@ -350,7 +350,8 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
 
     debug = config.current().debug
     target = devices.target(device)
-    made = schedule(roots, structure.storages, target.threads, _narrow_formats(target), target.most_arguments)
+    formats = _unit_formats(target)
+    made = schedule(roots, structure.storages, target.threads, formats[0], target.most_arguments, formats[1])
 
     is_shown = bool(debug & COMPILER_WORDS) or kernel_sources.wanted()
     trace = (lambda line: print(line, file=sys.stderr)) if "rules" in debug else None
@@ -420,13 +421,13 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     return plan
 
 
-def _narrow_formats(target: Any) -> list[DType]:
-    """What a GPU's matrix units multiply; a processor has none."""
+def _unit_formats(target: Any) -> tuple[list[DType], list[DType]]:
+    """What a GPU's matrix units multiply, and what with scales of blocks; a processor has none."""
     if target.name == "cpu":
-        return []
-    from hcq.compiler.loops.matrix_units import narrow_formats
+        return [], []
+    from hcq.compiler.loops.matrix_units import narrow_formats, scaled_formats
 
-    return narrow_formats(target.arch)
+    return narrow_formats(target.arch), scaled_formats(target.arch)
 
 
 def _print_plan(plan: Plan, stages: list[tuple[str, dict[str, str]]]) -> None:

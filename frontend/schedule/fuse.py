@@ -9,11 +9,12 @@ Next     walk.py (which nodes are realized), groups.py (which share a kernel), s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hcq.frontend.schedule.groups import group
 from hcq.frontend.schedule.walk import MAX_ARGUMENTS, Use, Walk
+from hcq.ir.dtype import DType
 from hcq.ir.node import Node
 
 FEW_NODES = 16  # of a graph: they are at most 32 operations each, which one kernel does
@@ -42,20 +43,23 @@ def _too_much(walk: Walk, most_arguments: int) -> frozenset[Node]:
     return too_much(walk.order, walk.kernels_of, walk.is_in_memory, most_arguments)
 
 
-def fuse(roots: Sequence[Node], most_arguments: int = MAX_ARGUMENTS) -> Fusion:
+def fuse(
+    roots: Sequence[Node], most_arguments: int = MAX_ARGUMENTS, scaled: Collection[DType] = ()
+) -> Fusion:
     """Choose the realized nodes and group them. `roots` are always realized, unless they are buffers already.
 
     most_arguments   how many buffers a kernel reads
+    scaled           formats that the device's matrix units multiply with scales of blocks
     """
-    walk = Walk(roots, most_arguments=most_arguments)
+    walk = Walk(roots, most_arguments=most_arguments, scaled=scaled)
     walk.run()
     while True:
         if idle := walk.kept_for_no_reduction():
-            walk = Walk(roots, walk.plain | idle, walk.cuts, walk.near, most_arguments)
+            walk = Walk(roots, walk.plain | idle, walk.cuts, walk.near, most_arguments, scaled)
         elif cuts := _too_much(walk, most_arguments) - walk.cuts:
-            walk = Walk(roots, walk.plain, walk.cuts | cuts, walk.near, most_arguments)
+            walk = Walk(roots, walk.plain, walk.cuts | cuts, walk.near, most_arguments, scaled)
         elif near := walk.ends_in_memory() - walk.near:
-            walk = Walk(roots, walk.plain, walk.cuts, walk.near | near, most_arguments)
+            walk = Walk(roots, walk.plain, walk.cuts, walk.near | near, most_arguments, scaled)
         else:
             break
         walk.run()

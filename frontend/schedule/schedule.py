@@ -87,6 +87,7 @@ def schedule(
     threads: int = 1,
     formats: Collection[DType] = (),
     most_arguments: int = MAX_ARGUMENTS,
+    scaled: Collection[DType] = (),
 ) -> Schedule:
     """Kernels that put every root in memory.
 
@@ -95,10 +96,11 @@ def schedule(
     threads  how many workers a device has: a reduction to fewer elements than that is done in two steps
     formats  what its matrix units multiply, if it has any: convolutions of these read channels that lie together
     most_arguments  how many buffers a kernel reads
+    scaled   those that they multiply with scales of blocks, which are no numbers in memory then
     """
     counts = [counts_of(root) if root.op is not Op.ASSIGN else [] for root in roots]
     roots = simplify_graph(_with_other_sums(without_counts(roots), threads, formats), threads)
-    fusion = fuse(roots, most_arguments)
+    fusion = fuse(roots, most_arguments, scaled)
     needed: dict[Node, Needs] = {}
     if any(counts) or any(node.op is Op.IOTA for node in toposort(roots)):
         from hcq.frontend.schedule.needed import needed_of

@@ -21,7 +21,7 @@ A node is *realized* when it is written to memory. Everything else is computed i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -35,8 +35,10 @@ from hcq.frontend.schedule.rows import (
     runs_along,
     whole,
 )
+from hcq.frontend.schedule.scaled import scaled_factors
 from hcq.frontend.schedule.scores import Fold, is_thin
 from hcq.frontend.schedule.targets import ORDERED, is_ordered, stored_shape
+from hcq.ir.dtype import DType
 from hcq.ir.elementwise.table import COSTLY
 from hcq.ir.node import Node, Shape, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
@@ -111,8 +113,10 @@ class Walk:
         cuts: frozenset[Node] = frozenset(),
         near: frozenset[Node] = frozenset(),
         most_arguments: int = MAX_ARGUMENTS,
+        scaled: Collection[DType] = (),
     ):
         self.most_arguments = most_arguments
+        self.scaled = scaled  # formats that matrix units multiply with the scales of their blocks
         self.plain = plain  # nodes above a reduction that another value in memory already cuts off
         self.near = (
             near  # ends of reductions, in memory anyway: what follows them is computed again from there
@@ -122,6 +126,7 @@ class Walk:
         self.forced = {n for n in roots if n.op is not Op.BUFFER}
         self.forced.update(n for n in self.order if n.op in _ALWAYS_REALIZED)
         self.forced.update(cuts)
+        self.inside = scaled_factors(self.order, scaled)  # what units do by themselves
         self.nested: frozenset[Node] = frozenset()
         self.folds: dict[Node, Fold] = {}
         sums = [n for n in self.order if n.op is Op.REDUCE_AXIS and n not in self.forced and is_thin(n)]
@@ -270,6 +275,8 @@ class Walk:
             return False  # views stay with their readers; what is below them decides for itself
         if node.op is Op.CAST and node.src[0].dtype.itemsize < node.dtype.itemsize:
             return False  # so do wider numbers: what they are made of takes less memory
+        if node in self.inside:
+            return False
         if node in self.has_reduction:
             if len(uses) > 1:
                 return True

@@ -20,7 +20,7 @@ from hcq.device import Device
 from tests.hcq.amd.conftest import open_amd as open_amd
 from tests.hcq.nv.conftest import open_nv as open_nv
 
-ARCHS = ("gfx90a", "gfx942", "gfx1100", "gfx1201", "sm_80", "sm_89", "sm_90")
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -195,3 +195,29 @@ def collatz(out, x, BLOCK: tl.constexpr):
         values = tl.where(goes, tl.where(values % 2 == 0, values // 2, 3 * values + 1), values)
         steps += goes.to(tl.int32)
     tl.store(out + at, steps)
+
+
+@triton.jit
+def scaled_product(
+    out,
+    a,
+    b,
+    scale_a,
+    scale_b,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    A: tl.constexpr,
+    B: tl.constexpr,
+):
+    """One tile; A, B: "e4m3", "e5m2", or "e2m1", two numbers of which are in a byte; a scale for 32 numbers."""
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    a_bytes: tl.constexpr = K // 2 if A == "e2m1" else K
+    b_bytes: tl.constexpr = K // 2 if B == "e2m1" else K
+    left = tl.load(a + m[:, None] * a_bytes + tl.arange(0, a_bytes)[None, :])
+    right = tl.load(b + n[None, :] * b_bytes + tl.arange(0, b_bytes)[:, None])
+    blocks = tl.arange(0, K // 32)
+    of_a = tl.load(scale_a + m[:, None] * (K // 32) + blocks[None, :])
+    of_b = tl.load(scale_b + n[:, None] * (K // 32) + blocks[None, :])
+    made = tl.dot_scaled(left, of_a, A, right, of_b, B)
+    tl.store(out + m[:, None] * N + n[None, :], made)

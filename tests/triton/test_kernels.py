@@ -14,6 +14,7 @@ pytest.importorskip(
 import triton.language as tl
 
 from hcq.device import Device
+from hcq.emu.shader.small_floats import E4M3, E5M2
 from hcq.errors import UsageError
 from tests.triton import kernels
 from tests.triton.compiled import compiled, launch
@@ -100,7 +101,7 @@ def test_products_of_other_numbers(gpu: Device, kind: str) -> None:
         given = [as_bfloat16(a), as_bfloat16(b)]
         a, b = (from_bfloat16(each) for each in given)
     elif kind == "tf32":
-        if gpu.arch in ("gfx90a", "gfx1100", "gfx1201"):
+        if gpu.arch in ("gfx90a", "gfx950", "gfx1100", "gfx1201"):
             pytest.skip(f"Triton has no tf32 on {gpu.arch}")
         precision, tolerance = "tf32", 2e-2
     elif kind == "i8":
@@ -286,3 +287,43 @@ def test_a_kernel_that_asks_for_more_than_the_chip_has_is_refused_when_the_size_
         UsageError, match=rf"dynamic_shared_bytes={most + 1}: .*0 to {most} bytes of shared memory"
     ):
         program.dynamic_shared_bytes = most + 1
+
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def small_numbers(rows: int, k: int, kind: str, seed: int) -> tuple[Array, Array]:
+    """Codes as a kernel reads them, and what they mean."""
+    draw = np.random.default_rng(seed)
+    if kind == "e2m1":
+        codes = draw.integers(0, 256, (rows, k // 2)).astype(np.uint8)
+        both = np.stack([codes & 15, codes >> 4], -1).reshape(rows, k)
+        return codes, np.where(both & 8, -1, 1) * E2M1[both & 7]
+    floats = draw.integers(-6, 7, (rows, k)).astype(np.float32)
+    table = (E4M3 if kind == "e4m3" else E5M2).values
+    places = {float(value): code for code, value in enumerate(table) if np.isfinite(value)}
+    return np.vectorize(lambda x: places[float(x)])(floats).astype(np.uint8), floats
+
+
+@pytest.mark.parametrize(
+    "kinds", [("e4m3", "e4m3"), ("e2m1", "e2m1"), pytest.param(("e5m2", "e2m1"), marks=WIDER)], ids="-".join
+)
+def test_blocks_with_scales(gpu: Device, kinds: tuple[str, str]) -> None:
+    """Units that take scales multiply them: of gfx950, sm_100 and sm_120; elsewhere Triton multiplies bfloat16."""
+    names = {"e4m3": "fp8e4nv", "e5m2": "fp8e5", "e2m1": "u8"}
+    if any(_has_no_fp8(gpu.arch, names[kind]) for kind in kinds):
+        pytest.skip(f"Triton has no such floats on {gpu.arch}")
+    m, n, k = 128, 128, 128
+    a, x = small_numbers(m, k, kinds[0], 1)
+    b, y = small_numbers(n, k, kinds[1], 2)
+    draw = np.random.default_rng(3)
+    scale_a, scale_b = (draw.integers(125, 130, (rows, k // 32)).astype(np.uint8) for rows in (m, n))
+    out = np.zeros((m, n), np.float32)
+    types = {1: names[kinds[0]], 2: names[kinds[1]], 3: "u8", 4: "u8"}
+    constants = {"M": m, "N": n, "K": k, "A": kinds[0], "B": kinds[1]}
+    launch(gpu, kernels.scaled_product, [out, a, b, scale_a, scale_b], (1,), constants, types=types)
+    left, right = (
+        numbers * np.repeat(2.0 ** (scale.astype(np.int32) - 127), 32, 1)
+        for numbers, scale in ((x, scale_a), (y, scale_b))
+    )
+    np.testing.assert_array_equal(out, (left @ right.T).astype(np.float32))

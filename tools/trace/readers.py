@@ -74,11 +74,11 @@ def find(
     """
     content = envelopes.plain(content)
     first = _reader(content, wanted, besides)
-    if first is not None and first.recognises in AS_IT_IS:
+    if first is not None and first.name in AS_IT_IS:
         return first.read(content, wanted)
     bare = envelopes.bare(content)
     second = _reader(bare, wanted, besides) if bare != content else None
-    if second is not None and (first is None or second.recognises not in KEPT):
+    if second is not None and (first is None or second.name not in KEPT):
         return second.read(bare, wanted)
     return None if first is None else first.read(content, wanted)
 
@@ -320,5 +320,11 @@ READERS: tuple[Reader, ...] = (
     Reader("words of AMD's rings", _is_amd_words, _read_amd_words),
     Reader("entries of NVIDIA's GPFIFO", _is_gpfifo, _read_nv_words),
 )
-AS_IT_IS = (_is_named_nv_words, _is_cuda_core, _is_gpu_core)
-KEPT = (_is_kernel_log, _is_qmd, _is_pushbuffer, _is_amd_words, _is_gpfifo)
+AS_IT_IS = ("words of NVIDIA's, as it is said", "CUDA coredump", "core file of GPUs of ROCm")
+KEPT = (
+    "kernel log",
+    "launch descriptions of NVIDIA's",
+    "pushbuffers of NVIDIA's",
+    "words of AMD's rings",
+    "entries of NVIDIA's GPFIFO",
+)

@@ -5,7 +5,8 @@ Out      path -> contents
 Changes  nothing
 Next     sysfs.py (the other files there), spec.py (what a GPU is)
 Source   amdgpu_discovery.c: the tree below ip_discovery/die, and amdgpu_discovery_set_*_ip_blocks, which say what
-         versions there are; soc15_hw_ip.h: the ids
+         versions there are; soc15_hw_ip.h: the ids. That gfx950's bus interface is 7.9.1 is inferred: amdgpu knows that
+         version since January 2025 ("update ip versioning for nbio"), when gfx950 came, and treats it as gfx942's
 
 A driver takes from here which registers and which copy engine a GPU has. Our own goes by the name of the architecture.
 """

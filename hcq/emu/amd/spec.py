@@ -14,15 +14,15 @@ The figures are derived here, and not taken from the driver's own (hcq/amd/chip.
     amd:gfx1100:private      the host sees none of its memory (no large BAR)
     amd:gfx1100:caches       what is not acquired is old, what is not released is hidden
     amd:gfx1100:cu=8         so many compute units, of each XCC; without it as many as such a GPU has
-    amd:gfx942:mi300x        a whole MI300X: 8 XCCs of 38 compute units each, and not half of them
-    amd:gfx950:mi355x        the same of an MI355X: 8 XCCs of 32 compute units each
+    amd:mi300x               a part that is sold, with all its XCCs and compute units: one of MODELS
+    amd:gfx942:mi300x        the same; so amd:gfx950:mi355x
     amd:gfx1100:drift=-50    its clock loses 50 ns in a millisecond of the host's
     amd:gfx1100:kfd=1.14     the kernel driver's interface: what it knows, and how strict it is, differs (1.11 to 1.19)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from hcq.amd.abi import sdma
@@ -47,7 +47,9 @@ class Size(NamedTuple):
     device_id: int  # of PCI
 
 
-SIZES = {  # AMD's data sheets; device ids: pci.ids
+# AMD's data sheets; device ids: pci.ids, and for CDNA the rule by which AMD's operator for Kubernetes names GPUs
+# (ROCm/gpu-operator, gpu-nfd-default-rule.yaml: 75a0 is an MI350X, 75a3 an MI355X)
+SIZES = {
     "gfx90a": Size(104, 8, 1, 0x740C),
     "gfx942": Size(38, 4, 1, 0x74A1),
     "gfx950": Size(32, 4, 1, 0x75A0),
@@ -64,15 +66,17 @@ class Chip:
     """One architecture. The last two characters of its name are the minor version and the stepping.
 
     xccs   how many dies share one queue
+    model  the part that is sold, of MODELS; empty: as is usual of the architecture
     """
 
     arch: str
     xccs: int = 1
+    model: str = ""
 
     @property
     def size(self) -> Size:
         """How large its GPUs are."""
-        return SIZES[self.arch]
+        return MODELS[self.model].size if self.model else SIZES[self.arch]
 
     @property
     def family(self) -> int:
@@ -128,9 +132,28 @@ class Chip:
         return 1 << 30
 
 
-USUAL_XCCS, WHOLE_XCCS = 4, 8  # of gfx942 and gfx950: half of a part is quicker to emulate
+class Model(NamedTuple):
+    """A part that is sold."""
+
+    arch: str
+    xccs: int
+    size: Size
+
+
+USUAL_XCCS = 4  # of gfx942 and gfx950: half of a part is quicker to emulate
+MODELS = {
+    "mi210": Model("gfx90a", 1, Size(104, 8, 1, 0x740F)),
+    "mi250": Model("gfx90a", 1, Size(104, 8, 1, 0x740C)),  # one of its two dies, which are a GPU each
+    "mi300x": Model("gfx942", 8, Size(38, 4, 1, 0x74A1)),
+    "mi325x": Model("gfx942", 8, Size(38, 4, 1, 0x74A5)),
+    "mi350x": Model("gfx950", 8, Size(32, 4, 1, 0x75A0)),
+    "mi355x": Model("gfx950", 8, Size(32, 4, 1, 0x75A3)),
+    "rx7900xtx": Model("gfx1100", 1, SIZES["gfx1100"]),
+    "rx9070xt": Model("gfx1201", 1, SIZES["gfx1201"]),
+}
 CHIPS = {arch: Chip(arch, USUAL_XCCS if arch in ("gfx942", "gfx950") else 1) for arch in ARCHITECTURES}
-WHOLE = {"mi300x": "gfx942", "mi355x": "gfx950"}  # a word for all of a part
+OF_MODELS = {name: Chip(model.arch, model.xccs, name) for name, model in MODELS.items()}
+WHOLE = {"mi300x": "gfx942", "mi355x": "gfx950"}  # as an option of the architecture, too
 
 
 @dataclass(frozen=True)
@@ -164,7 +187,7 @@ def parse(word: str) -> Spec:
     """A word such as "amd:gfx1100:seed=7". Raises UsageError naming what is wrong with it."""
     chip, options = parse_word(
         word,
-        CHIPS,
+        CHIPS | OF_MODELS,
         {
             "seed": number,
             "private": flag,
@@ -176,14 +199,14 @@ def parse(word: str) -> Spec:
         },
         "seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old), "
         f"cu=NUMBER (compute units of each XCC: even, {MIN_UNITS} to {MAX_UNITS}), "
-        f"mi300x and mi355x (a whole one: gfx942 and gfx950 with {WHOLE_XCCS} XCCs), drift=PPM (of its clock), "
+        "mi300x and mi355x (a whole one: gfx942 and gfx950 with 8 XCCs), drift=PPM (of its clock), "
         f"kfd=1.NUMBER (the kernel driver's interface, 1.{OLDEST_KFD} to 1.{NEWEST_KFD})",
     )
     for name, arch in WHOLE.items():
         if name in options:
             if chip.arch != arch:
                 raise UsageError(f"HCQ_EMULATE={word}: an {name.upper()} is a {arch}, no {chip.arch}.")
-            chip = replace(chip, xccs=WHOLE_XCCS)
+            chip = OF_MODELS[name]
     return Spec(
         chip,
         options.get("seed"),

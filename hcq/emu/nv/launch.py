@@ -57,7 +57,7 @@ from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import Addition
 from hcq.emu.nv.shader.run import Kernel, Report
 from hcq.emu.nv.shader.types import Lanes
-from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, Chip, Spec
+from hcq.emu.nv.spec import SMS_PER_TPC, Chip, Spec
 from hcq.emu.shader.checks import Checks
 from hcq.emu.shader.residency import Needs, look
 from hcq.emu.shader.schedule import Schedules
@@ -80,7 +80,6 @@ RESERVED_SHARED_BYTES = 0x400
 SHARED_WINDOW_BYTES, LOW_SHARED_WINDOW_BYTES, LOCAL_WINDOW_BYTES = 1 << 32, 1 << 24, 1 << 24
 STACK_TOP = (16 << 20) - 0x240
 MAX_CACHED = 1 << 12  # entries of the caches for code and for constant banks
-TPCS = GPCS * TPCS_PER_GPC
 
 
 class Windows(NamedTuple):
@@ -228,7 +227,7 @@ class Shader:
         together = bool(envregs["envreg1"] | envregs["envreg2"])
         if together:
             registers, shared = qmd.value("register_count"), qmd.value("shared_memory_size")
-            units = SMS_PER_TPC * sum(mask.bit_count() for mask in TPC_MASKS)
+            units = SMS_PER_TPC * sum(self.chip.part.tpcs)
             needs = Needs(self.chip.arch, prod(grid), block, WARP, registers, shared, units)
             look(checks, needs, Site("waits for all", kernel.function.name, kernel.function.line))
         sample = counters.sample() if counts and not together else 0
@@ -386,20 +385,21 @@ class Shader:
                 f"{needed:#x} bytes per TPC; SET_SHADER_LOCAL_MEMORY_NON_THROTTLED gave "
                 f"{windows.local_bytes_per_tpc:#x}"
             )
-        check_local_counts(windows)
-        for _ in view.spans(windows.local_memory, windows.local_bytes_per_tpc * TPCS, Access.WRITE, THREADS):
+        check_local_counts(windows, self.chip)
+        size = windows.local_bytes_per_tpc * self.chip.tpcs
+        for _ in view.spans(windows.local_memory, size, Access.WRITE, THREADS):
             pass
 
 
-def check_local_counts(windows: Windows) -> None:
+def check_local_counts(windows: Windows, chip: Chip) -> None:
     """Local memory is given to as many units as SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C says: fewer than there are
     would leave some without. The counts of GPCs may be left out; that they are what their names say is our inference.
     """
-    of_gpcs = [mask.bit_count() for mask in TPC_MASKS]
+    of_gpcs = chip.part.tpcs
     several = sum(count > 1 for count in of_gpcs)
     said = windows.plural_gpcs or windows.singleton_gpcs
     for name, given, least in (
-        ("MAX_SM_COUNT", windows.tpcs, TPCS),
+        ("MAX_SM_COUNT", windows.tpcs, chip.tpcs),
         ("MAX_PLURAL_TPC_GPC_COUNT", windows.plural_gpcs, several if said else 0),
         ("MAX_SINGLETON_TPC_GPC_COUNT", windows.singleton_gpcs, len(of_gpcs) - several if said else 0),
     ):

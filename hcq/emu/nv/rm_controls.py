@@ -33,10 +33,7 @@ from hcq.emu.nv.rm_state import Reply, RmFile
 from hcq.emu.nv.spec import (
     COPY_GRAPHICS_ENGINES,
     ENGINE_GR0,
-    GPCS,
     SMS_PER_TPC,
-    TPC_MASKS,
-    TPCS_PER_GPC,
     VIDEO_MEMORY_BYTES,
 )
 from hcq.nv.abi.ioctls import CONTROLS
@@ -244,10 +241,10 @@ def gr_info(call: Call) -> dict[str, int]:
         12: chip.sm_version,
         13: chip.warps_per_sm,
         14: 32,  # threads per warp
-        20: GPCS,
-        23: TPCS_PER_GPC,
+        20: len(chip.part.tpcs),
+        23: chip.part.tpcs_per_gpc,
         32: SMS_PER_TPC,
-        42: TPCS_PER_GPC,
+        42: chip.part.tpcs_per_gpc,
     }
     _fill_list(call.process, call.params.grinfolist, call.params.grinfolistsize, values)
     return {}
@@ -272,14 +269,14 @@ def fb_info(call: Call) -> dict[str, int]:
 @replies("GrGetGpcMask")
 def gpc_mask(call: Call) -> dict[str, int]:
     """Which GPCs there are."""
-    return {"gpcmask": (1 << GPCS) - 1}
+    return {"gpcmask": (1 << len(call.gpu.chip.part.tpcs)) - 1}
 
 
 @replies("GrGetTpcMask")
 def tpc_mask(call: Call) -> dict[str, int]:
     """Which TPCs a GPC has: none, where there is no such GPC."""
-    number = call.params.gpcid
-    return {"tpcmask": TPC_MASKS[number] if number < GPCS else 0}
+    number, masks = call.params.gpcid, call.gpu.chip.part.masks
+    return {"tpcmask": masks[number] if number < len(masks) else 0}
 
 
 @replies("GrGetCtxBufferSize")

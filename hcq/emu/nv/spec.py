@@ -8,7 +8,8 @@ Source   figures of small parts of each generation, which decide what a driver a
          Programming Guide, "Technical Specifications per Compute Capability"; where parameters are in constant bank 0:
          EIATTR_PARAM_CBANK of cubins. The driver has figures of its own (hcq/nv/chip.py): each tests the other
 
-    nv:sm_90                 one GPU of that architecture; the same word twice makes two
+    nv:sm_90                 one GPU of that architecture, a small one; the same word twice makes two
+    nv:h100                  a part that is sold, with all its SMs: one of PARTS
     nv:sm_90:seed=7          it works asynchronously: launches and copies that nothing orders run late, in random order
     nv:sm_90:private         the host cannot map video memory (no BAR1)
     nv:sm_90:driver=570.86   the kernel driver has that version, 550 to 610; one driver serves all GPUs
@@ -22,7 +23,8 @@ Source   figures of small parts of each generation, which decide what a driver a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from hcq.emu.emulation_options import flag, number, parse_word, ppm
 from hcq.errors import UsageError
@@ -35,6 +37,25 @@ MAX_GPUS = 32
 ENGINE_GR0, ENGINE_COPY0, ENGINE_COPY10 = 1, 9, 52
 COPY_GRAPHICS_ENGINES = 2  # copy engines 0 and 1 share the graphics runlist: NV_CE_GRCE_ALLOWED_LCE_MASK
 VIDEO_MEMORY_BYTES = 16 << 30  # only what is touched takes memory
+
+
+class Part(NamedTuple):
+    """How many units a GPU has. tpcs_per_gpc: of the design. tpcs: of each GPC that works; of those that do not, none.
+
+    Which TPCs of a design are off differs by piece: here the first ones of a GPC.
+    """
+
+    name: str
+    tpcs_per_gpc: int
+    tpcs: tuple[int, ...]
+
+    @property
+    def masks(self) -> list[int]:
+        """Which TPCs each GPC has."""
+        return [((1 << count) - 1) << self.tpcs_per_gpc - count for count in self.tpcs]
+
+
+SMALL = Part("", 2, (2, 1))  # one TPC is not there, as on parts that are sold
 
 
 @dataclass(frozen=True)
@@ -53,6 +74,12 @@ class Chip:
     copy_engines: int
     context_buffers: tuple[tuple[int, int], ...]  # (bytes, alignment), the largest alignment first
     first_release: int = 0  # of the kernel driver that knows it: resource_list.h, uvm_hal.c of each branch
+    part: Part = SMALL
+
+    @property
+    def tpcs(self) -> int:
+        """Of the design: local memory is laid out for those that a part lacks, too."""
+        return self.part.tpcs_per_gpc * len(self.part.tpcs)
 
     @property
     def context_bytes(self) -> int:
@@ -130,8 +157,7 @@ class Chip:
 
 LARGE_PARAM_BYTES = 0x1100
 NV01_MEMORY_VIRTUAL = 0x70
-GPCS, TPCS_PER_GPC, SMS_PER_TPC = 2, 2, 2  # the design's: LITTER values
-TPC_MASKS = (0b11, 0b10)  # of each GPC: one TPC is not there, as on parts that are sold
+SMS_PER_TPC = 2  # the design's, as GPCs and TPCs: LITTER values
 # inferred: how large real ones are is nowhere written down, but they grow with the number of TPCs
 _SMALL_CONTEXT = ((10 << 20, 2 << 20), (5 << 20, 2 << 20), (640 << 10, 64 << 10))
 _LARGE_CONTEXT = ((61 << 20, 2 << 20), (22 << 20, 2 << 20), (3 << 20, 64 << 10))
@@ -150,6 +176,21 @@ CHIPS = {
         ),
         Chip("sm_120", "emulated GB202", 0x1B0, 2, 48, _SMALL, 102400, 0x380, 0x380, 8, _SMALL_CONTEXT, 570),
     )
+}
+
+
+# whole parts: GPCs, TPCs and SMs by NVIDIA's architecture white papers; how TPCs are spread over GPCs is inferred
+PARTS = {
+    "a100": ("sm_80", Part("A100", 8, (8, 8, 8, 8, 8, 7, 7))),  # 108 SMs
+    "rtx4090": ("sm_89", Part("RTX 4090", 6, (6, 6, 6, 6, 6, 6, 6, 6, 6, 5, 5))),  # 128
+    "h100": ("sm_90", Part("H100", 9, (9, 9, 8, 8, 8, 8, 8, 8))),  # 132
+    "h200": ("sm_90", Part("H200", 9, (9, 9, 8, 8, 8, 8, 8, 8))),
+    "b200": ("sm_100", Part("B200", 10, (10, 10, 9, 9, 9, 9, 9, 9))),  # 148, of two dies
+    "rtx5090": ("sm_120", Part("RTX 5090", 8, (8, 8, 8, 8, 8, 8, 8, 8, 7, 7, 7))),  # 170
+}
+OF_PARTS = {
+    name: replace(CHIPS[arch], name=f"emulated {part.name}", part=part)
+    for name, (arch, part) in PARTS.items()
 }
 
 
@@ -174,7 +215,7 @@ def parse(word: str) -> Spec:
     """A word such as "nv:sm_90:seed=7". Raises UsageError naming what is wrong with it."""
     chip, options = parse_word(
         word,
-        CHIPS,
+        CHIPS | OF_PARTS,
         {
             "seed": number,
             "private": flag,

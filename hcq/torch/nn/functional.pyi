@@ -37,6 +37,7 @@ from hcq.frontend.nn.functional_losses import multilabel_margin_loss as multilab
 from hcq.frontend.nn.functional_orders import native_channel_shuffle as native_channel_shuffle
 from hcq.frontend.nn.functional_random import rrelu as rrelu
 from hcq.frontend.nn.functional_random import rrelu_ as rrelu_
+from hcq.frontend.nn.functional_scaled import scaled_mm as scaled_mm
 from hcq.frontend.nn.functional_sampling import upsample as upsample
 from hcq.frontend.nn.functional_sampling import upsample_bilinear as upsample_bilinear
 from hcq.frontend.nn.functional_sampling import upsample_nearest as upsample_nearest

@@ -31,6 +31,7 @@ GPUS = {
     "amd:gfx942": ("AMD:1", amd_target("gfx942")),
     "amd:gfx1100": ("AMD:2", amd_target("gfx1100")),
     "amd:gfx1201": ("AMD:3", amd_target("gfx1201")),
+    "amd:gfx950": ("AMD:4", amd_target("gfx950")),
 }
 ROADS = [*GPUS, pytest.param("cuda", marks=needs_nvrtc)]
 SIGNS = [(S8, S8), (U8, U8), (S8, U8), (U8, S8)]
@@ -86,7 +87,7 @@ def test_the_largest_bytes_of_any_sign_give_exact_sums(gpu: tuple[Any, Target], 
 def test_units_take_both_signs_but_those_of_cdna() -> None:
     for _, target in GPUS.values():
         taken = [signs for signs in SIGNS if takes(target, *signs)]
-        assert taken == ([(S8, S8)] if target.arch in ("gfx90a", "gfx942") else SIGNS)
+        assert taken == ([(S8, S8)] if target.arch in ("gfx90a", "gfx942", "gfx950") else SIGNS)
 
 
 @pytest.mark.parametrize("unit", OF_BYTES, ids=lambda unit: unit.name)

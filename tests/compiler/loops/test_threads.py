@@ -46,12 +46,13 @@ from tests.hcq.emu.nv.shader.running import needs_nvrtc
 GPUS = {
     "amd:gfx1100": ("AMD", amd_target("gfx1100")),
     "amd:gfx942": ("AMD:1", amd_target("gfx942")),
+    "amd:gfx950": ("AMD:2", amd_target("gfx950")),
     "nv:sm_80": ("NV", nv_target("sm_80")),
     "metal:m3": ("METAL", metal_target("apple9")),
 }
 
 machine = machine_of(*GPUS)
-gpu = gpu_of(GPUS, thorough=["amd:gfx942", "metal:m3"])
+gpu = gpu_of(GPUS, thorough=["amd:gfx942", "amd:gfx950", "metal:m3"])
 
 
 def softmax() -> Node:

@@ -4,7 +4,8 @@ In       arrays of the kinds in each signature, or a Context for v_mqsad_u32_u8
 Out      VIDEO, a table of meanings; a step
 Changes  VGPRs, when the step runs
 Next     integer_ops.py (distances at one place), vector_ops.py (operands, modifiers and EXEC)
-Source   instruction descriptions of the RDNA3 and CDNA3 ISA documents
+Source   instruction descriptions of the RDNA3 and CDNA3 ISA documents; the table of screen partitions: the Vega ISA
+         document, "V_SCREEN_PARTITION_4SE_B32". CDNA's documents list the instruction without it
 """
 
 from __future__ import annotations
@@ -22,6 +23,19 @@ VIDEO = Table()
 define = VIDEO.define
 PLACES = range(4)  # of the four bytes among eight, each one byte further
 LARGEST = np.finfo(np.float32).max
+# v_screen_partition_4se_b32: which of four shader engines an area of the screen concerns, by eight bits
+ENGINES = np.array(
+    [
+        int(digit, 16)
+        for digit in (
+            "137f5fff7ffffffff26efafffbffffffdf4cff5fffdfffff9bf8fffafffeffff"
+            "ffff4cdf6fffeffffffff89bf99ffdffffff7f13ff9fffbfffff6ef26ff6fff7"
+            "bfffffff23bfaffff7fffffff19df5ffffefffffef8cffaffffdffff67f4fff5"
+            "9fffdfffffff8ceff66ffefffffff467ff6fff7fffffbf239ff9fffbffff9df1"
+        )
+    ],
+    np.uint32,
+)
 
 
 def by_face(of_x: Compute, of_y: Compute, of_z: Compute) -> Compute:
@@ -74,6 +88,7 @@ def lighting(a: Array, b: Array, c: Array) -> Array:
     return np.where(dark, -LARGEST, product)
 
 
+define("v_screen_partition_4se_b32", "u32 = u32", lambda x: ENGINES[x & np.uint32(0xFF)])
 define("v_mullit_f32", "f32 = f32 f32 f32", lighting)
 
 

@@ -64,7 +64,7 @@ def moved(values: Array, order: Array) -> Array:
 
 
 def compile_wmma(ctx: Context) -> Step:
-    """The step of a WMMA instruction. Raises IllegalOperation for sparse ones in wave64."""
+    """The step of a WMMA instruction."""
     match = NAME.fullmatch(ctx.inst.name)
     if match is None:
         raise ctx.refuse()
@@ -115,18 +115,22 @@ def sparse_operands(
     ctx: Context, kinds: list[str], depth: int
 ) -> tuple[Callable[[Batch], Array], Callable[[Batch], Array]]:
     """A, of which two of every four values along k are stored, with zeros in the places of the others; and B."""
-    if ctx.wave_size != 32:
-        raise ctx.refuse("where the values of sparse products lie in wave64 is not documented: not emulated")
     bits = ELEMENT_BITS[kinds[0]]
     lane, place = operand_places(ctx, bits, depth // 2)
     read_kept = operand(ctx, 0, kinds[0], (lane, place))
     column, k = np.ogrid[:16, :depth]
-    part = 8 if bits == 16 else depth // 2
-    places_b = column + 16 * (k // part % 2), part * (k // (2 * part)) + k % part + 0 * column
+    if ctx.wave_size == 32:
+        part = 8 if bits == 16 else depth // 2
+        places_b = column + 16 * (k // part % 2), part * (k // (2 * part)) + k % part + 0 * column
+    elif bits == 16:
+        places_b = column + 16 * (k // 8), k % 8 + 0 * column
+    else:
+        quarter = depth // 4
+        places_b = column + 16 * (k // (2 * quarter)) + 32 * (k // quarter % 2), k % quarter + 0 * column
     read_b = operand(ctx, 1, kinds[-1], places_b)
     per_lane = int(place.max()) + 1
-    # two bits for each value of a lane, in the order of its values: a half of a register, or all of one
-    shift = np.uint32(16 * (ctx.inst.fields["opsel"] & 1) if per_lane == 8 else 0)
+    # two bits for each value of a lane, in the order of its values: a quarter of a register, a half, or all of one
+    shift = np.uint32(2 * per_lane * (ctx.inst.fields["opsel"] & 16 // per_lane - 1))
     register = ctx.inst.fields["src2"] - 256
     if register < 0:
         raise ctx.refuse("the places of the values are in a vector register")

@@ -34,6 +34,7 @@ from hcq.emu.shader.small_floats import E4M3, E5M2
 
 RULES = Rules()
 Combine = Callable[[Lanes, Lanes, Lanes], Lanes]  # A, B and C to what becomes D
+Scales = Callable[[Registers, Group], Lanes]  # (warps, rows or columns, blocks of k)
 B32 = TYPES["b32"]
 _THREAD = np.arange(WARP)
 _GROUP, _IN_GROUP = _THREAD >> 2, _THREAD & 3
@@ -146,6 +147,13 @@ def from_numbers(name: str, saturates: bool) -> Callable[[Lanes], Lanes]:
 def mma(code: Code) -> Step:
     """D = A * B + C"""
     code.flag("sync"), code.flag("aligned")
+    kind = next((word for word in code.rest if word.startswith("kind::")), "")
+    if kind:
+        from hcq.emu.nv.shader import small_matrix_ops
+
+        if not code.take(*small_matrix_ops.KINDS):
+            raise code.refuse(f".{kind}: the kinds are {', '.join(small_matrix_ops.KINDS)}")
+        return small_matrix_ops.product(code, kind)
     shape = code.take(*SHAPES)
     if not shape or not code.flag("row") or not code.flag("col"):
         raise code.refuse(f"supported are row.col products of {', '.join(SHAPES)}")
@@ -211,21 +219,48 @@ class Part(NamedTuple):
 def _part(
     code: Code, operand: Operand, kind: str, bits: int, place: Fragment, shape: tuple[int, int]
 ) -> Part:
-    registers = code.parts(operand, _register_count(bits, place))
     holder = TYPES["b64"] if kind == "f64" else B32
-    return Part([code.slot(register, holder) for register in registers], to_numbers(kind), place, shape)
+    return fragment_part(code, operand, bits, to_numbers(kind), place, shape, holder)
+
+
+def fragment_part(
+    code: Code,
+    operand: Operand,
+    bits: int,
+    numbers: Callable[[Lanes], Lanes],
+    place: Fragment,
+    shape: tuple[int, int],
+    holder: Type = B32,
+) -> Part:
+    """A matrix operand whose elements have so many bits, and mean what `numbers` says."""
+    registers = code.parts(operand, _register_count(bits, place))
+    return Part([code.slot(register, holder) for register in registers], numbers, place, shape)
 
 
 def product(
-    code: Code, parts: list[Part], d_type: Type, place: Fragment, saturates: bool, combine: Combine = times
+    code: Code,
+    parts: list[Part],
+    d_type: Type,
+    place: Fragment,
+    saturates: bool,
+    combine: Combine = times,
+    scales: tuple[Scales, Scales] | None = None,
 ) -> Step:
-    """The first operand becomes what `combine` makes of the parts: A * B + C."""
+    """The first operand becomes what `combine` makes of the parts: A * B + C.
+
+    scales   of the rows of A and of the columns of B, for as many blocks of k as there are
+    """
     targets = code.parts(code.operands[0], _register_count(d_type.width, place))
     writes = [code.writer(code.destination(target, register_type(d_type))) for target in targets]
     result = from_numbers(d_type.name, saturates)
 
     def step(registers: Registers, group: Group) -> None:
         x, y, z = (part.matrix(group.batch, registers) for part in parts)
+        if scales is not None:
+            of_x, of_y = (read(registers, group) for read in scales)
+            repeats = x.shape[2] // of_x.shape[2]
+            x = x * np.repeat(of_x, repeats, axis=2)
+            y = y * np.repeat(of_y, repeats, axis=2).transpose(0, 2, 1)
         found = combine(x, y, z)[:, place.rows, place.columns]
         packed = result(np.ascontiguousarray(found).reshape(group.batch.count, -1))
         for i, write in enumerate(writes):

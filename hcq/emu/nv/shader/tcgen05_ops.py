@@ -25,12 +25,13 @@ from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of
+from hcq.emu.nv.shader.syntax import Immediate
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
 RULES = Rules()
 B32, U32, U64 = TYPES["b32"], TYPES["u32"], TYPES["u64"]
 ALLOCATIONS = (32, 64, 128, 256, 512)
-SHAPES = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4}  # registers of a repeat
+SHAPES = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}  # registers of a repeat
 REPEAT = re.compile(r"x(\d+)")
 MOST_REGISTERS = 128
 WARP_LANES = 32  # of tensor memory, that a warp of a warpgroup reaches
@@ -157,7 +158,7 @@ def _give_back(code: Code) -> Step:
 def _move(code: Code, loads: bool) -> Step:
     shape = code.take(*SHAPES)
     if not shape:
-        raise code.refuse(f"the shape is one of {', '.join(SHAPES)}; 16x32bx2 is not emulated")
+        raise code.refuse(f"the shape is one of {', '.join(SHAPES)}")
     repeat = next((found for found in map(REPEAT.fullmatch, code.rest) if found), None)
     if repeat is None:
         raise code.refuse("the number of repeats is missing: x1, x2, ...")
@@ -169,12 +170,23 @@ def _move(code: Code, loads: bool) -> Step:
         )
     is_packed = code.flag("pack::16b" if loads else "unpack::16b")
     code.type("b32")
-    code.expect(2)
-    operand, place = (code.operands[0], code.operands[1]) if loads else (code.operands[1], code.operands[0])
+    operands, apart = list(code.operands), 0
+    if shape == "16x32bx2":
+        code.expect(3)
+        between = operands.pop(2 if loads else 1)
+        if not isinstance(between, Immediate) or not 0 <= between.value < tensor_memory.COLUMNS:
+            raise code.refuse(
+                f"how far both halves are apart is a number from 0 to {tensor_memory.COLUMNS - 1}"
+            )
+        apart = between.value
+    else:
+        code.expect(2)
+    operand, place = operands if loads else reversed(operands)
     at_of = address_of(code, place)
     parts = code.parts(operand, count)
     lanes, columns = tensor_memory.places(shape, int(repeat[1]))
-    width = (int(columns.max()) + 1) * (2 if is_packed else 1)
+    columns = columns * (2 if is_packed else 1) + apart * (np.arange(WARP) // 16)
+    width = int(columns.max()) + (2 if is_packed else 1)
     targets = (
         [code.destination(part, B32) for part in parts] if loads else [code.slot(part, B32) for part in parts]
     )
@@ -197,15 +209,15 @@ def _move(code: Code, loads: bool) -> Step:
             rows = first + lanes
             if found is not None:
                 if is_packed:
-                    low, high = (words[block, rows, column + 2 * columns + half] & 0xFFFF for half in (0, 1))
+                    low, high = (words[block, rows, column + columns + half] & 0xFFFF for half in (0, 1))
                     found[:, threads] = low | high << np.uint32(16)
                 else:
                     found[:, threads] = words[block, rows, column + columns]
             elif values is not None:
                 mine = values[:, threads]
                 if is_packed:
-                    words[block, rows, column + 2 * columns] = mine & np.uint32(0xFFFF)
-                    words[block, rows, column + 2 * columns + 1] = mine >> np.uint32(16)
+                    words[block, rows, column + columns] = mine & np.uint32(0xFFFF)
+                    words[block, rows, column + columns + 1] = mine >> np.uint32(16)
                 else:
                     words[block, rows, column + columns] = mine
         if found is not None:

@@ -60,10 +60,13 @@ def column_of(address: int) -> int:
 def places(shape: str, repeats: int) -> tuple[Lanes, Lanes]:
     """(lanes, columns), each (registers, 32 threads), that a load or store of this shape moves.
 
-    16x64b, 16x128b and 16x256b move 16 lanes; CUTLASS's copy traits write down which thread has what.
+    16x64b, 16x128b and 16x256b move 16 lanes; CUTLASS's copy traits write down which thread has what. 16x32bx2 moves
+    16 lanes to each half of a warp, of columns that are apart as the instruction says.
     """
     thread = np.arange(32)
-    if shape == "32x32b":
+    if shape == "16x32bx2":
+        lanes, columns, width = (thread % 16)[None], np.zeros((1, 32), int), 1
+    elif shape == "32x32b":
         lanes, columns, width = thread[None], np.zeros((1, 32), int), 1
     elif shape == "16x64b":
         lanes, columns, width = (8 * (thread % 2) + thread // 4)[None], (thread // 2 % 2)[None], 2

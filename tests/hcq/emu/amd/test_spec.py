@@ -17,7 +17,7 @@ from hcq.emu.amd.kfd_queues import EOP_BYTES, save_area
 from hcq.emu.amd.kfd_topology import ROOT, make_nodes
 from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.wave_start import USER_SGPRS, user_sgprs
-from hcq.emu.amd.spec import CHIPS, MAX_BLOCK, parse
+from hcq.emu.amd.spec import CHIPS, MAX_BLOCK, MODELS, parse
 
 # compute units, XCCs, arrays and arrays of an engine of parts that were sold
 PARTS = {
@@ -108,3 +108,30 @@ def test_the_first_scalar_registers_hold_what_the_driver_puts_there() -> None:
         assert [name for name, on in zip(USER_SGPRS, asked) if on] == list(starts)
         assert all(words[at] == USER_SGPRS.index(name) for name, at in starts.items())
         assert len(words) == sum(len(values[name]) for name in starts)
+
+
+# compute units of all XCCs, XCCs and PCI's number of parts that are sold
+SOLD = {
+    "mi210": (104, 1, 0x740F),
+    "mi250": (104, 1, 0x740C),
+    "mi300x": (304, 8, 0x74A1),
+    "mi325x": (304, 8, 0x74A5),
+    "mi350x": (256, 8, 0x75A0),
+    "mi355x": (256, 8, 0x75A3),
+    "rx7900xtx": (96, 1, 0x744C),
+    "rx9070xt": (64, 1, 0x7550),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_has_the_units_of_the_part_that_is_sold(model: str) -> None:
+    (node,) = make_nodes([parse(f"amd:{model}")])
+    properties = node.properties()
+    units = properties["simd_count"] // properties["simd_per_cu"]
+    assert (units, properties["num_xcc"], properties["device_id"]) == SOLD[model]
+    assert parse(f"amd:{model}:cu=4").size.units == 4
+
+
+def test_a_whole_part_may_be_named_behind_its_architecture() -> None:
+    assert parse("amd:gfx942:mi300x") == parse("amd:mi300x")
+    assert parse("amd:gfx950:mi355x:seed=2") == parse("amd:mi355x:seed=2")

@@ -7,8 +7,10 @@ import struct
 import numpy as np
 import pytest
 
+import hcq
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.status import NvStatus as S
+from tests.compiler.building import emulating
 from tests.hcq.emu.nv.raw import (
     AXPY,
     WINDOW,
@@ -134,3 +136,38 @@ def test_an_unregistered_gpu_stops_its_channels_and_loses_its_mappings(pair: tup
     assert int(one.notifier.array()[2]) == 0
     one.push(release(memory.va, 1))
     one.until(lambda: memory.array()[0] == 1)
+
+
+@pytest.mark.parametrize(
+    "part,arch,sms",
+    [
+        ("a100", "sm_80", 108),
+        ("rtx4090", "sm_89", 128),
+        ("h100", "sm_90", 132),
+        ("h200", "sm_90", 132),
+        ("b200", "sm_100", 148),
+        ("rtx5090", "sm_120", 170),
+    ],
+)
+def test_a_part_that_is_sold_has_its_sms_and_each_has_local_memory(part: str, arch: str, sms: int):
+    with emulating(f"nv:{part}"):
+        device = hcq.open("NV")
+        assert (device.arch, device.gpu.sm_count) == (arch, sms)
+        x = np.arange(64, dtype=np.float32)
+        program = device.load(compiled_for(arch), "spilled")
+        out = device.alloc(4 * 64)
+        device.run(program, [out], grid=(2, 1, 1), block=(32, 1, 1))
+        assert np.array_equal(np.frombuffer(out.read(), np.float32), x)
+
+
+def compiled_for(arch: str) -> bytes:
+    """A kernel whose threads keep a number in local memory."""
+    return f""".version 8.8
+.target {arch}
+.address_size 64
+.visible .entry spilled(.param .u64 O) {{
+  .local .align 4 .b8 kept[256]; .reg .b64 %o, %w; .reg .b32 %i, %b, %l; .reg .f32 %x;
+  ld.param.u64 %o, [O]; mov.u32 %i, %tid.x; mov.u32 %b, %ctaid.x; mad.lo.u32 %i, %b, 32, %i;
+  cvt.rn.f32.u32 %x, %i; mov.u32 %l, kept; st.local.f32 [%l+16], %x; ld.local.f32 %x, [%l+16];
+  mul.wide.u32 %w, %i, 4; add.u64 %o, %o, %w; st.global.f32 [%o], %x; ret;
+}}""".encode()

@@ -524,6 +524,70 @@ def test_sparse_products_spread_a_over_the_places_that_its_indices_say(name: str
                 assert float(wide) == expected[i, j]
 
 
+# of wave64, by bits and depth: the lane of row 0 that has each run of neighbours along k (AMD's calculator of matrix
+# instructions, -a rdna4 -w 64); a lane has half as many of what is kept of A
+LANES_OF_WAVE64 = {
+    (16, 32): (0, 16, 32, 48),
+    (8, 32): (0, 32, 16, 48),
+    (4, 32): (0, 32, 16, 48),
+    (4, 64): (0, 32, 16, 48),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("key", [0, 1, 3])
+def test_sparse_products_of_64_lanes_spread_a_over_four_of_them(name: str, key: int) -> None:
+    _, _, out_kind, size, *kinds = name.split("_")
+    depth = int(size.split("x")[2])
+    bits = {"f16": 16, "bf16": 16, "iu4": 4}.get(kinds[0], 8)
+    rng = np.random.default_rng(depth + key)
+    a, b = rng.integers(-2, 3, (16, depth // 2)), rng.integers(-2, 3, (16, depth))
+    c = rng.integers(-4, 5, (16, 16))
+    positions = np.array(
+        [[sorted(rng.choice(4, 2, replace=False)) for _ in range(depth // 4)] for _ in range(16)]
+    )
+    positions = positions.reshape(16, depth // 2)
+    registers = {n: np.zeros(64, np.uint64) for n in range(40)}
+
+    def put(first: int, item: int, lane: int, width: int, code: int) -> None:
+        registers[first + item * width // 32][lane] |= np.uint64(code << item * width % 32)
+
+    lanes = LANES_OF_WAVE64[bits, depth]
+    of_a = (0, 16) if (bits, depth) == (4, 32) else lanes  # eight numbers of four bits are a whole register
+    kept = depth // 2 // len(of_a)
+    sets = 16 // kept  # of indices in a register
+    for row in range(16):
+        for k in range(depth // 2):
+            lane, item = row + of_a[k // kept], k % kept
+            put(0, item, lane, bits, code_of(kinds[0], int(a[row, k])))
+            put(32, item + kept * (key % sets), lane, 2, int(positions[row, k]))
+        for k in range(depth):
+            put(8, k % (depth // 4), row + lanes[k // (depth // 4)], bits, code_of(kinds[-1], int(b[row, k])))
+    for i in range(16):
+        for j in range(16):
+            lane, item = j + 16 * (i // 8) + 32 * (i // 4 % 2), i % 4
+            value = int(c[i, j])
+            if out_kind == "f32":
+                registers[16 + item][lane] = int(np.float32(value).view(np.uint32))
+            elif out_kind == "i32":
+                registers[16 + item][lane] = value & 0xFFFFFFFF
+            else:
+                put(16, item, lane, 16, code_of(out_kind, value))
+    fields = {"opsel": key, "opsel_hi": 0} | ({"neg_lo": 3} if kinds[0].startswith("iu") else {})
+    out = run("gfx1201", name, "v16", "v0", "v8", "v32", fields=fields, v=registers, wave_size=64)
+    dense = np.zeros((16, depth), np.int64)
+    np.put_along_axis(dense, 4 * (np.arange(depth // 2) // 2) + positions, a, axis=1)
+    expected = dense @ b.T + c
+    for i in range(16):
+        for j in range(16):
+            lane, item = j + 16 * (i // 8) + 32 * (i // 4 % 2), i % 4
+            if out_kind in ("f32", "i32"):
+                assert (out.f32 if out_kind == "f32" else out.i32)[16 + item, 0, lane] == expected[i, j]
+            else:
+                code = int(out.u32[16 + item // 2, 0, lane]) >> 16 * (item % 2) & 0xFFFF
+                assert code == code_of(out_kind, int(expected[i, j]))
+
+
 def code_of(kind: str, number: int) -> int:
     """A small integer as a number of a kind."""
     if kind.startswith("iu"):

@@ -161,3 +161,12 @@ def test_a_fused_product_of_float64_is_rounded_as_the_mode_says(arch: str, round
         beyond = Fraction(next_one)
         passed = {UP: beyond < exact, DOWN: beyond > exact, ZERO: abs(beyond) > abs(exact)}[rounding]
         assert toward and (passed or got == exact)
+
+
+@pytest.mark.parametrize("arch", sorted(GFX9))
+def test_a_part_of_the_screen_concerns_shader_engines_by_a_table(arch: str) -> None:
+    """Only the lowest eight bits count."""
+    registers = {0: np.arange(64) * 4 + 1 + (np.arange(64) << 8)}
+    found = run(arch, "v_screen_partition_4se_b32", "v1", "v0", v=registers).u32[1, 0]
+    assert [int(found[row]) for row in (0, 4, 12, 20, 24, 63)] == [0x3, 0x2, 0xB, 0xF, 0xF, 0xD]
+    assert set(map(int, found)) <= set(range(1, 16))

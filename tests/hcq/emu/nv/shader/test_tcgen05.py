@@ -364,6 +364,28 @@ def test_loads_of_sixteen_lanes_give_each_thread_its_words(shape, half, pack):
         assert out[thread, 64 + number] == wanted
 
 
+@pytest.mark.parametrize("pack", [False, True])
+@pytest.mark.parametrize("apart", [3, 16])
+def test_halves_of_a_warp_may_load_the_same_lanes_of_columns_that_are_apart(apart, pack):
+    """And store them: what is loaded is stored some columns further on."""
+    packed, unpacked = (".pack::16b", ".unpack::16b") if pack else ("", "")
+    load = ".reg .b32 %r0, %r1; add.u32 %c, %row, 0x100000;"
+    load += f"tcgen05.ld.sync.aligned.16x32bx2.x2{packed}.b32 {{%r0, %r1}}, [%c], {apart};"
+    load += f"tcgen05.st.sync.aligned.16x32bx2.x2{unpacked}.b32 [%c+32], {apart}, {{%r0, %r1}};"
+    load += "".join(f"tcgen05.st.sync.aligned.32x32b.x1.b32 [%row+{64 + i}], {{%r{i}}};" for i in range(2))
+    out = np.random.default_rng(9).integers(0, 1 << 32, (128, 72), np.uint32)
+    before = out.copy()
+    run_ptx(kernel("", (), before=load, columns=72), "k", 1, 128, out)
+    for thread, number in itertools.product(range(128), range(2)):
+        row = 32 * (thread // 32) + 16 + thread % 16
+        first = apart * (thread % 32 // 16) + number * (2 if pack else 1)
+        words = before[row, first : first + 2]
+        assert out[thread, 64 + number] == (
+            words[0] & 0xFFFF | (words[1] & 0xFFFF) << 16 if pack else words[0]
+        )
+        assert out[row, 32 + first] == (words[0] & 0xFFFF if pack else words[0])
+
+
 GOOD = f"mov.u32 %d, {instruction(128, 64, (0, 0), F32):#x};"
 PRODUCT = "tcgen05.mma.cta_group::1.kind::f16 [%t], %m0, %m1, %d, %one;"
 
@@ -395,7 +417,10 @@ def test_what_cannot_be_is_refused_with_a_reason(lines, why):
     "line, why",
     [
         ("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 32;", "pairs of blocks"),
-        ("tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {%d}, [%t], 2;", "16x32bx2"),
+        (
+            "tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {%d}, [%t], %c;",
+            "how far both halves are apart is a number",
+        ),
         ("tcgen05.shift.cta_group::1.down [%t];", "not emulated"),
         ("tcgen05.mma.cta_group::1.kind::f64 [%t], %m0, %m1, %d, %one;", "the kind is one of"),
     ],

@@ -1,0 +1,111 @@
+"""Refused page: the table in docs/emulated-amd.md of the instructions that emulated AMD GPUs refuse (`make docs`).
+
+In       the opcode tables of hcq/emu/amd/shader/, each instruction decoded and compiled; the page as it is
+Out      the page, with what stands between its marks written anew
+Changes  nothing
+Next     pages.py (writes and checks it), tests/hcq/emu/amd/shader/test_coverage.py (the same for each format)
+
+An instruction is tried with registers that every operand may name. What is refused for other operands only, such as
+swizzled descriptors, is not in the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hcq.emu.amd.shader.isa import Format, Isa, Opcode
+
+PAGE = "emulated-amd.md"
+BEGIN, END = "<!-- refused: written by make docs -->", "<!-- end of refused -->"
+ARCHITECTURES = {  # one of each instruction set -> all that have it
+    "gfx90a": "gfx90a",
+    "gfx942": "gfx942",
+    "gfx950": "gfx950",
+    "gfx1100": "gfx1100, gfx1101, gfx1102",
+    "gfx1201": "gfx1200, gfx1201",
+}
+KINDS = {  # what instructions are for, by names
+    r"buffer_(load|store)_.*format_.*": "typed loads and stores: the descriptor says what numbers become",
+    r"s_(buffer_)?atomic_.*|s_scratch_.*|s_buffer_store_.*": "writes and atomics of scalar memory",
+    r"s_cbranch_(join|i_fork|g_fork)|s_subvector_loop_.*": "the stack of forks and joins, loops over halves of a wave",
+    r"s_rfe.*|s_setkill|s_sendmsghalt": "returns from trap handlers, and halts",
+    r"s_barrier_.*|s_get_barrier_state": "barriers that have a number or are in a register; -1, the workgroup's, runs",
+    r"s_alloc_vgpr": "another number of registers while the wave runs",
+    r"global_load_tr_.*": "transposing loads: AMD's documents do not say which lane gets what",
+    r"ds_gws_sema_.*|ds_ordered_count|global_atomic_ordered_.*": "semaphores and orders of all waves",
+    r"ds_(add|sub)_gs_reg_rtn|ds_bvh_.*": "counters of graphics, ray tracing",
+    r"ds_condxchg32.*|buffer_store_lds_dword": "what no compiler makes",
+}
+
+
+def pages(docs: Path) -> dict[str, str]:
+    """File name -> text. A page without the marks stays as it is, and is then old: the marks belong there."""
+    path = docs / PAGE
+    before = path.read_text(encoding="utf-8") if path.is_file() else f"{BEGIN}\n{END}\n"
+    start, found, rest = before.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not found or not closed:
+        return {PAGE: f"{before.rstrip()}\n\n{BEGIN}\n\n{table()}\n\n{END}\n"}
+    return {PAGE: f"{start}{BEGIN}\n\n{table()}\n\n{END}{after}"}
+
+
+def table() -> str:
+    """What is refused on each architecture, by what it is for."""
+    from hcq.emu.amd.shader.architectures import ISAS
+
+    lines = ["| refused | of | instructions |", "| --- | --- | --- |"]
+    by_arch = {arch: set(refused(ISAS[arch])) for arch in ARCHITECTURES}
+    for pattern, what in {**KINDS, ".*": "others"}.items():
+        rows: dict[tuple[str, ...], list[str]] = {}
+        for arch, names in by_arch.items():
+            mine = {name for name in names if re.fullmatch(pattern, name)}
+            names -= mine
+            if mine:
+                rows.setdefault(tuple(sorted(mine)), []).append(ARCHITECTURES[arch])
+        for listed_names, archs in rows.items():
+            listed = ", ".join(f"`{name}`" for name in listed_names)
+            lines.append(f"| {what} | {', '.join(archs)} | {listed} |")
+    return "\n".join(lines)
+
+
+def refused(isa: Isa) -> Iterator[str]:
+    """The names of instructions that a kernel may not have, in any wave that the architecture has."""
+    from hcq.emu.amd.shader.control import compile_ending
+    from hcq.emu.amd.shader.errors import IllegalOperation
+    from hcq.emu.amd.shader.lane_ops import relative_moves
+    from hcq.emu.amd.shader.operands import Context, Mode
+    from hcq.emu.amd.shader.program import Program
+
+    usual_mode, accumulators = 0x3F0, 256
+    for form in isa.formats:
+        for opcode in form.table.values():
+            literal = 0x3F800000 if opcode.operand("literal32") else None
+            words = isa.encode(opcode.name, form.name, literal, None, **some_fields(form, opcode))
+            inst = isa.decode([*words, 0, 0])
+            for size in (64,) if isa.has_sdwa else (32, 64):
+                context = Context(isa, inst, Mode(usual_mode), size, accumulators if isa.has_sdwa else 0)
+                try:
+                    if compile_ending(context) is None and relative_moves(context, 0) is None:
+                        Program.compile_step(Program.__new__(Program), context)
+                except IllegalOperation:
+                    yield opcode.name
+                    break
+
+
+def some_fields(form: Format, opcode: Opcode) -> dict[str, int]:
+    """Registers that every operand may name; of messages and hardware registers one that is answered."""
+    found = {}
+    for operand in opcode.operands:
+        if operand.field not in form.layout.fields or operand.field == "simm16":
+            continue
+        if operand.field.startswith(("src", "ssrc")):
+            found[operand.field] = 131 if operand.file == "I" else 4 if operand.file == "S" else 272
+        elif operand.field in ("sdst", "vdst"):
+            found[operand.field] = 8
+    if opcode.name == "s_getreg_b32":
+        found["simm16"] = 1
+    return found
