@@ -55,12 +55,14 @@ class Names:
 
     def line(self, work: Work, site: Site) -> str:
         """Where an instruction comes from: "PTX line 12", "kernel.hip:30", or ""."""
-        if site.line:
-            return site.line
-        program = self.programs.get(work.entry)
+        return site.line or self.line_at(work.entry, site.key)
+
+    def line_at(self, entry: int, address: int) -> str:
+        """ "kernel.hip:30", where an address of the kernel that begins at an entry comes from; ""."""
+        program = self.programs.get(entry)
         if isinstance(program, ForeignProgram):
-            return program.locate(site.key)
-        return program.line_at(site.key) if program is not None else ""
+            return program.locate(address)
+        return program.line_at(address) if program is not None else ""
 
     def buffer(self, address: int) -> str:
         """What an address is in, in words; "" when no device has allocated it."""

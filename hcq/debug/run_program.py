@@ -113,6 +113,7 @@ def _foreign(session: Session, words: Sequence[str], command: list[str]) -> tupl
         for line in supervisor.log():
             print(f"  {line}", file=sys.stderr)
     finally:
+        session.enders.remove(end)  # its number may be another process's by now
         supervisor.close()
         ADDED.remove(listen)
     if os.WIFSIGNALED(status):

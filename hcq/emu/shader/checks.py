@@ -31,6 +31,7 @@ class Checks:
     entry  where the kernel's code begins
     memory  who looks at its accesses to memory (memory_checks.py)
     known  the device's memory as the launch begins; None: nobody knows, or nobody wants to
+    heard  is told of each fault at once, while the instruction that does it is under way; None: nobody is
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Checks:
     ) -> None:
         self.words, self.pid, self.entry, self.known = words, pid, entry, known
         self.memory: MemoryChecks | None = None
+        self.heard: Callable[[KernelFault], None] | None = None
         self.found: dict[tuple[Any, ...], KernelFault] = {}
         self.at_end: list[Callable[[], None]] = []  # what more is told when the launch has ended
         self.over_launch: dict[
@@ -64,7 +66,9 @@ class Checks:
         if known is not None:
             self.found[key] = known._replace(times=known.times + times)
         elif len(self.found) < MOST_FAULTS:
-            self.found[key] = make()._replace(times=times)
+            fault = self.found[key] = make()._replace(times=times)
+            if self.heard is not None:
+                self.heard(fault)
 
     def tell(self) -> None:
         """The launch has ended: listeners hear what was found."""

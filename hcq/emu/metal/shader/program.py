@@ -100,7 +100,7 @@ class Program:
                 if kernel_debug.debugger is None:
                     self._run_once(grid, block, bindings, checks)
                 else:
-                    kernel_debug.debugger.run_metal(self, grid, block, bindings, entry)
+                    kernel_debug.debugger.run_metal(self, grid, block, bindings, entry, checks=checks)
             except KernelFault as fault:
                 found, line = at_fault(self, fault.__traceback__)
                 fault.line = fault.line or line
@@ -115,10 +115,8 @@ class Program:
                     checks.tell()
 
     def _run_once(self, grid: Size, block: Size, bindings: dict[int, Binding], checks: Checks | None) -> None:
-        if checks is not None and "race" in checks.words:
-            # machine code of the host tells nobody of its accesses
-            line_of, text_of = lambda line: self.places[line - 1][0], self.source.line
-            races = DeviceRaces(grid, block, self.file_name, line_of, text_of, checks)
+        races = self.races(grid, block, checks)
+        if races is not None:  # machine code of the host tells nobody of its accesses
             self.interpret(grid, block, bindings, races)
             return
         if not self.why_not and (self.compiled is None or not self.compiled.is_best):
@@ -128,6 +126,13 @@ class Program:
             return
         places = (_index(one) for one in self.kernel.parameters)
         self.compiled.run(grid, block, [bindings[index] for index in places if index is not None])
+
+    def races(self, grid: Size, block: Size, checks: Checks | None) -> DeviceRaces | None:
+        """Who is to be told of accesses to device memory in a launch; None: nobody."""
+        if checks is None or "race" not in checks.words:
+            return None
+        line_of, text_of = lambda line: self.places[line - 1][0], self.source.line
+        return DeviceRaces(grid, block, self.file_name, line_of, text_of, checks)
 
     def _spend(self, groups: int, threads: int) -> None:
         """Compile the kernel, or compile it better, if it would cost as much to go on as it was."""
