@@ -15,6 +15,6 @@ Next     docs/debugger.md (for people)
     packets.py, names.py               packets that were done; names of kernels, buffers, lines
     commands.py, looking.py            what a person can say: arguments.py, show.py (what is printed), help.py
     terminal.py                        the prompt, scripts
-    dap.py                             editors: dap_protocol.py, dap_views.py, dap_server.py
+    dap.py                             editors: dap_protocol.py, dap_views.py, dap_look.py, dap_server.py
     run_program.py                     the program that is debugged
 """
