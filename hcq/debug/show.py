@@ -55,7 +55,7 @@ def source(session: Session, work: Work, line: str) -> str:
 
 @functools.lru_cache(16)
 def _lines(name: str) -> list[str]:
-    """Of a file of source, as it is when it is first asked for. An object may name anything, a device or a pipe, too."""
+    """Of a file of source, as it is when it is first asked for. An object may name anything: a device, a pipe."""
     try:
         about = os.stat(name)
         if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_SOURCE_BYTES:
@@ -162,7 +162,7 @@ def spans(numbers: Sequence[int]) -> str:
 
 
 def wave_rows(moment: Moment) -> Iterator[tuple[list[int], str, str, str]]:
-    """All resident waves, those at one place with the same lanes on together: (waves, lanes, where, what they await)."""
+    """All resident waves, those at one place with the same lanes on together: (waves, lanes, where, what for)."""
     width = 2 + moment.work.lanes // 4
     for one in moment.standing():
         kinds: dict[bytes, list[int]] = {}

@@ -3,7 +3,7 @@
 In       a trace with contents; lines of the debugger's prompt, as the page sends them
 Out      Debugging: what state it is in, all that there is to see of a stop, what a line answers
 Changes  a child process, which runs the kernels of the trace on emulated GPUs
-Next     serve.py (who asks), page/debug.js (who shows it), hcq/debug/dap_server.py and dap_look.py (the other side)
+Next     serve.py (who asks), page/debug.js (who shows it), hcq/debug/dap_look.py (the other side)
 
 The debugger is the one of the prompt, and speaks the Debug Adapter Protocol, as with an editor. The page can say what
 the prompt can: look, move, break. It cannot name programs, files or requests of its own.

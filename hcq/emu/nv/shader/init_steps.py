@@ -9,6 +9,7 @@ Next     shadows.py (where shadows are), shadow_results.py (instructions that co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,11 @@ from hcq.emu.shader.unwritten import Read
 def followed(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
     """Put around the steps of a block what follows registers and memory."""
     made.steps[:] = [_around(lowering, one, step) for one, step in zip(block.body, made.steps)]
+    if block.end is not None and made.end is not None and lowering.function.is_entry:
+        names = reads_and_writes(block.end)[1]
+        results = [slot for name in names if (slot := lowering.register(name)) is not None]
+        if results:
+            made.end = _written(results, made.end)
     guard = block.skip_guard or (
         block.end.guard if block.end is not None and block.end.opcode == "bra" else None
     )
@@ -55,6 +61,21 @@ def followed(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
         return end(machine, registers, path)
 
     made.end = checked
+
+
+def _written(
+    slots: list[int], end: Callable[[Any, Registers, Any], int]
+) -> Callable[[Any, Registers, Any], int]:
+    """The end of a block, as bar.red, whose results are written when it is over."""
+
+    def run(machine: Any, registers: Registers, path: Any) -> int:
+        unwritten = path.batch.unwritten
+        if unwritten is not None:
+            for slot in slots:
+                unwritten.put(slot, None, None, path.lanes)
+        return end(machine, registers, path)
+
+    return run
 
 
 def _around(lowering: Lowering, one: Instruction, step: Step) -> Step:
