@@ -95,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
     if sanitize is not None:
         os.environ["HCQ_SANITIZE"] = sanitize
         config.use(None)
+    if dap is not None and dap.partition(":")[0] in VENDORS:  # of a GPU, where a port may stand
+        words, dap = [dap, *words], "-"
     if len(words) > 1:
         raise UsageError(
             f"debug: {' '.join(words[1:])!r} is too much before `--`. `hcq debug --help` has examples."

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from hcq.debug import backwards, looking, plans, show
 from hcq.debug import help as pages_of_help
-from hcq.debug.arguments import Words, address_of, number_of
+from hcq.debug.arguments import Words, address_of, number_of, size_of
 from hcq.debug.expression import Expression
 from hcq.debug.moment import Moment, Work
 from hcq.debug.plans import CONTINUE, Plan
@@ -146,7 +146,7 @@ class Commands:
             words.take("")
             block_text = words.after("block")
             offset = number_of(words.take("an offset"))
-            size = number_of(words.optional("4"))
+            size = size_of(words.optional("4"))
             block = number_of(block_text) if block_text else None
             point = self.session.points.add(
                 "watch", f"lds {offset:#x}, {size} bytes", address=offset, size_bytes=size, space="shared", block=block,
@@ -155,7 +155,7 @@ class Commands:
         else:
             what = words.take("an address, or a buffer's name")
             address = address_of(self.session, what)
-            size = number_of(words.optional("4"))
+            size = size_of(words.optional("4"))
             point = self.session.points.add(
                 "watch",
                 f"{what}, {size} bytes",

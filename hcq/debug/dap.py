@@ -145,6 +145,7 @@ class Editor:
 
     def read(self) -> None:
         """Take requests until the editor has gone. In a thread of its own."""
+        status = 0
         try:
             while (request := self.channel.receive()) is not None:
                 with self._lock:
@@ -154,7 +155,10 @@ class Editor:
                 self._answer(request)
         except UsageError as error:
             print(f"hcq {error}", file=sys.stderr, flush=True)
-        os._exit(0)
+            status = 1
+        if self.session is not None:
+            self.session.end()
+        os._exit(status)
 
     def _answer(self, request: dict[str, Any]) -> None:
         name = str(request.get("command", ""))
@@ -166,8 +170,11 @@ class Editor:
             if not isinstance(arguments, dict):
                 raise UsageError(f"{name}: its arguments are no object.")
             body = act(arguments)
-        except (HcqError, KeyError, TypeError, ValueError) as error:
-            why = f"{name}: {error} is missing" if isinstance(error, KeyError) else str(error)
+        except (HcqError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # arguments of any form may come
+            why = f"{name}: {error} is missing" if isinstance(error, KeyError) else f"{name}: {error}"
+            if isinstance(error, HcqError):
+                why = str(error)
             self.channel.respond(request, error=why)
             return
         if name in ("launch", "attach"):

@@ -77,8 +77,8 @@ class _Telling:
             key = self._note(lowering, block.end)
             if made.end is not None:
                 made.end = self._end(key, made.end, first)
-            elif told:
-                told.append(self._told(key, lambda registers, group: None, False))
+            else:  # as ret, which a block may be by itself
+                told.append(self._told(key, lambda registers, group: None, first))
         made.steps, made.retry = told, None
 
     def _note(self, lowering: Lowering, instruction: Instruction) -> int:
