@@ -37,7 +37,9 @@ def run(session: Session, words: Sequence[str], command: list[str]) -> int:
     before = signal.getsignal(signal.SIGINT)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if not session.interrupt():
+        if session.is_stopped:
+            session.face.tell("-- the program has stopped already: continue goes on, quit ends it.")
+        elif not session.interrupt():
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)

@@ -243,6 +243,11 @@ class Session:
             probe.due = 0
         return bool(self._live)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody is asked what to do now."""
+        return self._present is not None
+
     def end(self) -> None:
         """The process is about to end, in the middle of what it does."""
         for one in self.enders:
